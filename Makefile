@@ -1,0 +1,115 @@
+# Targets and variables are described in the lines that begin with "#:", which 'make' alone prints.
+#: Compare parameter servers with all-reduce. Every target sets up what it needs; none needs root.
+#:
+#:   make compare           both strategies, end to end: runs, table, figures, report
+#:   make ps-sweep          parameter servers: workers x servers x placement x sync/async
+#:   make allreduce-sweep   all-reduce: workers x bytes per pack
+#:   make placement-sweep   model x servers x placement
+#:   make placement         where variables would go, without running: MODEL=InceptionV3 NUM_PS=4
+#:   make report            the report again, from the records in RESULTS
+#:   make bench             what the suite itself costs
+#:
+#:   make setup             only the environment
+#:   make wheelhouse        download every package, for a machine without internet
+#:   make check             lint, types and unit tests (under a minute)
+#:   make test              check, and the tests that train for real
+#:   make lock              developers: requirements/*.txt again from pyproject.toml (needs uv)
+#:
+#: Variables (make compare PROFILE=standard ...):
+#:   PROFILE=quick          or standard, the one to publish
+#:   LAUNCHER=local         how tasks are started
+#:   RESULTS=results        folder of the records
+#:   MODEL= NUM_PS=         passed on as --model and --num-ps where given
+#:   ARGS=                  further arguments, split at spaces
+#:   ENV=venv               or existing: the active module's, conda's or container's Python
+#: and, also taken from the shell's environment:
+#:   VENV=.venv             folder of the virtual environment
+#:   TF=                    build of TensorFlow, cpu or cuda (what VENV holds, at first cpu)
+#:   PYTHON=                command of the Python to use (at first python3.11, else 3.12, 3.13)
+#:   WHEELHOUSE=            set up from this folder instead of the internet
+
+# What is measured comes from the command line alone: a MODEL left over in somebody's shell must not
+# change an experiment (and ENV names a start-up file of sh).
+PROFILE = quick
+LAUNCHER = local
+RESULTS = results
+MODEL =
+NUM_PS =
+ARGS =
+ENV = venv
+# Where things are on this machine may stand in a shell profile.
+VENV ?= .venv
+TF ?=
+PYTHON ?=
+WHEELHOUSE ?=
+UV ?= uv
+
+# Values reach recipes through the environment, and "$$RESULTS" there is never read as shell or as make.
+VARIABLES = PROFILE LAUNCHER RESULTS MODEL NUM_PS ARGS ENV VENV TF PYTHON WHEELHOUSE UV
+$(foreach name,$(VARIABLES),$(eval override $(name) := $$(value $(name))))
+export $(VARIABLES)
+
+# This checkout first. The caller's own path only where it belongs to the environment: a module's
+# PYTHONPATH would put other versions before those of the lock file.
+ifeq ($(ENV),existing)
+export SUITE_PYTHON := $(or $(PYTHON),python3)
+export PYTHONPATH := $(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH))
+else
+export SUITE_PYTHON := $(VENV)/bin/python
+export PYTHONPATH := $(CURDIR)
+endif
+
+SWEEPS = compare ps-sweep allreduce-sweep placement-sweep
+# Without file names: "set -f" keeps a * in ARGS from becoming one.
+RUN = @set -f; exec "$$SUITE_PYTHON" -m
+CHOICE = $${MODEL:+--model "$$MODEL"} $${NUM_PS:+--num-ps "$$NUM_PS"}
+
+.PHONY: help environment setup $(SWEEPS) placement report bench wheelhouse check test lint dev-tools lock
+
+help:
+	@sed -n 's/^#: \{0,1\}//p' Makefile
+
+environment:
+	@sh requirements/set_up.sh environment
+
+setup: environment
+	$(RUN) ps_allreduce.environment
+
+wheelhouse:
+	@sh requirements/set_up.sh wheelhouse
+
+$(SWEEPS): environment
+	$(RUN) experiments $@ --profile "$$PROFILE" --launcher "$$LAUNCHER" --results "$$RESULTS" $(CHOICE) $$ARGS
+
+placement: environment
+	$(RUN) analysis placement $(CHOICE) $$ARGS
+
+report: environment
+	$(RUN) analysis report "$$RESULTS" $$ARGS
+
+bench: environment
+	$(RUN) experiments bench --results "$$RESULTS" $$ARGS
+
+dev-tools: environment
+	@"$$SUITE_PYTHON" -m ps_allreduce.environment --extra dev >/dev/null
+
+lint: dev-tools
+	@"$$SUITE_PYTHON" -m ruff check
+	@"$$SUITE_PYTHON" -m ruff format --check
+	@"$$SUITE_PYTHON" -m mypy
+
+check: lint
+	$(RUN) pytest -m "not tensorflow and not slow" $$ARGS
+
+# One run of all tests; -rs lists every skipped one with its reason.
+test: lint
+	$(RUN) pytest -rs $$ARGS
+
+# --universal: one file for all Python versions and platforms. The tools of 'make check' are in it,
+# because users run 'make test' in the same environment.
+lock:
+	@for build in cpu cuda; do \
+		"$$UV" pip compile pyproject.toml --extra $$build --extra dev --upgrade --quiet \
+			--universal --python-version 3.11 --generate-hashes \
+			--custom-compile-command "make lock" --output-file requirements/$$build.txt || exit; \
+	done

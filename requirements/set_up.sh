@@ -1,0 +1,206 @@
+#!/bin/sh
+# Makes the environment that the Makefile's targets run in, or the wheelhouse it can be made from.
+#
+#   set_up.sh environment   the virtual environment VENV from a lock file, or the check of an existing one
+#   set_up.sh wheelhouse    every locked package downloaded into WHEELHOUSE
+#
+# All values arrive as environment variables (see the Makefile), so that no value is ever read as shell.
+# An environment is finished when it holds its stamp: a copy of the lock file under a line that names the
+# build and the Python. A stamp that differs, or none, means: make it again from nothing, so that an
+# environment is always exactly its lock file, never a mixture of two.
+set -eu
+
+: "${PROFILE:=quick}" "${ENV:=venv}" "${VENV:=.venv}" "${TF:=}" "${PYTHON:=}" "${WHEELHOUSE:=}"
+
+# The minor versions in pyproject.toml's requires-python, the one the lock is tested with first.
+supported="3.11 3.12 3.13"
+owned="$VENV/.ps-allreduce"       # marks a folder that this script made and may empty
+stamp="$VENV/ps-allreduce.lock"   # ps_allreduce/environment.py knows this name
+
+fail() {
+    printf '%s\n' "$*" >&2
+    exit 2
+}
+
+one_of() { # NAME VALUE CHOICE...
+    name=$1 value=$2
+    shift 2
+    for choice in "$@"; do
+        if [ "$value" = "$choice" ]; then return; fi
+    done
+    fail "$name=$value is not known; choose one of: $*."
+}
+
+version_of() { # COMMAND -> its minor version, or nothing when it does not start
+    "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || true
+}
+
+is_supported() { # VERSION
+    case " $supported " in
+    *" ${1:-none} "*) return 0 ;;
+    *) return 1 ;;
+    esac
+}
+
+check_python() { # COMMAND, or a sentence that says what is wrong with it
+    version=$(version_of "$1")
+    [ -n "$version" ] || fail "PYTHON=$1 cannot be started; name the command or path of a Python ($supported)."
+    is_supported "$version" || fail "PYTHON=$1 is Python $version; the suite needs one of: $supported."
+}
+
+base_python() { # -> what the environment was made with, so that a new lock does not change the Python
+    "$VENV/bin/python" -c 'import sys; print(sys._base_executable)' 2>/dev/null || true
+}
+
+find_python() { # -> the command of the first Python that will do
+    for candidate in "$(base_python)" python3.11 python3.12 python3.13 python3 python; do
+        if is_supported "$(version_of "$candidate")"; then
+            printf '%s\n' "$candidate"
+            return
+        fi
+    done
+    fail "No Python ($supported) was found as python3.11, python3.12, python3.13, python3 or python; install" \
+        "one, load its module, or name it with PYTHON=/path/to/python3.11."
+}
+
+create_venv() { # FOLDER, with the Python in $python
+    "$python" -c 'import ensurepip, venv' 2>/dev/null ||
+        fail "$python lacks the modules venv and ensurepip; install them (Debian and Ubuntu: apt install" \
+            "python3-venv), name another Python with PYTHON=, or use ENV=existing."
+    "$python" -m venv "$1" ||
+        fail "The virtual environment $1 could not be made; the reason is above."
+}
+
+# ---- ENV=venv
+
+stamped() { # FIELD (2 build, 5 Python) -> its value in the stamp; nothing without a finished environment
+    if [ -x "$VENV/bin/python" ] && [ -f "$stamp" ]; then
+        head -n 1 "$stamp" | cut -d ' ' -f "$1"
+    fi
+}
+
+wanted_stamp() {
+    printf '# %s build, Python %s\n' "$build" "$version"
+    cat "$lock"
+}
+
+is_current() {
+    [ -x "$VENV/bin/python" ] && wanted_stamp | cmp -s - "$stamp"
+}
+
+claim_folder() {
+    mkdir -p "$VENV" 2>/dev/null && [ -w "$VENV" ] ||
+        fail "The folder VENV=$VENV cannot be written; name another with VENV=/path/to/folder."
+    [ -e "$owned" ] || [ -z "$(ls -A "$VENV")" ] ||
+        fail "VENV=$VENV holds files that 'make setup' did not make, and they are left alone; name a new" \
+            "folder with VENV=, or use an environment of your own with ENV=existing PYTHON=$VENV/bin/python."
+    exec 9>"$owned"
+    if command -v flock >/dev/null; then flock 9; fi # a second make waits here for the first
+}
+
+empty_folder() { # keeps the mark of ownership, so that an interrupted start can be repeated
+    find "$VENV" -mindepth 1 -maxdepth 1 ! -name .ps-allreduce ! -name .pip-cache -exec rm -rf {} +
+}
+
+pip_with_lock() { # ARGUMENTS of pip
+    # --no-deps: the lock names every package, so there is nothing to solve. Only wheels: nothing is built,
+    # so no package runs code while it is installed. Progress is for people, not for logs.
+    quiet=--quiet
+    if [ -t 1 ]; then quiet=; fi
+    "$VENV/bin/python" -m pip "$@" --require-hashes --only-binary :all: --no-deps \
+        $quiet --disable-pip-version-check --requirement "$lock"
+}
+
+install_packages() {
+    if [ -n "$WHEELHOUSE" ]; then
+        # No configuration: an index or a link in it would be waited for on a machine that has no network.
+        PIP_CONFIG_FILE=/dev/null pip_with_lock install --isolated --no-index --find-links "$WHEELHOUSE" ||
+            fail "The set-up is not complete, for the reason above. If a package is missing, the wheelhouse" \
+                "$WHEELHOUSE is not for the $build build and Python $version on this kind of machine: fill it with" \
+                "'make wheelhouse TF=$build PYTHON=python$version' on one that has internet."
+        return
+    fi
+    # The cache: beside the environment, home directories on clusters being small. --no-user: some sites'
+    # configuration of pip asks for --user, which a virtual environment refuses.
+    PIP_CACHE_DIR=${PIP_CACHE_DIR:-"$VENV/.pip-cache"} pip_with_lock install --no-user ||
+        fail "The set-up is not complete, for the reason above; run the same command again once it is mended" \
+            "(without internet: see 'make wheelhouse' in docs/setup.md)."
+}
+
+link_checkout() { # lets the environment's Python import this checkout from any working directory
+    for packages in "$VENV"/lib/python3.*/site-packages; do
+        link="$packages/ps_allreduce_checkout.pth"
+        # A path file, not an editable install: nothing to build, no files in the checkout.
+        [ "$(cat "$link" 2>/dev/null)" = "$PWD" ] || printf '%s\n' "$PWD" >"$link"
+    done
+}
+
+build_venv() {
+    [ -z "$WHEELHOUSE" ] || [ -d "$WHEELHOUSE" ] ||
+        fail "WHEELHOUSE=$WHEELHOUSE is not a folder; make it with 'make wheelhouse' on a machine that has internet."
+    claim_folder
+    if is_current; then return; fi
+    printf 'Setting up %s from %s with Python %s (once; a few minutes).\n' "$VENV" "$lock" "$version" >&2
+    empty_folder
+    create_venv "$VENV"
+    install_packages
+    rm -rf "$VENV/.pip-cache"
+    wanted_stamp >"$stamp.new"
+    mv "$stamp.new" "$stamp" # last, and in one step: a half-made environment has no stamp
+}
+
+set_up_venv() {
+    build=${TF:-$(stamped 2)}
+    build=${build:-cpu}
+    one_of TF "$build" cpu cuda
+    lock=requirements/$build.txt
+    version=
+    [ -n "$PYTHON" ] || version=$(stamped 5)
+    if ! is_supported "$version"; then
+        python=${PYTHON:-$(find_python)}
+        check_python "$python"
+    fi
+    if ! is_current; then
+        python=${python:-$(find_python)}
+        version=$(version_of "$python")
+        build_venv
+    fi
+    link_checkout
+}
+
+# ---- ENV=existing
+
+check_existing() {
+    python=${PYTHON:-python3}
+    check_python "$python"
+    "$python" -m ps_allreduce.environment >/dev/null
+}
+
+# ---- the wheelhouse
+
+fill_wheelhouse() {
+    build=${TF:-cpu}
+    one_of TF "$build" cpu cuda
+    lock=requirements/$build.txt
+    folder=${WHEELHOUSE:-wheelhouse}
+    python=${PYTHON:-$(find_python)}
+    check_python "$python"
+    mkdir -p "$folder" 2>/dev/null && [ -w "$folder" ] ||
+        fail "The folder WHEELHOUSE=$folder cannot be written; name another with WHEELHOUSE=/path/to/folder."
+    VENV=$(mktemp -d) # for its pip alone: a system's Python may have none
+    trap 'rm -rf "$VENV"' EXIT
+    create_venv "$VENV"
+    printf 'Downloading %s for Python %s into %s.\n' "$lock" "$version" "$folder" >&2
+    pip_with_lock download --dest "$folder" ||
+        fail "The wheelhouse $folder is not complete, for the reason above; run the same command again."
+    printf "Copy %s to the other machine and run there: make setup TF=%s PYTHON=python%s WHEELHOUSE=<copy>\n" \
+        "$folder" "$build" "$version"
+}
+
+one_of PROFILE "$PROFILE" quick standard
+one_of ENV "$ENV" venv existing
+case "$1-$ENV" in
+environment-venv) set_up_venv ;;
+environment-existing) check_existing ;;
+wheelhouse-*) fill_wheelhouse ;;
+esac
