@@ -1,0 +1,154 @@
+"""The check of an environment, against stated contents."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ps_allreduce.environment import (
+    LOCK_STAMP,
+    EnvironmentKind,
+    Installed,
+    Requirement,
+    Requirements,
+    Version,
+    VersionRange,
+    environment_kind,
+    find_problems,
+    installed_versions,
+    look_up,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PYPROJECT = """
+[project]
+requires-python = ">=3.11,<3.14"
+dependencies = ["numpy>=1.26,<3", "scikit-learn>=1.4,<2"]
+[project.optional-dependencies]
+cpu = ["tensorflow-cpu>=2.21,<2.22", "keras>=3.12,<4"]
+dev = ["pytest>=8,<10", "types-psutil>=5.9,<8"]
+"""
+
+GOOD = {"numpy": "2.4.6", "scikit-learn": "1.9.1", "tensorflow-cpu": "2.21.0", "keras": "3.15.1"}
+
+
+def problems(
+    versions: dict[str, str], python: str = "3.11.7", missing: frozenset[str] = frozenset()
+) -> list[str]:
+    return find_problems(Requirements.parse(PYPROJECT), Installed(python, versions, missing))
+
+
+@pytest.mark.parametrize(
+    ("version", "inside"),
+    [
+        ("2.20.9", False),
+        ("2.21", True),
+        ("2.21.0", True),
+        ("2.21.3", True),
+        ("2.21.0+nv25.11", True),
+        ("2.21.0.post1", True),
+        ("2.21.0rc1", False),
+        ("2.21.0.dev20251101", False),
+        ("2.21.1rc1", True),
+        ("2.22.0rc0", False),
+        ("2.22", False),
+        ("2.3", False),
+        ("12.21", False),
+    ],
+)
+def test_version_in_range(version: str, inside: bool) -> None:
+    assert (Version.parse(version) in VersionRange.parse(">=2.21,<2.22")) is inside
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=5))
+def test_trailing_zeros_make_no_difference(numbers: list[int]) -> None:
+    text = ".".join(map(str, numbers))
+    assert Version.parse(text) == Version.parse(f"{text}.0.0")
+
+
+@pytest.mark.parametrize("text", ["==1.2", "~=1.2", ">=1,>=2", "1.2", ">="])
+def test_range_that_would_be_misread_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="range is written"):
+        VersionRange.parse(text)
+
+
+def test_requirement_with_extra() -> None:
+    requirement = Requirement.parse("tensorflow[and-cuda]>=2.21,<2.22")
+    assert (requirement.distribution, requirement.versions.text) == ("tensorflow", ">=2.21,<2.22")
+
+
+def test_requirement_with_marker_is_refused() -> None:
+    with pytest.raises(ValueError, match="range is written"):
+        Requirement.parse("numpy>=1 ; python_version < '3.12'")
+
+
+def test_module_is_not_always_the_distribution() -> None:
+    names = ["scikit-learn", "pillow", "numpy", "types-psutil"]
+    assert [Requirement.parse(name).module for name in names] == ["sklearn", "PIL", "numpy", None]
+
+
+def test_good_environment_has_no_problem() -> None:
+    assert problems(GOOD) == []
+
+
+@pytest.mark.parametrize("build", ["tensorflow", "tensorflow-cpu", "tensorflow-rocm"])
+def test_each_build_of_tensorflow_will_do(build: str) -> None:
+    others = {name: version for name, version in GOOD.items() if name != "tensorflow-cpu"}
+    assert problems({**others, build: "2.21.0"}) == []
+
+
+def test_each_problem_is_one_line_with_a_remedy() -> None:
+    found = problems({"numpy": "3.0.1", "tensorflow-cpu": "2.19.0", "keras": "odd"}, python="3.9.2")
+    assert found == [
+        "Python is 3.9.2 and must be >=3.11,<3.14: name another with PYTHON=.",
+        "tensorflow-cpu is 2.19.0 and must be >=2.21,<2.22: load another module, or install"
+        ' "tensorflow-cpu>=2.21,<2.22".',
+        'numpy is 3.0.1 and must be >=1.26,<3: install "numpy>=1.26,<3".',
+        'scikit-learn is not installed and must be >=1.4,<2: install "scikit-learn>=1.4,<2".',
+        'keras is odd and must be >=3.12,<4: install "keras>=3.12,<4".',
+    ]
+
+
+def test_two_builds_of_tensorflow_in_one_place() -> None:
+    [problem] = problems({**GOOD, "tensorflow": "2.21.0"})
+    assert problem.startswith("tensorflow and tensorflow-cpu are both installed and overwrite")
+
+
+@pytest.mark.parametrize("module", ["tensorflow", "sklearn"])
+def test_distribution_without_its_module_counts_as_missing(module: str) -> None:
+    [problem] = problems(GOOD, missing=frozenset({module}))
+    assert "is not installed" in problem
+
+
+def test_look_up_asks_for_what_is_required() -> None:
+    required = Requirements.parse(PYPROJECT, ["dev"])
+    installed = look_up(required, GOOD.get, lambda module: module != "pytest")
+    assert installed.versions == GOOD
+    assert installed.missing_modules == {"pytest"}
+
+
+def test_environment_kind(tmp_path: Path) -> None:
+    assert environment_kind(tmp_path) is EnvironmentKind.EXISTING
+    (tmp_path / LOCK_STAMP).touch()
+    assert environment_kind(tmp_path) is EnvironmentKind.VENV
+
+
+def test_installed_versions_of_this_environment() -> None:
+    versions = installed_versions()
+    assert versions["python"] == sys.version.split()[0]
+    assert "numpy" in versions
+
+
+def test_check_runs_where_nothing_is_installed() -> None:
+    """-S: a Python without site-packages, as a bare machine's. No traceback, no TensorFlow."""
+    bare = [sys.executable, "-S", "-E", "-m", "ps_allreduce.environment"]
+    result = subprocess.run(bare, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert all(" must be " in line for line in result.stderr.splitlines())

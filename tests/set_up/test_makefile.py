@@ -1,0 +1,156 @@
+"""The Makefile, run for real by make; only the Python that it starts is a stand-in."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+HOSTILE = [
+    "with space",
+    "it's",
+    'say "so"',
+    "$(touch pwned)",
+    "$(shell touch pwned)",
+    "`touch pwned`",
+    "x; touch pwned; #",
+    "x && touch pwned",
+    "$HOME/$$/${PATH}",
+    "back\\slash",
+    "*",
+    "--help",
+]
+
+# Answers as a supported Python would, and writes down every other call: each word ended by a NUL,
+# each call by a newline and a NUL.
+RECORDER = r"""#!/bin/sh
+if [ "$1" = -c ]; then echo 3.11; exit; fi
+printf '%s\0' "$@" '
+' >>"${0%/*}/calls"
+"""
+
+
+class RecordingMake:
+    """Runs make with a Python that only writes down how it was called."""
+
+    def __init__(self, folder: Path) -> None:
+        self.calls = folder / "calls"
+        self.python = folder / "python that records"
+        self.python.write_text(RECORDER)
+        self.python.chmod(0o755)
+
+    def __call__(self, *words: str) -> list[list[str]]:
+        """Run make, which must succeed, and return the calls after the check of the environment."""
+        run_make("ENV=existing", f"PYTHON={self.python}", *words, check=True)
+        calls = [call.split("\0")[:-1] for call in self.calls.read_text().split("\n\0")[:-1]]
+        assert calls[0] == ["-m", "ps_allreduce.environment"]
+        return calls[1:]
+
+
+def run_make(*words: str, check: bool = False) -> subprocess.CompletedProcess[str]:
+    # Without what the make that may be running these tests exports.
+    ours = {"MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "VENV", "TF", "PYTHON", "WHEELHOUSE"}
+    inherited = {name: value for name, value in os.environ.items() if name not in ours}
+    return subprocess.run(
+        ["make", "-C", str(ROOT), "--no-print-directory", *words],
+        env=inherited,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=check,
+    )
+
+
+@pytest.fixture
+def recording_make(tmp_path: Path) -> RecordingMake:
+    return RecordingMake(tmp_path)
+
+
+def test_make_alone_describes_every_target_and_variable() -> None:
+    help_text = run_make(check=True).stdout
+    makefile = (ROOT / "Makefile").read_text()
+    variables = re.findall(r"^VARIABLES = (.*)$", makefile, re.MULTILINE)[0].split()
+    targets = re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE)
+    sweeps = re.findall(r"^SWEEPS = (.*)$", makefile, re.MULTILINE)[0].split()
+    for target in {*targets, *sweeps} - {"help", "environment", "lint", "dev-tools"}:
+        assert f"make {target} " in help_text, target
+    for variable in set(variables) - {"UV"}:
+        assert f"{variable}=" in help_text, variable
+
+
+@pytest.mark.parametrize("sweep", ["compare", "ps-sweep", "allreduce-sweep", "placement-sweep"])
+def test_sweep_gets_profile_launcher_and_results(recording_make: RecordingMake, sweep: str) -> None:
+    given = ["--profile", "standard", "--launcher", "local", "--results", "results"]
+    assert recording_make(sweep, "PROFILE=standard") == [["-m", "experiments", sweep, *given]]
+
+
+@pytest.mark.parametrize(
+    ("words", "call"),
+    [
+        (["placement"], ["analysis", "placement"]),
+        (
+            ["placement", "MODEL=InceptionV3", "NUM_PS=4"],
+            ["analysis", "placement", "--model", "InceptionV3", "--num-ps", "4"],
+        ),
+        (["report", "RESULTS=a b"], ["analysis", "report", "a b"]),
+        (["bench"], ["experiments", "bench", "--results", "results"]),
+        (["setup"], ["ps_allreduce.environment"]),
+    ],
+)
+def test_target_calls(recording_make: RecordingMake, words: list[str], call: list[str]) -> None:
+    assert recording_make(*words) == [["-m", *call]]
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_values_arrive_as_they_were_written(recording_make: RecordingMake, value: str) -> None:
+    names = ["RESULTS", "MODEL", "NUM_PS", "LAUNCHER"]
+    [call] = recording_make("ps-sweep", *(f"{name}={value}" for name in names))
+    options = call[3:]
+    assert dict(zip(options[::2], options[1::2], strict=True)) == {
+        "--profile": "quick",
+        "--launcher": value,
+        "--results": value,
+        "--model": value,
+        "--num-ps": value,
+    }
+    assert not (ROOT / "pwned").exists()
+
+
+def test_args_are_split_at_spaces_and_nothing_else(recording_make: RecordingMake) -> None:
+    [call] = recording_make("compare", "ARGS=--seed 3 * $(touch pwned) ; 'one two'")
+    assert call[9:] == ["--seed", "3", "*", "$(touch", "pwned)", ";", "'one", "two'"]
+    assert not (ROOT / "pwned").exists()
+
+
+def test_what_is_measured_is_not_taken_from_the_callers_environment(
+    recording_make: RecordingMake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PROFILE", "LAUNCHER", "RESULTS", "MODEL", "NUM_PS", "ARGS"):
+        monkeypatch.setenv(name, "left-over")
+    [call] = recording_make("compare")
+    assert "left-over" not in call
+
+
+@pytest.mark.parametrize(
+    ("word", "choices"),
+    [("PROFILE=fast", "quick standard"), ("ENV=conda", "venv existing"), ("TF=rocm", "cpu cuda")],
+)
+def test_unknown_value_names_the_choices(word: str, choices: str, tmp_path: Path) -> None:
+    result = run_make("compare", word, f"VENV={tmp_path / 'venv'}")
+    assert result.returncode != 0
+    sentence = result.stderr.splitlines()[0]
+    assert sentence == f"{word} is not known; choose one of: {choices}."
+    assert not (tmp_path / "venv").exists()
+
+
+def test_failure_of_the_command_is_a_failure_of_make(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\n[ "$1" = -c ] && echo 3.11 && exit\n[ "$2" != experiments ]\n')
+    python.chmod(0o755)
+    assert run_make("compare", "ENV=existing", f"PYTHON={python}").returncode != 0

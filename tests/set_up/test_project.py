@@ -1,0 +1,72 @@
+"""pyproject.toml, the lock files and the set-up script agree with each other."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ps_allreduce.environment import PYPROJECT, Requirement, Version, VersionRange
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILDS = ["cpu", "cuda"]
+
+
+@pytest.fixture(scope="module")
+def project() -> dict[str, Any]:
+    table: dict[str, Any] = tomllib.loads(PYPROJECT.read_text())["project"]
+    return table
+
+
+def lock_text(build: str) -> str:
+    return (ROOT / "requirements" / f"{build}.txt").read_text()
+
+
+def locked(build: str) -> list[tuple[str, str]]:
+    return re.findall(r"^([a-z0-9-]+)==(\S+)", lock_text(build), re.MULTILINE)
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_every_dependency_is_locked_within_its_range(project: dict[str, Any], build: str) -> None:
+    optional = project["optional-dependencies"]
+    for text in [*project["dependencies"], *optional[build], *optional["dev"]]:
+        wanted = Requirement.parse(text)
+        versions = [version for name, version in locked(build) if name == wanted.distribution]
+        assert versions, wanted.distribution
+        assert all(Version.parse(version) in wanted.versions for version in versions), text
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_every_locked_package_has_hashes(build: str) -> None:
+    entries = re.split(r"^(?=[a-z0-9-]+==)", lock_text(build), flags=re.MULTILINE)[1:]
+    assert len(entries) == len(locked(build))
+    assert all("--hash=sha256:" in entry for entry in entries)
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_lock_names_no_registry(build: str) -> None:
+    assert not re.search(r"://|--index|--extra-index|--find-links", lock_text(build))
+
+
+def test_lock_holds_one_build_of_tensorflow() -> None:
+    builds = [{name for name, _ in locked(build) if "tensorflow" in name} for build in BUILDS]
+    assert builds == [{"tensorflow-cpu"}, {"tensorflow"}]
+
+
+def test_both_builds_ask_for_the_same_versions(project: dict[str, Any]) -> None:
+    cpu, cuda = (
+        [Requirement.parse(text).versions for text in project["optional-dependencies"][build]]
+        for build in BUILDS
+    )
+    assert cpu == cuda
+
+
+def test_script_and_project_support_the_same_pythons(project: dict[str, Any]) -> None:
+    script = (ROOT / "requirements" / "set_up.sh").read_text()
+    supported = re.findall(r'^supported="(.*)"$', script, re.MULTILINE)[0].split()
+    python = VersionRange.parse(project["requires-python"])
+    minors = [f"3.{minor}" for minor in range(30)]
+    assert supported == [minor for minor in minors if Version.parse(minor) in python]

@@ -1,0 +1,256 @@
+"""requirements/set_up.sh, run for real; the Python and the pip that it calls are a stand-in."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Behaves as the few calls of the script need: its version, its modules, venv and pip.
+STAND_IN = """#!/bin/sh
+case "$*" in
+*version_info*) echo "${FAKE_VERSION:-3.11}" ;;
+*ensurepip*) exit "${FAKE_ENSUREPIP_STATUS:-0}" ;;
+*_base_executable*) echo "$FAKE_BASE" ;;
+"-m venv "*) mkdir -p "$3/bin" "$3/lib/python3.11/site-packages" && cp "$0" "$3/bin/python" ;;
+"-m pip "*)
+    echo "$@" >>"$FAKE_PIP_CALLS"
+    echo "pip says why" >&2
+    exit "${FAKE_PIP_STATUS:-0}"
+    ;;
+*) exit 1 ;;
+esac
+"""
+
+TOOLS = ["cat", "cmp", "cp", "cut", "find", "head", "ls", "mkdir", "mktemp", "mv", "rm"]
+
+
+@dataclass
+class Checkout:
+    """A folder with the script, two lock files, and a PATH that holds no other Python."""
+
+    folder: Path
+    variables: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        (self.folder / "requirements").mkdir(parents=True)
+        shutil.copy(ROOT / "requirements" / "set_up.sh", self.folder / "requirements")
+        self.write_lock("cpu", "tensorflow-cpu==2.21.0")
+        self.write_lock("cuda", "tensorflow==2.21.0")
+        tools = self.folder / "tools"
+        tools.mkdir()
+        for tool in TOOLS:
+            (tools / tool).symlink_to(str(shutil.which(tool)))
+        self.variables = {
+            "PATH": str(tools),
+            "VENV": str(self.venv),
+            "FAKE_PIP_CALLS": str(self.folder / "pip-calls"),
+            "FAKE_BASE": str(tools / "python3.11"),
+        }
+
+    @property
+    def venv(self) -> Path:
+        return self.folder / "an environment's folder"
+
+    @property
+    def stamp(self) -> Path:
+        return self.venv / "ps-allreduce.lock"
+
+    @property
+    def pip_calls(self) -> list[str]:
+        calls = self.folder / "pip-calls"
+        return calls.read_text().splitlines() if calls.exists() else []
+
+    def write_lock(self, build: str, text: str) -> None:
+        (self.folder / "requirements" / f"{build}.txt").write_text(text + "\n")
+
+    def add_python(self, name: str = "python3.11") -> None:
+        python = self.folder / "tools" / name
+        python.write_text(STAND_IN)
+        python.chmod(0o755)
+
+    def run(self, verb: str = "environment", **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["/bin/sh", "requirements/set_up.sh", verb],
+            cwd=self.folder,
+            env=self.variables | variables,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def refusal(self, verb: str = "environment", **variables: str) -> str:
+        """Run the script, which must refuse, and return the last line that it says."""
+        result = self.run(verb, **variables)
+        assert result.returncode == 2, result.stderr
+        return result.stderr.splitlines()[-1]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    """A checkout on a machine with one Python."""
+    made = Checkout(tmp_path / "check out")
+    made.add_python()
+    return made
+
+
+def test_second_call_does_nothing(checkout: Checkout) -> None:
+    assert checkout.run().returncode == 0
+    assert checkout.stamp.read_text() == "# cpu build, Python 3.11\ntensorflow-cpu==2.21.0\n"
+    again = checkout.run()
+    assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
+    assert len(checkout.pip_calls) == 1
+
+
+def test_finished_environment_imports_the_checkout(checkout: Checkout) -> None:
+    checkout.run()
+    [link] = checkout.venv.glob("lib/python3.11/site-packages/*.pth")
+    assert link.read_text() == f"{checkout.folder}\n"
+
+
+def test_changed_lock_makes_the_environment_again_from_nothing(checkout: Checkout) -> None:
+    checkout.run()
+    left_over = checkout.venv / "left-over"
+    left_over.touch()
+    checkout.write_lock("cpu", "tensorflow-cpu==2.21.1")
+    assert checkout.run().returncode == 0
+    assert "2.21.1" in checkout.stamp.read_text()
+    assert not left_over.exists()
+
+
+def test_build_is_remembered_until_another_is_named(checkout: Checkout) -> None:
+    checkout.run(TF="cuda")
+    checkout.run()
+    assert checkout.stamp.read_text().startswith("# cuda build")
+    checkout.run(TF="cpu")
+    assert checkout.stamp.read_text().startswith("# cpu build")
+    assert len(checkout.pip_calls) == 2
+
+
+def test_named_python_replaces_the_one_before(checkout: Checkout) -> None:
+    checkout.run()
+    checkout.add_python("other")
+    checkout.run(PYTHON="other", FAKE_VERSION="3.12")
+    assert checkout.stamp.read_text().startswith("# cpu build, Python 3.12")
+
+
+def test_changed_lock_keeps_the_python(checkout: Checkout) -> None:
+    checkout.add_python("other")
+    base = str(checkout.folder / "tools" / "other")
+    checkout.run(PYTHON="other", FAKE_VERSION="3.12")
+    checkout.write_lock("cpu", "tensorflow-cpu==2.21.1")
+    (checkout.folder / "tools" / "python3.11").unlink()
+    assert checkout.run(FAKE_BASE=base, FAKE_VERSION="3.12").returncode == 0
+
+
+def test_environment_whose_python_is_gone_is_made_again(checkout: Checkout) -> None:
+    checkout.run()
+    (checkout.venv / "bin" / "python").unlink()
+    assert checkout.run().returncode == 0
+    assert (checkout.venv / "bin" / "python").exists()
+
+
+def test_failed_install_leaves_no_stamp_and_is_repeated(checkout: Checkout) -> None:
+    result = checkout.run(FAKE_PIP_STATUS="1")
+    assert result.returncode == 2
+    assert "pip says why" in result.stderr
+    assert "run the same command again" in result.stderr
+    assert not checkout.stamp.exists()
+    assert checkout.run().returncode == 0
+    assert checkout.stamp.exists()
+
+
+def test_install_demands_hashes_and_wheels(checkout: Checkout) -> None:
+    checkout.run()
+    [call] = checkout.pip_calls
+    assert "--require-hashes" in call
+    assert "--only-binary :all:" in call
+    assert "--no-index" not in call
+
+
+def test_wheelhouse_is_the_only_source(checkout: Checkout) -> None:
+    (checkout.folder / "wheel house").mkdir()
+    assert checkout.run(WHEELHOUSE="wheel house").returncode == 0
+    [call] = checkout.pip_calls
+    assert "--isolated --no-index --find-links wheel house" in call
+
+
+def test_missing_wheelhouse(checkout: Checkout) -> None:
+    sentence = checkout.refusal(WHEELHOUSE="nowhere")
+    assert sentence.startswith("WHEELHOUSE=nowhere is not a folder; make it with 'make wheelhouse'")
+    assert not checkout.venv.exists()
+
+
+def test_incomplete_wheelhouse_names_the_command_that_fills_it(checkout: Checkout) -> None:
+    (checkout.folder / "wheels").mkdir()
+    sentence = checkout.refusal(WHEELHOUSE="wheels", FAKE_PIP_STATUS="1")
+    assert "'make wheelhouse TF=cpu PYTHON=python3.11'" in sentence
+
+
+def test_filling_a_wheelhouse_makes_no_environment(checkout: Checkout) -> None:
+    result = checkout.run("wheelhouse", TF="cuda")
+    assert "make setup TF=cuda PYTHON=python3.11 WHEELHOUSE=" in result.stdout
+    assert (checkout.folder / "wheelhouse").is_dir()
+    assert not checkout.venv.exists()
+    [call] = checkout.pip_calls
+    assert call.startswith("-m pip download --dest wheelhouse")
+    assert "requirements/cuda.txt" in call
+
+
+def test_no_python(tmp_path: Path) -> None:
+    sentence = Checkout(tmp_path / "bare").refusal()
+    assert sentence.startswith("No Python (3.11 3.12 3.13) was found as python3.11, python3.12,")
+    assert "PYTHON=/path/to/python3.11" in sentence
+
+
+def test_python_that_is_only_a_shim_is_passed_over(checkout: Checkout) -> None:
+    (checkout.folder / "tools" / "python3.11").unlink()
+    broken = checkout.folder / "tools" / "python3.12"
+    broken.write_text("#!/bin/sh\nexit 127\n")
+    broken.chmod(0o755)
+    checkout.add_python("python3")
+    assert checkout.run(FAKE_VERSION="3.13").returncode == 0
+    assert "Python 3.13" in checkout.stamp.read_text()
+
+
+@pytest.mark.parametrize("kind", ["venv", "existing"])
+def test_python_of_another_version(checkout: Checkout, kind: str) -> None:
+    sentence = checkout.refusal(ENV=kind, PYTHON="python3.11", FAKE_VERSION="3.9")
+    assert sentence == "PYTHON=python3.11 is Python 3.9; the suite needs one of: 3.11 3.12 3.13."
+
+
+@pytest.mark.parametrize("kind", ["venv", "existing"])
+def test_python_that_does_not_start(checkout: Checkout, kind: str) -> None:
+    sentence = checkout.refusal(ENV=kind, PYTHON="/no/such/python")
+    assert sentence.startswith("PYTHON=/no/such/python cannot be started;")
+
+
+def test_python_without_venv(checkout: Checkout) -> None:
+    sentence = checkout.refusal(FAKE_ENSUREPIP_STATUS="1")
+    assert "apt install python3-venv" in sentence
+    assert checkout.run().returncode == 0
+
+
+def test_folder_that_the_script_did_not_make_is_left_alone(checkout: Checkout) -> None:
+    checkout.venv.mkdir()
+    treasure = checkout.venv / "treasure"
+    treasure.touch()
+    sentence = checkout.refusal()
+    assert "they are left alone" in sentence
+    assert treasure.exists()
+
+
+def test_place_that_is_a_file(checkout: Checkout) -> None:
+    checkout.venv.touch()
+    assert "cannot be written" in checkout.refusal()
+
+
+def test_place_where_nobody_may_write(checkout: Checkout) -> None:
+    assert "cannot be written" in checkout.refusal(VENV="/proc/venv")
