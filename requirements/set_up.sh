@@ -113,8 +113,9 @@ pip_with_lock() { # ARGUMENTS of pip
 
 install_packages() {
     if [ -n "$WHEELHOUSE" ]; then
-        # No configuration: an index or a link in it would be waited for on a machine that has no network.
-        PIP_CONFIG_FILE=/dev/null pip_with_lock install --isolated --no-index --find-links "$WHEELHOUSE" ||
+        # No configuration: a link in it would be waited for on a machine that has no network.
+        export PIP_CONFIG_FILE=/dev/null
+        pip_with_lock install --isolated --no-index --find-links "$WHEELHOUSE" ||
             fail "The set-up is not complete, for the reason above. If a package is missing, the wheelhouse" \
                 "$WHEELHOUSE is not for the $build build and Python $version on this kind of machine: fill it with" \
                 "'make wheelhouse TF=$build PYTHON=python$version' on one that has internet."
@@ -122,7 +123,7 @@ install_packages() {
     fi
     # The cache: beside the environment, home directories on clusters being small. --no-user: some sites'
     # configuration of pip asks for --user, which a virtual environment refuses.
-    PIP_CACHE_DIR=${PIP_CACHE_DIR:-"$VENV/.pip-cache"} pip_with_lock install --no-user ||
+    pip_with_lock install --no-user --cache-dir "${PIP_CACHE_DIR:-$VENV/.pip-cache}" ||
         fail "The set-up is not complete, for the reason above; run the same command again once it is mended" \
             "(without internet: see 'make wheelhouse' in docs/setup.md)."
 }
@@ -191,7 +192,7 @@ fill_wheelhouse() {
     trap 'rm -rf "$VENV"' EXIT
     create_venv "$VENV"
     printf 'Downloading %s for Python %s into %s.\n' "$lock" "$version" "$folder" >&2
-    pip_with_lock download --dest "$folder" ||
+    pip_with_lock download --no-cache-dir --dest "$folder" ||
         fail "The wheelhouse $folder is not complete, for the reason above; run the same command again."
     printf "Copy %s to the other machine and run there: make setup TF=%s PYTHON=python%s WHEELHOUSE=<copy>\n" \
         "$folder" "$build" "$version"

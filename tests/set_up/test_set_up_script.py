@@ -19,7 +19,7 @@ case "$*" in
 *_base_executable*) echo "$FAKE_BASE" ;;
 "-m venv "*) mkdir -p "$3/bin" "$3/lib/python3.11/site-packages" && cp "$0" "$3/bin/python" ;;
 "-m pip "*)
-    echo "$@" >>"$FAKE_PIP_CALLS"
+    echo "$@ with configuration ${PIP_CONFIG_FILE:-of the machine}" >>"$FAKE_PIP_CALLS"
     echo "pip says why" >&2
     exit "${FAKE_PIP_STATUS:-0}"
     ;;
@@ -173,6 +173,15 @@ def test_install_demands_hashes_and_wheels(checkout: Checkout) -> None:
     assert "--require-hashes" in call
     assert "--only-binary :all:" in call
     assert "--no-index" not in call
+    assert call.endswith("with configuration of the machine")
+
+
+def test_cache_stands_beside_the_environment_unless_named(checkout: Checkout) -> None:
+    checkout.run(FAKE_PIP_STATUS="1")
+    checkout.run(PIP_CACHE_DIR="/scratch/cache")
+    [first, second] = checkout.pip_calls
+    assert f"--cache-dir {checkout.venv}/.pip-cache " in first
+    assert "--cache-dir /scratch/cache " in second
 
 
 def test_wheelhouse_is_the_only_source(checkout: Checkout) -> None:
@@ -180,6 +189,7 @@ def test_wheelhouse_is_the_only_source(checkout: Checkout) -> None:
     assert checkout.run(WHEELHOUSE="wheel house").returncode == 0
     [call] = checkout.pip_calls
     assert "--isolated --no-index --find-links wheel house" in call
+    assert call.endswith("with configuration /dev/null")
 
 
 def test_missing_wheelhouse(checkout: Checkout) -> None:
@@ -200,7 +210,7 @@ def test_filling_a_wheelhouse_makes_no_environment(checkout: Checkout) -> None:
     assert (checkout.folder / "wheelhouse").is_dir()
     assert not checkout.venv.exists()
     [call] = checkout.pip_calls
-    assert call.startswith("-m pip download --dest wheelhouse")
+    assert call.startswith("-m pip download --no-cache-dir --dest wheelhouse")
     assert "requirements/cuda.txt" in call
 
 
