@@ -1,0 +1,273 @@
+"""Decide which parameter server holds which variable, or which part of one.
+
+Pure functions over names, shapes and sizes; no TensorFlow, no cluster.  The backends create variables
+where a `Plan` says and report the devices back; `check_devices` compares the two.
+
+All variables of a model take their turn, in creation order, as they do in TensorFlow: batch-norm
+statistics count for the policies although only trainable variables are kept on the servers (decision
+0003).  Loads and `max_over_mean` are of trainable bytes, the ones that travel in every step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ps_allreduce.errors import UserError
+
+DEFAULT_SPLIT_BYTES = 4_000_000
+
+DTYPE_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
+DTYPE_BYTES |= {"uint32": 4, "uint64": 8, "bool": 1, "int8": 1, "uint8": 1}
+
+
+class Policy(StrEnum):
+    """Rules that map variables to parameter servers."""
+
+    ROUND_ROBIN = "round_robin"
+    GREEDY = "greedy"
+    LARGEST_FIRST = "largest_first"
+    PARTITIONED = "partitioned"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariableSpec:
+    """A variable of a model, as far as placement needs it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    trainable: bool
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the whole variable."""
+        return math.prod(self.shape) * DTYPE_BYTES[self.dtype]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """A variable, or a slice of one along one axis, on one server.
+
+    Attributes:
+        variable: position in the creation order of all variables.
+        axis: the axis that is cut, None for a whole variable.
+        start: first index along the axis.
+        length: number of indices along the axis (0 for a whole variable).
+        server: index of the parameter server.
+        num_bytes: size of this piece.
+    """
+
+    variable: int
+    axis: int | None = None
+    start: int = 0
+    length: int = 0
+    server: int
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Where every trainable variable goes, shards of one variable in order of their start."""
+
+    policy: Policy
+    num_ps: int
+    shards: tuple[Shard, ...]
+
+    def bytes_per_server(self) -> tuple[int, ...]:
+        """Trainable bytes of each server."""
+        return tuple(
+            sum(shard.num_bytes for shard in self.shards if shard.server == server)
+            for server in range(self.num_ps)
+        )
+
+    def shards_per_server(self) -> tuple[int, ...]:
+        """Variables and shards of each server."""
+        return tuple(
+            sum(1 for shard in self.shards if shard.server == server)
+            for server in range(self.num_ps)
+        )
+
+    @property
+    def max_over_mean(self) -> float:
+        """Trainable bytes of the hottest server over the mean of all; 1.0 is balanced."""
+        load = self.bytes_per_server()
+        return max(load) * self.num_ps / sum(load)
+
+
+def make_plan(
+    policy: Policy,
+    variables: Sequence[VariableSpec],
+    num_ps: int,
+    split_bytes: int = DEFAULT_SPLIT_BYTES,
+) -> Plan:
+    """Place variables, given in creation order, on `num_ps` servers.
+
+    Raises:
+        UserError: no server is asked for, or more than there are trainable variables or shards.
+    """
+    if num_ps < 1:
+        raise UserError(f"placement needs at least 1 parameter server, got {num_ps}.")
+    pieces = _whole(variables) if policy is not Policy.PARTITIONED else _cut(variables, split_bytes)
+    trainable = [piece for piece in pieces if variables[piece.variable].trainable]
+    if num_ps > len(trainable):
+        what = "shards" if policy is Policy.PARTITIONED else "trainable variables"
+        raise UserError(
+            f"{num_ps} parameter servers but only {len(trainable)} {what} to place "
+            f"(policy {policy}): choose num_ps up to {len(trainable)}."
+        )
+    servers = _ASSIGN[policy]([piece.num_bytes for piece in pieces], num_ps)
+    placed = [
+        Shard(
+            variable=piece.variable,
+            axis=piece.axis,
+            start=piece.start,
+            length=piece.length,
+            server=server,
+            num_bytes=piece.num_bytes,
+        )
+        for piece, server in zip(pieces, servers, strict=True)
+        if variables[piece.variable].trainable
+    ]
+    return Plan(policy=policy, num_ps=num_ps, shards=tuple(placed))
+
+
+def _whole(variables: Sequence[VariableSpec]) -> list[Shard]:
+    return [
+        Shard(variable=index, server=0, num_bytes=spec.num_bytes)
+        for index, spec in enumerate(variables)
+    ]
+
+
+def _cut(variables: Sequence[VariableSpec], split_bytes: int) -> list[Shard]:
+    """Cut trainable variables above the threshold into near-equal shards."""
+    pieces: list[Shard] = []
+    for index, spec in enumerate(variables):
+        if spec.trainable and spec.num_bytes > split_bytes and spec.shape:
+            pieces += _shards_of(index, spec, math.ceil(spec.num_bytes / split_bytes))
+        else:
+            pieces.append(Shard(variable=index, server=0, num_bytes=spec.num_bytes))
+    return pieces
+
+
+def _shards_of(index: int, spec: VariableSpec, count: int) -> list[Shard]:
+    axis = best_axis(spec.shape, count)
+    size = spec.shape[axis]
+    row_bytes = spec.num_bytes // size
+    bounds = [size * part // min(count, size) for part in range(min(count, size) + 1)]
+    return [
+        Shard(
+            variable=index,
+            axis=axis,
+            start=start,
+            length=stop - start,
+            server=0,
+            num_bytes=(stop - start) * row_bytes,
+        )
+        for start, stop in zip(bounds, bounds[1:], strict=False)
+    ]
+
+
+def best_axis(shape: Sequence[int], count: int) -> int:
+    """The axis along which `count` near-equal slices are most alike; the first one of equals.
+
+    The measure is the largest slice as a fraction of the whole: `ceil(size / count) / size`.
+    """
+    return min(range(len(shape)), key=lambda axis: math.ceil(shape[axis] / count) / shape[axis])
+
+
+def _round_robin(sizes: Sequence[int], num_ps: int) -> list[int]:
+    """As `ParameterServerStrategyV2Extended._create_variable_round_robin` (TensorFlow 2.21)."""
+    return [index % num_ps for index in range(len(sizes))]
+
+
+def _greedy(sizes: Sequence[int], num_ps: int) -> list[int]:
+    """Least bytes so far, lowest index of equals, in creation order.
+
+    As TensorFlow 1's `GreedyLoadBalancingStrategy` with `byte_size_load_fn`.
+    """
+    load = [0] * num_ps
+    chosen = []
+    for size in sizes:
+        server = load.index(min(load))
+        load[server] += size
+        chosen.append(server)
+    return chosen
+
+
+def _largest_first(sizes: Sequence[int], num_ps: int) -> list[int]:
+    """Greedy over sizes in descending order (Graham's longest-processing-time rule, 1969)."""
+    order = sorted(range(len(sizes)), key=lambda index: -sizes[index])
+    servers = _greedy([sizes[index] for index in order], num_ps)
+    chosen = [0] * len(sizes)
+    for index, server in zip(order, servers, strict=True):
+        chosen[index] = server
+    return chosen
+
+
+_ASSIGN: dict[Policy, Callable[[Sequence[int], int], list[int]]] = {
+    Policy.ROUND_ROBIN: _round_robin,
+    Policy.GREEDY: _greedy,
+    Policy.LARGEST_FIRST: _largest_first,
+    Policy.PARTITIONED: _largest_first,
+}
+
+
+def suggest(plans: Sequence[Plan]) -> Plan:
+    """The most balanced plan; of those within 2 % of it, the one that cuts least.
+
+    A more even placement that needs more shards costs more messages, so a gain below 2 % of the
+    hottest server's load is not worth it.
+    """
+    best = min(plan.max_over_mean for plan in plans)
+    good = [plan for plan in plans if plan.max_over_mean <= best * 1.02]
+    return min(good, key=lambda plan: (len(plan.shards), plan.max_over_mean))
+
+
+def useful_servers(variables: Sequence[VariableSpec]) -> int:
+    """How many servers can share the load while variables stay whole.
+
+    Source: hottest server >= largest variable, so more than ceil(total / largest) servers cannot
+    lower the hottest server's load.
+    """
+    sizes = [spec.num_bytes for spec in variables if spec.trainable]
+    return math.ceil(sum(sizes) / max(sizes))
+
+
+def better_num_ps(
+    policy: Policy, variables: Sequence[VariableSpec], num_ps: int, split_bytes: int
+) -> int:
+    """The number of servers up to `num_ps` whose hottest server carries least; the fewest of those.
+
+    Differences below 2 % count as equal.
+    """
+    pieces = sum(1 for spec in variables if spec.trainable)
+    hottest = {
+        count: max(make_plan(policy, variables, count, split_bytes).bytes_per_server())
+        for count in range(1, min(num_ps, pieces) + 1)
+    }
+    least = min(hottest.values())
+    return min(count for count, load in hottest.items() if load <= least * 1.02)
+
+
+def check_devices(plan: Plan, devices: Mapping[int, str]) -> list[str]:
+    """Compare planned servers with the devices that TensorFlow reports.
+
+    Args:
+        plan: the plan that the variables were created by.
+        devices: for each position in `plan.shards`, the device string of the created variable.
+
+    Returns:
+        One sentence for every shard that is not where it was planned to be.
+    """
+    problems = []
+    for position, shard in enumerate(plan.shards):
+        wanted = f"/job:ps/replica:0/task:{shard.server}/"
+        if wanted not in devices.get(position, ""):
+            problems.append(
+                f"variable {shard.variable} (from {shard.start}) was planned on ps:{shard.server} "
+                f"but is on {devices.get(position, 'no device')!r}"
+            )
+    return problems

@@ -1,0 +1,278 @@
+"""The record that a run leaves, and how it is written and read.
+
+Decides the file format (`docs/results_format.md`), atomic writing and strict loading.  It does not
+decide which runs are made (`experiments`) nor what is concluded from them (`analysis`).
+
+Format history:
+    1: first version.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from ps_allreduce.errors import RecordFormatError, UserError
+from ps_allreduce.experiment import Experiment
+from ps_allreduce.placement import Shard
+from ps_allreduce.provenance import Provenance
+from ps_allreduce.serialization import from_json, to_json
+from ps_allreduce.steps import Metrics
+
+FORMAT_VERSION = 1
+
+
+class Status(StrEnum):
+    """How a run ended."""
+
+    OK = "ok"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    INVALID = "invalid"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRecord:
+    """One task of a run as it really was.
+
+    Attributes:
+        task: for instance `worker:0`.
+        host: its host name; `address` is its entry in the cluster specification.
+        cores: processor numbers that it was pinned to.
+        exit: exit status, negative for a signal, None if it was ended by the launcher.
+        cpu_s: processor time used between launch and end.
+        peak_memory_bytes: largest resident memory sampled.
+    """
+
+    task: str
+    host: str
+    address: str
+    cores: tuple[int, ...]
+    pid: int
+    exit: int | None = None
+    cpu_s: float | None = None
+    peak_memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One look at the machine: processor and memory per task, network bytes per interface.
+
+    Attributes:
+        time: seconds since the epoch.
+        cpu_s: processor seconds used so far, by task.
+        memory_bytes: resident memory, by task.
+        sent_bytes, received_bytes: interface counters, by interface name.
+    """
+
+    time: float
+    host: str
+    cpu_s: Mapping[str, float]
+    memory_bytes: Mapping[str, int]
+    sent_bytes: Mapping[str, int]
+    received_bytes: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementUsed:
+    """Where the trainable variables really were, read back from their devices.
+
+    Attributes:
+        shards: as planned.
+        variables: names by position in creation order, for the shards to point into.
+        deviations: one sentence for every shard that was elsewhere.
+        max_over_mean: trainable bytes of the hottest server over the mean.
+    """
+
+    shards: tuple[Shard, ...]
+    variables: tuple[str, ...]
+    bytes_per_server: tuple[int, ...]
+    max_over_mean: float
+    deviations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phases:
+    """How long the parts of a run took; seconds, None where a run did not get so far.
+
+    Attributes:
+        bring_up_s: launch until all tasks are connected.
+        build_s: building the model and creating the variables.
+        first_step_s: the first step, with tracing.
+        warmup_s, measured_s: the timed loop.
+        total_s: launch until the last task was gone.
+    """
+
+    bring_up_s: float | None = None
+    build_s: float | None = None
+    first_step_s: float | None = None
+    warmup_s: float | None = None
+    measured_s: float | None = None
+    total_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """One attempt at one repetition of one experiment.
+
+    Attributes:
+        reason: why the run is not `ok`; empty if it is.
+        warnings: doubts that do not make the run invalid.
+        oversubscribed: tasks had fewer cores than they use.
+        block: runs of different blocks are never pooled; the fingerprint of machine, software and
+            commit.
+    """
+
+    format_version: int = FORMAT_VERSION
+    sweep: str
+    experiment: Experiment
+    experiment_id: str
+    repetition: int
+    attempt: int
+    status: Status
+    reason: str = ""
+    warnings: tuple[str, ...] = ()
+    started_at: str
+    finished_at: str
+    provenance: Provenance
+    hosts: tuple[str, ...] = ()
+    interface: str | None = None
+    link_bits_per_s: float | None = None
+    job_id: str | None = None
+    oversubscribed: bool
+    total_cores: int
+    tasks: tuple[TaskRecord, ...] = ()
+    phases: Phases = field(default_factory=Phases)
+    metrics: Metrics | None = None
+    placement: PlacementUsed | None = None
+    samples: tuple[Sample, ...] = ()
+    weights_digest: str | None = None
+    gradient_bytes: int | None = None
+    num_tensors: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.status is Status.OK) != (self.reason == ""):
+            raise ValueError(f"status {self.status} with reason {self.reason!r}")
+        if self.status is Status.OK and self.metrics is None:
+            raise ValueError("a run that is ok has metrics")
+        if self.experiment_id != self.experiment.experiment_id:
+            raise RecordFormatError(
+                f"experiment {self.experiment_id} holds the content of "
+                f"{self.experiment.experiment_id}: the record was edited or damaged."
+            )
+
+    @property
+    def run_id(self) -> str:
+        """Unique within a sweep."""
+        return f"{self.experiment_id}/{self.repetition}-{self.attempt}"
+
+    @property
+    def block(self) -> str:
+        """Identifies the machine, software and commit that the run was made with."""
+        return self.provenance.fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class RunFiles:
+    """The files of one run: at most three.
+
+    Attributes:
+        record: the JSON record; it is written last, so its presence means the run is complete.
+    """
+
+    record: Path
+
+    @classmethod
+    def of(cls, sweep_dir: Path, experiment_id: str, repetition: int, attempt: int) -> RunFiles:
+        """Where a run of a sweep is kept."""
+        return cls(sweep_dir / "runs" / experiment_id / f"{repetition}-{attempt}.json")
+
+    @property
+    def raw(self) -> Path:
+        """Raw timings, see `steps.save_raw`."""
+        return self.record.with_suffix(".npz")
+
+    @property
+    def log(self) -> Path:
+        """The logs of all tasks, one after the other."""
+        return self.record.with_suffix(".log")
+
+
+def save_record(path: Path, record: RunRecord) -> None:
+    """Write a record so that readers see all of it or nothing; never overwrite one.
+
+    Raises:
+        UserError: there is a record already, or the disk refuses.
+    """
+    text = json.dumps(to_json(record), indent=1) + "\n"
+    if path.exists():
+        raise UserError(f"{path} exists already: records are never overwritten.")
+    write_atomically(path, text.encode())
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file by way of a temporary neighbour.
+
+    Raises:
+        UserError: no permission, or no space left.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            Path(name).chmod(0o644)
+            os.replace(name, path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}.") from error
+
+
+def load_record(path: Path) -> RunRecord:
+    """Read a record strictly.
+
+    Raises:
+        RecordFormatError: it is damaged or of another version; the message says which is older.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RecordFormatError(f"{path}: not a readable record ({error}).") from error
+    version = content.get("format_version") if isinstance(content, dict) else None
+    if version != FORMAT_VERSION:
+        older = isinstance(version, int) and version < FORMAT_VERSION
+        raise RecordFormatError(
+            f"{path}: record of format version {version}, this suite reads {FORMAT_VERSION}. "
+            + ("Start a new RESULTS folder." if older else "Update the suite, or start a new "
+               "RESULTS folder.")
+        )
+    try:
+        return from_json(RunRecord, content, str(path))
+    except (ValueError, UserError) as error:
+        if isinstance(error, RecordFormatError):
+            raise
+        raise RecordFormatError(f"{path}: {error}") from error
+
+
+def iter_record_paths(sweep_dir: Path) -> Iterator[Path]:
+    """Paths of all records of a sweep, by experiment, repetition and attempt."""
+    paths = (sweep_dir / "runs").glob("*/*-*.json")
+    yield from sorted(paths, key=lambda path: (path.parent.name, _numbers(path)))
+
+
+def _numbers(path: Path) -> tuple[int, ...]:
+    parts = path.stem.split("-")
+    if not all(part.isdecimal() for part in parts):
+        raise RecordFormatError(f"{path}: a record is named <repetition>-<attempt>.json.")
+    return tuple(int(part) for part in parts)

@@ -1,0 +1,244 @@
+"""Raw step timings, and the figures that are derived from them.
+
+Decides the measurement window and the definitions of throughput, compute, exposed communication and
+input wait (`docs/results_format.md`).  Everything is pure: arrays in, numbers out.  All times are
+seconds of one wall clock; spans are differences of such times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ps_allreduce.errors import RecordFormatError
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+class Phase(IntEnum):
+    """What a step was run for."""
+
+    FIRST = 0
+    WARMUP = 1
+    MEASURED = 2
+    EVENTS = 3
+
+
+class EventKind(IntEnum):
+    """Per-tensor moments of a traced step."""
+
+    PULLED = 0
+    GRADIENT_READY = 1
+    PUSHED = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTable:
+    """Every step of every worker, in no particular order; n rows.
+
+    Attributes:
+        worker, step, phase: integers [n]; `step` counts a worker's steps from 0.
+        loss: mean loss of the step's batches [n].
+        start: the step function began on the worker [n].
+        pulled: the last parameter had arrived on the worker [n].
+        end: all updates of the step were applied, or acknowledged by the servers [n].
+        batches: for each accumulated batch the moments input ready, loss ready, last gradient ready
+            [n, accumulation, 3].
+        releases: moments at which emulated gradients were released [n, groups], or [n, 0].
+    """
+
+    worker: Integers
+    step: Integers
+    phase: Integers
+    loss: Floats
+    start: Floats
+    pulled: Floats
+    end: Floats
+    batches: Floats
+    releases: Floats
+
+    def __len__(self) -> int:
+        return len(self.worker)
+
+    def select(self, rows: npt.NDArray[Any]) -> StepTable:
+        """The rows named by a boolean mask or an index array."""
+        return StepTable(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
+    def of_worker(self, worker: int) -> StepTable:
+        """One worker's steps, by step number."""
+        rows = np.flatnonzero(self.worker == worker)
+        return self.select(rows[np.argsort(self.step[rows], kind="stable")])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventTable:
+    """Per-tensor moments of the traced steps; m rows.
+
+    Attributes:
+        worker, step, kind, tensor: integers [m]; `tensor` is the position of a shard in the plan or
+            of a variable among the trainable ones.
+        time: seconds [m].
+    """
+
+    worker: Integers
+    step: Integers
+    kind: Integers
+    tensor: Integers
+    time: Floats
+
+
+def concatenate(tables: Sequence[StepTable]) -> StepTable:
+    """One table with the rows of several, of equal accumulation and groups."""
+    names = [field.name for field in fields(StepTable)]
+    return StepTable(
+        **{name: np.concatenate([getattr(table, name) for table in tables]) for name in names}
+    )
+
+
+def concatenate_events(tables: Sequence[EventTable]) -> EventTable:
+    """One table with the rows of several."""
+    names = [field.name for field in fields(EventTable)]
+    return EventTable(
+        **{name: np.concatenate([getattr(table, name) for table in tables]) for name in names}
+    )
+
+
+def save_raw(path: Path, steps: StepTable, events: EventTable) -> None:
+    """Write both tables as one compressed NumPy archive (no pickles)."""
+    arrays = {f"steps_{field.name}": getattr(steps, field.name) for field in fields(StepTable)}
+    arrays |= {f"events_{field.name}": getattr(events, field.name) for field in fields(EventTable)}
+    with path.open("wb") as stream:
+        np.savez_compressed(stream, allow_pickle=False, **arrays)
+
+
+def load_raw(path: Path) -> tuple[StepTable, EventTable]:
+    """Read what `save_raw` wrote.
+
+    Raises:
+        RecordFormatError: the file is missing, damaged, or of another version.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            steps = StepTable(**{f.name: archive[f"steps_{f.name}"] for f in fields(StepTable)})
+            events = EventTable(**{f.name: archive[f"events_{f.name}"] for f in fields(EventTable)})
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise RecordFormatError(f"{path}: raw timings cannot be read ({error}).") from error
+    return steps, events
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """From the last worker's last warm-up step to the first worker's last step; seconds."""
+
+    start: float
+    end: float
+
+    @property
+    def length_s(self) -> float:
+        """Duration of the window."""
+        return self.end - self.start
+
+
+def measurement_window(steps: StepTable) -> Window:
+    """The window in which all workers were measured.
+
+    Raises:
+        ValueError: a worker has no warm-up or no measured step.
+    """
+    starts, ends = [], []
+    for worker in np.unique(steps.worker):
+        mine = steps.of_worker(int(worker))
+        starts.append(float(mine.end[mine.phase <= Phase.WARMUP].max()))
+        ends.append(float(mine.end[mine.phase == Phase.MEASURED].max()))
+    return Window(start=max(starts), end=min(ends))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """Figures of one run, over its window.
+
+    Attributes:
+        images_per_sec: images of whole steps inside the window over its length.
+        step_time_p50_s, step_time_p95_s: from the end of a worker's step to the end of its next.
+        compute_s: forward and backward time, mean per worker and step.
+        communication_s: exposed: step time less compute less input wait, mean.
+        input_wait_s: waiting for the batches, mean.
+        measured_steps: per worker, the mean where workers differ.
+        steps_per_worker: whole steps inside the window.
+    """
+
+    images_per_sec: float
+    step_time_p50_s: float
+    step_time_p95_s: float
+    compute_s: float
+    communication_s: float
+    input_wait_s: float
+    warmup_steps: int
+    measured_steps: int
+    window_s: float
+    steps_per_worker: tuple[int, ...]
+
+
+def compute_metrics(steps: StepTable, images_per_worker_step: int) -> Metrics:
+    """Derive the figures of a run from its raw timings.
+
+    Raises:
+        ValueError: there is no window in which all workers were measured.
+    """
+    window = measurement_window(steps)
+    durations, computes, waits, counts = [], [], [], []
+    for worker in np.unique(steps.worker):
+        mine = steps.of_worker(int(worker))
+        before = np.concatenate([[np.nan], mine.end[:-1]])
+        # A step begins where the worker's previous one ended: dispatch gaps belong to the step.
+        inside = (before >= window.start) & (mine.end <= window.end)
+        inside &= mine.phase == Phase.MEASURED
+        durations.append((mine.end - before)[inside])
+        computes.append(compute_spans(mine)[inside])
+        waits.append(input_spans(mine)[inside])
+        counts.append(int(inside.sum()))
+    if min(counts) < 1:
+        raise ValueError("the window holds no whole step of some worker")
+    step_s, compute_s, wait_s = (np.concatenate(part) for part in (durations, computes, waits))
+    phases = [steps.of_worker(int(worker)).phase for worker in np.unique(steps.worker)]
+    return Metrics(
+        images_per_sec=sum(counts) * images_per_worker_step / window.length_s,
+        step_time_p50_s=float(np.percentile(step_s, 50)),
+        step_time_p95_s=float(np.percentile(step_s, 95)),
+        compute_s=float(compute_s.mean()),
+        communication_s=float((step_s - compute_s - wait_s).mean()),
+        input_wait_s=float(wait_s.mean()),
+        warmup_steps=min(int((phase <= Phase.WARMUP).sum()) for phase in phases),
+        measured_steps=round(float(np.mean([(phase == Phase.MEASURED).sum() for phase in phases]))),
+        window_s=window.length_s,
+        steps_per_worker=tuple(counts),
+    )
+
+
+def compute_spans(steps: StepTable) -> Floats:
+    """Seconds of forward and backward work of each step [n].
+
+    The forward pass of a batch begins when its input, the parameters and the batch before it are
+    all there: work that ran while parameters were still arriving is hidden communication.
+    """
+    begin = _forward_starts(steps)
+    return np.asarray((steps.batches[:, :, 2] - begin).sum(axis=1))
+
+
+def _forward_starts(steps: StepTable) -> Floats:
+    ready = np.maximum(steps.batches[:, :, 0], steps.pulled[:, np.newaxis])
+    previous_end = np.concatenate([steps.start[:, np.newaxis], steps.batches[:, :-1, 2]], axis=1)
+    return np.minimum(np.maximum(ready, previous_end), steps.batches[:, :, 2])
+
+
+def input_spans(steps: StepTable) -> Floats:
+    """Seconds in which each step waited for a batch although the parameters were there [n]."""
+    since = np.concatenate([steps.pulled[:, np.newaxis], steps.batches[:, :-1, 2]], axis=1)
+    return np.asarray(np.maximum(steps.batches[:, :, 0] - since, 0.0).sum(axis=1))
