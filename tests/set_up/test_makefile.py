@@ -30,6 +30,7 @@ HOSTILE = [
 # each call by a newline and a NUL.
 RECORDER = r"""#!/bin/sh
 if [ "$1" = -c ]; then echo 3.11; exit; fi
+echo "$PYTHONPATH" >"${0%/*}/python-path"
 printf '%s\0' "$@" '
 ' >>"${0%/*}/calls"
 """
@@ -135,6 +136,15 @@ def test_what_is_measured_is_not_taken_from_the_callers_environment(
         monkeypatch.setenv(name, "left-over")
     [call] = recording_make("compare")
     assert "left-over" not in call
+
+
+def test_checkout_comes_first_on_the_path_of_an_existing_environment(
+    recording_make: RecordingMake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/site/module")
+    recording_make("compare")
+    path = (recording_make.python.parent / "python-path").read_text()
+    assert path == f"{ROOT}:/site/module\n"
 
 
 @pytest.mark.parametrize(
