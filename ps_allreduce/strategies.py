@@ -28,6 +28,7 @@ class StrategyTraits:
             worker drives itself.
         uses_collective: gradients are combined by a collective of the workers.
         synchronous: all workers apply the same update in every step.
+        deals_steps: a step goes to whichever worker is free, so workers may make different numbers.
         replicated: every worker ends with the same trainable weights of its own.
         max_workers: the largest number of workers, None for no bound.
         label: for figures and tables.
@@ -36,6 +37,7 @@ class StrategyTraits:
     uses_servers: bool = False
     uses_collective: bool = False
     synchronous: bool = True
+    deals_steps: bool = False
     replicated: bool = False
     max_workers: int | None = None
     label: str
@@ -47,7 +49,10 @@ TRAITS: dict[Strategy, StrategyTraits] = {
         synchronous=False, label="no communication (upper bound)"
     ),
     Strategy.PS_ASYNC: StrategyTraits(
-        uses_servers=True, synchronous=False, label="parameter servers, asynchronous"
+        uses_servers=True,
+        synchronous=False,
+        deals_steps=True,
+        label="parameter servers, asynchronous",
     ),
     Strategy.PS_SYNC: StrategyTraits(uses_servers=True, label="parameter servers, synchronous"),
     Strategy.ALLREDUCE: StrategyTraits(

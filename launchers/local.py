@@ -1,0 +1,337 @@
+"""All tasks on this machine, over loopback.
+
+Decides ports, cores and environment of every task, watches the run against its deadline, and makes sure
+that nothing survives it.  How a task trains is not known here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from launchers.fork_server import ForkServerClient
+from launchers.layout import CorePlan, cluster_of, drivers_of, plan_cores, tasks_of
+from launchers.login_node import is_login_node
+from launchers.outcome import read_outcome
+from launchers.ports import HeldPorts
+from launchers.processes import FORK_SERVER
+from launchers.protocol import LaunchedRun
+from launchers.run_monitor import RunMonitor
+from ps_allreduce.cluster import TaskId, TaskType, TfConfig
+from ps_allreduce.errors import LaunchError, RecordFormatError, UserError
+from ps_allreduce.experiment import Device, Experiment, Workload
+from ps_allreduce.placement import VariableSpec
+from ps_allreduce.records import Phases, Status, TaskRecord
+from ps_allreduce.runner.messages import DescribeModel, EndAll, PrepareInput, StartTask
+
+LOOPBACK = "127.0.0.1"
+
+JOB_DEADLINE_S = 300.0
+
+#: How long after a first failure other tasks may still tell the better reason.
+GRACE_S = 0.5
+
+REAP_DEADLINE_S = 20.0
+
+PORT_ATTEMPTS = 3
+
+PORT_TROUBLE = ("Could not start gRPC server", "Address already in use")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The tasks of one launch with everything they need."""
+
+    requests: Sequence[StartTask]
+    addresses: Mapping[TaskId, str]
+    cores: CorePlan
+    scratch: Path
+
+
+class LocalLauncher:
+    """Runs experiments on this machine, one at a time."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        allow_login_node: bool = False,
+        fork_server: Sequence[str] = FORK_SERVER,
+    ) -> None:
+        self._data_dir = data_dir
+        self._allow_login_node = allow_login_node
+        self._words = fork_server
+        self._client: ForkServerClient | None = None
+        self._described: dict[tuple[str, int, int], tuple[VariableSpec, ...]] = {}
+        self._scratch = Path()
+
+    def __enter__(self) -> Self:
+        if not self._allow_login_node and is_login_node(os.environ):
+            raise UserError(
+                "a Slurm controller answers and no job is active: this looks like a login node, "
+                "where training is not welcome. Run the same command inside salloc or sbatch, or "
+                "overrule with --allow-login-node."
+            )
+        self._scratch = Path(tempfile.mkdtemp(prefix="ps-allreduce-"))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def check(self, experiment: Experiment) -> None:
+        """Refuse what does not fit on this machine."""
+        plan_cores(experiment, _available_cores())
+
+    def is_oversubscribed(self, experiment: Experiment) -> bool:
+        """Whether tasks that compute share cores."""
+        return plan_cores(experiment, _available_cores()).oversubscribed
+
+    def total_cores(self, experiment: Experiment) -> int:
+        """Cores that all tasks have together."""
+        return plan_cores(experiment, _available_cores()).total
+
+    def describe(self, workload: Workload) -> tuple[VariableSpec, ...]:
+        """The model's variables in creation order; built once per model, size and classes."""
+        key = (workload.model, workload.image_size, workload.num_classes)
+        if key not in self._described:
+            request = DescribeModel(workload=workload, log=str(self._scratch / "describe.log"))
+            self._described[key] = self._server().ask(request, JOB_DEADLINE_S).variables
+        return self._described[key]
+
+    def prepare(self, workload: Workload) -> None:
+        """Make and check the input files."""
+        request = PrepareInput(
+            workload=workload,
+            data_dir=str(self._data_dir),
+            log=str(self._scratch / "prepare.log"),
+        )
+        self._server().ask(request, JOB_DEADLINE_S)
+
+    def ask(self, request: object) -> Mapping[str, int]:
+        """Have the fork server do another job; its counts."""
+        return self._server().ask(request, JOB_DEADLINE_S).counts
+
+    def _server(self) -> ForkServerClient:
+        if self._client is None:
+            self._client = ForkServerClient(self._scratch / "fork_server.log", self._words)
+        return self._client
+
+    def launch(
+        self,
+        experiment: Experiment,
+        *,
+        progress: Callable[[str], None],
+        weights: Path | None = None,
+    ) -> LaunchedRun:
+        """Run one experiment; a port that was taken in spite of everything is tried again."""
+        for attempt in range(PORT_ATTEMPTS):
+            run = self._launch_once(experiment, progress, weights)
+            if not any(trouble in run.reason for trouble in PORT_TROUBLE):
+                break
+            progress(f"port taken, attempt {attempt + 2}")
+        return run
+
+    def _launch_once(
+        self, experiment: Experiment, progress: Callable[[str], None], weights: Path | None
+    ) -> LaunchedRun:
+        scratch = Path(tempfile.mkdtemp(dir=self._scratch))
+        monitor = RunMonitor(drivers_of(experiment))
+        with HeldPorts(len(tasks_of(experiment))) as ports:
+            prepared = self._prepare_tasks(experiment, ports.numbers, scratch, weights)
+            server = self._server()
+            launched_at = time.time()
+            status = Status.INTERRUPTED
+            try:
+                for request in prepared.requests:
+                    server.send(request)
+                status = self._watch(server, monitor, experiment, progress)
+            except LaunchError:
+                self._client = None
+                server.close()
+                status = Status.FAILED
+                raise
+            except KeyboardInterrupt:
+                pass
+            finally:
+                if self._client is not None:
+                    self._end_tasks(server, monitor)
+        run = _conclude(experiment, prepared, monitor, status, launched_at)
+        shutil.rmtree(scratch, ignore_errors=True)
+        return run
+
+    def _prepare_tasks(
+        self, experiment: Experiment, ports: Sequence[int], scratch: Path, weights: Path | None
+    ) -> Prepared:
+        tasks = tasks_of(experiment)
+        cores = plan_cores(experiment, _available_cores())
+        addresses = {
+            task: f"{LOOPBACK}:{port}" for task, port in zip(tasks, ports, strict=True)
+        }
+        cluster = cluster_of(tasks, addresses)
+        alone = experiment.traits.max_workers == 1
+        first_driver = drivers_of(experiment)[0]
+        requests = [
+            StartTask(
+                task=str(task),
+                tf_config="" if alone else TfConfig(cluster, task).render(),
+                experiment=experiment,
+                cores=cores.cores[task],
+                threads=_threads(experiment, task),
+                environment=_task_environment(experiment, task),
+                data_dir=str(self._data_dir),
+                log=str(scratch / f"{task.type}-{task.index}.log"),
+                result=str(_result(scratch, task)),
+                weights=str(weights) if weights is not None and task == first_driver else None,
+            )
+            for task in tasks
+        ]
+        return Prepared(requests, addresses, cores, scratch)
+
+    def _watch(
+        self,
+        server: ForkServerClient,
+        monitor: RunMonitor,
+        experiment: Experiment,
+        progress: Callable[[str], None],
+    ) -> Status:
+        """Follow the run until it is complete, fails, or its time is up."""
+        deadline = time.monotonic() + experiment.profile.deadline_s
+        while (left := deadline - time.monotonic()) > 0:
+            monitor.take(server.receive(min(left, 0.5)))
+            progress(monitor.stage)
+            if monitor.is_complete:
+                return Status.OK
+            if monitor.has_failed:
+                self._listen(server, monitor, GRACE_S)
+                return Status.FAILED
+        return Status.TIMED_OUT
+
+    def _listen(self, server: ForkServerClient, monitor: RunMonitor, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            monitor.take(server.receive(left))
+
+    def _end_tasks(self, server: ForkServerClient, monitor: RunMonitor) -> None:
+        """Kill what is left, and wait until it is gone."""
+        failed_before = dict(monitor.exited)
+        server.send(EndAll())
+        deadline = time.monotonic() + REAP_DEADLINE_S
+        while monitor.num_alive and (left := deadline - time.monotonic()) > 0:
+            monitor.take(server.receive(left))
+        # What we killed ourselves is no failure, but its processor time and memory count.
+        monitor.ended_by_us.update(set(monitor.exited) - set(failed_before))
+
+
+def _available_cores() -> list[int]:
+    return sorted(os.sched_getaffinity(0))
+
+
+def _threads(experiment: Experiment, task: TaskId) -> int:
+    return 1 if task.type is TaskType.PS else experiment.resources.threads_per_worker
+
+
+def _task_environment(experiment: Experiment, task: TaskId) -> dict[str, str]:
+    """What a task's process needs to know before TensorFlow looks around."""
+    environment = {"TF_GRPC_REUSE_PORT": "true", "GRPC_FAIL_FAST": "use_caller"}
+    computes = task.type is TaskType.WORKER and experiment.resources.device is Device.GPU
+    return environment if computes else environment | {"CUDA_VISIBLE_DEVICES": ""}
+
+
+def _result(scratch: Path, task: TaskId) -> Path:
+    return scratch / f"result-{task.type}-{task.index}"
+
+
+def _conclude(
+    experiment: Experiment,
+    prepared: Prepared,
+    monitor: RunMonitor,
+    status: Status,
+    launched_at: float,
+) -> LaunchedRun:
+    """Everything that is known of the run, as far as it got."""
+    common = {
+        "hosts": (socket.gethostname(),),
+        "interface": "lo",
+        "tasks": _task_records(prepared, monitor),
+        "samples": tuple(monitor.samples),
+        "log": _merged_log(prepared),
+    }
+    ended_at = time.time()
+    if status is not Status.OK:
+        phases = Phases(
+            bring_up_s=_since(launched_at, monitor.moment("connected")),
+            total_s=ended_at - launched_at,
+        )
+        reason = _reason(experiment, monitor, status, prepared)
+        return LaunchedRun(status=status, reason=reason, phases=phases, **common)  # type: ignore[arg-type]
+    results = [_result(prepared.scratch, task) for task in drivers_of(experiment)]
+    try:
+        outcome = read_outcome(experiment, results, launched_at, ended_at)
+    except (OSError, RecordFormatError) as error:
+        return LaunchedRun(status=Status.FAILED, reason=f"results are missing: {error}", **common)  # type: ignore[arg-type]
+    found = {field.name: getattr(outcome, field.name) for field in fields(outcome)}
+    return LaunchedRun(**found, **common)
+
+
+def _since(begin: float, moment: float | None) -> float | None:
+    return None if moment is None else moment - begin
+
+
+def _reason(
+    experiment: Experiment, monitor: RunMonitor, status: Status, prepared: Prepared
+) -> str:
+    if status is Status.INTERRUPTED:
+        return "interrupted by the operator"
+    if status is Status.TIMED_OUT:
+        return (
+            f"not finished after {experiment.profile.deadline_s:g} s; "
+            f"last heard of: {monitor.stage}"
+        )
+    return monitor.culprit()[1]
+
+
+def _task_records(prepared: Prepared, monitor: RunMonitor) -> tuple[TaskRecord, ...]:
+    return tuple(
+        _task_record(request, prepared.addresses[TaskId.parse(request.task)], monitor)
+        for request in prepared.requests
+    )
+
+
+def _task_record(request: StartTask, address: str, monitor: RunMonitor) -> TaskRecord:
+    exited = monitor.exited.get(request.task)
+    killed = request.task in monitor.ended_by_us
+    return TaskRecord(
+        task=request.task,
+        host=socket.gethostname(),
+        address=address,
+        cores=request.cores,
+        pid=monitor.pids.get(request.task, 0),
+        exit=None if exited is None or killed else exited.status,
+        cpu_s=None if exited is None else exited.cpu_s,
+        peak_memory_bytes=None if exited is None else exited.peak_memory_bytes,
+    )
+
+
+def _merged_log(prepared: Prepared) -> str:
+    parts = []
+    for request in prepared.requests:
+        path = Path(request.log)
+        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        parts.append(f"==> {request.task} <==\n{text.rstrip()}\n")
+    return "\n".join(parts)

@@ -1,0 +1,98 @@
+"""What the driving tasks left behind, as one run: merge, check, derive.
+
+Decides the status of a run that came to its end.  Reads the files of the tasks; starts nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ps_allreduce.experiment import Experiment
+from ps_allreduce.records import Phases, PlacementUsed, Status
+from ps_allreduce.runner.messages import DriverResult
+from ps_allreduce.runner.validity import find_problems
+from ps_allreduce.serialization import from_json
+from ps_allreduce.steps import (
+    EventTable,
+    Metrics,
+    StepTable,
+    compute_metrics,
+    concatenate,
+    concatenate_events,
+    load_raw,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A run that came to its end, valid or not."""
+
+    status: Status
+    reason: str
+    phases: Phases
+    metrics: Metrics | None
+    placement: PlacementUsed | None
+    weights_digest: str
+    gradient_bytes: int
+    num_tensors: int
+    steps: StepTable
+    events: EventTable
+
+
+def read_outcome(
+    experiment: Experiment, results: Sequence[Path], launched_at: float, ended_at: float
+) -> Outcome:
+    """Merge what the drivers wrote (`<result>.json`, `<result>.npz`) and judge it.
+
+    Raises:
+        OSError, RecordFormatError: a file is missing or damaged.
+    """
+    drivers = [
+        from_json(DriverResult, json.loads(Path(f"{path}.json").read_text(encoding="utf-8")))
+        for path in results
+    ]
+    tables = [load_raw(Path(f"{path}.npz")) for path in results]
+    steps = concatenate([table for table, _ in tables])
+    problems = find_problems(experiment, drivers, steps)
+    metrics = None
+    try:
+        metrics = compute_metrics(steps, experiment.images_per_worker_step)
+    except ValueError as error:
+        problems.append(str(error))
+    return Outcome(
+        status=Status.INVALID if problems else Status.OK,
+        reason="; ".join(problems),
+        phases=_phases(drivers, launched_at, ended_at),
+        metrics=metrics,
+        placement=next((d.placement for d in drivers if d.placement), None),
+        weights_digest=_digest(drivers),
+        gradient_bytes=drivers[0].gradient_bytes,
+        num_tensors=drivers[0].num_messages,
+        steps=steps,
+        events=concatenate_events([events for _, events in tables]),
+    )
+
+
+def _phases(drivers: Sequence[DriverResult], launched_at: float, ended_at: float) -> Phases:
+    """Each part ends when the last driver has ended it."""
+    connected = max(d.connected_at for d in drivers)
+    built = max(d.built_at for d in drivers)
+    first = max(d.first_step_at for d in drivers)
+    warm = max(d.warm_at for d in drivers)
+    return Phases(
+        bring_up_s=connected - launched_at,
+        build_s=built - connected,
+        first_step_s=first - built,
+        warmup_s=warm - first,
+        measured_s=max(d.measured_at for d in drivers) - warm,
+        total_s=ended_at - launched_at,
+    )
+
+
+def _digest(drivers: Sequence[DriverResult]) -> str:
+    """Equal for equal trainable weights, whatever their order of computation."""
+    return hashlib.sha256(json.dumps(drivers[0].checksums_after).encode()).hexdigest()[:16]

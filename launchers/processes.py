@@ -1,0 +1,82 @@
+"""The only module of the launchers that starts processes.
+
+Decides that a program is given as a list of words, never as a shell line, that it leads a session of
+its own, and that it is ended by its process group.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ps_allreduce.errors import LaunchError
+
+FORK_SERVER = (sys.executable, "-m", "ps_allreduce.runner.forkserver")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program that was started, with a socket to speak to it."""
+
+    process: subprocess.Popen[bytes]
+    connection: socket.socket
+
+    def end(self) -> None:
+        """Close the socket, which ends a fork server and all it forked; kill what does not obey."""
+        self.connection.close()
+        try:
+            self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            kill_group(self.process.pid)
+            self.process.wait()
+
+
+def start_with_socket(words: Sequence[str], log: Path, environment: Mapping[str, str]) -> Program:
+    """Start a program that takes `--socket FD`; its output goes to a log.
+
+    Raises:
+        LaunchError: the program cannot be started.
+    """
+    ours, theirs = socket.socketpair()
+    try:
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                [*words, "--socket", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=[theirs.fileno()],
+                env=dict(environment),
+                start_new_session=True,
+            )
+    except OSError as error:
+        ours.close()
+        raise LaunchError(f"{words[0]} cannot be started: {error.strerror}.") from error
+    finally:
+        theirs.close()
+    return Program(process, ours)
+
+
+def kill_group(pid: int) -> None:
+    """Kill the process group that a process started by us leads; none is fine."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def run_quietly(words: Sequence[str], timeout_s: float) -> tuple[int, str] | None:
+    """Exit status and output of a short command; None if it is missing or does not answer."""
+    try:
+        done = subprocess.run(
+            words, capture_output=True, timeout=timeout_s, check=False, text=True, errors="replace"
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.returncode, done.stdout

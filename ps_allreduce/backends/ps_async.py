@@ -1,0 +1,70 @@
+"""Asynchronous parameter servers: TensorFlow's own ParameterServerStrategy with its coordinator.
+
+Each worker pulls, computes and applies its gradients without waiting for the others; a gradient may be
+computed from parameters that others have changed since.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from ps_allreduce.backends.protocol import Rows
+from ps_allreduce.backends.servers import ServerBackend
+from ps_allreduce.backends.worker_step import (
+    Pulled,
+    Pushed,
+    momentum_update,
+    trace_bare_step,
+    trace_recorded_step,
+)
+from ps_allreduce.workloads.program import Program
+
+
+class AsynchronousServers(ServerBackend):
+    """Schedules steps on whichever worker is free."""
+
+    def build(self, program: Program) -> None:
+        """Create the step functions; the coordinator traces each when it is first scheduled."""
+        super().build(program)
+        accumulation = self._experiment.workload.accumulation
+
+        def recorded(events: bool) -> tf.Tensor:
+            with self._counting_trace():
+                return trace_recorded_step(program, self, accumulation, events=events)
+
+        def bare() -> tf.Tensor:
+            with self._counting_trace():
+                return trace_bare_step(program, self, accumulation)
+
+        self._recorded = tf.function(lambda: recorded(False))
+        self._traced = tf.function(lambda: recorded(True))
+        self._bare = tf.function(bare)
+
+    def pull(self) -> Pulled:
+        """Read all shards."""
+        return self._pulled(self._served.read())
+
+    def push(self, gradients: list[tf.Tensor]) -> Pushed:
+        """Apply each gradient on its server; done when the server has acknowledged."""
+        workload = self._experiment.workload
+        units = self._served.split(gradients)
+        done = []
+        for shard, slot, unit in zip(self._served.shards, self._served.slots, units, strict=True):
+            with tf.device(shard.device):
+                done.append(
+                    momentum_update(
+                        shard.handle, slot.handle, unit, workload.learning_rate, workload.momentum
+                    )
+                )
+        return Pushed(units, done)
+
+    def run(self, num_steps: int, *, events: bool = False, recorded: bool = True) -> Rows:
+        """Schedule workers x steps and fetch the rows when all are done."""
+        function = self._bare if not recorded else self._traced if events else self._recorded
+        total = num_steps * self._experiment.num_workers
+        results = [self._coordinator.schedule(function) for _ in range(total)]
+        self._coordinator.join()
+        if not recorded:
+            return np.zeros((0, 0))
+        return np.stack([result.fetch() for result in results])

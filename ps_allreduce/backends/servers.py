@@ -1,0 +1,199 @@
+"""What both parameter-server strategies share: the cluster, the variables and their placement.
+
+The chief creates every variable or shard on the server that the plan names, with its momentum slot
+beside it, and traces one step that any worker can execute (decision 0002).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from ps_allreduce.backends.protocol import Task
+from ps_allreduce.backends.worker_step import Pulled, checksum, initialise_worker
+from ps_allreduce.cluster import ClusterSpec, TaskType
+from ps_allreduce.errors import LaunchError
+from ps_allreduce.placement import DEFAULT_SPLIT_BYTES, Plan, Shard, make_plan
+from ps_allreduce.workloads.program import Program
+
+LISTEN_DEADLINE_S = 60.0
+
+
+class ServerVariables:
+    """The trainable variables on the servers, one TensorFlow variable per shard."""
+
+    def __init__(self, plan: Plan, values: Sequence[npt.NDArray[np.float32]]) -> None:
+        """Create shards and slots; `values` are whole variables in creation order."""
+        self.plan = plan
+        order = sorted({shard.variable for shard in plan.shards})
+        self._groups = [
+            [i for i, shard in enumerate(plan.shards) if shard.variable == variable]
+            for variable in order
+        ]
+        whole = dict(zip(order, values, strict=True))
+        self.shards: list[Any] = []
+        self.slots: list[Any] = []
+        for shard in plan.shards:
+            part = np.ascontiguousarray(_slice(whole[shard.variable], shard))
+            with tf.device(server_device(shard.server)):
+                self.shards.append(tf.Variable(part))
+                self.slots.append(tf.Variable(tf.zeros(part.shape)))
+
+    def assemble(self, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Whole variables, in creation order, from one tensor per shard."""
+        return [
+            parts[group[0]]
+            if len(group) == 1
+            else tf.concat([parts[i] for i in group], self.plan.shards[group[0]].axis)
+            for group in self._groups
+        ]
+
+    def split(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """One tensor per shard, from whole gradients in creation order."""
+        parts: list[tf.Tensor] = [None] * len(self.plan.shards)
+        for group, gradient in zip(self._groups, gradients, strict=True):
+            shards = [self.plan.shards[i] for i in group]
+            lengths = [shard.length for shard in shards]
+            pieces = [gradient] if len(group) == 1 else tf.split(gradient, lengths, shards[0].axis)
+            for index, piece in zip(group, pieces, strict=True):
+                parts[index] = piece
+        return parts
+
+    def read(self) -> list[tf.Tensor]:
+        """The present value of every shard."""
+        return [shard.read_value() for shard in self.shards]
+
+    def on_server(self, server: int) -> list[int]:
+        """Positions of the shards of one server."""
+        return [i for i, shard in enumerate(self.plan.shards) if shard.server == server]
+
+
+def _slice(value: npt.NDArray[np.float32], shard: Shard) -> npt.NDArray[np.float32]:
+    if shard.axis is None:
+        return value
+    return np.take(value, range(shard.start, shard.start + shard.length), axis=shard.axis)
+
+
+def server_device(server: int) -> str:
+    """Device of a parameter server."""
+    return f"/job:ps/replica:0/task:{server}/device:CPU:0"
+
+
+def worker_device(worker: int) -> str:
+    """Default device of a worker's functions."""
+    return f"/job:worker/replica:0/task:{worker}/device:CPU:0"
+
+
+class ServerBackend:
+    """The chief of a cluster with parameter servers."""
+
+    def __init__(self, task: Task) -> None:
+        if task.tf_config is None:
+            raise ValueError("parameter servers need a TF_CONFIG")
+        self._task = task
+        self._experiment = task.experiment
+        self._tf_config = task.tf_config
+        self._traces = 0
+
+    def connect(self) -> None:
+        """Wait until all servers listen, then connect to them."""
+        wait_for_servers(self._tf_config.cluster)
+        os.environ["TF_CONFIG"] = self._tf_config.render()
+        resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+        self._strategy = tf.distribute.ParameterServerStrategy(resolver)
+        self._coordinator = tf.distribute.coordinator.ClusterCoordinator(self._strategy)
+
+    def build(self, program: Program) -> None:
+        """Place the variables and create every worker's own resources."""
+        experiment = self._experiment
+        if experiment.placement is None:
+            raise ValueError("parameter servers need a placement")
+        plan = make_plan(
+            experiment.placement,
+            program.variables,
+            experiment.num_ps,
+            experiment.split_bytes or DEFAULT_SPLIT_BYTES,
+        )
+        self._program = program
+        self._served = ServerVariables(plan, program.initial_values())
+        initialise = tf.function(lambda worker: initialise_worker(program, worker))
+        # Traced outside of any device scope, so that one trace serves all workers.
+        initialise = initialise.get_concrete_function(tf.TensorSpec([], tf.int32))
+        for worker in range(experiment.num_workers):
+            with tf.device(worker_device(worker)):
+                initialise(tf.constant(worker))
+
+    def agree(self, value: float) -> float:
+        """The chief decides for all."""
+        return value
+
+    def weight_checksums(self) -> list[int]:
+        """One exact sum per shard, computed on its server."""
+        sums = []
+        for variable in self._served.shards:
+            with tf.device(variable.device):
+                sums.append(int(checksum(variable.read_value())))
+        return sums
+
+    def read_weights(self) -> list[npt.NDArray[np.float32]]:
+        """Whole variables, fetched to the chief."""
+        return [value.numpy() for value in self._served.assemble(self._served.read())]
+
+    def trace_count(self) -> int:
+        """How often a step function was traced."""
+        return self._traces
+
+    def placement(self) -> tuple[Plan, Mapping[int, str]] | None:
+        """The plan and the devices of the shards."""
+        return self._served.plan, dict(enumerate(v.device for v in self._served.shards))
+
+    def num_messages(self) -> int:
+        """One message per shard and direction."""
+        return len(self._served.shards)
+
+    @contextmanager
+    def _counting_trace(self) -> Iterator[None]:
+        self._traces += 1
+        yield
+
+    def _pulled(self, parts: list[tf.Tensor]) -> Pulled:
+        """Shards that arrive on the worker, put together there."""
+        arrived = [tf.identity(part) for part in parts]
+        return Pulled(self._served.assemble(arrived), arrived)
+
+
+def wait_for_servers(cluster: ClusterSpec, deadline_s: float = LISTEN_DEADLINE_S) -> None:
+    """Return when every worker and server accepts connections.
+
+    gRPC waits a second before it asks again, so asking too early costs more than asking often.
+
+    Raises:
+        LaunchError: a task does not listen within the deadline.
+    """
+    end = time.monotonic() + deadline_s
+    for task in cluster.tasks():
+        if task.type is TaskType.CHIEF:
+            continue
+        host, _, port = cluster.address(task).rpartition(":")
+        while not _accepts(host, int(port)):
+            if time.monotonic() > end:
+                raise LaunchError(
+                    f"{task} does not listen at {host}:{port} after {deadline_s:.0f} s."
+                )
+            time.sleep(0.01)
+
+
+def _accepts(host: str, port: int) -> bool:
+    try:
+        with socket.create_connection((host, port), timeout=1.0):
+            return True
+    except OSError:
+        return False

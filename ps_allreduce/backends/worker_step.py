@@ -1,0 +1,171 @@
+"""One worker's step, traced in the same way for every strategy.
+
+Decides when timestamps are taken and how a step's row is laid out.  A strategy supplies a `Transport`:
+where values come from and where gradients go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from ps_allreduce.backends.protocol import Rows
+from ps_allreduce.steps import EventKind, EventTable, StepTable
+from ps_allreduce.workloads.program import Program, now_after, run_batches
+from ps_allreduce.workloads.worker_local import LocalVariable, assign
+
+WORKER = LocalVariable("worker_index", tf.int64, ())
+
+Things = Sequence[tf.Tensor | tf.Operation]
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """Parameter values on the worker.
+
+    Attributes:
+        values: one per trainable variable, whole, in creation order.
+        units: what arrived, one per variable or shard.
+    """
+
+    values: list[tf.Tensor]
+    units: list[tf.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """Gradients on their way.
+
+    Attributes:
+        units: what is sent, one per variable or shard.
+        done: for each unit, something that is there once it was applied or acknowledged.
+    """
+
+    units: list[tf.Tensor]
+    done: Things
+
+
+class Transport(Protocol):
+    """Where a strategy keeps values and how it combines gradients, traced into a step."""
+
+    def pull(self) -> Pulled:
+        """Bring the parameter values to the worker."""
+
+    def push(self, gradients: list[tf.Tensor]) -> Pushed:
+        """Combine and apply the gradients of the trainable variables."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowLayout:
+    """How a step's moments are packed into one float64 vector.
+
+    The first five are worker, loss, start, pulled, end; then three per batch, one per release, and
+    for a traced step three per unit (pulled, gradient ready, pushed).
+    """
+
+    accumulation: int
+    groups: int
+    units: int = 0
+
+    def steps(self, rows: Rows, phases: Sequence[int], first: dict[int, int]) -> StepTable:
+        """Unpack rows [n, ...]; `first` holds each worker's number of earlier steps."""
+        workers = rows[:, 0].astype(np.int64)
+        batches = rows[:, 5 : 5 + 3 * self.accumulation]
+        return StepTable(
+            worker=workers,
+            step=_number_steps(workers, rows[:, 4], first),
+            phase=np.asarray(phases, np.int64),
+            loss=rows[:, 1],
+            start=rows[:, 2],
+            pulled=rows[:, 3],
+            end=rows[:, 4],
+            batches=batches.reshape(len(rows), self.accumulation, 3),
+            releases=rows[:, self._releases : self._releases + self.groups],
+        )
+
+    def events(self, rows: Rows, steps: StepTable) -> EventTable:
+        """Unpack the per-tensor moments of traced rows [n, ...]."""
+        times = rows[:, self._releases + self.groups :].reshape(len(rows), 3, self.units)
+        row, kind, unit = (axis.ravel() for axis in np.indices(times.shape))
+        return EventTable(
+            worker=steps.worker[row],
+            step=steps.step[row],
+            kind=np.asarray([int(k) for k in EventKind])[kind],
+            tensor=unit,
+            time=times.ravel(),
+        )
+
+    @property
+    def _releases(self) -> int:
+        return 5 + 3 * self.accumulation
+
+
+def _number_steps(workers: np.ndarray, ends: np.ndarray, first: dict[int, int]) -> np.ndarray:
+    numbers = np.zeros(len(workers), np.int64)
+    for worker in np.unique(workers):
+        mine = np.flatnonzero(workers == worker)
+        by_end = mine[np.argsort(ends[mine], kind="stable")]
+        numbers[by_end] = first.get(int(worker), 0) + np.arange(len(mine))
+    return numbers
+
+
+def initialise_worker(program: Program, worker: tf.Tensor) -> tf.Tensor:
+    """Create a worker's own resources on whichever worker executes this."""
+    index = tf.cast(worker, tf.int64)
+    created = [assign(WORKER.handle(), index), *program.initialise(index)]
+    with tf.control_dependencies(created):
+        return tf.identity(index)
+
+
+def trace_recorded_step(
+    program: Program, transport: Transport, accumulation: int, *, events: bool
+) -> tf.Tensor:
+    """A step that observes itself; returns its row."""
+    start = tf.timestamp()
+    pulled = transport.pull()
+    pulled_at = now_after(pulled.units)
+    out = run_batches(program, pulled.values, accumulation)
+    pushed = transport.push(out.gradients)
+    end = now_after(pushed.done)
+    worker = tf.cast(WORKER.read(WORKER.handle()), tf.float64)
+    head = tf.stack([worker, tf.cast(out.loss, tf.float64), start, pulled_at, end])
+    parts = [head, tf.reshape(out.batches, [-1]), out.releases]
+    if events:
+        units = [*pulled.units, *pushed.units, *pushed.done]
+        parts.append(tf.stack([now_after([unit]) for unit in units]))
+    return tf.concat(parts, axis=0)
+
+
+def trace_bare_step(program: Program, transport: Transport, accumulation: int) -> tf.Tensor:
+    """The same step without timestamps: what recording is compared with."""
+    out = run_batches(program, transport.pull().values, accumulation)
+    with tf.control_dependencies([*transport.push(out.gradients).done, out.loss]):
+        return tf.constant(0)
+
+
+def momentum_update(
+    variable: tf.Tensor, slot: tf.Tensor, gradient: tf.Tensor, learning_rate: float, momentum: float
+) -> tf.Operation:
+    """Stochastic gradient descent with momentum, in one operation, the same for all strategies.
+
+    `slot = momentum * slot + gradient; variable -= learning_rate * slot` on resource handles.  Both
+    settings are constants: a learning-rate variable would be a hot spot on a server.
+    """
+    return tf.raw_ops.ResourceApplyMomentum(
+        var=variable,
+        accum=slot,
+        lr=learning_rate,
+        grad=gradient,
+        momentum=momentum,
+        use_locking=True,
+    )
+
+
+@tf.function
+def checksum(value: tf.Tensor) -> tf.Tensor:
+    """An exact, order-independent sum over the bits of a float32 tensor."""
+    return tf.reduce_sum(tf.cast(tf.bitcast(value, tf.int32), tf.int64))

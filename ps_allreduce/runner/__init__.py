@@ -1,0 +1,1 @@
+"""The measured program's own process: timed loop, validity checks, task entry point, fork server."""

@@ -1,0 +1,282 @@
+"""Import TensorFlow once, then fork every task from here.
+
+`python -m ps_allreduce.runner.forkserver --socket FD` serves one launcher over an inherited socket until
+that closes; then it kills what it forked and ends.  Importing takes seconds and a fork hundredths, so a
+sweep pays for the import once.
+
+This process executes nothing of TensorFlow: after a single operation in the parent, a forked child's
+first function hangs.  It knows what a request asks for, not what it is for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+import psutil
+
+from ps_allreduce.errors import InputDataError, SuiteError, UserError
+from ps_allreduce.records import Sample
+from ps_allreduce.runner import messages
+from ps_allreduce.runner.messages import Event, Exited, Ready, Sampled, Started, decode, encode
+
+SAMPLE_INTERVAL_S = 0.5
+
+PR_SET_PDEATHSIG = 1
+
+
+class Reporter:
+    """A child's way to tell the launcher where it is, through a pipe that the parent reads."""
+
+    def __init__(self, name: str, descriptor: int) -> None:
+        self._name = name
+        self._descriptor = descriptor
+
+    def __call__(self, event: str, **details: Any) -> None:
+        """Send one event with the present time."""
+        message = Event(name=self._name, event=event, time=time.time(), **details)
+        line = encode(message)
+        while line:
+            line = line[os.write(self._descriptor, line) :]
+
+
+Job = Callable[[Any, Reporter], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A forked process."""
+
+    name: str
+    pid: int
+    reports: int
+    process: psutil.Process
+
+
+@dataclass(slots=True)
+class ForkServer:
+    """Serves requests, relays reports, samples, and reaps.
+
+    Attributes:
+        jobs: what a child does, by the kind of request.
+    """
+
+    connection: socket.socket
+    jobs: Mapping[type[Any], Job]
+    children: dict[int, Child] = field(default_factory=dict)
+    partial: dict[int, bytes] = field(default_factory=dict)
+    next_sample: float = 0.0
+
+    def serve(self) -> None:
+        """Run until the launcher is gone."""
+        wakeup_read, wakeup_write = os.pipe()
+        os.set_blocking(wakeup_write, False)
+        signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._terminate)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.connection, selectors.EVENT_READ)
+            selector.register(wakeup_read, selectors.EVENT_READ)
+            try:
+                while self._serve_once(selector, wakeup_read):
+                    pass
+            finally:
+                self._kill_all()
+
+    def _serve_once(self, selector: selectors.BaseSelector, wakeup: int) -> bool:
+        ready = [key.fileobj for key, _ in selector.select(SAMPLE_INTERVAL_S)]
+        if wakeup in ready:
+            os.read(wakeup, 4096)
+        for source in ready:
+            if source is self.connection:
+                if not self._handle_requests(selector):
+                    return False
+            elif source != wakeup:
+                self._relay(selector, int(source))  # type: ignore[arg-type]
+        self._reap(selector)
+        self._sample()
+        return True
+
+    def _handle_requests(self, selector: selectors.BaseSelector) -> bool:
+        try:
+            content = self.connection.recv(1 << 16)
+        except OSError:
+            return False
+        if not content:
+            return False
+        *lines, rest = (self.partial.get(-1, b"") + content).split(b"\n")
+        self.partial[-1] = rest
+        for line in lines:
+            request = decode(line)
+            if isinstance(request, messages.EndAll):
+                self._kill_all()
+            else:
+                self._fork(selector, request)
+        return True
+
+    def _fork(self, selector: selectors.BaseSelector, request: Any) -> None:
+        name = getattr(request, "task", type(request).__name__)
+        reports, write_end = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            self._be_child(request, Reporter(name, write_end))
+        os.close(write_end)
+        self.children[pid] = Child(name, pid, reports, psutil.Process(pid))
+        selector.register(reports, selectors.EVENT_READ)
+        self._send(Started(name=name, pid=pid))
+
+    def _be_child(self, request: Any, reporter: Reporter) -> None:
+        """Everything that happens in the forked process; never returns."""
+        status = 1
+        try:
+            _detach(os.getppid(), Path(request.log))
+            self.connection.close()
+            for child in self.children.values():
+                os.close(child.reports)
+            self.jobs[type(request)](request, reporter)
+            status = 0
+        except BaseException as error:
+            traceback.print_exc()
+            _report_failure(reporter, error)
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            # TensorFlow's servers and thread pools have no clean shutdown.
+            os._exit(status)
+
+    def _relay(self, selector: selectors.BaseSelector, descriptor: int) -> None:
+        content = os.read(descriptor, 1 << 16)
+        if not content:
+            selector.unregister(descriptor)
+            return
+        *lines, rest = (self.partial.get(descriptor, b"") + content).split(b"\n")
+        self.partial[descriptor] = rest
+        for line in lines:
+            self._send_line(line + b"\n")
+
+    def _reap(self, selector: selectors.BaseSelector) -> None:
+        for child in list(self.children.values()):
+            pid, status, usage = os.wait4(child.pid, os.WNOHANG)
+            if pid == 0:
+                continue
+            while child.reports in selector.get_map():  # its last words come before its exit
+                self._relay(selector, child.reports)
+            os.close(child.reports)
+            self.partial.pop(child.reports, None)
+            del self.children[pid]
+            self._send(
+                Exited(
+                    name=child.name,
+                    pid=pid,
+                    status=os.waitstatus_to_exitcode(status),
+                    cpu_s=usage.ru_utime + usage.ru_stime,
+                    peak_memory_bytes=usage.ru_maxrss * 1024,
+                )
+            )
+
+    def _sample(self) -> None:
+        now = time.time()
+        if not self.children or now < self.next_sample:
+            return
+        self.next_sample = now + SAMPLE_INTERVAL_S
+        self._send(Sampled(sample=take_sample(now, self.children.values())))
+
+    def _kill_all(self) -> None:
+        for child in self.children.values():
+            try:
+                os.killpg(child.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+    def _terminate(self, *_: object) -> None:
+        self._kill_all()
+        os._exit(1)
+
+    def _send(self, message: object) -> None:
+        self._send_line(encode(message))
+
+    def _send_line(self, line: bytes) -> None:
+        try:
+            self.connection.sendall(line)
+        except OSError:
+            self._terminate()
+
+
+def take_sample(now: float, children: Iterable[Child]) -> Sample:
+    """Processor and memory of all children, and this host's network counters."""
+    cpu_s, memory = {}, {}
+    for child in children:
+        try:
+            with child.process.oneshot():
+                times = child.process.cpu_times()
+                cpu_s[child.name] = times.user + times.system
+                memory[child.name] = child.process.memory_info().rss
+        except psutil.Error:
+            continue
+    counters = psutil.net_io_counters(pernic=True)
+    return Sample(
+        time=now,
+        host=socket.gethostname(),
+        cpu_s=cpu_s,
+        memory_bytes=memory,
+        sent_bytes={name: nic.bytes_sent for name, nic in counters.items()},
+        received_bytes={name: nic.bytes_recv for name, nic in counters.items()},
+    )
+
+
+def _detach(parent: int, log: Path) -> None:
+    """Leave the parent's process group, die with the parent, and write to the log."""
+    os.setsid()
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nothing, 0), (output, 1), (output, 2)):
+        os.dup2(source, target)
+
+
+def _report_failure(reporter: Reporter, error: BaseException) -> None:
+    lines = str(error).strip().splitlines() or [""]
+    understood = isinstance(error, SuiteError)
+    text = str(error) if understood else f"{type(error).__name__}: {lines[0][:300]}"
+    mistake = isinstance(error, UserError | InputDataError)
+    reporter("failed", text=text, user_error=mistake)
+
+
+@click.command()
+@click.option("--socket", "descriptor", type=int, required=True, help="Inherited socket.")
+def main(descriptor: int) -> None:
+    """Serve one launcher until it closes the socket."""
+    connection = socket.socket(fileno=descriptor)
+    begin = time.monotonic()
+    # Imported here: what takes seconds must be timed, and is not needed to read this module.
+    from ps_allreduce.runner.jobs import JOBS
+
+    ready = Ready(
+        version=messages.VERSION,
+        import_s=time.monotonic() - begin,
+        pid=os.getpid(),
+        host=socket.gethostname(),
+    )
+    connection.sendall(encode(ready))
+    ForkServer(connection, JOBS).serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""What a forked process can be asked to do.
+
+Importing this module imports everything a task needs, TensorFlow included, and executes none of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ps_allreduce.backends import allreduce, no_communication, ps_async, ps_sync, single
+from ps_allreduce.experiment import DIGITS, SYNTHETIC
+from ps_allreduce.runner.forkserver import Reporter
+from ps_allreduce.runner.messages import ConvertImages, DescribeModel, PrepareInput, StartTask
+from ps_allreduce.runner.task import run_task
+from ps_allreduce.workloads.networks import build_network
+from ps_allreduce.workloads.tfrecords import (
+    check_files,
+    convert_images,
+    record_files,
+    write_digits,
+)
+
+#: Imported for their cost: the fork server pays it once instead of every task.
+PRELOADED = (allreduce, no_communication, ps_async, ps_sync, single)
+
+
+def start_task(request: StartTask, report: Reporter) -> None:
+    """Be a task of a run."""
+    os.sched_setaffinity(0, request.cores)
+    os.environ.update(request.environment)
+    run_task(request, report)
+
+
+def describe_model(request: DescribeModel, report: Reporter) -> None:
+    """Report a model's variables in creation order."""
+    report("variables", variables=build_network(request.workload).variables)
+
+
+def prepare_input(request: PrepareInput, report: Reporter) -> None:
+    """Make the digits if they are asked for, and check that the files can be read."""
+    name, data_dir = request.workload.input, Path(request.data_dir)
+    if name == SYNTHETIC:
+        report("input", counts={})
+        return
+    if name == DIGITS:
+        write_digits(data_dir)
+    report("input", counts={"records": check_files(record_files(name, data_dir))})
+
+
+def convert(request: ConvertImages, report: Reporter) -> None:
+    """Write a folder of images as TFRecord files."""
+    source, target = Path(request.source), Path(request.target)
+    counts = convert_images(source, target, lambda done: _every_hundredth(report, done))
+    report("input", counts=counts)
+
+
+def _every_hundredth(report: Reporter, done: int) -> None:
+    if done % 100 == 0:
+        report("progress", counts={"images": done})
+
+
+JOBS: Mapping[type[Any], Callable[[Any, Reporter], None]] = {
+    StartTask: start_task,
+    DescribeModel: describe_model,
+    PrepareInput: prepare_input,
+    ConvertImages: convert,
+}

@@ -1,0 +1,98 @@
+"""The timed loop: first step, warm-up, measured steps, traced steps.
+
+Decides how many steps are made and what each of them counts as.  It knows no TensorFlow: a driver
+makes the steps, a clock is handed in.  All driving tasks make the same number of steps because they
+agree on every number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from ps_allreduce.experiment import Profile
+from ps_allreduce.steps import Phase
+
+RowsT = TypeVar("RowsT")
+RowsT_co = TypeVar("RowsT_co", covariant=True)
+
+#: Steps after the last agreement that still count as warm-up: agreeing empties every pipeline.
+SETTLING_STEPS = 3
+
+#: Step times shrink after the first steps, so a duration needs more steps than they suggest.
+MARGIN = 1.1
+
+
+class Driver(Protocol[RowsT_co]):
+    """What the loop needs of a backend."""
+
+    def run(self, num_steps: int, *, events: bool = False) -> RowsT_co:
+        """Make steps on all workers this task drives."""
+
+    def agree(self, value: float) -> float:
+        """The largest of all driving tasks' values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch(Generic[RowsT]):
+    """Steps that were made in one go.
+
+    Attributes:
+        num_steps: made by every worker (by all workers together, times their number, if dealt).
+        leading: the first so many steps of each worker count as warm-up still.
+    """
+
+    phase: Phase
+    num_steps: int
+    rows: RowsT
+    leading: int = 0
+
+
+def timed_loop(
+    driver: Driver[RowsT],
+    profile: Profile,
+    clock: Callable[[], float],
+    progress: Callable[[Phase], None],
+) -> list[Stretch[RowsT]]:
+    """Run one measurement.
+
+    Args:
+        clock: seconds, monotonic.
+        progress: told of every phase as it begins.
+    """
+    progress(Phase.FIRST)
+    stretches = [Stretch(Phase.FIRST, 1, driver.run(1))]
+    progress(Phase.WARMUP)
+    step_s = _warm_up(driver, profile, clock, stretches)
+    progress(Phase.MEASURED)
+    wanted = max(profile.measured_steps, math.ceil(profile.measured_s * MARGIN / step_s))
+    measured = int(driver.agree(wanted))
+    total = SETTLING_STEPS + measured
+    stretches.append(Stretch(Phase.MEASURED, total, driver.run(total), leading=SETTLING_STEPS))
+    if profile.event_steps:
+        progress(Phase.EVENTS)
+        count = profile.event_steps
+        stretches.append(Stretch(Phase.EVENTS, count, driver.run(count, events=True)))
+    return stretches
+
+
+def _warm_up(
+    driver: Driver[RowsT],
+    profile: Profile,
+    clock: Callable[[], float],
+    stretches: list[Stretch[RowsT]],
+) -> float:
+    """Warm up until all workers have enough; return seconds per step of the last stretch."""
+    elapsed, steps, chunk = 0.0, 0, profile.warmup_steps
+    while True:
+        begin = clock()
+        stretches.append(Stretch(Phase.WARMUP, chunk, driver.run(chunk)))
+        taken = max(clock() - begin, 1e-9)
+        elapsed, steps = elapsed + taken, steps + chunk
+        step_s = taken / chunk
+        by_time = math.ceil((profile.warmup_s - elapsed) / step_s)
+        chunk = int(driver.agree(max(by_time, profile.warmup_steps - steps, 0)))
+        if chunk == 0:
+            return step_s

@@ -1,0 +1,179 @@
+"""Entry point of one task: a server that waits to be told, or a driver that trains and measures.
+
+Decides nothing about the strategy (`backends`) nor the loop (`loop`); it puts them together and writes
+what they yield.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from ps_allreduce.backends import make_backend
+from ps_allreduce.backends.protocol import Backend, Rows, Task
+from ps_allreduce.backends.worker_step import RowLayout
+from ps_allreduce.cluster import TaskId, TaskType, TfConfig
+from ps_allreduce.experiment import Experiment
+from ps_allreduce.placement import check_devices
+from ps_allreduce.records import PlacementUsed
+from ps_allreduce.runner.loop import Stretch, timed_loop
+from ps_allreduce.runner.messages import ClockPair, DriverResult, StartTask
+from ps_allreduce.serialization import to_json
+from ps_allreduce.steps import Phase, StepTable, concatenate, concatenate_events, save_raw
+from ps_allreduce.workloads.emulated import EmulatedProgram
+from ps_allreduce.workloads.program import Program
+from ps_allreduce.workloads.real import RealProgram
+
+#: Operations that wait (for a token, a sum, a timer) hold no thread of these, but a pool of one
+#: thread, which TensorFlow chooses for a server pinned to one core, deadlocks.
+INTER_OP_THREADS = 8
+
+
+class Report(Protocol):
+    """Tells the launcher how far the task has got."""
+
+    def __call__(self, event: str) -> None:
+        """Send an event with the present time."""
+
+
+def run_task(request: StartTask, report: Report) -> None:
+    """Be one task until it is done; a server never is."""
+    task = TaskId.parse(request.task)
+    tf_config = TfConfig.parse(request.tf_config) if request.tf_config else None
+    if tf_config is not None and request.experiment.traits.uses_servers:
+        if task.type is not TaskType.CHIEF:
+            serve(tf_config, request.threads)
+    tf.config.threading.set_intra_op_parallelism_threads(request.threads)
+    tf.config.threading.set_inter_op_parallelism_threads(INTER_OP_THREADS)
+    drive(request, Task(experiment=request.experiment, tf_config=tf_config), report)
+
+
+def serve(tf_config: TfConfig, threads: int) -> None:
+    """Be a parameter server, or a worker that a chief drives; never returns."""
+    # A server takes its thread pools from here, not from tf.config.threading.
+    config = tf.compat.v1.ConfigProto(
+        intra_op_parallelism_threads=threads, inter_op_parallelism_threads=INTER_OP_THREADS
+    )
+    server = tf.distribute.Server(
+        tf.train.ClusterSpec(tf_config.cluster.as_dict()),
+        job_name=str(tf_config.task.type),
+        task_index=tf_config.task.index,
+        protocol="grpc",
+        config=config,
+    )
+    server.join()
+
+
+def make_program(experiment: Experiment, data_dir: Path) -> Program:
+    """The computation that the experiment's workload asks for."""
+    kind = RealProgram if experiment.workload.emulated is None else EmulatedProgram
+    return kind(experiment.workload, experiment.num_workers, data_dir)
+
+
+def drive(request: StartTask, task: Task, report: Report) -> None:
+    """Train, measure, and write raw timings and the result."""
+    clock_start = _clock_pair()
+    backend = make_backend(task)
+    backend.connect()
+    report("connected")
+    times = {"connected_at": time.time()}
+    program = make_program(task.experiment, Path(request.data_dir))
+    backend.build(program)
+    report("built")
+    times["built_at"] = time.time()
+    checksums_before = tuple(backend.weight_checksums())
+    marks: dict[Phase, tuple[float, int]] = {}
+
+    def progress(phase: Phase) -> None:
+        report(f"phase:{phase.name.lower()}")
+        marks[phase] = (time.time(), backend.trace_count())
+
+    stretches = timed_loop(backend, task.experiment.profile, time.monotonic, progress)
+    measured_at, traces_after = marks.get(Phase.EVENTS, (time.time(), backend.trace_count()))
+    _save_timings(Path(f"{request.result}.npz"), task.experiment, backend, stretches)
+    if request.weights is not None:
+        weights = {f"{i:04d}": value for i, value in enumerate(backend.read_weights())}
+        np.savez(request.weights, allow_pickle=False, **weights)
+    sizes = [spec.num_bytes for spec in program.variables if spec.trainable]
+    result = DriverResult(
+        task=request.task,
+        **times,
+        first_step_at=marks[Phase.WARMUP][0],
+        warm_at=marks[Phase.MEASURED][0],
+        measured_at=measured_at,
+        checksums_before=checksums_before,
+        checksums_after=tuple(backend.weight_checksums()),
+        traces_before=marks[Phase.WARMUP][1],
+        traces_after=traces_after,
+        requested_steps=sum(stretch.num_steps for stretch in stretches),
+        clock_start=clock_start,
+        clock_end=_clock_pair(),
+        gradient_bytes=sum(sizes),
+        num_messages=backend.num_messages(),
+        placement=_placement_used(backend, program),
+    )
+    Path(f"{request.result}.json").write_text(json.dumps(to_json(result)), encoding="utf-8")
+    report("done")
+
+
+def _clock_pair() -> ClockPair:
+    return ClockPair(wall=time.time(), monotonic=time.monotonic())
+
+
+def _placement_used(backend: Backend, program: Program) -> PlacementUsed | None:
+    placement = backend.placement()
+    if placement is None:
+        return None
+    plan, devices = placement
+    return PlacementUsed(
+        shards=plan.shards,
+        variables=tuple(spec.name for spec in program.variables),
+        bytes_per_server=plan.bytes_per_server(),
+        max_over_mean=plan.max_over_mean,
+        deviations=tuple(check_devices(plan, devices)),
+    )
+
+
+def _save_timings(
+    path: Path, experiment: Experiment, backend: Backend, stretches: Sequence[Stretch[Rows]]
+) -> None:
+    """Unpack the rows of all stretches; the traced steps' events go into a table of their own."""
+    emulated = experiment.workload.emulated
+    layout = RowLayout(
+        accumulation=experiment.workload.accumulation,
+        groups=_num_releases(experiment, stretches[0].rows) if emulated else 0,
+    )
+    done: dict[int, int] = {}
+    steps, events = [], []
+    for stretch in stretches:
+        traced = stretch.phase is Phase.EVENTS
+        wide = replace(layout, units=_num_units(layout, stretch.rows) if traced else 0)
+        table = wide.steps(stretch.rows, [stretch.phase] * len(stretch.rows), done)
+        table = _mark_leading(table, stretch.leading, done)
+        steps.append(table)
+        events.append(wide.events(stretch.rows, table))
+        for worker, count in zip(*np.unique(table.worker, return_counts=True), strict=True):
+            done[int(worker)] = done.get(int(worker), 0) + int(count)
+    save_raw(path, concatenate(steps), concatenate_events(events))
+
+
+def _num_releases(experiment: Experiment, rows: Rows) -> int:
+    return int(rows.shape[1]) - 5 - 3 * experiment.workload.accumulation
+
+
+def _num_units(layout: RowLayout, rows: Rows) -> int:
+    return (int(rows.shape[1]) - 5 - 3 * layout.accumulation - layout.groups) // 3
+
+
+def _mark_leading(table: StepTable, leading: int, done: Mapping[int, int]) -> StepTable:
+    """The first steps of each worker in a measured stretch still count as warm-up."""
+    first = np.asarray([done.get(int(worker), 0) for worker in table.worker])
+    early = table.step - first < leading
+    return replace(table, phase=np.where(early, int(Phase.WARMUP), table.phase))

@@ -1,0 +1,70 @@
+"""Resources that live on one worker and are found by name.
+
+A step function runs on the worker, but under parameter servers it is traced once on the chief.
+Naming a worker's variables and iterators lets the same function find those of whichever worker
+executes it.  Create a handle once per traced function: TensorFlow orders the operations on a resource
+by the handle they use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+
+@dataclass(frozen=True, slots=True)
+class LocalVariable:
+    """A variable of one worker."""
+
+    name: str
+    dtype: tf.DType
+    shape: tuple[int, ...]
+
+    def handle(self) -> tf.Tensor:
+        """The resource on the device that executes the function."""
+        return tf.raw_ops.VarHandleOp(shared_name=self.name, dtype=self.dtype, shape=self.shape)
+
+    def read(self, handle: tf.Tensor) -> tf.Tensor:
+        """The present value."""
+        value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=self.dtype)
+        value.set_shape(self.shape)
+        return value
+
+
+def assign(handle: tf.Tensor, value: tf.Tensor) -> tf.Operation:
+    """Give a local variable a value, creating it where there is none yet."""
+    return tf.raw_ops.AssignVariableOp(resource=handle, value=value)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalIterator:
+    """An iterator of one worker over a dataset whose elements are tuples of tensors."""
+
+    name: str
+    specs: Sequence[tf.TensorSpec]
+
+    def handle(self) -> tf.Tensor:
+        """The resource on the device that executes the function."""
+        return tf.raw_ops.IteratorV2(
+            shared_name=self.name,
+            container="",
+            output_types=[spec.dtype for spec in self.specs],
+            output_shapes=[spec.shape for spec in self.specs],
+        )
+
+    def start(self, dataset: tf.data.Dataset) -> tf.Operation:
+        """Begin to iterate over a dataset that was built on this worker."""
+        variant = dataset._variant_tensor
+        return tf.raw_ops.MakeIterator(dataset=variant, iterator=self.handle())
+
+    def next(self, handle: tf.Tensor) -> list[tf.Tensor]:
+        """The next element."""
+        return list(
+            tf.raw_ops.IteratorGetNext(
+                iterator=handle,
+                output_types=[spec.dtype for spec in self.specs],
+                output_shapes=[spec.shape for spec in self.specs],
+            )
+        )
