@@ -1,0 +1,1 @@
+"""What is run: sweeps, their execution, and one readable module per study."""

@@ -1,0 +1,392 @@
+"""Command line of the experiments: `python -m experiments COMMAND --help`.
+
+Exit status: 0 all is well, 1 some points failed, 2 the user's mistake, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+
+from experiments.bench import run_bench
+from experiments.commit import source_state
+from experiments.dry_run import render_dry_run
+from experiments.execute import Result, execute, locked, read_history, run_once
+from experiments.one_line import one_line
+from experiments.profiles import (
+    PROFILES,
+    WORKLOADS,
+    Scale,
+    models_of,
+    profile_named,
+    scale_for,
+)
+from experiments.progress import SweepProgress
+from experiments.studies import STUDIES, Request
+from experiments.sweep import PlannedRun, Sweep
+from launchers import make_launcher
+from launchers.protocol import Launcher
+from ps_allreduce.errors import SuiteError, UserError
+from ps_allreduce.experiment import (
+    Collective,
+    EmulatedCompute,
+    Experiment,
+    LayoutKind,
+    Profile,
+    Resources,
+    Workload,
+    server_settings,
+)
+from ps_allreduce.models import MODELS, SMALL_CNN, model_info
+from ps_allreduce.placement import DEFAULT_SPLIT_BYTES, Policy
+from ps_allreduce.provenance import collect
+from ps_allreduce.records import Status
+from ps_allreduce.runner.messages import ConvertImages
+from ps_allreduce.strategies import TRAITS, Strategy
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+RUN_ONE = "run-one"
+
+
+def options(*decorators: Callable[[F], F]) -> Callable[[F], F]:
+    """Several options as one decorator, in the order in which help shows them."""
+
+    def decorate(function: F) -> F:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return decorate
+
+
+WHERE = options(
+    click.option("--launcher", default="local", show_default=True, help="How tasks are started."),
+    click.option(
+        "--results", type=Path, default=Path("results"), show_default=True, help="Results folder."
+    ),
+    click.option("--allow-login-node", is_flag=True, help="Train on a cluster's login node."),
+)
+
+WORKLOAD = options(
+    click.option("--model", help=f"One of {', '.join(MODELS)}."),
+    click.option("--image-size", type=int, help="Pixels of the square images."),
+    click.option("--num-classes", type=int),
+    click.option("--batch-per-worker", type=int),
+    click.option("--accumulation", type=int, help="Batches per synchronisation."),
+    click.option("--input", "source", help="synthetic, digits, or a folder of TFRecord files."),
+    click.option(
+        "--emulate",
+        metavar="FORWARD,BACKWARD",
+        help="Emulate an accelerator that takes so many seconds per batch.",
+    ),
+)
+
+SERVERS = options(
+    click.option("--num-ps", type=int, help="Parameter servers."),
+    click.option("--layout", default=LayoutKind.COLOCATED.value, show_default=True),
+    click.option(
+        "--split-bytes",
+        type=int,
+        default=DEFAULT_SPLIT_BYTES,
+        show_default=True,
+        help="The policy partitioned cuts larger variables.",
+    ),
+)
+
+PROFILE = click.option(
+    "--profile", default="quick", show_default=True, help=f"One of {', '.join(PROFILES)}."
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """Measure distributed TensorFlow training."""
+
+
+def _add_sweep(name: str) -> None:
+    @cli.command(name, help=f"{(STUDIES[name].__doc__ or '').splitlines()[0]}")
+    @PROFILE
+    @WHERE
+    @WORKLOAD
+    @SERVERS
+    @click.option("--workers", help="Numbers of workers, for instance 1,2,4.")
+    @click.option("--cores-per-worker", type=int)
+    @click.option("--repetitions", type=int, help="Launches per point, instead of the profile's.")
+    @click.option("--seed", type=int, default=1, show_default=True, help="Of the order of runs.")
+    def sweep(**given: Any) -> None:
+        sys.exit(_run_sweep(name, given))
+
+
+for _name in STUDIES:
+    _add_sweep(_name)
+
+
+def _run_sweep(name: str, given: dict[str, Any]) -> int:
+    profile = _profile(given)
+    models = (given["model"],) if given["model"] else models_of(profile)
+    workloads = tuple(_workload(given, model) for model in models)
+    console = Console(stderr=True)
+    sweep_dir = given["results"] / name
+    with _launcher(given) as launcher, SweepProgress(console) as progress:
+        request = Request(
+            workloads=workloads,
+            profile=profile,
+            scale=_scale(given, profile),
+            launcher=given["launcher"],
+            num_ps=given["num_ps"],
+            layout=_choice(LayoutKind, given["layout"], "layout"),
+            split_bytes=given["split_bytes"],
+            describe=launcher.describe,
+        )
+        progress.stage("preparing")
+        sweep = Sweep(name=name, points=STUDIES[name](request), seed=given["seed"])
+        result = execute(sweep, launcher, sweep_dir, source_state(), progress)
+    return _conclude(result, console)
+
+
+def _conclude(result: Result, console: Console) -> int:
+    counts = {status: sum(r.status is status for r in result.made) for status in Status}
+    told = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+    console.print(
+        f"{len(result.made)} runs made ({told or 'none needed'}), {result.kept} kept; "
+        f"{result.wall_s:.0f} s, useful fraction {result.useful_fraction:.2f}",
+        highlight=False,
+    )
+    if result.interrupted:
+        console.print("Interrupted; the same command goes on.", highlight=False)
+        return 130
+    return 1 if any(record.status is not Status.OK for record in result.made) else 0
+
+
+def _launcher(given: dict[str, Any]) -> Launcher:
+    return make_launcher(
+        given["launcher"],
+        data_dir=(given["results"] / "data").resolve(),
+        allow_login_node=given["allow_login_node"],
+    )
+
+
+def _profile(given: dict[str, Any]) -> Profile:
+    profile = profile_named(given["profile"])
+    repetitions = given.get("repetitions")
+    return profile if repetitions is None else _replace(profile, repetitions=repetitions)
+
+
+def _replace(value: Any, **changes: Any) -> Any:
+    """A copy with those changes that are not None."""
+    from dataclasses import replace
+
+    return replace(value, **{name: new for name, new in changes.items() if new is not None})
+
+
+def _workload(given: dict[str, Any], model: str) -> Workload:
+    info = model_info(model)
+    base = WORKLOADS.get(model) or Workload(
+        model=model,
+        image_size=max(info.minimum_image_size, 64),
+        batch_per_worker=8,
+        input=WORKLOADS[SMALL_CNN].input,
+    )
+    workload: Workload = _replace(
+        base,
+        image_size=given["image_size"],
+        num_classes=given["num_classes"],
+        batch_per_worker=given["batch_per_worker"],
+        accumulation=given["accumulation"],
+        input=_resolved(given["source"]),
+        emulated=_emulated(given["emulate"]),
+    )
+    return workload
+
+
+def _resolved(source: str | None) -> str | None:
+    """Tasks have another working directory than the user: folders become absolute."""
+    return str(Path(source).resolve()) if source and Path(source).is_dir() else source
+
+
+def _emulated(text: str | None) -> EmulatedCompute | None:
+    if text is None:
+        return None
+    try:
+        forward, backward = (float(part) for part in text.split(","))
+    except ValueError:
+        raise UserError(
+            f"--emulate takes two numbers of seconds, for instance 0.02,0.04; got {text!r}."
+        ) from None
+    return EmulatedCompute(forward_s=forward, backward_s=backward)
+
+
+def _scale(given: dict[str, Any], profile: Profile) -> Scale:
+    num_cores = len(os.sched_getaffinity(0))
+    cores = given["cores_per_worker"]
+    if given["workers"] is None:
+        scale = scale_for(num_cores, profile)
+        return scale if cores is None else Scale(workers=scale.workers, cores_per_worker=cores)
+    workers = _numbers(given["workers"], "--workers")
+    return Scale(workers=workers, cores_per_worker=cores or max(1, num_cores // max(workers)))
+
+
+def _numbers(text: str, option: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise UserError(f"{option} takes numbers of 1 or more, for instance 1,2,4; got {text!r}.")
+    return tuple(sorted({int(part) for part in parts}))
+
+
+E_ = TypeVar("E_")
+
+
+def _choice(kind: Any, text: str, option: str) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        raise UserError(
+            f"unknown {option} {text!r}; choose one of {', '.join(kind)}."
+        ) from None
+
+
+@cli.command(RUN_ONE)
+@click.option("--strategy", required=True, help=f"One of {', '.join(Strategy)}.")
+@click.option("--num-workers", type=int, default=1, show_default=True)
+@click.option("--placement", default=Policy.ROUND_ROBIN.value, show_default=True)
+@click.option("--collective", default=Collective.RING.value, show_default=True)
+@click.option("--bytes-per-pack", type=int, default=0, show_default=True)
+@click.option("--cores-per-worker", type=int, default=1, show_default=True)
+@click.option("--threads-per-worker", type=int, default=1, show_default=True)
+@click.option("--weights", type=Path, help="Save the final weights to this file (.npz).")
+@PROFILE
+@WHERE
+@WORKLOAD
+@SERVERS
+def run_one(**given: Any) -> None:
+    """Run one experiment once more; print one JSON line."""
+    experiment = _experiment(given)
+    sweep_dir = given["results"] / RUN_ONE
+    with _launcher(given) as launcher:
+        launcher.check(experiment)
+        with locked(sweep_dir):
+            provenance = collect(source_state())
+            history = read_history(sweep_dir, provenance.fingerprint)
+            launcher.prepare(experiment.workload)
+            taken = [n for key, n in history.next_attempt if key == experiment.experiment_id]
+            run = PlannedRun(experiment=experiment, repetition=max(taken, default=-1) + 1)
+            record = run_once(
+                run,
+                launcher,
+                RUN_ONE,
+                sweep_dir,
+                history,
+                provenance,
+                lambda _: None,
+                given["weights"] and given["weights"].resolve(),
+            )
+    click.echo(json.dumps(one_line(record, sweep_dir)))
+    sys.exit({Status.OK: 0, Status.INTERRUPTED: 130}.get(record.status, 1))
+
+
+def _experiment(given: dict[str, Any]) -> Experiment:
+    strategy = _choice(Strategy, given["strategy"], "strategy")
+    traits = TRAITS[strategy]
+    settings: dict[str, Any] = {}
+    if traits.uses_servers:
+        settings = server_settings(
+            1 if given["num_ps"] is None else given["num_ps"],
+            _choice(Policy, given["placement"], "placement"),
+            _choice(LayoutKind, given["layout"], "layout"),
+            given["split_bytes"],
+        )
+    if traits.uses_collective:
+        collective = _choice(Collective, given["collective"], "collective")
+        settings = {"collective": collective, "bytes_per_pack": given["bytes_per_pack"]}
+    return Experiment(
+        strategy=strategy,
+        num_workers=given["num_workers"],
+        launcher=given["launcher"],
+        workload=_workload(given, given["model"] or SMALL_CNN),
+        resources=Resources(
+            cores_per_worker=given["cores_per_worker"],
+            threads_per_worker=given["threads_per_worker"],
+        ),
+        profile=_profile(given),
+        **settings,
+    )
+
+
+@cli.command("placement")
+@click.option("--model", default="ResNet50", show_default=True)
+@click.option("--num-ps", type=int, default=2, show_default=True)
+@click.option("--image-size", type=int, help="Default: what the model was designed for.")
+@click.option("--num-classes", type=int, default=1000, show_default=True)
+@click.option("--split-bytes", type=int, default=DEFAULT_SPLIT_BYTES, show_default=True)
+def placement(
+    model: str, num_ps: int, image_size: int | None, num_classes: int, split_bytes: int
+) -> None:
+    """Show where variables would go under every policy; trains nothing."""
+    size = model_info(model).usual_image_size if image_size is None else image_size
+    workload = Workload(model=model, image_size=size, num_classes=num_classes)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        make_launcher("local", data_dir=Path(folder), allow_login_node=True) as launcher,
+    ):
+        variables = launcher.describe(workload)
+    click.echo(render_dry_run(model, variables, num_ps, split_bytes))
+
+
+@cli.command("convert-images")
+@click.argument("source", type=Path)
+@click.argument("target", type=Path)
+def convert_images(source: Path, target: Path) -> None:
+    """Write the images below SOURCE/<class>/ as TFRecord files into TARGET."""
+    with make_launcher("local", data_dir=target, allow_login_node=True) as launcher:
+        log = str(Path(tempfile.gettempdir()) / f"convert-images-{os.getpid()}.log")
+        request = ConvertImages(source=str(source.resolve()), target=str(target.resolve()), log=log)
+        for name, count in launcher.ask(request).items():
+            click.echo(f"{name}: {count} images")
+
+
+@cli.command("bench")
+@WHERE
+def bench(**given: Any) -> None:
+    """Measure what the suite itself costs; write bench/bench.json."""
+    with _launcher(given) as launcher:
+        click.echo(run_bench(launcher, given["results"], source_state(), Console(stderr=True)))
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command line; the one place where errors become sentences and statuses."""
+    signal.signal(signal.SIGTERM, _as_interrupt)
+    try:
+        cli.main(args=words, prog_name="python -m experiments", standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("Interrupted; the same command goes on.", err=True)
+        return 130
+    except click.ClickException as mistake:
+        mistake.show()
+        return 2
+    except UserError as error:
+        click.echo(f"Error: {error}", err=True)
+        return 2
+    except SuiteError as error:
+        click.echo(f"Error: {error}", err=True)
+        return 1
+    return 0
+
+
+def _as_interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,2 @@
+"""bench"""
+def run_bench(*a): return ""

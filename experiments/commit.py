@@ -1,0 +1,35 @@
+"""Which state of the suite's source makes a run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from launchers.processes import run_quietly
+
+ROOT = Path(__file__).resolve().parent.parent
+
+PACKAGES = ("ps_allreduce", "launchers", "experiments")
+
+
+def source_state(root: Path = ROOT) -> str:
+    """The commit, with a digest of the source files where they differ from it.
+
+    Without git, the digest alone.
+    """
+    digest = source_digest(path for name in PACKAGES for path in (root / name).rglob("*.py"))
+    head = run_quietly(["git", "-C", str(root), "rev-parse", "--short=12", "HEAD"], 10)
+    if head is None or head[0] != 0:
+        return f"unknown, source {digest}"
+    changed = run_quietly(["git", "-C", str(root), "status", "--porcelain", "--", *PACKAGES], 10)
+    clean = changed is not None and changed[0] == 0 and not changed[1].strip()
+    return head[1].strip() if clean else f"{head[1].strip()} with changes, source {digest}"
+
+
+def source_digest(paths: Iterable[Path]) -> str:
+    """Eight hexadecimal digits over the content of files, by name."""
+    total = hashlib.sha256()
+    for path in sorted(paths):
+        total.update(path.name.encode() + b"\0" + path.read_bytes())
+    return total.hexdigest()[:8]

@@ -1,0 +1,84 @@
+"""Show how a sweep goes on: a bar with the time left on a terminal, a line per run elsewhere."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from experiments.execute import Follower
+from experiments.sweep import PlannedRun
+from ps_allreduce.records import RunRecord, Status
+
+
+class SweepProgress(Follower):
+    """A follower for people; writes to standard error."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bar = Progress(
+            TextColumn("{task.fields[doing]}", table_column=None),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task: TaskID | None = None
+        self._title = ""
+        self._total = 0
+        self._done = 0
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+
+    def begin(self, total: int, kept: int) -> None:
+        """Start the bar; say what is kept from earlier."""
+        self._total = total
+        if kept:
+            self._console.print(f"{kept} runs are there already, {total} to go.", highlight=False)
+        self._task = self._bar.add_task("", total=total, doing="starting")
+
+    def start(self, run: PlannedRun) -> None:
+        """Name the run."""
+        self._title = f"{run.experiment.title} #{run.repetition + 1}"
+        self.stage("starting")
+
+    def stage(self, text: str) -> None:
+        """Say what it is doing."""
+        if self._task is not None:
+            self._bar.update(self._task, doing=f"{self._title}: {text}")
+
+    def finish(self, record: RunRecord) -> None:
+        """One line for every run that is over."""
+        self._done += 1
+        line = f"{self._done:>3}/{self._total} {record.experiment.title} #{record.repetition + 1}: "
+        if record.status is Status.OK and record.metrics is not None:
+            line += f"{record.metrics.images_per_sec:.1f} images/s"
+        else:
+            line += f"{record.status}, {record.reason}"
+        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+        if self._task is not None:
+            self._bar.update(self._task, completed=min(self._done, self._total))

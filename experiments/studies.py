@@ -1,0 +1,194 @@
+"""The sweeps that come with the suite, each a function that returns all of its points.
+
+`compare` answers the question of the whole suite; the other three look at one side or one factor.
+Every sweep holds its baselines, so that its efficiency has a base from the same session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from experiments.profiles import Scale
+from experiments.sweep import expand
+from ps_allreduce.errors import UserError
+from ps_allreduce.experiment import (
+    Collective,
+    Experiment,
+    LayoutKind,
+    Profile,
+    Resources,
+    Workload,
+    server_settings,
+)
+from ps_allreduce.placement import Policy, VariableSpec, make_plan, suggest
+from ps_allreduce.strategies import Strategy
+
+SERVER_STRATEGIES = (Strategy.PS_ASYNC, Strategy.PS_SYNC)
+
+#: 0 is TensorFlow's default, one single pack.
+PACK_BYTES = (0, 100_000, 500_000, 2_000_000)
+
+Describe = Callable[[Workload], Sequence[VariableSpec]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a study is asked to cover.
+
+    Attributes:
+        workloads: one per model.
+        num_ps: a fixed number of servers, None for the study's own choice.
+        describe: tells a model's variables; used where a placement has to be chosen.
+    """
+
+    workloads: tuple[Workload, ...]
+    profile: Profile
+    scale: Scale
+    launcher: str
+    num_ps: int | None
+    layout: LayoutKind
+    split_bytes: int
+    describe: Describe
+
+    def point(self, workload: Workload, strategy: Strategy, workers: int, **settings: object
+              ) -> Experiment:
+        """One experiment with what all points of the request share."""
+        cores = self.scale.cores_per_worker
+        resources = Resources(cores_per_worker=cores, threads_per_worker=max(1, cores - 1))
+        return Experiment(
+            strategy=strategy,
+            num_workers=workers,
+            launcher=self.launcher,
+            workload=workload,
+            resources=resources,
+            profile=self.profile,
+            **settings,  # type: ignore[arg-type]
+        )
+
+    def served(
+        self, workload: Workload, strategy: Strategy, workers: int, num_ps: int, policy: Policy
+    ) -> Experiment:
+        """A point with parameter servers; refused here if the model has too few variables."""
+        make_plan(policy, self.describe(workload), num_ps, self.split_bytes)
+        settings = server_settings(num_ps, policy, self.layout, self.split_bytes)
+        return self.point(workload, strategy, workers, **settings)
+
+    def reduced(self, workload: Workload, workers: int, bytes_per_pack: int = 0) -> Experiment:
+        """A point with all-reduce over RING, the transport that both sides have."""
+        return self.point(
+            workload,
+            Strategy.ALLREDUCE,
+            workers,
+            collective=Collective.RING,
+            bytes_per_pack=bytes_per_pack,
+        )
+
+    def baselines(self, workload: Workload) -> tuple[Experiment, ...]:
+        """A single worker, and workers that do not communicate."""
+        free = expand(
+            {"workers": self.scale.workers},
+            lambda workers: self.point(workload, Strategy.NO_COMMUNICATION, workers),
+        )
+        return (self.point(workload, Strategy.SINGLE, 1), *free)
+
+    def best_policy(self, workload: Workload, num_ps: int) -> Policy:
+        """The policy that the dry run suggests."""
+        variables = self.describe(workload)
+        return suggest(
+            [make_plan(policy, variables, num_ps, self.split_bytes) for policy in Policy]
+        ).policy
+
+
+def compare(request: Request) -> tuple[Experiment, ...]:
+    """Every strategy at every number of workers, servers with round robin and the best placement.
+
+    There are as many servers as workers unless stated.  On one server all placements are the same
+    and are measured once, as round robin.
+    """
+    points: list[Experiment] = []
+    for workload in request.workloads:
+        points += request.baselines(workload)
+        points += [request.reduced(workload, workers) for workers in request.scale.workers]
+        for workers in request.scale.workers:
+            num_ps = request.num_ps or workers
+            policies = [Policy.ROUND_ROBIN]
+            if num_ps > 1:
+                policies.append(_contrast(request, workload, num_ps))
+            points += expand(
+                {"strategy": SERVER_STRATEGIES, "policy": policies},
+                lambda strategy, policy, w=workload, n=workers, p=num_ps: request.served(
+                    w, strategy, n, p, policy
+                ),
+            )
+    return tuple(points)
+
+
+def _contrast(request: Request, workload: Workload, num_ps: int) -> Policy:
+    """The best placement; where that is round robin itself, the most balanced other one."""
+    best = request.best_policy(workload, num_ps)
+    return best if best is not Policy.ROUND_ROBIN else Policy.LARGEST_FIRST
+
+
+def ps_sweep(request: Request) -> tuple[Experiment, ...]:
+    """Workers x servers x placement x synchronous or not."""
+    most = request.num_ps or max(request.scale.workers)
+    servers = [request.num_ps] if request.num_ps else [n for n in (1, 2, 4, 8) if n <= most]
+    points: list[Experiment] = []
+    for workload in request.workloads:
+        points += request.baselines(workload)
+        points += expand(
+            {
+                "workers": request.scale.workers,
+                "num_ps": servers,
+                "policy": tuple(Policy),
+                "strategy": SERVER_STRATEGIES,
+            },
+            lambda workers, num_ps, policy, strategy, w=workload: _differs(num_ps, policy)
+            and request.served(w, strategy, workers, num_ps, policy)
+            or None,
+        )
+    return tuple(points)
+
+
+def _differs(num_ps: int, policy: Policy) -> bool:
+    """Whole variables on one server are the same under every policy."""
+    return num_ps > 1 or policy in (Policy.ROUND_ROBIN, Policy.PARTITIONED)
+
+
+def allreduce_sweep(request: Request) -> tuple[Experiment, ...]:
+    """Workers x bytes per pack."""
+    if request.num_ps is not None:
+        raise UserError("allreduce-sweep has no parameter servers: leave NUM_PS out.")
+    points: list[Experiment] = []
+    for workload in request.workloads:
+        points += request.baselines(workload)
+        points += expand(
+            {"workers": request.scale.workers, "bytes_per_pack": PACK_BYTES},
+            lambda workers, bytes_per_pack, w=workload: request.reduced(w, workers, bytes_per_pack),
+        )
+    return tuple(points)
+
+
+def placement_sweep(request: Request) -> tuple[Experiment, ...]:
+    """Model x servers x policy, synchronous, at the largest number of workers."""
+    servers = [request.num_ps] if request.num_ps else [2, 3, 4]
+    workers = request.scale.workers[-1]
+    points: list[Experiment] = []
+    for workload in request.workloads:
+        points += request.baselines(workload)
+        points += expand(
+            {"num_ps": servers, "policy": tuple(Policy)},
+            lambda num_ps, policy, w=workload: request.served(
+                w, Strategy.PS_SYNC, workers, num_ps, policy
+            ),
+        )
+    return tuple(points)
+
+
+STUDIES: dict[str, Callable[[Request], tuple[Experiment, ...]]] = {
+    "compare": compare,
+    "ps-sweep": ps_sweep,
+    "allreduce-sweep": allreduce_sweep,
+    "placement-sweep": placement_sweep,
+}
