@@ -78,11 +78,15 @@ setup: environment
 wheelhouse:
 	@sh requirements/set_up.sh wheelhouse
 
+# Where some points failed (status 1) the others are analysed all the same.
 $(SWEEPS): environment
-	$(RUN) experiments $@ --profile "$$PROFILE" --launcher "$$LAUNCHER" --results "$$RESULTS" $(CHOICE) $$ARGS
+	@set -f; "$$SUITE_PYTHON" -m experiments $@ --profile "$$PROFILE" --launcher "$$LAUNCHER" \
+		--results "$$RESULTS" $(CHOICE) $$ARGS; status=$$?; \
+	if [ $$status -le 1 ]; then "$$SUITE_PYTHON" -m analysis report "$$RESULTS/$@" || \
+		status=$$((status ? status : $$?)); fi; exit $$status
 
 placement: environment
-	$(RUN) analysis placement $(CHOICE) $$ARGS
+	$(RUN) experiments placement $(CHOICE) $$ARGS
 
 report: environment
 	$(RUN) analysis report "$$RESULTS" $$ARGS

@@ -165,7 +165,6 @@ def momentum_update(
     )
 
 
-@tf.function
 def checksum(value: tf.Tensor) -> tf.Tensor:
-    """An exact, order-independent sum over the bits of a float32 tensor."""
+    """An exact, order-independent sum over the bits of a float32 tensor, where the tensor is."""
     return tf.reduce_sum(tf.cast(tf.bitcast(value, tf.int32), tf.int64))

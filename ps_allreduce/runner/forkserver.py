@@ -11,6 +11,7 @@ first function hangs.  It knows what a request asks for, not what it is for.
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import selectors
 import signal
@@ -275,6 +276,9 @@ def main(descriptor: int) -> None:
         host=socket.gethostname(),
     )
     connection.sendall(encode(ready))
+    # What is imported stays: a child's garbage collector that walked over it would copy every page.
+    gc.collect()
+    gc.freeze()
     ForkServer(connection, JOBS).serve()
 
 

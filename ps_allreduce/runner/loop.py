@@ -92,7 +92,9 @@ def _warm_up(
         taken = max(clock() - begin, 1e-9)
         elapsed, steps = elapsed + taken, steps + chunk
         step_s = taken / chunk
-        by_time = math.ceil((profile.warmup_s - elapsed) / step_s)
+        left_s = profile.warmup_s - elapsed
+        # The first steps are a poor estimate: go half of a long way, then look again.
+        by_time = math.ceil((left_s / 2 if left_s > 1.0 else left_s) / step_s)
         chunk = int(driver.agree(max(by_time, profile.warmup_steps - steps, 0)))
         if chunk == 0:
             return step_s

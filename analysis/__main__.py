@@ -1,0 +1,129 @@
+"""`python -m analysis`: reports and summaries of the sweeps below a folder."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from analysis.figures import save_figures
+from analysis.load import SweepResults, find_sweeps, load_sweep
+from analysis.points import make_cases
+from analysis.report import CaseReport, write_report
+from analysis.summary import write_summary
+from analysis.table import render_table
+from analysis.verdict import verdict
+from ps_allreduce.errors import SuiteError, UserError
+
+OK, SOME_FAILED, MISTAKE = 0, 1, 2
+_WIDTH = 100
+
+_FOLDER = click.argument("folder", type=click.Path(path_type=Path))
+
+
+@click.group()
+def cli() -> None:
+    """Tables, figures and reports from the records of sweeps.
+
+    Exit status: 0 all well, 1 some points failed or some records cannot be read, 2 nothing to
+    report on.
+    """
+
+
+@cli.command()
+@_FOLDER
+def report(folder: Path) -> None:
+    """Write summary.csv, figures and report.html into every sweep in FOLDER."""
+    sys.exit(_for_each_sweep(folder, report_sweep))
+
+
+@cli.command()
+@_FOLDER
+def summary(folder: Path) -> None:
+    """Write summary.csv into every sweep in FOLDER."""
+    sys.exit(_for_each_sweep(folder, summarise_sweep))
+
+
+def _for_each_sweep(folder: Path, action: Callable[[SweepResults], None]) -> int:
+    """Do it for all sweeps; one that cannot be read does not keep the others from it."""
+    status = OK
+    for path in find_sweeps(folder):
+        try:
+            results = load_sweep(path)
+        except UserError as error:
+            click.echo(f"Error: {error}", err=True)
+            status = MISTAKE
+            continue
+        action(results)
+        status = max(status, sweep_status(results))
+    return status
+
+
+def sweep_status(results: SweepResults) -> int:
+    """0, or 1 if some repetition was not completed or some record cannot be read."""
+    cases = make_cases(run.record for run in results.block.runs)
+    lost = any(point.lost_repetitions for case in cases for point in case.points)
+    return SOME_FAILED if lost or results.damaged else OK
+
+
+def summarise_sweep(results: SweepResults) -> None:
+    """Write `summary.csv` and say where."""
+    path = results.folder / "summary.csv"
+    write_summary(path, results.runs)
+    _tell_damage(results)
+    click.echo(path)
+
+
+def report_sweep(results: SweepResults) -> None:
+    """Write all files of one sweep, and print verdicts, tables and paths."""
+    cases = make_cases(run.record for run in results.block.runs)
+    reports = [
+        CaseReport(
+            case=case,
+            verdict=verdict(case),
+            figures=save_figures(case, results.folder, alone=len(cases) == 1),
+        )
+        for case in cases
+    ]
+    write_summary(results.folder / "summary.csv", results.runs)
+    write_report(results.folder / "report.html", results, reports)
+    _tell_damage(results)
+    _show(results, reports)
+
+
+def _show(results: SweepResults, reports: list[CaseReport]) -> None:
+    # Without a terminal the width is unknown: wide enough for one line per point.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
+    for item in reports:
+        headline = f"{results.name}, {item.case.name}: {item.verdict.headline}"
+        console.print(headline, style="bold", markup=False)
+        for line in item.verdict.details:
+            console.print(line, markup=False)
+        console.print(render_table(item.case))
+    if results.older_blocks:
+        left = [f"{block.fingerprint} ({len(block.runs)} runs)" for block in results.older_blocks]
+        console.print(f"Left out, of another machine, software or commit: {', '.join(left)}.")
+    for name in ("report.html", "summary.csv"):
+        click.echo(results.folder / name)
+    click.echo(f"{sum(len(item.figures) for item in reports)} figures as .png and .svg beside them")
+
+
+def _tell_damage(results: SweepResults) -> None:
+    for item in results.damaged:
+        click.echo(f"Not read: {item.path}: {item.reason}", err=True)
+
+
+def main() -> None:
+    """Run the command; what the suite understands is told in one sentence."""
+    try:
+        cli()
+    except SuiteError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(MISTAKE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Which figures a case gets, what they are called and what is said below them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from analysis.curves import save_figure
+from analysis.plots import (
+    plot_against_packs,
+    plot_against_servers,
+    plot_efficiency,
+    plot_speedup,
+    plot_throughput,
+)
+from analysis.plots_parts import plot_breakdown, plot_placement
+from analysis.points import Case
+
+_LAUNCHES = (
+    "Small circles are single launches, large markers geometric means with 95 % intervals (from "
+    "three launches on; an arrow marks an interval that leaves the axes)."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A sort of figure; `plot` returns None where a case has nothing to show."""
+
+    name: str
+    title: str
+    caption: str
+    plot: Callable[[Case], Figure | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedFigure:
+    """A figure on disk."""
+
+    title: str
+    caption: str
+    png: Path
+    svg: Path
+
+
+KINDS = (
+    Kind(
+        name="throughput",
+        title="Throughput against workers",
+        caption=f"{_LAUNCHES} The dotted line is workers times the rate of strategy single. "
+        "Asynchronous settings (ps_async) do not compute the same as synchronous ones.",
+        plot=plot_throughput,
+    ),
+    Kind(
+        name="speedup",
+        title="Speed-up against workers",
+        caption=f"On both bases: strategy single with one worker's cores and threads, and one "
+        f"worker of the same setting. {_LAUNCHES}",
+        plot=plot_speedup,
+    ),
+    Kind(
+        name="efficiency",
+        title="Efficiency against workers",
+        caption="Speed-up over workers. Points whose tasks had fewer cores than they use claim no "
+        "efficiency and are left out, unless compute is emulated.",
+        plot=plot_efficiency,
+    ),
+    Kind(
+        name="servers",
+        title="Throughput against parameter servers",
+        caption=f"{_LAUNCHES} Asynchronous settings do not compute the same as synchronous ones.",
+        plot=plot_against_servers,
+    ),
+    Kind(
+        name="packs",
+        title="Throughput against bytes per pack",
+        caption=f"All-reduce; the pack sizes stand at equal distances. {_LAUNCHES}",
+        plot=plot_against_packs,
+    ),
+    Kind(
+        name="placement",
+        title="Placement: bytes per server, and throughput",
+        caption="Trainable bytes on each parameter server, read back from the devices. The number "
+        "beside a bar is the hottest server's load over the mean; 1.00 is balanced.",
+        plot=plot_placement,
+    ),
+    Kind(
+        name="breakdown",
+        title="Where the time of a step goes",
+        caption="Means over steps, workers and launches. Communication is the exposed part: step "
+        "time less compute less input wait; what is hidden behind compute is not in it.",
+        plot=plot_breakdown,
+    ),
+)
+
+
+def save_figures(case: Case, folder: Path, alone: bool) -> Sequence[SavedFigure]:
+    """Draw and write all figures of a case.
+
+    Args:
+        alone: the case is the only one of its sweep, so file names need not tell it apart.
+
+    Raises:
+        UserError: no permission, or no space left.
+    """
+    saved = []
+    for kind in KINDS:
+        figure = kind.plot(case)
+        if figure is not None:
+            name = kind.name if alone else f"{kind.name}-{slug(case.name)}"
+            paths = save_figure(figure, folder, name)
+            saved.append(
+                SavedFigure(
+                    title=kind.title, caption=kind.caption, png=paths["png"], svg=paths["svg"]
+                )
+            )
+    return saved
+
+
+def slug(name: str) -> str:
+    """A name as part of a file name."""
+    return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-")

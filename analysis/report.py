@@ -1,0 +1,220 @@
+"""`report.html`: one file that holds the verdict, the table, the figures and how they came about.
+
+Decides what the report says and in which order; how it looks is in the template.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from analysis.figures import SavedFigure
+from analysis.load import Block, SweepResults, started
+from analysis.pairs import Pair, all_pairs
+from analysis.placement import PlacementPoint, placement_points
+from analysis.points import Case
+from analysis.statistics import CONFIDENCE, MIN_EFFECT, MIN_LAUNCHES
+from analysis.table import HEADINGS, Row, estimate_text, legend, ratio_text, rows
+from analysis.verdict import Verdict
+from ps_allreduce.records import RunFiles, RunRecord, Status, write_atomically
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseReport:
+    """What is reported about one case."""
+
+    case: Case
+    verdict: Verdict
+    figures: Sequence[SavedFigure]
+
+
+def write_report(path: Path, results: SweepResults, cases: Sequence[CaseReport]) -> None:
+    """Write the report of a sweep.
+
+    Raises:
+        UserError: no permission, or no space left.
+    """
+    write_atomically(path, render_report(results, cases).encode())
+
+
+def render_report(results: SweepResults, cases: Sequence[CaseReport]) -> str:
+    """The page as text."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["data_uri"] = data_uri
+    records = [run.record for run in results.block.runs]
+    return environment.get_template("report.html.j2").render(
+        results=results,
+        headings=list(HEADINGS.values()),
+        cases=[_case_context(item) for item in cases],
+        unusable=[_unusable_row(record) for record in records if record.status is not Status.OK],
+        warnings=warnings(results),
+        provenance=provenance_rows(results.block),
+        blocks=[_block_context(block) for block in results.older_blocks],
+        confidence=round(CONFIDENCE * 100),
+        min_launches=MIN_LAUNCHES,
+        min_effect=round(MIN_EFFECT * 100),
+    )
+
+
+def data_uri(path: Path) -> str:
+    """An SVG file as a value of an `img` element's `src`."""
+    return "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode()
+
+
+def _case_context(item: CaseReport) -> dict[str, object]:
+    case = item.case
+    return {
+        "name": case.name,
+        "headline": item.verdict.headline,
+        "details": item.verdict.details,
+        "rows": [_cells(row) for row in rows(case)],
+        "legend": legend(case),
+        "figures": item.figures,
+        "placements": [_placement_row(point) for point in placement_points(case)],
+        "deviations": [
+            f"{point.point.experiment.title}: {line}"
+            for point in placement_points(case)
+            for line in point.deviations
+        ],
+        "pairs": [_pair_row(pair) for pair in all_pairs(case)],
+        "settings": _setting_rows(case),
+    }
+
+
+def _cells(row: Row) -> list[str]:
+    return [getattr(row, name) for name in HEADINGS]
+
+
+def _placement_row(item: PlacementPoint) -> list[str]:
+    point = item.point
+    return [
+        point.setting.label,
+        str(point.num_workers),
+        str(point.experiment.num_ps),
+        _bytes_text(item.planned_bytes),
+        "as planned" if item.as_planned else _bytes_text(item.used_bytes),
+        f"{item.max_over_mean:.2f}",
+        estimate_text(item.throughput),
+    ]
+
+
+def _bytes_text(loads: Sequence[int]) -> str:
+    return " + ".join(f"{load:,}".replace(",", " ") for load in loads)
+
+
+def _pair_row(pair: Pair) -> list[str]:
+    return [
+        pair.first.setting.label,
+        pair.second.setting.label,
+        str(pair.first.num_workers),
+        ratio_text(pair.comparison),
+        f"{pair.adjusted_p:.2g}",
+        pair.outcome.value,
+    ]
+
+
+def _setting_rows(case: Case) -> list[tuple[str, str]]:
+    load, profile, own = case.workload, case.profile, case.resources
+    rows = [
+        (
+            "model",
+            f"{load.model}, {load.image_size} x {load.image_size} x 3, {load.num_classes} classes",
+        ),
+        ("batch per worker", f"{load.batch_per_worker}, accumulation {load.accumulation}"),
+        ("input", load.input),
+        ("optimizer", f"SGD with momentum {load.momentum:g}, learning rate {load.learning_rate:g}"),
+        (
+            "worker",
+            f"{own.device}, {own.cores_per_worker} core(s), {own.threads_per_worker} thread(s)",
+        ),
+        ("launcher", case.launcher),
+        (
+            "profile",
+            f"{profile.name}: warm-up {profile.warmup_steps} steps and "
+            f"{profile.warmup_s:g} s, measured {profile.measured_steps} steps and "
+            f"{profile.measured_s:g} s, {profile.repetitions} repetitions",
+        ),
+    ]
+    if load.emulated is not None:
+        emulated = f"forward {load.emulated.forward_s:g} s, backward {load.emulated.backward_s:g} s"
+        rows.append(("compute", f"emulated: {emulated}"))
+    return rows
+
+
+def _unusable_row(record: RunRecord) -> list[str]:
+    log = RunFiles.of(Path(), record.experiment_id, record.repetition, record.attempt).log
+    return [
+        record.experiment.title,
+        f"{record.repetition}-{record.attempt}",
+        record.status.value.replace("_", " "),
+        record.reason,
+        log.as_posix(),
+    ]
+
+
+def warnings(results: SweepResults) -> list[str]:
+    """Doubts of the runs with their number, and what is missing on disk."""
+    records = [run.record for run in results.block.runs]
+    counts = Counter(line for record in records for line in record.warnings)
+    lines = [f"{line} ({count} runs)" for line, count in counts.most_common()]
+    missing = [run.path for run in results.block.runs if run.raw_missing]
+    if missing:
+        lines.append(
+            f"Raw timings are missing beside {len(missing)} records, for instance {missing[0]}; "
+            "their figures are those that the records hold."
+        )
+    return lines
+
+
+def provenance_rows(block: Block) -> list[tuple[str, str]]:
+    """Machine, software and settings of a block, and the load it ran under."""
+    found = block.provenance
+    loads = [run.record.provenance.load_average for run in block.runs]
+    times = sorted(started(run.record) for run in block.runs)
+    hosts = sorted({host for run in block.runs for host in run.record.hosts})
+    return [
+        ("block", block.fingerprint),
+        ("commit", found.commit),
+        (
+            "runs",
+            f"{len(block.runs)}, from {times[0]:%Y-%m-%d %H:%M:%S %Z} "
+            f"to {times[-1]:%Y-%m-%d %H:%M:%S %Z}",
+        ),
+        ("host", found.host),
+        ("hosts of the tasks", ", ".join(hosts) or "unknown"),
+        ("system", found.system),
+        (
+            "processor",
+            f"{found.cpu_model}, {found.cpu_count} in all, "
+            f"usable {', '.join(str(core) for core in found.affinity)}",
+        ),
+        ("vector extensions", ", ".join(found.cpu_flags) or "none known"),
+        ("memory", f"{found.memory_bytes / 1e9:.1f} GB"),
+        ("versions", ", ".join(f"{name} {value}" for name, value in found.versions.items())),
+        ("environment", found.environment),
+        ("settings", ", ".join(f"{name}={value}" for name, value in found.settings.items())),
+        ("load average before runs", f"{min(loads):.2f} to {max(loads):.2f} (one minute)"),
+        ("command of the last run", found.command),
+    ]
+
+
+def _block_context(block: Block) -> dict[str, object]:
+    return {
+        "fingerprint": block.fingerprint,
+        "runs": len(block.runs),
+        "newest": f"{block.newest:%Y-%m-%d %H:%M:%S %Z}",
+        "differences": block.differences,
+    }

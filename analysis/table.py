@@ -1,0 +1,169 @@
+"""The table on the screen, and the same rows for the report.
+
+Decides the columns that a reader sees and how numbers are rounded; a value that is not there is
+shown as a dash.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich import box
+from rich.table import Table
+
+from analysis.breakdown import Breakdown, breakdown_of
+from analysis.efficiency import Scaling, scalings
+from analysis.points import Case, Point
+from analysis.statistics import Comparison, Estimate
+from analysis.verdict import status_text
+from ps_allreduce.records import Status
+
+NONE = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One point, as text.
+
+    Attributes:
+        speedup: on strategy single, without its interval.
+    """
+
+    setting: str
+    workers: str
+    images_per_sec: str
+    launches: str
+    per_worker_core: str
+    per_total_core: str
+    speedup: str
+    speedup_single: str
+    speedup_own: str
+    efficiency_single: str
+    efficiency_own: str
+    step_p50_ms: str
+    compute_ms: str
+    communication_ms: str
+    input_ms: str
+    attempts: str
+
+
+HEADINGS: dict[str, str] = {
+    "setting": "setting",
+    "workers": "workers",
+    "images_per_sec": "images/s [95 %]",
+    "launches": "n",
+    "per_worker_core": "images/s per worker core",
+    "per_total_core": "images/s per core in all",
+    "speedup_single": "speed-up on single",
+    "speedup_own": "speed-up on own 1 worker",
+    "efficiency_single": "efficiency on single",
+    "efficiency_own": "efficiency on own 1 worker",
+    "step_p50_ms": "step p50 ms",
+    "compute_ms": "compute ms",
+    "communication_ms": "exposed comm. ms",
+    "input_ms": "input ms",
+    "attempts": "attempts",
+}
+
+#: The screen is narrow: the rest is in the report.
+_ON_SCREEN = (
+    *("setting", "workers", "images_per_sec", "launches", "speedup", "step_p50_ms"),
+    *("compute_ms", "communication_ms", "input_ms", "attempts"),
+)
+_SHORT = {
+    "workers": "w",
+    "speedup": "speed-up",
+    "step_p50_ms": "p50 ms",
+    "compute_ms": "comp ms",
+    "communication_ms": "comm ms",
+}
+
+
+def rows(case: Case) -> list[Row]:
+    """One for each point, in the order of the case."""
+    return [_row(scaling, breakdown_of(scaling.point)) for scaling in scalings(case)]
+
+
+def _row(scaling: Scaling, parts: Breakdown | None) -> Row:
+    point = scaling.point
+    mark = " *" if scaling.marked else ""
+    return Row(
+        setting=point.setting.label,
+        workers=str(point.num_workers),
+        images_per_sec=estimate_text(scaling.throughput) + mark,
+        launches=str(len(point.rates)),
+        per_worker_core=_number(scaling.per_worker_core),
+        per_total_core=_number(scaling.per_total_core),
+        speedup=_plain_ratio(scaling.speedup_single),
+        speedup_single=ratio_text(scaling.speedup_single),
+        speedup_own=ratio_text(scaling.speedup_own),
+        efficiency_single=ratio_text(scaling.efficiency_single),
+        efficiency_own=ratio_text(scaling.efficiency_own),
+        step_p50_ms=_milliseconds(parts.step_time_p50_s if parts else None),
+        compute_ms=_milliseconds(parts.compute_s if parts else None),
+        communication_ms=_milliseconds(parts.communication_s if parts else None),
+        input_ms=_milliseconds(parts.input_wait_s if parts else None),
+        attempts=_attempts(point),
+    )
+
+
+def _attempts(point: Point) -> str:
+    good = sum(1 for record in point.attempts if record.status is Status.OK)
+    parts = (f"{good} ok" if good else "", status_text(point.unusable))
+    return ", ".join(part for part in parts if part)
+
+
+def render_table(case: Case) -> Table:
+    """The table for the screen."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), caption=legend(case))
+    table.caption_justify = "left"
+    for name in _ON_SCREEN:
+        heading = _SHORT[name] if name in _SHORT else HEADINGS[name]
+        text = name in ("setting", "attempts")
+        table.add_column(heading, justify="left" if text else "right", no_wrap=not text)
+    for row in rows(case):
+        table.add_row(*(getattr(row, name) for name in _ON_SCREEN))
+    return table
+
+
+def legend(case: Case) -> str:
+    """What the columns mean, for below the table."""
+    marked = any(point.oversubscribed for point in case.points) and not case.emulated
+    lines = [
+        "images/s: geometric mean over n launches with its 95 % interval (from three launches on)."
+    ]
+    if marked:
+        lines.append("* fewer cores than tasks use: no efficiency is claimed.")
+    return " ".join(lines)
+
+
+def estimate_text(value: Estimate | None) -> str:
+    """`123.4 [120.1, 127.0]`."""
+    if value is None:
+        return NONE
+    if value.low is None or value.high is None:
+        return _number(value.mean)
+    return f"{_number(value.mean)} [{_number(value.low)}, {_number(value.high)}]"
+
+
+def ratio_text(value: Comparison | None) -> str:
+    """`1.80 [1.60, 2.05]`."""
+    if value is None or value.ratio is None:
+        return NONE
+    if value.low is None or value.high is None:
+        return f"{value.ratio:.2f}"
+    return f"{value.ratio:.2f} [{value.low:.2f}, {value.high:.2f}]"
+
+
+def _plain_ratio(value: Comparison | None) -> str:
+    return NONE if value is None or value.ratio is None else f"{value.ratio:.2f}"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return NONE
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _milliseconds(value: float | None) -> str:
+    return NONE if value is None else f"{value * 1e3:.2f}"

@@ -1,0 +1,227 @@
+"""The sentences that a report begins with.
+
+Decides what is said: synchronous parameter servers against all-reduce first, with the interval and
+the number of launches; then what the figures are about.  Asynchronous training does not compute the
+same thing, so it gets a sentence of its own that says so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from analysis.efficiency import worker_cores
+from analysis.points import Case, Point, workers_text
+from analysis.sides import ALLREDUCE, PS_ASYNC, PS_SYNC, Kind, Meeting, Side, meet
+from analysis.statistics import MIN_LAUNCHES, Comparison, Outcome, estimate, outcome
+from ps_allreduce.records import RunRecord, Status
+
+_LOCAL = (
+    "This is about processes that share one machine's cores over loopback; it says nothing about a "
+    "cluster's network."
+)
+_EMULATED = (
+    "Compute is emulated: forward and backward passes take a stated time and use no processor, so "
+    "images/sec are those of no real accelerator."
+)
+_ASYNCHRONOUS = (
+    "Asynchronous training is not the same training: workers do not wait for each other and apply "
+    "gradients of older weights, so images/sec says nothing about how fast they learn. With that "
+    "said: "
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What is said about one case.
+
+    Attributes:
+        headline: the main comparison, or why there is none.
+        details: further sentences, in order.
+        comparison: all-reduce over parameter servers; None if they do not meet.
+    """
+
+    case_name: str
+    headline: str
+    details: tuple[str, ...]
+    comparison: Comparison | None
+    outcome: Outcome
+
+
+def verdict(case: Case) -> Verdict:
+    """All sentences about a case."""
+    main = meet(case, ALLREDUCE, PS_SYNC)
+    details = [
+        *(_main_details(main) if main else ()),
+        *_asynchronous(case),
+        *_about(case),
+        *attempts_lines(record for point in case.points for record in point.attempts),
+    ]
+    return Verdict(
+        case_name=case.name,
+        headline=meeting_sentence(main) if main else _why_none(case),
+        details=tuple(details),
+        comparison=main.comparison if main else None,
+        outcome=outcome(main.comparison) if main else Outcome.TOO_FEW,
+    )
+
+
+def meeting_sentence(meeting: Meeting) -> str:
+    """One sentence about two sides, the faster one first."""
+    first, second, found = meeting.first.title, meeting.second.title, meeting.comparison
+    where = f"at {workers_text(meeting.num_workers)}"
+    said = outcome(found)
+    if said is Outcome.TOO_FEW:
+        fewest = min(found.n_first, found.n_second, *_launches(meeting))
+        return f"No verdict: fewer than three launches ({fewest}) of {first} or {second} {where}."
+    if said is Outcome.NO_DIFFERENCE:
+        return (
+            f"No difference shown between {first} and {second} {where}, {launches_text(found)} "
+            f"(ratio of images/sec {interval_text(found)})."
+        )
+    if said is Outcome.SLOWER:
+        first, second, found = second, first, found.inverse()
+    return _capital(
+        f"{first} is {interval_text(found)} faster than {second} {where}, {launches_text(found)}."
+    )
+
+
+def _launches(meeting: Meeting) -> list[int]:
+    """The most launches that a setting of each side has."""
+    sides = (meeting.first, meeting.second)
+    return [max(len(point.rates) for point in side.points) for side in sides]
+
+
+def _why_none(case: Case) -> str:
+    kinds = (ALLREDUCE, PS_SYNC)
+    absent = [kind.name for kind in kinds if not _points_of(case, kind)]
+    if absent:
+        return f"No verdict: this sweep has no runs of {' or '.join(absent)}."
+    failed = [kind.name for kind in kinds if not any(p.rates for p in _points_of(case, kind))]
+    if failed:
+        return f"No verdict: no run of {' or '.join(failed)} ended well."
+    names = " and ".join(kind.name for kind in kinds)
+    return f"No verdict: {names} were not measured at the same number of workers."
+
+
+def _points_of(case: Case, kind: Kind) -> list[Point]:
+    return [point for point in case.points if kind.belongs(point.setting.traits)]
+
+
+def _main_details(meeting: Meeting) -> list[str]:
+    lines = []
+    if meeting.beyond:
+        more = ", ".join(str(count) for count in meeting.beyond)
+        lines.append(f"Too few launches for a verdict at more workers ({more}).")
+    return lines + _core_lines(meeting.first, meeting.second) + _selection_lines(meeting)
+
+
+def _core_lines(first: Side, second: Side) -> list[str]:
+    """The figure per worker core, and whether both sides had the same cores in all."""
+    if first.favourite is None or second.favourite is None:
+        return []
+    parts = [
+        _per_worker_core(side, point)
+        for side, point in ((first, first.favourite), (second, second.favourite))
+        if side.rates
+    ]
+    return [
+        f"Per worker core: {', '.join(parts)}.",
+        _total_cores_line(first.favourite, second.favourite),
+    ]
+
+
+def _per_worker_core(side: Side, point: Point) -> str:
+    cores = worker_cores(point)
+    rate = estimate(list(side.rates.values())).mean / cores
+    return f"{side.kind.name} {rate:.4g} images/s ({cores} worker core{'s' * (cores != 1)})"
+
+
+def _total_cores_line(first: Point, second: Point) -> str:
+    ours, theirs = first.total_cores, second.total_cores
+    if ours is None or theirs is None:
+        return "Launches differ in the cores of all tasks together: compare figures per core only."
+    if ours == theirs:
+        return f"Both sides use the same {ours} cores in all, servers included."
+    return (
+        f"The sides do not use the same cores in all: {first.setting.label} {ours}, "
+        f"{second.setting.label} {theirs} with those of the servers."
+    )
+
+
+def _selection_lines(meeting: Meeting) -> list[str]:
+    """How best settings were chosen; empty where there was no choice."""
+    chosen = [
+        f"{side.favourite.setting.label} was chosen in {side.selection.votes} of "
+        f"{len(side.selection.chosen)} repetitions out of {len(side.points)} settings"
+        for side in (meeting.first, meeting.second)
+        if len(side.points) > 1 and side.favourite is not None
+    ]
+    if not chosen:
+        return []
+    n = max(len(meeting.first.selection.chosen), len(meeting.second.selection.chosen))
+    few = f" (with {n} launches, on {n - 1} of them)" if n <= MIN_LAUNCHES + 1 else ""
+    return [
+        f"Best settings: {'; '.join(chosen)}. For each repetition the choice is made on the other "
+        f"repetitions only{few}, so no launch counts for its own selection."
+    ]
+
+
+def _asynchronous(case: Case) -> list[str]:
+    meeting = meet(case, PS_ASYNC, ALLREDUCE)
+    return [_ASYNCHRONOUS + meeting_sentence(meeting)] if meeting else []
+
+
+def _about(case: Case) -> list[str]:
+    lines = [_LOCAL] if case.launcher == "local" else []
+    if case.emulated:
+        lines.append(_EMULATED)
+    marked = [point for point in case.points if point.oversubscribed]
+    if marked and not case.emulated:
+        lines.append(
+            f"{len(marked)} of {len(case.points)} points had fewer cores than their tasks use "
+            "(oversubscribed): no efficiency is claimed from them."
+        )
+    return lines
+
+
+def attempts_lines(records: Iterable[RunRecord]) -> list[str]:
+    """How many attempts did not end well, and the commonest reason; empty if all did."""
+    attempts = list(records)
+    bad = [record for record in attempts if record.status is not Status.OK]
+    if not bad:
+        return []
+    reason, times = Counter(record.reason for record in bad).most_common(1)[0]
+    return [
+        f"Of {len(attempts)} attempts {len(attempts) - len(bad)} ended well: {status_text(bad)}. "
+        f"Commonest reason ({times} of {len(bad)}): {reason}"
+    ]
+
+
+def status_text(records: Sequence[RunRecord]) -> str:
+    """`2 failed, 1 timed out`, in the order of the statuses."""
+    counts = Counter(record.status for record in records)
+    return ", ".join(
+        f"{counts[status]} {status.value.replace('_', ' ')}" for status in Status if counts[status]
+    )
+
+
+def interval_text(found: Comparison) -> str:
+    """`1.80x [1.60, 2.05]`, or the ratio alone where there is no interval."""
+    if found.ratio is None:
+        return "unknown"
+    if found.low is None or found.high is None:
+        return f"{found.ratio:.2f}x"
+    return f"{found.ratio:.2f}x [{found.low:.2f}, {found.high:.2f}]"
+
+
+def launches_text(found: Comparison) -> str:
+    """How many launches a comparison rests on."""
+    if found.n_first == found.n_second:
+        return f"{found.n_first} launch{'es' * (found.n_first != 1)} each"
+    return f"{found.n_first} and {found.n_second} launches"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
