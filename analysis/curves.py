@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -29,6 +29,9 @@ LINES = ("-", "--", "-.", ":")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++", "ooo", "---")
 IDEAL = "#8C8C8C"
 FORMATS = ("png", "svg")
+
+#: Where a figure's legend can stand without covering axes.
+Place = Literal["outside lower left", "outside lower center", "outside lower right"]
 
 _STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -183,7 +186,7 @@ def _draw_curve(axes: Axes, curve: Curve, index: int, shift: float, top: float) 
 
 def _draw_mark(axes: Axes, mark: Mark, x: float, colour: str, top: float) -> None:
     # Launches stand a little to the left, where the mean does not hide them.
-    beside = offset_copy(axes.transData, fig=axes.figure, x=-5, units="points")
+    beside = offset_copy(axes.transData, fig=axes.get_figure(root=True), x=-5, units="points")
     axes.scatter(
         [x] * len(mark.launches),
         mark.launches,
@@ -239,7 +242,7 @@ def legend_of_axes(axes: Axes) -> None:
 
 
 def legend_of_figure(
-    figure: Figure, grid: Iterable[Axes], columns: int, place: str = "center"
+    figure: Figure, grid: Iterable[Axes], columns: int, place: Place = "outside lower center"
 ) -> None:
     """One legend below several axes, each label once."""
     entries: dict[str, Any] = {}
@@ -249,7 +252,7 @@ def legend_of_figure(
     figure.legend(
         list(entries.values()),
         list(entries),
-        loc=f"outside lower {place}",
+        loc=place,
         ncols=columns,
         frameon=False,
         handlelength=3.2,

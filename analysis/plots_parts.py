@@ -38,8 +38,8 @@ def plot_placement(case: Case) -> Figure | None:
         _draw_rates(right, shown, labels)
         left.set_title(f"{case.name}: trainable bytes per server", loc="left")
         right.set_title(f"throughput, {workers_text(workers)}", loc="left")
-        legend_of_figure(figure, [left], columns=4, place="left")
-        legend_of_figure(figure, [right], columns=2, place="right")
+        legend_of_figure(figure, [left], columns=4, place="outside lower left")
+        legend_of_figure(figure, [right], columns=2, place="outside lower right")
     return figure
 
 

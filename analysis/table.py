@@ -121,9 +121,15 @@ def render_table(case: Case) -> Table:
         heading = _SHORT[name] if name in _SHORT else HEADINGS[name]
         text = name in ("setting", "attempts")
         table.add_column(heading, justify="left" if text else "right", no_wrap=not text)
+    # Settings fold at their commas and keep their words whole, however narrow the screen.
+    table.columns[0].min_width = max((len(word) for word in _words(case)), default=1)
     for row in rows(case):
         table.add_row(*(getattr(row, name) for name in _ON_SCREEN))
     return table
+
+
+def _words(case: Case) -> list[str]:
+    return [word for setting in case.settings for word in setting.label.split()]
 
 
 def legend(case: Case) -> str:

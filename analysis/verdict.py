@@ -162,10 +162,23 @@ def _selection_lines(meeting: Meeting) -> list[str]:
         return []
     n = max(len(meeting.first.selection.chosen), len(meeting.second.selection.chosen))
     few = f" (with {n} launches, on {n - 1} of them)" if n <= MIN_LAUNCHES + 1 else ""
-    return [
+    lines = [
         f"Best settings: {'; '.join(chosen)}. For each repetition the choice is made on the other "
         f"repetitions only{few}, so no launch counts for its own selection."
     ]
+    return lines + _unequal_effort(meeting)
+
+
+def _unequal_effort(meeting: Meeting) -> list[str]:
+    """More settings tried are more chances to find a good one: say so where they differ."""
+    sides = (meeting.first, meeting.second)
+    counts = [len(side.points) for side in sides]
+    if counts[0] == counts[1]:
+        return []
+    tried = " and ".join(
+        f"{count} of {side.kind.name}" for side, count in zip(sides, counts, strict=True)
+    )
+    return [f"Settings tried: {tried}; the side with more of them had more chances."]
 
 
 def _asynchronous(case: Case) -> list[str]:
