@@ -10,20 +10,16 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from analysis.curves import save_figure
-from analysis.plots import (
-    plot_against_packs,
-    plot_against_servers,
-    plot_efficiency,
-    plot_speedup,
-    plot_throughput,
-)
+from analysis.plots import plot_efficiency, plot_speedup, plot_throughput
 from analysis.plots_parts import plot_breakdown, plot_placement
+from analysis.plots_settings import plot_against_packs, plot_against_servers
 from analysis.points import Case
 
 _LAUNCHES = (
     "Small circles are single launches, large markers geometric means with 95 % intervals (from "
     "three launches on; an arrow marks an interval that leaves the axes)."
 )
+_STAR = "A star marks settings whose tasks had fewer cores than they use."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +47,15 @@ KINDS = (
         name="throughput",
         title="Throughput against workers",
         caption=f"{_LAUNCHES} The dotted line is workers times the rate of strategy single. "
-        "Asynchronous settings (ps_async) do not compute the same as synchronous ones.",
+        "Asynchronous settings (ps_async) do not compute the same as synchronous ones. "
+        f"{_STAR}",
         plot=plot_throughput,
     ),
     Kind(
         name="speedup",
         title="Speed-up against workers",
         caption=f"On both bases: strategy single with one worker's cores and threads, and one "
-        f"worker of the same setting. {_LAUNCHES}",
+        f"worker of the same setting. {_LAUNCHES} {_STAR}",
         plot=plot_speedup,
     ),
     Kind(
@@ -71,7 +68,8 @@ KINDS = (
     Kind(
         name="servers",
         title="Throughput against parameter servers",
-        caption=f"{_LAUNCHES} Asynchronous settings do not compute the same as synchronous ones.",
+        caption=f"{_LAUNCHES} Asynchronous settings do not compute the same as synchronous ones, so "
+        "they stand apart. The dashed line is all-reduce with as many workers.",
         plot=plot_against_servers,
     ),
     Kind(

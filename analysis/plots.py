@@ -1,4 +1,4 @@
-"""Throughput, speed-up and efficiency against workers, servers and pack sizes.
+"""Throughput, speed-up and efficiency against workers.
 
 One function per figure: a case in, a figure out, or None where a case has nothing to show.  The
 horizontal axis has ticks at measured values only, and lines between them guide the eye, no more.
@@ -27,9 +27,8 @@ from analysis.curves import (
     top_of,
 )
 from analysis.efficiency import Scaling, base_of_own, base_of_single, launch_ratios, scalings
-from analysis.points import Case, Point, Setting, workers_text
+from analysis.points import Case, Point, Setting
 from analysis.statistics import Comparison, Estimate, estimate
-from ps_allreduce.strategies import Strategy
 
 #: More curves than this in one axes cannot be told apart: one axes per strategy instead.
 MAX_CURVES = 8
@@ -178,7 +177,9 @@ def _curves(items: Sequence[Scaling], group: Group, panel: Panel, ticks: Ticks) 
     for setting in group[1]:
         mine = [item for item in items if item.point.setting == setting]
         marks = tuple(
-            _mark(worker_position(item.point.num_workers, workers), panel.value(item), item.point)
+            make_mark(
+                worker_position(item.point.num_workers, workers), panel.value(item), item.point
+            )
             for item in mine
         )
         star = " *" if any(item.marked for item in mine) else ""
@@ -186,7 +187,7 @@ def _curves(items: Sequence[Scaling], group: Group, panel: Panel, ticks: Ticks) 
     return curves
 
 
-def _mark(x: float, value: Value, point: Point) -> Mark:
+def make_mark(x: float, value: Value, point: Point) -> Mark:
     centre = value.centre
     mean = centre.mean if isinstance(centre, Estimate) else centre.ratio if centre else None
     return Mark(
@@ -250,99 +251,3 @@ def worker_ticks(counts: Sequence[int]) -> Ticks:
 def worker_position(count: float, counts: Sequence[float]) -> float:
     """Linear up to 8 workers, logarithmic beyond, where doublings are what is measured."""
     return math.log2(count) if max(counts) > 8 else count
-
-
-def plot_against_servers(case: Case) -> Figure | None:
-    """Images per second against parameter servers, one axes per number of workers."""
-    with_servers = [point for point in case.points if point.setting.traits.uses_servers]
-    workers = sorted({point.num_workers for point in with_servers})
-    counts = {w: {p.experiment.num_ps for p in with_servers if p.num_workers == w} for w in workers}
-    workers = [count for count in workers if len(counts[count]) > 1]
-    if not workers:
-        return None
-    with style():
-        columns = min(len(workers), MAX_COLUMNS)
-        figure, grid = new_figure(math.ceil(len(workers) / columns), columns)
-        for axes, count in zip(grid, workers, strict=False):
-            mine = [point for point in with_servers if point.num_workers == count]
-            _draw_series(axes, mine, _server_series, sorted(counts[count]), "parameter servers")
-            _draw_reference(axes, case, count)
-            axes.set_title(f"{case.name}, {workers_text(count)}", loc="left")
-        finish_grid(figure, grid, len(workers), apart=False)
-    return figure
-
-
-def _server_series(point: Point) -> tuple[str, int]:
-    return f"{point.setting.strategy}, {point.setting.placement}", point.experiment.num_ps
-
-
-def plot_against_packs(case: Case) -> Figure | None:
-    """Images per second of all-reduce against the bytes of one pack, one curve per workers."""
-    points = [point for point in case.points if point.setting.bytes_per_pack is not None]
-    # 0 means one pack for all gradients: the largest of all, so it stands at the right end.
-    sizes = sorted({_pack_bytes(point) for point in points}, key=lambda size: (size == 0, size))
-    if len(sizes) < 2:
-        return None
-    with style():
-        figure, (axes,) = new_figure(1, 1)
-        _draw_series(axes, points, _pack_series, sizes, "bytes per pack", _pack_tick)
-        axes.set_title(case.name, loc="left")
-        finish_grid(figure, [axes], 1, apart=False)
-    return figure
-
-
-def _pack_series(point: Point) -> tuple[str, int]:
-    return f"{point.setting.strategy}, {workers_text(point.num_workers)}", _pack_bytes(point)
-
-
-def _pack_tick(size: int) -> str:
-    return f"{size / 1e6:g} MB" if size else "one pack"
-
-
-def _pack_bytes(point: Point) -> int:
-    return point.setting.bytes_per_pack or 0
-
-
-def _draw_series(
-    axes: Axes,
-    points: Sequence[Point],
-    series: Callable[[Point], tuple[str, int]],
-    values: Sequence[int],
-    axis_label: str,
-    name_value: Callable[[int], str] = str,
-) -> None:
-    """Curves by the name that `series` gives, at equal distances for its values."""
-    marks: dict[str, list[Mark]] = {}
-    for point in points:
-        label, value = series(point)
-        shown = Value(launches=tuple(point.rates.values()), centre=_mean(point))
-        marks.setdefault(label, []).append(_mark(values.index(value), shown, point))
-    curves = [Curve(label=label, marks=tuple(found)) for label, found in marks.items()]
-    ticks = Ticks(
-        positions=tuple(float(index) for index in range(len(values))),
-        labels=tuple(name_value(value) for value in values),
-        axis_label=axis_label,
-    )
-    draw_curves(axes, curves, ticks, top_of(curves))
-    note_failures(axes, curves)
-    axes.set_ylabel("images/s")
-
-
-def _mean(point: Point) -> Estimate | None:
-    return estimate(list(point.rates.values())) if point.rates else None
-
-
-def _draw_reference(axes: Axes, case: Case, workers: int) -> None:
-    """All-reduce at the same number of workers, as a line to compare with."""
-    for point in case.points:
-        if point.setting.strategy is Strategy.ALLREDUCE and point.num_workers == workers:
-            mean = _mean(point)
-            if mean is not None:
-                axes.axhline(
-                    mean.mean,
-                    color=IDEAL,
-                    linewidth=1.0,
-                    linestyle=(0, (4, 2)),
-                    label=f"{point.setting.label}, same workers",
-                )
-                axes.set_ylim(0, max(axes.get_ylim()[1], mean.mean * 1.1))

@@ -88,22 +88,22 @@ def _fill(index: int) -> dict[str, Any]:
 def _draw_rates(axes: Axes, shown: Sequence[PlacementPoint], labels: Sequence[str]) -> None:
     """Launches and mean of every strategy on the row of its placement."""
     strategies = list(dict.fromkeys(item.point.setting.strategy for item in shown))
+    right = max((rate for item in shown for rate in item.point.rates.values()), default=1.0) * 1.3
     for index, strategy in enumerate(strategies):
         shift = (index - (len(strategies) - 1) / 2) * 0.3
         mine = [item for item in shown if item.point.setting.strategy is strategy]
         rows = [labels.index(_category(item)) + shift for item in mine]
-        _draw_rate_column(axes, mine, rows, index, str(strategy))
+        _draw_rate_column(axes, mine, rows, index, right)
+        axes.plot([], [], MARKERS[index], color=COLOURS[index], label=str(strategy))
     _prepare(axes, labels, "images/s (launches, mean with 95 % interval)")
     axes.tick_params(axis="y", length=0, labelleft=False)
-    rates = [rate for item in shown for rate in item.point.rates.values()]
-    axes.set_xlim(0, max(rates, default=1.0) * 1.3)
+    axes.set_xlim(0, right)
 
 
 def _draw_rate_column(
-    axes: Axes, items: Sequence[PlacementPoint], rows: Sequence[float], index: int, label: str
+    axes: Axes, items: Sequence[PlacementPoint], rows: Sequence[float], index: int, right: float
 ) -> None:
     colour, marker = COLOURS[index], MARKERS[index]
-    axes.plot([], [], marker, color=colour, label=label)
     for item, row in zip(items, rows, strict=True):
         rates = list(item.point.rates.values())
         axes.scatter(
@@ -115,7 +115,10 @@ def _draw_rate_column(
             continue
         axes.plot([mean.mean], [row], marker, color=colour, markeredgecolor="white")
         if mean.low is not None and mean.high is not None:
-            axes.plot([mean.low, mean.high], [row, row], color=colour, linewidth=1.0, marker="|")
+            ends = [mean.low, min(mean.high, right)]
+            axes.plot(ends, [row, row], color=colour, linewidth=1.0, marker="|")
+        if mean.high is not None and mean.high > right:
+            axes.plot([right], [row], marker=">", color=colour, markersize=4, clip_on=False)
 
 
 def plot_breakdown(case: Case) -> Figure | None:

@@ -250,9 +250,7 @@ def _choice(kind: Any, text: str, option: str) -> Any:
     try:
         return kind(text)
     except ValueError:
-        raise UserError(
-            f"unknown {option} {text!r}; choose one of {', '.join(kind)}."
-        ) from None
+        raise UserError(f"unknown {option} {text!r}; choose one of {', '.join(kind)}.") from None
 
 
 @cli.command(RUN_ONE)

@@ -1,2 +1,5 @@
 """bench"""
-def run_bench(*a): return ""
+
+
+def run_bench(*a):
+    return ""

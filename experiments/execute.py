@@ -1,7 +1,7 @@
 """Run a sweep through a launcher: resume, retry, keep every record.
 
-Decides what is left to do, from the records alone, and writes one record per attempt.  The same path
-serves a single run and a sweep.
+Decides what is left to do, from the records alone, and writes one record per attempt.  The same
+path serves a single run and a sweep.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from pathlib import Path
 from experiments.sweep import PlannedRun, Sweep
 from launchers.protocol import LaunchedRun, Launcher
 from ps_allreduce.errors import UserError
-from ps_allreduce.experiment import Experiment
 from ps_allreduce.provenance import Provenance, collect
 from ps_allreduce.records import (
     RunFiles,
@@ -260,7 +259,8 @@ def _save_definition(sweep: Sweep, sweep_dir: Path) -> None:
 def locked(sweep_dir: Path) -> Iterator[None]:
     """Keep a second sweep out of the folder: the two would disturb each other's measurement.
 
-    The kernel drops the lock with the process.  Where the file system knows no locks, go on without.
+    The kernel drops the lock with the process.  Where the file system knows no locks, go on
+    without.
 
     Raises:
         UserError: another process holds it, or the folder cannot be written.

@@ -51,8 +51,9 @@ class Request:
     split_bytes: int
     describe: Describe
 
-    def point(self, workload: Workload, strategy: Strategy, workers: int, **settings: object
-              ) -> Experiment:
+    def point(
+        self, workload: Workload, strategy: Strategy, workers: int, **settings: object
+    ) -> Experiment:
         """One experiment with what all points of the request share."""
         cores = self.scale.cores_per_worker
         resources = Resources(cores_per_worker=cores, threads_per_worker=max(1, cores - 1))
@@ -144,9 +145,11 @@ def ps_sweep(request: Request) -> tuple[Experiment, ...]:
                 "policy": tuple(Policy),
                 "strategy": SERVER_STRATEGIES,
             },
-            lambda workers, num_ps, policy, strategy, w=workload: _differs(num_ps, policy)
-            and request.served(w, strategy, workers, num_ps, policy)
-            or None,
+            lambda workers, num_ps, policy, strategy, w=workload: (
+                request.served(w, strategy, workers, num_ps, policy)
+                if _differs(num_ps, policy)
+                else None
+            ),
         )
     return tuple(points)
 

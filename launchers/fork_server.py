@@ -142,5 +142,3 @@ def last_lines(path: Path, count: int = 12) -> str:
         return "\n".join(path.read_text(errors="replace").splitlines()[-count:])
     except OSError:
         return "(no log)"
-
-

@@ -1,7 +1,7 @@
 """Tasks on hosts, and tasks on the cores of one host.  Pure.
 
-Decides which tasks an experiment consists of and which cores each of them gets.  Ports and processes
-are the launchers' business.
+Decides which tasks an experiment consists of and which cores each of them gets.  Ports and
+processes are the launchers' business.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class CorePlan:
 def plan_cores(experiment: Experiment, available: Sequence[int]) -> CorePlan:
     """Deal the cores of one machine.
 
-    Worker i gets slice i of `cores_per_worker` cores.  Colocated servers share the workers' slices, in
-    turn, so that both sides of a comparison use the same cores; dedicated ones get a slice each.  The
-    chief, which only hands out work, may use all cores of the run.
+    Worker i gets slice i of `cores_per_worker` cores.  Colocated servers share the workers'
+    slices, in turn, so that both sides of a comparison use the same cores; dedicated ones get a
+    slice each.  The chief, which only hands out work, may use all cores of the run.
 
     Raises:
         UserError: there are not enough cores.
@@ -86,9 +86,7 @@ def plan_cores(experiment: Experiment, available: Sequence[int]) -> CorePlan:
     return CorePlan(cores, _is_oversubscribed(experiment, cores))
 
 
-def _is_oversubscribed(
-    experiment: Experiment, cores: Mapping[TaskId, tuple[int, ...]]
-) -> bool:
+def _is_oversubscribed(experiment: Experiment, cores: Mapping[TaskId, tuple[int, ...]]) -> bool:
     """A worker uses its threads, a server one core; the chief waits most of the time."""
     wanted: dict[tuple[int, ...], int] = {}
     for task, mine in cores.items():

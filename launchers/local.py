@@ -1,7 +1,7 @@
 """All tasks on this machine, over loopback.
 
-Decides ports, cores and environment of every task, watches the run against its deadline, and makes sure
-that nothing survives it.  How a task trains is not known here.
+Decides ports, cores and environment of every task, watches the run against its deadline, and makes
+sure that nothing survives it.  How a task trains is not known here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -180,9 +180,7 @@ class LocalLauncher:
     ) -> Prepared:
         tasks = tasks_of(experiment)
         cores = plan_cores(experiment, _available_cores())
-        addresses = {
-            task: f"{LOOPBACK}:{port}" for task, port in zip(tasks, ports, strict=True)
-        }
+        addresses = {task: f"{LOOPBACK}:{port}" for task, port in zip(tasks, ports, strict=True)}
         cluster = cluster_of(tasks, addresses)
         alone = experiment.traits.max_workers == 1
         first_driver = drivers_of(experiment)[0]
@@ -265,37 +263,35 @@ def _conclude(
     launched_at: float,
 ) -> LaunchedRun:
     """Everything that is known of the run, as far as it got."""
-    common = {
-        "hosts": (socket.gethostname(),),
-        "interface": "lo",
-        "tasks": _task_records(prepared, monitor),
-        "samples": tuple(monitor.samples),
-        "log": _merged_log(prepared),
-    }
     ended_at = time.time()
+    run = LaunchedRun(
+        status=status,
+        hosts=(socket.gethostname(),),
+        interface="lo",
+        tasks=_task_records(prepared, monitor),
+        samples=tuple(monitor.samples),
+        log=_merged_log(prepared),
+    )
     if status is not Status.OK:
         phases = Phases(
             bring_up_s=_since(launched_at, monitor.moment("connected")),
             total_s=ended_at - launched_at,
         )
-        reason = _reason(experiment, monitor, status, prepared)
-        return LaunchedRun(status=status, reason=reason, phases=phases, **common)  # type: ignore[arg-type]
+        reason = _reason(experiment, monitor, status)
+        return replace(run, reason=reason, phases=phases)
     results = [_result(prepared.scratch, task) for task in drivers_of(experiment)]
     try:
         outcome = read_outcome(experiment, results, launched_at, ended_at)
     except (OSError, RecordFormatError) as error:
-        return LaunchedRun(status=Status.FAILED, reason=f"results are missing: {error}", **common)  # type: ignore[arg-type]
-    found = {field.name: getattr(outcome, field.name) for field in fields(outcome)}
-    return LaunchedRun(**found, **common)
+        return replace(run, status=Status.FAILED, reason=f"results are missing: {error}")
+    return replace(run, **{field.name: getattr(outcome, field.name) for field in fields(outcome)})
 
 
 def _since(begin: float, moment: float | None) -> float | None:
     return None if moment is None else moment - begin
 
 
-def _reason(
-    experiment: Experiment, monitor: RunMonitor, status: Status, prepared: Prepared
-) -> str:
+def _reason(experiment: Experiment, monitor: RunMonitor, status: Status) -> str:
     if status is Status.INTERRUPTED:
         return "interrupted by the operator"
     if status is Status.TIMED_OUT:

@@ -1,7 +1,7 @@
 """Ports that nobody else can take between choosing and using them.
 
-A port is held by a socket that is bound but does not listen; TensorFlow's server binds the same port
-with SO_REUSEPORT (`TF_GRPC_REUSE_PORT`), and connections reach only the one that listens.
+A port is held by a socket that is bound but does not listen; TensorFlow's server binds the same
+port with SO_REUSEPORT (`TF_GRPC_REUSE_PORT`), and connections reach only the one that listens.
 """
 
 from __future__ import annotations

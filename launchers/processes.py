@@ -1,7 +1,7 @@
 """The only module of the launchers that starts processes.
 
-Decides that a program is given as a list of words, never as a shell line, that it leads a session of
-its own, and that it is ended by its process group.
+Decides that a program is given as a list of words, never as a shell line, that it leads a session
+of its own, and that it is ended by its process group.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Follow one run from its first task to its last: events in, a verdict on how it ended out.
 
-Decides when a run is over and why it failed.  It reads no socket and starts no process: messages and
-times are handed in.
+Decides when a run is over and why it failed.  It reads no socket and starts no process: messages
+and times are handed in.
 """
 
 from __future__ import annotations

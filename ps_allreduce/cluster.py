@@ -58,7 +58,9 @@ class TaskId:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """Addresses (`host:port`) of all tasks by type, as `tf.train.ClusterSpec.as_dict` gives them."""
+    """Addresses (`host:port`) of all tasks by type, as `tf.train.ClusterSpec.as_dict` gives
+    them.
+    """
 
     addresses: Mapping[TaskType, tuple[str, ...]]
 

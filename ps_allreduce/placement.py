@@ -1,11 +1,12 @@
 """Decide which parameter server holds which variable, or which part of one.
 
-Pure functions over names, shapes and sizes; no TensorFlow, no cluster.  The backends create variables
-where a `Plan` says and report the devices back; `check_devices` compares the two.
+Pure functions over names, shapes and sizes; no TensorFlow, no cluster.  The backends create
+variables where a `Plan` says and report the devices back; `check_devices` compares the two.
 
 All variables of a model take their turn, in creation order, as they do in TensorFlow: batch-norm
-statistics count for the policies although only trainable variables are kept on the servers (decision
-0003).  Loads and `max_over_mean` are of trainable bytes, the ones that travel in every step.
+statistics count for the policies although only trainable variables are kept on the servers
+(decision 0003).  Loads and `max_over_mean` are of trainable bytes, the ones that travel in every
+step.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 
 from ps_allreduce.errors import UserError
 
@@ -166,7 +168,7 @@ def _shards_of(index: int, spec: VariableSpec, count: int) -> list[Shard]:
             server=0,
             num_bytes=(stop - start) * row_bytes,
         )
-        for start, stop in zip(bounds, bounds[1:], strict=False)
+        for start, stop in pairwise(bounds)
     ]
 
 

@@ -254,8 +254,11 @@ def load_record(path: Path) -> RunRecord:
         older = isinstance(version, int) and version < FORMAT_VERSION
         raise RecordFormatError(
             f"{path}: record of format version {version}, this suite reads {FORMAT_VERSION}. "
-            + ("Start a new RESULTS folder." if older else "Update the suite, or start a new "
-               "RESULTS folder.")
+            + (
+                "Start a new RESULTS folder."
+                if older
+                else "Update the suite, or start a new RESULTS folder."
+            )
         )
     try:
         return from_json(RunRecord, content, str(path))

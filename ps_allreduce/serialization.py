@@ -58,10 +58,14 @@ def _structure(kind: Any, value: Any, where: str) -> Any:
         return _structure_optional(arguments, value, where)
     if origin is tuple:
         _expect(isinstance(value, list), value, "a list", where)
-        return tuple(_structure(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+        return tuple(
+            _structure(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(value)
+        )
     if origin is not None and issubclass(origin, Mapping):
         _expect(isinstance(value, dict), value, "an object", where)
-        return {key: _structure(arguments[1], item, f"{where}.{key}") for key, item in value.items()}
+        return {
+            key: _structure(arguments[1], item, f"{where}.{key}") for key, item in value.items()
+        }
     if is_dataclass(kind):
         return _structure_dataclass(kind, value, where)
     return _structure_scalar(kind, value, where)

@@ -235,7 +235,7 @@ def compute_spans(steps: StepTable) -> Floats:
 def _forward_starts(steps: StepTable) -> Floats:
     ready = np.maximum(steps.batches[:, :, 0], steps.pulled[:, np.newaxis])
     previous_end = np.concatenate([steps.start[:, np.newaxis], steps.batches[:, :-1, 2]], axis=1)
-    return np.minimum(np.maximum(ready, previous_end), steps.batches[:, :, 2])
+    return np.asarray(np.minimum(np.maximum(ready, previous_end), steps.batches[:, :, 2]))
 
 
 def input_spans(steps: StepTable) -> Floats:

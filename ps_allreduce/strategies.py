@@ -55,7 +55,5 @@ TRAITS: dict[Strategy, StrategyTraits] = {
         label="parameter servers, asynchronous",
     ),
     Strategy.PS_SYNC: StrategyTraits(uses_servers=True, label="parameter servers, synchronous"),
-    Strategy.ALLREDUCE: StrategyTraits(
-        uses_collective=True, replicated=True, label="all-reduce"
-    ),
+    Strategy.ALLREDUCE: StrategyTraits(uses_collective=True, replicated=True, label="all-reduce"),
 }

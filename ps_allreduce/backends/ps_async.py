@@ -1,7 +1,7 @@
 """Asynchronous parameter servers: TensorFlow's own ParameterServerStrategy with its coordinator.
 
-Each worker pulls, computes and applies its gradients without waiting for the others; a gradient may be
-computed from parameters that others have changed since.
+Each worker pulls, computes and applies its gradients without waiting for the others; a gradient
+may be computed from parameters that others have changed since.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Synchronous parameter servers: every update is the mean over all workers' gradients.
 
-TensorFlow 2 has no synchronous parameter servers.  Here each shard has an accumulator on its server; a
-server applies the mean once all workers have contributed, then hands every worker a token that lets it
-read the new value.  One token queue per worker and shard: with a shared queue a fast worker takes a
-slow one's token and reads a value too early.
+TensorFlow 2 has no synchronous parameter servers.  Here each shard has an accumulator on its
+server; a server applies the mean once all workers have contributed, then hands every worker a
+token that lets it read the new value.  One token queue per worker and shard: with a shared queue a
+fast worker takes a slow one's token and reads a value too early.
 """
 
 from __future__ import annotations
@@ -37,41 +37,34 @@ class SynchronousServers(ServerBackend):
         """Create accumulators, token queues and the functions of workers and servers."""
         super().build(program)
         workers = range(self._experiment.num_workers)
-        self._accumulators = [
-            self._on_server(position, self._make_accumulator)
-            for position in range(len(self._served.shards))
-        ]
+        positions = range(len(self._served.shards))
+        self._accumulators = [self._make_accumulator(position) for position in positions]
         self._queues = [
-            [
-                self._on_server(position, lambda i, w=worker: self._make_queue(i, w))
-                for position in range(len(self._served.shards))
-            ]
-            for worker in workers
+            [self._make_queue(position, worker) for position in positions] for worker in workers
         ]
         self._steps: dict[tuple[bool, bool], ConcreteFunction] = {}
         self._apply: list[ConcreteFunction] = []
         self._pool = ThreadPoolExecutor(len(workers) + self._experiment.num_ps)
         self._hand_out_tokens()
 
-    def _on_server(self, position: int, make: Callable[[int], tf.Tensor]) -> tf.Tensor:
-        with tf.device(self._served.shards[position].device):
-            return make(position)
-
     def _make_accumulator(self, position: int) -> tf.Tensor:
-        return tf.raw_ops.ResourceConditionalAccumulator(
-            dtype=tf.float32,
-            shape=self._served.shards[position].shape,
-            shared_name=f"accumulator/{position}",
-            reduction_type="MEAN",
-        )
+        shard = self._served.shards[position]
+        with tf.device(shard.device):
+            return tf.raw_ops.ResourceConditionalAccumulator(
+                dtype=tf.float32,
+                shape=shard.shape,
+                shared_name=f"accumulator/{position}",
+                reduction_type="MEAN",
+            )
 
     def _make_queue(self, position: int, worker: int) -> tf.Tensor:
-        return tf.raw_ops.FIFOQueueV2(
-            component_types=[tf.int64],
-            shapes=[[]],
-            capacity=4,
-            shared_name=f"tokens/{position}/{worker}",
-        )
+        with tf.device(self._served.shards[position].device):
+            return tf.raw_ops.FIFOQueueV2(
+                component_types=[tf.int64],
+                shapes=[[]],
+                capacity=4,
+                shared_name=f"tokens/{position}/{worker}",
+            )
 
     def _hand_out_tokens(self) -> None:
         """The initial values may be read at once."""
@@ -157,7 +150,8 @@ class SynchronousServers(ServerBackend):
             self._pool.submit(self._drive_server, server, num_steps)
             for server in range(self._experiment.num_ps)
         ]
-        _raise_first([*workers, *servers])
+        everyone: list[Future[list[tf.Tensor]]] = [*workers, *servers]
+        _raise_first(everyone)
         if not recorded:
             return np.zeros((0, 0))
         return np.stack([row.numpy() for future in workers for row in future.result()])
@@ -178,17 +172,14 @@ class SynchronousServers(ServerBackend):
             self._steps[events, recorded] = function.get_concrete_function(*self._queues[0])
         return self._steps[events, recorded]
 
-    def _drive_worker(
-        self, step: ConcreteFunction, worker: int, num_steps: int
-    ) -> list[tf.Tensor]:
+    def _drive_worker(self, step: ConcreteFunction, worker: int, num_steps: int) -> list[tf.Tensor]:
         """One worker's steps; rows stay on the worker until all are done."""
         with tf.device(worker_device(worker)):
             return [step(*self._queues[worker]) for _ in range(num_steps)]
 
-    def _drive_server(self, server: int, num_steps: int) -> None:
+    def _drive_server(self, server: int, num_steps: int) -> list[tf.Tensor]:
         with tf.device(server_device(server)):
-            for _ in range(num_steps):
-                self._apply[server]()
+            return [self._apply[server]() for _ in range(num_steps)]
 
 
 class _Transport:
@@ -205,7 +196,7 @@ class _Transport:
         return self._backend.push(gradients)
 
 
-def _raise_first(futures: list[Future[list[tf.Tensor]] | Future[None]]) -> None:
+def _raise_first(futures: list[Future[list[tf.Tensor]]]) -> None:
     """Wait for all; if one fails, raise at once, for the others may wait for it forever."""
     done, _ = wait(futures, return_when=FIRST_EXCEPTION)
     for future in done:

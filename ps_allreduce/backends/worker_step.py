@@ -1,7 +1,7 @@
 """One worker's step, traced in the same way for every strategy.
 
-Decides when timestamps are taken and how a step's row is laid out.  A strategy supplies a `Transport`:
-where values come from and where gradients go.
+Decides when timestamps are taken and how a step's row is laid out.  A strategy supplies a
+`Transport`: where values come from and where gradients go.
 """
 
 from __future__ import annotations

@@ -1,1 +1,3 @@
-"""The measured program's own process: timed loop, validity checks, task entry point, fork server."""
+"""The measured program's own process: timed loop, validity checks, task entry point, fork
+server.
+"""

@@ -1,11 +1,11 @@
 """Import TensorFlow once, then fork every task from here.
 
-`python -m ps_allreduce.runner.forkserver --socket FD` serves one launcher over an inherited socket until
-that closes; then it kills what it forked and ends.  Importing takes seconds and a fork hundredths, so a
-sweep pays for the import once.
+`python -m ps_allreduce.runner.forkserver --socket FD` serves one launcher over an inherited socket
+until that closes; then it kills what it forked and ends.  Importing takes seconds and a fork
+hundredths, so a sweep pays for the import once.
 
-This process executes nothing of TensorFlow: after a single operation in the parent, a forked child's
-first function hangs.  It knows what a request asks for, not what it is for.
+This process executes nothing of TensorFlow: after a single operation in the parent, a forked
+child's first function hangs.  It knows what a request asks for, not what it is for.
 """
 
 from __future__ import annotations

@@ -167,7 +167,9 @@ def decode(line: bytes) -> Any:
         body = json.loads(line)
         return from_json(MESSAGES[body.pop("type")], body)
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise LaunchError(f"not a message of version {VERSION} ({error!r}): {line[:200]!r}") from None
+        raise LaunchError(
+            f"not a message of version {VERSION} ({error!r}): {line[:200]!r}"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

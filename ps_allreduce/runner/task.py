@@ -1,7 +1,7 @@
 """Entry point of one task: a server that waits to be told, or a driver that trains and measures.
 
-Decides nothing about the strategy (`backends`) nor the loop (`loop`); it puts them together and writes
-what they yield.
+Decides nothing about the strategy (`backends`) nor the loop (`loop`); it puts them together and
+writes what they yield.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def run_task(request: StartTask, report: Report) -> None:
     """Be one task until it is done; a server never is."""
     task = TaskId.parse(request.task)
     tf_config = TfConfig.parse(request.tf_config) if request.tf_config else None
-    if tf_config is not None and request.experiment.traits.uses_servers:
-        if task.type is not TaskType.CHIEF:
-            serve(tf_config, request.threads)
+    is_driven = request.experiment.traits.uses_servers and task.type is not TaskType.CHIEF
+    if tf_config is not None and is_driven:
+        serve(tf_config, request.threads)
     tf.config.threading.set_intra_op_parallelism_threads(request.threads)
     tf.config.threading.set_inter_op_parallelism_threads(INTER_OP_THREADS)
     drive(request, Task(experiment=request.experiment, tf_config=tf_config), report)
@@ -73,8 +73,9 @@ def serve(tf_config: TfConfig, threads: int) -> None:
 
 def make_program(experiment: Experiment, data_dir: Path) -> Program:
     """The computation that the experiment's workload asks for."""
-    kind = RealProgram if experiment.workload.emulated is None else EmulatedProgram
-    return kind(experiment.workload, experiment.num_workers, data_dir)
+    if experiment.workload.emulated is not None:
+        return EmulatedProgram(experiment.workload, experiment.num_workers, data_dir)
+    return RealProgram(experiment.workload, experiment.num_workers, data_dir)
 
 
 def drive(request: StartTask, task: Task, report: Report) -> None:

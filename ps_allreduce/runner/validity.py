@@ -1,7 +1,7 @@
 """Is a run's measurement to be trusted?
 
-Pure checks over raw timings and results.  A run that fails one is kept, marked invalid with the reason,
-and never enters a figure.
+Pure checks over raw timings and results.  A run that fails one is kept, marked invalid with the
+reason, and never enters a figure.
 """
 
 from __future__ import annotations
@@ -22,24 +22,16 @@ def find_problems(
     experiment: Experiment, results: Sequence[DriverResult], steps: StepTable
 ) -> list[str]:
     """One sentence for everything that makes the run invalid; none if it is valid."""
-    return [
-        problem
-        for check in CHECKS
-        if (problem := check(experiment, results, steps))
-    ]
+    return [problem for check in CHECKS if (problem := check(experiment, results, steps))]
 
 
-def _all_workers(
-    experiment: Experiment, results: Sequence[DriverResult], steps: StepTable
-) -> str:
+def _all_workers(experiment: Experiment, results: Sequence[DriverResult], steps: StepTable) -> str:
     missing = sorted(set(range(experiment.num_workers)) - set(steps.worker.tolist()))
     names = ", ".join(f"worker:{index}" for index in missing)
     return f"no step was recorded of {names}" if missing else ""
 
 
-def _finite_loss(
-    experiment: Experiment, results: Sequence[DriverResult], steps: StepTable
-) -> str:
+def _finite_loss(experiment: Experiment, results: Sequence[DriverResult], steps: StepTable) -> str:
     bad = np.flatnonzero(~np.isfinite(steps.loss))
     if not len(bad):
         return ""
@@ -63,16 +55,12 @@ def _replicas_agree(
     return f"trainable weights of {', '.join(different)} differ from worker:0" if different else ""
 
 
-def _no_retrace(
-    experiment: Experiment, results: Sequence[DriverResult], steps: StepTable
-) -> str:
+def _no_retrace(experiment: Experiment, results: Sequence[DriverResult], steps: StepTable) -> str:
     retraced = [r.task for r in results if r.traces_after != r.traces_before]
     return f"a step function was traced again ({', '.join(retraced)})" if retraced else ""
 
 
-def _steps_add_up(
-    experiment: Experiment, results: Sequence[DriverResult], steps: StepTable
-) -> str:
+def _steps_add_up(experiment: Experiment, results: Sequence[DriverResult], steps: StepTable) -> str:
     asked = results[0].requested_steps
     made = [len(table) for table in _by_worker(experiment, steps)]
     right = sum(made) == asked * experiment.num_workers

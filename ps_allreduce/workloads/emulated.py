@@ -1,8 +1,8 @@
 """An accelerator that takes time but no processor.
 
-Forward and backward pass are timers inside the graph (TensorFlow's `SleepDataset`); gradients have the
-real sizes and become available in groups of equal time, in backward order.  A timer of t seconds
-takes a little longer than t; `calibrate` measures by how much on the worker itself.
+Forward and backward pass are timers inside the graph (TensorFlow's `SleepDataset`); gradients have
+the real sizes and become available in groups of equal time, in backward order.  A timer of t
+seconds takes a little longer than t; `calibrate` measures by how much on the worker itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from ps_allreduce.workloads.worker_local import LocalIterator, LocalVariable, as
 
 TICK = (tf.TensorSpec([], tf.int64),)
 
-#: The gradients' value: small enough that no number of steps overflows, large enough to move weights.
+#: The gradients' value: small enough that no number of steps overflows, large enough to move
+#: weights.
 GRADIENT_VALUE = 1e-6
 
 
@@ -73,7 +74,10 @@ class EmulatedProgram:
         ]
 
     def batch(
-        self, values: Sequence[tf.Tensor], state: Sequence[tf.Tensor], iterators: Sequence[tf.Tensor]
+        self,
+        values: Sequence[tf.Tensor],
+        state: Sequence[tf.Tensor],
+        iterators: Sequence[tf.Tensor],
     ) -> BatchOutputs:
         """Wait the forward time, then release the gradients group by group."""
         _, forward, backward = self.iterators

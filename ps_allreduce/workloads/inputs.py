@@ -1,8 +1,8 @@
 """Input pipelines: synthetic images made on the worker, or images from TFRecord files.
 
-Decides which images a worker sees in which step.  All strategies deal samples in the same way: sample
-i goes to worker i modulo the number of workers, so the workers' batches of one step are together the
-batch that a single worker with the whole batch would see, in another order.
+Decides which images a worker sees in which step.  All strategies deal samples in the same way:
+sample i goes to worker i modulo the number of workers, so the workers' batches of one step are
+together the batch that a single worker with the whole batch would see, in another order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The protocol between workloads and backends, and gradient accumulation.
 
 Decides in which form a worker's computation is handed to a backend: a pure function from parameter
-values to gradients, with its own state kept on the worker.  Timestamps observe: nothing waits for one.
+values to gradients, with its own state kept on the worker.  Timestamps observe: nothing waits for
+one.
 """
 
 from __future__ import annotations
@@ -38,17 +39,19 @@ class BatchOutputs:
 
 
 class Program(Protocol):
-    """One worker's computation.
+    """One worker's computation."""
 
-    Attributes:
-        variables: all variables of the model in creation order, trainable or not.
-        state: what stays on the worker between batches (batch-norm statistics, seeds).
-        iterators: inputs, and timers of an emulated accelerator.
-    """
+    @property
+    def variables(self) -> tuple[VariableSpec, ...]:
+        """All variables of the model in creation order, trainable or not."""
 
-    variables: tuple[VariableSpec, ...]
-    state: tuple[LocalVariable, ...]
-    iterators: tuple[LocalIterator, ...]
+    @property
+    def state(self) -> tuple[LocalVariable, ...]:
+        """What stays on the worker between batches: batch-norm statistics, seeds."""
+
+    @property
+    def iterators(self) -> tuple[LocalIterator, ...]:
+        """Inputs, and the timers of an emulated accelerator."""
 
     def initial_values(self) -> list[npt.NDArray[np.float32]]:
         """Initial values of the trainable variables, equal for equal seeds."""
@@ -57,7 +60,10 @@ class Program(Protocol):
         """Create state and iterators on the worker that executes this."""
 
     def batch(
-        self, values: Sequence[tf.Tensor], state: Sequence[tf.Tensor], iterators: Sequence[tf.Tensor]
+        self,
+        values: Sequence[tf.Tensor],
+        state: Sequence[tf.Tensor],
+        iterators: Sequence[tf.Tensor],
     ) -> BatchOutputs:
         """Gradients of one batch; `iterators` are handles."""
 

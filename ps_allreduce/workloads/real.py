@@ -19,9 +19,9 @@ from ps_allreduce.workloads.worker_local import LocalIterator, LocalVariable, as
 class RealProgram:
     """Trains a network on images.
 
-    Parameter values enter and updated batch-norm statistics leave through Keras' `stateless_call`, so
-    that the same code serves wherever the values are kept.  The statistics stay on the worker, under
-    every strategy (decision 0003).
+    Parameter values enter and updated batch-norm statistics leave through Keras' `stateless_call`,
+    so that the same code serves wherever the values are kept.  The statistics stay on the worker,
+    under every strategy (decision 0003).
     """
 
     def __init__(self, workload: Workload, num_workers: int, data_dir: Path) -> None:
@@ -53,7 +53,10 @@ class RealProgram:
         return [*created, self.iterators[0].start(dataset)]
 
     def batch(
-        self, values: Sequence[tf.Tensor], state: Sequence[tf.Tensor], iterators: Sequence[tf.Tensor]
+        self,
+        values: Sequence[tf.Tensor],
+        state: Sequence[tf.Tensor],
+        iterators: Sequence[tf.Tensor],
     ) -> BatchOutputs:
         """Gradients of the mean cross-entropy of one batch."""
         images, labels = self.iterators[0].next(iterators[0])

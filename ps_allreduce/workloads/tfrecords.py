@@ -40,8 +40,8 @@ def record_files(name: str, data_dir: Path) -> list[Path]:
 def check_files(files: Iterable[Path]) -> int:
     """Count the records of all files, and see that none is cut short.
 
-    The framing is checked (TensorFlow checks the sums when it reads): length, its checksum, data, its
-    checksum, see tensorflow/core/lib/io/record_writer.h.
+    The framing is checked (TensorFlow checks the sums when it reads): length, its checksum, data,
+    its checksum, see tensorflow/core/lib/io/record_writer.h.
 
     Raises:
         InputDataError: a file is truncated, no TFRecord file, empty, or not readable.

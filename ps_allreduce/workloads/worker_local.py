@@ -2,8 +2,8 @@
 
 A step function runs on the worker, but under parameter servers it is traced once on the chief.
 Naming a worker's variables and iterators lets the same function find those of whichever worker
-executes it.  Create a handle once per traced function: TensorFlow orders the operations on a resource
-by the handle they use.
+executes it.  Create a handle once per traced function: TensorFlow orders the operations on a
+resource by the handle they use.
 """
 
 from __future__ import annotations

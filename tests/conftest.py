@@ -1,0 +1,48 @@
+"""Fixtures of all tests, and the rule about what may be skipped.
+
+A test that needs something real (TensorFlow, more cores) asks for it by a fixture, which skips with the
+reason where it is missing.  Under PS_ALLREDUCE_REQUIRE_ALL=1, which only CI sets, it fails instead.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+REQUIRE_ALL = "PS_ALLREDUCE_REQUIRE_ALL"
+
+
+def skip_or_fail(reason: str) -> None:
+    """Skip with a reason, or fail where nothing real may be skipped."""
+    if os.environ.get(REQUIRE_ALL) == "1":
+        pytest.fail(f"{reason} ({REQUIRE_ALL}=1: nothing may be skipped)")
+    pytest.skip(reason)
+
+
+@pytest.fixture
+def need_tensorflow() -> None:
+    """TensorFlow is installed."""
+    if importlib.util.find_spec("tensorflow") is None:
+        skip_or_fail("TensorFlow is not installed")
+
+
+@pytest.fixture
+def need_cores() -> Callable[[int], None]:
+    """A number of cores is there."""
+
+    def check(number: int) -> None:
+        available = len(os.sched_getaffinity(0))
+        if available < number:
+            skip_or_fail(f"needs {number} cores, this machine offers {available}")
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the input of all real runs."""
+    return tmp_path_factory.mktemp("data")
