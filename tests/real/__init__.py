@@ -1,0 +1,1 @@
+"""Real TensorFlow processes over real sockets."""

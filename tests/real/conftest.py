@@ -1,0 +1,36 @@
+"""Launchers for real runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from launchers.local import LocalLauncher
+from ps_allreduce.experiment import DIGITS, Workload
+
+PATCHED = Path(__file__).with_name("patched_fork_server.py")
+
+
+@pytest.fixture(scope="session")
+def launcher(data_dir: Path) -> Iterator[LocalLauncher]:
+    """The local launcher with digits at hand."""
+    with LocalLauncher(data_dir, allow_login_node=True) as local:
+        local.prepare(Workload(input=DIGITS))
+        yield local
+
+
+@pytest.fixture
+def patched_launcher(data_dir: Path) -> Iterator[Callable[[str], LocalLauncher]]:
+    """Makes local launchers whose strategies are changed on purpose."""
+    with ExitStack() as stack:
+
+        def make(patch: str) -> LocalLauncher:
+            words = (sys.executable, str(PATCHED), patch)
+            local = LocalLauncher(data_dir, allow_login_node=True, fork_server=words)
+            return stack.enter_context(local)
+
+        yield make

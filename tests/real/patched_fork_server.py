@@ -1,0 +1,98 @@
+"""A fork server whose strategies are changed on purpose, for tests of the tests.
+
+`python patched_fork_server.py PATCH --socket FD`
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from ps_allreduce import placement
+from ps_allreduce.backends.allreduce import AllReduce
+from ps_allreduce.backends.ps_sync import SynchronousServers
+from ps_allreduce.backends.worker_step import Pushed
+from ps_allreduce.runner import forkserver
+
+
+def sum_instead_of_mean() -> None:
+    """All-reduce applies the sum."""
+
+    def combine(self: AllReduce, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
+        context = tf.distribute.get_replica_context()
+        return list(context.all_reduce(tf.distribute.ReduceOp.SUM, gradients, self._options))
+
+    AllReduce.combine = combine  # type: ignore[method-assign]
+
+
+def no_exchange() -> None:
+    """All-reduce forgets to reduce: replicas drift apart."""
+    AllReduce.combine = lambda self, gradients: gradients  # type: ignore[method-assign]
+
+
+def lost_gradient() -> None:
+    """Synchronous servers get zeros for the first shard."""
+    push = SynchronousServers.push
+
+    def broken(self: SynchronousServers, gradients: list[tf.Tensor]) -> Pushed:
+        return push(self, [tf.zeros_like(gradients[0]), *gradients[1:]])
+
+    SynchronousServers.push = broken  # type: ignore[method-assign]
+
+
+def early_read() -> None:
+    """Workers read without waiting for their token."""
+    make_queue = SynchronousServers._make_queue
+
+    def stuffed(self: SynchronousServers, position: int, worker: int) -> tf.Tensor:
+        queue = make_queue(self, position, worker)
+        with tf.device(self._served.shards[position].device):
+            for _ in range(2):
+                tf.raw_ops.QueueEnqueueV2(handle=queue, components=[tf.constant(0, tf.int64)])
+        return queue
+
+    SynchronousServers._make_queue = stuffed  # type: ignore[method-assign]
+
+
+def slow_worker() -> None:
+    """Worker 1 waits between its push and its next pull."""
+
+    def drive(self: SynchronousServers, step: Any, worker: int, num_steps: int) -> list[tf.Tensor]:
+        rows = []
+        with tf.device(f"/job:worker/replica:0/task:{worker}/device:CPU:0"):
+            for _ in range(num_steps):
+                rows.append(step(*self._queues[worker]))
+                time.sleep(0.2 if worker == 1 else 0.0)
+        return rows
+
+    SynchronousServers._drive_worker = drive  # type: ignore[method-assign]
+
+
+def forced_axis(axis: int) -> Callable[[], None]:
+    """Shards are cut along one axis, where a variable has it."""
+
+    def apply() -> None:
+        placement.best_axis = lambda shape, count: axis % len(shape)
+
+    return apply
+
+
+PATCHES: dict[str, Callable[[], None]] = {
+    "sum_instead_of_mean": sum_instead_of_mean,
+    "no_exchange": no_exchange,
+    "lost_gradient": lost_gradient,
+    "early_read": early_read,
+    "slow_worker": slow_worker,
+    "axis_0": forced_axis(0),
+    "axis_1": forced_axis(1),
+    "axis_last": forced_axis(-1),
+}
+
+
+if __name__ == "__main__":
+    PATCHES[sys.argv.pop(1)]()
+    forkserver.main()

@@ -1,0 +1,132 @@
+"""All strategies train the same network, and the gate would notice if they did not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launchers.local import LocalLauncher
+from ps_allreduce.experiment import DIGITS, Experiment, Workload
+from ps_allreduce.placement import Policy, make_plan
+from ps_allreduce.records import Status
+from ps_allreduce.strategies import Strategy
+from tests.real.gate import TOLERANCE, difference, single_with_whole_batch, train
+from tests.real.points import point
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
+
+#: Cuts every kernel of the small network into several shards.
+SPLIT = 20_000
+
+#: Synthetic images have no even background, whose activations sit on the kink of the ReLU, where a
+#: rounding error decides for thousands of pixels at once.
+WORKLOAD = Workload(batch_per_worker=8)
+
+
+@pytest.fixture
+def two_cores(need_cores: Callable[[int], None]) -> None:
+    """Two workers need two cores."""
+    need_cores(2)
+
+
+def _sync(policy: Policy, **changes: object) -> Experiment:
+    split = {"split_bytes": SPLIT} if policy is Policy.PARTITIONED else {}
+    return point(
+        Strategy.PS_SYNC,
+        2,
+        policy=policy,
+        workload=replace(WORKLOAD, **changes),
+        **split,  # type: ignore[arg-type]
+    )
+
+
+SYNCHRONOUS = {
+    "allreduce": point(Strategy.ALLREDUCE, 2, workload=WORKLOAD),
+    "allreduce in packs": point(
+        Strategy.ALLREDUCE, 2, bytes_per_pack=100_000, workload=WORKLOAD
+    ),
+    "allreduce, accumulated": point(
+        Strategy.ALLREDUCE, 2, workload=replace(WORKLOAD, accumulation=3)
+    ),
+    "allreduce, digits": point(
+        Strategy.ALLREDUCE, 2, workload=Workload(input=DIGITS, batch_per_worker=8)
+    ),
+    "ps_sync, accumulated": _sync(Policy.GREEDY, accumulation=3),
+    **{f"ps_sync, {policy}": _sync(policy) for policy in Policy},
+}
+
+
+@pytest.mark.parametrize("name", SYNCHRONOUS)
+def test_two_workers_train_like_one_with_the_whole_batch(
+    name: str, launcher: LocalLauncher, tmp_path: Path
+) -> None:
+    experiment = SYNCHRONOUS[name]
+    mine = train(launcher, experiment, tmp_path)
+    reference = train(launcher, single_with_whole_batch(experiment), tmp_path)
+    assert difference(mine, reference) < TOLERANCE
+
+
+@pytest.mark.parametrize("policy", Policy)
+def test_one_asynchronous_worker_trains_like_a_single_one(
+    policy: Policy, launcher: LocalLauncher, tmp_path: Path
+) -> None:
+    split = {"split_bytes": SPLIT} if policy is Policy.PARTITIONED else {}
+    experiment = point(Strategy.PS_ASYNC, 1, policy=policy, workload=WORKLOAD, **split)  # type: ignore[arg-type]
+    mine = train(launcher, experiment, tmp_path)
+    reference = train(launcher, single_with_whole_batch(experiment), tmp_path)
+    assert difference(mine, reference) < TOLERANCE
+
+
+@pytest.mark.parametrize("patch", ["axis_0", "axis_1", "axis_last"])
+def test_shards_along_any_axis(
+    patch: str, patched_launcher: Callable[[str], LocalLauncher], tmp_path: Path
+) -> None:
+    local = patched_launcher(patch)
+    experiment = _sync(Policy.PARTITIONED)
+    mine = train(local, experiment, tmp_path)
+    reference = train(local, single_with_whole_batch(experiment), tmp_path)
+    assert difference(mine, reference) < TOLERANCE
+
+
+def test_the_network_is_really_cut(launcher: LocalLauncher) -> None:
+    plan = make_plan(Policy.PARTITIONED, launcher.describe(WORKLOAD), 2, SPLIT)
+    assert sum(shard.axis is not None for shard in plan.shards) > 10
+
+
+def test_every_applied_mean_is_right_with_a_slow_worker(
+    patched_launcher: Callable[[str], LocalLauncher], tmp_path: Path
+) -> None:
+    local = patched_launcher("slow_worker")
+    experiment = _sync(Policy.LARGEST_FIRST)
+    mine = train(local, experiment, tmp_path)
+    reference = train(local, single_with_whole_batch(experiment), tmp_path)
+    assert difference(mine, reference) < TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("patch", "name"),
+    [
+        ("sum_instead_of_mean", "allreduce"),
+        ("lost_gradient", "ps_sync, round_robin"),
+        ("early_read", "ps_sync, round_robin"),
+    ],
+)
+def test_the_gate_notices_a_broken_strategy(
+    patch: str, name: str, patched_launcher: Callable[[str], LocalLauncher], tmp_path: Path
+) -> None:
+    local = patched_launcher(patch)
+    experiment = SYNCHRONOUS[name]
+    mine = train(local, experiment, tmp_path)
+    reference = train(local, single_with_whole_batch(experiment), tmp_path)
+    assert difference(mine, reference) > 10 * TOLERANCE
+
+
+def test_replicas_that_disagree_make_a_run_invalid(
+    patched_launcher: Callable[[str], LocalLauncher],
+) -> None:
+    run = patched_launcher("no_exchange").launch(SYNCHRONOUS["allreduce"], progress=lambda _: None)
+    assert run.status is Status.INVALID
+    assert "trainable weights of worker:1 differ from worker:0" in run.reason
