@@ -103,6 +103,11 @@ def _show(results: SweepResults, reports: list[CaseReport]) -> None:
         for line in item.verdict.details:
             console.print(line, markup=False)
         console.print(render_table(item.case))
+    if results.missing:
+        console.print(
+            f"Unfinished: {len(results.missing)} of {results.num_planned} planned runs are not "
+            "made yet with this machine, software and commit."
+        )
     if results.older_blocks:
         left = [f"{block.fingerprint} ({len(block.runs)} runs)" for block in results.older_blocks]
         console.print(f"Left out, of another machine, software or commit: {', '.join(left)}.")

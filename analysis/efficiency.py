@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from analysis.points import Case, Point
-from analysis.statistics import Comparison, Estimate, Launches, compare, estimate
+from analysis.statistics import Comparison, Estimate, Launches, Pairing, compare, estimate
 from ps_allreduce.strategies import Strategy
 
 
@@ -88,6 +88,10 @@ def per_core(throughput: Estimate | None, cores: int | None) -> float | None:
 def _speedup(point: Point, base: Point | None) -> Comparison | None:
     if base is None or not base.rates or not point.rates:
         return None
+    if base is point:
+        # A base is 1 by definition; an interval of it would be of nothing.
+        n = len(point.rates)
+        return Comparison(ratio=1.0, n_first=n, n_second=n, pairing=Pairing.PAIRED)
     return compare(point.rates, base.rates)
 
 

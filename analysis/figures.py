@@ -68,8 +68,8 @@ KINDS = (
     Kind(
         name="servers",
         title="Throughput against parameter servers",
-        caption=f"{_LAUNCHES} Asynchronous settings do not compute the same as synchronous ones, so "
-        "they stand apart. The dashed line is all-reduce with as many workers.",
+        caption=f"{_LAUNCHES} Asynchronous settings do not compute the same as synchronous ones "
+        "and stand apart. The dashed line is all-reduce with as many workers.",
         plot=plot_against_servers,
     ),
     Kind(

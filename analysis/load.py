@@ -7,6 +7,7 @@ record that cannot be read is a `Damage`, named and counted, never passed over.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -74,7 +75,10 @@ class SweepResults:
     Attributes:
         block: the newest, which is analysed.
         older_blocks: left out, newest first.
-        damaged: records that could not be read.
+        damaged: files that could not be read.
+        num_planned: runs that the sweep asks for, None if it does not say.
+        missing: those without any attempt in the block, as `<experiment_id>/<repetition>`; they
+            have not failed, they were not made yet.
     """
 
     folder: Path
@@ -82,6 +86,8 @@ class SweepResults:
     block: Block
     older_blocks: tuple[Block, ...]
     damaged: tuple[Damage, ...]
+    num_planned: int | None = None
+    missing: tuple[str, ...] = ()
 
     @property
     def runs(self) -> tuple[Run, ...]:
@@ -121,13 +127,30 @@ def load_sweep(folder: Path) -> SweepResults:
     if not runs:
         raise UserError(_nothing_to_read(folder, damaged))
     newest, *older = _blocks(runs)
+    planned = _planned(folder, damaged)
+    made = {f"{run.record.experiment_id}/{run.record.repetition}" for run in newest.runs}
     return SweepResults(
         folder=folder,
         name=newest.runs[0].record.sweep,
         block=newest,
         older_blocks=tuple(older),
         damaged=tuple(damaged),
+        num_planned=None if planned is None else len(planned),
+        missing=tuple(key for key in planned or () if key not in made),
     )
+
+
+def _planned(folder: Path, damaged: list[Damage]) -> list[str] | None:
+    """The runs that `sweep.json` asks for; None where there is no such file."""
+    path = folder / "sweep.json"
+    try:
+        order = json.loads(path.read_text(encoding="utf-8"))["order"]
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        damaged.append(Damage(path=path.name, reason=f"not a readable sweep ({error!r})."))
+        return None
+    return [str(key) for key in order]
 
 
 def _record_paths(folder: Path, damaged: list[Damage]) -> Sequence[Path]:

@@ -188,6 +188,7 @@ def _curves(items: Sequence[Scaling], group: Group, panel: Panel, ticks: Ticks) 
 
 
 def make_mark(x: float, value: Value, point: Point) -> Mark:
+    """What is drawn of a point at a position of the axis."""
     centre = value.centre
     mean = centre.mean if isinstance(centre, Estimate) else centre.ratio if centre else None
     return Mark(

@@ -169,11 +169,12 @@ def warnings(results: SweepResults) -> list[str]:
     """Doubts of the runs with their number, and what is missing on disk."""
     records = [run.record for run in results.block.runs]
     counts = Counter(line for record in records for line in record.warnings)
-    lines = [f"{line} ({count} runs)" for line, count in counts.most_common()]
+    lines = [f"{line} ({count} run{'s' * (count != 1)})" for line, count in counts.most_common()]
     missing = [run.path for run in results.block.runs if run.raw_missing]
     if missing:
         lines.append(
-            f"Raw timings are missing beside {len(missing)} records, for instance {missing[0]}; "
+            f"Raw timings are missing beside {len(missing)} record{'s' * (len(missing) != 1)}, for "
+            f"instance {missing[0]}; "
             "their figures are those that the records hold."
         )
     return lines
