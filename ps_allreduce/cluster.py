@@ -112,6 +112,6 @@ class TfConfig:
             cluster = ClusterSpec({TaskType(kind): tuple(group) for kind, group in groups})
             task = TaskId(TaskType(content["task"]["type"]), int(content["task"]["index"]))
             cluster.address(task)
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+        except (ValueError, LookupError, OverflowError, TypeError, AttributeError) as error:
             raise UserError(f"TF_CONFIG cannot be read ({error!r}): {text[:200]}") from error
         return cls(cluster, task)
