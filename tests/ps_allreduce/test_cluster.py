@@ -1,0 +1,129 @@
+"""TF_CONFIG means exactly what TensorFlow takes it to mean."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ps_allreduce.cluster import ClusterSpec, TaskId, TaskType, TfConfig
+from ps_allreduce.errors import UserError
+from tests.fakes import fast
+
+CLUSTER = ClusterSpec(
+    {
+        TaskType.PS: ("n9:5000", "n10:5000"),
+        TaskType.WORKER: ("n9:5001", "n10:5001", "n11:5001"),
+        TaskType.CHIEF: ("n9:5002",),
+    }
+)
+
+# The layout of https://www.tensorflow.org/guide/distributed_training#TF_CONFIG.
+GOLDEN = {
+    "cluster": {
+        "ps": ["n9:5000", "n10:5000"],
+        "worker": ["n9:5001", "n10:5001", "n11:5001"],
+        "chief": ["n9:5002"],
+    },
+    "task": {"type": "worker", "index": 2},
+}
+
+
+def test_tf_config_is_spelled_as_tensorflow_reads_it() -> None:
+    assert json.loads(TfConfig(CLUSTER, TaskId(TaskType.WORKER, 2)).render()) == GOLDEN
+
+
+def test_addresses_keep_their_order_although_n10_sorts_before_n9() -> None:
+    text = TfConfig(CLUSTER, TaskId(TaskType.PS, 1)).render()
+    assert TfConfig.parse(text).cluster.addresses[TaskType.PS] == ("n9:5000", "n10:5000")
+
+
+def test_a_type_without_tasks_is_left_out() -> None:
+    cluster = ClusterSpec({TaskType.WORKER: ("a:1",), TaskType.PS: ()})
+    assert cluster.as_dict() == {"worker": ["a:1"]}
+
+
+def test_tasks_come_in_the_order_of_the_specification() -> None:
+    assert [str(task) for task in CLUSTER.tasks()] == [
+        "ps:0",
+        "ps:1",
+        "worker:0",
+        "worker:1",
+        "worker:2",
+        "chief:0",
+    ]
+
+
+@st.composite
+def tf_configs(draw: st.DrawFn) -> TfConfig:
+    kinds = draw(st.lists(st.sampled_from(TaskType), min_size=1, unique=True))
+    hosts = st.text("abc019.-", min_size=1, max_size=12) | st.just("[::1]")
+    pairs = draw(
+        st.lists(
+            st.tuples(hosts, st.integers(1, 65535)), min_size=len(kinds), max_size=9, unique=True
+        )
+    )
+    groups: dict[TaskType, list[str]] = {kind: [] for kind in kinds}
+    for position, (host, port) in enumerate(pairs):
+        groups[kinds[position % len(kinds)]].append(f"{host}:{port}")
+    cluster = ClusterSpec({kind: tuple(group) for kind, group in groups.items()})
+    return TfConfig(cluster, draw(st.sampled_from(list(cluster.tasks()))))
+
+
+@fast
+@given(tf_configs())
+def test_what_is_rendered_is_read_back(config: TfConfig) -> None:
+    assert TfConfig.parse(config.render()) == config
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "not json",
+        "[]",
+        "{}",
+        '{"cluster": {"worker": ["a:1"]}}',
+        '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker"}}',
+        '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1}}',
+        '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": -1}}',
+        '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": Infinity}}',
+        '{"cluster": {"worker": ["a:1"]}, "task": {"type": "ps", "index": 0}}',
+        '{"cluster": {"worker": ["a:1"]}, "task": {"type": "evaluator", "index": 0}}',
+        '{"cluster": {"evaluator": ["a:1"]}, "task": {"type": "worker", "index": 0}}',
+        '{"cluster": {"worker": "a:1"}, "task": {"type": "worker", "index": 0}}',
+        '{"cluster": {"worker": [1]}, "task": {"type": "worker", "index": 0}}',
+        '{"cluster": {"worker": ["a"]}, "task": {"type": "worker", "index": 0}}',
+    ],
+)
+def test_a_broken_tf_config_is_the_users_mistake(text: str) -> None:
+    with pytest.raises(UserError):
+        TfConfig.parse(text)
+
+
+def test_a_broken_tf_config_is_quoted() -> None:
+    with pytest.raises(UserError, match=r"TF_CONFIG cannot be read .*worker=a"):
+        TfConfig.parse("worker=a")
+
+
+@pytest.mark.parametrize("address", ["a", "a:", ":1", "a:0", "a:65536", "a:x", "a:-1"])
+def test_an_address_is_a_host_and_a_port(address: str) -> None:
+    with pytest.raises(UserError, match="host:port"):
+        ClusterSpec({TaskType.WORKER: (address,)})
+
+
+def test_two_tasks_cannot_share_an_address() -> None:
+    with pytest.raises(UserError, match="share one address"):
+        ClusterSpec({TaskType.WORKER: ("a:1",), TaskType.PS: ("a:1",)})
+
+
+@pytest.mark.parametrize("text", ["worker", "worker:", "worker:-1", "driver:0", "evaluator:0", ""])
+def test_a_task_is_named_by_type_and_index(text: str) -> None:
+    with pytest.raises(UserError, match=r"chief, worker, ps.*worker:0"):
+        TaskId.parse(text)
+
+
+def test_a_task_is_read_as_it_is_printed() -> None:
+    assert str(TaskId.parse("worker:12")) == "worker:12"

@@ -1,0 +1,178 @@
+"""What is written is read back the same; what is damaged or misspelt is refused with its place."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ps_allreduce.errors import RecordFormatError, UserError
+from ps_allreduce.experiment import Experiment
+from ps_allreduce.placement import Shard
+from ps_allreduce.records import Phases, PlacementUsed, RunRecord, Sample, Status, TaskRecord
+from ps_allreduce.serialization import from_json, to_json
+from ps_allreduce.steps import Metrics
+from tests.fakes import METRICS, experiments, fast, make_experiment, make_record, seconds
+
+COUNTS = st.integers(0, 1 << 60)
+
+
+def through_a_file(value: object) -> Any:
+    """What a reader gets of a value."""
+    return json.loads(json.dumps(to_json(value)))
+
+
+@fast
+@given(experiments())
+def test_an_experiment_is_read_back_as_itself(experiment: Experiment) -> None:
+    again = from_json(Experiment, through_a_file(experiment))
+    assert again == experiment
+    assert again.experiment_id == experiment.experiment_id
+
+
+def several(some: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(some, max_size=3).map(tuple)
+
+
+def records() -> st.SearchStrategy[RunRecord]:
+    tasks = st.builds(
+        TaskRecord,
+        task=st.just("worker:0"),
+        host=st.text(),
+        address=st.text(),
+        cores=several(st.integers(0, 99)),
+        pid=COUNTS,
+        exit=st.none() | st.integers(-64, 255),
+        cpu_s=st.none() | seconds(),
+    )
+    samples = st.builds(
+        Sample,
+        time=seconds(),
+        host=st.text(),
+        cpu_s=st.dictionaries(st.text(), seconds(), max_size=2),
+        memory_bytes=st.dictionaries(st.text(), COUNTS, max_size=2),
+        sent_bytes=st.dictionaries(st.text(), COUNTS, max_size=2),
+        received_bytes=st.just({}),
+    )
+    placements = st.builds(
+        PlacementUsed,
+        shards=several(st.builds(Shard, variable=COUNTS, server=COUNTS, num_bytes=COUNTS)),
+        variables=several(st.text()),
+        bytes_per_server=several(COUNTS),
+        max_over_mean=seconds(),
+    )
+    metrics = st.builds(
+        lambda counts, **spans: replace(METRICS, steps_per_worker=tuple(counts), **spans),
+        st.lists(COUNTS, max_size=3),
+        images_per_sec=seconds(),
+        communication_s=seconds().map(lambda value: -value),
+        window_s=seconds(),
+    )
+    return st.builds(
+        make_record,
+        experiment=experiments(),
+        metrics=metrics,
+        tasks=several(tasks),
+        samples=several(samples),
+        placement=st.none() | placements,
+        phases=st.builds(Phases, bring_up_s=st.none() | seconds()),
+        warnings=several(st.text()),
+        link_bits_per_s=st.none() | seconds(),
+    )
+
+
+@fast
+@given(records())
+def test_a_record_is_read_back_as_itself(record: RunRecord) -> None:
+    assert from_json(RunRecord, through_a_file(record)) == record
+
+
+def put(*path: str | int, value: object) -> Callable[[Any], None]:
+    """Set a value somewhere inside parsed JSON."""
+
+    def change(content: Any) -> None:
+        for step in path[:-1]:
+            content = content[step]
+        content[path[-1]] = value
+
+    return change
+
+
+def drop(*path: str) -> Callable[[Any], None]:
+    """Remove a key somewhere inside parsed JSON."""
+
+    def change(content: Any) -> None:
+        for step in path[:-1]:
+            content = content[step]
+        del content[path[-1]]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (put("colour", value="red"), "record.json: unknown key colour"),
+        (put("metrics", "speed", value=1.0), r"record.json.metrics: unknown key speed"),
+        (put("experiment", "workload", "x", value=1), r"experiment.workload: unknown key x"),
+        (drop("repetition"), "record.json: missing key repetition"),
+        (drop("metrics", "compute_s"), "record.json.metrics: missing key compute_s"),
+        (put("repetition", value=True), "record.json.repetition: expected int, found True"),
+        (put("repetition", value="0"), "repetition: expected int, found '0'"),
+        (put("repetition", value=0.0), "repetition: expected int, found 0.0"),
+        (put("repetition", value=None), "repetition: expected int, found None"),
+        (put("oversubscribed", value=0), "oversubscribed: expected bool, found 0"),
+        (put("sweep", value=["compare"]), r"sweep: expected str, found \['compare'\]"),
+        (put("metrics", "compute_s", value="1"), "metrics.compute_s: expected float, found '1'"),
+        (put("metrics", "compute_s", value=True), "metrics.compute_s: expected float, found True"),
+        (put("warnings", value="slow"), "warnings: expected a list, found 'slow'"),
+        (put("hosts", value={"n9": 1}), "hosts: expected a list"),
+        (put("hosts", value=["n9", 10]), r"hosts\[1\]: expected str, found 10"),
+        (put("provenance", value=None), "provenance: expected an object, found None"),
+        (put("provenance", "versions", value=[]), "provenance.versions: expected an object"),
+        (
+            put("provenance", "versions", "python", value=3.11),
+            "provenance.versions.python: expected str, found 3.11",
+        ),
+        (put("status", value="fine"), "status: 'fine' is not a valid Status"),
+        (put("experiment", "strategy", value=7), "experiment.strategy: 7 is not a valid Strategy"),
+    ],
+)
+def test_damage_is_refused_with_its_place(damage: Callable[[Any], None], message: str) -> None:
+    content = copy.deepcopy(through_a_file(make_record(hosts=("n9",))))
+    damage(content)
+    with pytest.raises(RecordFormatError, match=message):
+        from_json(RunRecord, content, "record.json")
+
+
+@pytest.mark.parametrize("value", [None, [], "x", 1])
+def test_a_record_is_an_object(value: object) -> None:
+    with pytest.raises(RecordFormatError, match="top level: expected an object"):
+        from_json(RunRecord, value)
+
+
+def test_whole_numbers_may_stand_for_real_ones() -> None:
+    metrics = from_json(Metrics, through_a_file(METRICS) | {"compute_s": 1})
+    assert isinstance(metrics.compute_s, float)
+
+
+def test_what_makes_no_sense_is_refused_though_its_types_are_right() -> None:
+    content = through_a_file(make_experiment())
+    with pytest.raises(UserError, match="num_workers must be at least 1"):
+        from_json(Experiment, content | {"num_workers": 0})
+
+
+def test_what_has_no_json_form_is_a_defect() -> None:
+    with pytest.raises(TypeError, match=r"Path has no JSON form"):
+        to_json({"path": Path("x")})
+
+
+def test_enumerations_are_written_by_value() -> None:
+    assert to_json((Status.TIMED_OUT, None, True)) == ["timed_out", None, True]
