@@ -89,7 +89,8 @@ KINDS = (
         name="breakdown",
         title="Where the time of a step goes",
         caption="Means over steps, workers and launches. Communication is the exposed part: step "
-        "time less compute less input wait; what is hidden behind compute is not in it.",
+        "time less compute less input wait. What is hidden behind compute is not in it; applying "
+        "the update and starting the step are, so a single worker has some too.",
         plot=plot_breakdown,
     ),
 )

@@ -17,6 +17,9 @@ from analysis.sides import ALLREDUCE, PS_ASYNC, PS_SYNC, Kind, Meeting, Side, me
 from analysis.statistics import MIN_LAUNCHES, Comparison, Outcome, estimate, outcome
 from ps_allreduce.records import RunRecord, Status
 
+#: An interval whose ends differ by this factor cannot tell a large effect from none.
+WIDE_INTERVAL = 1.5
+
 _LOCAL = (
     "This is about processes that share one machine's cores over loopback; it says nothing about a "
     "cluster's network."
@@ -114,7 +117,20 @@ def _main_details(meeting: Meeting) -> list[str]:
     if meeting.beyond:
         more = ", ".join(str(count) for count in meeting.beyond)
         lines.append(f"Too few launches for a verdict at more workers ({more}).")
+    lines += _wide_lines(meeting.comparison)
     return lines + _core_lines(meeting.first, meeting.second) + _selection_lines(meeting)
+
+
+def _wide_lines(found: Comparison) -> list[str]:
+    """What to do about an interval that leaves everything open."""
+    if outcome(found) is not Outcome.NO_DIFFERENCE or found.low is None or found.high is None:
+        return []
+    if found.high / found.low < WIDE_INTERVAL:
+        return []
+    return [
+        "The interval is wide because launches differ that much: a quieter machine or more "
+        "repetitions would narrow it."
+    ]
 
 
 def _core_lines(first: Side, second: Side) -> list[str]:

@@ -134,6 +134,15 @@ def test_missing_raw_files_are_a_warning(tmp_path: Path) -> None:
     assert "Raw timings are missing beside 1 record," in text
 
 
+def test_runs_begun_on_a_busy_machine_are_a_warning(tmp_path: Path) -> None:
+    own = experiment(Strategy.SINGLE)
+    save(tmp_path, run(own, 1.0, 0, provenance=provenance(load_average=4.5)))
+    save(tmp_path, run(own, 1.0, 1))
+    invoke("report", str(tmp_path))
+    text = " ".join(parse(tmp_path / "report.html").text)
+    assert "1 of 2 runs began with a load average above 4, 2 per processor" in text
+
+
 def test_all_runs_failed_is_still_a_report(tmp_path: Path) -> None:
     write(tmp_path, runs(experiment(Strategy.ALLREDUCE, 2), {0: None, 1: None}))
     output = invoke("report", str(tmp_path), exit_code=1)

@@ -72,6 +72,13 @@ def test_no_difference_shown() -> None:
     )
 
 
+def test_a_wide_interval_comes_with_a_remedy() -> None:
+    wide = said({RING: {0: 100.0, 1: 300.0, 2: 90.0}, SYNC: {0: 100.0, 1: 95.0, 2: 110.0}})
+    assert any("more repetitions would narrow it" in line for line in wide.details)
+    tight = said({RING: times(1.0), SYNC: times(1.0)})
+    assert not any("would narrow it" in line for line in tight.details)
+
+
 def test_below_three_launches_there_is_no_verdict() -> None:
     found = said({RING: times(1.8, 2), SYNC: times(1.0, 2)})
     assert found.headline == (
