@@ -37,6 +37,8 @@ from launchers import make_launcher
 from launchers.protocol import Launcher
 from ps_allreduce.errors import SuiteError, UserError
 from ps_allreduce.experiment import (
+    DIGITS,
+    SYNTHETIC,
     Collective,
     EmulatedCompute,
     Experiment,
@@ -211,7 +213,14 @@ def _workload(given: dict[str, Any], model: str) -> Workload:
 
 def _resolved(source: str | None) -> str | None:
     """Tasks have another working directory than the user: folders become absolute."""
-    return str(Path(source).resolve()) if source and Path(source).is_dir() else source
+    if source in (None, SYNTHETIC, DIGITS):
+        return source
+    if not Path(source).is_dir():
+        raise UserError(
+            f"input {source!r} is neither {SYNTHETIC}, {DIGITS} nor a folder of TFRecord files "
+            "(python -m experiments convert-images makes one)."
+        )
+    return str(Path(source).resolve())
 
 
 def _emulated(text: str | None) -> EmulatedCompute | None:
