@@ -108,10 +108,13 @@ def make_plan(
     """Place variables, given in creation order, on `num_ps` servers.
 
     Raises:
-        UserError: no server is asked for, or more than there are trainable variables or shards.
+        UserError: no server is asked for, or more than there are trainable variables or shards;
+            or shards of no bytes.
     """
     if num_ps < 1:
         raise UserError(f"placement needs at least 1 parameter server, got {num_ps}.")
+    if policy is Policy.PARTITIONED and split_bytes < 1:
+        raise UserError(f"split_bytes must be at least 1, got {split_bytes}.")
     pieces = _whole(variables) if policy is not Policy.PARTITIONED else _cut(variables, split_bytes)
     trainable = [piece for piece in pieces if variables[piece.variable].trainable]
     if num_ps > len(trainable):
