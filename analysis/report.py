@@ -19,8 +19,9 @@ from analysis.pairs import Pair, all_pairs
 from analysis.placement import PlacementPoint, placement_points
 from analysis.points import Case
 from analysis.statistics import CONFIDENCE, MIN_EFFECT, MIN_LAUNCHES
-from analysis.table import HEADINGS, Row, estimate_text, legend, ratio_text, rows
+from analysis.table import HEADINGS, IN_REPORT, estimate_text, legend, ratio_text, rows
 from analysis.verdict import Verdict
+from ps_allreduce.provenance import Provenance
 from ps_allreduce.records import RunFiles, RunRecord, Status, write_atomically
 
 #: Load average per processor above which a run's start is called busy.
@@ -60,7 +61,6 @@ def render_report(results: SweepResults, cases: Sequence[CaseReport]) -> str:
     records = [run.record for run in results.block.runs]
     return environment.get_template("report.html.j2").render(
         results=results,
-        headings=list(HEADINGS.values()),
         cases=[_case_context(item) for item in cases],
         unusable=[_unusable_row(record) for record in records if record.status is not Status.OK],
         warnings=warnings(results),
@@ -83,7 +83,7 @@ def _case_context(item: CaseReport) -> dict[str, object]:
         "name": case.name,
         "headline": item.verdict.headline,
         "details": item.verdict.details,
-        "rows": [_cells(row) for row in rows(case)],
+        "tables": _tables(case),
         "legend": legend(case),
         "figures": item.figures,
         "placements": [_placement_row(point) for point in placement_points(case)],
@@ -97,8 +97,16 @@ def _case_context(item: CaseReport) -> dict[str, object]:
     }
 
 
-def _cells(row: Row) -> list[str]:
-    return [getattr(row, name) for name in HEADINGS]
+def _tables(case: Case) -> list[dict[str, object]]:
+    found = rows(case)
+    return [
+        {
+            "title": title,
+            "headings": [HEADINGS[name] for name in names],
+            "rows": [[getattr(row, name) for name in names] for row in found],
+        }
+        for title, names in IN_REPORT.items()
+    ]
 
 
 def _placement_row(item: PlacementPoint) -> list[str]:
@@ -115,7 +123,7 @@ def _placement_row(item: PlacementPoint) -> list[str]:
 
 
 def _bytes_text(loads: Sequence[int]) -> str:
-    return " + ".join(f"{load:,}".replace(",", " ") for load in loads)
+    return " + ".join(f"{load:,}".replace(",", "\N{NO-BREAK SPACE}") for load in loads)
 
 
 def _pair_row(pair: Pair) -> list[str]:
@@ -197,34 +205,34 @@ def _load_warning(block: Block) -> list[str]:
 
 
 def provenance_rows(block: Block) -> list[tuple[str, str]]:
-    """Machine, software and settings of a block, and the load it ran under."""
+    """The runs of a block, the load they began under, and what they were made with."""
     found = block.provenance
     loads = [run.record.provenance.load_average for run in block.runs]
     times = sorted(started(run.record) for run in block.runs)
     hosts = sorted({host for run in block.runs for host in run.record.hosts})
+    first, last = (f"{moment:%Y-%m-%d %H:%M:%S %Z}" for moment in (times[0], times[-1]))
     return [
         ("block", block.fingerprint),
-        ("commit", found.commit),
-        (
-            "runs",
-            f"{len(block.runs)}, from {times[0]:%Y-%m-%d %H:%M:%S %Z} "
-            f"to {times[-1]:%Y-%m-%d %H:%M:%S %Z}",
-        ),
-        ("host", found.host),
+        ("runs", f"{len(block.runs)}, from {first} to {last}"),
         ("hosts of the tasks", ", ".join(hosts) or "unknown"),
-        ("system", found.system),
-        (
-            "processor",
-            f"{found.cpu_model}, {found.cpu_count} in all, "
-            f"usable {', '.join(str(core) for core in found.affinity)}",
-        ),
-        ("vector extensions", ", ".join(found.cpu_flags) or "none known"),
-        ("memory", f"{found.memory_bytes / 1e9:.1f} GB"),
+        ("load average before runs", f"{min(loads):.2f} to {max(loads):.2f} (one minute)"),
+        ("command of the last run", found.command),
+        *_software_and_machine(found),
+    ]
+
+
+def _software_and_machine(found: Provenance) -> list[tuple[str, str]]:
+    usable = ", ".join(str(core) for core in found.affinity)
+    return [
+        ("commit", found.commit),
         ("versions", ", ".join(f"{name} {value}" for name, value in found.versions.items())),
         ("environment", found.environment),
         ("settings", ", ".join(f"{name}={value}" for name, value in found.settings.items())),
-        ("load average before runs", f"{min(loads):.2f} to {max(loads):.2f} (one minute)"),
-        ("command of the last run", found.command),
+        ("host", found.host),
+        ("system", found.system),
+        ("processor", f"{found.cpu_model}, {found.cpu_count} in all, usable {usable}"),
+        ("vector extensions", ", ".join(found.cpu_flags) or "none known"),
+        ("memory", f"{found.memory_bytes / 1e9:.1f} GB"),
     ]
 
 

@@ -41,6 +41,7 @@ class Row:
     efficiency_single: str
     efficiency_own: str
     step_p50_ms: str
+    step_p95_ms: str
     compute_ms: str
     communication_ms: str
     input_ms: str
@@ -54,15 +55,31 @@ HEADINGS: dict[str, str] = {
     "launches": "n",
     "per_worker_core": "images/s per worker core",
     "per_total_core": "images/s per core in all",
+    "attempts": "attempts",
     "speedup_single": "speed-up on single",
     "speedup_own": "speed-up on own 1 worker",
     "efficiency_single": "efficiency on single",
     "efficiency_own": "efficiency on own 1 worker",
     "step_p50_ms": "step p50 ms",
+    "step_p95_ms": "step p95 ms",
     "compute_ms": "compute ms",
-    "communication_ms": "exposed comm. ms",
-    "input_ms": "input ms",
-    "attempts": "attempts",
+    "communication_ms": "exposed communication ms",
+    "input_ms": "input wait ms",
+}
+
+#: The tables of a report: what fits side by side on a page.
+_POINT = ("setting", "workers")
+IN_REPORT: dict[str, tuple[str, ...]] = {
+    "Throughput": (
+        *(*_POINT, "images_per_sec", "launches"),
+        *("per_worker_core", "per_total_core", "attempts"),
+    ),
+    "Scaling": (
+        *(*_POINT, "speedup_single", "speedup_own", "efficiency_single", "efficiency_own"),
+    ),
+    "Step times": (
+        *(*_POINT, "step_p50_ms", "step_p95_ms", "compute_ms", "communication_ms", "input_ms"),
+    ),
 }
 
 #: The screen is narrow: the rest is in the report.
@@ -76,6 +93,7 @@ _SHORT = {
     "step_p50_ms": "p50 ms",
     "compute_ms": "comp ms",
     "communication_ms": "comm ms",
+    "input_ms": "input ms",
 }
 
 
@@ -100,6 +118,7 @@ def _row(scaling: Scaling, parts: Breakdown | None) -> Row:
         efficiency_single=ratio_text(scaling.efficiency_single),
         efficiency_own=ratio_text(scaling.efficiency_own),
         step_p50_ms=_milliseconds(parts.step_time_p50_s if parts else None),
+        step_p95_ms=_milliseconds(parts.step_time_p95_s if parts else None),
         compute_ms=_milliseconds(parts.compute_s if parts else None),
         communication_ms=_milliseconds(parts.communication_s if parts else None),
         input_ms=_milliseconds(parts.input_wait_s if parts else None),

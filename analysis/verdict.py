@@ -56,9 +56,11 @@ def verdict(case: Case) -> Verdict:
     """All sentences about a case."""
     main = meet(case, ALLREDUCE, PS_SYNC)
     details = [
-        *(_main_details(main) if main else ()),
-        *_asynchronous(case),
+        *(_core_lines(main.first, main.second) if main else ()),
         *_about(case),
+        *(_doubts(main) if main else ()),
+        *(_selection_lines(main) if main else ()),
+        *_asynchronous(case),
         *attempts_lines(record for point in case.points for record in point.attempts),
     ]
     return Verdict(
@@ -112,13 +114,12 @@ def _points_of(case: Case, kind: Kind) -> list[Point]:
     return [point for point in case.points if kind.belongs(point.setting.traits)]
 
 
-def _main_details(meeting: Meeting) -> list[str]:
+def _doubts(meeting: Meeting) -> list[str]:
     lines = []
     if meeting.beyond:
         more = ", ".join(str(count) for count in meeting.beyond)
         lines.append(f"Too few launches for a verdict at more workers ({more}).")
-    lines += _wide_lines(meeting.comparison)
-    return lines + _core_lines(meeting.first, meeting.second) + _selection_lines(meeting)
+    return lines + _wide_lines(meeting.comparison)
 
 
 def _wide_lines(found: Comparison) -> list[str]:
