@@ -7,6 +7,8 @@ seconds of one wall clock; spans are differences of such times.
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
@@ -17,6 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_allreduce.errors import RecordFormatError
+
+#: What a damaged archive raises, depending on which of its bytes is wrong.
+UNREADABLE: tuple[type[Exception], ...]
+UNREADABLE = (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError)
+UNREADABLE += (zipfile.BadZipFile, zlib.error)
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -125,10 +132,11 @@ def load_raw(path: Path) -> tuple[StepTable, EventTable]:
         RecordFormatError: the file is missing, damaged, or of another version.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # Opened here, because NumPy leaves a damaged file open.
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             steps = StepTable(**{f.name: archive[f"steps_{f.name}"] for f in fields(StepTable)})
             events = EventTable(**{f.name: archive[f"events_{f.name}"] for f in fields(EventTable)})
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except UNREADABLE as error:
         raise RecordFormatError(f"{path}: raw timings cannot be read ({error}).") from error
     return steps, events
 
@@ -155,8 +163,14 @@ def measurement_window(steps: StepTable) -> Window:
     starts, ends = [], []
     for worker in np.unique(steps.worker):
         mine = steps.of_worker(int(worker))
-        starts.append(float(mine.end[mine.phase <= Phase.WARMUP].max()))
-        ends.append(float(mine.end[mine.phase == Phase.MEASURED].max()))
+        warm = mine.end[mine.phase <= Phase.WARMUP]
+        measured = mine.end[mine.phase == Phase.MEASURED]
+        if not len(warm) or not len(measured):
+            raise ValueError(
+                f"worker:{worker} has no {'measured' if len(warm) else 'warm-up'} step"
+            )
+        starts.append(float(warm.max()))
+        ends.append(float(measured.max()))
     return Window(start=max(starts), end=min(ends))
 
 
