@@ -252,10 +252,19 @@ def _detach(parent: int, log: Path) -> None:
         os.dup2(source, target)
 
 
+def essence(text: str) -> str:
+    """The line of an error message that says what happened.
+
+    TensorFlow puts it behind a trace of the graph, right before the node's name.
+    """
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()] or [""]
+    nodes = [number for number, line in enumerate(lines) if line.startswith("[[{{node")]
+    return lines[nodes[0] - 1 if nodes and nodes[0] else 0][:300]
+
+
 def _report_failure(reporter: Reporter, error: BaseException) -> None:
-    lines = str(error).strip().splitlines() or [""]
     understood = isinstance(error, SuiteError)
-    text = str(error) if understood else f"{type(error).__name__}: {lines[0][:300]}"
+    text = str(error) if understood else f"{type(error).__name__}: {essence(str(error))}"
     mistake = isinstance(error, UserError | InputDataError)
     reporter("failed", text=text, user_error=mistake)
 

@@ -10,9 +10,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
+
 from ps_allreduce.backends import allreduce, no_communication, ps_async, ps_sync, single
+from ps_allreduce.errors import InputDataError
 from ps_allreduce.experiment import DIGITS, SYNTHETIC
-from ps_allreduce.runner.forkserver import Reporter
+from ps_allreduce.runner.forkserver import Reporter, essence
 from ps_allreduce.runner.messages import ConvertImages, DescribeModel, PrepareInput, StartTask
 from ps_allreduce.runner.task import run_task
 from ps_allreduce.workloads.networks import build_network
@@ -31,7 +34,13 @@ def start_task(request: StartTask, report: Reporter) -> None:
     """Be a task of a run."""
     os.sched_setaffinity(0, request.cores)
     os.environ.update(request.environment)
-    run_task(request, report)
+    try:
+        run_task(request, report)
+    except tf.errors.DataLossError as error:
+        source = request.experiment.workload.input
+        raise InputDataError(
+            f"a file of the input {source} is damaged: {essence(str(error))}. Write it again."
+        ) from error
 
 
 def describe_model(request: DescribeModel, report: Reporter) -> None:

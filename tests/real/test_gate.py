@@ -45,9 +45,7 @@ def _sync(policy: Policy, **changes: object) -> Experiment:
 
 SYNCHRONOUS = {
     "allreduce": point(Strategy.ALLREDUCE, 2, workload=WORKLOAD),
-    "allreduce in packs": point(
-        Strategy.ALLREDUCE, 2, bytes_per_pack=100_000, workload=WORKLOAD
-    ),
+    "allreduce in packs": point(Strategy.ALLREDUCE, 2, bytes_per_pack=100_000, workload=WORKLOAD),
     "allreduce, accumulated": point(
         Strategy.ALLREDUCE, 2, workload=replace(WORKLOAD, accumulation=3)
     ),

@@ -1,0 +1,251 @@
+"""Runs end as they should whatever happens to their processes, and nothing survives them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from launchers.local import LocalLauncher
+from ps_allreduce.experiment import Workload
+from ps_allreduce.placement import Policy
+from ps_allreduce.records import RunRecord, Status, iter_record_paths, load_record
+from ps_allreduce.strategies import Strategy
+from tests.real.points import BRIEF, point
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+TINY_SWEEP = Path(__file__).with_name("tiny_sweep.py")
+
+#: Long enough to be disturbed.
+LONG = replace(BRIEF, measured_s=60.0, deadline_s=90.0)
+
+
+@pytest.fixture
+def two_cores(need_cores: Callable[[int], None]) -> None:
+    """Two workers need two cores."""
+    need_cores(2)
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+def test_a_run_leaves_a_complete_measurement(strategy: Strategy, launcher: LocalLauncher) -> None:
+    workers = 1 if strategy is Strategy.SINGLE else 2
+    run = launcher.launch(point(strategy, workers), progress=lambda _: None)
+    assert run.status is Status.OK, run.log[-2000:]
+    assert run.metrics is not None
+    assert run.metrics.images_per_sec > 0
+    assert run.metrics.compute_s > 0
+    assert len(run.metrics.steps_per_worker) == workers
+    assert run.phases.bring_up_s is not None
+    assert run.phases.bring_up_s < 20
+    assert {task.task.split(":")[0] for task in run.tasks} >= {"worker"}
+    assert all(task.cpu_s is not None and task.peak_memory_bytes for task in run.tasks)
+    assert "worker:0" in run.log
+
+
+def test_a_run_in_which_events_are_traced(launcher: LocalLauncher) -> None:
+    profile = replace(BRIEF, event_steps=2)
+    for strategy in (Strategy.PS_SYNC, Strategy.PS_ASYNC, Strategy.ALLREDUCE):
+        run = launcher.launch(point(strategy, 2, profile=profile), progress=lambda _: None)
+        assert run.status is Status.OK, run.reason
+        assert run.events is not None
+        assert run.num_tensors is not None
+        # two workers, two steps, three kinds of moments of every tensor
+        assert len(run.events.time) == 2 * 2 * 3 * run.num_tensors
+        assert (run.events.time > 1e9).all()
+
+
+@pytest.mark.parametrize(
+    ("strategy", "victim"),
+    [
+        (Strategy.ALLREDUCE, "worker:1"),
+        (Strategy.PS_SYNC, "worker:1"),
+        (Strategy.PS_SYNC, "ps:0"),
+        (Strategy.PS_ASYNC, "ps:1"),
+        (Strategy.PS_ASYNC, "chief:0"),
+    ],
+)
+def test_a_killed_task_ends_the_run_with_its_name(
+    strategy: Strategy, victim: str, data_dir: Path
+) -> None:
+    before = _descendants()
+    with LocalLauncher(data_dir, allow_login_node=True) as local:
+        killed = threading.Event()
+
+        def kill_when_measuring(stage: str) -> None:
+            if stage == "measured" and not killed.is_set():
+                killed.set()
+                os.kill(_pid_of(victim), signal.SIGKILL)
+
+        begin = time.monotonic()
+        run = local.launch(point(strategy, 2, profile=LONG), progress=kill_when_measuring)
+    assert run.status is Status.FAILED
+    assert run.reason == f"{victim} was killed by SIGKILL"
+    assert time.monotonic() - begin < 40
+    assert _descendants() <= before
+
+
+def _pid_of(task: str) -> int:
+    """The task's process: the one whose log is open under the task's name."""
+    name = task.replace(":", "-") + ".log"
+    for process in psutil.Process().children(recursive=True):
+        target = os.readlink(f"/proc/{process.pid}/fd/1")
+        if target.endswith(f"/{name}"):
+            return process.pid
+    raise AssertionError(f"no process of {task}")
+
+
+def _descendants() -> set[int]:
+    return {process.pid for process in psutil.Process().children(recursive=True)}
+
+
+def test_a_run_that_takes_too_long_times_out(data_dir: Path) -> None:
+    with LocalLauncher(data_dir, allow_login_node=True) as local:
+        profile = replace(LONG, deadline_s=6.0)
+        run = local.launch(point(Strategy.PS_SYNC, 2, profile=profile), progress=lambda _: None)
+        assert run.status is Status.TIMED_OUT
+        assert run.reason == "not finished after 6 s; last heard of: measured"
+        again = local.launch(point(Strategy.SINGLE), progress=lambda _: None)
+        assert again.status is Status.OK
+
+
+def test_more_servers_than_variables_is_one_sentence(launcher: LocalLauncher) -> None:
+    experiment = point(Strategy.PS_ASYNC, 1, num_ps=11, policy=Policy.GREEDY)
+    run = launcher.launch(experiment, progress=lambda _: None)
+    assert run.status is Status.FAILED
+    assert "11 parameter servers but only 10 trainable variables" in run.reason
+
+
+def test_loss_that_explodes_makes_a_run_invalid(launcher: LocalLauncher) -> None:
+    workload = Workload(learning_rate=1e12)
+    run = launcher.launch(point(Strategy.SINGLE, workload=workload), progress=lambda _: None)
+    assert run.status is Status.INVALID
+    assert "loss is not finite from step" in run.reason
+
+
+def _start(results: Path) -> subprocess.Popen[bytes]:
+    """Start the tiny sweep; what it says goes to a file beside its results."""
+    results.mkdir(parents=True, exist_ok=True)
+    with (results / "said").open("wb") as said:
+        return subprocess.Popen(
+            [sys.executable, str(TINY_SWEEP), str(results)],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            stdout=said,
+            stderr=said,
+        )
+
+
+def _said(results: Path) -> str:
+    return (results / "said").read_text(encoding="utf-8")
+
+
+def _sweep(results: Path) -> str:
+    """Run the tiny sweep to its end and return what it says."""
+    assert _start(results).wait(timeout=120) == 0, _said(results)
+    return _said(results)
+
+
+def _records(results: Path) -> list[RunRecord]:
+    return [load_record(path) for path in iter_record_paths(results / "compare")]
+
+
+def _wait_for_records(results: Path, count: int) -> None:
+    deadline = time.monotonic() + 90
+    while len(list(results.glob("compare/runs/*/*.json"))) < count:
+        assert time.monotonic() < deadline, "the sweep does not get on"
+        time.sleep(0.02)
+
+
+def _ok_runs(records: list[RunRecord]) -> set[tuple[str, int]]:
+    return {(r.experiment_id, r.repetition) for r in records if r.status is Status.OK}
+
+
+def test_a_killed_sweep_resumes_to_the_same_set_of_runs(tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    _sweep(whole)
+
+    suite = _start(killed)
+    _wait_for_records(killed, 2)
+    time.sleep(0.7)  # well into the next run
+    family = psutil.Process(suite.pid).children(recursive=True)
+    suite.kill()
+    suite.wait()
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert not alive, f"survivors: {alive}"
+
+    assert "kept" in _sweep(killed)
+    records = _records(killed)
+    assert _ok_runs(records) == _ok_runs(_records(whole))
+    assert len(records) == len(_ok_runs(records))
+    assert not list(killed.rglob(".*.json.*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_sweep_keeps_a_record_of_it_and_goes_on(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    suite = _start(tmp_path)
+    _wait_for_records(tmp_path, 1)
+    time.sleep(0.7)
+    family = psutil.Process(suite.pid).children(recursive=True)
+    suite.send_signal(number)
+    assert suite.wait(timeout=30) == 130
+    assert "the same command goes on" in _said(tmp_path)
+    assert "Traceback" not in _said(tmp_path)
+    _, alive = psutil.wait_procs(family, timeout=5)
+    assert not alive
+    statuses = [record.status for record in _records(tmp_path)]
+    assert statuses.count(Status.INTERRUPTED) == 1
+    _sweep(tmp_path)
+    assert len(_ok_runs(_records(tmp_path))) == 6
+
+
+def test_a_fork_server_that_is_killed_is_a_sentence(tmp_path: Path) -> None:
+    suite = _start(tmp_path)
+    _wait_for_records(tmp_path, 1)
+    (server,) = psutil.Process(suite.pid).children()
+    family = server.children(recursive=True)
+    server.kill()
+    assert suite.wait(timeout=30) == 1
+    assert "the fork server" in _said(tmp_path)
+    assert "Traceback" not in _said(tmp_path)
+    _, alive = psutil.wait_procs(family, timeout=5)
+    assert not alive
+
+
+def test_run_one_prints_one_json_line(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "experiments", "run-one", "--strategy", "allreduce"),
+            *("--num-workers", "2", "--results", str(tmp_path), "--allow-login-node"),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    figures = json.loads(line)
+    assert figures["status"] == "ok"
+    assert figures["images_per_sec"] > 0
+    assert Path(figures["record_path"]).is_file()
+    record = load_record(Path(figures["record_path"]))
+    assert record.metrics is not None
+    assert record.metrics.warmup_steps >= 10
+    assert record.phases.warmup_s is not None
+    assert record.phases.warmup_s >= 5.0

@@ -1,0 +1,219 @@
+"""Models, inputs and the emulated accelerator, for real."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from PIL import Image
+
+from launchers.local import LocalLauncher
+from ps_allreduce.errors import UserError
+from ps_allreduce.experiment import EmulatedCompute, Experiment, Profile, Workload
+from ps_allreduce.models import MODELS
+from ps_allreduce.placement import Policy, make_plan
+from ps_allreduce.records import Status
+from ps_allreduce.runner.messages import ConvertImages
+from ps_allreduce.steps import Phase, compute_spans, measurement_window
+from ps_allreduce.strategies import Strategy
+from tests.real.points import BRIEF, point
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def two_cores(need_cores: Callable[[int], None]) -> None:
+    """Two workers need two cores."""
+    need_cores(2)
+
+
+#: Max/mean trainable bytes per server, by model and policy, on 2, 4 and 8 servers (VGG16's first
+#: dense layer is 74 % of it).  Round robin is stock TensorFlow 2.21 with Keras 3.15.
+PUBLISHED = {
+    "ResNet50": ((2.00, 2.34, 2.39), (1.06, 1.11, 1.30), (1.00, 1.00, 1.00), (1.00, 1.00, 1.00)),
+    "InceptionV3": ((2.00, 4.00, 4.34), (1.07, 1.20, 1.47), (1.00, 1.00, 1.00), (1.0, 1.0, 1.0)),
+    "VGG16": ((2.00, 3.28, 6.11), (1.58, 3.06, 5.98), (1.49, 2.97, 5.94), (1.00, 1.00, 1.01)),
+    "EfficientNetB0": ((1.05, 1.30, 2.33), (1.24, 1.61, 2.49), (1.0, 1.0, 1.94), (1.0, 1.0, 1.0)),
+    "MobileNetV2": ((1.34, 1.99, 3.46), (1.33, 1.91, 3.23), (1.0, 1.46, 2.92), (1.0, 1.0, 1.46)),
+}
+
+
+@pytest.mark.parametrize("model", PUBLISHED)
+def test_imbalance_of_every_model_and_policy(model: str, launcher: LocalLauncher) -> None:
+    size = MODELS[model].usual_image_size
+    variables = launcher.describe(Workload(model=model, image_size=size, num_classes=1000))
+    for policy, wanted in zip(Policy, PUBLISHED[model], strict=True):
+        found = [make_plan(policy, variables, n).max_over_mean for n in (2, 4, 8)]
+        assert found == pytest.approx(wanted, abs=0.006), policy
+
+
+@pytest.mark.parametrize(("model", "size", "num_ps"), [("SmallCNN", 32, 2), ("MobileNetV2", 32, 3)])
+def test_round_robin_is_what_stock_tensorflow_does(
+    model: str, size: int, num_ps: int, launcher: LocalLauncher
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.real.stock_devices", model, str(size), str(num_ps)],
+        cwd=ROOT,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    stock = json.loads(done.stdout)
+    variables = launcher.describe(Workload(model=model, image_size=size))
+    plan = make_plan(Policy.ROUND_ROBIN, variables, num_ps)
+    assert [tuple(shape) for shape, _ in stock] == [spec.shape for spec in variables]
+    for shard in plan.shards:
+        assert f"/job:ps/replica:0/task:{shard.server}/" in stock[shard.variable][1]
+    assert len(plan.shards) == sum(spec.trainable for spec in variables)
+
+
+@pytest.mark.parametrize("strategy", [Strategy.PS_SYNC, Strategy.PS_ASYNC, Strategy.ALLREDUCE])
+def test_a_network_with_batch_norm_trains(strategy: Strategy, launcher: LocalLauncher) -> None:
+    workload = Workload(model="MobileNetV2", batch_per_worker=2, accumulation=2)
+    profile = replace(BRIEF, measured_steps=2)
+    experiment = point(strategy, 2, policy=Policy.LARGEST_FIRST, workload=workload, profile=profile)
+    run = launcher.launch(experiment, progress=lambda _: None)
+    assert run.status is Status.OK, run.reason
+    if run.placement is not None:
+        assert run.placement.deviations == ()
+        assert run.placement.max_over_mean == pytest.approx(1.0, abs=0.01)
+
+
+EMULATED = Workload(emulated=EmulatedCompute(forward_s=0.02, backward_s=0.04), batch_per_worker=2)
+
+
+@pytest.mark.parametrize("strategy", [Strategy.ALLREDUCE, Strategy.PS_SYNC, Strategy.PS_ASYNC])
+def test_emulated_compute_takes_the_stated_time(
+    strategy: Strategy, launcher: LocalLauncher
+) -> None:
+    profile = replace(BRIEF, warmup_steps=5, measured_steps=40)
+    experiment = point(strategy, 2, policy=Policy.GREEDY, workload=EMULATED, profile=profile)
+    run = launcher.launch(experiment, progress=lambda _: None)
+    assert run.status is Status.OK, run.reason
+    assert run.steps is not None
+    measured = run.steps.select(run.steps.phase == Phase.MEASURED)
+    assert np.median(compute_spans(measured)) == pytest.approx(0.06, rel=0.03)
+    assert 1 < measured.releases.shape[1] <= 16
+    assert (np.diff(measured.releases, axis=1) > 0).all()
+    assert (measured.releases[:, -1] <= measured.batches[:, -1, 2]).all()
+    assert experiment.workload.compute == "emulated"
+
+
+def test_emulated_compute_burns_no_processor(launcher: LocalLauncher) -> None:
+    profile = replace(BRIEF, measured_steps=60)
+    workload = replace(EMULATED, emulated=EmulatedCompute(forward_s=0.1, backward_s=0.1))
+    experiment = point(Strategy.SINGLE, workload=workload, profile=profile)
+    run = launcher.launch(experiment, progress=lambda _: None)
+    assert run.steps is not None
+    window = measurement_window(run.steps)
+    used = [
+        sample.cpu_s["worker:0"]
+        for sample in run.samples
+        if window.start < sample.time < window.end and "worker:0" in sample.cpu_s
+    ]
+    assert used[-1] - used[0] < 0.2 * window.length_s
+
+
+def _loopback_bytes_per_image(launcher: LocalLauncher, experiment: Experiment) -> float:
+    """Bytes that crossed loopback between warm-up and end, per image trained."""
+    marks: dict[str, int] = {}
+
+    def progress(stage: str) -> None:
+        if stage not in marks:
+            marks[stage] = psutil.net_io_counters(pernic=True)["lo"].bytes_sent
+
+    run = launcher.launch(experiment, progress=progress)
+    assert run.status is Status.OK, run.reason
+    assert run.steps is not None
+    images = int((run.steps.phase >= Phase.MEASURED).sum()) * experiment.images_per_worker_step
+    return (marks["done"] - marks["measured"]) / images
+
+
+@pytest.mark.parametrize("strategy", [Strategy.ALLREDUCE, Strategy.PS_SYNC, Strategy.PS_ASYNC])
+def test_accumulation_cuts_the_bytes_on_the_wire(
+    strategy: Strategy, launcher: LocalLauncher
+) -> None:
+    profile = Profile(name="bytes", warmup_steps=2, warmup_s=0.0, measured_steps=40)
+
+    def bytes_per_image(accumulation: int) -> float:
+        # Large weights and few images, so that little else is on the wire.
+        workload = Workload(image_size=96, batch_per_worker=2, accumulation=accumulation)
+        return _loopback_bytes_per_image(
+            launcher, point(strategy, 2, workload=workload, profile=profile)
+        )
+
+    assert bytes_per_image(1) / bytes_per_image(4) == pytest.approx(4.0, rel=0.15)
+
+
+def _images(folder: Path, count: int = 12) -> Path:
+    for name, shade in (("dark", 40), ("light", 200)):
+        (folder / name).mkdir(parents=True)
+        for index in range(count):
+            pixels = np.full((20, 24, 3), shade + index, np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{index}.png")
+    return folder
+
+
+def test_a_folder_of_images_becomes_records_and_trains(
+    launcher: LocalLauncher, tmp_path: Path
+) -> None:
+    source, target = _images(tmp_path / "images"), tmp_path / "records"
+    request = ConvertImages(source=str(source), target=str(target), log=str(tmp_path / "log"))
+    assert launcher.ask(request) == {"dark": 12, "light": 12}
+    assert json.loads((target / "classes.json").read_text()) == {"dark": 0, "light": 1}
+    workload = Workload(input=str(target), num_classes=2, batch_per_worker=4)
+    launcher.prepare(workload)
+    run = launcher.launch(point(Strategy.ALLREDUCE, 2, workload=workload), progress=lambda _: None)
+    assert run.status is Status.OK, run.reason
+
+
+def test_damaged_input_is_one_sentence(launcher: LocalLauncher, tmp_path: Path) -> None:
+    source, target = _images(tmp_path / "images"), tmp_path / "records"
+    request = ConvertImages(source=str(source), target=str(target), log=str(tmp_path / "log"))
+    launcher.ask(request)
+    (records,) = target.glob("*.tfrecord")
+    content = records.read_bytes()
+    workload = Workload(input=str(target), num_classes=2)
+    for damaged in (content[:-7], b"this is no TFRecord file at all", b""):
+        records.write_bytes(damaged)
+        with pytest.raises(UserError, match=r"truncated or no TFRecord file|holds no record"):
+            launcher.prepare(workload)
+    records.unlink()
+    with pytest.raises(UserError, match=r"no \*\.tfrecord file in"):
+        launcher.prepare(workload)
+
+
+def test_a_flipped_byte_is_noticed_while_training(launcher: LocalLauncher, tmp_path: Path) -> None:
+    source, target = _images(tmp_path / "images"), tmp_path / "records"
+    launcher.ask(ConvertImages(source=str(source), target=str(target), log=str(tmp_path / "log")))
+    (records,) = target.glob("*.tfrecord")
+    content = bytearray(records.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    records.write_bytes(bytes(content))
+    workload = Workload(input=str(target), num_classes=2, batch_per_worker=4)
+    run = launcher.launch(point(Strategy.SINGLE, workload=workload), progress=lambda _: None)
+    assert run.status is Status.FAILED
+    assert "is damaged: corrupted record at" in run.reason
+
+
+def test_images_that_cannot_be_read_are_named(launcher: LocalLauncher, tmp_path: Path) -> None:
+    source = _images(tmp_path / "images")
+    (source / "dark" / "broken.png").write_bytes(b"not an image")
+    request = ConvertImages(
+        source=str(source), target=str(tmp_path / "out"), log=str(tmp_path / "log")
+    )
+    with pytest.raises(UserError, match=r"broken\.png is not a readable image"):
+        launcher.ask(request)
+    assert not list((tmp_path / "out").glob("*.tfrecord"))
