@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ps_allreduce.errors import LaunchError
+from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.experiment import Experiment, Workload
 from ps_allreduce.placement import VariableSpec
 from ps_allreduce.records import PlacementUsed, Sample
@@ -31,6 +31,8 @@ class StartTask:
         log: file that takes the task's output.
         result: the driving task writes `<result>.json` and `<result>.npz`.
         weights: file for the final weights, None if nobody asked for them.
+        recording_rounds: not 0: instead of measuring, time so many pairs of recorded and bare
+            stretches; the driving task writes an `OverheadResult` to `<result>.json`.
     """
 
     task: str
@@ -43,6 +45,7 @@ class StartTask:
     log: str
     result: str
     weights: str | None = None
+    recording_rounds: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +169,7 @@ def decode(line: bytes) -> Any:
     try:
         body = json.loads(line)
         return from_json(MESSAGES[body.pop("type")], body)
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError, UserError) as error:
         raise LaunchError(
             f"not a message of version {VERSION} ({error!r}): {line[:200]!r}"
         ) from None
@@ -207,3 +210,12 @@ class DriverResult:
     gradient_bytes: int
     num_messages: int
     placement: PlacementUsed | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverheadResult:
+    """What recording costs: durations in seconds of stretches of equal length, in pairs."""
+
+    recorded_s: tuple[float, ...]
+    bare_s: tuple[float, ...]
+    steps_per_stretch: int
