@@ -20,6 +20,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -130,19 +131,20 @@ class ForkServer:
     def _fork(self, selector: selectors.BaseSelector, request: Any) -> None:
         name = getattr(request, "task", type(request).__name__)
         reports, write_end = os.pipe()
+        parent = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._be_child(request, Reporter(name, write_end))
+            self._be_child(request, Reporter(name, write_end), parent)
         os.close(write_end)
         self.children[pid] = Child(name, pid, reports, psutil.Process(pid))
         selector.register(reports, selectors.EVENT_READ)
         self._send(Started(name=name, pid=pid))
 
-    def _be_child(self, request: Any, reporter: Reporter) -> None:
+    def _be_child(self, request: Any, reporter: Reporter, parent: int) -> None:
         """Everything that happens in the forked process; never returns."""
         status = 1
         try:
-            _detach(os.getppid(), Path(request.log))
+            _detach(parent, Path(request.log))
             self.connection.close()
             for child in self.children.values():
                 os.close(child.reports)
@@ -195,11 +197,11 @@ class ForkServer:
         self._send(Sampled(sample=take_sample(now, self.children.values())))
 
     def _kill_all(self) -> None:
-        for child in self.children.values():
-            try:
-                os.killpg(child.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        """End every child and its process group, which it may not lead yet."""
+        for pid in self.children:
+            for kill in (os.kill, os.killpg):
+                with suppress(ProcessLookupError):
+                    kill(pid, signal.SIGKILL)
 
     def _terminate(self, *_: object) -> None:
         self._kill_all()
