@@ -29,6 +29,7 @@ from ps_allreduce.models import MODELS
 from ps_allreduce.placement import Policy, VariableSpec
 from ps_allreduce.provenance import Provenance
 from ps_allreduce.records import Phases, RunRecord, Status
+from ps_allreduce.runner.messages import StartTask
 from ps_allreduce.steps import EventTable, Metrics, Phase, StepTable
 from ps_allreduce.strategies import TRAITS, Strategy
 
@@ -306,3 +307,34 @@ class FakeLauncher:
 
     def total_cores(self, experiment: Experiment) -> int:
         return experiment.num_workers
+
+
+#: The real fork server, but for its jobs: a task executes the Python text in `tf_config`.
+FORK_SERVER_SCRIPT = """
+import os, socket, sys
+from ps_allreduce.runner import messages
+from ps_allreduce.runner.forkserver import ForkServer
+
+def execute(request, report):
+    exec(request.tf_config, {"report": report, "request": request})
+
+connection = socket.socket(fileno=int(sys.argv[-1]))
+ready = messages.Ready(version=messages.VERSION, import_s=0.0, pid=os.getpid(), host="here")
+connection.sendall(messages.encode(ready))
+ForkServer(connection, {messages.StartTask: execute}).serve()
+"""
+
+
+def fake_task(name: str, code: str, log: Path) -> StartTask:
+    """A request to the fake fork server: execute some Python text."""
+    return StartTask(
+        task=name,
+        tf_config=code,
+        experiment=make_experiment(Strategy.SINGLE),
+        cores=(0,),
+        threads=1,
+        environment={},
+        data_dir="",
+        log=str(log),
+        result="",
+    )
