@@ -34,7 +34,7 @@ from experiments.progress import SweepProgress
 from experiments.studies import STUDIES, Request
 from experiments.sweep import PlannedRun, Sweep
 from launchers import make_launcher
-from launchers.protocol import Launcher
+from launchers.local import LocalLauncher
 from ps_allreduce.errors import SuiteError, UserError
 from ps_allreduce.experiment import (
     DIGITS,
@@ -170,7 +170,7 @@ def _conclude(result: Result, console: Console) -> int:
     return 1 if any(record.status is not Status.OK for record in result.made) else 0
 
 
-def _launcher(given: dict[str, Any]) -> Launcher:
+def _launcher(given: dict[str, Any]) -> LocalLauncher:
     return make_launcher(
         given["launcher"],
         data_dir=(given["results"] / "data").resolve(),

@@ -6,12 +6,14 @@ sure that nothing survives it.  How a task trains is not known here.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import TracebackType
@@ -30,7 +32,14 @@ from ps_allreduce.errors import LaunchError, RecordFormatError, UserError
 from ps_allreduce.experiment import Device, Experiment, Workload
 from ps_allreduce.placement import VariableSpec
 from ps_allreduce.records import Phases, Status, TaskRecord
-from ps_allreduce.runner.messages import DescribeModel, EndAll, PrepareInput, StartTask
+from ps_allreduce.runner.messages import (
+    DescribeModel,
+    EndAll,
+    OverheadResult,
+    PrepareInput,
+    StartTask,
+)
+from ps_allreduce.serialization import from_json
 
 LOOPBACK = "127.0.0.1"
 
@@ -147,33 +156,65 @@ class LocalLauncher:
             progress(f"port taken, attempt {attempt + 2}")
         return run
 
+    def measure_recording(self, experiment: Experiment, rounds: int) -> OverheadResult:
+        """Compare recorded with bare steps, in so many interleaved pairs of stretches.
+
+        Raises:
+            LaunchError: the run failed.
+        """
+        with self._tasks(experiment, recording_rounds=rounds) as prepared:
+            status, monitor, _ = self._run_tasks(experiment, prepared, lambda _: None)
+            if status is not Status.OK:
+                raise LaunchError(_reason(experiment, monitor, status))
+            path = Path(f"{_result(prepared.scratch, drivers_of(experiment)[0])}.json")
+            return from_json(OverheadResult, json.loads(path.read_text(encoding="utf-8")))
+
     def _launch_once(
         self, experiment: Experiment, progress: Callable[[str], None], weights: Path | None
     ) -> LaunchedRun:
+        with self._tasks(experiment, weights=weights) as prepared:
+            status, monitor, launched_at = self._run_tasks(experiment, prepared, progress)
+            return _conclude(experiment, prepared, monitor, status, launched_at)
+
+    @contextmanager
+    def _tasks(
+        self, experiment: Experiment, *, weights: Path | None = None, recording_rounds: int = 0
+    ) -> Iterator[Prepared]:
+        """Ports and a scratch folder, for as long as a run lasts."""
         scratch = Path(tempfile.mkdtemp(dir=self._scratch))
+        try:
+            with HeldPorts(len(tasks_of(experiment))) as ports:
+                prepared = self._prepare_tasks(experiment, ports.numbers, scratch, weights)
+                rounds = [
+                    replace(request, recording_rounds=recording_rounds)
+                    for request in prepared.requests
+                ]
+                yield replace(prepared, requests=rounds)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    def _run_tasks(
+        self, experiment: Experiment, prepared: Prepared, progress: Callable[[str], None]
+    ) -> tuple[Status, RunMonitor, float]:
+        """Start all tasks and follow them to the end; none is left."""
         monitor = RunMonitor(drivers_of(experiment))
-        with HeldPorts(len(tasks_of(experiment))) as ports:
-            prepared = self._prepare_tasks(experiment, ports.numbers, scratch, weights)
-            server = self._server()
-            launched_at = time.time()
-            status = Status.INTERRUPTED
-            try:
-                for request in prepared.requests:
-                    server.send(request)
-                status = self._watch(server, monitor, experiment, progress)
-            except LaunchError:
-                self._client = None
-                server.close()
-                status = Status.FAILED
-                raise
-            except KeyboardInterrupt:
-                pass
-            finally:
-                if self._client is not None:
-                    self._end_tasks(server, monitor)
-        run = _conclude(experiment, prepared, monitor, status, launched_at)
-        shutil.rmtree(scratch, ignore_errors=True)
-        return run
+        server = self._server()
+        launched_at = time.time()
+        status = Status.INTERRUPTED
+        try:
+            for request in prepared.requests:
+                server.send(request)
+            status = self._watch(server, monitor, experiment, progress)
+        except LaunchError:
+            self._client = None
+            server.close()
+            raise
+        except KeyboardInterrupt:
+            pass  # the run is recorded as interrupted, and the sweep ends
+        finally:
+            if self._client is not None:
+                self._end_tasks(server, monitor)
+        return status, monitor, launched_at
 
     def _prepare_tasks(
         self, experiment: Experiment, ports: Sequence[int], scratch: Path, weights: Path | None

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from ps_allreduce.backends.protocol import Rows
-from ps_allreduce.backends.servers import ServerBackend
+from ps_allreduce.backends.servers import ServerBackend, fetch_rows
 from ps_allreduce.backends.worker_step import (
     Pulled,
     Pushed,
@@ -67,4 +67,5 @@ class AsynchronousServers(ServerBackend):
         self._coordinator.join()
         if not recorded:
             return np.zeros((0, 0))
-        return np.stack([result.fetch() for result in results])
+        # Its public `get` and `fetch` copy each row to the chief on its own.
+        return fetch_rows([result._values for result in results])

@@ -16,7 +16,12 @@ import tensorflow as tf
 from tensorflow.types.experimental import ConcreteFunction
 
 from ps_allreduce.backends.protocol import Rows
-from ps_allreduce.backends.servers import ServerBackend, server_device, worker_device
+from ps_allreduce.backends.servers import (
+    ServerBackend,
+    fetch_rows,
+    server_device,
+    worker_device,
+)
 from ps_allreduce.backends.worker_step import (
     Pulled,
     Pushed,
@@ -154,7 +159,7 @@ class SynchronousServers(ServerBackend):
         _raise_first(everyone)
         if not recorded:
             return np.zeros((0, 0))
-        return np.stack([row.numpy() for future in workers for row in future.result()])
+        return fetch_rows([row for future in workers for row in future.result()])
 
     def _traced_step(self, *, events: bool, recorded: bool) -> ConcreteFunction:
         """The step for any worker and, at first, the servers' functions.

@@ -24,7 +24,7 @@ from ps_allreduce.experiment import Experiment
 from ps_allreduce.placement import check_devices
 from ps_allreduce.records import PlacementUsed
 from ps_allreduce.runner.loop import Stretch, timed_loop
-from ps_allreduce.runner.messages import ClockPair, DriverResult, StartTask
+from ps_allreduce.runner.messages import ClockPair, DriverResult, OverheadResult, StartTask
 from ps_allreduce.serialization import to_json
 from ps_allreduce.steps import Phase, StepTable, concatenate, concatenate_events, save_raw
 from ps_allreduce.workloads.emulated import EmulatedProgram
@@ -34,6 +34,10 @@ from ps_allreduce.workloads.real import RealProgram
 #: Operations that wait (for a token, a sum, a timer) hold no thread of these, but a pool of one
 #: thread, which TensorFlow chooses for a server pinned to one core, deadlocks.
 INTER_OP_THREADS = 8
+
+#: Of the comparison of recorded and bare steps.
+RECORDING_WARMUP_STEPS = 20
+RECORDING_STRETCH_S = 0.3
 
 
 class Report(Protocol):
@@ -52,7 +56,8 @@ def run_task(request: StartTask, report: Report) -> None:
         serve(tf_config, request.threads)
     tf.config.threading.set_intra_op_parallelism_threads(request.threads)
     tf.config.threading.set_inter_op_parallelism_threads(INTER_OP_THREADS)
-    drive(request, Task(experiment=request.experiment, tf_config=tf_config), report)
+    task_of_run = Task(experiment=request.experiment, tf_config=tf_config)
+    (compare_recording if request.recording_rounds else drive)(request, task_of_run, report)
 
 
 def serve(tf_config: TfConfig, threads: int) -> None:
@@ -122,6 +127,36 @@ def drive(request: StartTask, task: Task, report: Report) -> None:
     )
     Path(f"{request.result}.json").write_text(json.dumps(to_json(result)), encoding="utf-8")
     report("done")
+
+
+def compare_recording(request: StartTask, task: Task, report: Report) -> None:
+    """Alternate recorded and bare stretches of the same training, and write their durations."""
+    backend = make_backend(task)
+    backend.connect()
+    backend.build(make_program(task.experiment, Path(request.data_dir)))
+    report("connected")
+    for recorded in (True, False) * 2:
+        backend.run(RECORDING_WARMUP_STEPS, recorded=recorded)
+    taken = _time(backend, RECORDING_WARMUP_STEPS, recorded=True)
+    per_step = taken / RECORDING_WARMUP_STEPS
+    count = int(backend.agree(max(2.0, RECORDING_STRETCH_S / per_step)))
+    durations: dict[bool, list[float]] = {True: [], False: []}
+    for number in range(request.recording_rounds):
+        for recorded in (True, False) if number % 2 else (False, True):
+            durations[recorded].append(_time(backend, count, recorded=recorded))
+    result = OverheadResult(
+        recorded_s=tuple(durations[True]),
+        bare_s=tuple(durations[False]),
+        steps_per_stretch=count,
+    )
+    Path(f"{request.result}.json").write_text(json.dumps(to_json(result)), encoding="utf-8")
+    report("done")
+
+
+def _time(backend: Backend, num_steps: int, *, recorded: bool) -> float:
+    begin = time.monotonic()
+    backend.run(num_steps, recorded=recorded)
+    return time.monotonic() - begin
 
 
 def _clock_pair() -> ClockPair:

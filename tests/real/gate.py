@@ -1,7 +1,8 @@
 """The correctness gate: do strategies train the same network?
 
-A run of n workers is compared with a single worker that gets the whole batch: the mean of the workers'
-losses in every step, which follows from the weights before that step, and the weights after the last.
+A run of n workers is compared with a single worker that gets the whole batch: the mean of the
+workers' losses in every step, which follows from the weights before that step, and the weights
+after the last.
 """
 
 from __future__ import annotations

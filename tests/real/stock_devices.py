@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -40,9 +41,9 @@ def main(model: str, size: int, num_ps: int) -> None:
     )
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     strategy = tf.distribute.ParameterServerStrategy(resolver)
-    created = []
+    created: list[tf.Variable] = []
 
-    def capture(next_creator, **arguments):  # type: ignore[no-untyped-def]
+    def capture(next_creator: Callable[..., tf.Variable], **arguments: object) -> tf.Variable:
         created.append(next_creator(**arguments))
         return created[-1]
 

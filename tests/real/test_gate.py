@@ -32,13 +32,13 @@ def two_cores(need_cores: Callable[[int], None]) -> None:
     need_cores(2)
 
 
-def _sync(policy: Policy, **changes: object) -> Experiment:
+def _sync(policy: Policy, accumulation: int = 1) -> Experiment:
     split = {"split_bytes": SPLIT} if policy is Policy.PARTITIONED else {}
     return point(
         Strategy.PS_SYNC,
         2,
         policy=policy,
-        workload=replace(WORKLOAD, **changes),
+        workload=replace(WORKLOAD, accumulation=accumulation),
         **split,  # type: ignore[arg-type]
     )
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from experiments import __main__ as command_line
 from experiments import profiles, studies
-from ps_allreduce.experiment import Profile, Workload
+from ps_allreduce.experiment import Experiment, Profile, Workload
+from ps_allreduce.placement import Policy
 from ps_allreduce.strategies import Strategy
 
 TINY = Profile(
@@ -20,13 +21,13 @@ TINY = Profile(
 )
 
 
-def tiny(request: studies.Request) -> tuple[studies.Experiment, ...]:
+def tiny(request: studies.Request) -> tuple[Experiment, ...]:
     """Three short points."""
     workload = Workload()
     return (
         request.point(workload, Strategy.SINGLE, 1),
         request.reduced(workload, 2),
-        request.served(workload, Strategy.PS_SYNC, 2, 2, studies.Policy.GREEDY),
+        request.served(workload, Strategy.PS_SYNC, 2, 2, Policy.GREEDY),
     )
 
 
