@@ -242,7 +242,9 @@ def _scale(given: dict[str, Any], profile: Profile) -> Scale:
         scale = scale_for(num_cores, profile)
         return scale if cores is None else Scale(workers=scale.workers, cores_per_worker=cores)
     workers = _numbers(given["workers"], "--workers")
-    return Scale(workers=workers, cores_per_worker=cores or max(1, num_cores // max(workers)))
+    if cores is None:
+        cores = max(1, num_cores // max(workers))
+    return Scale(workers=workers, cores_per_worker=cores)
 
 
 def _numbers(text: str, option: str) -> tuple[int, ...]:

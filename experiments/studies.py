@@ -51,6 +51,10 @@ class Request:
     split_bytes: int
     describe: Describe
 
+    def __post_init__(self) -> None:
+        if self.num_ps is not None and self.num_ps < 1:
+            raise UserError(f"num_ps must be at least 1, got {self.num_ps}.")
+
     def point(
         self, workload: Workload, strategy: Strategy, workers: int, **settings: object
     ) -> Experiment:
