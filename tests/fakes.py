@@ -70,10 +70,10 @@ PROVENANCE = Provenance(
 
 #: Two layers as networks have them: period 2 in creation order, a large kernel and a small bias.
 TWO_LAYERS = (
-    VariableSpec(name="conv/kernel", shape=(3, 3, 3, 100), dtype="float32", trainable=True),
-    VariableSpec(name="conv/bias", shape=(100,), dtype="float32", trainable=True),
-    VariableSpec(name="dense/kernel", shape=(100, 50), dtype="float32", trainable=True),
-    VariableSpec(name="dense/bias", shape=(50,), dtype="float32", trainable=True),
+    VariableSpec(name="conv/kernel", shape=(3, 3, 3, 80), dtype="float32", trainable=True),
+    VariableSpec(name="conv/bias", shape=(80,), dtype="float32", trainable=True),
+    VariableSpec(name="dense/kernel", shape=(80, 40), dtype="float32", trainable=True),
+    VariableSpec(name="dense/bias", shape=(40,), dtype="float32", trainable=True),
 )
 
 
