@@ -24,6 +24,7 @@ from ps_allreduce.records import (
     RunFiles,
     RunRecord,
     Status,
+    check_free,
     iter_record_paths,
     load_record,
     save_record,
@@ -222,6 +223,7 @@ def keep(record: RunRecord, launched: LaunchedRun, sweep_dir: Path) -> None:
         UserError: the disk refuses; nothing of the run is left behind.
     """
     files = RunFiles.of(sweep_dir, record.experiment_id, record.repetition, record.attempt)
+    check_free(files.record)  # its log and timings would be lost, too
     try:
         write_atomically(files.log, launched.log.encode())
         if launched.steps is not None and launched.events is not None:

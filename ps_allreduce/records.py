@@ -211,9 +211,18 @@ def save_record(path: Path, record: RunRecord) -> None:
         UserError: there is a record already, or the disk refuses.
     """
     text = json.dumps(to_json(record), indent=1) + "\n"
+    check_free(path)
+    write_atomically(path, text.encode())
+
+
+def check_free(path: Path) -> None:
+    """See that there is no record yet.
+
+    Raises:
+        UserError: there is one.
+    """
     if path.exists():
         raise UserError(f"{path} exists already: records are never overwritten.")
-    write_atomically(path, text.encode())
 
 
 def write_atomically(path: Path, content: bytes) -> None:
