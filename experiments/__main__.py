@@ -314,9 +314,11 @@ def _experiment(given: dict[str, Any]) -> Experiment:
             _choice(LayoutKind, given["layout"], "layout"),
             given["split_bytes"],
         )
+    elif given["num_ps"] is not None:
+        settings["num_ps"] = given["num_ps"]  # for the point to refuse
     if traits.uses_collective:
-        collective = _choice(Collective, given["collective"], "collective")
-        settings = {"collective": collective, "bytes_per_pack": given["bytes_per_pack"]}
+        settings["collective"] = _choice(Collective, given["collective"], "collective")
+        settings["bytes_per_pack"] = given["bytes_per_pack"]
     return Experiment(
         strategy=strategy,
         num_workers=given["num_workers"],

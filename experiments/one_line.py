@@ -8,13 +8,15 @@ from typing import Any
 
 from ps_allreduce.records import RunFiles, RunRecord
 from ps_allreduce.serialization import to_json
+from ps_allreduce.steps import Metrics
 
 
 def one_line(record: RunRecord, sweep_dir: Path) -> dict[str, Any]:
     """What identifies the run, how it ended, and its figures; null where there are none."""
     experiment = record.experiment
     files = RunFiles.of(sweep_dir, record.experiment_id, record.repetition, record.attempt)
-    figures = to_json(record.metrics) if record.metrics is not None else {}
+    unknown = dict.fromkeys(field.name for field in fields(Metrics))
+    figures = to_json(record.metrics) if record.metrics is not None else unknown
     placement = record.placement
     return {
         "run_id": record.run_id,
@@ -30,7 +32,6 @@ def one_line(record: RunRecord, sweep_dir: Path) -> dict[str, Any]:
         "compute": experiment.workload.compute,
         "launcher": experiment.launcher,
         "oversubscribed": record.oversubscribed,
-        "images_per_sec": None,
         **figures,
         **{f.name: getattr(record.phases, f.name) for f in fields(record.phases)},
         "fingerprint": record.block,
