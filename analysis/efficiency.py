@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from analysis.points import Case, Point
 from analysis.statistics import Comparison, Estimate, Launches, Pairing, compare, estimate
-from ps_allreduce.strategies import Strategy
+from ps_allreduce.strategies import TRAITS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ def scalings(case: Case) -> tuple[Scaling, ...]:
 
 def base_of_single(case: Case) -> Point | None:
     """The point of strategy `single`; its resources are those of one worker of the case."""
-    found = [point for point in case.points if point.setting.strategy is Strategy.SINGLE]
+    found = [point for point in case.points if TRAITS[point.setting.strategy].max_workers == 1]
     return found[0] if found else None
 
 
