@@ -1,0 +1,254 @@
+"""The dependency direction of docs/architecture.md, and what else holds for every module.
+
+experiments -> launchers -> core of ps_allreduce <- analysis; the measured program (backends,
+workloads, runner) is started, not imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from ps_allreduce.strategies import Strategy
+
+ROOT = Path(__file__).resolve().parent.parent
+
+PACKAGES = ("ps_allreduce", "launchers", "experiments", "analysis")
+
+MAY_IMPORT = {
+    "ps_allreduce": ("ps_allreduce",),
+    "launchers": ("launchers", "ps_allreduce"),
+    "experiments": ("experiments", "launchers", "ps_allreduce"),
+    "analysis": ("analysis", "ps_allreduce"),
+}
+
+MEASURED_PROGRAM = ("ps_allreduce.backends", "ps_allreduce.workloads", "ps_allreduce.runner")
+
+#: The words that both ends of the line speak, and the judgement of a run: no TensorFlow in them.
+SHARED = ("ps_allreduce.runner.messages", "ps_allreduce.runner.validity")
+
+TENSORFLOW = ("tensorflow", "keras", "tf_keras")
+
+TENSORFLOW_ONLY_IN = (
+    "ps_allreduce/backends/",
+    "ps_allreduce/workloads/",
+    "ps_allreduce/runner/task.py",
+    "ps_allreduce/runner/jobs.py",
+)
+
+PROCESSES_ONLY_IN = "launchers/processes.py"
+
+FORK_ONLY_IN = "ps_allreduce/runner/forkserver.py"
+
+STRATEGIES_ONLY_IN = "ps_allreduce/backends/__init__.py"
+
+STARTERS = ("subprocess", "multiprocessing", "pty", "concurrent.futures.ProcessPoolExecutor")
+
+UNPICKLERS = ("pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib")
+
+SOURCES = [
+    path.relative_to(ROOT).as_posix()
+    for package in PACKAGES
+    for path in sorted((ROOT / package).rglob("*.py"))
+]
+
+DOCUMENTS = [
+    path.relative_to(ROOT).as_posix()
+    for path in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+]
+
+CORE = [relative for relative in SOURCES if Path(relative).parent.as_posix() == "ps_allreduce"]
+
+
+@cache
+def tree(relative: str) -> ast.Module:
+    return ast.parse((ROOT / relative).read_text(encoding="utf-8"))
+
+
+@cache
+def nodes(relative: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree(relative)))
+
+
+@cache
+def imported(relative: str) -> frozenset[str]:
+    """Dotted names that a module imports, anywhere in it."""
+    names: set[str] = set()
+    for node in nodes(relative):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{relative}:{node.lineno}: relative import"
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return frozenset(names)
+
+
+def is_of(name: str, modules: Iterable[str]) -> bool:
+    """A name is one of the modules, or something inside one."""
+    return any(name == module or name.startswith(f"{module}.") for module in modules)
+
+
+def imports(relatives: Iterable[str], forbidden: Callable[[str, str], bool]) -> list[str]:
+    """Every import that a rule, asked with the module and the name, forbids."""
+    return [
+        f"{relative} imports {name}"
+        for relative in relatives
+        for name in sorted(imported(relative))
+        if forbidden(relative, name)
+    ]
+
+
+def places(unwanted: Callable[[str, ast.AST], bool]) -> list[str]:
+    """Everywhere in the sources where a rule, asked with the module and the node, is broken."""
+    return [
+        f"{relative}:{getattr(node, 'lineno', '?')}: {ast.unparse(node)}"
+        for relative in SOURCES
+        for node in nodes(relative)
+        if unwanted(relative, node)
+    ]
+
+
+def test_there_is_something_to_check() -> None:
+    assert len(SOURCES) > 40
+    assert len(CORE) >= 10
+    assert {relative.split("/")[0] for relative in SOURCES} == set(PACKAGES)
+
+
+def test_imports_point_downwards() -> None:
+    def is_upwards(relative: str, name: str) -> bool:
+        return is_of(name, PACKAGES) and not is_of(name, MAY_IMPORT[relative.split("/")[0]])
+
+    assert imports(SOURCES, is_upwards) == []
+
+
+def test_nobody_imports_the_measured_program() -> None:
+    def is_inside(relative: str, name: str) -> bool:
+        shared = SHARED if relative.startswith(("launchers/", "experiments/")) else ()
+        return is_of(name, MEASURED_PROGRAM) and not is_of(name, shared)
+
+    outside = [r for r in SOURCES if r in CORE or not r.startswith("ps_allreduce/")]
+    assert imports(outside, is_inside) == []
+
+
+def test_the_core_needs_numpy_at_most() -> None:
+    known = {*sys.stdlib_module_names, "numpy", "ps_allreduce"}
+    assert imports(CORE, lambda _, name: name.split(".")[0] not in known) == []
+
+
+def test_what_launchers_share_with_the_measured_program_is_as_pure_as_the_core() -> None:
+    known = {*sys.stdlib_module_names, "numpy", "ps_allreduce"}
+
+    def is_impure(_: str, name: str) -> bool:
+        inside = is_of(name, MEASURED_PROGRAM) and not is_of(name, SHARED)
+        return inside or name.split(".")[0] not in known
+
+    assert imports([f"{module.replace('.', '/')}.py" for module in SHARED], is_impure) == []
+
+
+def test_tensorflow_is_imported_by_the_measured_program_only() -> None:
+    outside = [r for r in SOURCES if not r.startswith(TENSORFLOW_ONLY_IN)]
+    assert imports(outside, lambda _, name: is_of(name, TENSORFLOW)) == []
+
+
+def test_neither_launching_nor_serving_forks_loads_tensorflow_unasked() -> None:
+    code = (
+        "import sys, experiments.__main__, launchers, ps_allreduce.runner.forkserver\n"
+        "print([m for m in sys.modules if m.split('.')[0] in ('tensorflow', 'keras')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=60,
+    )
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_processes_are_started_in_one_module() -> None:
+    others = [relative for relative in SOURCES if relative != PROCESSES_ONLY_IN]
+    assert imports(others, lambda _, name: is_of(name, STARTERS)) == []
+
+
+def test_only_the_fork_server_forks() -> None:
+    starts = re.compile("fork|forkpty|exec.+|spawn.+|posix_spawn.*|system|popen")
+
+    def is_start(_: str, node: ast.AST) -> bool:
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            return node.value.id == "os" and starts.fullmatch(node.attr) is not None
+        if isinstance(node, ast.ImportFrom) and node.module == "os":
+            return any(starts.fullmatch(alias.name) for alias in node.names)
+        return False
+
+    assert [place.split(":")[0] for place in places(is_start)] == [FORK_ONLY_IN]
+
+
+def test_nothing_goes_through_a_shell() -> None:
+    assert places(lambda _, node: isinstance(node, ast.keyword) and node.arg == "shell") == []
+
+
+def test_nothing_is_unpickled() -> None:
+    assert imports(SOURCES, lambda _, name: is_of(name, UNPICKLERS)) == []
+
+    def allows(_: str, node: ast.AST) -> bool:
+        if not isinstance(node, ast.keyword) or node.arg != "allow_pickle":
+            return False
+        return not isinstance(node.value, ast.Constant) or node.value.value is not False
+
+    assert places(allows) == []
+
+
+def is_strategy(node: ast.AST) -> bool:
+    """A member of Strategy, or its text."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return node.value.id == "Strategy"
+    return isinstance(node, ast.Constant) and node.value in set(Strategy)
+
+
+def test_what_depends_on_the_strategy_asks_its_traits() -> None:
+    def compares(relative: str, node: ast.AST) -> bool:
+        if relative == STRATEGIES_ONLY_IN or not isinstance(node, ast.Compare | ast.MatchValue):
+            return False
+        return any(map(is_strategy, ast.walk(node)))
+
+    assert places(compares) == []
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    assert [r for r in SOURCES if len(ast.get_docstring(tree(r)) or "") < 20] == []
+
+
+def test_sources_are_ascii() -> None:
+    assert [r for r in SOURCES if not (ROOT / r).read_bytes().isascii()] == []
+
+
+def links(text: str) -> list[str]:
+    """Relative targets of a Markdown document, without code."""
+    prose = re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
+    targets = re.findall(r"\]\(([^)\s]+)\)|(?:src|href)=\"([^\"]+)\"", prose)
+    found = [first or second for first, second in targets]
+    return [target for target in found if not re.match(r"[a-z]+:|#", target)]
+
+
+def test_links_are_found() -> None:
+    text = '[a](docs/a.md#x) ![b](b.png) [c](https://c) [d](#d) `[e](e)` <img src="f.svg">'
+    assert links(text) == ["docs/a.md#x", "b.png", "f.svg"]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_somewhere(document: str) -> None:
+    folder = (ROOT / document).parent
+    broken = [
+        target
+        for target in links((ROOT / document).read_text(encoding="utf-8"))
+        if not (folder / target.split("#")[0]).exists()
+    ]
+    assert broken == []
