@@ -21,6 +21,7 @@ from ps_allreduce.backends.worker_step import (
     momentum_update,
     trace_bare_step,
     trace_recorded_step,
+    traced_function,
 )
 from ps_allreduce.placement import Plan
 from ps_allreduce.workloads.program import Program
@@ -52,7 +53,7 @@ class LocalWorker:
         values = program.initial_values()
         self._variables = [self._make_variable(value) for value in values]
         self._slots = [self._make_variable(np.zeros_like(value)) for value in values]
-        tf.function(lambda: initialise_worker(program, tf.constant(self._task.worker)))()
+        traced_function(lambda: initialise_worker(program, tf.constant(self._task.worker)))()
         accumulation = self._workload.accumulation
 
         def step(events: bool, recorded: bool) -> tf.Tensor:
@@ -61,7 +62,7 @@ class LocalWorker:
                 return trace_bare_step(program, self, accumulation)
             return trace_recorded_step(program, self, accumulation, events=events)
 
-        self._step = tf.function(self._place(step))
+        self._step = traced_function(self._place(step))
 
     def _make_variable(self, value: npt.NDArray[np.float32]) -> Any:
         return tf.Variable(value)

@@ -17,6 +17,7 @@ from ps_allreduce.backends.worker_step import (
     momentum_update,
     trace_bare_step,
     trace_recorded_step,
+    traced_function,
 )
 from ps_allreduce.workloads.program import Program
 
@@ -37,9 +38,9 @@ class AsynchronousServers(ServerBackend):
             with self._counting_trace():
                 return trace_bare_step(program, self, accumulation)
 
-        self._recorded = tf.function(lambda: recorded(False))
-        self._traced = tf.function(lambda: recorded(True))
-        self._bare = tf.function(bare)
+        self._recorded = traced_function(lambda: recorded(False))
+        self._traced = traced_function(lambda: recorded(True))
+        self._bare = traced_function(bare)
 
     def pull(self) -> Pulled:
         """Read all shards."""

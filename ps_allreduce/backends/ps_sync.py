@@ -28,6 +28,7 @@ from ps_allreduce.backends.worker_step import (
     momentum_update,
     trace_bare_step,
     trace_recorded_step,
+    traced_function,
 )
 from ps_allreduce.workloads.program import Program
 
@@ -169,11 +170,11 @@ class SynchronousServers(ServerBackend):
         """
         if not self._apply:
             self._apply = [
-                tf.function(self._apply_means).get_concrete_function(server)
+                traced_function(self._apply_means).get_concrete_function(server)
                 for server in range(self._experiment.num_ps)
             ]
         if (events, recorded) not in self._steps:
-            function = tf.function(self._worker_step(events=events, recorded=recorded))
+            function = traced_function(self._worker_step(events=events, recorded=recorded))
             self._steps[events, recorded] = function.get_concrete_function(*self._queues[0])
         return self._steps[events, recorded]
 

@@ -18,7 +18,12 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from ps_allreduce.backends.protocol import Rows, Task
-from ps_allreduce.backends.worker_step import Pulled, checksum, initialise_worker
+from ps_allreduce.backends.worker_step import (
+    Pulled,
+    checksum,
+    initialise_worker,
+    traced_function,
+)
 from ps_allreduce.cluster import ClusterSpec, TaskType
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.placement import DEFAULT_SPLIT_BYTES, Plan, Shard, make_plan
@@ -126,7 +131,7 @@ class ServerBackend:
         )
         self._program = program
         self._served = ServerVariables(plan, program.initial_values())
-        initialise = tf.function(lambda worker: initialise_worker(program, worker))
+        initialise = traced_function(lambda worker: initialise_worker(program, worker))
         # Traced outside of any device scope, so that one trace serves all workers.
         initialise = initialise.get_concrete_function(tf.TensorSpec([], tf.int32))
         for worker in range(experiment.num_workers):

@@ -6,12 +6,13 @@ Decides when timestamps are taken and how a step's row is laid out.  A strategy 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.types.experimental import PolymorphicFunction
 
 from ps_allreduce.backends.protocol import Rows
 from ps_allreduce.steps import EventKind, EventTable, StepTable
@@ -111,6 +112,11 @@ def _number_steps(workers: np.ndarray, ends: np.ndarray, first: dict[int, int]) 
         by_end = mine[np.argsort(ends[mine], kind="stable")]
         numbers[by_end] = first.get(int(worker), 0) + np.arange(len(mine))
     return numbers
+
+
+def traced_function(function: Callable[..., tf.Tensor]) -> PolymorphicFunction:
+    """A TensorFlow function of plain Python: rewriting it by AutoGraph would take a second."""
+    return tf.function(function, autograph=False)
 
 
 def initialise_worker(program: Program, worker: tf.Tensor) -> tf.Tensor:

@@ -42,6 +42,7 @@ def make_dataset(
 def _synthetic(workload: Workload, num_workers: int, shard: tf.Tensor) -> tf.data.Dataset:
     size = workload.image_size
 
+    @tf.autograph.experimental.do_not_convert
     def sample(index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         seed = tf.stack([tf.constant(workload.seed, tf.int64), index])
         image = tf.random.stateless_uniform([size, size, 3], seed)
@@ -60,6 +61,7 @@ def _from_records(
     files = [str(path) for path in record_files(workload.input, data_dir)]
     size = workload.image_size
 
+    @tf.autograph.experimental.do_not_convert
     def decode(record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         parsed = tf.io.parse_single_example(record, FEATURES)
         image = tf.io.decode_image(parsed["image"], channels=3, expand_animations=False)
