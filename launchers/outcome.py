@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.experiment import Experiment
 from ps_allreduce.records import Phases, PlacementUsed, Status
 from ps_allreduce.runner.messages import DriverResult
@@ -51,10 +52,7 @@ def read_outcome(
     Raises:
         OSError, RecordFormatError: a file is missing or damaged.
     """
-    drivers = [
-        from_json(DriverResult, json.loads(Path(f"{path}.json").read_text(encoding="utf-8")))
-        for path in results
-    ]
+    drivers = [_read_result(Path(f"{path}.json")) for path in results]
     tables = [load_raw(Path(f"{path}.npz")) for path in results]
     steps = concatenate([table for table, _ in tables])
     problems = find_problems(experiment, drivers, steps)
@@ -75,6 +73,14 @@ def read_outcome(
         steps=steps,
         events=concatenate_events([events for _, events in tables]),
     )
+
+
+def _read_result(path: Path) -> DriverResult:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise RecordFormatError(f"{path}: not a readable result ({error}).") from error
+    return from_json(DriverResult, content, str(path))
 
 
 def _phases(drivers: Sequence[DriverResult], launched_at: float, ended_at: float) -> Phases:
