@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,8 +30,9 @@ from ps_allreduce.models import MODELS
 from ps_allreduce.placement import Policy, VariableSpec
 from ps_allreduce.provenance import Provenance
 from ps_allreduce.records import Phases, RunRecord, Status
-from ps_allreduce.runner.messages import StartTask
-from ps_allreduce.steps import EventTable, Metrics, Phase, StepTable
+from ps_allreduce.runner.messages import ClockPair, DriverResult, StartTask
+from ps_allreduce.serialization import to_json
+from ps_allreduce.steps import EventTable, Metrics, Phase, StepTable, save_raw
 from ps_allreduce.strategies import TRAITS, Strategy
 
 #: For properties: few examples, and no time limit on a busy machine.
@@ -338,3 +340,37 @@ def fake_task(name: str, code: str, log: Path) -> StartTask:
         log=str(log),
         result="",
     )
+
+
+FIVE_STEPS = (Phase.FIRST, Phase.WARMUP, *[Phase.MEASURED] * 3)
+
+
+def driver_result(index: int, **changes: Any) -> DriverResult:
+    """What a driver leaves after `FIVE_STEPS`, launched at second 100."""
+    good = DriverResult(
+        task=f"worker:{index}",
+        connected_at=101.0 + index,
+        built_at=103.0,
+        first_step_at=106.0,
+        warm_at=110.0,
+        measured_at=115.0,
+        checksums_before=(1, 2),
+        checksums_after=(3, 4),
+        traces_before=1,
+        traces_after=1,
+        requested_steps=5,
+        clock_start=ClockPair(wall=0.0, monotonic=0.0),
+        clock_end=ClockPair(wall=1.0, monotonic=1.0),
+        gradient_bytes=88,
+        num_messages=4,
+    )
+    return replace(good, **changes)
+
+
+def leave_results(folder: Path, *drivers: DriverResult) -> list[Path]:
+    """Write what drivers write; the paths of their results."""
+    for index, result in enumerate(drivers):
+        (folder / f"{index}.json").write_text(json.dumps(to_json(result)))
+        steps = make_steps(index, [1, 2, 3, 4, 5], FIVE_STEPS)
+        save_raw(folder / f"{index}.npz", steps, no_events())
+    return [folder / str(index) for index in range(len(drivers))]

@@ -1,0 +1,108 @@
+"""What the drivers of a run left behind becomes one judged run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launchers.outcome import read_outcome
+from ps_allreduce.errors import RecordFormatError
+from ps_allreduce.experiment import Profile
+from ps_allreduce.records import PlacementUsed, Status
+from ps_allreduce.steps import save_raw
+from ps_allreduce.strategies import Strategy
+from tests.fakes import (
+    FIVE_STEPS,
+    driver_result,
+    leave_results,
+    make_experiment,
+    make_steps,
+    no_events,
+)
+
+PROFILE = Profile(name="p", warmup_steps=2, warmup_s=1.0, measured_steps=3)
+
+REDUCED = make_experiment(Strategy.ALLREDUCE, profile=PROFILE)
+
+#: Seconds since the epoch.
+LAUNCHED_AT = 100.0
+
+
+def test_drivers_become_one_run(tmp_path: Path) -> None:
+    outcome = read_outcome(
+        REDUCED, leave_results(tmp_path, driver_result(0), driver_result(1)), LAUNCHED_AT, 120.0
+    )
+    assert (outcome.status, outcome.reason) == (Status.OK, "")
+    assert len(outcome.steps) == 10
+    assert outcome.metrics is not None
+    assert outcome.metrics.images_per_sec == pytest.approx(2 * 16)
+    assert (outcome.gradient_bytes, outcome.num_tensors) == (88, 4)
+
+
+def test_each_phase_ends_with_its_last_driver_result(tmp_path: Path) -> None:
+    drivers = [driver_result(0), driver_result(1, first_step_at=106.5, warm_at=109.0)]
+    phases = read_outcome(REDUCED, leave_results(tmp_path, *drivers), LAUNCHED_AT, 120.0).phases
+    assert (phases.bring_up_s, phases.build_s, phases.first_step_s) == (2.0, 1.0, 3.5)
+    assert (phases.warmup_s, phases.measured_s, phases.total_s) == (3.5, 5.0, 20.0)
+
+
+def test_every_problem_makes_the_run_invalid_and_is_told(tmp_path: Path) -> None:
+    drivers = [driver_result(0), driver_result(1, traces_after=2, checksums_after=(3, 5))]
+    outcome = read_outcome(REDUCED, leave_results(tmp_path, *drivers), LAUNCHED_AT, 120.0)
+    assert outcome.status is Status.INVALID
+    assert outcome.reason == (
+        "trainable weights of worker:1 differ from worker:0; "
+        "a step function was traced again (worker:1)"
+    )
+    assert outcome.metrics is not None
+
+
+def test_a_run_without_a_common_window_is_invalid(tmp_path: Path) -> None:
+    paths = leave_results(tmp_path, driver_result(0), driver_result(1))
+    late = make_steps(1, [11, 12, 13, 14, 15], FIVE_STEPS, first_start=10)
+    save_raw(tmp_path / "1.npz", late, no_events())
+    outcome = read_outcome(REDUCED, paths, LAUNCHED_AT, 120.0)
+    assert outcome.status is Status.INVALID
+    assert outcome.metrics is None
+    assert "no whole step" in outcome.reason
+
+
+def test_the_placement_is_that_of_whoever_knows_it(tmp_path: Path) -> None:
+    used = PlacementUsed(shards=(), variables=(), bytes_per_server=(1, 1), max_over_mean=1.0)
+    served = make_experiment(Strategy.PS_SYNC, num_workers=1, profile=PROFILE)
+    outcome = read_outcome(
+        served,
+        leave_results(tmp_path, driver_result(0, task="chief:0", placement=used)),
+        LAUNCHED_AT,
+        120.0,
+    )
+    assert outcome.status is Status.OK
+    assert outcome.placement == used
+
+
+def test_equal_weights_have_equal_digests(tmp_path: Path) -> None:
+    def digest(*checksums: int) -> str:
+        result = driver_result(0, checksums_after=checksums)
+        paths = leave_results(tmp_path, result, replace(result, task="worker:1"))
+        return read_outcome(REDUCED, paths, LAUNCHED_AT, 120.0).weights_digest
+
+    assert digest(3, 4) == digest(3, 4) != digest(3, 5)
+
+
+def test_what_is_missing_is_told(tmp_path: Path) -> None:
+    paths = leave_results(tmp_path, driver_result(0), driver_result(1))
+    (tmp_path / "1.json").unlink()
+    with pytest.raises(OSError, match=r"1.json"):
+        read_outcome(REDUCED, paths, LAUNCHED_AT, 120.0)
+
+
+@pytest.mark.parametrize("name", ["1.json", "1.npz"])
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_what_is_cut_short_is_told(tmp_path: Path, name: str, share: float) -> None:
+    paths = leave_results(tmp_path, driver_result(0), driver_result(1))
+    content = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(content[: int(len(content) * share)])
+    with pytest.raises(RecordFormatError):
+        read_outcome(REDUCED, paths, LAUNCHED_AT, 120.0)
