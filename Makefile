@@ -82,7 +82,7 @@ wheelhouse:
 $(SWEEPS): environment
 	@set -f; "$$SUITE_PYTHON" -m experiments $@ --profile "$$PROFILE" --launcher "$$LAUNCHER" \
 		--results "$$RESULTS" $(CHOICE) $$ARGS; status=$$?; \
-	if [ $$status -le 1 ]; then "$$SUITE_PYTHON" -m analysis report "$$RESULTS/$@" || \
+	if [ $$status -le 1 ]; then "$$SUITE_PYTHON" -m analysis report -- "$$RESULTS/$@" || \
 		status=$$((status ? status : $$?)); fi; exit $$status
 
 placement: environment

@@ -19,7 +19,7 @@ from analysis.points import Case, workers_text
 _BAR = 0.68
 _PARTS = (
     ("compute", "compute_s"),
-    ("exposed communication", "communication_s"),
+    ("everything else: exposed communication, updates, dispatch", "communication_s"),
     ("input wait", "input_wait_s"),
 )
 

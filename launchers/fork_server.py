@@ -19,6 +19,8 @@ from ps_allreduce.runner.messages import Event, Exited, Ready, decode, encode
 
 START_DEADLINE_S = 120.0
 
+END_DEADLINE_S = 10.0
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -98,18 +100,16 @@ class ForkServerClient:
                 answer = message
             if isinstance(message, Exited):
                 return _checked(answer, message)
-        self.end_all(deadline_s=10)
+        self._end_job()
         raise LaunchError(f"{type(request).__name__} took longer than {deadline_s:.0f} s.")
 
-    def end_all(self, deadline_s: float) -> list[Exited]:
-        """Kill all tasks and wait until they are reaped."""
+    def _end_job(self) -> None:
+        """Kill a job and take note of its end, so that the next one is not mistaken for it."""
         self.send(messages.EndAll())
-        exited = []
-        deadline = time.monotonic() + deadline_s
-        while (message := self.receive(deadline - time.monotonic())) is not None:
-            if isinstance(message, Exited):
-                exited.append(message)
-        return exited
+        deadline = time.monotonic() + END_DEADLINE_S
+        while (left := deadline - time.monotonic()) > 0:
+            if isinstance(self.receive(left), Exited):
+                return
 
     def close(self) -> None:
         """End the server and everything it forked."""

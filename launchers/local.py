@@ -205,10 +205,12 @@ class LocalLauncher:
             for request in prepared.requests:
                 server.send(request)
             status = self._watch(server, monitor, experiment, progress)
-        except LaunchError:
+        except LaunchError as error:
+            # The fork server has died, and its tasks with it; the next run starts another.
             self._client = None
             server.close()
-            raise
+            monitor.lost_contact = str(error)
+            status = Status.FAILED
         except KeyboardInterrupt:
             pass  # the run is recorded as interrupted, and the sweep ends
         finally:
@@ -340,7 +342,7 @@ def _reason(experiment: Experiment, monitor: RunMonitor, status: Status) -> str:
             f"not finished after {experiment.profile.deadline_s:g} s; "
             f"last heard of: {monitor.stage}"
         )
-    return monitor.culprit()[1]
+    return monitor.lost_contact or monitor.culprit()[1]
 
 
 def _task_records(prepared: Prepared, monitor: RunMonitor) -> tuple[TaskRecord, ...]:

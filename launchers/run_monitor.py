@@ -22,6 +22,7 @@ class RunMonitor:
     Attributes:
         drivers: the tasks whose end ends the run.
         ended_by_us: tasks that the launcher killed when the run was over.
+        lost_contact: why nothing more can be heard of the tasks, if so.
     """
 
     drivers: Sequence[TaskId]
@@ -30,6 +31,7 @@ class RunMonitor:
     events: list[Event] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     ended_by_us: set[str] = field(default_factory=set)
+    lost_contact: str = ""
 
     def take(self, message: object) -> None:
         """Note a message of the fork server."""

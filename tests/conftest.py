@@ -1,7 +1,8 @@
 """Fixtures of all tests, and the rule about what may be skipped.
 
-A test that needs something real (TensorFlow, more cores) asks for it by a fixture, which skips with the
-reason where it is missing.  Under PS_ALLREDUCE_REQUIRE_ALL=1, which only CI sets, it fails instead.
+A test that needs something real (TensorFlow, more cores) asks for it by a fixture, which skips
+with the reason where it is missing.  Under PS_ALLREDUCE_REQUIRE_ALL=1, which only CI sets, it
+fails instead.
 """
 
 from __future__ import annotations

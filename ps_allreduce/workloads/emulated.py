@@ -1,8 +1,11 @@
 """An accelerator that takes time but no processor.
 
 Forward and backward pass are timers inside the graph (TensorFlow's `SleepDataset`); gradients have
-the real sizes and become available in groups of equal time, in backward order.  A timer of t
-seconds takes a little longer than t; `calibrate` measures by how much on the worker itself.
+the real sizes and become available in groups of equal time, in backward order.
+
+Every batch notes when it began, and every tick of its timer waits until a moment counted from
+there: a tick that comes late, because the processor was busy, does not delay the ones after it.
+By how much ticks are late on an idle worker is measured when the worker is set up, and taken off.
 """
 
 from __future__ import annotations
@@ -22,6 +25,10 @@ from ps_allreduce.workloads.program import BatchOutputs, now_after
 from ps_allreduce.workloads.worker_local import LocalIterator, LocalVariable, assign
 
 TICK = (tf.TensorSpec([], tf.int64),)
+
+#: When the present batch began, in seconds since the epoch, and by how many seconds ticks are late.
+BEGIN = LocalVariable("accelerator/begin", tf.float64, ())
+LATENESS = LocalVariable("accelerator/lateness", tf.float64, ())
 
 #: The gradients' value: small enough that no number of steps overflows, large enough to move
 #: weights.
@@ -49,8 +56,7 @@ class EmulatedProgram:
         )
         self.iterators = (
             LocalIterator("input", batch_specs(workload)),
-            LocalIterator("forward", TICK),
-            LocalIterator("backward", TICK),
+            LocalIterator("accelerator", TICK),
         )
 
     def initial_values(self) -> list[npt.NDArray[np.float32]]:
@@ -58,20 +64,21 @@ class EmulatedProgram:
         return self._initial
 
     def initialise(self, worker: tf.Tensor) -> list[tf.Operation]:
-        """Create gradients, input and calibrated timers on the worker that executes this."""
+        """Create gradients, input and a calibrated timer on the worker that executes this."""
         dataset = make_dataset(self._workload, self._num_workers, worker, self._data_dir)
-        _, forward, backward = self.iterators
-        group_s = self._compute.backward_s / len(self._groups)
+        source, accelerator = self.iterators
         created = [
             assign(variable.handle(), tf.fill(variable.shape, GRADIENT_VALUE))
             for variable in self.state
         ]
-        return [
-            *created,
-            self.iterators[0].start(dataset),
-            forward.start(_timer(calibrate(self._compute.forward_s, "forward"))),
-            backward.start(_timer(calibrate(group_s, "backward"))),
-        ]
+        timer = accelerator.start(_timer(self._moments()))
+        return [*created, source.start(dataset), timer, *_calibrate()]
+
+    def _moments(self) -> list[float]:
+        """Seconds from the beginning of a batch to the loss and to each group's release."""
+        compute, groups = self._compute, len(self._groups)
+        released = [compute.backward_s * (number + 1) / groups for number in range(groups)]
+        return [compute.forward_s, *(compute.forward_s + moment for moment in released)]
 
     def batch(
         self,
@@ -80,17 +87,18 @@ class EmulatedProgram:
         iterators: Sequence[tf.Tensor],
     ) -> BatchOutputs:
         """Wait the forward time, then release the gradients group by group."""
-        _, forward, backward = self.iterators
-        images, _ = self.iterators[0].next(iterators[0])
+        source, accelerator = self.iterators
+        images, _ = source.next(iterators[0])
         input_ready = now_after([images])
-        with tf.control_dependencies([*values, images]):
-            (tick,) = forward.next(iterators[1])
+        tick = _begin([*values, images])
+        with tf.control_dependencies([tick]):
+            (tick,) = accelerator.next(iterators[1])
         loss_ready = now_after([tick])
         gradients: list[tf.Tensor] = [None] * len(state)
         releases = []
         for group in self._groups:
             with tf.control_dependencies([tick]):
-                (tick,) = backward.next(iterators[2])
+                (tick,) = accelerator.next(iterators[1])
             releases.append(now_after([tick]))
             with tf.control_dependencies([tick]):
                 for index in group:
@@ -102,6 +110,11 @@ class EmulatedProgram:
             moments=tf.stack([input_ready, loss_ready, now_after(gradients)]),
             releases=tf.stack(releases),
         )
+
+
+def _begin(things: Sequence[tf.Tensor]) -> tf.Operation:
+    """Note that a batch begins, once all things are there."""
+    return assign(BEGIN.handle(), now_after(things))
 
 
 def backward_groups(sizes: Sequence[int], count: int) -> list[list[int]]:
@@ -117,36 +130,39 @@ def backward_groups(sizes: Sequence[int], count: int) -> list[list[int]]:
     return groups
 
 
-def _timer(duration_us: tf.Tensor) -> tf.data.Dataset:
-    """A dataset each of whose elements takes so long; nothing prefetches it."""
+def _timer(moments: Sequence[float]) -> tf.data.Dataset:
+    """Ticks at the moments of one batch after the other; nothing prefetches them."""
+
+    @tf.autograph.experimental.do_not_convert
+    def tick(number: tf.Tensor) -> tf.data.Dataset:
+        due = BEGIN.read(BEGIN.handle()) + tf.gather(
+            tf.constant(moments, tf.float64), number % len(moments)
+        )
+        left_s = due - LATENESS.read(LATENESS.handle()) - tf.timestamp()
+        left_us = tf.cast(tf.maximum(left_s * 1e6, 0.0), tf.int64)
+        return tf.data.Dataset.from_tensors(number).apply(testing.sleep(left_us))
+
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = False
     options.autotune.enabled = False
-    ticks = tf.data.Dataset.range(1 << 40).apply(testing.sleep(duration_us))
-    return ticks.with_options(options)
+    return tf.data.Dataset.range(1 << 40).flat_map(tick).with_options(options)
 
 
-def calibrate(wanted_s: float, name: str, rounds: int = 3, ticks: int = 8) -> tf.Tensor:
-    """The timer setting, int64 microseconds, with which a tick really takes `wanted_s`.
-
-    Measures `ticks` ticks on the executing worker and corrects the setting by the difference,
-    `rounds` times.
-    """
-    setting = tf.constant(round(wanted_s * 1e6), tf.int64)
-    before: list[tf.Operation] = []
-    for number in range(rounds):
-        iterator = LocalIterator(f"calibrate/{name}/{number}", TICK)
-        with tf.control_dependencies(before):
-            handle = iterator.handle()
-            started = iterator.start(_timer(setting))
-        with tf.control_dependencies([started]):
+def _calibrate(spacing_s: float = 0.005, count: int = 20) -> list[tf.Operation]:
+    """Measure by how much ticks are late on the executing worker, and have it taken off."""
+    moments = [spacing_s * (number + 1) for number in range(count)]
+    iterator = LocalIterator("accelerator/calibration", TICK)
+    handle = iterator.handle()
+    ready = assign(LATENESS.handle(), tf.constant(0.0, tf.float64))
+    with tf.control_dependencies([ready]):
+        started = iterator.start(_timer(moments))
+    tick = _begin([started])
+    late = []
+    for moment in moments:
+        with tf.control_dependencies([tick]):
             (tick,) = iterator.next(handle)
-        begin = now_after([tick])
-        for _ in range(ticks):
-            with tf.control_dependencies([tick]):
-                (tick,) = iterator.next(handle)
-        taken_s = (now_after([tick]) - begin) / ticks
-        correction = tf.cast(tf.round((wanted_s - taken_s) * 1e6), tf.int64)
-        setting = tf.maximum(setting + correction, 1)
-        before = [tick.op]
-    return setting
+        with tf.control_dependencies([tick]):
+            begin = BEGIN.read(BEGIN.handle())
+        late.append(now_after([tick]) - begin - moment)
+    median = tf.sort(tf.stack(late))[count // 2]
+    return [assign(LATENESS.handle(), median)]

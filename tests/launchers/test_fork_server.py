@@ -16,7 +16,7 @@ from launchers import fork_server
 from launchers.fork_server import ForkServerClient, fork_server_environment, last_lines
 from launchers.processes import run_quietly, start_with_socket
 from ps_allreduce.errors import LaunchError, UserError
-from ps_allreduce.runner.messages import Event, Exited
+from ps_allreduce.runner.messages import Event
 from tests.fakes import FORK_SERVER_SCRIPT, fake_task
 
 WORDS = (sys.executable, "-c", FORK_SERVER_SCRIPT)
@@ -60,26 +60,11 @@ def test_a_job_that_crashes_after_its_answer_has_failed(
         client.ask(fake_task("x", code, tmp_path / "log"), 10)
 
 
-def test_a_job_that_takes_too_long_is_ended(
-    client: ForkServerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    end_all = client.end_all
-    monkeypatch.setattr(client, "end_all", lambda deadline_s: end_all(deadline_s=0.5))
+def test_a_job_that_takes_too_long_is_ended(client: ForkServerClient, tmp_path: Path) -> None:
     code = "report('up', text=str(__import__('os').getpid())); __import__('time').sleep(600)"
     with pytest.raises(LaunchError, match="StartTask took longer than 0 s"):
         client.ask(fake_task("x", code, tmp_path / "log"), 0.4)
     assert client.ask(fake_task("x", "report('fine')", tmp_path / "log"), 10).event == "fine"
-
-
-def test_ending_all_tells_who_was_ended(client: ForkServerClient, tmp_path: Path) -> None:
-    for name in ("worker:0", "worker:1"):
-        code = "report('up'); __import__('time').sleep(600)"
-        client.send(fake_task(name, code, tmp_path / name))
-        while not isinstance(client.receive(10), Event):
-            pass
-    exited = client.end_all(deadline_s=0.5)
-    assert {message.name for message in exited} == {"worker:0", "worker:1"}
-    assert all(isinstance(message, Exited) for message in exited)
 
 
 def test_silence_is_none(client: ForkServerClient) -> None:

@@ -82,7 +82,7 @@ def test_round_robin_is_what_stock_tensorflow_does(
 @pytest.mark.parametrize("strategy", [Strategy.PS_SYNC, Strategy.PS_ASYNC, Strategy.ALLREDUCE])
 def test_a_network_with_batch_norm_trains(strategy: Strategy, launcher: LocalLauncher) -> None:
     workload = Workload(model="MobileNetV2", batch_per_worker=2, accumulation=2)
-    profile = replace(BRIEF, measured_steps=2)
+    profile = replace(BRIEF, measured_steps=5)
     experiment = point(strategy, 2, policy=Policy.LARGEST_FIRST, workload=workload, profile=profile)
     run = launcher.launch(experiment, progress=lambda _: None)
     assert run.status is Status.OK, run.reason

@@ -41,13 +41,21 @@ class RecordingMake:
 
     def __init__(self, folder: Path) -> None:
         self.calls = folder / "calls"
+        self.status = 0
         self.python = folder / "python that records"
         self.python.write_text(RECORDER)
         self.python.chmod(0o755)
 
+    def fail_experiments_with(self, status: int) -> None:
+        """Let the experiments end with a status."""
+        self.status = status
+        with self.python.open("a") as script:
+            script.write(f'if [ "$2" = experiments ]; then exit {status}; fi\n')
+
     def __call__(self, *words: str) -> list[list[str]]:
-        """Run make, which must succeed, and return the calls after the check of the environment."""
-        run_make("ENV=existing", f"PYTHON={self.python}", *words, check=True)
+        """Run make and return the calls after the check of the environment."""
+        done = run_make("ENV=existing", f"PYTHON={self.python}", *words)
+        assert (done.returncode == 0) == (self.status == 0), done.stderr
         calls = [call.split("\0")[:-1] for call in self.calls.read_text().split("\n\0")[:-1]]
         assert calls[0] == ["-m", "ps_allreduce.environment"]
         return calls[1:]
@@ -88,16 +96,27 @@ def test_make_alone_describes_every_target_and_variable() -> None:
 @pytest.mark.parametrize("sweep", ["compare", "ps-sweep", "allreduce-sweep", "placement-sweep"])
 def test_sweep_gets_profile_launcher_and_results(recording_make: RecordingMake, sweep: str) -> None:
     given = ["--profile", "standard", "--launcher", "local", "--results", "results"]
-    assert recording_make(sweep, "PROFILE=standard") == [["-m", "experiments", sweep, *given]]
+    assert recording_make(sweep, "PROFILE=standard") == [
+        ["-m", "experiments", sweep, *given],
+        ["-m", "analysis", "report", "--", f"results/{sweep}"],
+    ]
+
+
+@pytest.mark.parametrize(("status", "calls"), [(0, 2), (1, 2), (2, 1), (130, 1)])
+def test_failed_points_are_analysed_and_mistakes_are_not(
+    recording_make: RecordingMake, status: int, calls: int
+) -> None:
+    recording_make.fail_experiments_with(status)
+    assert len(recording_make("compare")) == calls
 
 
 @pytest.mark.parametrize(
     ("words", "call"),
     [
-        (["placement"], ["analysis", "placement"]),
+        (["placement"], ["experiments", "placement"]),
         (
             ["placement", "MODEL=InceptionV3", "NUM_PS=4"],
-            ["analysis", "placement", "--model", "InceptionV3", "--num-ps", "4"],
+            ["experiments", "placement", "--model", "InceptionV3", "--num-ps", "4"],
         ),
         (["report", "RESULTS=a b"], ["analysis", "report", "a b"]),
         (["bench"], ["experiments", "bench", "--results", "results"]),
@@ -111,7 +130,8 @@ def test_target_calls(recording_make: RecordingMake, words: list[str], call: lis
 @pytest.mark.parametrize("value", HOSTILE)
 def test_values_arrive_as_they_were_written(recording_make: RecordingMake, value: str) -> None:
     names = ["RESULTS", "MODEL", "NUM_PS", "LAUNCHER"]
-    [call] = recording_make("ps-sweep", *(f"{name}={value}" for name in names))
+    call, report = recording_make("ps-sweep", *(f"{name}={value}" for name in names))
+    assert report[3:] == ["--", f"{value}/ps-sweep"]
     options = call[3:]
     assert dict(zip(options[::2], options[1::2], strict=True)) == {
         "--profile": "quick",
@@ -124,7 +144,7 @@ def test_values_arrive_as_they_were_written(recording_make: RecordingMake, value
 
 
 def test_args_are_split_at_spaces_and_nothing_else(recording_make: RecordingMake) -> None:
-    [call] = recording_make("compare", "ARGS=--seed 3 * $(touch pwned) ; 'one two'")
+    call, _ = recording_make("compare", "ARGS=--seed 3 * $(touch pwned) ; 'one two'")
     assert call[9:] == ["--seed", "3", "*", "$(touch", "pwned)", ";", "'one", "two'"]
     assert not (ROOT / "pwned").exists()
 
@@ -134,7 +154,7 @@ def test_what_is_measured_is_not_taken_from_the_callers_environment(
 ) -> None:
     for name in ("PROFILE", "LAUNCHER", "RESULTS", "MODEL", "NUM_PS", "ARGS"):
         monkeypatch.setenv(name, "left-over")
-    [call] = recording_make("compare")
+    call, _ = recording_make("compare")
     assert "left-over" not in call
 
 
