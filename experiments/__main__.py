@@ -20,7 +20,7 @@ from rich.console import Console
 from experiments.bench import run_bench
 from experiments.commit import source_state
 from experiments.dry_run import render_dry_run
-from experiments.execute import Result, execute, locked, read_history, run_once
+from experiments.execute import Result, Session, execute, locked, read_history, run_once
 from experiments.one_line import one_line
 from experiments.profiles import (
     PROFILES,
@@ -30,7 +30,7 @@ from experiments.profiles import (
     profile_named,
     scale_for,
 )
-from experiments.progress import SweepProgress
+from experiments.progress import FailureTeller, SweepProgress
 from experiments.studies import STUDIES, Request
 from experiments.sweep import PlannedRun, Sweep
 from launchers import make_launcher
@@ -284,21 +284,20 @@ def run_one(**given: Any) -> None:
     with _launcher(given) as launcher:
         launcher.check(experiment)
         with locked(sweep_dir):
-            provenance = collect(source_state())
-            history = read_history(sweep_dir, provenance.fingerprint)
+            commit = source_state()
+            history = read_history(sweep_dir, collect(commit).fingerprint)
             launcher.prepare(experiment.workload)
             taken = [n for key, n in history.next_attempt if key == experiment.experiment_id]
-            run = PlannedRun(experiment=experiment, repetition=max(taken, default=-1) + 1)
-            record = run_once(
-                run,
-                launcher,
-                RUN_ONE,
-                sweep_dir,
-                history,
-                provenance,
-                lambda _: None,
-                given["weights"] and given["weights"].resolve(),
+            session = Session(
+                launcher=launcher,
+                sweep_name=RUN_ONE,
+                sweep_dir=sweep_dir,
+                commit=commit,
+                history=history,
+                follower=FailureTeller(Console(stderr=True)),
             )
+            run = PlannedRun(experiment=experiment, repetition=max(taken, default=-1) + 1)
+            record = run_once(session, run, given["weights"] and given["weights"].resolve())
     click.echo(json.dumps(one_line(record, sweep_dir)))
     sys.exit({Status.OK: 0, Status.INTERRUPTED: 130}.get(record.status, 1))
 

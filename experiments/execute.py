@@ -10,7 +10,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from pathlib import Path
 from experiments.sweep import PlannedRun, Sweep
 from launchers.protocol import LaunchedRun, Launcher
 from ps_allreduce.errors import UserError
-from ps_allreduce.provenance import Provenance, collect
+from ps_allreduce.provenance import collect
 from ps_allreduce.records import (
     RunFiles,
     RunRecord,
@@ -119,8 +119,25 @@ class Follower:
     def stage(self, text: str) -> None:
         """What the present run is doing."""
 
-    def finish(self, record: RunRecord) -> None:
-        """A run has ended."""
+    def finish(self, record: RunRecord, log_tail: str) -> None:
+        """A run has ended; `log_tail` is the end of the right log if it did not succeed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """What all runs of one call of the suite share.
+
+    Attributes:
+        sweep_name, sweep_dir: where records belong.
+        history: of the folder; runs are added as they are made.
+    """
+
+    launcher: Launcher
+    sweep_name: str
+    sweep_dir: Path
+    commit: str
+    history: History
+    follower: Follower
 
 
 def execute(
@@ -135,15 +152,22 @@ def execute(
     for point in sweep.points:
         launcher.check(point)
     with locked(sweep_dir):
-        provenance = collect(commit)
-        history = read_history(sweep_dir, provenance.fingerprint)
+        history = read_history(sweep_dir, collect(commit).fingerprint)
         wanted = list(sweep.runs())
         queue = [run for run in wanted if history.needs_run(run)]
         _save_definition(sweep, sweep_dir)
         follower.begin(len(queue), len(wanted) - len(queue))
         for workload in {run.experiment.workload for run in queue}:
             launcher.prepare(workload)
-        made, interrupted = _run_queue(queue, launcher, sweep, sweep_dir, history, follower, commit)
+        session = Session(
+            launcher=launcher,
+            sweep_name=sweep.name,
+            sweep_dir=sweep_dir,
+            commit=commit,
+            history=history,
+            follower=follower,
+        )
+        made, interrupted = _run_queue(session, queue)
     return Result(
         made=tuple(made),
         kept=len(wanted) - len(queue),
@@ -152,62 +176,50 @@ def execute(
     )
 
 
-def _run_queue(
-    queue: Sequence[PlannedRun],
-    launcher: Launcher,
-    sweep: Sweep,
-    sweep_dir: Path,
-    history: History,
-    follower: Follower,
-    commit: str,
-) -> tuple[list[RunRecord], bool]:
+def _run_queue(session: Session, queue: Sequence[PlannedRun]) -> tuple[list[RunRecord], bool]:
     """Make runs in order; those that fail are tried again after all others."""
     made: list[RunRecord] = []
     again = list(queue)
     while again:
         pending, again = again, []
         for run in pending:
-            follower.start(run)
-            record = run_once(
-                run, launcher, sweep.name, sweep_dir, history, collect(commit), follower.stage
-            )
+            record = run_once(session, run)
             made.append(record)
-            follower.finish(record)
             if record.status is Status.INTERRUPTED:
                 return made, True
-            if history.needs_run(run):
+            if session.history.needs_run(run):
                 again.append(run)
     return made, False
 
 
-def run_once(
-    run: PlannedRun,
-    launcher: Launcher,
-    sweep_name: str,
-    sweep_dir: Path,
-    history: History,
-    provenance: Provenance,
-    progress: Callable[[str], None],
-    weights: Path | None = None,
-) -> RunRecord:
-    """Launch one run and keep its files: the one way in which runs are made."""
+def run_once(session: Session, run: PlannedRun, weights: Path | None = None) -> RunRecord:
+    """Launch one run and keep its files: the one way in which runs are made.
+
+    Args:
+        weights: file that takes the final trainable weights.
+    """
+    session.follower.start(run)
+    provenance = collect(session.commit)
     started_at = _now()
-    launched = launcher.launch(run.experiment, progress=progress, weights=weights)
+    launched = session.launcher.launch(
+        run.experiment, progress=session.follower.stage, weights=weights
+    )
     record = RunRecord(
-        sweep=sweep_name,
+        sweep=session.sweep_name,
         experiment=run.experiment,
         experiment_id=run.experiment.experiment_id,
         repetition=run.repetition,
-        attempt=history.next_attempt.get(_key(run), 0),
+        attempt=session.history.next_attempt.get(_key(run), 0),
         started_at=started_at,
         finished_at=_now(),
         provenance=provenance,
-        oversubscribed=launcher.is_oversubscribed(run.experiment),
-        total_cores=launcher.total_cores(run.experiment),
+        oversubscribed=session.launcher.is_oversubscribed(run.experiment),
+        total_cores=session.launcher.total_cores(run.experiment),
         **_shared_fields(launched),  # type: ignore[arg-type]
     )
-    keep(record, launched, sweep_dir)
-    history.add(record, provenance.fingerprint)
+    keep(record, launched, session.sweep_dir)
+    session.history.add(record, provenance.fingerprint)
+    session.follower.finish(record, launched.log_tail)
     return record
 
 

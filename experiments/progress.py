@@ -21,11 +21,32 @@ from experiments.sweep import PlannedRun
 from ps_allreduce.records import RunRecord, Status
 
 
-class SweepProgress(Follower):
-    """A follower for people; writes to standard error."""
+class FailureTeller(Follower):
+    """Says nothing of a run that went well, and why another did not."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
+
+    def finish(self, record: RunRecord, log_tail: str) -> None:
+        """Reason and end of the right log."""
+        if record.status is not Status.OK:
+            self._print(f"{record.status}, {record.reason}")
+            self._print_log(record, log_tail)
+
+    def _print(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def _print_log(self, record: RunRecord, log_tail: str) -> None:
+        # Who interrupts a run knows why it ended.
+        for text in log_tail.splitlines() if record.status is not Status.INTERRUPTED else ():
+            self._print(f"      | {text}")
+
+
+class SweepProgress(FailureTeller):
+    """A follower for people; writes to standard error."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
         self._bar = Progress(
             TextColumn("{task.fields[doing]}", table_column=None),
             BarColumn(bar_width=24),
@@ -58,7 +79,7 @@ class SweepProgress(Follower):
         """Start the bar; say what is kept from earlier."""
         self._total = total
         if kept:
-            self._console.print(f"{kept} runs are there already, {total} to go.", highlight=False)
+            self._print(f"{kept} runs are there already, {total} to go.")
         self._task = self._bar.add_task("", total=total, doing="starting")
 
     def start(self, run: PlannedRun) -> None:
@@ -71,14 +92,15 @@ class SweepProgress(Follower):
         if self._task is not None:
             self._bar.update(self._task, doing=f"{self._title}: {text}")
 
-    def finish(self, record: RunRecord) -> None:
-        """One line for every run that is over."""
+    def finish(self, record: RunRecord, log_tail: str) -> None:
+        """One line for every run that is over; the end of the right log if it failed."""
         self._done += 1
         line = f"{self._done:>3}/{self._total} {record.experiment.title} #{record.repetition + 1}: "
         if record.status is Status.OK and record.metrics is not None:
             line += f"{record.metrics.images_per_sec:.1f} images/s"
         else:
             line += f"{record.status}, {record.reason}"
-        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+        self._print(line)
+        self._print_log(record, log_tail)
         if self._task is not None:
             self._bar.update(self._task, completed=min(self._done, self._total))

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from launchers.fork_server import ForkServerClient
+from launchers.fork_server import ForkServerClient, last_lines
 from launchers.layout import CorePlan, cluster_of, drivers_of, plan_cores, tasks_of
 from launchers.login_node import is_login_node
 from launchers.outcome import read_outcome
@@ -49,6 +49,15 @@ JOB_DEADLINE_S = 300.0
 GRACE_S = 0.5
 
 REAP_DEADLINE_S = 20.0
+
+#: What a task's process must know before TensorFlow looks around.
+TASK_ENVIRONMENT = {
+    "TF_GRPC_REUSE_PORT": "true",
+    "GRPC_FAIL_FAST": "use_caller",
+    "CUDA_VISIBLE_DEVICES": "",
+}
+
+LOG_TAIL_LINES = 8
 
 PORT_ATTEMPTS = 3
 
@@ -105,6 +114,8 @@ class LocalLauncher:
 
     def check(self, experiment: Experiment) -> None:
         """Refuse what does not fit on this machine."""
+        if experiment.resources.device is not Device.CPU:
+            raise UserError("the launcher local runs on CPUs only so far.")
         plan_cores(experiment, _available_cores())
 
     def is_oversubscribed(self, experiment: Experiment) -> bool:
@@ -234,7 +245,7 @@ class LocalLauncher:
                 experiment=experiment,
                 cores=cores.cores[task],
                 threads=_threads(experiment, task),
-                environment=_task_environment(experiment, task),
+                environment=TASK_ENVIRONMENT,
                 data_dir=str(self._data_dir),
                 log=str(scratch / f"{task.type}-{task.index}.log"),
                 result=str(_result(scratch, task)),
@@ -287,13 +298,6 @@ def _threads(experiment: Experiment, task: TaskId) -> int:
     return 1 if task.type is TaskType.PS else experiment.resources.threads_per_worker
 
 
-def _task_environment(experiment: Experiment, task: TaskId) -> dict[str, str]:
-    """What a task's process needs to know before TensorFlow looks around."""
-    environment = {"TF_GRPC_REUSE_PORT": "true", "GRPC_FAIL_FAST": "use_caller"}
-    computes = task.type is TaskType.WORKER and experiment.resources.device is Device.GPU
-    return environment if computes else environment | {"CUDA_VISIBLE_DEVICES": ""}
-
-
 def _result(scratch: Path, task: TaskId) -> Path:
     return scratch / f"result-{task.type}-{task.index}"
 
@@ -321,7 +325,9 @@ def _conclude(
             total_s=ended_at - launched_at,
         )
         reason = _reason(experiment, monitor, status)
-        return replace(run, reason=reason, phases=phases)
+        return replace(
+            run, reason=reason, phases=phases, log_tail=_log_tail(prepared, monitor, status)
+        )
     results = [_result(prepared.scratch, task) for task in drivers_of(experiment)]
     try:
         outcome = read_outcome(experiment, results, launched_at, ended_at)
@@ -343,6 +349,15 @@ def _reason(experiment: Experiment, monitor: RunMonitor, status: Status) -> str:
             f"last heard of: {monitor.stage}"
         )
     return monitor.lost_contact or monitor.culprit()[1]
+
+
+def _log_tail(prepared: Prepared, monitor: RunMonitor, status: Status) -> str:
+    """The last lines of the log that tells most: the culprit's, or the first driver's."""
+    task = str(monitor.drivers[0])
+    if status is Status.FAILED and not monitor.lost_contact:
+        task = monitor.culprit()[0]
+    (log,) = [request.log for request in prepared.requests if request.task == task]
+    return last_lines(Path(log), LOG_TAIL_LINES)
 
 
 def _task_records(prepared: Prepared, monitor: RunMonitor) -> tuple[TaskRecord, ...]:

@@ -21,6 +21,7 @@ class LaunchedRun:
     Attributes:
         steps, events: raw timings; None if the run did not get so far.
         log: the output of all tasks, one after the other.
+        log_tail: the last lines of the log that explains why the run did not succeed.
     """
 
     status: Status
@@ -39,6 +40,7 @@ class LaunchedRun:
     steps: StepTable | None = None
     events: EventTable | None = None
     log: str = ""
+    log_tail: str = ""
 
 
 class Launcher(Protocol):

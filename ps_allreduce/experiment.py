@@ -224,6 +224,8 @@ class Experiment:
                 f"strategy {self.strategy} uses no collective: leave collective and "
                 "bytes_per_pack out."
             )
+        if self.collective is Collective.NCCL and self.resources.device is not Device.GPU:
+            raise UserError("collective nccl needs workers on GPUs; on CPUs use ring or auto.")
         if self.bytes_per_pack is not None:
             _at_least(0, bytes_per_pack=self.bytes_per_pack)
 

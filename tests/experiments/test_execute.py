@@ -338,8 +338,8 @@ class Listener(Follower):
     def stage(self, text: str) -> None:
         self.heard.append(text)
 
-    def finish(self, record: RunRecord) -> None:
-        self.heard.append(str(record.status))
+    def finish(self, record: RunRecord, log_tail: str) -> None:
+        self.heard.append(f"{record.status} {log_tail}".strip())
 
 
 def test_a_follower_hears_every_run(tmp_path: Path) -> None:

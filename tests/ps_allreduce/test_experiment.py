@@ -140,6 +140,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 ]
 
 COLLECTIVE_MISTAKES: list[tuple[dict[str, Any], str]] = [
+    ({"collective": Collective.NCCL}, "collective nccl needs workers on GPUs"),
     ({"collective": None}, "strategy allreduce needs a collective (ring, nccl, auto)"),
     ({"bytes_per_pack": None}, "bytes_per_pack (0 for one pack)"),
     ({"bytes_per_pack": -1}, "bytes_per_pack must be at least 0, got -1."),

@@ -1,0 +1,34 @@
+"""What the fork server must not do before it forks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow")]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+CHECK = """
+from ps_allreduce.runner import jobs
+from tensorflow.python.eager import context
+present = context.context_safe()
+assert present is None or not present._initialized, "TensorFlow's runtime was started"
+print("asleep", len(jobs.JOBS))
+"""
+
+
+def test_importing_all_jobs_executes_nothing_of_tensorflow() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CHECK],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("asleep")
