@@ -30,7 +30,7 @@ from experiments.profiles import (
     profile_named,
     scale_for,
 )
-from experiments.progress import FailureTeller, SweepProgress
+from experiments.progress import FailureTeller, SweepProgress, counting_bar
 from experiments.studies import STUDIES, Request
 from experiments.sweep import PlannedRun, Sweep
 from launchers import make_launcher
@@ -52,7 +52,6 @@ from ps_allreduce.models import MODELS, SMALL_CNN, model_info
 from ps_allreduce.placement import DEFAULT_SPLIT_BYTES, Policy
 from ps_allreduce.provenance import collect
 from ps_allreduce.records import Status
-from ps_allreduce.runner.messages import ConvertImages
 from ps_allreduce.strategies import TRAITS, Strategy
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -357,11 +356,13 @@ def placement(
 @click.argument("target", type=Path)
 def convert_images(source: Path, target: Path) -> None:
     """Write the images below SOURCE/<class>/ as TFRecord files into TARGET."""
-    with make_launcher("local", data_dir=target, allow_login_node=True) as launcher:
-        log = str(Path(tempfile.gettempdir()) / f"convert-images-{os.getpid()}.log")
-        request = ConvertImages(source=str(source.resolve()), target=str(target.resolve()), log=log)
-        for name, count in launcher.ask(request).items():
-            click.echo(f"{name}: {count} images")
+    with (
+        make_launcher("local", data_dir=target, allow_login_node=True) as launcher,
+        counting_bar(Console(stderr=True), "images") as progress,
+    ):
+        counts = launcher.convert(source.resolve(), target.resolve(), progress)
+    for name, count in counts.items():
+        click.echo(f"{name}: {count} images")
 
 
 @cli.command("bench")

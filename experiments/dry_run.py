@@ -61,9 +61,13 @@ def _suggestion(
     for plan in plans:
         better = better_num_ps(plan.policy, variables, num_ps, split_bytes)
         if better < num_ps:
-            servers = "1 server carries" if better == 1 else f"{better} servers carry"
+            fewer = make_plan(plan.policy, variables, better, split_bytes)
             lines.append(
-                f"{plan.policy}: {servers} the hottest load of {num_ps}, or less; use {better} or "
-                "another policy."
+                f"{plan.policy}: the hottest of {num_ps} servers holds {_hottest_mb(plan)} MB, with "
+                f"num_ps {better} it holds {_hottest_mb(fewer)} MB; use {better} or another policy."
             )
     return lines
+
+
+def _hottest_mb(plan: Plan) -> str:
+    return f"{max(plan.bytes_per_server()) / 1e6:.2f}"

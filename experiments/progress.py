@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -19,6 +21,29 @@ from rich.progress import (
 from experiments.execute import Follower
 from experiments.sweep import PlannedRun
 from ps_allreduce.records import RunRecord, Status
+
+
+def _bar(console: Console) -> Progress:
+    """What is being done, how far it is, and the time left; nothing where there is no terminal."""
+    return Progress(
+        TextColumn("{task.fields[doing]}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+@contextmanager
+def counting_bar(console: Console, doing: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar that is told how many are done, of how many."""
+    with _bar(console) as bar:
+        task = bar.add_task("", total=None, doing=doing)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 class FailureTeller(Follower):
@@ -47,17 +72,7 @@ class SweepProgress(FailureTeller):
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self._bar = Progress(
-            TextColumn("{task.fields[doing]}", table_column=None),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
+        self._bar = _bar(console)
         self._task: TaskID | None = None
         self._title = ""
         self._total = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +84,13 @@ class ForkServerClient:
         line, self._partial = self._partial.split(b"\n", 1)
         return decode(line)
 
-    def ask(self, request: object, deadline_s: float) -> Event:
-        """Have one job done and return its answer.
+    def ask(
+        self,
+        request: object,
+        deadline_s: float,
+        hear: Callable[[Event], None] = lambda _: None,
+    ) -> Event:
+        """Have one job done and return its answer, its last event; `hear` is told of every one.
 
         Raises:
             UserError: the job found a mistake of the user's.
@@ -97,6 +102,7 @@ class ForkServerClient:
         while (left := deadline - time.monotonic()) > 0:
             message = self.receive(left)
             if isinstance(message, Event):
+                hear(message)
                 answer = message
             if isinstance(message, Exited):
                 return _checked(answer, message)

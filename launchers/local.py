@@ -33,8 +33,10 @@ from ps_allreduce.experiment import Device, Experiment, Workload
 from ps_allreduce.placement import VariableSpec
 from ps_allreduce.records import Phases, Status, TaskRecord
 from ps_allreduce.runner.messages import (
+    ConvertImages,
     DescribeModel,
     EndAll,
+    Event,
     OverheadResult,
     PrepareInput,
     StartTask,
@@ -44,6 +46,8 @@ from ps_allreduce.serialization import from_json
 LOOPBACK = "127.0.0.1"
 
 JOB_DEADLINE_S = 300.0
+
+CONVERT_DEADLINE_S = 24 * 3600.0
 
 #: How long after a first failure other tasks may still tell the better reason.
 GRACE_S = 0.5
@@ -143,9 +147,28 @@ class LocalLauncher:
         )
         self._server().ask(request, JOB_DEADLINE_S)
 
-    def ask(self, request: object) -> Mapping[str, int]:
-        """Have the fork server do another job; its counts."""
-        return self._server().ask(request, JOB_DEADLINE_S).counts
+    def convert(
+        self, source: Path, target: Path, progress: Callable[[int, int], None]
+    ) -> Mapping[str, int]:
+        """Write the images below `source/<class>/` as TFRecord files into `target`.
+
+        Args:
+            progress: told how many images are done, of how many.
+
+        Returns:
+            The number of images per class.
+
+        Raises:
+            UserError: there are no images, or one cannot be read.
+        """
+
+        def hear(event: Event) -> None:
+            if event.event == "progress":
+                progress(event.counts["done"], event.counts["total"])
+
+        log = str(self._scratch / "convert.log")
+        request = ConvertImages(source=str(source), target=str(target), log=log)
+        return self._server().ask(request, CONVERT_DEADLINE_S, hear).counts
 
     def _server(self) -> ForkServerClient:
         if self._client is None:

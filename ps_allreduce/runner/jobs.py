@@ -62,13 +62,13 @@ def prepare_input(request: PrepareInput, report: Reporter) -> None:
 def convert(request: ConvertImages, report: Reporter) -> None:
     """Write a folder of images as TFRecord files."""
     source, target = Path(request.source), Path(request.target)
-    counts = convert_images(source, target, lambda done: _every_hundredth(report, done))
+    counts = convert_images(source, target, lambda done, total: _tell(report, done, total))
     report("input", counts=counts)
 
 
-def _every_hundredth(report: Reporter, done: int) -> None:
+def _tell(report: Reporter, done: int, total: int) -> None:
     if done % 100 == 0:
-        report("progress", counts={"images": done})
+        report("progress", counts={"done": done, "total": total})
 
 
 JOBS: Mapping[type[Any], Callable[[Any, Reporter], None]] = {

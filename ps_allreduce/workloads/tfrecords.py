@@ -95,11 +95,14 @@ def write_digits(data_dir: Path) -> Path:
     return folder
 
 
-def convert_images(source: Path, target: Path, report: Callable[[int], None]) -> dict[str, int]:
+def convert_images(
+    source: Path, target: Path, report: Callable[[int, int], None]
+) -> dict[str, int]:
     """Write the images below `source/<class>/` as TFRecord files into `target`.
 
-    Classes are numbered in alphabetical order; `classes.json` beside the files names them.  Records
-    are shuffled, with a fixed seed, so that every file holds all classes.
+    Classes are numbered in alphabetical order; `classes.json` beside the files names them.
+    Records are shuffled, with a fixed seed, so that every file holds all classes.  `report` is
+    told how many images are done, of how many.
 
     Returns:
         The number of images per class.
@@ -118,7 +121,7 @@ def convert_images(source: Path, target: Path, report: Callable[[int], None]) ->
         for done, index in enumerate(order):
             path, label = everything[index]
             yield _checked_image(path), label
-            report(done + 1)
+            report(done + 1, len(order))
 
     _write(target, samples())
     (target / "classes.json").write_text(json.dumps(classes, indent=1) + "\n", encoding="utf-8")

@@ -41,14 +41,17 @@ def test_statistics_are_no_load() -> None:
 def test_useless_servers_are_told() -> None:
     text = render_dry_run("Tiny", MEGABYTES, 3, 400_000)
     assert "no more than 2 servers can share the load of this model" in text
-    assert "largest_first: 2 servers carry the hottest load of 3, or less" in text
+    assert (
+        "largest_first: the hottest of 3 servers holds 1.28 MB, with num_ps 2 it holds 1.28 MB"
+        in text
+    )
 
 
 def test_a_useless_second_server_is_told() -> None:
     one = VariableSpec(name="kernel", shape=(1000,), dtype="float32", trainable=True)
     tiny = VariableSpec(name="bias", shape=(1,), dtype="float32", trainable=True)
     text = render_dry_run("Tiny", [one, tiny, one, tiny], 2, 4_000_000)
-    assert "round_robin: 1 server carries the hottest load of 2, or less; use 1 or" in text
+    assert "with num_ps 1 it holds 0.01 MB; use 1 or another policy" in text
 
 
 def test_more_servers_than_variables_are_refused() -> None:

@@ -21,7 +21,6 @@ from ps_allreduce.experiment import EmulatedCompute, Experiment, Profile, Worklo
 from ps_allreduce.models import MODELS
 from ps_allreduce.placement import Policy, make_plan
 from ps_allreduce.records import Status
-from ps_allreduce.runner.messages import ConvertImages
 from ps_allreduce.steps import Phase, compute_spans, measurement_window
 from ps_allreduce.strategies import Strategy
 from tests.real.points import BRIEF, point
@@ -170,8 +169,7 @@ def test_a_folder_of_images_becomes_records_and_trains(
     launcher: LocalLauncher, tmp_path: Path
 ) -> None:
     source, target = _images(tmp_path / "images"), tmp_path / "records"
-    request = ConvertImages(source=str(source), target=str(target), log=str(tmp_path / "log"))
-    assert launcher.ask(request) == {"dark": 12, "light": 12}
+    assert launcher.convert(source, target, lambda *_: None) == {"dark": 12, "light": 12}
     assert json.loads((target / "classes.json").read_text()) == {"dark": 0, "light": 1}
     workload = Workload(input=str(target), num_classes=2, batch_per_worker=4)
     launcher.prepare(workload)
@@ -181,8 +179,7 @@ def test_a_folder_of_images_becomes_records_and_trains(
 
 def test_damaged_input_is_one_sentence(launcher: LocalLauncher, tmp_path: Path) -> None:
     source, target = _images(tmp_path / "images"), tmp_path / "records"
-    request = ConvertImages(source=str(source), target=str(target), log=str(tmp_path / "log"))
-    launcher.ask(request)
+    launcher.convert(source, target, lambda *_: None)
     (records,) = target.glob("*.tfrecord")
     content = records.read_bytes()
     workload = Workload(input=str(target), num_classes=2)
@@ -197,7 +194,7 @@ def test_damaged_input_is_one_sentence(launcher: LocalLauncher, tmp_path: Path) 
 
 def test_a_flipped_byte_is_noticed_while_training(launcher: LocalLauncher, tmp_path: Path) -> None:
     source, target = _images(tmp_path / "images"), tmp_path / "records"
-    launcher.ask(ConvertImages(source=str(source), target=str(target), log=str(tmp_path / "log")))
+    launcher.convert(source, target, lambda *_: None)
     (records,) = target.glob("*.tfrecord")
     content = bytearray(records.read_bytes())
     content[len(content) // 2] ^= 0xFF
@@ -211,9 +208,6 @@ def test_a_flipped_byte_is_noticed_while_training(launcher: LocalLauncher, tmp_p
 def test_images_that_cannot_be_read_are_named(launcher: LocalLauncher, tmp_path: Path) -> None:
     source = _images(tmp_path / "images")
     (source / "dark" / "broken.png").write_bytes(b"not an image")
-    request = ConvertImages(
-        source=str(source), target=str(tmp_path / "out"), log=str(tmp_path / "log")
-    )
     with pytest.raises(UserError, match=r"broken\.png is not a readable image"):
-        launcher.ask(request)
+        launcher.convert(source, tmp_path / "out", lambda *_: None)
     assert not list((tmp_path / "out").glob("*.tfrecord"))
