@@ -6,7 +6,6 @@ Exit status: 0 all is well, 1 some points failed, 2 the user's mistake, 130 inte
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 import tempfile
@@ -21,14 +20,11 @@ from experiments.bench import run_bench
 from experiments.commit import source_state
 from experiments.dry_run import render_dry_run
 from experiments.execute import Result, Session, execute, locked, read_history, run_once
+from experiments.given import choice, experiment_from, profile_from, scale_from, workload_from
 from experiments.one_line import one_line
 from experiments.profiles import (
     PROFILES,
-    WORKLOADS,
-    Scale,
     models_of,
-    profile_named,
-    scale_for,
 )
 from experiments.progress import FailureTeller, SweepProgress, counting_bar
 from experiments.studies import STUDIES, Request
@@ -37,22 +33,15 @@ from launchers import make_launcher
 from launchers.local import LocalLauncher
 from ps_allreduce.errors import SuiteError, UserError
 from ps_allreduce.experiment import (
-    DIGITS,
-    SYNTHETIC,
     Collective,
-    EmulatedCompute,
-    Experiment,
     LayoutKind,
-    Profile,
-    Resources,
     Workload,
-    server_settings,
 )
-from ps_allreduce.models import MODELS, SMALL_CNN, model_info
+from ps_allreduce.models import MODELS, model_info
 from ps_allreduce.placement import DEFAULT_SPLIT_BYTES, Policy
 from ps_allreduce.provenance import collect
 from ps_allreduce.records import Status
-from ps_allreduce.strategies import TRAITS, Strategy
+from ps_allreduce.strategies import Strategy
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -133,19 +122,19 @@ for _name in STUDIES:
 
 
 def _run_sweep(name: str, given: dict[str, Any]) -> int:
-    profile = _profile(given)
+    profile = profile_from(given)
     models = (given["model"],) if given["model"] else models_of(profile)
-    workloads = tuple(_workload(given, model) for model in models)
+    workloads = tuple(workload_from(given, model) for model in models)
     console = Console(stderr=True)
     sweep_dir = given["results"] / name
     with _launcher(given) as launcher, SweepProgress(console) as progress:
         request = Request(
             workloads=workloads,
             profile=profile,
-            scale=_scale(given, profile),
+            scale=scale_from(given, profile),
             launcher=given["launcher"],
             num_ps=given["num_ps"],
-            layout=_choice(LayoutKind, given["layout"], "layout"),
+            layout=choice(LayoutKind, given["layout"], "layout"),
             split_bytes=given["split_bytes"],
             describe=launcher.describe,
         )
@@ -177,92 +166,6 @@ def _launcher(given: dict[str, Any]) -> LocalLauncher:
     )
 
 
-def _profile(given: dict[str, Any]) -> Profile:
-    profile = profile_named(given["profile"])
-    repetitions = given.get("repetitions")
-    return profile if repetitions is None else _replace(profile, repetitions=repetitions)
-
-
-def _replace(value: Any, **changes: Any) -> Any:
-    """A copy with those changes that are not None."""
-    from dataclasses import replace
-
-    return replace(value, **{name: new for name, new in changes.items() if new is not None})
-
-
-def _workload(given: dict[str, Any], model: str) -> Workload:
-    info = model_info(model)
-    base = WORKLOADS.get(model) or Workload(
-        model=model,
-        image_size=max(info.minimum_image_size, 64),
-        batch_per_worker=8,
-        input=WORKLOADS[SMALL_CNN].input,
-    )
-    workload: Workload = _replace(
-        base,
-        image_size=given["image_size"],
-        num_classes=given["num_classes"],
-        batch_per_worker=given["batch_per_worker"],
-        accumulation=given["accumulation"],
-        input=_resolved(given["source"]),
-        emulated=_emulated(given["emulate"]),
-    )
-    return workload
-
-
-def _resolved(source: str | None) -> str | None:
-    """Tasks have another working directory than the user: folders become absolute."""
-    if source in (None, SYNTHETIC, DIGITS):
-        return source
-    if not Path(source).is_dir():
-        raise UserError(
-            f"input {source!r} is neither {SYNTHETIC}, {DIGITS} nor a folder of TFRecord files "
-            "(python -m experiments convert-images makes one)."
-        )
-    return str(Path(source).resolve())
-
-
-def _emulated(text: str | None) -> EmulatedCompute | None:
-    if text is None:
-        return None
-    try:
-        forward, backward = (float(part) for part in text.split(","))
-    except ValueError:
-        raise UserError(
-            f"--emulate takes two numbers of seconds, for instance 0.02,0.04; got {text!r}."
-        ) from None
-    return EmulatedCompute(forward_s=forward, backward_s=backward)
-
-
-def _scale(given: dict[str, Any], profile: Profile) -> Scale:
-    num_cores = len(os.sched_getaffinity(0))
-    cores = given["cores_per_worker"]
-    if given["workers"] is None:
-        scale = scale_for(num_cores, profile)
-        return scale if cores is None else Scale(workers=scale.workers, cores_per_worker=cores)
-    workers = _numbers(given["workers"], "--workers")
-    if cores is None:
-        cores = max(1, num_cores // max(workers))
-    return Scale(workers=workers, cores_per_worker=cores)
-
-
-def _numbers(text: str, option: str) -> tuple[int, ...]:
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise UserError(f"{option} takes numbers of 1 or more, for instance 1,2,4; got {text!r}.")
-    return tuple(sorted({int(part) for part in parts}))
-
-
-E_ = TypeVar("E_")
-
-
-def _choice(kind: Any, text: str, option: str) -> Any:
-    try:
-        return kind(text)
-    except ValueError:
-        raise UserError(f"unknown {option} {text!r}; choose one of {', '.join(kind)}.") from None
-
-
 @cli.command(RUN_ONE)
 @click.option("--strategy", required=True, help=f"One of {', '.join(Strategy)}.")
 @click.option("--num-workers", type=int, default=1, show_default=True)
@@ -278,7 +181,7 @@ def _choice(kind: Any, text: str, option: str) -> Any:
 @SERVERS
 def run_one(**given: Any) -> None:
     """Run one experiment once more; print one JSON line."""
-    experiment = _experiment(given)
+    experiment = experiment_from(given)
     sweep_dir = given["results"] / RUN_ONE
     with _launcher(given) as launcher:
         launcher.check(experiment)
@@ -299,36 +202,6 @@ def run_one(**given: Any) -> None:
             record = run_once(session, run, given["weights"] and given["weights"].resolve())
     click.echo(json.dumps(one_line(record, sweep_dir)))
     sys.exit({Status.OK: 0, Status.INTERRUPTED: 130}.get(record.status, 1))
-
-
-def _experiment(given: dict[str, Any]) -> Experiment:
-    strategy = _choice(Strategy, given["strategy"], "strategy")
-    traits = TRAITS[strategy]
-    settings: dict[str, Any] = {}
-    if traits.uses_servers:
-        settings = server_settings(
-            1 if given["num_ps"] is None else given["num_ps"],
-            _choice(Policy, given["placement"], "placement"),
-            _choice(LayoutKind, given["layout"], "layout"),
-            given["split_bytes"],
-        )
-    elif given["num_ps"] is not None:
-        settings["num_ps"] = given["num_ps"]  # for the point to refuse
-    if traits.uses_collective:
-        settings["collective"] = _choice(Collective, given["collective"], "collective")
-        settings["bytes_per_pack"] = given["bytes_per_pack"]
-    return Experiment(
-        strategy=strategy,
-        num_workers=given["num_workers"],
-        launcher=given["launcher"],
-        workload=_workload(given, given["model"] or SMALL_CNN),
-        resources=Resources(
-            cores_per_worker=given["cores_per_worker"],
-            threads_per_worker=given["threads_per_worker"],
-        ),
-        profile=_profile(given),
-        **settings,
-    )
 
 
 @cli.command("placement")

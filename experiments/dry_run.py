@@ -63,8 +63,9 @@ def _suggestion(
         if better < num_ps:
             fewer = make_plan(plan.policy, variables, better, split_bytes)
             lines.append(
-                f"{plan.policy}: the hottest of {num_ps} servers holds {_hottest_mb(plan)} MB, with "
-                f"num_ps {better} it holds {_hottest_mb(fewer)} MB; use {better} or another policy."
+                f"{plan.policy}: the hottest of {num_ps} servers holds {_hottest_mb(plan)} MB, "
+                f"with num_ps {better} it holds {_hottest_mb(fewer)} MB; use {better} or "
+                "another policy."
             )
     return lines
 

@@ -9,29 +9,28 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from launchers.fork_server import ForkServerClient, last_lines
-from launchers.layout import CorePlan, cluster_of, drivers_of, plan_cores, tasks_of
+from launchers.conclude import Prepared, conclude, failure_reason, result_path
+from launchers.fork_server import ForkServerClient
+from launchers.layout import cluster_of, drivers_of, plan_cores, tasks_of
 from launchers.login_node import is_login_node
-from launchers.outcome import read_outcome
 from launchers.ports import HeldPorts
 from launchers.processes import FORK_SERVER
 from launchers.protocol import LaunchedRun
 from launchers.run_monitor import RunMonitor
 from ps_allreduce.cluster import TaskId, TaskType, TfConfig
-from ps_allreduce.errors import LaunchError, RecordFormatError, UserError
+from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.experiment import Device, Experiment, Workload
 from ps_allreduce.placement import VariableSpec
-from ps_allreduce.records import Phases, Status, TaskRecord
+from ps_allreduce.records import Status
 from ps_allreduce.runner.messages import (
     ConvertImages,
     DescribeModel,
@@ -61,21 +60,9 @@ TASK_ENVIRONMENT = {
     "CUDA_VISIBLE_DEVICES": "",
 }
 
-LOG_TAIL_LINES = 8
-
 PORT_ATTEMPTS = 3
 
 PORT_TROUBLE = ("Could not start gRPC server", "Address already in use")
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """The tasks of one launch with everything they need."""
-
-    requests: Sequence[StartTask]
-    addresses: Mapping[TaskId, str]
-    cores: CorePlan
-    scratch: Path
 
 
 class LocalLauncher:
@@ -199,8 +186,8 @@ class LocalLauncher:
         with self._tasks(experiment, recording_rounds=rounds) as prepared:
             status, monitor, _ = self._run_tasks(experiment, prepared, lambda _: None)
             if status is not Status.OK:
-                raise LaunchError(_reason(experiment, monitor, status))
-            path = Path(f"{_result(prepared.scratch, drivers_of(experiment)[0])}.json")
+                raise LaunchError(failure_reason(experiment, monitor, status))
+            path = Path(f"{result_path(prepared.scratch, drivers_of(experiment)[0])}.json")
             return from_json(OverheadResult, json.loads(path.read_text(encoding="utf-8")))
 
     def _launch_once(
@@ -208,7 +195,7 @@ class LocalLauncher:
     ) -> LaunchedRun:
         with self._tasks(experiment, weights=weights) as prepared:
             status, monitor, launched_at = self._run_tasks(experiment, prepared, progress)
-            return _conclude(experiment, prepared, monitor, status, launched_at)
+            return conclude(experiment, prepared, monitor, status, launched_at)
 
     @contextmanager
     def _tasks(
@@ -271,7 +258,7 @@ class LocalLauncher:
                 environment=TASK_ENVIRONMENT,
                 data_dir=str(self._data_dir),
                 log=str(scratch / f"{task.type}-{task.index}.log"),
-                result=str(_result(scratch, task)),
+                result=str(result_path(scratch, task)),
                 weights=str(weights) if weights is not None and task == first_driver else None,
             )
             for task in tasks
@@ -319,96 +306,3 @@ def _available_cores() -> list[int]:
 
 def _threads(experiment: Experiment, task: TaskId) -> int:
     return 1 if task.type is TaskType.PS else experiment.resources.threads_per_worker
-
-
-def _result(scratch: Path, task: TaskId) -> Path:
-    return scratch / f"result-{task.type}-{task.index}"
-
-
-def _conclude(
-    experiment: Experiment,
-    prepared: Prepared,
-    monitor: RunMonitor,
-    status: Status,
-    launched_at: float,
-) -> LaunchedRun:
-    """Everything that is known of the run, as far as it got."""
-    ended_at = time.time()
-    run = LaunchedRun(
-        status=status,
-        hosts=(socket.gethostname(),),
-        interface="lo",
-        tasks=_task_records(prepared, monitor),
-        samples=tuple(monitor.samples),
-        log=_merged_log(prepared),
-    )
-    if status is not Status.OK:
-        phases = Phases(
-            bring_up_s=_since(launched_at, monitor.moment("connected")),
-            total_s=ended_at - launched_at,
-        )
-        reason = _reason(experiment, monitor, status)
-        return replace(
-            run, reason=reason, phases=phases, log_tail=_log_tail(prepared, monitor, status)
-        )
-    results = [_result(prepared.scratch, task) for task in drivers_of(experiment)]
-    try:
-        outcome = read_outcome(experiment, results, launched_at, ended_at)
-    except (OSError, RecordFormatError) as error:
-        return replace(run, status=Status.FAILED, reason=f"results are missing: {error}")
-    return replace(run, **{field.name: getattr(outcome, field.name) for field in fields(outcome)})
-
-
-def _since(begin: float, moment: float | None) -> float | None:
-    return None if moment is None else moment - begin
-
-
-def _reason(experiment: Experiment, monitor: RunMonitor, status: Status) -> str:
-    if status is Status.INTERRUPTED:
-        return "interrupted by the operator"
-    if status is Status.TIMED_OUT:
-        return (
-            f"not finished after {experiment.profile.deadline_s:g} s; "
-            f"last heard of: {monitor.stage}"
-        )
-    return monitor.lost_contact or monitor.culprit()[1]
-
-
-def _log_tail(prepared: Prepared, monitor: RunMonitor, status: Status) -> str:
-    """The last lines of the log that tells most: the culprit's, or the first driver's."""
-    task = str(monitor.drivers[0])
-    if status is Status.FAILED and not monitor.lost_contact:
-        task = monitor.culprit()[0]
-    (log,) = [request.log for request in prepared.requests if request.task == task]
-    return last_lines(Path(log), LOG_TAIL_LINES)
-
-
-def _task_records(prepared: Prepared, monitor: RunMonitor) -> tuple[TaskRecord, ...]:
-    return tuple(
-        _task_record(request, prepared.addresses[TaskId.parse(request.task)], monitor)
-        for request in prepared.requests
-    )
-
-
-def _task_record(request: StartTask, address: str, monitor: RunMonitor) -> TaskRecord:
-    exited = monitor.exited.get(request.task)
-    killed = request.task in monitor.ended_by_us
-    return TaskRecord(
-        task=request.task,
-        host=socket.gethostname(),
-        address=address,
-        cores=request.cores,
-        pid=monitor.pids.get(request.task, 0),
-        exit=None if exited is None or killed else exited.status,
-        cpu_s=None if exited is None else exited.cpu_s,
-        peak_memory_bytes=None if exited is None else exited.peak_memory_bytes,
-    )
-
-
-def _merged_log(prepared: Prepared) -> str:
-    parts = []
-    for request in prepared.requests:
-        path = Path(request.log)
-        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-        parts.append(f"==> {request.task} <==\n{text.rstrip()}\n")
-    return "\n".join(parts)

@@ -1,0 +1,154 @@
+"""What was typed on the command line, as domain values.
+
+`given` holds the options by name, None for what was not typed.  Every mistake is a `UserError`
+with the valid choices; nothing is run here.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from experiments.profiles import WORKLOADS, Scale, profile_named, scale_for
+from ps_allreduce.errors import UserError
+from ps_allreduce.experiment import (
+    DIGITS,
+    SYNTHETIC,
+    Collective,
+    EmulatedCompute,
+    Experiment,
+    LayoutKind,
+    Profile,
+    Resources,
+    Workload,
+    server_settings,
+)
+from ps_allreduce.models import SMALL_CNN, model_info
+from ps_allreduce.placement import Policy
+from ps_allreduce.strategies import TRAITS, Strategy
+
+
+def profile_from(given: dict[str, Any]) -> Profile:
+    """The profile, with the repetitions that were asked for."""
+    profile = profile_named(given["profile"])
+    repetitions = given.get("repetitions")
+    return profile if repetitions is None else _replace(profile, repetitions=repetitions)
+
+
+def _replace(value: Any, **changes: Any) -> Any:
+    """A copy with those changes that are not None."""
+    return replace(value, **{name: new for name, new in changes.items() if new is not None})
+
+
+def workload_from(given: dict[str, Any], model: str) -> Workload:
+    """A model's usual workload, with what was asked for instead."""
+    info = model_info(model)
+    base = WORKLOADS.get(model) or Workload(
+        model=model,
+        image_size=max(info.minimum_image_size, 64),
+        batch_per_worker=8,
+        input=WORKLOADS[SMALL_CNN].input,
+    )
+    workload: Workload = _replace(
+        base,
+        image_size=given["image_size"],
+        num_classes=given["num_classes"],
+        batch_per_worker=given["batch_per_worker"],
+        accumulation=given["accumulation"],
+        input=_resolved(given["source"]),
+        emulated=_emulated(given["emulate"]),
+    )
+    return workload
+
+
+def _resolved(source: str | None) -> str | None:
+    """Tasks have another working directory than the user: folders become absolute."""
+    if source in (None, SYNTHETIC, DIGITS):
+        return source
+    if not Path(source).is_dir():
+        raise UserError(
+            f"input {source!r} is neither {SYNTHETIC}, {DIGITS} nor a folder of TFRecord files "
+            "(python -m experiments convert-images makes one)."
+        )
+    return str(Path(source).resolve())
+
+
+def _emulated(text: str | None) -> EmulatedCompute | None:
+    if text is None:
+        return None
+    try:
+        forward, backward = (float(part) for part in text.split(","))
+    except ValueError:
+        raise UserError(
+            f"--emulate takes two numbers of seconds, for instance 0.02,0.04; got {text!r}."
+        ) from None
+    return EmulatedCompute(forward_s=forward, backward_s=backward)
+
+
+def scale_from(given: dict[str, Any], profile: Profile) -> Scale:
+    """How far the axes reach: what was asked for, else what this machine has."""
+    num_cores = len(os.sched_getaffinity(0))
+    cores = given["cores_per_worker"]
+    if given["workers"] is None:
+        scale = scale_for(num_cores, profile)
+        return scale if cores is None else Scale(workers=scale.workers, cores_per_worker=cores)
+    workers = _numbers(given["workers"], "--workers")
+    if cores is None:
+        cores = max(1, num_cores // max(workers))
+    return Scale(workers=workers, cores_per_worker=cores)
+
+
+def _numbers(text: str, option: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise UserError(f"{option} takes numbers of 1 or more, for instance 1,2,4; got {text!r}.")
+    return tuple(sorted({int(part) for part in parts}))
+
+
+def choice(kind: Any, text: str, option: str) -> Any:
+    """A member of an enumeration by its value.
+
+    Raises:
+        UserError: there is none; the message lists those that exist.
+    """
+    try:
+        return kind(text)
+    except ValueError:
+        raise UserError(f"unknown {option} {text!r}; choose one of {', '.join(kind)}.") from None
+
+
+def experiment_from(given: dict[str, Any]) -> Experiment:
+    """The single experiment of `run-one`.
+
+    Raises:
+        UserError: the options do not fit together.
+    """
+    strategy = choice(Strategy, given["strategy"], "strategy")
+    traits = TRAITS[strategy]
+    settings: dict[str, Any] = {}
+    if traits.uses_servers:
+        settings = server_settings(
+            1 if given["num_ps"] is None else given["num_ps"],
+            choice(Policy, given["placement"], "placement"),
+            choice(LayoutKind, given["layout"], "layout"),
+            given["split_bytes"],
+        )
+    elif given["num_ps"] is not None:
+        settings["num_ps"] = given["num_ps"]  # for the point to refuse
+    if traits.uses_collective:
+        settings["collective"] = choice(Collective, given["collective"], "collective")
+        settings["bytes_per_pack"] = given["bytes_per_pack"]
+    return Experiment(
+        strategy=strategy,
+        num_workers=given["num_workers"],
+        launcher=given["launcher"],
+        workload=workload_from(given, given["model"] or SMALL_CNN),
+        resources=Resources(
+            cores_per_worker=given["cores_per_worker"],
+            threads_per_worker=given["threads_per_worker"],
+        ),
+        profile=profile_from(given),
+        **settings,
+    )
