@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -20,7 +20,7 @@ from ps_allreduce.backends import make_backend
 from ps_allreduce.backends.protocol import Backend, Rows, Task
 from ps_allreduce.backends.worker_step import RowLayout
 from ps_allreduce.cluster import TaskId, TaskType, TfConfig
-from ps_allreduce.experiment import Experiment
+from ps_allreduce.experiment import Experiment, Profile
 from ps_allreduce.placement import check_devices
 from ps_allreduce.records import PlacementUsed
 from ps_allreduce.runner.loop import Stretch, timed_loop
@@ -89,44 +89,65 @@ def drive(request: StartTask, task: Task, report: Report) -> None:
     backend = make_backend(task)
     backend.connect()
     report("connected")
-    times = {"connected_at": time.time()}
+    connected_at = time.time()
     program = make_program(task.experiment, Path(request.data_dir))
     backend.build(program)
     report("built")
-    times["built_at"] = time.time()
+    built_at = time.time()
     checksums_before = tuple(backend.weight_checksums())
-    marks: dict[Phase, tuple[float, int]] = {}
-
-    def progress(phase: Phase) -> None:
-        report(f"phase:{phase.name.lower()}")
-        marks[phase] = (time.time(), backend.trace_count())
-
-    stretches = timed_loop(backend, task.experiment.profile, time.monotonic, progress)
-    measured_at, traces_after = marks.get(Phase.EVENTS, (time.time(), backend.trace_count()))
+    stretches, marks = _measure(backend, task.experiment.profile, report)
     _save_timings(Path(f"{request.result}.npz"), task.experiment, backend, stretches)
-    if request.weights is not None:
-        weights = {f"{i:04d}": value for i, value in enumerate(backend.read_weights())}
-        np.savez(request.weights, allow_pickle=False, **weights)
-    sizes = [spec.num_bytes for spec in program.variables if spec.trainable]
+    _save_weights(request.weights, backend)
     result = DriverResult(
         task=request.task,
-        **times,
-        first_step_at=marks[Phase.WARMUP][0],
-        warm_at=marks[Phase.MEASURED][0],
-        measured_at=measured_at,
+        connected_at=connected_at,
+        built_at=built_at,
+        first_step_at=marks[Phase.WARMUP].time,
+        warm_at=marks[Phase.MEASURED].time,
+        measured_at=marks[Phase.EVENTS].time,
         checksums_before=checksums_before,
         checksums_after=tuple(backend.weight_checksums()),
-        traces_before=marks[Phase.WARMUP][1],
-        traces_after=traces_after,
+        traces_before=marks[Phase.WARMUP].traces,
+        traces_after=marks[Phase.EVENTS].traces,
         requested_steps=sum(stretch.num_steps for stretch in stretches),
         clock_start=clock_start,
         clock_end=_clock_pair(),
-        gradient_bytes=sum(sizes),
+        gradient_bytes=sum(spec.num_bytes for spec in program.variables if spec.trainable),
         num_messages=backend.num_messages(),
         placement=_placement_used(backend, program),
     )
     Path(f"{request.result}.json").write_text(json.dumps(to_json(result)), encoding="utf-8")
     report("done")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The beginning of a phase: seconds since the epoch, and traces of step functions so far."""
+
+    time: float
+    traces: int
+
+
+def _measure(
+    backend: Backend, profile: Profile, report: Report
+) -> tuple[list[Stretch[Rows]], dict[Phase, Mark]]:
+    """Run the timed loop, and mark where each phase began; EVENTS also ends the measured one."""
+    marks: dict[Phase, Mark] = {}
+
+    def progress(phase: Phase) -> None:
+        report(f"phase:{phase.name.lower()}")
+        marks[phase] = Mark(time.time(), backend.trace_count())
+
+    stretches = timed_loop(backend, profile, time.monotonic, progress)
+    marks.setdefault(Phase.EVENTS, Mark(time.time(), backend.trace_count()))
+    return stretches, marks
+
+
+def _save_weights(path: str | None, backend: Backend) -> None:
+    """Write the trainable variables, in creation order, if anybody asked for them."""
+    if path is not None:
+        weights = {f"{i:04d}": value for i, value in enumerate(backend.read_weights())}
+        np.savez(path, allow_pickle=False, **weights)
 
 
 def compare_recording(request: StartTask, task: Task, report: Report) -> None:
