@@ -38,7 +38,7 @@ from ps_allreduce.experiment import (
     Workload,
 )
 from ps_allreduce.models import MODELS, model_info
-from ps_allreduce.placement import DEFAULT_SPLIT_BYTES, Policy
+from ps_allreduce.placement import Policy, usual_split_bytes
 from ps_allreduce.provenance import collect
 from ps_allreduce.records import Status
 from ps_allreduce.strategies import Strategy
@@ -87,9 +87,7 @@ SERVERS = options(
     click.option(
         "--split-bytes",
         type=int,
-        default=DEFAULT_SPLIT_BYTES,
-        show_default=True,
-        help="The policy partitioned cuts larger variables.",
+        help="The policy partitioned cuts larger variables; usually 4 MB, less for small models.",
     ),
 )
 
@@ -181,9 +179,9 @@ def _launcher(given: dict[str, Any]) -> LocalLauncher:
 @SERVERS
 def run_one(**given: Any) -> None:
     """Run one experiment once more; print one JSON line."""
-    experiment = experiment_from(given)
     sweep_dir = given["results"] / RUN_ONE
     with _launcher(given) as launcher:
+        experiment = experiment_from(given, launcher.describe)
         launcher.check(experiment)
         with locked(sweep_dir):
             commit = source_state()
@@ -209,9 +207,9 @@ def run_one(**given: Any) -> None:
 @click.option("--num-ps", type=int, default=2, show_default=True)
 @click.option("--image-size", type=int, help="Default: what the model was designed for.")
 @click.option("--num-classes", type=int, default=1000, show_default=True)
-@click.option("--split-bytes", type=int, default=DEFAULT_SPLIT_BYTES, show_default=True)
+@click.option("--split-bytes", type=int, help="Usually 4 MB, less for small models.")
 def placement(
-    model: str, num_ps: int, image_size: int | None, num_classes: int, split_bytes: int
+    model: str, num_ps: int, image_size: int | None, num_classes: int, split_bytes: int | None
 ) -> None:
     """Show where variables would go under every policy; trains nothing."""
     size = model_info(model).usual_image_size if image_size is None else image_size
@@ -221,6 +219,8 @@ def placement(
         make_launcher("local", data_dir=Path(folder), allow_login_node=True) as launcher,
     ):
         variables = launcher.describe(workload)
+    if split_bytes is None:
+        split_bytes = usual_split_bytes(variables, num_ps)
     click.echo(render_dry_run(model, variables, num_ps, split_bytes))
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.profiles import WORKLOADS, Scale, profile_named, scale_for
+from experiments.studies import Describe
 from ps_allreduce.errors import UserError
 from ps_allreduce.experiment import (
     DIGITS,
@@ -26,7 +27,7 @@ from ps_allreduce.experiment import (
     server_settings,
 )
 from ps_allreduce.models import SMALL_CNN, model_info
-from ps_allreduce.placement import Policy
+from ps_allreduce.placement import DEFAULT_SPLIT_BYTES, Policy, usual_split_bytes
 from ps_allreduce.strategies import TRAITS, Strategy
 
 
@@ -119,7 +120,17 @@ def choice(kind: Any, text: str, option: str) -> Any:
         raise UserError(f"unknown {option} {text!r}; choose one of {', '.join(kind)}.") from None
 
 
-def experiment_from(given: dict[str, Any]) -> Experiment:
+def _threshold(given: dict[str, Any], describe: Describe) -> int:
+    """Of the policy `partitioned`, for a single experiment."""
+    if given["split_bytes"] is not None:
+        return int(given["split_bytes"])
+    if given["placement"] != Policy.PARTITIONED:
+        return DEFAULT_SPLIT_BYTES
+    workload = workload_from(given, given["model"] or SMALL_CNN)
+    return usual_split_bytes(describe(workload), given["num_ps"] or 1)
+
+
+def experiment_from(given: dict[str, Any], describe: Describe) -> Experiment:
     """The single experiment of `run-one`.
 
     Raises:
@@ -133,7 +144,7 @@ def experiment_from(given: dict[str, Any]) -> Experiment:
             1 if given["num_ps"] is None else given["num_ps"],
             choice(Policy, given["placement"], "placement"),
             choice(LayoutKind, given["layout"], "layout"),
-            given["split_bytes"],
+            _threshold(given, describe),
         )
     elif given["num_ps"] is not None:
         settings["num_ps"] = given["num_ps"]  # for the point to refuse

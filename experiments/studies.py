@@ -21,7 +21,7 @@ from ps_allreduce.experiment import (
     Workload,
     server_settings,
 )
-from ps_allreduce.placement import Policy, VariableSpec, make_plan, suggest
+from ps_allreduce.placement import Policy, VariableSpec, make_plan, suggest, usual_split_bytes
 from ps_allreduce.strategies import Strategy
 
 SERVER_STRATEGIES = (Strategy.PS_ASYNC, Strategy.PS_SYNC)
@@ -39,6 +39,7 @@ class Request:
     Attributes:
         workloads: one per model.
         num_ps: a fixed number of servers, None for the study's own choice.
+        split_bytes: the threshold of `partitioned`, None for the model's usual one.
         describe: tells a model's variables; used where a placement has to be chosen.
     """
 
@@ -48,7 +49,7 @@ class Request:
     launcher: str
     num_ps: int | None
     layout: LayoutKind
-    split_bytes: int
+    split_bytes: int | None
     describe: Describe
 
     def __post_init__(self) -> None:
@@ -75,9 +76,16 @@ class Request:
         self, workload: Workload, strategy: Strategy, workers: int, num_ps: int, policy: Policy
     ) -> Experiment:
         """A point with parameter servers; refused here if the model has too few variables."""
-        make_plan(policy, self.describe(workload), num_ps, self.split_bytes)
-        settings = server_settings(num_ps, policy, self.layout, self.split_bytes)
+        split_bytes = self.threshold(workload, num_ps)
+        make_plan(policy, self.describe(workload), num_ps, split_bytes)
+        settings = server_settings(num_ps, policy, self.layout, split_bytes)
         return self.point(workload, strategy, workers, **settings)
+
+    def threshold(self, workload: Workload, num_ps: int) -> int:
+        """Above so many bytes `partitioned` cuts a variable."""
+        if self.split_bytes is not None:
+            return self.split_bytes
+        return usual_split_bytes(self.describe(workload), num_ps)
 
     def reduced(self, workload: Workload, workers: int, bytes_per_pack: int = 0) -> Experiment:
         """A point with all-reduce over RING, the transport that both sides have."""
@@ -99,9 +107,9 @@ class Request:
 
     def best_policy(self, workload: Workload, num_ps: int) -> Policy:
         """The policy that the dry run suggests."""
-        variables = self.describe(workload)
+        variables, split_bytes = self.describe(workload), self.threshold(workload, num_ps)
         return suggest(
-            [make_plan(policy, variables, num_ps, self.split_bytes) for policy in Policy]
+            [make_plan(policy, variables, num_ps, split_bytes) for policy in Policy]
         ).policy
 
 

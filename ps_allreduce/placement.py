@@ -231,6 +231,18 @@ def suggest(plans: Sequence[Plan]) -> Plan:
     return min(good, key=lambda plan: (len(plan.shards), plan.max_over_mean))
 
 
+def usual_split_bytes(variables: Sequence[VariableSpec], num_ps: int) -> int:
+    """The threshold of `partitioned` where none is asked for.
+
+    4 MB, which large models are usually cut by (BytePS: 4,096,000 bytes); for a model without a
+    variable that large, half of a server's fair share, or the policy would cut nothing.
+    """
+    sizes = [spec.num_bytes for spec in variables if spec.trainable]
+    if max(sizes) > DEFAULT_SPLIT_BYTES:
+        return DEFAULT_SPLIT_BYTES
+    return max(1, sum(sizes) // (2 * max(1, num_ps)))
+
+
 def useful_servers(variables: Sequence[VariableSpec]) -> int:
     """How many servers can share the load while variables stay whole.
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ps_allreduce.errors import UserError
 from ps_allreduce.placement import (
+    DEFAULT_SPLIT_BYTES,
     Plan,
     Policy,
     Shard,
@@ -22,6 +23,7 @@ from ps_allreduce.placement import (
     make_plan,
     suggest,
     useful_servers,
+    usual_split_bytes,
 )
 from tests.fakes import fast
 
@@ -336,3 +338,18 @@ def test_a_variable_elsewhere_is_told(device: str, found: str) -> None:
 def test_a_variable_that_nobody_saw_is_told() -> None:
     plan = make_plan(Policy.ROUND_ROBIN, variables(1, 1), 2)
     assert "'no device'" in check_devices(plan, {0: DEVICES[0]})[0]
+
+
+def test_models_with_large_variables_are_cut_at_4_mb() -> None:
+    sizes = [VariableSpec(name="fc", shape=(2_000_000,), dtype="float32", trainable=True)]
+    assert usual_split_bytes(sizes, 8) == DEFAULT_SPLIT_BYTES
+
+
+def test_small_models_are_cut_at_half_a_fair_share() -> None:
+    specs = [
+        VariableSpec(name=str(size), shape=(size,), dtype="float32", trainable=True)
+        for size in (100_000, 20_000)
+    ]
+    assert usual_split_bytes(specs, 2) == 120_000
+    plan = make_plan(Policy.PARTITIONED, specs, 2, usual_split_bytes(specs, 2))
+    assert plan.max_over_mean < 1.2
