@@ -8,7 +8,6 @@ record that cannot be read is a `Damage`, named and counted, never passed over.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -185,10 +184,6 @@ def _check(path: Path, record: RunRecord) -> None:
         started(record)
     except ValueError as error:
         raise RecordFormatError(f"{path}: started_at is not a time ({error}).") from error
-    if record.status is Status.OK and record.metrics is not None:
-        rate = record.metrics.images_per_sec
-        if not (math.isfinite(rate) and rate > 0):
-            raise RecordFormatError(f"{path}: status ok with images_per_sec {rate}.")
 
 
 def _relative(path: Path, folder: Path) -> str:

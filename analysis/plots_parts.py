@@ -138,7 +138,7 @@ def plot_breakdown(case: Case) -> Figure | None:
         axes.grid(axis="x", visible=True)
         axes.set_xlabel("mean step time of a worker, ms")
         axes.set_title(case.name, loc="left")
-        legend_of_figure(figure, [axes], columns=4)
+        legend_of_figure(figure, [axes], columns=2)
     return figure
 
 

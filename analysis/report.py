@@ -20,12 +20,9 @@ from analysis.placement import PlacementPoint, placement_points
 from analysis.points import Case
 from analysis.statistics import CONFIDENCE, MIN_EFFECT, MIN_LAUNCHES
 from analysis.table import HEADINGS, IN_REPORT, estimate_text, legend, ratio_text, rows
-from analysis.verdict import Verdict
+from analysis.verdict import Verdict, busy_lines
 from ps_allreduce.provenance import Provenance
 from ps_allreduce.records import RunFiles, RunRecord, Status, write_atomically
-
-#: Load average per processor above which a run's start is called busy.
-BUSY = 2.0
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
@@ -181,7 +178,7 @@ def warnings(results: SweepResults) -> list[str]:
     records = [run.record for run in results.block.runs]
     counts = Counter(line for record in records for line in record.warnings)
     lines = [f"{line} ({count} run{'s' * (count != 1)})" for line, count in counts.most_common()]
-    lines += _load_warning(results.block)
+    lines += busy_lines(records)
     missing = [run.path for run in results.block.runs if run.raw_missing]
     if missing:
         lines.append(
@@ -190,18 +187,6 @@ def warnings(results: SweepResults) -> list[str]:
             "their figures are those that the records hold."
         )
     return lines
-
-
-def _load_warning(block: Block) -> list[str]:
-    """Runs that began on a busy machine; some of it is what the run before left behind."""
-    bound = BUSY * len(block.provenance.affinity)
-    busy = [run for run in block.runs if run.record.provenance.load_average > bound]
-    if not busy:
-        return []
-    return [
-        f"{len(busy)} of {len(block.runs)} runs began with a load average above {bound:g}, "
-        f"{BUSY:g} per processor: other work may have disturbed them (the runs before count too)."
-    ]
 
 
 def provenance_rows(block: Block) -> list[tuple[str, str]]:

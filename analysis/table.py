@@ -155,7 +155,8 @@ def legend(case: Case) -> str:
     """What the columns mean, for below the table."""
     marked = any(point.oversubscribed for point in case.points) and not case.emulated
     lines = [
-        "images/s: geometric mean over n launches with its 95 % interval (from three launches on)."
+        "images/s: geometric mean over n launches with its 95 % interval (from three launches on).",
+        "comm ms: step time less compute less input wait, so updates and dispatch too.",
     ]
     if marked:
         lines.append("* fewer cores than tasks use: no efficiency is claimed.")

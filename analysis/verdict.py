@@ -20,6 +20,10 @@ from ps_allreduce.records import RunRecord, Status
 #: An interval whose ends differ by this factor cannot tell a large effect from none.
 WIDE_INTERVAL = 1.5
 
+#: Load average per processor above which a run's start is called busy.  A run of its own leaves
+#: about one.
+BUSY = 2.0
+
 _LOCAL = (
     "This is about processes that share one machine's cores over loopback; it says nothing about a "
     "cluster's network."
@@ -207,6 +211,7 @@ def _about(case: Case) -> list[str]:
     lines = [_LOCAL] if case.launcher == "local" else []
     if case.emulated:
         lines.append(_EMULATED)
+    lines += busy_lines([record for point in case.points for record in point.attempts])
     marked = [point for point in case.points if point.oversubscribed]
     if marked and not case.emulated:
         lines.append(
@@ -214,6 +219,21 @@ def _about(case: Case) -> list[str]:
             "(oversubscribed): no efficiency is claimed from them."
         )
     return lines
+
+
+def busy_lines(records: Sequence[RunRecord]) -> list[str]:
+    """How many runs began on a busy machine; some of the load is what the run before left."""
+    busy = [
+        record
+        for record in records
+        if record.provenance.load_average > BUSY * len(record.provenance.affinity)
+    ]
+    if not busy:
+        return []
+    return [
+        f"{len(busy)} of {len(records)} runs began with a load average above {BUSY:g} per "
+        "processor: other work may have disturbed them (the runs before count too)."
+    ]
 
 
 def attempts_lines(records: Iterable[RunRecord]) -> list[str]:

@@ -147,7 +147,8 @@ def _conclude(result: Result, console: Console) -> int:
     told = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     console.print(
         f"{len(result.made)} runs made ({told or 'none needed'}), {result.kept} kept; "
-        f"{result.wall_s:.0f} s, useful fraction {result.useful_fraction:.2f}",
+        f"{result.wall_s:.0f} s, useful fraction {result.useful_fraction:.2f} "
+        "(share of the time inside warm-up and measured steps)",
         highlight=False,
     )
     if result.interrupted:
@@ -248,7 +249,8 @@ def bench(**given: Any) -> None:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line; the one place where errors become sentences and statuses."""
-    signal.signal(signal.SIGTERM, _as_interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _as_interrupt)
     try:
         cli.main(args=words, prog_name="python -m experiments", standalone_mode=False)
     except click.exceptions.Exit as stop:

@@ -14,9 +14,9 @@ from rich.progress import (
     Progress,
     TaskID,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 
 from experiments.execute import Follower
 from experiments.sweep import PlannedRun
@@ -26,13 +26,16 @@ from ps_allreduce.records import RunRecord, Status
 def _bar(console: Console) -> Progress:
     """What is being done, how far it is, and the time left; nothing where there is no terminal."""
     return Progress(
-        TextColumn("{task.fields[doing]}"),
-        BarColumn(bar_width=24),
         MofNCompleteColumn(),
-        TimeElapsedColumn(),
+        BarColumn(bar_width=12),
+        TimeRemainingColumn(compact=True),
         TextColumn("left"),
-        TimeRemainingColumn(),
+        TextColumn(
+            "{task.fields[doing]}",
+            table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"),
+        ),
         console=console,
+        expand=True,
         transient=True,
         disable=not console.is_terminal,
     )
@@ -110,6 +113,7 @@ class SweepProgress(FailureTeller):
     def finish(self, record: RunRecord, log_tail: str) -> None:
         """One line for every run that is over; the end of the right log if it failed."""
         self._done += 1
+        self._total = max(self._total, self._done)  # a second attempt comes on top
         line = f"{self._done:>3}/{self._total} {record.experiment.title} #{record.repetition + 1}: "
         if record.status is Status.OK and record.metrics is not None:
             line += f"{record.metrics.images_per_sec:.1f} images/s"
@@ -118,4 +122,4 @@ class SweepProgress(FailureTeller):
         self._print(line)
         self._print_log(record, log_tail)
         if self._task is not None:
-            self._bar.update(self._task, completed=min(self._done, self._total))
+            self._bar.update(self._task, completed=self._done, total=self._total)

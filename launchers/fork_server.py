@@ -31,7 +31,12 @@ class ForkServerClient:
         self._log = log
         self._partial = b""
         self._program: Program = start_with_socket(words, log, fork_server_environment(os.environ))
-        self._wait_ready()
+        try:
+            self._wait_ready()
+        except BaseException:
+            # Still importing, it would not notice for seconds that nobody listens any more.
+            self._program.kill()
+            raise
 
     def _wait_ready(self) -> None:
         try:
@@ -39,13 +44,11 @@ class ForkServerClient:
         except LaunchError:
             message = None
         if not isinstance(message, Ready):
-            self.close()
             raise LaunchError(
                 "TensorFlow could not be imported. The last lines of "
                 f"{self._log}:\n{last_lines(self._log)}"
             )
         if message.version != messages.VERSION:
-            self.close()
             raise LaunchError(f"the fork server speaks version {message.version} of the protocol.")
 
     def send(self, request: object) -> None:
@@ -77,8 +80,8 @@ class ForkServerClient:
                 content = b""
             if not content:
                 raise LaunchError(
-                    f"the fork server ended. The last lines of {self._log}:\n"
-                    f"{last_lines(self._log)}"
+                    "the fork server, from which all tasks are forked, ended.\n"
+                    f"The last lines of its log:\n{last_lines(self._log)}"
                 )
             self._partial += content
         line, self._partial = self._partial.split(b"\n", 1)

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -43,6 +43,8 @@ from ps_allreduce.runner.messages import (
 from ps_allreduce.serialization import from_json
 
 LOOPBACK = "127.0.0.1"
+
+SCRATCH_PREFIX = "ps-allreduce-"
 
 JOB_DEADLINE_S = 300.0
 
@@ -89,7 +91,8 @@ class LocalLauncher:
                 "where training is not welcome. Run the same command inside salloc or sbatch, or "
                 "overrule with --allow-login-node."
             )
-        self._scratch = Path(tempfile.mkdtemp(prefix="ps-allreduce-"))
+        remove_left_overs(Path(tempfile.gettempdir()))
+        self._scratch = Path(tempfile.mkdtemp(prefix=f"{SCRATCH_PREFIX}{os.getpid()}-"))
         return self
 
     def __exit__(
@@ -230,7 +233,7 @@ class LocalLauncher:
             # The fork server has died, and its tasks with it; the next run starts another.
             self._client = None
             server.close()
-            monitor.lost_contact = str(error)
+            monitor.lost_contact = str(error).splitlines()[0]
             status = Status.FAILED
         except KeyboardInterrupt:
             pass  # the run is recorded as interrupted, and the sweep ends
@@ -298,6 +301,16 @@ class LocalLauncher:
             monitor.take(server.receive(left))
         # What we killed ourselves is no failure, but its processor time and memory count.
         monitor.ended_by_us.update(set(monitor.exited) - set(failed_before))
+
+
+def remove_left_overs(folder: Path) -> None:
+    """Remove the scratch folders of launchers that were killed: ours, and of no living process."""
+    for path in folder.glob(f"{SCRATCH_PREFIX}*-*"):
+        owner = path.name.removeprefix(SCRATCH_PREFIX).split("-")[0]
+        with suppress(OSError):
+            mine = path.stat().st_uid == os.getuid()
+            if mine and owner.isdecimal() and not Path("/proc", owner).exists():
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _available_cores() -> list[int]:

@@ -33,8 +33,13 @@ class Program:
         try:
             self.process.wait(timeout=5)
         except subprocess.TimeoutExpired:
-            kill_group(self.process.pid)
-            self.process.wait()
+            self.kill()
+
+    def kill(self) -> None:
+        """Kill the program, and what it forked with it, at once."""
+        self.connection.close()
+        kill_group(self.process.pid)
+        self.process.wait()
 
 
 def start_with_socket(words: Sequence[str], log: Path, environment: Mapping[str, str]) -> Program:

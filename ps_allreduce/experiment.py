@@ -49,6 +49,12 @@ def _at_least(minimum: float, **values: float) -> None:
             raise UserError(f"{name} must be at least {minimum:g}, got {value:g}.")
 
 
+def _at_most(maximum: float, **values: float) -> None:
+    for name, value in values.items():
+        if value > maximum:
+            raise UserError(f"{name} must be at most {maximum:g}, got {value:g}.")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmulatedCompute:
     """An accelerator that takes a stated time and no processor.
@@ -66,6 +72,7 @@ class EmulatedCompute:
 
     def __post_init__(self) -> None:
         _at_least(0.001, forward_s=self.forward_s, backward_s=self.backward_s)
+        _at_most(3600, forward_s=self.forward_s, backward_s=self.backward_s)
         if not 1 <= self.groups <= 16:
             raise UserError(f"gradient groups must be 1 to 16, got {self.groups}.")
 
@@ -104,6 +111,8 @@ class Workload:
             )
         _at_least(1, batch_per_worker=self.batch_per_worker, accumulation=self.accumulation)
         _at_least(2, num_classes=self.num_classes)
+        _at_most(1e6, num_classes=self.num_classes, batch_per_worker=self.batch_per_worker)
+        _at_most(1e4, image_size=self.image_size, accumulation=self.accumulation)
         if self.input == DIGITS and self.num_classes < 10:
             raise UserError(f"input digits has 10 classes, got num_classes {self.num_classes}.")
 

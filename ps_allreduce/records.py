@@ -26,6 +26,8 @@ from ps_allreduce.steps import Metrics
 
 FORMAT_VERSION = 1
 
+REMEDY = "Move the file away, and the same command makes the run again."
+
 
 class Status(StrEnum):
     """How a run ended."""
@@ -257,7 +259,7 @@ def load_record(path: Path) -> RunRecord:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise RecordFormatError(f"{path}: not a readable record ({error}).") from error
+        raise RecordFormatError(f"{path}: not a readable record ({error}). {REMEDY}") from error
     version = content.get("format_version") if isinstance(content, dict) else None
     if version != FORMAT_VERSION:
         older = isinstance(version, int) and version < FORMAT_VERSION
@@ -272,9 +274,8 @@ def load_record(path: Path) -> RunRecord:
     try:
         return from_json(RunRecord, content, str(path))
     except (ValueError, UserError) as error:
-        if isinstance(error, RecordFormatError):
-            raise
-        raise RecordFormatError(f"{path}: {error}") from error
+        where = "" if str(error).startswith(str(path)) else f"{path}: "
+        raise RecordFormatError(f"{where}{str(error).rstrip('.')}. {REMEDY}") from error
 
 
 def iter_record_paths(sweep_dir: Path) -> Iterator[Path]:

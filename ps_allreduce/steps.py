@@ -7,6 +7,7 @@ seconds of one wall clock; spans are differences of such times.
 
 from __future__ import annotations
 
+import math
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -198,6 +199,10 @@ class Metrics:
     measured_steps: int
     window_s: float
     steps_per_worker: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.images_per_sec) and self.images_per_sec > 0):
+            raise ValueError(f"images_per_sec must be above 0, got {self.images_per_sec}")
 
 
 def compute_metrics(steps: StepTable, images_per_worker_step: int) -> Metrics:

@@ -154,7 +154,24 @@ def _checked_image(path: Path) -> bytes:
 
 def _write(folder: Path, samples: Iterable[tuple[bytes, int]]) -> None:
     """Write records under temporary names and rename at the end: no half-written file is found."""
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_parts(folder, samples)
+    except (OSError, tf.errors.OpError) as error:
+        raise UserError(f"cannot write TFRecord files to {folder}: {_cause(error)}.") from error
+    finally:
+        for left_over in folder.glob(".part-*"):
+            left_over.unlink()
+
+
+def _cause(error: OSError | tf.errors.OpError) -> str:
+    """TensorFlow's message names the file before the cause."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error).rsplit("; ", maxsplit=1)[-1].strip()
+
+
+def _write_parts(folder: Path, samples: Iterable[tuple[bytes, int]]) -> None:
     writers: list[tuple[Path, tf.io.TFRecordWriter]] = []
     for count, (image, label) in enumerate(samples):
         if count % RECORDS_PER_FILE == 0:

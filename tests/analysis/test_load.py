@@ -8,7 +8,7 @@ import pytest
 from analysis.load import find_sweeps, load_sweep
 from ps_allreduce.errors import UserError
 from ps_allreduce.strategies import Strategy
-from tests.analysis.builders import experiment, metrics, provenance, run, save
+from tests.analysis.builders import experiment, provenance, run, save
 
 SINGLE = experiment(Strategy.SINGLE)
 
@@ -75,9 +75,13 @@ def test_a_record_that_does_not_hold_together_is_not_used(
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
 def test_an_impossible_rate_is_not_used(tmp_path: Path, rate: float) -> None:
     save(tmp_path, run(SINGLE, 100.0, 0))
-    save(tmp_path, run(SINGLE, 1.0, 1, metrics=metrics(rate)))
+    save(tmp_path, run(SINGLE, 1.0, 1))
+    (path,) = tmp_path.rglob("1-0.json")
+    content = json.loads(path.read_text())
+    content["metrics"]["images_per_sec"] = rate
+    path.write_text(json.dumps(content))
     (damage,) = load_sweep(tmp_path).damaged
-    assert "status ok with images_per_sec" in damage.reason
+    assert "images_per_sec must be above 0" in damage.reason
 
 
 def test_a_misnamed_record_is_reported(tmp_path: Path) -> None:

@@ -95,7 +95,9 @@ def test_a_server_that_dies_is_quoted(tmp_path: Path) -> None:
     client = ForkServerClient(tmp_path / "server.log", WORDS)
     code = "import os; os.kill(os.getppid(), 9); __import__('time').sleep(600)"
     client.send(fake_task("x", code, tmp_path / "log"))
-    with pytest.raises(LaunchError, match="the fork server ended"):
+    with pytest.raises(
+        LaunchError, match="the fork server, from which all tasks are forked, ended"
+    ):
         listen_to_the_end(client)
     with pytest.raises(LaunchError, match="the fork server is gone"):
         client.send(fake_task("x", code, tmp_path / "log"))

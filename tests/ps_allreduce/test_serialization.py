@@ -71,7 +71,7 @@ def records() -> st.SearchStrategy[RunRecord]:
     metrics = st.builds(
         lambda counts, **spans: replace(METRICS, steps_per_worker=tuple(counts), **spans),
         st.lists(COUNTS, max_size=3),
-        images_per_sec=seconds(),
+        images_per_sec=st.floats(1e-3, 1e6),
         communication_s=seconds().map(lambda value: -value),
         window_s=seconds(),
     )

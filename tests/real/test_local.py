@@ -224,7 +224,7 @@ def test_a_killed_fork_server_costs_one_attempt(tmp_path: Path) -> None:
     _, alive = psutil.wait_procs(family, timeout=5)
     assert not alive
     assert suite.wait(timeout=120) == 1  # a run has failed, though its second attempt did not
-    assert "the fork server ended" in _said(tmp_path)
+    assert "the fork server, from which all tasks are forked, ended" in _said(tmp_path)
     assert "Traceback" not in _said(tmp_path)
     assert len(_ok_runs(_records(tmp_path))) == 6
 
