@@ -75,8 +75,7 @@ def test_a_record_that_does_not_hold_together_is_not_used(
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
 def test_an_impossible_rate_is_not_used(tmp_path: Path, rate: float) -> None:
     save(tmp_path, run(SINGLE, 100.0, 0))
-    save(tmp_path, run(SINGLE, 1.0, 1))
-    (path,) = tmp_path.rglob("1-0.json")
+    path = save(tmp_path, run(SINGLE, 1.0, 1))
     content = json.loads(path.read_text())
     content["metrics"]["images_per_sec"] = rate
     path.write_text(json.dumps(content))
