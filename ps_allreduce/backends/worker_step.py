@@ -138,12 +138,13 @@ def trace_recorded_step(
     pushed = transport.push(out.gradients)
     end = now_after(pushed.done)
     worker = tf.cast(WORKER.read(WORKER.handle()), tf.float64)
-    head = tf.stack([worker, tf.cast(out.loss, tf.float64), start, pulled_at, end])
-    parts = [head, tf.reshape(out.batches, [-1]), out.releases]
+    # One operation packs the row: every further one would be paid for in every step.
+    row = [worker, tf.cast(out.loss, tf.float64), start, pulled_at, end]
+    row += [*out.moments, *out.releases]
     if events:
         units = [*pulled.units, *pushed.units, *pushed.done]
-        parts.append(tf.stack([now_after([unit]) for unit in units]))
-    return tf.concat(parts, axis=0)
+        row += [now_after([unit]) for unit in units]
+    return tf.stack(row)
 
 
 def trace_bare_step(program: Program, transport: Transport, accumulation: int) -> tf.Tensor:

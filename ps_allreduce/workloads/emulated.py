@@ -107,8 +107,8 @@ class EmulatedProgram:
             loss=tf.constant(1.0),
             gradients=gradients,
             state=list(state),
-            moments=tf.stack([input_ready, loss_ready, now_after(gradients)]),
-            releases=tf.stack(releases),
+            moments=[input_ready, loss_ready, now_after(gradients)],
+            releases=releases,
         )
 
 

@@ -27,15 +27,15 @@ class BatchOutputs:
         loss: scalar float32, mean over the batch.
         gradients: one per trainable variable, in creation order.
         state: new values of the worker's own state.
-        moments: input ready, loss ready, last gradient ready; float64 [3].
-        releases: when emulated gradients were released; float64 [groups], or [0].
+        moments: input ready, loss ready, last gradient ready; three float64 scalars.
+        releases: when emulated gradients were released; a float64 scalar per group, or none.
     """
 
     loss: tf.Tensor
     gradients: list[tf.Tensor]
     state: list[tf.Tensor]
-    moments: tf.Tensor
-    releases: tf.Tensor
+    moments: list[tf.Tensor]
+    releases: list[tf.Tensor]
 
 
 class Program(Protocol):
@@ -80,14 +80,14 @@ class StepOutputs:
 
     Attributes:
         loss, gradients: means over the batches.
-        batches: the moments of each batch; float64 [accumulation, 3].
+        moments: three float64 scalars for each batch, batch after batch.
         releases: of the last batch.
     """
 
     loss: tf.Tensor
     gradients: list[tf.Tensor]
-    batches: tf.Tensor
-    releases: tf.Tensor
+    moments: list[tf.Tensor]
+    releases: list[tf.Tensor]
 
 
 def run_batches(program: Program, values: Sequence[tf.Tensor], accumulation: int) -> StepOutputs:
@@ -102,20 +102,20 @@ def run_batches(program: Program, values: Sequence[tf.Tensor], accumulation: int
     state = [variable.read(h) for variable, h in zip(program.state, handles, strict=True)]
     if accumulation == 1:
         last = program.batch(values, state, iterators)
-        batches, loss, gradients = last.moments[tf.newaxis], last.loss, last.gradients
+        moments, loss, gradients = last.moments, last.loss, last.gradients
     else:
         sums, state, earlier, loss_sum = _accumulate(
             program, values, state, iterators, accumulation - 1
         )
         last = program.batch(values, state, iterators)
-        batches = tf.concat([earlier, last.moments[tf.newaxis]], axis=0)
+        moments = [*tf.unstack(tf.reshape(earlier, [3 * (accumulation - 1)])), *last.moments]
         loss = (loss_sum + last.loss) / accumulation
         gradients = [
             (part + final) / accumulation for part, final in zip(sums, last.gradients, strict=True)
         ]
     for handle, value in zip(handles, last.state, strict=True):
         assign(handle, value)
-    return StepOutputs(loss=loss, gradients=gradients, batches=batches, releases=last.releases)
+    return StepOutputs(loss=loss, gradients=gradients, moments=moments, releases=last.releases)
 
 
 def _accumulate(
@@ -138,7 +138,13 @@ def _accumulate(
     ) -> tuple[tf.Tensor, list[tf.Tensor], list[tf.Tensor], tf.TensorArray, tf.Tensor]:
         out = program.batch(values, state, iterators)
         sums = [total + part for total, part in zip(sums, out.gradients, strict=True)]
-        return index + 1, sums, out.state, moments.write(index, out.moments), loss + out.loss
+        return (
+            index + 1,
+            sums,
+            out.state,
+            moments.write(index, tf.stack(out.moments)),
+            loss + out.loss,
+        )
 
     _, sums, state, moments, loss = tf.while_loop(
         lambda index, *_: index < count,

@@ -74,8 +74,8 @@ class RealProgram:
             loss=loss,
             gradients=gradients,
             state=[tf.convert_to_tensor(value) for value in new_state],
-            moments=tf.stack(moments),
-            releases=tf.zeros([0], tf.float64),
+            moments=moments,
+            releases=[],
         )
 
     def _in_keras_order(self, values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
