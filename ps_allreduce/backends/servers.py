@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -165,11 +164,6 @@ class ServerBackend:
     def num_messages(self) -> int:
         """One message per shard and direction."""
         return len(self._served.shards)
-
-    @contextmanager
-    def _counting_trace(self) -> Iterator[None]:
-        self._traces += 1
-        yield
 
     def _pulled(self, parts: list[tf.Tensor]) -> Pulled:
         """Shards that arrive on the worker, put together there."""
