@@ -1,0 +1,104 @@
+"""The launcher's side of an emulated network: ask for one, and run commands on its hosts.
+
+Decides nothing about how a network is built; it starts the holder, and ends it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from launchers.emulated.messages import Held, HoldNetwork, decode, encode
+from launchers.emulated.namespaces import enter_words, needs_user_namespace, unshare_words
+from launchers.fork_server import fork_server_environment
+from launchers.processes import Program, start_with_socket
+from ps_allreduce.errors import LaunchError, UserError
+from ps_allreduce.network import EmulatedNetwork
+
+HOLDER = (sys.executable, "-m", "launchers.emulated.holder")
+
+DEADLINE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmulatedHost:
+    """A host of an emulated network.
+
+    Attributes:
+        interface: its link to the switch; there is no other besides `lo`.
+        enter: the words to put before a command that runs on this host.
+    """
+
+    name: str
+    address: str
+    interface: str
+    enter: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldNetwork:
+    """An emulated network that exists."""
+
+    hosts: tuple[EmulatedHost, ...]
+
+
+@contextmanager
+def hold_network(network: EmulatedNetwork, names: Sequence[str]) -> Iterator[HeldNetwork]:
+    """A network for as long as the context lasts; end what runs on its hosts before that.
+
+    Args:
+        names: of the hosts, as `hostname` tells on them.
+
+    Raises:
+        UserError: this machine or kernel cannot, or does not allow it.
+        LaunchError: the network could not be built.
+    """
+    with_user = needs_user_namespace()
+    with tempfile.TemporaryFile() as log:
+        # By this path, the file needs no name that could stay behind.
+        program = start_with_socket(
+            (*unshare_words(with_user), *HOLDER),
+            Path(f"/proc/self/fd/{log.fileno()}"),
+            fork_server_environment(os.environ),
+        )
+        try:
+            held = _ask(program, HoldNetwork(network=network, names=tuple(names)))
+            if held is None:
+                log.seek(0)
+                raise LaunchError(log.read().decode(errors="replace"))
+            yield _entered(held, with_user)
+        finally:
+            program.end()
+
+
+def _ask(program: Program, request: HoldNetwork) -> Held | None:
+    """The holder's answer; None if it ended without one."""
+    program.connection.settimeout(DEADLINE_S)
+    try:
+        program.connection.sendall(encode(request))
+        with program.connection.makefile("rb") as lines:
+            line = lines.readline()
+    except OSError:
+        return None
+    return decode(Held, line) if line else None
+
+
+def _entered(held: Held, with_user: bool) -> HeldNetwork:
+    if held.error:
+        raise (UserError if held.user_error else LaunchError)(held.error)
+    return HeldNetwork(
+        hosts=tuple(
+            EmulatedHost(
+                name=host.name,
+                address=host.address,
+                interface=host.interface,
+                enter=enter_words(held.pid, host.net, host.uts, with_user),
+            )
+            for host in held.hosts
+        )
+    )
