@@ -11,17 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from ps_allreduce.experiment import (
-    Collective,
-    Experiment,
-    LayoutKind,
-    Profile,
-    Resources,
-    Workload,
-)
+from ps_allreduce.experiment import Collective, Experiment, Profile, Resources, Workload
 from ps_allreduce.placement import Policy
 from ps_allreduce.records import RunRecord, Status
 from ps_allreduce.serialization import to_json
+from ps_allreduce.spread import LayoutKind
 from ps_allreduce.steps import Metrics
 from ps_allreduce.strategies import TRAITS, Strategy, StrategyTraits
 

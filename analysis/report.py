@@ -194,7 +194,7 @@ def provenance_rows(block: Block) -> list[tuple[str, str]]:
     found = block.provenance
     loads = [run.record.provenance.load_average for run in block.runs]
     times = sorted(started(run.record) for run in block.runs)
-    hosts = sorted({host for run in block.runs for host in run.record.hosts})
+    hosts = sorted({host for run in block.runs for host in (h.name for h in run.record.hosts)})
     first, last = (f"{moment:%Y-%m-%d %H:%M:%S %Z}" for moment in (times[0], times[-1]))
     return [
         ("block", block.fingerprint),

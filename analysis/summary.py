@@ -136,7 +136,7 @@ def _where_it_ran(record: RunRecord) -> dict[str, object]:
     memory = [t.peak_memory_bytes for t in record.tasks if t.peak_memory_bytes is not None]
     placement = record.placement
     return {
-        "hosts": " ".join(record.hosts),
+        "hosts": " ".join(host.name for host in record.hosts),
         "num_hosts": len(record.hosts) or None,
         "workers_per_host": workers_per_host(record),
         "oversubscribed": record.oversubscribed,

@@ -9,9 +9,9 @@ import json
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from rich.console import Console
@@ -19,81 +19,40 @@ from rich.console import Console
 from experiments.bench import run_bench
 from experiments.commit import source_state
 from experiments.dry_run import render_dry_run
-from experiments.execute import Result, Session, execute, locked, read_history, run_once
-from experiments.given import choice, experiment_from, profile_from, scale_from, workload_from
+from experiments.execute import Result, Session, Stop, execute, recover_run, run_once
+from experiments.given import (
+    choice,
+    experiment_from,
+    network_from,
+    profile_from,
+    scale_from,
+    settings_from,
+    spread_from,
+    workload_from,
+)
+from experiments.history import read_history
 from experiments.one_line import one_line
+from experiments.options import LAUNCHER, PROFILE, SERVERS, WORKLOAD
 from experiments.profiles import (
-    PROFILES,
     models_of,
 )
 from experiments.progress import FailureTeller, SweepProgress, counting_bar
+from experiments.results_folder import locked
 from experiments.studies import STUDIES, Request
 from experiments.sweep import PlannedRun, Sweep
 from launchers import make_launcher
+from launchers.hosts_launcher import HostsLauncher
 from launchers.local import LocalLauncher
 from ps_allreduce.errors import SuiteError, UserError
-from ps_allreduce.experiment import (
-    Collective,
-    LayoutKind,
-    Workload,
-)
-from ps_allreduce.models import MODELS, model_info
+from ps_allreduce.experiment import Collective, Experiment, Workload
+from ps_allreduce.models import model_info
 from ps_allreduce.placement import Policy, usual_split_bytes
 from ps_allreduce.provenance import collect
 from ps_allreduce.records import Status
+from ps_allreduce.spread import LayoutKind
 from ps_allreduce.strategies import Strategy
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 RUN_ONE = "run-one"
-
-
-def options(*decorators: Callable[[F], F]) -> Callable[[F], F]:
-    """Several options as one decorator, in the order in which help shows them."""
-
-    def decorate(function: F) -> F:
-        for decorator in reversed(decorators):
-            function = decorator(function)
-        return function
-
-    return decorate
-
-
-WHERE = options(
-    click.option("--launcher", default="local", show_default=True, help="How tasks are started."),
-    click.option(
-        "--results", type=Path, default=Path("results"), show_default=True, help="Results folder."
-    ),
-    click.option("--allow-login-node", is_flag=True, help="Train on a cluster's login node."),
-)
-
-WORKLOAD = options(
-    click.option("--model", help=f"One of {', '.join(MODELS)}."),
-    click.option("--image-size", type=int, help="Pixels of the square images."),
-    click.option("--num-classes", type=int),
-    click.option("--batch-per-worker", type=int),
-    click.option("--accumulation", type=int, help="Batches per synchronisation."),
-    click.option("--input", "source", help="synthetic, digits, or a folder of TFRecord files."),
-    click.option(
-        "--emulate",
-        metavar="FORWARD,BACKWARD",
-        help="Emulate an accelerator that takes so many seconds per batch.",
-    ),
-)
-
-SERVERS = options(
-    click.option("--num-ps", type=int, help="Parameter servers."),
-    click.option("--layout", default=LayoutKind.COLOCATED.value, show_default=True),
-    click.option(
-        "--split-bytes",
-        type=int,
-        help="The policy partitioned cuts larger variables; usually 4 MB, less for small models.",
-    ),
-)
-
-PROFILE = click.option(
-    "--profile", default="quick", show_default=True, help=f"One of {', '.join(PROFILES)}."
-)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -104,7 +63,7 @@ def cli() -> None:
 def _add_sweep(name: str) -> None:
     @cli.command(name, help=f"{(STUDIES[name].__doc__ or '').splitlines()[0]}")
     @PROFILE
-    @WHERE
+    @LAUNCHER
     @WORKLOAD
     @SERVERS
     @click.option("--workers", help="Numbers of workers, for instance 1,2,4.")
@@ -129,17 +88,42 @@ def _run_sweep(name: str, given: dict[str, Any]) -> int:
         request = Request(
             workloads=workloads,
             profile=profile,
-            scale=scale_from(given, profile),
+            scale=scale_from(given, profile, launcher.capacity()),
             launcher=given["launcher"],
+            spread=spread_from(given),
+            network=network_from(given),
+            interface=given["interface"],
             num_ps=given["num_ps"],
             layout=choice(LayoutKind, given["layout"], "layout"),
             split_bytes=given["split_bytes"],
             describe=launcher.describe,
         )
         progress.stage("preparing")
-        sweep = Sweep(name=name, points=STUDIES[name](request), seed=given["seed"])
+        points = _fitting(STUDIES[name](request), launcher, console)
+        sweep = Sweep(name=name, points=points, seed=given["seed"])
         result = execute(sweep, launcher, sweep_dir, source_state(), progress)
     return _conclude(result, console)
+
+
+def _fitting(
+    points: Sequence[Experiment], launcher: HostsLauncher, console: Console
+) -> tuple[Experiment, ...]:
+    """Those points that fit on the hosts; says how many do not, and why the first does not.
+
+    Raises:
+        UserError: none does.
+    """
+    reasons = {point: launcher.too_few_hosts(point) for point in points}
+    left_out = [reason for reason in reasons.values() if reason]
+    if left_out and len(left_out) == len(points):
+        raise UserError(left_out[0])
+    if left_out:
+        console.print(
+            f"{len(left_out)} of {len(points)} points need more hosts and are left out; the first: "
+            f"{left_out[0]}",
+            highlight=False,
+        )
+    return tuple(point for point, reason in reasons.items() if not reason)
 
 
 def _conclude(result: Result, console: Console) -> int:
@@ -151,18 +135,20 @@ def _conclude(result: Result, console: Console) -> int:
         "(share of the time inside warm-up and measured steps)",
         highlight=False,
     )
-    if result.interrupted:
+    if result.stop is Stop.NO_TIME:
+        console.print(
+            "The job's time is up: no further run could finish. The same command goes on.",
+            highlight=False,
+        )
+        return 1
+    if result.stop is Stop.INTERRUPTED:
         console.print("Interrupted; the same command goes on.", highlight=False)
         return 130
     return 1 if any(record.status is not Status.OK for record in result.made) else 0
 
 
-def _launcher(given: dict[str, Any]) -> LocalLauncher:
-    return make_launcher(
-        given["launcher"],
-        data_dir=(given["results"] / "data").resolve(),
-        allow_login_node=given["allow_login_node"],
-    )
+def _launcher(given: dict[str, Any]) -> HostsLauncher:
+    return make_launcher(given["launcher"], settings_from(given))
 
 
 @cli.command(RUN_ONE)
@@ -175,7 +161,7 @@ def _launcher(given: dict[str, Any]) -> LocalLauncher:
 @click.option("--threads-per-worker", type=int, default=1, show_default=True)
 @click.option("--weights", type=Path, help="Save the final weights to this file (.npz).")
 @PROFILE
-@WHERE
+@LAUNCHER
 @WORKLOAD
 @SERVERS
 def run_one(**given: Any) -> None:
@@ -186,7 +172,10 @@ def run_one(**given: Any) -> None:
         launcher.check(experiment)
         with locked(sweep_dir):
             commit = source_state()
-            history = read_history(sweep_dir, collect(commit).fingerprint)
+            follower = FailureTeller(Console(stderr=True))
+            recover_run(sweep_dir, follower)
+            hosts = launcher.host_facts()
+            history = read_history(sweep_dir, collect(commit, hosts).fingerprint)
             launcher.prepare(experiment.workload)
             taken = [n for key, n in history.next_attempt if key == experiment.experiment_id]
             session = Session(
@@ -194,8 +183,9 @@ def run_one(**given: Any) -> None:
                 sweep_name=RUN_ONE,
                 sweep_dir=sweep_dir,
                 commit=commit,
+                hosts=hosts,
                 history=history,
-                follower=FailureTeller(Console(stderr=True)),
+                follower=follower,
             )
             run = PlannedRun(experiment=experiment, repetition=max(taken, default=-1) + 1)
             record = run_once(session, run, given["weights"] and given["weights"].resolve())
@@ -217,7 +207,7 @@ def placement(
     workload = Workload(model=model, image_size=size, num_classes=num_classes)
     with (
         tempfile.TemporaryDirectory() as folder,
-        make_launcher("local", data_dir=Path(folder), allow_login_node=True) as launcher,
+        LocalLauncher(Path(folder), allow_login_node=True) as launcher,
     ):
         variables = launcher.describe(workload)
     if split_bytes is None:
@@ -231,7 +221,7 @@ def placement(
 def convert_images(source: Path, target: Path) -> None:
     """Write the images below SOURCE/<class>/ as TFRecord files into TARGET."""
     with (
-        make_launcher("local", data_dir=target, allow_login_node=True) as launcher,
+        LocalLauncher(target, allow_login_node=True) as launcher,
         counting_bar(Console(stderr=True), "images") as progress,
     ):
         counts = launcher.convert(source.resolve(), target.resolve(), progress)
@@ -240,7 +230,7 @@ def convert_images(source: Path, target: Path) -> None:
 
 
 @cli.command("bench")
-@WHERE
+@LAUNCHER
 def bench(**given: Any) -> None:
     """Measure what the suite itself costs; write bench/bench.json."""
     with _launcher(given) as launcher:

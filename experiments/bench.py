@@ -19,13 +19,13 @@ from rich.console import Console
 from experiments.execute import Follower, execute
 from experiments.profiles import PROFILES, WORKLOADS
 from experiments.sweep import Sweep
-from launchers.local import LocalLauncher
+from launchers.hosts_launcher import HostsLauncher
 from ps_allreduce.experiment import Collective, Experiment, Profile, server_settings
 from ps_allreduce.models import SMALL_CNN
 from ps_allreduce.placement import Policy
 from ps_allreduce.provenance import collect
 from ps_allreduce.records import Status, write_atomically
-from ps_allreduce.runner.messages import OverheadResult
+from ps_allreduce.runner.results import OverheadResult
 from ps_allreduce.serialization import to_json
 from ps_allreduce.strategies import Strategy
 
@@ -55,7 +55,7 @@ def _points(profile: Profile) -> dict[str, Experiment]:
     }
 
 
-def run_bench(launcher: LocalLauncher, results: Path, commit: str, console: Console) -> str:
+def run_bench(launcher: HostsLauncher, results: Path, commit: str, console: Console) -> str:
     """Run all benchmarks; return a summary for the screen.
 
     Raises:
@@ -105,7 +105,7 @@ def summarise_overhead(overhead: OverheadResult) -> dict[str, float]:
     }
 
 
-def _bring_up(launcher: LocalLauncher, experiment: Experiment) -> list[float]:
+def _bring_up(launcher: HostsLauncher, experiment: Experiment) -> list[float]:
     seconds = []
     for _ in range(BRING_UP_LAUNCHES):
         run = launcher.launch(experiment, progress=lambda _: None)
@@ -114,7 +114,7 @@ def _bring_up(launcher: LocalLauncher, experiment: Experiment) -> list[float]:
     return seconds
 
 
-def _useful_fraction(launcher: LocalLauncher, folder: Path, commit: str) -> float:
+def _useful_fraction(launcher: HostsLauncher, folder: Path, commit: str) -> float:
     profile = replace(PROFILES["standard"], repetitions=1)
     sweep = Sweep(name="standard", points=tuple(_points(profile).values()), seed=1)
     return execute(sweep, launcher, folder, commit, Follower()).useful_fraction

@@ -20,11 +20,11 @@ def source_state(root: Path = ROOT) -> str:
     """
     digest = source_digest(path for name in PACKAGES for path in (root / name).rglob("*.py"))
     head = run_quietly(["git", "-C", str(root), "rev-parse", "--short=12", "HEAD"], 10)
-    if head is None or head[0] != 0:
+    if head is None or head.status != 0:
         return f"unknown, source {digest}"
     changed = run_quietly(["git", "-C", str(root), "status", "--porcelain", "--", *PACKAGES], 10)
-    clean = changed is not None and changed[0] == 0 and not changed[1].strip()
-    return head[1].strip() if clean else f"{head[1].strip()} with changes, source {digest}"
+    clean = changed is not None and changed.status == 0 and not changed.out.strip()
+    return head.out.strip() if clean else f"{head.out.strip()} with changes, source {digest}"
 
 
 def source_digest(paths: Iterable[Path]) -> str:

@@ -6,81 +6,27 @@ path serves a single run and a sweep.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
+import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
 from pathlib import Path
 
+from experiments.history import History, key_of, read_history
+from experiments.results_folder import InFlight, keep, locked, noted, now, recover
 from experiments.sweep import PlannedRun, Sweep
 from launchers.protocol import LaunchedRun, Launcher
-from ps_allreduce.errors import UserError
+from launchers.slurm.jobs import explain_job, job_is_over
+from ps_allreduce.hosts import HostFacts
 from ps_allreduce.provenance import collect
-from ps_allreduce.records import (
-    RunFiles,
-    RunRecord,
-    Status,
-    check_free,
-    iter_record_paths,
-    load_record,
-    save_record,
-    write_atomically,
-)
+from ps_allreduce.records import RunRecord, Status, write_atomically
 from ps_allreduce.serialization import to_json
-from ps_allreduce.steps import save_raw
 
-#: Attempts at a run that fails or times out.
-MAX_ATTEMPTS = 2
-
-REPEATED = (Status.FAILED, Status.TIMED_OUT)
-
-Key = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """The attempts that a results folder holds already.
-
-    Attributes:
-        statuses: of the attempts of the present block, by experiment and repetition.
-        next_attempt: the first number that is free, whatever the block.
-    """
-
-    statuses: dict[Key, list[Status]] = field(default_factory=dict)
-    next_attempt: dict[Key, int] = field(default_factory=dict)
-
-    def add(self, record: RunRecord, block: str) -> None:
-        """Note one record."""
-        key = (record.experiment_id, record.repetition)
-        self.next_attempt[key] = max(self.next_attempt.get(key, 0), record.attempt + 1)
-        if record.block == block:
-            self.statuses.setdefault(key, []).append(record.status)
-
-    def needs_run(self, run: PlannedRun) -> bool:
-        """No attempt has settled this run, and it may be tried again."""
-        tried = self.statuses.get(_key(run), [])
-        settled = any(status in (Status.OK, Status.INVALID) for status in tried)
-        return not settled and sum(status in REPEATED for status in tried) < MAX_ATTEMPTS
-
-
-def _key(run: PlannedRun) -> Key:
-    return run.experiment.experiment_id, run.repetition
-
-
-def read_history(sweep_dir: Path, block: str) -> History:
-    """Read all records of a sweep.
-
-    Raises:
-        RecordFormatError: one is damaged or of another version.
-    """
-    history = History()
-    for path in iter_record_paths(sweep_dir):
-        history.add(load_record(path), block)
-    return history
+#: Beyond a run's own deadline: bringing fork servers up, and taking everything down.
+LAUNCH_ALLOWANCE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,13 +37,13 @@ class Result:
         made: records of this session.
         kept: runs that earlier sessions had settled.
         wall_s: duration of this session.
-        useful_s: part of it inside warm-up and measured steps.
+        stop: why the session ended before the sweep did, None if it did not.
     """
 
     made: tuple[RunRecord, ...]
     kept: int
     wall_s: float
-    interrupted: bool
+    stop: Stop | None
 
     @property
     def useful_fraction(self) -> float:
@@ -105,6 +51,13 @@ class Result:
         phases = [record.phases for record in self.made]
         useful = sum((p.warmup_s or 0.0) + (p.measured_s or 0.0) for p in phases)
         return useful / self.wall_s if self.made else 0.0
+
+
+class Stop(StrEnum):
+    """Why a session ends before its sweep."""
+
+    INTERRUPTED = "interrupted"
+    NO_TIME = "no time"
 
 
 class Follower:
@@ -119,6 +72,9 @@ class Follower:
     def stage(self, text: str) -> None:
         """What the present run is doing."""
 
+    def recovered(self, record: RunRecord) -> None:
+        """A run that an earlier session did not live to record is recorded now."""
+
     def finish(self, record: RunRecord, log_tail: str) -> None:
         """A run has ended; `log_tail` is the end of the right log if it did not succeed."""
 
@@ -129,6 +85,7 @@ class Session:
 
     Attributes:
         sweep_name, sweep_dir: where records belong.
+        hosts: what sets the launcher's hosts apart from others.
         history: of the folder; runs are added as they are made.
     """
 
@@ -136,6 +93,7 @@ class Session:
     sweep_name: str
     sweep_dir: Path
     commit: str
+    hosts: Sequence[HostFacts]
     history: History
     follower: Follower
 
@@ -152,7 +110,9 @@ def execute(
     for point in sweep.points:
         launcher.check(point)
     with locked(sweep_dir):
-        history = read_history(sweep_dir, collect(commit).fingerprint)
+        recover_run(sweep_dir, follower)
+        hosts = launcher.host_facts()
+        history = read_history(sweep_dir, collect(commit, hosts).fingerprint)
         wanted = list(sweep.runs())
         queue = [run for run in wanted if history.needs_run(run)]
         _save_definition(sweep, sweep_dir)
@@ -164,32 +124,54 @@ def execute(
             sweep_name=sweep.name,
             sweep_dir=sweep_dir,
             commit=commit,
+            hosts=hosts,
             history=history,
             follower=follower,
         )
-        made, interrupted = _run_queue(session, queue)
+        made, stop = _run_queue(session, queue)
     return Result(
         made=tuple(made),
         kept=len(wanted) - len(queue),
         wall_s=time.monotonic() - begin,
-        interrupted=interrupted,
+        stop=stop,
     )
 
 
-def _run_queue(session: Session, queue: Sequence[PlannedRun]) -> tuple[list[RunRecord], bool]:
+def recover_run(sweep_dir: Path, follower: Follower) -> None:
+    """Record the run that was being made when the suite was killed, if there is one.
+
+    Raises:
+        UserError: somebody seems to be making that run still.
+    """
+    record = recover(sweep_dir, job_is_over, explain_job)
+    if record is not None:
+        follower.recovered(record)
+
+
+def _run_queue(
+    session: Session, queue: Sequence[PlannedRun]
+) -> tuple[list[RunRecord], Stop | None]:
     """Make runs in order; those that fail are tried again after all others."""
     made: list[RunRecord] = []
     again = list(queue)
     while again:
         pending, again = again, []
         for run in pending:
+            if not _has_time(session, run):
+                return made, Stop.NO_TIME
             record = run_once(session, run)
             made.append(record)
             if record.status is Status.INTERRUPTED:
-                return made, True
+                return made, Stop.INTERRUPTED
             if session.history.needs_run(run):
                 again.append(run)
-    return made, False
+    return made, None
+
+
+def _has_time(session: Session, run: PlannedRun) -> bool:
+    """A run that could not finish before the scheduler's limit is not started."""
+    left = session.launcher.time_left_s()
+    return left is None or left >= run.experiment.profile.deadline_s + LAUNCH_ALLOWANCE_S
 
 
 def run_once(session: Session, run: PlannedRun, weights: Path | None = None) -> RunRecord:
@@ -199,26 +181,34 @@ def run_once(session: Session, run: PlannedRun, weights: Path | None = None) -> 
         weights: file that takes the final trainable weights.
     """
     session.follower.start(run)
-    provenance = collect(session.commit)
-    started_at = _now()
-    launched = session.launcher.launch(
-        run.experiment, progress=session.follower.stage, weights=weights
-    )
-    record = RunRecord(
+    note = InFlight(
         sweep=session.sweep_name,
         experiment=run.experiment,
-        experiment_id=run.experiment.experiment_id,
         repetition=run.repetition,
-        attempt=session.history.next_attempt.get(_key(run), 0),
-        started_at=started_at,
-        finished_at=_now(),
-        provenance=provenance,
-        oversubscribed=session.launcher.is_oversubscribed(run.experiment),
-        total_cores=session.launcher.total_cores(run.experiment),
-        **_shared_fields(launched),  # type: ignore[arg-type]
+        attempt=session.history.next_attempt.get(key_of(run), 0),
+        started_at=now(),
+        provenance=collect(session.commit, session.hosts),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        job_id=session.launcher.job_id,
     )
-    keep(record, launched, session.sweep_dir)
-    session.history.add(record, provenance.fingerprint)
+    with noted(session.sweep_dir, note):
+        launched = session.launcher.launch(
+            run.experiment, progress=session.follower.stage, weights=weights
+        )
+        record = RunRecord(
+            sweep=note.sweep,
+            experiment=note.experiment,
+            experiment_id=note.experiment.experiment_id,
+            repetition=note.repetition,
+            attempt=note.attempt,
+            started_at=note.started_at,
+            finished_at=now(),
+            provenance=note.provenance,
+            **_shared_fields(launched),  # type: ignore[arg-type]
+        )
+        keep(record, launched, session.sweep_dir)
+    session.history.add(record, note.provenance.fingerprint)
     session.follower.finish(record, launched.log_tail)
     return record
 
@@ -226,36 +216,6 @@ def run_once(session: Session, run: PlannedRun, weights: Path | None = None) -> 
 def _shared_fields(launched: LaunchedRun) -> Mapping[str, object]:
     names = {f.name for f in fields(launched)} & {f.name for f in fields(RunRecord)}
     return {name: getattr(launched, name) for name in names}
-
-
-def keep(record: RunRecord, launched: LaunchedRun, sweep_dir: Path) -> None:
-    """Write the files of a run; the record comes last and makes them count.
-
-    Raises:
-        UserError: the disk refuses; nothing of the run is left behind.
-    """
-    files = RunFiles.of(sweep_dir, record.experiment_id, record.repetition, record.attempt)
-    check_free(files.record)  # its log and timings would be lost, too
-    try:
-        write_atomically(files.log, launched.log.encode())
-        if launched.steps is not None and launched.events is not None:
-            save_raw(files.raw, launched.steps, launched.events)
-        save_record(files.record, record)
-    except OSError as error:
-        _forget(files)
-        raise UserError(f"cannot write {files.raw}: {error.strerror}.") from error
-    except UserError:
-        _forget(files)
-        raise
-
-
-def _forget(files: RunFiles) -> None:
-    for path in (files.log, files.raw):
-        path.unlink(missing_ok=True)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _save_definition(sweep: Sweep, sweep_dir: Path) -> None:
@@ -267,33 +227,3 @@ def _save_definition(sweep: Sweep, sweep_dir: Path) -> None:
         "points": {point.experiment_id: to_json(point) for point in sweep.points},
     }
     write_atomically(sweep_dir / "sweep.json", (json.dumps(content, indent=1) + "\n").encode())
-
-
-@contextmanager
-def locked(sweep_dir: Path) -> Iterator[None]:
-    """Keep a second sweep out of the folder: the two would disturb each other's measurement.
-
-    The kernel drops the lock with the process.  Where the file system knows no locks, go on
-    without.
-
-    Raises:
-        UserError: another process holds it, or the folder cannot be written.
-    """
-    try:
-        sweep_dir.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(sweep_dir / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise UserError(f"cannot write to {sweep_dir}: {error.strerror}.") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise UserError(
-            f"another sweep is running in {sweep_dir}; wait for it or choose another RESULTS."
-        ) from None
-    except OSError:
-        pass
-    try:
-        yield
-    finally:
-        os.close(descriptor)

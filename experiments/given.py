@@ -6,13 +6,16 @@ with the valid choices; nothing is run here.
 
 from __future__ import annotations
 
-import os
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from experiments.profiles import WORKLOADS, Scale, profile_named, scale_for
+from experiments.profiles import WORKLOADS, Scale, profile_named, scale_for, scale_of_hosts
 from experiments.studies import Describe
+from launchers import LOCAL, SLURM
+from launchers.protocol import Capacity
+from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError
 from ps_allreduce.experiment import (
     DIGITS,
@@ -20,15 +23,21 @@ from ps_allreduce.experiment import (
     Collective,
     EmulatedCompute,
     Experiment,
-    LayoutKind,
     Profile,
     Resources,
     Workload,
     server_settings,
 )
 from ps_allreduce.models import SMALL_CNN, model_info
+from ps_allreduce.network import EmulatedNetwork, parse_delay, parse_rate
 from ps_allreduce.placement import DEFAULT_SPLIT_BYTES, Policy, usual_split_bytes
+from ps_allreduce.spread import Coordinator, LayoutKind, Spread
 from ps_allreduce.strategies import TRAITS, Strategy
+
+#: Options that describe an emulated network.
+NETWORK_OPTIONS = (
+    *("hosts", "bandwidth", "delay", "slow_host", "slow_bandwidth", "racks", "uplink"),
+)
 
 
 def profile_from(given: dict[str, Any]) -> Profile:
@@ -88,17 +97,81 @@ def _emulated(text: str | None) -> EmulatedCompute | None:
     return EmulatedCompute(forward_s=forward, backward_s=backward)
 
 
-def scale_from(given: dict[str, Any], profile: Profile) -> Scale:
-    """How far the axes reach: what was asked for, else what this machine has."""
-    num_cores = len(os.sched_getaffinity(0))
+def settings_from(given: dict[str, Any]) -> LauncherSettings:
+    """What the launcher is told."""
+    return LauncherSettings(
+        data_dir=(given["results"] / "data").resolve(),
+        allow_login_node=given["allow_login_node"],
+        mixed_hosts=given["mixed_hosts"],
+        network=network_from(given),
+        host_file=given["host_file"],
+        container=tuple(shlex.split(given["container"] or "")),
+        shared_nodes=given["shared_nodes"],
+    )
+
+
+def network_from(given: dict[str, Any]) -> EmulatedNetwork | None:
+    """The network that the options describe; None if none of them was typed."""
+    typed = [name for name in NETWORK_OPTIONS if given[name] is not None]
+    if not typed or given["launcher"] == SLURM:
+        return None
+    if given["hosts"] is None:
+        raise UserError(f"--{typed[0].replace('_', '-')} needs --hosts, the number of hosts.")
+    return EmulatedNetwork(
+        num_hosts=given["hosts"],
+        bits_per_s=_rate(given["bandwidth"]),
+        delay_s=parse_delay(given["delay"]) if given["delay"] else 0.0,
+        slow_host=given["slow_host"],
+        slow_bits_per_s=_rate(given["slow_bandwidth"]),
+        racks=1 if given["racks"] is None else given["racks"],
+        uplink_bits_per_s=_rate(given["uplink"]),
+    )
+
+
+def _rate(text: str | None) -> float | None:
+    return None if text is None else parse_rate(text)
+
+
+def spread_from(given: dict[str, Any]) -> Spread | None:
+    """Tasks per host; None for a launcher that has one host."""
+    typed = {
+        "workers_per_host": given["workers_per_host"],
+        "ps_per_host": given["ps_per_host"],
+        "coordinator": given["coordinator"]
+        and choice(Coordinator, given["coordinator"], "coordinator"),
+    }
+    settings = {name: value for name, value in typed.items() if value is not None}
+    if given["launcher"] != LOCAL:
+        return Spread(**settings)
+    if settings:
+        option = f"--{next(iter(settings)).replace('_', '-')}"
+        raise UserError(f"{option}: the launcher local has one host; use another LAUNCHER.")
+    return None
+
+
+def scale_from(given: dict[str, Any], profile: Profile, capacity: Capacity) -> Scale:
+    """How far the axes reach: what was asked for, else what the hosts have."""
     cores = given["cores_per_worker"]
     if given["workers"] is None:
-        scale = scale_for(num_cores, profile)
+        scale = _usual_scale(given, profile, capacity)
         return scale if cores is None else Scale(workers=scale.workers, cores_per_worker=cores)
     workers = _numbers(given["workers"], "--workers")
     if cores is None:
-        cores = max(1, num_cores // max(workers))
+        on_one_host = max(workers) if spread_from(given) is None else _per_host(given)
+        cores = max(1, capacity.cores_per_host // on_one_host)
     return Scale(workers=workers, cores_per_worker=cores)
+
+
+def _usual_scale(given: dict[str, Any], profile: Profile, capacity: Capacity) -> Scale:
+    if spread_from(given) is None:
+        return scale_for(capacity.cores_per_host, profile)
+    cores = capacity.cores_per_host // _per_host(given)
+    return scale_of_hosts(capacity.num_hosts * _per_host(given), max(1, cores))
+
+
+def _per_host(given: dict[str, Any]) -> int:
+    spread = spread_from(given)
+    return 1 if spread is None else spread.workers_per_host
 
 
 def _numbers(text: str, option: str) -> tuple[int, ...]:
@@ -155,6 +228,9 @@ def experiment_from(given: dict[str, Any], describe: Describe) -> Experiment:
         strategy=strategy,
         num_workers=given["num_workers"],
         launcher=given["launcher"],
+        spread=spread_from(given),
+        network=network_from(given),
+        interface=given["interface"],
         workload=workload_from(given, given["model"] or SMALL_CNN),
         resources=Resources(
             cores_per_worker=given["cores_per_worker"],

@@ -53,6 +53,14 @@ def models_of(profile: Profile) -> tuple[str, ...]:
     return tuple(WORKLOADS) if profile.name == "standard" else (SMALL_CNN,)
 
 
+def scale_of_hosts(most: int, cores_per_worker: int) -> Scale:
+    """Workers doubled from one to as many as a cluster holds."""
+    workers = [1]
+    while workers[-1] * 2 <= most:
+        workers.append(workers[-1] * 2)
+    return Scale(workers=tuple(workers), cores_per_worker=cores_per_worker)
+
+
 def scale_for(num_cores: int, profile: Profile) -> Scale:
     """1 and 2 workers; in thorough profiles doubled for as long as each keeps two cores.
 

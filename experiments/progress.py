@@ -55,6 +55,10 @@ class FailureTeller(Follower):
     def __init__(self, console: Console) -> None:
         self._console = console
 
+    def recovered(self, record: RunRecord) -> None:
+        """What became of the run that was being made when the suite was killed."""
+        self._print(f"recorded {record.run_id}: {record.status}, {record.reason}")
+
     def finish(self, record: RunRecord, log_tail: str) -> None:
         """Reason and end of the right log."""
         if record.status is not Status.OK:

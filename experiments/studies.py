@@ -15,13 +15,14 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.experiment import (
     Collective,
     Experiment,
-    LayoutKind,
     Profile,
     Resources,
     Workload,
     server_settings,
 )
+from ps_allreduce.network import EmulatedNetwork
 from ps_allreduce.placement import Policy, VariableSpec, make_plan, suggest, usual_split_bytes
+from ps_allreduce.spread import LayoutKind, Spread
 from ps_allreduce.strategies import Strategy
 
 SERVER_STRATEGIES = (Strategy.PS_ASYNC, Strategy.PS_SYNC)
@@ -38,6 +39,7 @@ class Request:
 
     Attributes:
         workloads: one per model.
+        spread, network, interface: of every point.
         num_ps: a fixed number of servers, None for the study's own choice.
         split_bytes: the threshold of `partitioned`, None for the model's usual one.
         describe: tells a model's variables; used where a placement has to be chosen.
@@ -47,6 +49,9 @@ class Request:
     profile: Profile
     scale: Scale
     launcher: str
+    spread: Spread | None = None
+    network: EmulatedNetwork | None = None
+    interface: str | None = None
     num_ps: int | None
     layout: LayoutKind
     split_bytes: int | None
@@ -66,6 +71,9 @@ class Request:
             strategy=strategy,
             num_workers=workers,
             launcher=self.launcher,
+            spread=self.spread,
+            network=self.network,
+            interface=self.interface,
             workload=workload,
             resources=resources,
             profile=self.profile,

@@ -1,26 +1,51 @@
 """From an experiment to running tasks and back.
 
-`LAUNCHERS` names every way of running; a launcher is a sibling behind the `Launcher` protocol.
-Launchers start the measured program as a program of its own and never import backends or
-TensorFlow.
+`LAUNCHERS` names every way of running; each is a site behind the same `HostsLauncher`.  Launchers
+start the measured program as a program of its own and never import backends or TensorFlow.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 
-from launchers.local import LocalLauncher
+from launchers.emulated.site import EmulatedSite
+from launchers.hosts_launcher import HostsLauncher
+from launchers.local import LocalSite
+from launchers.settings import LauncherSettings
+from launchers.site import Site
 from ps_allreduce.errors import UserError
 
-LAUNCHERS = {"local": LocalLauncher}
+LOCAL, EMULATED, SLURM, SSH = "local", "emulated", "slurm", "ssh"
 
 
-def make_launcher(name: str, *, data_dir: Path, allow_login_node: bool) -> LocalLauncher:
+def _local(settings: LauncherSettings) -> Site:
+    settings.refuse_others(LOCAL, ())
+    return LocalSite(allow_login_node=settings.allow_login_node)
+
+
+def _emulated(settings: LauncherSettings) -> Site:
+    settings.refuse_others(EMULATED, ("network",))
+    if settings.network is None:
+        raise UserError(
+            "the launcher emulated needs --hosts, and --bandwidth for shaped links, for instance "
+            "--hosts 4 --bandwidth 1gbit."
+        )
+    return EmulatedSite(settings.network, allow_login_node=settings.allow_login_node)
+
+
+LAUNCHERS: dict[str, Callable[[LauncherSettings], Site]] = {
+    LOCAL: _local,
+    EMULATED: _emulated,
+}
+
+
+def make_launcher(name: str, settings: LauncherSettings) -> HostsLauncher:
     """Look a launcher up by its name.
 
     Raises:
-        UserError: there is none of that name.
+        UserError: there is none of that name, or a setting does not belong to it.
     """
     if name not in LAUNCHERS:
         raise UserError(f"unknown launcher {name!r}; choose one of {', '.join(LAUNCHERS)}.")
-    return LAUNCHERS[name](data_dir, allow_login_node=allow_login_node)
+    site = LAUNCHERS[name](settings)
+    return HostsLauncher(site, settings.data_dir, mixed_hosts=settings.mixed_hosts)

@@ -1,89 +1,165 @@
-"""The tasks of one launch, and what became of them.
+"""A run while it goes on, and what is kept of it however it ended.
 
-Decides what is kept of a run however it ended: who is to blame, which log tells most, what every
-task used.  Whether a complete run is valid is decided by `outcome`.
+Decides who is to blame, which log tells most, what every task used, and whether a machine that
+emulates hosts was itself the limit.  Whether a complete run is valid is decided by `outcome`.
 """
 
 from __future__ import annotations
 
-import socket
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from launchers.fork_server import last_lines
-from launchers.layout import CorePlan, drivers_of
-from launchers.outcome import read_outcome
+from launchers.layout import CorePlan, Placed, drivers_of
+from launchers.outcome import Outcome, read_outcome
 from launchers.protocol import LaunchedRun
 from launchers.run_monitor import RunMonitor
 from ps_allreduce.cluster import TaskId
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.experiment import Experiment
-from ps_allreduce.records import Phases, Status, TaskRecord
+from ps_allreduce.hosts import HostRecord
+from ps_allreduce.records import LinkRecord, Phases, Sample, Status, TaskRecord
 from ps_allreduce.runner.messages import StartTask
 
 LOG_TAIL_LINES = 8
 
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """The tasks of one launch with everything they need."""
-
-    requests: Sequence[StartTask]
-    addresses: Mapping[TaskId, str]
-    cores: CorePlan
-    scratch: Path
+#: Above this share of its processor time, a machine does not carry emulated links as real ones do.
+BUSY_LIMIT = 0.9
 
 
-def result_path(scratch: Path, task: TaskId) -> Path:
-    """Where a driving task leaves its result, without the suffix."""
-    return scratch / f"result-{task.type}-{task.index}"
+@dataclass(slots=True, kw_only=True)
+class RunState:
+    """What is known of a run so far.
+
+    Attributes:
+        folder: takes the files that are fetched from the hosts.
+        remote: the run's folder on every host.
+        addresses: of every task in the cluster specification.
+        one_machine: several hosts share the cores of one machine.
+        post_mortem: what the scheduler says about the end.
+    """
+
+    placed: Placed
+    folder: Path
+    monitor: RunMonitor
+    one_machine: bool
+    job_id: str | None
+    launched_at: float
+    ended_at: float = 0.0
+    status: Status = Status.INTERRUPTED
+    post_mortem: str = ""
+    hosts: tuple[HostRecord, ...] = ()
+    links: tuple[LinkRecord, ...] = ()
+    cores: CorePlan = field(default_factory=lambda: CorePlan({}, 0, False))
+    remote: Mapping[str, str] = field(default_factory=dict)
+    addresses: Mapping[TaskId, str] = field(default_factory=dict)
+    requests: Sequence[StartTask] = ()
+
+    def host_of(self, request: StartTask) -> str:
+        """The host that a task belongs on."""
+        return self.placed[TaskId.parse(request.task)]
+
+    def ask_for_weights(self, driver: TaskId) -> None:
+        """Have a driving task write the final weights beside its result."""
+        self.requests = [
+            replace(request, weights=f"{request.result}.weights.npz")
+            if request.task == str(driver)
+            else request
+            for request in self.requests
+        ]
+
+    def offset_of(self, task: TaskId) -> float:
+        """Seconds by which the clock of a task's host is ahead of the launcher's."""
+        found = [host for host in self.hosts if host.name == self.placed[task]]
+        return found[0].clock_offset_s if found else 0.0
 
 
-def conclude(
-    experiment: Experiment,
-    prepared: Prepared,
-    monitor: RunMonitor,
-    status: Status,
-    launched_at: float,
-) -> LaunchedRun:
+def result_path(folder: Path | str, task: TaskId) -> Path:
+    """Where a driving task leaves its result, without the ending."""
+    return Path(folder) / f"result-{task.type}-{task.index}"
+
+
+def log_path(folder: Path | str, task: TaskId) -> Path:
+    """Where a task's output goes."""
+    return Path(folder) / f"{task.type}-{task.index}.log"
+
+
+def conclude(experiment: Experiment, state: RunState) -> LaunchedRun:
     """Everything that is known of the run, as far as it got."""
-    ended_at = time.time()
+    monitor = state.monitor
     run = LaunchedRun(
-        status=status,
-        hosts=(socket.gethostname(),),
-        interface="lo",
-        tasks=_task_records(prepared, monitor),
+        status=state.status,
+        hosts=state.hosts,
+        links=state.links,
+        job_id=state.job_id,
+        oversubscribed=state.cores.oversubscribed,
+        total_cores=state.cores.total,
+        tasks=tuple(_task_record(request, state) for request in state.requests),
         samples=tuple(monitor.samples),
-        log=_merged_log(prepared),
+        log=_merged_log(state),
     )
-    if status is not Status.OK:
+    if state.status is not Status.OK:
         phases = Phases(
-            bring_up_s=_since(launched_at, monitor.moment("connected")),
-            total_s=ended_at - launched_at,
+            bring_up_s=_since(state.launched_at, monitor.moment("connected")),
+            total_s=state.ended_at - state.launched_at,
         )
-        reason = failure_reason(experiment, monitor, status)
         return replace(
-            run, reason=reason, phases=phases, log_tail=_log_tail(prepared, monitor, status)
+            run,
+            reason=failure_reason(experiment, state),
+            phases=phases,
+            log_tail=_log_tail(state),
         )
-    results = [result_path(prepared.scratch, task) for task in drivers_of(experiment)]
+    results = {task: result_path(state.folder, task) for task in drivers_of(experiment)}
     try:
-        outcome = read_outcome(experiment, results, launched_at, ended_at)
+        outcome = read_outcome(
+            experiment, results, state.launched_at, state.ended_at, state.offset_of
+        )
     except (OSError, RecordFormatError) as error:
         return replace(run, status=Status.FAILED, reason=f"results are missing: {error}")
-    return replace(run, **{field.name: getattr(outcome, field.name) for field in fields(outcome)})
+    return _with_outcome(run, state, outcome)
+
+
+def _with_outcome(run: LaunchedRun, state: RunState, outcome: Outcome) -> LaunchedRun:
+    names = {f.name for f in fields(outcome)} & {f.name for f in fields(run)}
+    complete = replace(run, **{name: getattr(outcome, name) for name in names})
+    busy = machine_busy(run.samples, outcome.window) if state.one_machine else None
+    if busy is None or busy < BUSY_LIMIT:
+        return replace(complete, machine_busy=busy)
+    warning = (
+        f"this machine's processors were {busy:.0%} busy: it may have been the limit, not the "
+        "emulated network"
+    )
+    return replace(complete, machine_busy=busy, warnings=(*complete.warnings, warning))
+
+
+def machine_busy(samples: Sequence[Sample], window: tuple[float, float]) -> float | None:
+    """Share of all processor time that was used inside a window; None with too few samples.
+
+    Every host that is emulated here sees the same processors: those of the first one are taken.
+    """
+    inside = [s for s in samples if s.host == samples[0].host and window[0] <= s.time <= window[1]]
+    if len(inside) < 2:
+        return None
+    first, last = inside[0], inside[-1]
+    used, idle = last.busy_s - first.busy_s, last.idle_s - first.idle_s
+    return used / (used + idle) if used + idle > 0 else None
 
 
 def _since(begin: float, moment: float | None) -> float | None:
     return None if moment is None else moment - begin
 
 
-def failure_reason(experiment: Experiment, monitor: RunMonitor, status: Status) -> str:
+def failure_reason(experiment: Experiment, state: RunState) -> str:
     """Why a run did not come to its end, in one sentence."""
-    if status is Status.INTERRUPTED:
-        return "interrupted by the operator"
-    if status is Status.TIMED_OUT:
+    return "; ".join(filter(None, [_own_reason(experiment, state), state.post_mortem]))
+
+
+def _own_reason(experiment: Experiment, state: RunState) -> str:
+    monitor = state.monitor
+    if state.status is Status.INTERRUPTED:
+        return "" if state.post_mortem else "interrupted by the operator"
+    if state.status is Status.TIMED_OUT:
         return (
             f"not finished after {experiment.profile.deadline_s:g} s; "
             f"last heard of: {monitor.stage}"
@@ -91,30 +167,25 @@ def failure_reason(experiment: Experiment, monitor: RunMonitor, status: Status) 
     return monitor.lost_contact or monitor.culprit()[1]
 
 
-def _log_tail(prepared: Prepared, monitor: RunMonitor, status: Status) -> str:
+def _log_tail(state: RunState) -> str:
     """The last lines of the log that tells most: the culprit's, or the first driver's."""
-    task = str(monitor.drivers[0])
-    if status is Status.FAILED and not monitor.lost_contact:
-        task = monitor.culprit()[0]
-    (log,) = [request.log for request in prepared.requests if request.task == task]
-    return last_lines(Path(log), LOG_TAIL_LINES)
+    task = state.monitor.drivers[0]
+    if state.status is Status.FAILED and not state.monitor.lost_contact:
+        task = TaskId.parse(state.monitor.culprit()[0])
+    return last_lines(log_path(state.folder, task), LOG_TAIL_LINES)
 
 
-def _task_records(prepared: Prepared, monitor: RunMonitor) -> tuple[TaskRecord, ...]:
-    return tuple(
-        _task_record(request, prepared.addresses[TaskId.parse(request.task)], monitor)
-        for request in prepared.requests
-    )
-
-
-def _task_record(request: StartTask, address: str, monitor: RunMonitor) -> TaskRecord:
+def _task_record(request: StartTask, state: RunState) -> TaskRecord:
+    monitor, task = state.monitor, TaskId.parse(request.task)
     exited = monitor.exited.get(request.task)
+    placed = monitor.placed.get(request.task)
     killed = request.task in monitor.ended_by_us
     return TaskRecord(
         task=request.task,
-        host=socket.gethostname(),
-        address=address,
-        cores=request.cores,
+        host=state.placed[task],
+        address=state.addresses[task],
+        cores=request.cores if placed is None else placed.cores,
+        gpus=None if placed is None else placed.gpus,
         pid=monitor.pids.get(request.task, 0),
         exit=None if exited is None or killed else exited.status,
         cpu_s=None if exited is None else exited.cpu_s,
@@ -122,10 +193,10 @@ def _task_record(request: StartTask, address: str, monitor: RunMonitor) -> TaskR
     )
 
 
-def _merged_log(prepared: Prepared) -> str:
+def _merged_log(state: RunState) -> str:
     parts = []
-    for request in prepared.requests:
-        path = Path(request.log)
+    for request in state.requests:
+        path = log_path(state.folder, TaskId.parse(request.task))
         text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
         parts.append(f"==> {request.task} <==\n{text.rstrip()}\n")
     return "\n".join(parts)

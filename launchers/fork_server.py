@@ -1,55 +1,95 @@
-"""A launcher's end of the line to a fork server.
+"""A launcher's end of the line to one fork server.
 
-Decides nothing about runs: it starts the server, sends requests, and hands out what comes back.
+Decides nothing about runs: it sends requests and hands out what comes back.  Who starts the server,
+and where, is the sites' business.
 """
 
 from __future__ import annotations
 
+import base64
 import os
 import select
+import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from launchers.processes import FORK_SERVER, Program, start_with_socket
 from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.runner import messages
-from ps_allreduce.runner.messages import Event, Exited, Ready, decode, encode
+from ps_allreduce.runner.messages import Event, Exited, FileRead, ReadFile, Ready, decode, encode
 
 START_DEADLINE_S = 120.0
 
 END_DEADLINE_S = 10.0
 
+ANSWER_DEADLINE_S = 30.0
+
+PIECE_BYTES = 1 << 20
+
 ROOT = Path(__file__).resolve().parent.parent
+
+T = TypeVar("T")
 
 
 class ForkServerClient:
-    """One running fork server."""
+    """The line to a fork server that runs.
 
-    def __init__(self, log: Path, words: Sequence[str] = FORK_SERVER) -> None:
+    Attributes:
+        host: its host's name, as the launcher calls it.
+        lost: the line is cut.
+    """
+
+    def __init__(self, connection: socket.socket, log: Path, host: str) -> None:
+        self.host = host
+        self.lost = False
+        self._ready: Ready | None = None
+        self._connection = connection
         self._log = log
         self._partial = b""
-        self._program: Program = start_with_socket(words, log, fork_server_environment(os.environ))
-        try:
-            self._wait_ready()
-        except BaseException:
-            # Still importing, it would not notice for seconds that nobody listens any more.
-            self._program.kill()
-            raise
 
-    def _wait_ready(self) -> None:
+    def wait_ready(self, deadline_s: float = START_DEADLINE_S) -> None:
+        """Take in the server's first message.
+
+        Raises:
+            LaunchError: it does not come, or speaks of another version.
+        """
         try:
-            message = self.receive(START_DEADLINE_S)
+            message = self.receive(deadline_s)
         except LaunchError:
             message = None
         if not isinstance(message, Ready):
             raise LaunchError(
-                "TensorFlow could not be imported. The last lines of "
-                f"{self._log}:\n{last_lines(self._log)}"
+                f"no fork server came up on {self.host}: TensorFlow could not be imported there. "
+                f"The last lines of {self._log}:\n{last_lines(self._log)}"
             )
         if message.version != messages.VERSION:
-            raise LaunchError(f"the fork server speaks version {message.version} of the protocol.")
+            raise LaunchError(
+                f"the fork server on {self.host} speaks version {message.version} of the protocol "
+                f"and this one {messages.VERSION}: use the same checkout on all hosts."
+            )
+        self._ready = message
+
+    @property
+    def is_ready(self) -> bool:
+        """Its first message has come."""
+        return self._ready is not None
+
+    @property
+    def ready(self) -> Ready:
+        """What it said of itself; `wait_ready` comes first."""
+        if self._ready is None:
+            raise ValueError(f"the fork server on {self.host} is not ready")
+        return self._ready
+
+    def fileno(self) -> int:
+        """Readable when something has come."""
+        return self._connection.fileno()
+
+    @property
+    def has_message(self) -> bool:
+        """A whole message has been read already."""
+        return b"\n" in self._partial
 
     def send(self, request: object) -> None:
         """Send one request.
@@ -58,9 +98,9 @@ class ForkServerClient:
             LaunchError: the fork server is gone.
         """
         try:
-            self._program.connection.sendall(encode(request))
+            self._connection.sendall(encode(request))
         except OSError as error:
-            raise LaunchError(f"the fork server is gone ({error.strerror}).") from error
+            raise self._gone(f" ({error.strerror})") from error
 
     def receive(self, timeout_s: float) -> Any | None:
         """The next message, or None if there is none within the time.
@@ -69,23 +109,44 @@ class ForkServerClient:
             LaunchError: the fork server is gone.
         """
         deadline = time.monotonic() + timeout_s
-        while b"\n" not in self._partial:
+        while not self.has_message:
             left = deadline - time.monotonic()
-            readable, _, _ = select.select([self._program.connection], [], [], max(left, 0))
+            readable, _, _ = select.select([self._connection], [], [], max(left, 0))
             if not readable:
                 return None
             try:
-                content = self._program.connection.recv(1 << 16)
+                content = self._connection.recv(1 << 18)
             except OSError:
                 content = b""
             if not content:
-                raise LaunchError(
-                    "the fork server, from which all tasks are forked, ended.\n"
-                    f"The last lines of its log:\n{last_lines(self._log)}"
-                )
+                raise self._gone("")
             self._partial += content
         line, self._partial = self._partial.split(b"\n", 1)
         return decode(line)
+
+    def _gone(self, detail: str) -> LaunchError:
+        self.lost = True
+        return LaunchError(
+            f"the fork server on {self.host}, from which its tasks are forked, ended{detail}.\n"
+            f"The last lines of its log:\n{last_lines(self._log)}"
+        )
+
+    def answer(self, request: object, kind: type[T]) -> T:
+        """Send a request and return the answer, passing over reports that come in between.
+
+        Raises:
+            LaunchError: the fork server is gone or does not answer.
+        """
+        self.send(request)
+        deadline = time.monotonic() + ANSWER_DEADLINE_S
+        while (left := deadline - time.monotonic()) > 0:
+            message = self.receive(left)
+            if isinstance(message, kind):
+                return message
+        self.lost = True
+        raise LaunchError(
+            f"the fork server on {self.host} does not answer within {ANSWER_DEADLINE_S:.0f} s."
+        )
 
     def ask(
         self,
@@ -120,9 +181,27 @@ class ForkServerClient:
             if isinstance(self.receive(left), Exited):
                 return
 
+    def fetch(self, source: str, target: Path) -> None:
+        """Copy a file from the server's host; none is written where there is none.
+
+        Raises:
+            LaunchError: the fork server is gone.
+        """
+        offset, size = 0, None
+        while size is None or offset < size:
+            request = ReadFile(path=source, offset=offset, length=PIECE_BYTES)
+            piece = self.answer(request, FileRead)
+            content = base64.b64decode(piece.content)
+            if piece.size is None or (not content and piece.size):
+                return
+            with target.open("ab") as stream:
+                stream.write(content)
+            offset, size = offset + len(content), piece.size
+
     def close(self) -> None:
-        """End the server and everything it forked."""
-        self._program.end()
+        """Cut the line, which ends the server and everything it forked."""
+        self.lost = True
+        self._connection.close()
 
 
 def _checked(answer: Event | None, exited: Exited) -> Event:
@@ -136,13 +215,18 @@ def _checked(answer: Event | None, exited: Exited) -> Event:
 def fork_server_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment of the measured program.
 
-    Proxies would be obeyed by gRPC even for this machine's own addresses; a TF_CONFIG left over in
-    the shell would be read by TensorFlow.
+    Proxies would be obeyed by gRPC even for a cluster's own addresses; a TF_CONFIG left over in the
+    shell would be read by TensorFlow.
     """
-    unwanted = {"TF_CONFIG", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "grpc_proxy"}
-    kept = {name: value for name, value in environment.items() if name not in unwanted}
+    kept = {name: value for name, value in environment.items() if name not in UNWANTED}
     path = os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH", "")]))
     return kept | {"PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "1"}
+
+
+#: Variables that change how TensorFlow's tasks find and reach each other.
+UNWANTED = frozenset(
+    {"TF_CONFIG", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "grpc_proxy"}
+)
 
 
 def last_lines(path: Path, count: int = 12) -> str:

@@ -1,17 +1,22 @@
-"""Tasks on hosts, and tasks on the cores of one host.  Pure.
+"""Tasks on hosts, and tasks on the cores and GPUs of each host.  Pure.
 
-Decides which tasks an experiment consists of and which cores each of them gets.  Ports and
-processes are the launchers' business.
+Decides which tasks an experiment consists of, on which host each of them belongs, and what it gets
+there.  Hosts are used in the order in which they are given, which is the scheduler's; they are told
+apart by their whole name.  Ports and processes are decided elsewhere.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ps_allreduce.cluster import ClusterSpec, TaskId, TaskType
 from ps_allreduce.errors import UserError
-from ps_allreduce.experiment import Experiment, LayoutKind
+from ps_allreduce.experiment import Device, Experiment
+from ps_allreduce.spread import Coordinator, LayoutKind, Spread
+
+Placed = Mapping[TaskId, str]
 
 
 def tasks_of(experiment: Experiment) -> tuple[TaskId, ...]:
@@ -37,61 +42,193 @@ def cluster_of(tasks: Sequence[TaskId], addresses: Mapping[TaskId, str]) -> Clus
     )
 
 
+def num_hosts(experiment: Experiment) -> int:
+    """How many hosts the tasks need."""
+    return max(_positions(experiment).values()) + 1
+
+
+def place_tasks(experiment: Experiment, hosts: Sequence[str]) -> Placed:
+    """The host of every task.
+
+    Raises:
+        UserError: there are too few hosts, or one of them is there twice.
+    """
+    if len(set(hosts)) != len(hosts):
+        twice = next(host for host in hosts if list(hosts).count(host) > 1)
+        raise UserError(f"host {twice} is listed more than once; every host is used once.")
+    needed = num_hosts(experiment)
+    if needed > len(hosts):
+        raise UserError(
+            f"{experiment.title}: {needed} hosts are needed but there are {len(hosts)}. Ask for "
+            "fewer workers or servers, more of them per host, or the layout colocated."
+        )
+    return {task: hosts[position] for task, position in _positions(experiment).items()}
+
+
+def _positions(experiment: Experiment) -> dict[TaskId, int]:
+    """The host of every task by its position."""
+    if experiment.spread is None:
+        return dict.fromkeys(tasks_of(experiment), 0)
+    spread = experiment.spread
+    worker_hosts = math.ceil(experiment.num_workers / spread.workers_per_host)
+    positions: dict[TaskId, int] = {}
+    for task in tasks_of(experiment):
+        if task.type is TaskType.WORKER:
+            positions[task] = task.index // spread.workers_per_host
+        elif task.type is TaskType.PS:
+            positions[task] = _position_of_server(experiment, spread, task.index, worker_hosts)
+        else:
+            positions[task] = _position_of_chief(spread, positions)
+    return positions
+
+
+def _position_of_server(
+    experiment: Experiment, spread: Spread, index: int, worker_hosts: int
+) -> int:
+    if experiment.layout is LayoutKind.DEDICATED:
+        return worker_hosts + index // (spread.ps_per_host or 1)
+    most = spread.ps_per_host
+    if most is not None and experiment.num_ps > most * worker_hosts:
+        raise UserError(
+            f"{experiment.title}: {experiment.num_ps} colocated servers do not fit on "
+            f"{worker_hosts} hosts of workers with ps_per_host {most}. Ask for fewer servers, more "
+            "of them per host, or the layout dedicated."
+        )
+    return index % worker_hosts
+
+
+def _position_of_chief(spread: Spread, positions: Mapping[TaskId, int]) -> int:
+    if spread.coordinator is Coordinator.OWN_HOST:
+        return max(positions.values()) + 1
+    kind = TaskType.PS if spread.coordinator is Coordinator.FIRST_SERVER else TaskType.WORKER
+    return positions[TaskId(kind, 0)]
+
+
 @dataclass(frozen=True, slots=True)
 class CorePlan:
     """Cores of every task.
 
     Attributes:
+        total: cores of all tasks together, each counted once.
         oversubscribed: tasks that compute share cores, so they have fewer than they use.
     """
 
     cores: Mapping[TaskId, tuple[int, ...]]
+    total: int
     oversubscribed: bool
 
-    @property
-    def total(self) -> int:
-        """Cores of all tasks together, each counted once."""
-        return len({core for cores in self.cores.values() for core in cores})
+
+def cores_needed(experiment: Experiment, placed: Placed) -> dict[str, int]:
+    """How many cores the tasks of each host take up."""
+    size = experiment.resources.cores_per_worker
+    hosts = dict.fromkeys(placed.values())
+    return {host: max(1, len(_slice_owners(experiment, placed, host))) * size for host in hosts}
 
 
-def plan_cores(experiment: Experiment, available: Sequence[int]) -> CorePlan:
-    """Deal the cores of one machine.
+def plan_cores(
+    experiment: Experiment, placed: Placed, offered: Mapping[str, Sequence[int]]
+) -> CorePlan:
+    """Deal the cores of every host.
 
-    Worker i gets slice i of `cores_per_worker` cores.  Colocated servers share the workers'
-    slices, in turn, so that both sides of a comparison use the same cores; dedicated ones get a
-    slice each.  The chief, which only hands out work, may use all cores of the run.
+    The workers of a host get a slice of `cores_per_worker` cores each.  Colocated servers share the
+    workers' slices, in turn, so that both sides of a comparison use the same cores; dedicated ones
+    get a slice each.  The chief, which only hands out work, may use all cores of the run on its
+    host.
 
     Raises:
         UserError: there are not enough cores.
     """
-    size = experiment.resources.cores_per_worker
-    dedicated = experiment.layout is LayoutKind.DEDICATED
-    slices = experiment.num_workers + (experiment.num_ps if dedicated else 0)
-    if slices * size > len(available):
-        raise UserError(
-            f"{experiment.title}: {slices} x {size} cores are needed but this machine offers "
-            f"{len(available)}. Ask for fewer workers or servers, fewer cores per worker, or the "
-            "layout colocated."
-        )
-    parts = [tuple(available[i * size : (i + 1) * size]) for i in range(slices)]
     cores: dict[TaskId, tuple[int, ...]] = {}
-    for task in tasks_of(experiment):
-        if task.type is TaskType.CHIEF:
-            cores[task] = tuple(core for part in parts for core in part)
-        elif task.type is TaskType.WORKER:
-            cores[task] = parts[task.index]
-        else:
-            position = experiment.num_workers + task.index if dedicated else task.index
-            cores[task] = parts[position % slices]
-    return CorePlan(cores, _is_oversubscribed(experiment, cores))
+    for host, needed in cores_needed(experiment, placed).items():
+        if needed > len(offered[host]):
+            size = experiment.resources.cores_per_worker
+            raise UserError(
+                f"{experiment.title}: {needed // size} x {size} cores are needed but host {host} "
+                f"offers {len(offered[host])}. Ask for fewer workers or servers, fewer cores per "
+                "worker, or the layout colocated."
+            )
+        cores |= _deal(experiment, placed, host, offered[host][:needed])
+    return CorePlan(cores, _count(placed, cores), _is_oversubscribed(experiment, placed, cores))
 
 
-def _is_oversubscribed(experiment: Experiment, cores: Mapping[TaskId, tuple[int, ...]]) -> bool:
+def share_machine(experiment: Experiment, placed: Placed, machine: Sequence[int]) -> CorePlan:
+    """Deal the cores of one machine to all hosts that are emulated on it.
+
+    Every host gets cores of its own where there are enough; else every task may use them all.
+    """
+    needed = cores_needed(experiment, placed)
+    if sum(needed.values()) > len(machine):
+        return CorePlan(dict.fromkeys(placed, tuple(machine)), len(machine), True)
+    offered, first = {}, 0
+    for host, count in needed.items():
+        offered[host] = machine[first : first + count]
+        first += count
+    return plan_cores(experiment, placed, offered)
+
+
+def _slice_owners(experiment: Experiment, placed: Placed, host: str) -> list[TaskId]:
+    """Tasks of a host that have cores of their own: workers, then dedicated servers."""
+    here = [task for task, where in placed.items() if where == host]
+    owners = [task for task in here if task.type is TaskType.WORKER]
+    if experiment.layout is LayoutKind.DEDICATED:
+        owners += [task for task in here if task.type is TaskType.PS]
+    return owners
+
+
+def _deal(
+    experiment: Experiment, placed: Placed, host: str, cores: Sequence[int]
+) -> dict[TaskId, tuple[int, ...]]:
+    size = experiment.resources.cores_per_worker
+    parts = [tuple(cores[i : i + size]) for i in range(0, len(cores), size)]
+    dealt = dict(zip(_slice_owners(experiment, placed, host), parts, strict=False))
+    here = [task for task, where in placed.items() if where == host]
+    guests = [task for task in here if task.type is TaskType.PS and task not in dealt]
+    for position, server in enumerate(guests):
+        dealt[server] = parts[position % len(parts)]
+    dealt |= {task: tuple(cores) for task in here if task.type is TaskType.CHIEF}
+    return dealt
+
+
+def _count(placed: Placed, cores: Mapping[TaskId, tuple[int, ...]]) -> int:
+    return len({(placed[task], core) for task, mine in cores.items() for core in mine})
+
+
+def _is_oversubscribed(
+    experiment: Experiment, placed: Placed, cores: Mapping[TaskId, tuple[int, ...]]
+) -> bool:
     """A worker uses its threads, a server one core; the chief waits most of the time."""
-    wanted: dict[tuple[int, ...], int] = {}
+    wanted: dict[tuple[str, tuple[int, ...]], int] = {}
     for task, mine in cores.items():
         if task.type is not TaskType.CHIEF:
             worker = task.type is TaskType.WORKER
             threads = experiment.resources.threads_per_worker if worker else 1
-            wanted[mine] = wanted.get(mine, 0) + threads
-    return any(threads > len(mine) for mine, threads in wanted.items())
+            key = (placed[task], mine)
+            wanted[key] = wanted.get(key, 0) + threads
+    return any(threads > len(mine) for (_, mine), threads in wanted.items())
+
+
+def plan_gpus(
+    experiment: Experiment, placed: Placed, offered: Mapping[str, Sequence[str]]
+) -> dict[TaskId, str]:
+    """CUDA_VISIBLE_DEVICES of every task: workers share those of their host, others see none.
+
+    Raises:
+        UserError: a host has fewer GPUs than workers.
+    """
+    visible = dict.fromkeys(placed, "")
+    if experiment.resources.device is not Device.GPU:
+        return visible
+    for host in dict.fromkeys(placed.values()):
+        workers = [
+            task for task, where in placed.items() if where == host and task.type is TaskType.WORKER
+        ]
+        share = len(offered[host]) // len(workers) if workers else 0
+        if workers and share < 1:
+            raise UserError(
+                f"{experiment.title}: host {host} has {len(offered[host])} GPUs for "
+                f"{len(workers)} workers. Ask for fewer workers per host, or the device cpu."
+            )
+        for position, worker in enumerate(workers):
+            mine = offered[host][position * share : (position + 1) * share]
+            visible[worker] = ",".join(mine)
+    return visible

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.experiment import Experiment
 from ps_allreduce.records import Phases, PlacementUsed, Status
-from ps_allreduce.runner.messages import DriverResult
+from ps_allreduce.runner.results import DriverResult
 from ps_allreduce.runner.validity import find_problems
 from ps_allreduce.serialization import from_json
 from ps_allreduce.steps import (
@@ -25,7 +26,11 @@ from ps_allreduce.steps import (
     concatenate,
     concatenate_events,
     load_raw,
+    shift_clocks,
 )
+
+#: Moments of a result, on the clock of the driver's host.
+MOMENTS = ("connected_at", "built_at", "first_step_at", "warm_at", "measured_at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,18 +47,30 @@ class Outcome:
     num_tensors: int
     steps: StepTable
     events: EventTable
+    window: tuple[float, float]
 
 
 def read_outcome(
-    experiment: Experiment, results: Sequence[Path], launched_at: float, ended_at: float
+    experiment: Experiment,
+    results: Mapping[TaskId, Path],
+    launched_at: float,
+    ended_at: float,
+    offset_of: Callable[[TaskId], float],
 ) -> Outcome:
     """Merge what the drivers wrote (`<result>.json`, `<result>.npz`) and judge it.
+
+    Args:
+        offset_of: seconds by which the clock of a task's host is ahead of the launcher's; all
+            moments are put on the launcher's clock.
 
     Raises:
         OSError, RecordFormatError: a file is missing or damaged.
     """
-    drivers = [_read_result(Path(f"{path}.json")) for path in results]
-    tables = [load_raw(Path(f"{path}.npz")) for path in results]
+    drivers = [
+        _read_result(Path(f"{path}.json"), offset_of(task)) for task, path in results.items()
+    ]
+    offsets = [offset_of(TaskId(TaskType.WORKER, i)) for i in range(experiment.num_workers)]
+    tables = [shift_clocks(*load_raw(Path(f"{path}.npz")), offsets) for path in results.values()]
     steps = concatenate([table for table, _ in tables])
     problems = find_problems(experiment, drivers, steps)
     metrics = None
@@ -72,15 +89,17 @@ def read_outcome(
         num_tensors=drivers[0].num_messages,
         steps=steps,
         events=concatenate_events([events for _, events in tables]),
+        window=(max(d.warm_at for d in drivers), min(d.measured_at for d in drivers)),
     )
 
 
-def _read_result(path: Path) -> DriverResult:
+def _read_result(path: Path, offset: float) -> DriverResult:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise RecordFormatError(f"{path}: not a readable result ({error}).") from error
-    return from_json(DriverResult, content, str(path))
+    result = from_json(DriverResult, content, str(path))
+    return replace(result, **{name: getattr(result, name) - offset for name in MOMENTS})
 
 
 def _phases(drivers: Sequence[DriverResult], launched_at: float, ended_at: float) -> Phases:

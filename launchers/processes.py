@@ -76,12 +76,21 @@ def kill_group(pid: int) -> None:
         return
 
 
-def run_quietly(words: Sequence[str], timeout_s: float) -> tuple[int, str] | None:
-    """Exit status and output of a short command; None if it is missing or does not answer."""
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a short command answered."""
+
+    status: int
+    out: str
+    err: str
+
+
+def run_quietly(words: Sequence[str], timeout_s: float) -> Answer | None:
+    """Run a short command; None if it is missing or does not answer."""
     try:
         done = subprocess.run(
             words, capture_output=True, timeout=timeout_s, check=False, text=True, errors="replace"
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.returncode, done.stdout
+    return Answer(done.returncode, done.stdout, done.stderr)

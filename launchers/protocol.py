@@ -9,8 +9,9 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from ps_allreduce.experiment import Experiment, Workload
+from ps_allreduce.hosts import HostFacts, HostRecord
 from ps_allreduce.placement import VariableSpec
-from ps_allreduce.records import Phases, PlacementUsed, Sample, Status, TaskRecord
+from ps_allreduce.records import LinkRecord, Phases, PlacementUsed, Sample, Status, TaskRecord
 from ps_allreduce.steps import EventTable, Metrics, StepTable
 
 
@@ -27,8 +28,12 @@ class LaunchedRun:
     status: Status
     reason: str = ""
     warnings: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
-    interface: str | None = None
+    hosts: tuple[HostRecord, ...] = ()
+    links: tuple[LinkRecord, ...] = ()
+    machine_busy: float | None = None
+    job_id: str | None = None
+    oversubscribed: bool = False
+    total_cores: int = 0
     tasks: tuple[TaskRecord, ...] = ()
     phases: Phases = field(default_factory=Phases)
     metrics: Metrics | None = None
@@ -41,6 +46,19 @@ class LaunchedRun:
     events: EventTable | None = None
     log: str = ""
     log_tail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """What a launcher's hosts offer to the axes of a sweep.
+
+    Attributes:
+        num_hosts: hosts that there are.
+        cores_per_host: of the host with the fewest.
+    """
+
+    num_hosts: int
+    cores_per_host: int
 
 
 class Launcher(Protocol):
@@ -56,6 +74,16 @@ class Launcher(Protocol):
         trace: TracebackType | None,
     ) -> None:
         """End everything that was started."""
+
+    @property
+    def job_id(self) -> str | None:
+        """Of the scheduler's job; None without one."""
+
+    def capacity(self) -> Capacity:
+        """How far the axes of a sweep may reach."""
+
+    def too_few_hosts(self, experiment: Experiment) -> str:
+        """Why the tasks do not fit on the hosts that there are; empty if they do."""
 
     def check(self, experiment: Experiment) -> None:
         """Refuse what this launcher cannot run.
@@ -88,8 +116,8 @@ class Launcher(Protocol):
             weights: file that takes the final trainable weights (NumPy archive).
         """
 
-    def is_oversubscribed(self, experiment: Experiment) -> bool:
-        """Whether the tasks have fewer cores than they use."""
+    def host_facts(self) -> tuple[HostFacts, ...]:
+        """What sets runs on these hosts apart from others; nothing if that is this machine."""
 
-    def total_cores(self, experiment: Experiment) -> int:
-        """Cores that all tasks have together."""
+    def time_left_s(self) -> float | None:
+        """How long runs may still be made here; None for as long as one likes."""

@@ -20,12 +20,16 @@ class RunMonitor:
     """What is known of a run so far.
 
     Attributes:
+        tasks: all tasks of the run; messages of others are not its business.
         drivers: the tasks whose end ends the run.
+        placed: what every task found that it was given, when it began.
         ended_by_us: tasks that the launcher killed when the run was over.
         lost_contact: why nothing more can be heard of the tasks, if so.
     """
 
+    tasks: Sequence[TaskId]
     drivers: Sequence[TaskId]
+    placed: dict[str, Event] = field(default_factory=dict)
     pids: dict[str, int] = field(default_factory=dict)
     exited: dict[str, Exited] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
@@ -34,13 +38,16 @@ class RunMonitor:
     lost_contact: str = ""
 
     def take(self, message: object) -> None:
-        """Note a message of the fork server."""
+        """Note a message of a fork server."""
+        names = {str(task) for task in self.tasks}
         match message:
-            case Started(name=name, pid=pid):
+            case Started(name=name, pid=pid) if name in names:
                 self.pids[name] = pid
-            case Exited(name=name):
+            case Exited(name=name) if name in names:
                 self.exited[name] = message
-            case Event():
+            case Event(name=name, event="placed") if name in names:
+                self.placed[name] = message
+            case Event(name=name) if name in names:
                 self.events.append(message)
             case Sampled(sample=sample):
                 self.samples.append(sample)

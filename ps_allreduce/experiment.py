@@ -13,8 +13,10 @@ from enum import StrEnum
 
 from ps_allreduce.errors import UserError
 from ps_allreduce.models import SMALL_CNN, model_info
+from ps_allreduce.network import EmulatedNetwork
 from ps_allreduce.placement import DEFAULT_SPLIT_BYTES, Policy
 from ps_allreduce.serialization import to_json
+from ps_allreduce.spread import LayoutKind, Spread
 from ps_allreduce.strategies import TRAITS, Strategy, StrategyTraits
 
 SYNTHETIC = "synthetic"
@@ -29,11 +31,11 @@ class Collective(StrEnum):
     AUTO = "auto"
 
 
-class LayoutKind(StrEnum):
-    """How servers and workers share hosts."""
+#: TensorFlow moves tensors between tasks by gRPC unless a collective brings its own way.
+GRPC = "grpc"
 
-    COLOCATED = "colocated"
-    DEDICATED = "dedicated"
+#: AUTO takes NCCL where every worker has a GPU: which one is unknown beforehand.
+TRANSPORT_OF = {Collective.RING: GRPC, Collective.NCCL: "nccl", Collective.AUTO: "auto"}
 
 
 class Device(StrEnum):
@@ -177,6 +179,10 @@ class Experiment:
         num_ps, placement, split_bytes, layout: of parameter servers; 0 and None without them.
         split_bytes: variables above it are cut by the `partitioned` policy, None otherwise.
         collective, bytes_per_pack: of all-reduce, None without it; 0 bytes is one single pack.
+        spread: tasks per host, None where all tasks share one host.
+        network: what the launcher `emulated` shapes, None for networks as they are.
+        interface: the network whose addresses the tasks use, a name or a subnet; None leaves the
+            choice to the launcher.
     """
 
     strategy: Strategy
@@ -188,6 +194,9 @@ class Experiment:
     collective: Collective | None = None
     bytes_per_pack: int | None = None
     launcher: str = "local"
+    spread: Spread | None = None
+    network: EmulatedNetwork | None = None
+    interface: str | None = None
     workload: Workload = field(default_factory=Workload)
     resources: Resources = field(default_factory=Resources)
     profile: Profile
@@ -242,6 +251,13 @@ class Experiment:
     def traits(self) -> StrategyTraits:
         """What sets this point's strategy apart."""
         return TRAITS[self.strategy]
+
+    @property
+    def transport(self) -> str | None:
+        """What carries the gradients; None where nothing is carried."""
+        if self.traits.uses_collective and self.collective is not None:
+            return TRANSPORT_OF[self.collective]
+        return GRPC if self.traits.uses_servers else None
 
     @property
     def global_batch(self) -> int:

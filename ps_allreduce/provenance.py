@@ -13,12 +13,13 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from ps_allreduce.environment import environment_kind
+from ps_allreduce.hosts import HostFacts, hardware
 
 PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "numpy", "psutil", "grpcio", "protobuf")
 
@@ -68,8 +69,13 @@ class Provenance:
     fingerprint: str
 
 
-def collect(commit: str) -> Provenance:
-    """Describe this machine and this process."""
+def collect(commit: str, hosts: Sequence[HostFacts] = ()) -> Provenance:
+    """Describe this machine and this process.
+
+    Args:
+        hosts: those of a cluster.  Their hardware counts then, not that of this machine, which may
+            be a login node, nor their names, so that a sweep goes on with other hosts of the kind.
+    """
     cpu_model, flags = parse_cpuinfo(_read(Path("/proc/cpuinfo")))
     found = {
         "commit": commit,
@@ -88,8 +94,13 @@ def collect(commit: str) -> Provenance:
         **found,  # type: ignore[arg-type]
         command=shlex.join(sys.orig_argv),
         load_average=os.getloadavg()[0],
-        fingerprint=fingerprint(found),
+        fingerprint=fingerprint(_of_cluster(found, hosts) if hosts else found),
     )
+
+
+def _of_cluster(found: Mapping[str, object], hosts: Sequence[HostFacts]) -> dict[str, object]:
+    names = ("commit", "versions", "environment", "settings")
+    return {name: found[name] for name in names} | {"hosts": hardware(hosts)}
 
 
 def fingerprint(found: Mapping[str, object]) -> str:

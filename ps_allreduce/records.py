@@ -5,6 +5,8 @@ decide which runs are made (`experiments`) nor what is concluded from them (`ana
 
 Format history:
     1: first version.
+    2: several hosts: `hosts` describes every host, `links` what was measured between them;
+       experiments state spread, network and interface.
 """
 
 from __future__ import annotations
@@ -19,12 +21,13 @@ from pathlib import Path
 
 from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.experiment import Experiment
+from ps_allreduce.hosts import HostRecord
 from ps_allreduce.placement import Shard
 from ps_allreduce.provenance import Provenance
 from ps_allreduce.serialization import from_json, to_json
 from ps_allreduce.steps import Metrics
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 REMEDY = "Move the file away, and the same command makes the run again."
 
@@ -46,7 +49,8 @@ class TaskRecord:
     Attributes:
         task: for instance `worker:0`.
         host: its host name; `address` is its entry in the cluster specification.
-        cores: processor numbers that it was pinned to.
+        cores: processor numbers that it was really pinned to, as it found itself.
+        gpus: CUDA_VISIBLE_DEVICES as it found it; empty for none, None if it did not get so far.
         exit: exit status, negative for a signal, None if it was ended by the launcher.
         cpu_s: processor time used between launch and end.
         peak_memory_bytes: largest resident memory sampled.
@@ -56,6 +60,7 @@ class TaskRecord:
     host: str
     address: str
     cores: tuple[int, ...]
+    gpus: str | None = None
     pid: int
     exit: int | None = None
     cpu_s: float | None = None
@@ -71,14 +76,35 @@ class Sample:
         cpu_s: processor seconds used so far, by task.
         memory_bytes: resident memory, by task.
         sent_bytes, received_bytes: interface counters, by interface name.
+        busy_s, idle_s: processor seconds of the whole machine since it started.
     """
 
     time: float
     host: str
+    busy_s: float
+    idle_s: float
     cpu_s: Mapping[str, float]
     memory_bytes: Mapping[str, int]
     sent_bytes: Mapping[str, int]
     received_bytes: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkRecord:
+    """What plain TCP reached from one host to another right before the run.
+
+    All hosts of the run send at once, each to the next one, so that both directions of every link
+    are in use.
+
+    Attributes:
+        bits_per_s: payload per second.
+        round_trip_s: median time until one byte has come back.
+    """
+
+    source: str
+    target: str
+    bits_per_s: float
+    round_trip_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +152,9 @@ class RunRecord:
     Attributes:
         reason: why the run is not `ok`; empty if it is.
         warnings: doubts that do not make the run invalid.
+        hosts: in the scheduler's order.
+        machine_busy: share of this machine's processor time that was used in the measured window,
+            where emulated hosts share one machine.
         oversubscribed: tasks had fewer cores than they use.
         block: runs of different blocks are never pooled; the fingerprint of machine, software and
             commit.
@@ -143,9 +172,9 @@ class RunRecord:
     started_at: str
     finished_at: str
     provenance: Provenance
-    hosts: tuple[str, ...] = ()
-    interface: str | None = None
-    link_bits_per_s: float | None = None
+    hosts: tuple[HostRecord, ...] = ()
+    links: tuple[LinkRecord, ...] = ()
+    machine_busy: float | None = None
     job_id: str | None = None
     oversubscribed: bool
     total_cores: int
@@ -168,6 +197,17 @@ class RunRecord:
                 f"experiment {self.experiment_id} holds the content of "
                 f"{self.experiment.experiment_id}: the record was edited or damaged."
             )
+
+    @property
+    def link_bits_per_s(self) -> float | None:
+        """Rate of the slowest link of the run; None if no link was measured."""
+        return min((link.bits_per_s for link in self.links), default=None)
+
+    @property
+    def interface(self) -> str | None:
+        """The interface that the tasks used; None if it is unknown or hosts differ."""
+        names = {host.interface.name if host.interface else None for host in self.hosts}
+        return names.pop() if len(names) == 1 else None
 
     @property
     def run_id(self) -> str:

@@ -11,7 +11,7 @@ import math
 import zipfile
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,25 @@ class EventTable:
     kind: Integers
     tensor: Integers
     time: Floats
+
+
+def shift_clocks(
+    steps: StepTable, events: EventTable, offsets: Sequence[float]
+) -> tuple[StepTable, EventTable]:
+    """Put all moments on one clock; worker i's clock is `offsets[i]` seconds ahead of it."""
+    ahead = np.asarray(offsets)
+    of_step = ahead[steps.worker]
+    return (
+        replace(
+            steps,
+            start=steps.start - of_step,
+            pulled=steps.pulled - of_step,
+            end=steps.end - of_step,
+            batches=steps.batches - of_step[:, np.newaxis, np.newaxis],
+            releases=steps.releases - of_step[:, np.newaxis],
+        ),
+        replace(events, time=events.time - ahead[events.worker]),
+    )
 
 
 def concatenate(tables: Sequence[StepTable]) -> StepTable:

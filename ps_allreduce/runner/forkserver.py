@@ -1,11 +1,12 @@
 """Import TensorFlow once, then fork every task from here.
 
-`python -m ps_allreduce.runner.forkserver --socket FD` serves one launcher over an inherited socket
-until that closes; then it kills what it forked and ends.  Importing takes seconds and a fork
-hundredths, so a sweep pays for the import once.
+`python -m ps_allreduce.runner.forkserver` serves one launcher over a line until that is cut; then
+it kills what it forked, removes its files and ends.  Importing takes seconds and a fork hundredths,
+so a sweep pays for the import once per host.
 
 This process executes nothing of TensorFlow: after a single operation in the parent, a forked
-child's first function hangs.  It knows what a request asks for, not what it is for.
+child's first function hangs.  It knows what a request asks for, not what it is for.  What it
+forks stays in the control group and on the processors that the scheduler bound it to.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import selectors
 import signal
 import socket
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -31,7 +33,10 @@ import psutil
 from ps_allreduce.errors import InputDataError, SuiteError, UserError
 from ps_allreduce.records import Sample
 from ps_allreduce.runner import messages
+from ps_allreduce.runner.line import Line, open_line
+from ps_allreduce.runner.look_around import look_around
 from ps_allreduce.runner.messages import Event, Exited, Ready, Sampled, Started, decode, encode
+from ps_allreduce.runner.run_place import Desk, Scratch
 
 SAMPLE_INTERVAL_S = 0.5
 
@@ -71,11 +76,12 @@ class ForkServer:
     """Serves requests, relays reports, samples, and reaps.
 
     Attributes:
-        jobs: what a child does, by the kind of request.
+        jobs: what a child does, by the kind of request; any other request is the desk's.
     """
 
-    connection: socket.socket
+    line: Line
     jobs: Mapping[type[Any], Job]
+    desk: Desk
     children: dict[int, Child] = field(default_factory=dict)
     partial: dict[int, bytes] = field(default_factory=dict)
     next_sample: float = 0.0
@@ -89,20 +95,21 @@ class ForkServer:
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._terminate)
         with selectors.DefaultSelector() as selector:
-            selector.register(self.connection, selectors.EVENT_READ)
+            selector.register(self.line, selectors.EVENT_READ)
             selector.register(wakeup_read, selectors.EVENT_READ)
             try:
                 while self._serve_once(selector, wakeup_read):
                     pass
             finally:
                 self._kill_all()
+                self.desk.finish_run()
 
     def _serve_once(self, selector: selectors.BaseSelector, wakeup: int) -> bool:
         ready = [key.fileobj for key, _ in selector.select(SAMPLE_INTERVAL_S)]
         if wakeup in ready:
             os.read(wakeup, 4096)
         for source in ready:
-            if source is self.connection:
+            if source is self.line:
                 if not self._handle_requests(selector):
                     return False
             elif source != wakeup:
@@ -113,7 +120,7 @@ class ForkServer:
 
     def _handle_requests(self, selector: selectors.BaseSelector) -> bool:
         try:
-            content = self.connection.recv(1 << 16)
+            content = self.line.recv(1 << 16)
         except OSError:
             return False
         if not content:
@@ -124,8 +131,10 @@ class ForkServer:
             request = decode(line)
             if isinstance(request, messages.EndAll):
                 self._kill_all()
-            else:
+            elif type(request) in self.jobs:
                 self._fork(selector, request)
+            elif (answer := self.desk.serve(request)) is not None:
+                self._send(answer)
         return True
 
     def _fork(self, selector: selectors.BaseSelector, request: Any) -> None:
@@ -145,7 +154,7 @@ class ForkServer:
         status = 1
         try:
             _detach(parent, Path(request.log))
-            self.connection.close()
+            self.line.close()
             for child in self.children.values():
                 os.close(child.reports)
             self.jobs[type(request)](request, reporter)
@@ -205,6 +214,7 @@ class ForkServer:
 
     def _terminate(self, *_: object) -> None:
         self._kill_all()
+        self.desk.close()
         os._exit(1)
 
     def _send(self, message: object) -> None:
@@ -212,7 +222,7 @@ class ForkServer:
 
     def _send_line(self, line: bytes) -> None:
         try:
-            self.connection.sendall(line)
+            self.line.sendall(line)
         except OSError:
             self._terminate()
 
@@ -229,9 +239,15 @@ def take_sample(now: float, children: Iterable[Child]) -> Sample:
         except psutil.Error:
             continue
     counters = psutil.net_io_counters(pernic=True)
+    machine = psutil.cpu_times()
+    idle_s = machine.idle + machine.iowait
+    # The time of guests is part of that of users.
+    total_s = sum(machine) - machine.guest - machine.guest_nice
     return Sample(
         time=now,
         host=socket.gethostname(),
+        busy_s=total_s - idle_s,
+        idle_s=idle_s,
         cpu_s=cpu_s,
         memory_bytes=memory,
         sent_bytes={name: nic.bytes_sent for name, nic in counters.items()},
@@ -272,25 +288,32 @@ def _report_failure(reporter: Reporter, error: BaseException) -> None:
 
 
 @click.command()
-@click.option("--socket", "descriptor", type=int, required=True, help="Inherited socket.")
-def main(descriptor: int) -> None:
-    """Serve one launcher until it closes the socket."""
-    connection = socket.socket(fileno=descriptor)
+@click.option("--socket", "descriptor", type=int, help="Inherited socket.")
+@click.option("--connect", help="host:port,... of the launcher; the token is in the environment.")
+@click.option("--stdio", is_flag=True, help="Speak over standard input and output.")
+def main(descriptor: int | None, connect: str | None, stdio: bool) -> None:
+    """Serve one launcher until it closes the line; one of the options says which line."""
+    line = open_line(descriptor, connect, stdio=stdio)
     begin = time.monotonic()
     # Imported here: what takes seconds must be timed, and is not needed to read this module.
     from ps_allreduce.runner.jobs import JOBS
 
-    ready = Ready(
-        version=messages.VERSION,
-        import_s=time.monotonic() - begin,
-        pid=os.getpid(),
-        host=socket.gethostname(),
-    )
-    connection.sendall(encode(ready))
-    # What is imported stays: a child's garbage collector that walked over it would copy every page.
-    gc.collect()
-    gc.freeze()
-    ForkServer(connection, JOBS).serve()
+    import_s = time.monotonic() - begin
+    with Scratch(Path(tempfile.gettempdir())) as scratch:
+        ready = Ready(
+            version=messages.VERSION,
+            token=os.environ.pop(messages.TOKEN, ""),
+            import_s=import_s,
+            pid=os.getpid(),
+            scratch=str(scratch),
+            facts=look_around(os.environ),
+        )
+        line.sendall(encode(ready))
+        # What is imported stays: a child's garbage collector that walked over it would copy every
+        # page.
+        gc.collect()
+        gc.freeze()
+        ForkServer(line, JOBS, Desk(scratch)).serve()
 
 
 if __name__ == "__main__":

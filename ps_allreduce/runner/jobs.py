@@ -6,6 +6,7 @@ Importing this module imports everything a task needs, TensorFlow included, and 
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,18 @@ from typing import Any
 import tensorflow as tf
 
 from ps_allreduce.backends import allreduce, no_communication, ps_async, ps_sync, single
-from ps_allreduce.errors import InputDataError
+from ps_allreduce.errors import InputDataError, LaunchError
 from ps_allreduce.experiment import DIGITS, SYNTHETIC
 from ps_allreduce.runner.forkserver import Reporter, essence
-from ps_allreduce.runner.messages import ConvertImages, DescribeModel, PrepareInput, StartTask
+from ps_allreduce.runner.messages import (
+    ConvertImages,
+    DescribeModel,
+    PrepareInput,
+    ReceiveStream,
+    SendStream,
+    StartTask,
+)
+from ps_allreduce.runner.streams import receive_stream, send_stream
 from ps_allreduce.runner.task import run_task
 from ps_allreduce.workloads.networks import build_network
 from ps_allreduce.workloads.tfrecords import (
@@ -32,8 +41,8 @@ PRELOADED = (allreduce, no_communication, ps_async, ps_sync, single)
 
 def start_task(request: StartTask, report: Reporter) -> None:
     """Be a task of a run."""
-    os.sched_setaffinity(0, request.cores)
     os.environ.update(request.environment)
+    take_place(request, report)
     try:
         run_task(request, report)
     except tf.errors.DataLossError as error:
@@ -41,6 +50,27 @@ def start_task(request: StartTask, report: Reporter) -> None:
         raise InputDataError(
             f"a file of the input {source} is damaged: {essence(str(error))}. Write it again."
         ) from error
+
+
+def take_place(request: StartTask, report: Reporter) -> None:
+    """Pin this process, see that it is where the plan says, and report what it was given.
+
+    Raises:
+        LaunchError: it is on another host, or may not use the cores.
+    """
+    host = socket.gethostname()
+    if host != request.host:
+        raise LaunchError(f"planned on host {request.host} but started on {host}.")
+    allowed = sorted(os.sched_getaffinity(0))
+    try:
+        os.sched_setaffinity(0, request.cores)
+    except OSError:
+        raise LaunchError(
+            f"cannot be pinned to cores {list(request.cores)} of {host}: this process may use "
+            f"{allowed}."
+        ) from None
+    cores = tuple(sorted(os.sched_getaffinity(0)))
+    report("placed", cores=cores, gpus=os.environ.get("CUDA_VISIBLE_DEVICES", "all"))
 
 
 def describe_model(request: DescribeModel, report: Reporter) -> None:
@@ -71,9 +101,21 @@ def _tell(report: Reporter, done: int, total: int) -> None:
         report("progress", counts={"done": done, "total": total})
 
 
+def take_in(request: ReceiveStream, report: Reporter) -> None:
+    """Be the receiving end of a link that is measured."""
+    receive_stream(request.address, report)
+
+
+def send_out(request: SendStream, report: Reporter) -> None:
+    """Be the sending end of a link that is measured."""
+    send_stream(request.address, request.port, request.seconds, report)
+
+
 JOBS: Mapping[type[Any], Callable[[Any, Reporter], None]] = {
     StartTask: start_task,
     DescribeModel: describe_model,
     PrepareInput: prepare_input,
     ConvertImages: convert,
+    ReceiveStream: take_in,
+    SendStream: send_out,
 }

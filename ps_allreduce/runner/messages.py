@@ -1,6 +1,7 @@
 """What launcher and fork server say to each other: one JSON object per line over a socket.
 
-Version 1.  The launcher sends requests, the fork server reports; `type` names the kind of message.
+Version 2.  The launcher sends requests, the fork server reports; `type` names the kind of message.
+Every host has a fork server of its own, and what a run leaves there is fetched over the same line.
 Standard library and core only, so that launchers can import it.
 """
 
@@ -13,11 +14,15 @@ from typing import Any
 
 from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.experiment import Experiment, Workload
+from ps_allreduce.hosts import HostFacts
 from ps_allreduce.placement import VariableSpec
-from ps_allreduce.records import PlacementUsed, Sample
+from ps_allreduce.records import Sample
 from ps_allreduce.serialization import from_json, to_json
 
-VERSION = 1
+VERSION = 2
+
+#: Environment variable with the token of a fork server that connects by itself.
+TOKEN = "PS_ALLREDUCE_TOKEN"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +30,7 @@ class StartTask:
     """Fork one task of a run.
 
     Attributes:
+        host: name of the host that the task belongs on; it refuses to run elsewhere.
         tf_config: text for TF_CONFIG, empty for a single worker without a cluster.
         cores: processors that the task is pinned to.
         threads: TensorFlow's intra-operation threads.
@@ -36,6 +42,7 @@ class StartTask:
     """
 
     task: str
+    host: str
     tf_config: str
     experiment: Experiment
     cores: tuple[int, ...]
@@ -75,18 +82,98 @@ class ConvertImages:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiveStream:
+    """Fork a process that takes in bytes from one sender and reports their rate."""
+
+    address: str
+    log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendStream:
+    """Fork a process that sends bytes to a `ReceiveStream` for some seconds."""
+
+    address: str
+    port: int
+    seconds: float
+    log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareRun:
+    """Make a folder on this host, and hold free ports until the run is over."""
+
+    num_ports: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPrepared:
+    """Ports that nobody else can take, and an empty folder on the host's own disk.
+
+    Attributes:
+        problem: why there are none; empty if there are.
+    """
+
+    ports: tuple[int, ...] = ()
+    folder: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadFile:
+    """Read a piece of a file that a run left."""
+
+    path: str
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRead:
+    """The piece, in Base64; `size` is that of the whole file, None if there is no such file."""
+
+    content: str = ""
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishRun:
+    """Remove the run's folder and let go of its ports."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskTime:
+    """Ask for the wall clock of the host."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeTold:
+    """The wall clock of the host; seconds since the epoch."""
+
+    time: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EndAll:
     """Kill every process that was forked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """TensorFlow is imported; requests can be served."""
+    """TensorFlow is imported; requests can be served.
+
+    Attributes:
+        token: proves that this is the server that was asked to connect; empty on a line that
+            nobody else can have.
+        scratch: a folder of this server's own, on the host's own disk.
+    """
 
     version: int
+    token: str = ""
     import_s: float
     pid: int
-    host: str
+    scratch: str
+    facts: HostFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,12 +189,15 @@ class Event:
     """A task has got somewhere.
 
     Attributes:
-        event: `connected`, `built`, `phase:<name>`, `variables`, `input`, `done` or `failed`.
+        event: `placed`, `connected`, `built`, `phase:<name>`, `variables`, `input`, `listening`,
+            `received`, `sent`, `done` or `failed`.
         time: seconds since the epoch.
         text: a reason, for `failed`.
         user_error: the failure is the user's mistake.
         variables: the answer to `DescribeModel`.
-        counts: the answer to `PrepareInput` (records) and `ConvertImages` (images per class).
+        counts: the answer to `PrepareInput` (records), `ConvertImages` (images per class),
+            `ReceiveStream` and `SendStream`.
+        cores, gpus: what a task was really given, for `placed`.
     """
 
     name: str
@@ -117,6 +207,8 @@ class Event:
     user_error: bool = False
     variables: tuple[VariableSpec, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
+    cores: tuple[int, ...] = ()
+    gpus: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +236,15 @@ MESSAGES: dict[str, type[Any]] = {
         DescribeModel,
         PrepareInput,
         ConvertImages,
+        ReceiveStream,
+        SendStream,
+        PrepareRun,
+        RunPrepared,
+        ReadFile,
+        FileRead,
+        FinishRun,
+        AskTime,
+        TimeTold,
         EndAll,
         Ready,
         Started,
@@ -173,49 +274,3 @@ def decode(line: bytes) -> Any:
         raise LaunchError(
             f"not a message of version {VERSION} ({error!r}): {line[:200]!r}"
         ) from None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClockPair:
-    """The wall clock and the monotonic clock of one host at one moment; seconds."""
-
-    wall: float
-    monotonic: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverResult:
-    """What a driving task leaves beside its raw timings.
-
-    Attributes:
-        checksums_before, checksums_after: exact sums of the trainable weights.
-        traces_before, traces_after: number of traces around the measured steps.
-        requested_steps: steps of all phases, per worker.
-        clock_start, clock_end: for relating and checking clocks.
-    """
-
-    task: str
-    connected_at: float
-    built_at: float
-    first_step_at: float
-    warm_at: float
-    measured_at: float
-    checksums_before: tuple[int, ...]
-    checksums_after: tuple[int, ...]
-    traces_before: int
-    traces_after: int
-    requested_steps: int
-    clock_start: ClockPair
-    clock_end: ClockPair
-    gradient_bytes: int
-    num_messages: int
-    placement: PlacementUsed | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OverheadResult:
-    """What recording costs: durations in seconds of stretches of equal length, in pairs."""
-
-    recorded_s: tuple[float, ...]
-    bare_s: tuple[float, ...]
-    steps_per_stretch: int

@@ -24,7 +24,8 @@ from ps_allreduce.experiment import Experiment, Profile
 from ps_allreduce.placement import check_devices
 from ps_allreduce.records import PlacementUsed
 from ps_allreduce.runner.loop import Stretch, timed_loop
-from ps_allreduce.runner.messages import ClockPair, DriverResult, OverheadResult, StartTask
+from ps_allreduce.runner.messages import StartTask
+from ps_allreduce.runner.results import ClockPair, DriverResult, OverheadResult
 from ps_allreduce.serialization import to_json
 from ps_allreduce.steps import Phase, StepTable, concatenate, concatenate_events, save_raw
 from ps_allreduce.workloads.emulated import EmulatedProgram

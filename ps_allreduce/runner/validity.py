@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ps_allreduce.experiment import Experiment
-from ps_allreduce.runner.messages import DriverResult
+from ps_allreduce.runner.results import DriverResult
 from ps_allreduce.steps import Phase, StepTable
 
 #: Wall and monotonic clock may drift apart by so much during a run; a step of the clock is larger.

@@ -1,0 +1,122 @@
+"""What is known of a host: what it says of itself, and its part in a run.
+
+Decides which facts make hosts alike; collecting them is `runner.look_around`, choosing among the
+addresses is the launchers' business.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ps_allreduce.serialization import to_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interface:
+    """A network interface that is up.
+
+    Attributes:
+        address: IPv4.
+        prefix_length: of the subnet.
+        bits_per_s: what the driver states; None if it states nothing.
+    """
+
+    name: str
+    address: str
+    prefix_length: int
+    bits_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """A GPU that this process may use.
+
+    Attributes:
+        identity: as CUDA_VISIBLE_DEVICES names it.
+    """
+
+    identity: str
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostFacts:
+    """What a fork server sees around itself.
+
+    Attributes:
+        name: the host name, as the host calls itself.
+        scheduler_name: as the scheduler calls it, empty without one.
+        cores: processors that may be used here; on a cluster those that the step was given.
+        switch: path of switches above the host, as the scheduler tells it; empty if it does not.
+        versions: of Python and the packages that matter.
+    """
+
+    name: str
+    scheduler_name: str = ""
+    interfaces: tuple[Interface, ...] = ()
+    cores: tuple[int, ...]
+    gpus: tuple[Gpu, ...] = ()
+    cpu_model: str
+    cpu_flags: tuple[str, ...]
+    memory_bytes: int
+    switch: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """Eight digits; equal for hosts of the same hardware and software."""
+        alike = {
+            "num_cores": len(self.cores),
+            "gpus": [gpu.model for gpu in self.gpus],
+            "cpu_model": self.cpu_model,
+            "cpu_flags": self.cpu_flags,
+            # Firmware takes some memory, and not everywhere the same.
+            "memory_gib": round(self.memory_bytes / 2**30),
+            "versions": self.versions,
+        }
+        return hashlib.sha256(json.dumps(alike, sort_keys=True).encode()).hexdigest()[:8]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostRecord:
+    """A host's part in a run.
+
+    Attributes:
+        address: of its tasks in the cluster specification, without the port.
+        interface: that has this address; None if no interface of the host has it.
+        clock_offset_s: of its wall clock against the launcher's, removed from all timings.
+        import_s: time in which its fork server imported TensorFlow.
+    """
+
+    name: str
+    address: str
+    interface: Interface | None = None
+    clock_offset_s: float = 0.0
+    import_s: float | None = None
+    facts: HostFacts
+
+
+def kinds(hosts: Sequence[HostFacts]) -> dict[str, list[str]]:
+    """Names of the hosts of every kind, in the order of the hosts."""
+    found: dict[str, list[str]] = {}
+    for host in hosts:
+        found.setdefault(host.kind, []).append(host.name)
+    return found
+
+
+def hardware(hosts: Sequence[HostFacts]) -> object:
+    """What enters the fingerprint of runs on these hosts: their kinds, not their names."""
+    return sorted(kinds(hosts))
+
+
+def describe_difference(one: HostFacts, other: HostFacts) -> str:
+    """What sets two hosts apart, in words."""
+    mine, theirs = to_json(one), to_json(other)
+    names = ("cpu_model", "cpu_flags", "memory_bytes", "versions", "gpus", "cores")
+    parts = [
+        f"{name} {mine[name]} and {theirs[name]}" for name in names if mine[name] != theirs[name]
+    ]
+    return "; ".join(parts)

@@ -1,0 +1,52 @@
+"""How the tasks of an experiment are spread over hosts, as numbers and kinds.
+
+Decides which ways there are.  Which host a task really runs on is worked out by the launchers'
+layout, from these and from the hosts that were granted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ps_allreduce.errors import UserError
+
+
+class LayoutKind(StrEnum):
+    """How servers and workers share hosts."""
+
+    COLOCATED = "colocated"
+    DEDICATED = "dedicated"
+
+
+class Coordinator(StrEnum):
+    """The host of the chief, which hands out work where there are parameter servers."""
+
+    FIRST_WORKER = "first_worker"
+    FIRST_SERVER = "first_server"
+    OWN_HOST = "own_host"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Tasks per host; an experiment without a spread has all its tasks on one host.
+
+    Attributes:
+        workers_per_host: hosts are filled one after the other.
+        ps_per_host: at most so many servers on a host.  Dedicated hosts are filled one after the
+            other, with one server each if nothing is said; colocated servers are dealt to the
+            workers' hosts in turn, as many as there are.
+        coordinator: where the chief is.
+    """
+
+    workers_per_host: int = 1
+    ps_per_host: int | None = None
+    coordinator: Coordinator = Coordinator.FIRST_WORKER
+
+    def __post_init__(self) -> None:
+        for name, value in (
+            ("workers_per_host", self.workers_per_host),
+            ("ps_per_host", self.ps_per_host),
+        ):
+            if value is not None and value < 1:
+                raise UserError(f"{name} must be at least 1, got {value}.")
