@@ -13,6 +13,7 @@ from launchers.hosts_launcher import HostsLauncher
 from launchers.local import LocalSite
 from launchers.settings import LauncherSettings
 from launchers.site import Site
+from launchers.slurm.site import SlurmSite
 from ps_allreduce.errors import UserError
 
 LOCAL, EMULATED, SLURM, SSH = "local", "emulated", "slurm", "ssh"
@@ -33,9 +34,15 @@ def _emulated(settings: LauncherSettings) -> Site:
     return EmulatedSite(settings.network, allow_login_node=settings.allow_login_node)
 
 
+def _slurm(settings: LauncherSettings) -> Site:
+    settings.refuse_others(SLURM, ("container", "shared_nodes"))
+    return SlurmSite(settings.container, shared_nodes=settings.shared_nodes)
+
+
 LAUNCHERS: dict[str, Callable[[LauncherSettings], Site]] = {
     LOCAL: _local,
     EMULATED: _emulated,
+    SLURM: _slurm,
 }
 
 

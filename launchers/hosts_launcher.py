@@ -295,6 +295,7 @@ class HostsLauncher:
             cores=_plan_cores(servers, experiment, state),
             data_dir=self._data_dir,
             preset=self._site.preset_address,
+            one_machine=self._site.one_machine,
             wants_weights=wants_weights,
             recording_rounds=recording_rounds,
         )

@@ -35,6 +35,7 @@ def prepare_run(
     cores: CorePlan,
     data_dir: Path,
     preset: Callable[[str], str | None],
+    one_machine: bool,
     wants_weights: bool,
     recording_rounds: int,
 ) -> None:
@@ -45,7 +46,7 @@ def prepare_run(
         UserError: a host has no such interface, or too few GPUs.
     """
     state.cores = cores
-    state.hosts = _host_records(servers, experiment, preset)
+    state.hosts = _host_records(servers, experiment, preset, one_machine=one_machine)
     address_of = {host.name: host.address for host in state.hosts}
     hosts = list(servers.clients)
     if len(hosts) > 1:
@@ -67,9 +68,14 @@ def prepare_run(
 
 
 def _host_records(
-    servers: HostServers, experiment: Experiment, preset: Callable[[str], str | None]
+    servers: HostServers,
+    experiment: Experiment,
+    preset: Callable[[str], str | None],
+    *,
+    one_machine: bool,
 ) -> tuple[HostRecord, ...]:
-    offsets = servers.clock_offsets() if len(servers.clients) > 1 else {}
+    # Emulated hosts have this machine's clock.
+    offsets = {} if one_machine else servers.clock_offsets()
     records = []
     for host, client in servers.clients.items():
         facts = client.ready.facts

@@ -12,12 +12,20 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ps_allreduce.errors import LaunchError
 
-FORK_SERVER = (sys.executable, "-m", "ps_allreduce.runner.forkserver")
+FORK_SERVER_MODULE = ("-m", "ps_allreduce.runner.forkserver")
+
+FORK_SERVER = (sys.executable, *FORK_SERVER_MODULE)
+
+
+def fork_server_words(container: Sequence[str]) -> tuple[str, ...]:
+    """The command of a fork server; inside a container it runs on the container's own Python."""
+    return (*container, "python3", *FORK_SERVER_MODULE) if container else FORK_SERVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +74,54 @@ def start_with_socket(words: Sequence[str], log: Path, environment: Mapping[str,
     finally:
         theirs.close()
     return Program(process, ours)
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """A program that was started and is not spoken to."""
+
+    process: subprocess.Popen[bytes]
+
+    def status(self) -> int | None:
+        """Its exit status; None as long as it runs."""
+        return self.process.poll()
+
+    def wait(self, seconds: float) -> None:
+        """Give it time to end by itself."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=seconds)
+
+    def end(self) -> None:
+        """Ask it to end, and kill its process group if it does not."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.wait(5)
+        if self.process.poll() is None:
+            kill_group(self.process.pid)
+            self.process.wait()
+
+
+def start_in_background(
+    words: Sequence[str], log: Path, environment: Mapping[str, str]
+) -> Background:
+    """Start a program whose output goes to a log.
+
+    Raises:
+        LaunchError: the program cannot be started.
+    """
+    try:
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                list(words),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=dict(environment),
+                start_new_session=True,
+            )
+    except OSError as error:
+        raise LaunchError(f"{words[0]} cannot be started: {error.strerror}.") from error
+    return Background(process)
 
 
 def kill_group(pid: int) -> None:

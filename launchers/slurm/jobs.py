@@ -7,7 +7,7 @@ nothing is known, which is no error here.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from launchers.processes import run_quietly
 
@@ -79,6 +79,20 @@ def explain(job_id: str, job: Fields) -> str:
     reason = job.get("Reason", "None")
     detail = f"{state}, reason {reason}" if reason not in ("None", "") else state
     return f"job {job_id} {MEANING[state]} ({detail})"
+
+
+def sick_nodes(hosts: Sequence[str]) -> str:
+    """`node n10 is DOWN*` for every host that Slurm does not use; empty if all are well."""
+    answer = run_quietly(["scontrol", "-o", "show", "node", ",".join(hosts)], ANSWER_S)
+    if answer is None or answer.status != 0:
+        return ""
+    nodes = [parse_job(line) for line in answer.out.splitlines() if line]
+    sick = [
+        f"node {node.get('NodeName')} is {node.get('State')}"
+        for node in nodes
+        if any(word in node.get("State", "") for word in ("DOWN", "FAIL", "*", "NOT_RESPONDING"))
+    ]
+    return ", ".join(sick)
 
 
 def _from_accounting(job_id: str) -> dict[str, str]:
