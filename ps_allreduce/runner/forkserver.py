@@ -33,7 +33,7 @@ import psutil
 from ps_allreduce.errors import InputDataError, SuiteError, UserError
 from ps_allreduce.records import Sample
 from ps_allreduce.runner import messages
-from ps_allreduce.runner.line import Line, open_line
+from ps_allreduce.runner.line import Line, connect_to, standard_streams
 from ps_allreduce.runner.look_around import look_around
 from ps_allreduce.runner.messages import Event, Exited, Ready, Sampled, Started, decode, encode
 from ps_allreduce.runner.run_place import Desk, Scratch
@@ -293,12 +293,19 @@ def _report_failure(reporter: Reporter, error: BaseException) -> None:
 @click.option("--stdio", is_flag=True, help="Speak over standard input and output.")
 def main(descriptor: int | None, connect: str | None, stdio: bool) -> None:
     """Serve one launcher until it closes the line; one of the options says which line."""
-    line = open_line(descriptor, connect, stdio=stdio)
+    line: Line | None = None
+    if descriptor is not None:
+        line = socket.socket(fileno=descriptor)
+    elif stdio:
+        line = standard_streams()
     begin = time.monotonic()
     # Imported here: what takes seconds must be timed, and is not needed to read this module.
     from ps_allreduce.runner.jobs import JOBS
 
     import_s = time.monotonic() - begin
+    if line is None:
+        # Not before: whoever calls is expected to be ready.
+        line = connect_to(connect or "")
     with Scratch(Path(tempfile.gettempdir())) as scratch:
         ready = Ready(
             version=messages.VERSION,

@@ -57,21 +57,7 @@ class StandardStreams:
         os.close(self.sink)
 
 
-def open_line(descriptor: int | None, connect: str | None, *, stdio: bool) -> Line:
-    """The line that the command line names.
-
-    Raises:
-        LaunchError: none of the addresses answers.
-        ValueError: not exactly one line is named.
-    """
-    if [descriptor is not None, connect is not None, stdio].count(True) != 1:
-        raise ValueError("exactly one of --socket, --connect and --stdio")
-    if descriptor is not None:
-        return socket.socket(fileno=descriptor)
-    return _standard_streams() if connect is None else _connect(connect)
-
-
-def _standard_streams() -> StandardStreams:
+def standard_streams() -> StandardStreams:
     """Standard output belongs to the line from now on; whatever else is printed goes to the log."""
     line = StandardStreams(os.dup(0), os.dup(1))
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -81,8 +67,15 @@ def _standard_streams() -> StandardStreams:
     return line
 
 
-def _connect(addresses: str) -> socket.socket:
-    """The first address that answers: a launcher's host has several, and not all lead there."""
+def connect_to(addresses: str) -> socket.socket:
+    """The first address that answers: a launcher's host has several, and not all lead there.
+
+    Args:
+        addresses: `host:port`, separated by commas.
+
+    Raises:
+        LaunchError: none of them answers.
+    """
     reasons = []
     for address in addresses.split(","):
         host, _, port = address.rpartition(":")
