@@ -15,16 +15,19 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import click
-from pyroute2 import IPRoute  # type: ignore[import-untyped]
+from pyroute2 import IPRoute, NetlinkError  # type: ignore[import-untyped]
 
 from launchers.emulated.messages import Held, HeldHost, HoldNetwork, decode, encode
+from launchers.emulated.namespaces import explain_refusal, read_settings
 from launchers.emulated.switch import (
     INTERFACE,
     address_of,
     build_host,
     build_switch,
+    check_kernel,
     plug_in_host,
 )
+from ps_allreduce.errors import LaunchError, SuiteError, UserError
 from ps_allreduce.network import EmulatedNetwork
 
 CLONE_NEWUTS = 0x04000000
@@ -36,26 +39,47 @@ PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def hold(request: HoldNetwork) -> Held:
-    """Build the network that was asked for."""
+def answer(request: HoldNetwork) -> Held:
+    """Build the network, or say why not."""
+    try:
+        return Held(pid=os.getpid(), hosts=_build(request))
+    except SuiteError as error:
+        mistake = isinstance(error, UserError)
+        return Held(pid=os.getpid(), error=str(error), user_error=mistake)
+
+
+def _build(request: HoldNetwork) -> tuple[HeldHost, ...]:
+    network = request.network
+    try:
+        with IPRoute() as ip:
+            check_kernel(ip, network)
+            build_switch(ip, network)
+            hosts = _make_hosts(request)
+            for host in range(len(hosts)):
+                plug_in_host(ip, network, host)
+        return hosts
+    except NetlinkError as error:
+        raise LaunchError(f"the kernel refuses to build the network ({error.args[1]}).") from error
+
+
+def _make_hosts(request: HoldNetwork) -> tuple[HeldHost, ...]:
+    """Make all hosts in a thread: unlike the first one's, its namespaces are its own."""
     switch = os.open("/proc/self/ns/net", os.O_RDONLY)
-    with IPRoute() as ip:
-        build_switch(ip, request.network)
-        # A thread has namespaces of its own, as long as it is not the first.
+    try:
         with ThreadPoolExecutor(max_workers=1) as thread:
-            hosts = [
-                thread.submit(_make_host, request.network, host, name, switch).result()
+            made = [
+                thread.submit(_make_host, request.network, host, name, switch)
                 for host, name in enumerate(request.names)
             ]
-        for host in range(len(hosts)):
-            plug_in_host(ip, request.network, host)
-    return Held(pid=os.getpid(), hosts=tuple(hosts))
+            return tuple(host.result() for host in made)
+    finally:
+        os.close(switch)
 
 
 def _make_host(network: EmulatedNetwork, host: int, name: str, switch: int) -> HeldHost:
+    """Move this thread to namespaces of its own and furnish them."""
     if LIBC.unshare(CLONE_NEWNET | CLONE_NEWUTS):
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+        raise UserError(explain_refusal(os.strerror(ctypes.get_errno()), read_settings()))
     socket.sethostname(name)
     with IPRoute() as ip:
         build_host(ip, network, host, switch)
@@ -63,12 +87,12 @@ def _make_host(network: EmulatedNetwork, host: int, name: str, switch: int) -> H
         name=name,
         address=address_of(host),
         interface=INTERFACE,
-        net=_kept("net"),
-        uts=_kept("uts"),
+        net=_keep("net"),
+        uts=_keep("uts"),
     )
 
 
-def _kept(kind: str) -> str:
+def _keep(kind: str) -> str:
     """Keep a namespace of this thread; the path is good for as long as this process lives."""
     descriptor = os.open(f"/proc/thread-self/ns/{kind}", os.O_RDONLY)
     return f"/proc/{os.getpid()}/fd/{descriptor}"
@@ -79,11 +103,12 @@ def _kept(kind: str) -> str:
 def main(descriptor: int) -> None:
     """Hold the network that one launcher asks for until it closes the socket."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    with socket.socket(fileno=descriptor) as connection:
-        line = connection.makefile("rb").readline()
+    with socket.socket(fileno=descriptor) as connection, connection.makefile("rwb") as lines:
+        line = lines.readline()
         if line:
-            connection.sendall(encode(hold(decode(HoldNetwork, line))))
-            connection.recv(1)
+            lines.write(encode(answer(decode(HoldNetwork, line))))
+            lines.flush()
+            lines.read()
 
 
 if __name__ == "__main__":

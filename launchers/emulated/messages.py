@@ -1,18 +1,22 @@
 """What a launcher and the holder of a network say to each other: one JSON line each.
 
-Standard library and core only: the launcher needs no netlink.
+Decides how hosts may be named.  Standard library and core only: the launcher needs no netlink.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TypeVar
 
+from ps_allreduce.errors import UserError
 from ps_allreduce.network import EmulatedNetwork
 from ps_allreduce.serialization import from_json, to_json
 
 T = TypeVar("T")
+
+HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +25,18 @@ class HoldNetwork:
 
     network: EmulatedNetwork
     names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.names) != self.network.num_hosts or len(set(self.names)) != len(self.names):
+            raise UserError(
+                f"{self.network.num_hosts} emulated hosts need as many different names, "
+                f"got {', '.join(self.names) or 'none'}."
+            )
+        for name in self.names:
+            if not HOST_NAME.fullmatch(name):
+                raise UserError(
+                    f"{name!r} is no name for a host: up to 64 letters, digits, hyphens and dots."
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +59,9 @@ class Held:
     """The holder's answer.
 
     Attributes:
+        pid: of the holder, whose user namespace the hosts belong to.
         error: one sentence, if there is no network.
-        user_error: whether the request is to blame, or what this machine allows.
+        user_error: the request asks for what this machine cannot do, or does not allow.
     """
 
     pid: int

@@ -12,9 +12,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from launchers.emulated.messages import Held, HoldNetwork, decode, encode
-from launchers.emulated.namespaces import enter_words, needs_user_namespace, unshare_words
+from launchers.emulated.namespaces import (
+    enter_words,
+    explain_refusal,
+    needs_user_namespace,
+    read_settings,
+    unshare_words,
+)
 from launchers.fork_server import fork_server_environment
 from launchers.processes import Program, start_with_socket
 from ps_allreduce.errors import LaunchError, UserError
@@ -55,22 +62,23 @@ def hold_network(network: EmulatedNetwork, names: Sequence[str]) -> Iterator[Hel
         names: of the hosts, as `hostname` tells on them.
 
     Raises:
-        UserError: this machine or kernel cannot, or does not allow it.
+        UserError: the names are wrong, or this machine cannot or does not allow it.
         LaunchError: the network could not be built.
     """
+    request = HoldNetwork(network=network, names=tuple(names))
     with_user = needs_user_namespace()
     with tempfile.TemporaryFile() as log:
-        # By this path, the file needs no name that could stay behind.
         program = start_with_socket(
             (*unshare_words(with_user), *HOLDER),
+            # The file has no name that could stay behind.
             Path(f"/proc/self/fd/{log.fileno()}"),
-            fork_server_environment(os.environ),
+            # Without LC_ALL, `unshare` would complain in the user's language.
+            fork_server_environment(os.environ) | {"LC_ALL": "C"},
         )
         try:
-            held = _ask(program, HoldNetwork(network=network, names=tuple(names)))
+            held = _ask(program, request)
             if held is None:
-                log.seek(0)
-                raise LaunchError(log.read().decode(errors="replace"))
+                raise _reason(log)
             yield _entered(held, with_user)
         finally:
             program.end()
@@ -86,6 +94,16 @@ def _ask(program: Program, request: HoldNetwork) -> Held | None:
     except OSError:
         return None
     return decode(Held, line) if line else None
+
+
+def _reason(log: BinaryIO) -> UserError | LaunchError:
+    """Why there was no answer, by what the holder, or `unshare` before it, printed."""
+    log.seek(0)
+    text = log.read().decode(errors="replace").strip()
+    program, _, complaint = text.partition(": ")
+    if program == "unshare" and not complaint.startswith("failed to execute"):
+        return UserError(explain_refusal(complaint, read_settings()))
+    return LaunchError(f"the emulated network could not be built:\n{text or '(no output)'}")
 
 
 def _entered(held: Held, with_user: bool) -> HeldNetwork:

@@ -1,43 +1,95 @@
-"""How fast a link sends: the kernel's token bucket, and its delay where the kernel has one.
+"""How fast a link sends, and how late: the kernel's token bucket and its delay line.
 
-Decides burst and queue from a rate, and nothing about which links there are.
+Decides the sizes of burst, train and queue from the rates of a network, and asks the kernel for
+them.  Which links there are is decided in `switch`.
+
+A token bucket lets through what it has saved up, so the burst is what a link gives away after a
+pause: it should be short.  It must still outlast the lateness of the kernel's timer (tc-tbf(8):
+what comes in per tick must fit), and hold what TCP hands over in one piece: segmentation offload
+makes trains of up to 64 KB, and a train above the burst is cut into single packets one by one
+(tbf_enqueue and tbf_segment in Linux, net/sched/sch_tbf.c), which cost a third of 1 Gbit/s when
+both directions were busy.  Therefore trains are shortened (`gso_max_size`) until two of them fit
+into the smallest burst.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-#: Tokens saved up while a link was idle: so much of its time is sent at once.
-BURST_S = 1e-3
+from ps_allreduce.network import EmulatedNetwork
 
-MIN_BURST_BYTES = 2 * 65536
+#: So much time of a link is given away after a pause.  A virtual machine's timer is late by
+#: hundreds of microseconds.
+BURST_S = 0.5e-3
 
-QUEUE_S = 0.05
+#: 2.6 ms at 100 Mbit/s, where shorter trains leave too little room for acknowledgements.
+MIN_BURST_BYTES = 32 * 1024
 
-ROOT = 0x10000
+#: The kernel's own limit.
+MAX_TRAIN_BYTES = 65536
 
+#: Two trains and the headers of all their packets, which the kernel counts as well.
+TRAINS_PER_BURST = 2.2
+
+#: What a port buffers before it loses packets: about what a switch for clusters has.
+QUEUE_S = 0.02
+
+MIN_QUEUE_BYTES = 512 * 1024
+
+#: Handles that the kernel knows the disciplines by: `1:`, its only class `1:1`, and `10:`.
+ROOT, CLASS, CHILD = 0x10000, 0x10001, 0x100000
+
+#: netem counts packets; enough for 10 ms at 32 Gbit/s even without offload.
 NETEM_PACKETS = 100_000
 
 
 def burst_bytes(bits_per_s: float) -> int:
-    """What a link may send at once after a pause."""
+    """What a link sends at once after a pause."""
     return max(MIN_BURST_BYTES, round(bits_per_s / 8 * BURST_S))
 
 
 def queue_bytes(bits_per_s: float) -> int:
-    """What may wait before packets are lost."""
-    return burst_bytes(bits_per_s) + round(bits_per_s / 8 * QUEUE_S)
+    """What may wait at a link before packets are lost."""
+    return max(MIN_QUEUE_BYTES, round(bits_per_s / 8 * QUEUE_S)) + burst_bytes(bits_per_s)
 
 
-def limit_rate(ip: Any, index: int, bits_per_s: float | None) -> None:
-    """Limit what an interface sends."""
+def train_bytes(network: EmulatedNetwork) -> int:
+    """What TCP may hand over in one piece, so that no link of the network cuts it up."""
+    links = [network.link_bits_per_s(host) for host in range(network.num_hosts)]
+    bursts = [burst_bytes(rate) for rate in [*links, network.uplink_bits_per_s] if rate]
+    return min([MAX_TRAIN_BYTES, *(int(burst / TRAINS_PER_BURST) for burst in bursts)])
+
+
+def needed_disciplines(network: EmulatedNetwork) -> dict[str, dict[str, int]]:
+    """The queueing disciplines that a network is made of, each with arguments to try it with."""
+    rates = [network.bits_per_s, network.slow_bits_per_s, network.uplink_bits_per_s]
+    needed = {"tbf": _bucket(1e9)} if any(rates) else {}
+    return needed | ({"netem": _delay_line(1e-3)} if network.delay_s else {})
+
+
+def shape(ip: Any, index: int, bits_per_s: float | None, delay_s: float = 0.0) -> None:
+    """Limit what an interface sends, and delay it.
+
+    Args:
+        ip: pyroute2.IPRoute in the interface's network namespace.
+        index: of the interface.
+        bits_per_s: None for no limit.
+    """
     if bits_per_s is not None:
-        ip.tc(
-            "add",
-            "tbf",
-            index,
-            ROOT,
-            rate=round(bits_per_s / 8),
-            burst=burst_bytes(bits_per_s),
-            limit=queue_bytes(bits_per_s),
-        )
+        ip.tc("add", "tbf", index, ROOT, **_bucket(bits_per_s))
+    if delay_s and bits_per_s is not None:
+        ip.tc("add", "netem", index, CHILD, parent=CLASS, **_delay_line(delay_s))
+    elif delay_s:
+        ip.tc("add", "netem", index, ROOT, **_delay_line(delay_s))
+
+
+def _bucket(bits_per_s: float) -> dict[str, int]:
+    return {
+        "rate": round(bits_per_s / 8),
+        "burst": burst_bytes(bits_per_s),
+        "limit": queue_bytes(bits_per_s),
+    }
+
+
+def _delay_line(delay_s: float) -> dict[str, int]:
+    return {"delay": round(delay_s * 1e6), "limit": NETEM_PACKETS}

@@ -1,19 +1,27 @@
 """Bridges and cables: what lies between the hosts of an emulated network.
 
 Decides names and addresses.  The switch lives in the network namespace of the process that builds
-it; namespaces are made elsewhere.
+it; namespaces are made in `holder`.
 """
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
-from launchers.emulated.shaping import limit_rate
+from pyroute2 import NetlinkError  # type: ignore[import-untyped]
+
+from launchers.emulated.shaping import ROOT, needed_disciplines, shape, train_bytes
+from ps_allreduce.errors import UserError
 from ps_allreduce.network import EmulatedNetwork
 
 INTERFACE = "eth0"
 
+LOOPBACK = "lo"
+
 PREFIX_LENGTH = 16
+
+MEANINGS = {"tbf": "the rate of a link", "netem": "delay"}
 
 
 def address_of(host: int) -> str:
@@ -21,8 +29,32 @@ def address_of(host: int) -> str:
     return f"10.77.0.{host + 1}"
 
 
+def check_kernel(ip: Any, network: EmulatedNetwork) -> None:
+    """Try what the network needs of the kernel on an interface that nobody uses.
+
+    Raises:
+        UserError: the kernel lacks something.
+    """
+    index = _index(ip, LOOPBACK)
+    for kind, arguments in needed_disciplines(network).items():
+        try:
+            ip.tc("add", kind, index, ROOT, **arguments)
+        except NetlinkError as error:
+            if error.code != errno.ENOENT:
+                raise
+            raise UserError(
+                f"this kernel cannot emulate {MEANINGS[kind]}: its module sch_{kind} is missing; "
+                f"ask for a network without it, or have root load the module (modprobe sch_{kind})."
+            ) from error
+        ip.tc("del", index=index, handle=ROOT, parent=0xFFFFFFFF)
+
+
 def build_switch(ip: Any, network: EmulatedNetwork) -> None:
-    """A bridge per rack; two are joined by an uplink."""
+    """A bridge per rack; two are joined by an uplink.
+
+    Args:
+        ip: pyroute2.IPRoute in the switch's namespace.
+    """
     for rack in range(network.racks):
         ip.link("add", ifname=f"rack{rack}", kind="bridge")
         ip.link("set", index=_index(ip, f"rack{rack}"), state="up")
@@ -33,30 +65,32 @@ def build_switch(ip: Any, network: EmulatedNetwork) -> None:
 
 
 def build_host(ip: Any, network: EmulatedNetwork, host: int, switch: int) -> None:
-    """Give a host, in whose namespace `ip` works, its end of a cable to the switch.
+    """Give a host its end of a cable to the switch.
 
     Args:
-        ip: pyroute2.IPRoute.
+        ip: pyroute2.IPRoute in the host's namespace.
         host: which one, counted from 0.
         switch: descriptor of the switch's network namespace.
     """
     peer = {"ifname": f"port{host}", "net_ns_fd": switch}
     ip.link("add", ifname=INTERFACE, kind="veth", peer=peer)
     index = _index(ip, INTERFACE)
+    ip.link("set", index=index, gso_max_size=train_bytes(network))
     ip.addr("add", index=index, address=address_of(host), prefixlen=PREFIX_LENGTH)
-    limit_rate(ip, index, network.link_bits_per_s(host))
-    for name in ("lo", INTERFACE):
+    shape(ip, index, network.link_bits_per_s(host))
+    for name in (LOOPBACK, INTERFACE):
         ip.link("set", index=_index(ip, name), state="up")
 
 
 def plug_in_host(ip: Any, network: EmulatedNetwork, host: int) -> None:
-    """Connect the other end of a host's cable."""
-    _plug_in(ip, f"port{host}", network.rack_of(host), network.link_bits_per_s(host))
+    """Connect the other end of a host's cable, where all its packets from anywhere pass once."""
+    rate = network.link_bits_per_s(host)
+    _plug_in(ip, f"port{host}", network.rack_of(host), rate, network.delay_s)
 
 
-def _plug_in(ip: Any, name: str, rack: int, bits_per_s: float | None) -> None:
+def _plug_in(ip: Any, name: str, rack: int, bits_per_s: float | None, delay_s: float = 0.0) -> None:
     index = _index(ip, name)
-    limit_rate(ip, index, bits_per_s)
+    shape(ip, index, bits_per_s, delay_s)
     ip.link("set", index=index, master=_index(ip, f"rack{rack}"), state="up")
 
 
