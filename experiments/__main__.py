@@ -19,37 +19,28 @@ from rich.console import Console
 from experiments.bench import run_bench
 from experiments.commit import source_state
 from experiments.dry_run import render_dry_run
-from experiments.execute import Result, Session, Stop, execute, recover_run, run_once
+from experiments.execute import Session, recover_run, run_once
 from experiments.given import (
-    choice,
     experiment_from,
-    network_from,
-    profile_from,
-    scale_from,
     settings_from,
-    spread_from,
-    workload_from,
 )
 from experiments.history import read_history
 from experiments.one_line import one_line
 from experiments.options import LAUNCHER, PROFILE, SERVERS, WORKLOAD
-from experiments.profiles import (
-    models_of,
-)
-from experiments.progress import FailureTeller, SweepProgress, counting_bar
+from experiments.progress import FailureTeller, counting_bar
 from experiments.results_folder import locked
-from experiments.studies import STUDIES, Request
-from experiments.sweep import PlannedRun, Sweep
+from experiments.studies import STUDIES
+from experiments.sweep import PlannedRun
+from experiments.sweep_command import run_sweep
 from launchers import make_launcher
 from launchers.hosts_launcher import HostsLauncher
 from launchers.local import LocalLauncher
 from ps_allreduce.errors import SuiteError, UserError
-from ps_allreduce.experiment import Collective, Experiment, Workload
+from ps_allreduce.experiment import Collective, Workload
 from ps_allreduce.models import model_info
 from ps_allreduce.placement import Policy, usual_split_bytes
 from ps_allreduce.provenance import collect
 from ps_allreduce.records import Status
-from ps_allreduce.spread import LayoutKind
 from ps_allreduce.strategies import Strategy
 
 RUN_ONE = "run-one"
@@ -70,81 +61,13 @@ def _add_sweep(name: str) -> None:
     @click.option("--cores-per-worker", type=int)
     @click.option("--repetitions", type=int, help="Launches per point, instead of the profile's.")
     @click.option("--seed", type=int, default=1, show_default=True, help="Of the order of runs.")
+    @click.option("--dry-run", is_flag=True, help="Say what would be run, and run nothing.")
     def sweep(**given: Any) -> None:
-        sys.exit(_run_sweep(name, given))
+        sys.exit(run_sweep(name, given))
 
 
 for _name in STUDIES:
     _add_sweep(_name)
-
-
-def _run_sweep(name: str, given: dict[str, Any]) -> int:
-    profile = profile_from(given)
-    models = (given["model"],) if given["model"] else models_of(profile)
-    workloads = tuple(workload_from(given, model) for model in models)
-    console = Console(stderr=True)
-    sweep_dir = given["results"] / name
-    with _launcher(given) as launcher, SweepProgress(console) as progress:
-        request = Request(
-            workloads=workloads,
-            profile=profile,
-            scale=scale_from(given, profile, launcher.capacity()),
-            launcher=given["launcher"],
-            spread=spread_from(given),
-            network=network_from(given),
-            interface=given["interface"],
-            num_ps=given["num_ps"],
-            layout=choice(LayoutKind, given["layout"], "layout"),
-            split_bytes=given["split_bytes"],
-            describe=launcher.describe,
-        )
-        progress.stage("preparing")
-        points = _fitting(STUDIES[name](request), launcher, console)
-        sweep = Sweep(name=name, points=points, seed=given["seed"])
-        result = execute(sweep, launcher, sweep_dir, source_state(), progress)
-    return _conclude(result, console)
-
-
-def _fitting(
-    points: Sequence[Experiment], launcher: HostsLauncher, console: Console
-) -> tuple[Experiment, ...]:
-    """Those points that fit on the hosts; says how many do not, and why the first does not.
-
-    Raises:
-        UserError: none does.
-    """
-    reasons = {point: launcher.too_few_hosts(point) for point in points}
-    left_out = [reason for reason in reasons.values() if reason]
-    if left_out and len(left_out) == len(points):
-        raise UserError(left_out[0])
-    if left_out:
-        console.print(
-            f"{len(left_out)} of {len(points)} points need more hosts and are left out; the first: "
-            f"{left_out[0]}",
-            highlight=False,
-        )
-    return tuple(point for point, reason in reasons.items() if not reason)
-
-
-def _conclude(result: Result, console: Console) -> int:
-    counts = {status: sum(r.status is status for r in result.made) for status in Status}
-    told = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-    console.print(
-        f"{len(result.made)} runs made ({told or 'none needed'}), {result.kept} kept; "
-        f"{result.wall_s:.0f} s, useful fraction {result.useful_fraction:.2f} "
-        "(share of the time inside warm-up and measured steps)",
-        highlight=False,
-    )
-    if result.stop is Stop.NO_TIME:
-        console.print(
-            "The job's time is up: no further run could finish. The same command goes on.",
-            highlight=False,
-        )
-        return 1
-    if result.stop is Stop.INTERRUPTED:
-        console.print("Interrupted; the same command goes on.", highlight=False)
-        return 130
-    return 1 if any(record.status is not Status.OK for record in result.made) else 0
 
 
 def _launcher(given: dict[str, Any]) -> HostsLauncher:

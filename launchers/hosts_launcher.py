@@ -100,14 +100,6 @@ class HostsLauncher:
             fewest = max(1, fewest // len(self._site.hosts))
         return Capacity(num_hosts=len(self._site.hosts), cores_per_host=fewest)
 
-    def too_few_hosts(self, experiment: Experiment) -> str:
-        """Why the tasks do not fit on the hosts that there are; empty if they do."""
-        try:
-            place_tasks(experiment, self._site.hosts)
-        except UserError as error:
-            return str(error)
-        return ""
-
     def check(self, experiment: Experiment) -> None:
         """Refuse what does not fit on the hosts."""
         self._site.check(experiment)

@@ -47,6 +47,15 @@ def num_hosts(experiment: Experiment) -> int:
     return max(_positions(experiment).values()) + 1
 
 
+def too_few_hosts(experiment: Experiment, available: int) -> str:
+    """Why the tasks do not fit on so many hosts; empty if they do."""
+    try:
+        place_tasks(experiment, [str(number) for number in range(available)])
+    except UserError as error:
+        return str(error)
+    return ""
+
+
 def place_tasks(experiment: Experiment, hosts: Sequence[str]) -> Placed:
     """The host of every task.
 

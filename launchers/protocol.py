@@ -82,9 +82,6 @@ class Launcher(Protocol):
     def capacity(self) -> Capacity:
         """How far the axes of a sweep may reach."""
 
-    def too_few_hosts(self, experiment: Experiment) -> str:
-        """Why the tasks do not fit on the hosts that there are; empty if they do."""
-
     def check(self, experiment: Experiment) -> None:
         """Refuse what this launcher cannot run.
 

@@ -1,0 +1,196 @@
+"""A sweep in a Slurm job of its own: submit it from a login node, and follow it.
+
+Decides how much is asked for, that a sweep has one job at a time, and what is shown of it.  The job
+runs the same command on its own hosts; whoever follows only reads what it leaves in the results
+folder, and may go away and come back.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from experiments.execute import LAUNCH_ALLOWANCE_S, Follower
+from experiments.sweep import Sweep
+from launchers.fork_server import ROOT
+from launchers.slurm.batch import BatchJob, render_script, submit
+from launchers.slurm.jobs import explain_job, job_is_over, show_job
+from ps_allreduce.errors import RecordFormatError, UserError
+from ps_allreduce.records import RunRecord, Status, iter_record_paths, load_record, write_atomically
+
+JOB_FILE = "slurm_job.json"
+
+#: What a run takes beyond warm-up and measured steps: a step, imports, building, tracing.
+USUAL_OVERHEAD_S = 45.0
+
+USUAL_MEASURED_S = 20.0
+
+POLL_S = 2.0
+
+#: A shared file system may show a record some time after the job has ended.
+LAST_LOOK_S = 5.0
+
+FILES_PER_RUN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What a sweep takes.
+
+    Attributes:
+        usual_s: about so long.
+        most_s: no longer than this.
+    """
+
+    num_runs: int
+    usual_s: float
+    most_s: float
+
+
+def estimate(sweep: Sweep) -> Estimate:
+    """Add up what the runs of a sweep take."""
+    profiles = [run.experiment.profile for run in sweep.runs()]
+    return Estimate(
+        num_runs=len(profiles),
+        usual_s=sum(
+            p.warmup_s + max(p.measured_s, USUAL_MEASURED_S) + USUAL_OVERHEAD_S for p in profiles
+        ),
+        most_s=sum(p.deadline_s + LAUNCH_ALLOWANCE_S for p in profiles),
+    )
+
+
+def minutes_from(text: str | None, expected: Estimate) -> int:
+    """The limit that was asked for (minutes, h:m:s or d-h:m:s as Slurm takes it), or a safe one."""
+    if text is None:
+        return math.ceil(min(1.5 * expected.usual_s + 600, expected.most_s + 600) / 300) * 5
+    days, dash, rest = text.rpartition("-")
+    parts = rest.split(":")
+    if not all(part.isdecimal() for part in (*parts, days or "0")) or len(parts) > 3:
+        raise UserError(
+            f"--time {text!r} is no time; write minutes, hours:minutes:seconds or "
+            "days-hours:minutes:seconds."
+        )
+    numbers = [int(part) for part in parts]
+    if dash:
+        hours, minutes, seconds = [*numbers, 0, 0][:3]
+    else:
+        hours, minutes, seconds = ([0, *numbers, 0] if len(numbers) < 3 else numbers)[:3]
+    return max(1, (int(days or 0) * 24 + hours) * 60 + minutes + math.ceil(seconds / 60))
+
+
+def batch_job(name: str, given: dict[str, Any], expected: Estimate, sweep_dir: Path) -> BatchJob:
+    """The job for a sweep: this same command, on hosts of its own."""
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    return BatchJob(
+        name=name,
+        num_hosts=given["hosts"],
+        minutes=minutes_from(given["time_limit"], expected),
+        partition=given["partition"],
+        account=given["account"],
+        constraint=given["constraint"],
+        gpus_per_node=given["gpus_per_node"],
+        whole_nodes=not given["shared_nodes"],
+        options=tuple(given["sbatch"]),
+        setup=tuple(given["setup"]),
+        log=(sweep_dir / "slurm" / f"{stamp}.log").resolve(),
+        folder=Path.cwd(),
+        variables={"PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT))},
+        command=(sys.executable, "-m", "experiments", *sys.argv[1:]),
+    )
+
+
+def render_plan(job: BatchJob, expected: Estimate, sweep_dir: Path) -> str:
+    """What a submission would cost and leave behind, and the script."""
+    return (
+        f"1 job on {job.num_hosts} hosts, limit {job.minutes} min: at most {job.node_hours:.1f} "
+        "node hours\n"
+        f"{expected.num_runs} runs, about {expected.usual_s / 60:.0f} min and at most "
+        f"{expected.most_s / 60:.0f} min; what does not fit goes into the next job\n"
+        f"at most {FILES_PER_RUN * expected.num_runs} files below {sweep_dir}/runs\n\n"
+        f"{render_script(job)}"
+    )
+
+
+def live_job(sweep_dir: Path) -> str | None:
+    """The job of this sweep that waits or runs; None if there is none."""
+    try:
+        job_id = json.loads((sweep_dir / JOB_FILE).read_text(encoding="utf-8"))["job_id"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return None if job_is_over(str(job_id)) else str(job_id)
+
+
+def submit_job(job: BatchJob, sweep_dir: Path) -> str:
+    """Write the script and submit it; remember the job."""
+    script = job.log.with_suffix(".sh")
+    write_atomically(script, render_script(job).encode())
+    job_id = submit(script)
+    note = {"job_id": job_id, "script": str(script), "log": str(job.log)}
+    write_atomically(sweep_dir / JOB_FILE, (json.dumps(note, indent=1) + "\n").encode())
+    return job_id
+
+
+def follow(
+    job_id: str,
+    sweep_dir: Path,
+    known: Sequence[Path],
+    follower: Follower,
+    sleep: Callable[[float], None] = time.sleep,
+) -> tuple[list[RunRecord], str]:
+    """Tell of every record that a job leaves, until it is over.
+
+    Args:
+        known: records that were there before.
+
+    Returns:
+        The new records, and what Slurm says about the job's end; empty if that was a good one.
+    """
+    seen, made = set(known), list[RunRecord]()
+    while True:
+        over = job_is_over(job_id)
+        if over:
+            sleep(LAST_LOOK_S)
+        for path in iter_record_paths(sweep_dir):
+            if path not in seen and (record := _loaded(path)) is not None:
+                seen.add(path)
+                made.append(record)
+                follower.finish(record, "")
+        if over:
+            return made, explain_job(job_id)
+        follower.stage(_state(job_id))
+        sleep(POLL_S)
+
+
+def _loaded(path: Path) -> RunRecord | None:
+    try:
+        return load_record(path)
+    except RecordFormatError:
+        return None  # not all of it has arrived
+
+
+def _state(job_id: str) -> str:
+    job = show_job(job_id)
+    state, reason = job.get("JobState", "unknown"), job.get("Reason", "None")
+    detail = f" ({reason})" if state == "PENDING" and reason != "None" else ""
+    return f"job {job_id} {state.lower()}{detail}"
+
+
+def num_planned(sweep_dir: Path, usual: int = 0) -> int:
+    """Runs that the sweep's definition asks for; `usual` before there is one."""
+    try:
+        return len(json.loads((sweep_dir / "sweep.json").read_text(encoding="utf-8"))["order"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return usual
+
+
+def all_well(made: Sequence[RunRecord], ending: str) -> bool:
+    """The job came to its end and every run in it to a good one."""
+    return not ending and all(record.status is Status.OK for record in made)

@@ -1,0 +1,177 @@
+"""A sweep from the command line: here and now, or in a Slurm job of its own.
+
+Decides which of the two, and what is said at the end.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from experiments import submission
+from experiments.commit import source_state
+from experiments.execute import Result, Stop, execute
+from experiments.given import (
+    choice,
+    network_from,
+    profile_from,
+    scale_from,
+    settings_from,
+    spread_from,
+    workload_from,
+)
+from experiments.profiles import models_of
+from experiments.progress import SweepProgress
+from experiments.studies import STUDIES, Describe, Request
+from experiments.sweep import Sweep
+from launchers import SLURM, make_launcher
+from launchers.layout import too_few_hosts
+from launchers.local import LocalLauncher
+from launchers.protocol import Capacity
+from launchers.slurm.batch import smallest_node
+from ps_allreduce.errors import UserError
+from ps_allreduce.experiment import Experiment
+from ps_allreduce.records import Status, iter_record_paths
+from ps_allreduce.spread import LayoutKind
+
+
+def run_sweep(name: str, given: dict[str, Any]) -> int:
+    """Run the sweep of that name; return the exit status."""
+    console = Console(stderr=True)
+    if given["launcher"] == SLURM and not os.environ.get("SLURM_JOB_ID"):
+        return _submit(name, given, console)
+    launcher = make_launcher(given["launcher"], settings_from(given))
+    with launcher, SweepProgress(console) as progress:
+        progress.stage("preparing")
+        sweep = _plan(name, given, launcher.capacity(), launcher.describe, console)
+        if given["dry_run"]:
+            console.print(_render_dry_run(sweep), highlight=False)
+            return 0
+        result = execute(sweep, launcher, given["results"] / name, source_state(), progress)
+    return _conclude(result, console)
+
+
+def _plan(
+    name: str, given: dict[str, Any], capacity: Capacity, describe: Describe, console: Console
+) -> Sweep:
+    """The sweep's points, as far as they fit on the hosts."""
+    profile = profile_from(given)
+    models = (given["model"],) if given["model"] else models_of(profile)
+    request = Request(
+        workloads=tuple(workload_from(given, model) for model in models),
+        profile=profile,
+        scale=scale_from(given, profile, capacity),
+        launcher=given["launcher"],
+        spread=spread_from(given),
+        network=network_from(given),
+        interface=given["interface"],
+        num_ps=given["num_ps"],
+        layout=choice(LayoutKind, given["layout"], "layout"),
+        split_bytes=given["split_bytes"],
+        describe=describe,
+    )
+    points = _fitting(STUDIES[name](request), capacity.num_hosts, console)
+    return Sweep(name=name, points=points, seed=given["seed"])
+
+
+def _fitting(
+    points: Sequence[Experiment], num_hosts: int, console: Console
+) -> tuple[Experiment, ...]:
+    """Those points that fit on the hosts; says how many do not, and why the first does not.
+
+    Raises:
+        UserError: none does.
+    """
+    reasons = {point: too_few_hosts(point, num_hosts) for point in points}
+    left_out = [reason for reason in reasons.values() if reason]
+    if left_out and len(left_out) == len(points):
+        raise UserError(left_out[0])
+    if left_out:
+        console.print(
+            f"{len(left_out)} of {len(points)} points do not fit on the hosts and are left out; "
+            f"the first: {left_out[0]}",
+            highlight=False,
+        )
+    return tuple(point for point, reason in reasons.items() if not reason)
+
+
+def _render_dry_run(sweep: Sweep) -> str:
+    expected = submission.estimate(sweep)
+    titles = "\n".join(f"  {point.title}" for point in sweep.points)
+    return (
+        f"{len(sweep.points)} points, {expected.num_runs} runs, about "
+        f"{expected.usual_s / 60:.0f} min and at most {expected.most_s / 60:.0f} min:\n{titles}"
+    )
+
+
+def _submit(name: str, given: dict[str, Any], console: Console) -> int:
+    """Submit a job for the sweep, or find the one that there is; follow it."""
+    sweep_dir: Path = given["results"] / name
+    known = list(iter_record_paths(sweep_dir))
+    job_id = None if given["dry_run"] else submission.live_job(sweep_dir)
+    if job_id is None:
+        with LocalLauncher(given["results"] / "data", allow_login_node=True) as describer:
+            sweep = _plan(name, given, _asked_for(given), describer.describe, console)
+        expected = submission.estimate(sweep)
+        job = submission.batch_job(name, given, expected, sweep_dir)
+        console.print(
+            submission.render_plan(job, expected, sweep_dir), highlight=False, markup=False
+        )
+        if given["dry_run"]:
+            return 0
+        job_id = submission.submit_job(job, sweep_dir)
+    console.print(
+        f"Following job {job_id}. Ctrl-C leaves it alone and the same command follows it again; "
+        f"scancel {job_id} ends it.",
+        highlight=False,
+    )
+    with SweepProgress(console) as progress:
+        progress.begin(submission.num_planned(sweep_dir), 0)
+        made, ending = submission.follow(job_id, sweep_dir, known, progress)
+    return _conclude_job(job_id, made, ending, sweep_dir, console)
+
+
+def _conclude_job(
+    job_id: str, made: Sequence[Any], ending: str, sweep_dir: Path, console: Console
+) -> int:
+    console.print(f"{len(made)} runs were made by job {job_id}.", highlight=False)
+    if ending:
+        console.print(f"{ending}; the same command goes on in a new job.", highlight=False)
+    if not made:
+        console.print(f"Its output is in {sweep_dir}/slurm.", highlight=False)
+    return 0 if made and submission.all_well(made, ending) else 1
+
+
+def _asked_for(given: dict[str, Any]) -> Capacity:
+    """What the hosts will offer that a job asks for."""
+    if given["hosts"] is None:
+        raise UserError("the launcher slurm needs --hosts, the number of hosts of the job.")
+    cores = given["cores_per_worker"] or smallest_node(given["partition"])
+    if cores is None:
+        raise UserError("sinfo does not tell the size of the nodes; state --cores-per-worker.")
+    return Capacity(num_hosts=given["hosts"], cores_per_host=cores)
+
+
+def _conclude(result: Result, console: Console) -> int:
+    counts = {status: sum(r.status is status for r in result.made) for status in Status}
+    told = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+    console.print(
+        f"{len(result.made)} runs made ({told or 'none needed'}), {result.kept} kept; "
+        f"{result.wall_s:.0f} s, useful fraction {result.useful_fraction:.2f} "
+        "(share of the time inside warm-up and measured steps)",
+        highlight=False,
+    )
+    if result.stop is Stop.NO_TIME:
+        console.print(
+            "The job's time is up: no further run could finish. The same command goes on.",
+            highlight=False,
+        )
+        return 1
+    if result.stop is Stop.INTERRUPTED:
+        console.print("Interrupted; the same command goes on.", highlight=False)
+        return 130
+    return 1 if any(record.status is not Status.OK for record in result.made) else 0
