@@ -183,12 +183,12 @@ def _state(job_id: str) -> str:
     return f"job {job_id} {state.lower()}{detail}"
 
 
-def num_planned(sweep_dir: Path, usual: int = 0) -> int:
-    """Runs that the sweep's definition asks for; `usual` before there is one."""
+def num_planned(sweep_dir: Path) -> int:
+    """Runs that the sweep's definition asks for; none before there is one."""
     try:
         return len(json.loads((sweep_dir / "sweep.json").read_text(encoding="utf-8"))["order"])
     except (OSError, ValueError, KeyError, TypeError):
-        return usual
+        return 0
 
 
 def all_well(made: Sequence[RunRecord], ending: str) -> bool:

@@ -113,13 +113,18 @@ def _submit(name: str, given: dict[str, Any], console: Console) -> int:
     sweep_dir: Path = given["results"] / name
     known = list(iter_record_paths(sweep_dir))
     job_id = None if given["dry_run"] else submission.live_job(sweep_dir)
+    num_runs = submission.num_planned(sweep_dir)
     if job_id is None:
         with LocalLauncher(given["results"] / "data", allow_login_node=True) as describer:
             sweep = _plan(name, given, _asked_for(given), describer.describe, console)
         expected = submission.estimate(sweep)
+        num_runs = expected.num_runs
         job = submission.batch_job(name, given, expected, sweep_dir)
         console.print(
-            submission.render_plan(job, expected, sweep_dir), highlight=False, markup=False
+            submission.render_plan(job, expected, sweep_dir),
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
         )
         if given["dry_run"]:
             return 0
@@ -130,7 +135,7 @@ def _submit(name: str, given: dict[str, Any], console: Console) -> int:
         highlight=False,
     )
     with SweepProgress(console) as progress:
-        progress.begin(submission.num_planned(sweep_dir), 0)
+        progress.begin(num_runs, 0)
         made, ending = submission.follow(job_id, sweep_dir, known, progress)
     return _conclude_job(job_id, made, ending, sweep_dir, console)
 

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from launchers.fork_server import last_lines
 from launchers.processes import run_quietly
 
 ANSWER_S = 10.0
+
+LOG_LINES = 50
 
 #: States in which a job's processes may still run.  Source: squeue(1), "JOB STATE CODES".
 LIVING = (
@@ -68,7 +72,11 @@ def job_is_over(job_id: str) -> bool:
 def explain_job(job_id: str) -> str:
     """Why a job ended, or is ending, in the scheduler's words; empty if it is not."""
     job = show_job(job_id) or _from_accounting(job_id)
-    return explain(job_id, job)
+    said = explain(job_id, job)
+    if not said and job.get("StdErr"):
+        # While a job is being ended the controller says COMPLETING and no more.
+        said = explain_from_log(job_id, last_lines(Path(job["StdErr"]), LOG_LINES))
+    return said
 
 
 def explain(job_id: str, job: Fields) -> str:
@@ -79,6 +87,21 @@ def explain(job_id: str, job: Fields) -> str:
     reason = job.get("Reason", "None")
     detail = f"{state}, reason {reason}" if reason not in ("None", "") else state
     return f"job {job_id} {MEANING[state]} ({detail})"
+
+
+def explain_from_log(job_id: str, text: str) -> str:
+    """What the end of a batch job's own log says of its end: slurmstepd writes it before it kills.
+
+    For instance `slurmstepd-n8: error: *** JOB 6 ON n8 CANCELLED AT 2026-11-21T11:32:04 DUE TO TIME
+    LIMIT ***`.
+    """
+    ends = re.findall(
+        rf"\*\*\* JOB {re.escape(job_id)} ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z -]+?))? \*\*\*",
+        text,
+    )
+    if not ends:
+        return ""
+    return f"job {job_id} was cancelled" + (f" due to {ends[-1].lower()}" if ends[-1] else "")
 
 
 def sick_nodes(hosts: Sequence[str]) -> str:
