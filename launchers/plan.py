@@ -1,7 +1,7 @@
 """What would run where: hosts, tasks, ports and every TF_CONFIG, without starting anything.
 
-Decides how a plan looks as text.  Where tasks belong is decided by `layout`, as for a real run; only
-the ports are nominal here, as a run takes those that are free.
+Decides how a plan looks as text.  Where tasks belong is decided by `layout`, as for a real run;
+only the ports are nominal here, as a run takes those that are free.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def experiment_of(given: Mapping[str, Any]) -> Experiment:
 @click.option("--num-ps", type=int, default=0, show_default=True, help="0 is all-reduce.")
 @click.option(
     "--layout",
-    type=click.Choice(list(LayoutKind)),
+    type=click.Choice([kind.value for kind in LayoutKind]),
     default=LayoutKind.COLOCATED.value,
     show_default=True,
 )
@@ -108,7 +108,7 @@ def experiment_of(given: Mapping[str, Any]) -> Experiment:
 @click.option("--ps-per-host", type=int, help="At most so many servers on a host.")
 @click.option(
     "--coordinator",
-    type=click.Choice(list(Coordinator)),
+    type=click.Choice([place.value for place in Coordinator]),
     default=Coordinator.FIRST_WORKER.value,
     show_default=True,
     help="Host of the chief.",
