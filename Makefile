@@ -8,16 +8,18 @@
 #:   make placement         where variables would go, without running: MODEL=InceptionV3 NUM_PS=4
 #:   make report            the report again, from the records in RESULTS
 #:   make bench             what the suite itself costs
+#:   make doctor            what would go wrong on these hosts, before it costs node hours
 #:
 #:   make setup             only the environment
 #:   make wheelhouse        download every package, for a machine without internet
 #:   make check             lint, types and unit tests (under a minute)
 #:   make test              check, and the tests that train for real
+#:   make test-slurm        only those on a real Slurm, which is brought up and taken down
 #:   make lock              developers: requirements/*.txt again from pyproject.toml (needs uv)
 #:
 #: Variables (make compare PROFILE=standard ...):
 #:   PROFILE=quick          or standard, the one to publish
-#:   LAUNCHER=local         how tasks are started
+#:   LAUNCHER=local         how tasks are started: local, emulated, slurm or ssh
 #:   RESULTS=results        folder of the records
 #:   MODEL= NUM_PS=         passed on as --model and --num-ps where given
 #:   ARGS=                  further arguments, split at spaces
@@ -64,7 +66,7 @@ SWEEPS = compare ps-sweep allreduce-sweep placement-sweep
 RUN = @set -f; exec "$$SUITE_PYTHON" -m
 CHOICE = $${MODEL:+--model "$$MODEL"} $${NUM_PS:+--num-ps "$$NUM_PS"}
 
-.PHONY: help environment setup $(SWEEPS) placement report bench wheelhouse check test lint dev-tools lock
+.PHONY: help environment setup $(SWEEPS) placement report bench doctor wheelhouse check test test-slurm lint dev-tools lock
 
 help:
 	@sed -n 's/^#: \{0,1\}//p' Makefile
@@ -78,11 +80,11 @@ setup: environment
 wheelhouse:
 	@sh requirements/set_up.sh wheelhouse
 
-# Where some points failed (status 1) the others are analysed all the same.
+# Where some points failed (status 1) the others are analysed all the same; a dry run leaves nothing.
 $(SWEEPS): environment
 	@set -f; "$$SUITE_PYTHON" -m experiments $@ --profile "$$PROFILE" --launcher "$$LAUNCHER" \
 		--results "$$RESULTS" $(CHOICE) $$ARGS; status=$$?; \
-	if [ $$status -le 1 ]; then "$$SUITE_PYTHON" -m analysis report -- "$$RESULTS/$@" || \
+	if [ $$status -le 1 ] && [ -d "$$RESULTS/$@/runs" ]; then "$$SUITE_PYTHON" -m analysis report -- "$$RESULTS/$@" || \
 		status=$$((status ? status : $$?)); fi; exit $$status
 
 placement: environment
@@ -93,6 +95,9 @@ report: environment
 
 bench: environment
 	$(RUN) experiments bench --results "$$RESULTS" $$ARGS
+
+doctor: environment
+	$(RUN) launchers doctor --launcher "$$LAUNCHER" --results "$$RESULTS" $$ARGS
 
 dev-tools: environment
 	@"$$SUITE_PYTHON" -m ps_allreduce.environment --extra dev >/dev/null
@@ -108,6 +113,9 @@ check: lint
 # One run of all tests; -rs lists every skipped one with its reason.
 test: lint
 	$(RUN) pytest -rs $$ARGS
+
+test-slurm: dev-tools
+	$(RUN) pytest -rs -m slurm $$ARGS
 
 # --universal: one file for all Python versions and platforms. The tools of 'make check' are in it,
 # because users run 'make test' in the same environment.

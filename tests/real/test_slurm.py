@@ -1,0 +1,194 @@
+"""The suite on a real Slurm, as users run it: by `make`, from a login node and in an allocation.
+
+Sweeps are the quick profile with one launch per point, so that a machine with two cores gets
+through them.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from ps_allreduce.records import RunRecord, Status, iter_record_paths, load_record
+from tests.conftest import skip_or_fail
+from tests.real.slurm_cluster import NAMES, SlurmCluster, missing_for_slurm, slurm_cluster
+
+pytestmark = [
+    pytest.mark.tensorflow,
+    pytest.mark.slow,
+    pytest.mark.slurm,
+    pytest.mark.usefixtures("need_tensorflow"),
+    pytest.mark.timeout(900),
+]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SWEEP_S = 600.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    if reason := missing_for_slurm():
+        skip_or_fail(reason)
+    with slurm_cluster(tmp_path_factory.mktemp("slurm")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def results(cluster: SlurmCluster, request: pytest.FixtureRequest) -> Path:
+    """A results folder that all hosts see."""
+    return cluster.work / request.node.name
+
+
+def make(target: str, results: Path, arguments: str, *variables: str) -> list[str]:
+    """The words of a sweep as a user types them, in the environment of these tests."""
+    return [
+        "make",
+        f"--directory={ROOT}",
+        target,
+        "LAUNCHER=slurm",
+        "ENV=existing",
+        f"PYTHON={sys.executable}",
+        f"RESULTS={results}",
+        f"ARGS=--repetitions 1 --workers 2 {arguments}",
+        *variables,
+    ]
+
+
+def run(
+    cluster: SlurmCluster, words: Sequence[str], *, status: int = 0
+) -> subprocess.CompletedProcess[str]:
+    done = cluster.run(words, timeout_s=SWEEP_S)
+    assert done.returncode == status, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done
+
+
+def records(results: Path, sweep: str) -> list[RunRecord]:
+    return [load_record(path) for path in iter_record_paths(results / sweep)]
+
+
+def statuses(found: Sequence[RunRecord]) -> dict[Status, int]:
+    return {status: sum(r.status is status for r in found) for status in {r.status for r in found}}
+
+
+def wait_for(is_so: Callable[[], bool], what: str, timeout_s: float = 240.0) -> None:
+    end = time.monotonic() + timeout_s
+    while not is_so():
+        assert time.monotonic() < end, what
+        time.sleep(0.2)
+
+
+def nothing_is_left(cluster: SlurmCluster) -> None:
+    for name in NAMES:
+        running = [line for line in cluster.processes(name).values() if "forkserver" in line]
+        assert running == []
+        assert list((cluster.folder / "own" / name).glob("**/ps-allreduce-*")) == []
+
+
+def test_allreduce_sweep_through_sbatch(cluster: SlurmCluster, results: Path) -> None:
+    words = make("allreduce-sweep", results, "--hosts 2")
+    planned = run(cluster, [*words[:-1], f"{words[-1]} --dry-run"])
+    assert "at most 0." in planned.stderr
+    assert "node hours" in planned.stderr
+    assert "#SBATCH --nodes=2" in planned.stderr
+    assert not (results / "allreduce-sweep" / "runs").exists()
+
+    run(cluster, words)
+    found = records(results, "allreduce-sweep")
+    assert statuses(found) == {Status.OK: 6}
+    pair = next(r for r in found if r.experiment.traits.uses_collective)
+    # n8 and n9, as Slurm grants them; the order is Slurm's, and each task is where the plan says.
+    assert [host.name for host in pair.hosts] == ["n8", "n9"]
+    assert [(task.task, task.host) for task in pair.tasks] == [
+        ("worker:0", "n8"),
+        ("worker:1", "n9"),
+    ]
+    assert {host.interface.name for host in pair.hosts if host.interface} == {"eth0"}
+    assert pair.job_id is not None
+    assert all(host.facts.switch for host in pair.hosts)
+    assert len(pair.links) == 2
+    assert all(link.bits_per_s > 0 and link.round_trip_s > 0 for link in pair.links)
+    files = list((results / "allreduce-sweep" / "runs").glob("*/*"))
+    assert len(files) <= 3 * len(found)
+    assert (results / "allreduce-sweep" / "report.html").exists()
+    nothing_is_left(cluster)
+
+    again = run(cluster, words)
+    assert "0 runs were made" in again.stderr or "6 kept" in again.stderr
+
+
+def test_ps_sweep_dedicated_inside_salloc(cluster: SlurmCluster, results: Path) -> None:
+    words = make("ps-sweep", results, "--layout dedicated", "NUM_PS=1")
+    run(cluster, ["salloc", "--nodes=3", "--exclusive", *words])
+    found = records(results, "ps-sweep")
+    assert statuses(found) == {Status.OK: 6}
+    served = next(r for r in found if r.experiment.traits.uses_servers)
+    # The allocation's own order: sorted as text, n10 would come first.
+    assert [host.name for host in served.hosts] == ["n8", "n9", "n10"]
+    assert {task.task: task.host for task in served.tasks} == {
+        "worker:0": "n8",
+        "worker:1": "n9",
+        "ps:0": "n10",
+        "chief:0": "n8",
+    }
+    nothing_is_left(cluster)
+
+
+def test_ps_sweep_survives_a_cancelled_job_and_a_dead_node(
+    cluster: SlurmCluster, results: Path
+) -> None:
+    words = make("ps-sweep", results, "--hosts 2", "NUM_PS=1")
+    sweep_dir = results / "ps-sweep"
+
+    def start_and_wait(count: int) -> subprocess.Popen[str]:
+        output = (results.parent / f"{results.name}-{count}.log").open("w")
+        with output:
+            suite = cluster.popen(words, stdout=output, stderr=output)
+        wait_for(lambda: len(list(iter_record_paths(sweep_dir))) >= count, "no run is made")
+        wait_for((sweep_dir / "in_flight.json").exists, "no further run is begun")
+        time.sleep(1)
+        return suite
+
+    suite = start_and_wait(1)
+    job_id = next(r.job_id for r in records(results, "ps-sweep"))
+    cluster.output("scancel", str(job_id))
+    assert suite.wait(120) == 1
+    cancelled = [r for r in records(results, "ps-sweep") if r.status is Status.INTERRUPTED]
+    assert [r.reason for r in cancelled] == [f"job {job_id} was cancelled"]
+
+    suite = start_and_wait(len(records(results, "ps-sweep")) + 1)
+    cluster.kill_node("n9")
+    assert suite.wait(240) == 1
+    lost = [r for r in records(results, "ps-sweep") if r.status is not Status.OK][len(cancelled) :]
+    assert lost, statuses(records(results, "ps-sweep"))
+    assert all("n9" in r.reason or "node" in r.reason for r in lost), [r.reason for r in lost]
+    cluster.start_node("n9")
+    cluster.wait_for_nodes("idle", timeout_s=60)
+
+    run(cluster, words)
+    found = records(results, "ps-sweep")
+    planned = {r.experiment_id for r in found}
+    assert {r.experiment_id for r in found if r.status is Status.OK} == planned
+    assert len(planned) == 6
+    nothing_is_left(cluster)
+
+
+def test_what_cannot_be_used_is_refused_in_a_sentence(cluster: SlurmCluster, results: Path) -> None:
+    suite = [sys.executable, "-m", "experiments", "run-one", "--strategy", "single"]
+    words = ["env", f"PYTHONPATH={ROOT}", *suite, "--launcher", "slurm", "--results", str(results)]
+    assert "no Slurm job is active" in run(cluster, words, status=2).stderr
+    shared = ["salloc", "--nodes=1", "--ntasks=1", "--oversubscribe", *words]
+    assert "--shared-nodes" in run(cluster, shared, status=2).stderr
+    array = run(cluster, ["env", "SLURM_JOB_ID=1", "SLURM_ARRAY_JOB_ID=1", *words[1:]], status=2)
+    assert "array" in array.stderr
+
+
+def test_training_on_a_login_node_is_refused(cluster: SlurmCluster, results: Path) -> None:
+    suite = [sys.executable, "-m", "experiments", "run-one", "--strategy", "single"]
+    words = ["env", f"PYTHONPATH={ROOT}", *suite, "--results", str(results)]
+    assert "login node" in run(cluster, words, status=2).stderr
