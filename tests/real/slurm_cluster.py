@@ -87,6 +87,7 @@ MinJobAge=300
 ReturnToService=2
 SlurmctldTimeout=30
 SlurmdTimeout=10
+MessageTimeout=5
 # Nodes claim processors and memory that this machine may not have.
 SlurmdParameters=config_overrides
 {nodes}
@@ -133,7 +134,7 @@ def missing_for_slurm() -> str:
 
 
 def render_slurm_conf(folder: Path, hosts: Sequence[EmulatedHost], cpus_per_node: int) -> str:
-    """slurm.conf; steps are bound to their cores where this machine has as many as a node claims."""
+    """slurm.conf; steps are bound to cores where this machine has as many as a node claims."""
     memory = MEMORY_PER_CPU_MB * cpus_per_node
     binds = cpus_per_node <= len(os.sched_getaffinity(0))
     return SLURM_CONF.format(
@@ -205,20 +206,14 @@ class SlurmCluster:
 
     def words(self, words: Sequence[str], *, user: str | None = None) -> tuple[str, ...]:
         """A command as it is run on `login`; the process started becomes the command itself."""
-        identity: tuple[str, ...] = ()
-        if user is not None:
-            identity = (f"--reuid={user}", f"--regid={pwd.getpwnam(user).pw_gid}", "--init-groups")
-        with_names = (
-            "unshare",
-            "--mount",
-            "sh",
-            "-c",
-            WITH_NAMES,
-            "sh",
-            str(self.folder / "hosts"),
-        )
-        bound_to_us = ("setpriv", "--pdeathsig=KILL", *identity, "--")
-        return (*self.login.enter, *with_names, *bound_to_us, *words)
+        bind = ("unshare", "--mount", "sh", "-c", WITH_NAMES, "sh", str(self.folder / "hosts"))
+        ours = ("setpriv", "--pdeathsig=KILL")
+        if user is None:
+            return (*self.login.enter, *bind, *ours, "--", *words)
+        account = pwd.getpwnam(user)
+        identity = (f"--reuid={user}", f"--regid={account.pw_gid}", "--init-groups", "--")
+        home = ("env", f"HOME={account.pw_dir}", f"USER={user}", f"LOGNAME={user}")
+        return (*self.login.enter, *bind, *ours, *identity, *home, *words)
 
     def run(
         self,
@@ -312,34 +307,39 @@ class SlurmCluster:
         return processes_in(self._networks[name])
 
     def kill_node(self, name: str) -> None:
-        """Kill everything on a host; peers see its connections end.
+        """Kill all that runs on a host; peers see its connections end, unless it is unplugged.
 
         Raises:
             LaunchError: a process cannot be killed.
         """
+        self._kill_all_on([name])
+
+    def _kill_all_on(self, names: Sequence[str]) -> None:
+        left: dict[int, str] = {}
 
         def is_empty() -> bool:
-            left = self.processes(name)
+            left.clear()
+            for name in names:
+                left.update(self.processes(name))
             for pid in left:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             return not left
 
-        wait_until(is_empty, GONE_DEADLINE_S, lambda: f"{name} still runs {self.processes(name)}")
+        wait_until(is_empty, GONE_DEADLINE_S, lambda: f"still alive: {left}")
 
     def start_node(self, name: str) -> None:
         """Start a node that was killed or never started; see `wait_for_nodes`."""
-        tail = ("setpriv", "--pdeathsig=KILL", "--", "unshare", "--mount", "--pid", "--fork")
-        shared = [str(path) for path in self._shared]
         own = self.folder / "own" / name
         for folder in (own, self.folder / "spool" / name):
             folder.mkdir(parents=True, exist_ok=True)
+        folders = [self.folder / "hosts", own, *self._shared]
         self._start(
             name,
             *self._hosts[name].enter,
-            *tail,
-            *("--kill-child", "--mount-proc", "sh", "-c", BECOME_NODE, "sh"),
-            *(str(self.folder / "hosts"), str(own), *shared, "--"),
+            *("setpriv", "--pdeathsig=KILL", "--"),
+            *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
+            *("sh", "-c", BECOME_NODE, "sh", *map(str, folders), "--"),
             *("slurmd", "-D", "-N", name),
         )
 
@@ -394,9 +394,8 @@ class SlurmCluster:
         return f"{name} did not come up:\n" + "\n".join(text.splitlines()[-10:])
 
     def end(self) -> None:
-        """Kill everything on all hosts, and reap what was started from here."""
-        for name in self._hosts:
-            self.kill_node(name)
+        """Kill all that runs on all hosts, and reap what was started from here."""
+        self._kill_all_on(list(self._hosts))
         for process in self._started:
             process.kill()  # munged is on no host
             process.wait(GONE_DEADLINE_S)
