@@ -20,10 +20,7 @@ from experiments.bench import run_bench
 from experiments.commit import source_state
 from experiments.dry_run import render_dry_run
 from experiments.execute import Session, recover_run, run_once
-from experiments.given import (
-    experiment_from,
-    settings_from,
-)
+from experiments.given import experiment_from
 from experiments.history import read_history
 from experiments.one_line import one_line
 from experiments.options import LAUNCHER, PROFILE, SERVERS, WORKLOAD
@@ -35,6 +32,7 @@ from experiments.sweep_command import run_sweep
 from launchers import make_launcher
 from launchers.hosts_launcher import HostsLauncher
 from launchers.local import LocalLauncher
+from launchers.options import settings_from
 from ps_allreduce.errors import SuiteError, UserError
 from ps_allreduce.experiment import Collective, Workload
 from ps_allreduce.models import model_info

@@ -6,16 +6,15 @@ with the valid choices; nothing is run here.
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from experiments.profiles import WORKLOADS, Scale, profile_named, scale_for, scale_of_hosts
 from experiments.studies import Describe
-from launchers import LOCAL, SLURM
+from launchers import LOCAL
+from launchers.options import network_from
 from launchers.protocol import Capacity
-from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError
 from ps_allreduce.experiment import (
     DIGITS,
@@ -29,15 +28,9 @@ from ps_allreduce.experiment import (
     server_settings,
 )
 from ps_allreduce.models import SMALL_CNN, model_info
-from ps_allreduce.network import EmulatedNetwork, parse_delay, parse_rate
 from ps_allreduce.placement import DEFAULT_SPLIT_BYTES, Policy, usual_split_bytes
 from ps_allreduce.spread import Coordinator, LayoutKind, Spread
 from ps_allreduce.strategies import TRAITS, Strategy
-
-#: Options that describe an emulated network.
-NETWORK_OPTIONS = (
-    *("hosts", "bandwidth", "delay", "slow_host", "slow_bandwidth", "racks", "uplink"),
-)
 
 
 def profile_from(given: dict[str, Any]) -> Profile:
@@ -95,41 +88,6 @@ def _emulated(text: str | None) -> EmulatedCompute | None:
             f"--emulate takes two numbers of seconds, for instance 0.02,0.04; got {text!r}."
         ) from None
     return EmulatedCompute(forward_s=forward, backward_s=backward)
-
-
-def settings_from(given: dict[str, Any]) -> LauncherSettings:
-    """What the launcher is told."""
-    return LauncherSettings(
-        data_dir=(given["results"] / "data").resolve(),
-        allow_login_node=given["allow_login_node"],
-        mixed_hosts=given["mixed_hosts"],
-        network=network_from(given),
-        host_file=given["host_file"],
-        container=tuple(shlex.split(given["container"] or "")),
-        shared_nodes=given["shared_nodes"],
-    )
-
-
-def network_from(given: dict[str, Any]) -> EmulatedNetwork | None:
-    """The network that the options describe; None if none of them was typed."""
-    typed = [name for name in NETWORK_OPTIONS if given[name] is not None]
-    if not typed or given["launcher"] == SLURM:
-        return None
-    if given["hosts"] is None:
-        raise UserError(f"--{typed[0].replace('_', '-')} needs --hosts, the number of hosts.")
-    return EmulatedNetwork(
-        num_hosts=given["hosts"],
-        bits_per_s=_rate(given["bandwidth"]),
-        delay_s=parse_delay(given["delay"]) if given["delay"] else 0.0,
-        slow_host=given["slow_host"],
-        slow_bits_per_s=_rate(given["slow_bandwidth"]),
-        racks=1 if given["racks"] is None else given["racks"],
-        uplink_bits_per_s=_rate(given["uplink"]),
-    )
-
-
-def _rate(text: str | None) -> float | None:
-    return None if text is None else parse_rate(text)
 
 
 def spread_from(given: dict[str, Any]) -> Spread | None:

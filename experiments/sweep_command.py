@@ -17,10 +17,8 @@ from experiments.commit import source_state
 from experiments.execute import Result, Stop, execute
 from experiments.given import (
     choice,
-    network_from,
     profile_from,
     scale_from,
-    settings_from,
     spread_from,
     workload_from,
 )
@@ -31,6 +29,7 @@ from experiments.sweep import Sweep
 from launchers import SLURM, make_launcher
 from launchers.layout import too_few_hosts
 from launchers.local import LocalLauncher
+from launchers.options import network_from, settings_from
 from launchers.protocol import Capacity
 from launchers.slurm.batch import smallest_node
 from ps_allreduce.errors import UserError

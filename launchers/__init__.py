@@ -46,13 +46,22 @@ LAUNCHERS: dict[str, Callable[[LauncherSettings], Site]] = {
 }
 
 
-def make_launcher(name: str, settings: LauncherSettings) -> HostsLauncher:
-    """Look a launcher up by its name.
+def make_site(name: str, settings: LauncherSettings) -> Site:
+    """The hosts that a launcher of that name runs on.
 
     Raises:
         UserError: there is none of that name, or a setting does not belong to it.
     """
     if name not in LAUNCHERS:
         raise UserError(f"unknown launcher {name!r}; choose one of {', '.join(LAUNCHERS)}.")
-    site = LAUNCHERS[name](settings)
+    return LAUNCHERS[name](settings)
+
+
+def make_launcher(name: str, settings: LauncherSettings) -> HostsLauncher:
+    """Look a launcher up by its name.
+
+    Raises:
+        UserError: there is none of that name, or a setting does not belong to it.
+    """
+    site = make_site(name, settings)
     return HostsLauncher(site, settings.data_dir, mixed_hosts=settings.mixed_hosts)
