@@ -11,7 +11,7 @@ from typing import Any
 
 from pyroute2 import NetlinkError  # type: ignore[import-untyped]
 
-from launchers.emulated.shaping import ROOT, needed_disciplines, shape, train_bytes
+from launchers.emulated.shaping import ROOT, longest_train, needed_disciplines, shape, train_bytes
 from ps_allreduce.errors import UserError
 from ps_allreduce.network import EmulatedNetwork
 
@@ -61,36 +61,42 @@ def build_switch(ip: Any, network: EmulatedNetwork) -> None:
     if network.racks == 2:
         ip.link("add", ifname="uplink0", kind="veth", peer={"ifname": "uplink1"})
         for rack in range(2):
-            _plug_in(ip, f"uplink{rack}", rack, network.uplink_bits_per_s)
+            index = _index(ip, f"uplink{rack}")
+            shape(ip, index, network.uplink_bits_per_s, train=longest_train(network))
+            _plug_in(ip, index, rack)
 
 
 def build_host(ip: Any, network: EmulatedNetwork, host: int, switch: int) -> None:
-    """Give a host its end of a cable to the switch.
+    """Give a host its end of a cable to the switch; it limits what the host sends.
 
     Args:
         ip: pyroute2.IPRoute in the host's namespace.
         host: which one, counted from 0.
         switch: descriptor of the switch's network namespace.
     """
+    rate = network.link_bits_per_s(host)
     peer = {"ifname": f"port{host}", "net_ns_fd": switch}
     ip.link("add", ifname=INTERFACE, kind="veth", peer=peer)
     index = _index(ip, INTERFACE)
-    ip.link("set", index=index, gso_max_size=train_bytes(network))
+    ip.link("set", index=index, gso_max_size=train_bytes(rate))
+    shape(ip, index, rate)
     ip.addr("add", index=index, address=address_of(host), prefixlen=PREFIX_LENGTH)
-    shape(ip, index, network.link_bits_per_s(host))
     for name in (LOOPBACK, INTERFACE):
         ip.link("set", index=_index(ip, name), state="up")
 
 
 def plug_in_host(ip: Any, network: EmulatedNetwork, host: int) -> None:
-    """Connect the other end of a host's cable, where all its packets from anywhere pass once."""
+    """Connect the other end of a host's cable; it limits, and delays, what the host receives.
+
+    Whatever way a packet takes, it passes exactly one such end.
+    """
+    index = _index(ip, f"port{host}")
     rate = network.link_bits_per_s(host)
-    _plug_in(ip, f"port{host}", network.rack_of(host), rate, network.delay_s)
+    shape(ip, index, rate, train=longest_train(network), delay_s=network.delay_s)
+    _plug_in(ip, index, network.rack_of(host))
 
 
-def _plug_in(ip: Any, name: str, rack: int, bits_per_s: float | None, delay_s: float = 0.0) -> None:
-    index = _index(ip, name)
-    shape(ip, index, bits_per_s, delay_s)
+def _plug_in(ip: Any, index: int, rack: int) -> None:
     ip.link("set", index=index, master=_index(ip, f"rack{rack}"), state="up")
 
 
