@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ps_allreduce.errors import UserError
@@ -24,7 +24,8 @@ MAX_DELAY_S = 10.0
 
 RATE_UNITS = {"gbit": 1e9, "mbit": 1e6, "kbit": 1e3, "bit": 1.0}
 
-DELAY_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+#: How many make a second.
+DELAY_UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +122,8 @@ def parse_rate(text: str) -> float:
     Raises:
         UserError: the text is no rate.
     """
-    return _parse(text, RATE_UNITS, "rate", "1gbit or 2.5mbit")
+    number, unit = _parse(text, RATE_UNITS, "rate", "1gbit or 2.5mbit")
+    return number * RATE_UNITS[unit]
 
 
 def parse_delay(text: str) -> float:
@@ -130,7 +132,8 @@ def parse_delay(text: str) -> float:
     Raises:
         UserError: the text is no delay.
     """
-    return _parse(text, DELAY_UNITS, "delay", "5ms or 50us")
+    number, unit = _parse(text, DELAY_UNITS, "delay", "5ms or 50us")
+    return number / DELAY_UNITS[unit]
 
 
 def render_rate(bits_per_s: float) -> str:
@@ -140,11 +143,11 @@ def render_rate(bits_per_s: float) -> str:
     return f"{format(bits_per_s / size, '.12f').rstrip('0').rstrip('.')}{unit}"
 
 
-def _parse(text: str, units: Mapping[str, float], what: str, example: str) -> float:
+def _parse(text: str, units: Iterable[str], what: str, example: str) -> tuple[float, str]:
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([a-z]+)", text.strip().lower())
     if match is None or match[2] not in units:
         raise UserError(
             f"{text!r} is not a {what}; a {what} is a number and one of {', '.join(units)}, "
             f"for instance {example}."
         )
-    return float(match[1]) * units[match[2]]
+    return float(match[1]), match[2]
