@@ -19,6 +19,11 @@ from rich.console import Console
 from experiments.bench import run_bench
 from experiments.commit import source_state
 from experiments.dry_run import render_dry_run
+from experiments.emulation_check import (
+    check_emulation,
+    render_agreements,
+    save_agreements,
+)
 from experiments.execute import Session, recover_run, run_once
 from experiments.given import experiment_from
 from experiments.history import read_history
@@ -29,10 +34,10 @@ from experiments.results_folder import locked
 from experiments.studies import STUDIES
 from experiments.sweep import PlannedRun
 from experiments.sweep_command import run_sweep
-from launchers import make_launcher
+from launchers import EMULATED, make_launcher
 from launchers.hosts_launcher import HostsLauncher
 from launchers.local import LocalLauncher
-from launchers.options import settings_from
+from launchers.options import network_from, settings_from
 from ps_allreduce.errors import SuiteError, UserError
 from ps_allreduce.experiment import Collective, Workload
 from ps_allreduce.models import model_info
@@ -148,6 +153,26 @@ def convert_images(source: Path, target: Path) -> None:
         counts = launcher.convert(source.resolve(), target.resolve(), progress)
     for name, count in counts.items():
         click.echo(f"{name}: {count} images")
+
+
+@cli.command("emulation-check")
+@LAUNCHER
+@click.option("--repetitions", type=int, default=3, show_default=True, help="Launches per point.")
+def emulation_check(**given: Any) -> None:
+    """Find the link rate up to which emulated hosts can be trusted on this machine."""
+    network = network_from(given | {"launcher": EMULATED})
+    if network is None:
+        raise UserError("state the network, for instance --hosts 4 --bandwidth 1gbit.")
+    agreements = check_emulation(
+        network,
+        given["results"],
+        source_state(),
+        FailureTeller(Console(stderr=True)),
+        repetitions=given["repetitions"],
+        allow_login_node=given["allow_login_node"],
+    )
+    click.echo(render_agreements(agreements))
+    click.echo(save_agreements(agreements, given["results"]))
 
 
 @cli.command("bench")
