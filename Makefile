@@ -94,7 +94,7 @@ report: environment
 	$(RUN) analysis report "$$RESULTS" $$ARGS
 
 bench: environment
-	$(RUN) experiments bench --results "$$RESULTS" $$ARGS
+	$(RUN) experiments bench --launcher "$$LAUNCHER" --results "$$RESULTS" $$ARGS
 
 doctor: environment
 	$(RUN) launchers doctor --launcher "$$LAUNCHER" --results "$$RESULTS" $$ARGS

@@ -16,7 +16,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from experiments.bench import run_bench
+from experiments.bench import Where, run_bench
 from experiments.commit import source_state
 from experiments.dry_run import render_dry_run
 from experiments.emulation_check import (
@@ -180,7 +180,8 @@ def emulation_check(**given: Any) -> None:
 def bench(**given: Any) -> None:
     """Measure what the suite itself costs; write bench/bench.json."""
     with _launcher(given) as launcher:
-        click.echo(run_bench(launcher, given["results"], source_state(), Console(stderr=True)))
+        where = Where(results=given["results"], commit=source_state(), console=Console(stderr=True))
+        click.echo(run_bench(launcher, given["launcher"], network_from(given), where))
 
 
 def main(words: Sequence[str] | None = None) -> int:

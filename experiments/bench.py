@@ -1,7 +1,9 @@
-"""What the suite itself costs: recording, bringing tasks up, and time that is not measurement.
+"""What the suite itself costs: recording, launching, and time that is not measurement.
 
-Numbers go to `bench/bench.json` below the results folder.  They are for comparing versions of the
-suite on one machine, not for judging a cluster.
+Numbers go to `bench/bench.json` below the results folder, those of every launcher beside those of
+the others.  They are for comparing versions of the suite on one machine, and launchers with each
+other, not for judging a cluster; on emulated links TensorFlow's transport is held against plain
+TCP.
 """
 
 from __future__ import annotations
@@ -9,8 +11,9 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Sequence
-from dataclasses import replace
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +22,30 @@ from rich.console import Console
 from experiments.execute import Follower, execute
 from experiments.profiles import PROFILES, WORKLOADS
 from experiments.sweep import Sweep
+from launchers import EMULATED, LOCAL
 from launchers.hosts_launcher import HostsLauncher
-from ps_allreduce.experiment import Collective, Experiment, Profile, server_settings
+from ps_allreduce.errors import LaunchError
+from ps_allreduce.experiment import (
+    Collective,
+    EmulatedCompute,
+    Experiment,
+    Profile,
+    Workload,
+    server_settings,
+)
 from ps_allreduce.models import SMALL_CNN
+from ps_allreduce.network import EmulatedNetwork
 from ps_allreduce.placement import Policy
 from ps_allreduce.provenance import collect
 from ps_allreduce.records import Status, write_atomically
 from ps_allreduce.runner.results import OverheadResult
 from ps_allreduce.serialization import to_json
+from ps_allreduce.spread import LayoutKind, Spread
 from ps_allreduce.strategies import Strategy
 
 RECORDING_ROUNDS = 60
 
-BRING_UP_LAUNCHES = 5
+LAUNCHES = 5
 
 BRIEF = Profile(name="bench", warmup_steps=1, warmup_s=0.0, measured_steps=10, repetitions=1)
 
@@ -55,34 +69,167 @@ def _points(profile: Profile) -> dict[str, Experiment]:
     }
 
 
-def run_bench(launcher: HostsLauncher, results: Path, commit: str, console: Console) -> str:
-    """Run all benchmarks; return a summary for the screen.
+def run_bench(
+    launcher: HostsLauncher, name: str, network: EmulatedNetwork | None, where: Where
+) -> str:
+    """Run the benchmarks that make sense with a launcher; return a summary for the screen.
+
+    What other launchers left in the file stays.
 
     Raises:
         LaunchError: a run failed.
         UserError: the results cannot be written.
     """
     launcher.prepare(WORKLOADS[SMALL_CNN])
+    content = read_bench(where.path)
+    lines: list[str] = []
+    if name == LOCAL:
+        lines += _bench_recording(launcher, content, where)
+    lines += _bench_overhead(launcher, name, network, content, where)
+    if network is not None:
+        lines += _bench_transports(launcher, network, content, where)
+    if name == LOCAL:
+        where.console.print("useful fraction of a standard sweep", highlight=False)
+        useful = _useful_fraction(launcher, where)
+        content["useful_fraction"] = {"standard, small network, one launch per point": useful}
+        lines.append(f"useful fraction of a standard sweep: {useful:.2f} (target: at least 0.60)")
+    content.setdefault("provenance", {})[name] = to_json(collect(where.commit))
+    write_atomically(where.path, (json.dumps(content, indent=1) + "\n").encode())
+    return "\n".join([*lines, str(where.path)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """Where benchmarks report to."""
+
+    results: Path
+    commit: str
+    console: Console
+
+    @property
+    def path(self) -> Path:
+        """The file of all numbers."""
+        return self.results / "bench" / "bench.json"
+
+
+def read_bench(path: Path) -> dict[str, Any]:
+    """What earlier benchmarks left; nothing if there are none or they cannot be read."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _bench_recording(launcher: HostsLauncher, content: dict[str, Any], where: Where) -> list[str]:
     recording = {}
     for name, experiment in _points(replace(BRIEF, deadline_s=300.0)).items():
-        console.print(f"recording, {name}", highlight=False)
+        where.console.print(f"recording, {name}", highlight=False)
         overhead = launcher.measure_recording(experiment, RECORDING_ROUNDS)
         recording[name] = summarise_overhead(overhead)
-    console.print("bring-up", highlight=False)
-    bring_up = _bring_up(launcher, _points(BRIEF)[Strategy.PS_SYNC])
-    console.print("useful fraction of a standard sweep", highlight=False)
-    useful = _useful_fraction(launcher, results / "bench" / "standard", commit)
-    content = {
-        "recording_overhead": max(entry["ratio"] for entry in recording.values()),
-        "recording_overhead_by_strategy": recording,
-        "bring_up_s": {"local": statistics.median(bring_up)},
-        "bring_up_s_all": {"local": bring_up},
-        "useful_fraction": {"standard, small network, one launch per point": useful},
-        "provenance": to_json(collect(commit)),
+    content["recording_overhead"] = max(entry["ratio"] for entry in recording.values())
+    content["recording_overhead_by_strategy"] = recording
+    return render_recording(recording)
+
+
+def _bench_overhead(
+    launcher: HostsLauncher,
+    name: str,
+    network: EmulatedNetwork | None,
+    content: dict[str, Any],
+    where: Where,
+) -> list[str]:
+    """Bringing tasks up, and all of a run that is neither warm-up nor measured."""
+    where.console.print("overhead per run", highlight=False)
+    point = _points(BRIEF)[Strategy.PS_SYNC]
+    if name != LOCAL:
+        point = replace(point, launcher=name, spread=Spread(), network=network)
+    bring_up, overhead = [], []
+    for _ in range(LAUNCHES):
+        begin = time.monotonic()
+        run = launcher.launch(point, progress=lambda _: None)
+        wall_s = time.monotonic() - begin
+        if run.status is not Status.OK or run.phases.bring_up_s is None:
+            raise LaunchError(f"a run of the benchmark failed: {run.reason}")
+        bring_up.append(run.phases.bring_up_s)
+        overhead.append(wall_s - (run.phases.warmup_s or 0.0) - (run.phases.measured_s or 0.0))
+    content.setdefault("bring_up_s", {})[name] = statistics.median(bring_up)
+    content.setdefault("bring_up_s_all", {})[name] = bring_up
+    content.setdefault("overhead_per_run_s", {})[name] = statistics.median(overhead)
+    content.setdefault("overhead_per_run_s_all", {})[name] = overhead
+    target = " (target: at most 3)" if name == LOCAL else ""
+    return [
+        f"{name}: bring-up of four tasks {statistics.median(bring_up):.2f} s{target}, everything "
+        f"but warm-up and measured steps {statistics.median(overhead):.2f} s, n={LAUNCHES}"
+    ]
+
+
+def _bench_transports(
+    launcher: HostsLauncher, network: EmulatedNetwork, content: dict[str, Any], where: Where
+) -> list[str]:
+    """What TensorFlow's transport makes of links whose rate plain TCP has just measured."""
+    rows = []
+    for point in transport_points(network):
+        where.console.print(f"transport, {point.strategy}", highlight=False)
+        run = launcher.launch(point, progress=lambda _: None)
+        if run.metrics is None or run.gradient_bytes is None:
+            raise LaunchError(f"a run of the benchmark failed: {run.reason}")
+        tcp = min(link.bits_per_s for link in run.links)
+        reached = busiest_bits(point, run.gradient_bytes) / run.metrics.step_time_p50_s
+        rows.append(
+            {
+                "strategy": str(point.strategy),
+                "num_hosts": len(run.hosts),
+                "network": to_json(network),
+                "tcp_bits_per_s": tcp,
+                "tensorflow_bits_per_s": reached,
+                "tensorflow_over_tcp": reached / tcp,
+                "machine_busy": run.machine_busy,
+            }
+        )
+    content["transports"] = rows
+    return [
+        f"{row['strategy']:<10} plain TCP {row['tcp_bits_per_s'] / 1e6:.0f} Mbit/s, TensorFlow "
+        f"{row['tensorflow_bits_per_s'] / 1e6:.0f} Mbit/s ({row['tensorflow_over_tcp']:.2f})"
+        for row in rows
+    ]
+
+
+def transport_points(network: EmulatedNetwork) -> list[Experiment]:
+    """Points that are bound by communication: two workers, all-reduce or one server apart."""
+    compute = EmulatedCompute(forward_s=0.001, backward_s=0.001)
+    workload = Workload(model="MobileNetV2", image_size=32, batch_per_worker=1, emulated=compute)
+    shared: dict[str, Any] = {
+        "num_workers": 2,
+        "launcher": EMULATED,
+        "spread": Spread(),
+        "network": network,
+        "workload": workload,
+        "profile": replace(BRIEF, warmup_steps=3, measured_steps=20),
     }
-    path = results / "bench" / "bench.json"
-    write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
-    return render_bench(recording, bring_up, useful, path)
+    served: dict[str, Any] = server_settings(1, Policy.ROUND_ROBIN, LayoutKind.DEDICATED)
+    reduced = Experiment(
+        strategy=Strategy.ALLREDUCE, collective=Collective.RING, bytes_per_pack=0, **shared
+    )
+    return [
+        reduced,
+        *(
+            Experiment(strategy=s, **served, **shared)
+            for s in (Strategy.PS_SYNC, Strategy.PS_ASYNC)
+        ),
+    ]
+
+
+def busiest_bits(experiment: Experiment, gradient_bytes: int) -> float:
+    """Bits that cross the busiest link in one direction, per step of every worker.
+
+    A ring sends 2(n-1)/n of the gradients over every link (Patarasuk and Yuan, Bandwidth optimal
+    all-reduce algorithms, J. Parallel Distrib. Comput. 69, 2009); a single server receives all
+    gradients of every worker, and sends them all parameters.
+    """
+    workers = experiment.num_workers
+    share = workers if experiment.traits.uses_servers else 2 * (workers - 1) / workers
+    return 8 * share * gradient_bytes
 
 
 def summarise_overhead(overhead: OverheadResult) -> dict[str, float]:
@@ -105,31 +252,17 @@ def summarise_overhead(overhead: OverheadResult) -> dict[str, float]:
     }
 
 
-def _bring_up(launcher: HostsLauncher, experiment: Experiment) -> list[float]:
-    seconds = []
-    for _ in range(BRING_UP_LAUNCHES):
-        run = launcher.launch(experiment, progress=lambda _: None)
-        if run.status is Status.OK and run.phases.bring_up_s is not None:
-            seconds.append(run.phases.bring_up_s)
-    return seconds
-
-
-def _useful_fraction(launcher: HostsLauncher, folder: Path, commit: str) -> float:
+def _useful_fraction(launcher: HostsLauncher, where: Where) -> float:
     profile = replace(PROFILES["standard"], repetitions=1)
     sweep = Sweep(name="standard", points=tuple(_points(profile).values()), seed=1)
-    return execute(sweep, launcher, folder, commit, Follower()).useful_fraction
+    folder = where.results / "bench" / "standard"
+    return execute(sweep, launcher, folder, where.commit, Follower()).useful_fraction
 
 
-def render_bench(
-    recording: dict[str, dict[str, float]], bring_up: Sequence[float], useful: float, path: Path
-) -> str:
-    """The benchmarks' results as text, each beside its target."""
+def render_recording(recording: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """What recording costs, beside its target."""
     lines = ["recording: step time with recording over without (target: at most 1.01)"]
-    lines += [
+    return lines + [
         f"  {name:<12} {e['ratio']:.4f} [{e['low']:.4f}, {e['high']:.4f}], {e['pairs']:.0f} pairs"
         for name, e in recording.items()
     ]
-    median = statistics.median(bring_up)
-    lines.append(f"bring-up of four tasks: {median:.2f} s, n={len(bring_up)} (target: at most 3)")
-    lines.append(f"useful fraction of a standard sweep: {useful:.2f} (target: at least 0.60)")
-    return "\n".join([*lines, str(path)])
