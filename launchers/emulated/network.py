@@ -58,6 +58,8 @@ class HeldNetwork:
 def hold_network(network: EmulatedNetwork, names: Sequence[str]) -> Iterator[HeldNetwork]:
     """A network for as long as the context lasts; end what runs on its hosts before that.
 
+    It also ends when the thread that asked for it does.
+
     Args:
         names: of the hosts, as `hostname` tells on them.
 

@@ -1,0 +1,430 @@
+"""Emulated networks in real namespaces: reached, shaped, and gone afterwards.
+
+Rates are upper bounds that always hold and lower bounds that a busy machine must get a chance to
+reach; the best of several attempts counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launchers.emulated.network import EmulatedHost, HeldNetwork, hold_network
+from ps_allreduce.errors import SuiteError, UserError
+from ps_allreduce.network import EmulatedNetwork
+from tests.conftest import skip_or_fail
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PORT = "7000"
+
+ATTEMPTS = 4
+
+#: Of a link's rate, TCP's payload in packets of 1500 bytes is 0.957.
+PAYLOAD = 0.96
+
+#: Serves any number of clients, one after the other, and tells each who answered.
+SERVER = """
+import socket, sys
+with socket.create_server((sys.argv[1], int(sys.argv[2]))) as server:
+    print("ready", flush=True)
+    while True:
+        client, _ = server.accept()
+        client.sendall(socket.gethostname().encode())
+        client.close()
+"""
+
+ASK = """
+import socket, sys
+with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=10) as connection:
+    print(connection.recv(100).decode())
+"""
+
+#: Takes one connection and prints the bits per second that came between 0.3 s and the end.
+RECEIVE = """
+import socket, sys, time
+with socket.create_server((sys.argv[1], int(sys.argv[2]))) as server:
+    print("ready", flush=True)
+    client, _ = server.accept()
+buffer, begin, received = bytearray(1 << 20), None, 0
+first = time.monotonic()
+while count := client.recv_into(buffer):
+    now = time.monotonic()
+    if begin is not None:
+        received += count
+    elif now - first > 0.3:
+        begin = now
+print(received * 8 / (now - begin))
+"""
+
+SEND = """
+import socket, sys, time
+with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=10) as connection:
+    end = time.monotonic() + 1.5
+    while time.monotonic() < end:
+        connection.sendall(bytes(1 << 18))
+"""
+
+#: Holds a network, prints its hosts, and waits to be ended.
+HOLD = """
+import json, sys
+from dataclasses import asdict
+from launchers.emulated.network import hold_network
+from ps_allreduce.errors import SuiteError
+from ps_allreduce.network import EmulatedNetwork
+try:
+    with hold_network(EmulatedNetwork(num_hosts=3, bits_per_s=1e8), ["n1", "n2", "n3"]) as held:
+        print(json.dumps([asdict(host) for host in held.hosts]), flush=True)
+        sys.stdin.read()
+except SuiteError as error:
+    print(json.dumps(f"{type(error).__name__}: {error}"))
+"""
+
+
+def python(program: str, *words: str) -> list[str]:
+    return [sys.executable, "-c", program, *words]
+
+
+@contextmanager
+def running(words: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, **options)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def output(words: Sequence[str]) -> str:
+    return subprocess.run(
+        words, stdout=subprocess.PIPE, text=True, timeout=60, check=True
+    ).stdout.strip()
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def need_namespaces() -> None:
+    """This machine lets us make namespaces."""
+    try:
+        with hold_network(EmulatedNetwork(num_hosts=1, bits_per_s=1e9), ["probe"]):
+            pass
+    except SuiteError as error:
+        skip_or_fail(str(error))
+
+
+def names(count: int) -> list[str]:
+    return [f"n{number}" for number in range(1, count + 1)]
+
+
+def check_all_reach_all(hosts: Sequence[EmulatedHost]) -> None:
+    with ExitStack() as stack:
+        for host in hosts:
+            words = [*host.enter, *python(SERVER, host.address, PORT)]
+            assert line(stack.enter_context(running(words))) == "ready"
+        for client, server in permutations(hosts, 2):
+            words = [*client.enter, *python(ASK, server.address, PORT)]
+            assert output(words) == server.name
+
+
+Pair = tuple[EmulatedHost, EmulatedHost]
+
+
+def rates(pairs: Sequence[Pair]) -> list[float]:
+    """Bits per second from the first to the second of every pair, all at once."""
+    with ExitStack() as stack:
+        receivers = []
+        for number, (_, receiver) in enumerate(pairs, int(PORT)):
+            words = [*receiver.enter, *python(RECEIVE, receiver.address, str(number))]
+            receivers.append(stack.enter_context(running(words)))
+        assert [line(receiver) for receiver in receivers] == ["ready"] * len(pairs)
+        for number, (sender, receiver) in enumerate(pairs, int(PORT)):
+            words = [*sender.enter, *python(SEND, receiver.address, str(number))]
+            stack.enter_context(running(words))
+        return [float(line(receiver)) for receiver in receivers]
+
+
+def check_rates(pairs: Sequence[Pair], expected: Sequence[float]) -> None:
+    """The links limit every time, and let through at least once."""
+    for _ in range(ATTEMPTS):
+        measured = rates(pairs)
+        ratios = [found / limit for found, limit in zip(measured, expected, strict=True)]
+        assert max(ratios) < PAYLOAD + 0.02
+        if min(ratios) > 0.85:
+            return
+    pytest.fail(f"reached {ratios} of the rates")
+
+
+def test_every_host_reaches_every_other() -> None:
+    network = EmulatedNetwork(num_hosts=4, bits_per_s=1e9)
+    with hold_network(network, names(4)) as held:
+        assert [host.address for host in held.hosts] == [f"10.77.0.{i}" for i in (1, 2, 3, 4)]
+        check_all_reach_all(held.hosts)
+
+
+def test_a_host_has_its_name_and_its_link_and_nothing_else() -> None:
+    show = python(
+        "import socket; print(socket.gethostname(), *dict(socket.if_nameindex()).values())"
+    )
+    with hold_network(EmulatedNetwork(num_hosts=2, bits_per_s=None), ["left", "right"]) as held:
+        seen = [output([*host.enter, *show]) for host in held.hosts]
+        assert [host.interface for host in held.hosts] == ["eth0", "eth0"]
+    assert seen == ["left lo eth0", "right lo eth0"]
+
+
+@pytest.mark.parametrize("bits_per_s", [1e8, 1e9])
+def test_links_are_limited_in_both_directions_at_once(bits_per_s: float) -> None:
+    with hold_network(EmulatedNetwork(num_hosts=2, bits_per_s=bits_per_s), names(2)) as held:
+        a, b = held.hosts
+        check_rates([(a, b), (b, a)], [bits_per_s, bits_per_s])
+
+
+def test_a_hosts_receiving_is_limited_too() -> None:
+    with hold_network(EmulatedNetwork(num_hosts=4, bits_per_s=2e8), names(4)) as held:
+        *senders, receiver = held.hosts
+        together = sum(rates([(sender, receiver) for sender in senders]))
+    assert 0.8 < together / 2e8 < PAYLOAD + 0.05
+
+
+def test_a_slow_host_is_slow_in_both_directions_and_the_others_are_not() -> None:
+    network = EmulatedNetwork(num_hosts=4, bits_per_s=3e8, slow_host=1, slow_bits_per_s=5e7)
+    with hold_network(network, names(4)) as held:
+        fast, slow, *others = held.hosts
+        check_rates([(fast, slow), (others[0], others[1])], [5e7, 3e8])
+        check_rates([(slow, fast), (others[1], others[0])], [5e7, 3e8])
+
+
+def test_racks_share_an_uplink() -> None:
+    network = EmulatedNetwork(num_hosts=4, bits_per_s=3e8, racks=2, uplink_bits_per_s=1e8)
+    with hold_network(network, names(4)) as held:
+        check_all_reach_all(held.hosts)
+        a, b, c, d = held.hosts
+        check_rates([(a, b), (d, c)], [3e8, 3e8])
+        together = sum(rates([(a, c), (b, d)]))
+    assert 0.8 < together / 1e8 < PAYLOAD + 0.05
+
+
+def test_a_delay_is_kept_or_refused_in_one_sentence() -> None:
+    found = round_trip_or_refusal(EmulatedNetwork(num_hosts=2, bits_per_s=1e9, delay_s=0.02))
+    if isinstance(found, str):
+        assert "cannot emulate delay: its module sch_netem is missing" in found
+        assert "\n" not in found
+    else:
+        assert 0.04 <= found < 0.06
+
+
+def round_trip_or_refusal(network: EmulatedNetwork) -> float | str:
+    try:
+        with hold_network(network, names(2)) as held:
+            return round_trip(*held.hosts)
+    except UserError as error:
+        return str(error)
+
+
+def round_trip(a: EmulatedHost, b: EmulatedHost) -> float:
+    program = (
+        "import socket, sys, time\n"
+        "for _ in range(3):\n"
+        "    begin = time.monotonic()\n"
+        "    socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=10).close()\n"
+        "    took = time.monotonic() - begin\n"
+        "print(took)"
+    )
+    with running([*b.enter, *python(SERVER, b.address, PORT)]) as server:
+        assert line(server) == "ready"
+        return float(output([*a.enter, *python(program, b.address, PORT)]))
+
+
+def test_networks_with_the_same_addresses_do_not_meet() -> None:
+    network = EmulatedNetwork(num_hosts=2, bits_per_s=1e8)
+    with (
+        hold_network(network, ["first1", "first2"]) as first,
+        hold_network(network, ["second1", "second2"]) as second,
+    ):
+        both = [*first.hosts, *second.hosts]
+        assert len({host.address for host in both}) == 2
+        with ExitStack() as stack:
+            for held in (first, second):
+                host = held.hosts[1]
+                words = [*host.enter, *python(SERVER, host.address, PORT)]
+                assert line(stack.enter_context(running(words))) == "ready"
+            answers = [
+                output([*held.hosts[0].enter, *python(ASK, held.hosts[1].address, PORT)])
+                for held in (first, second)
+            ]
+        assert answers == ["first2", "second2"]
+        pairs = [(first.hosts[0], first.hosts[1]), (second.hosts[0], second.hosts[1])]
+        check_rates(pairs, [1e8, 1e8])
+
+
+def holder_of(enter: Iterable[str]) -> int:
+    (pid,) = {found[1] for word in enter if (found := re.search(r"/proc/(\d+)/fd", word))}
+    return int(pid)
+
+
+def namespaces_of(hosts: Iterable[EmulatedHost]) -> set[str]:
+    """The network namespaces of all hosts and of their switch, as the kernel numbers them."""
+    paths = [word.removeprefix("--net=") for host in hosts for word in host.enter if "net=" in word]
+    switches = [f"/proc/{holder_of(host.enter)}/ns/net" for host in hosts]
+    return {os.readlink(path) for path in [*paths, *switches]}
+
+
+def used_namespaces() -> set[str]:
+    """The network namespaces that any process is in or holds."""
+    used = set()
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            links = [path / "ns" / "net", *(path / "fd").iterdir()]
+            for link in links:
+                with suppress(OSError):
+                    used.add(os.readlink(link))
+    return used
+
+
+def outside() -> tuple[set[str], set[str]]:
+    """Interfaces and named namespaces that everybody on this machine can see."""
+    named = Path("/run/netns")
+    interfaces = {name for _, name in socket.if_nameindex()}
+    return interfaces, {path.name for path in named.iterdir()} if named.is_dir() else set()
+
+
+def check_gone(spaces: set[str], pid: int) -> None:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if not Path(f"/proc/{pid}").exists() and not spaces & used_namespaces():
+            return
+        time.sleep(0.05)
+    pytest.fail(f"left: {spaces & used_namespaces()}, process {pid}")
+
+
+def test_nothing_can_be_seen_outside_and_nothing_is_left() -> None:
+    before = outside()
+    with hold_network(EmulatedNetwork(num_hosts=3, bits_per_s=1e9, racks=2), names(3)) as held:
+        assert [found - known for found, known in zip(outside(), before, strict=True)] == [
+            set(),
+            set(),
+        ]
+        spaces = namespaces_of(held.hosts)
+        pid = holder_of(held.hosts[0].enter)
+        assert len(spaces) == 4
+        assert spaces <= used_namespaces()
+    check_gone(spaces, pid)
+
+
+def test_an_error_inside_ends_the_network() -> None:
+    def fail(held: HeldNetwork) -> None:
+        spaces.update(namespaces_of(held.hosts))
+        pids.append(holder_of(held.hosts[0].enter))
+        raise KeyboardInterrupt
+
+    spaces: set[str] = set()
+    pids: list[int] = []
+    network = EmulatedNetwork(num_hosts=2, bits_per_s=None)
+    with pytest.raises(KeyboardInterrupt), hold_network(network, names(2)) as held:
+        fail(held)
+    check_gone(spaces, pids[0])
+
+
+def hosts_printed_by(process: subprocess.Popen[str]) -> list[EmulatedHost]:
+    answer = json.loads(line(process))
+    assert isinstance(answer, list), answer
+    return [EmulatedHost(**host | {"enter": tuple(host["enter"])}) for host in answer]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_nothing_is_left_when_the_launcher_is_killed(number: signal.Signals) -> None:
+    with running(python(HOLD), cwd=ROOT, stdin=subprocess.PIPE) as launcher:
+        hosts = hosts_printed_by(launcher)
+        spaces, pid = namespaces_of(hosts), holder_of(hosts[0].enter)
+        launcher.send_signal(number)
+        launcher.wait(10)
+        check_gone(spaces, pid)
+
+
+def test_nothing_is_left_when_the_holder_is_killed() -> None:
+    with hold_network(EmulatedNetwork(num_hosts=2, bits_per_s=1e9), names(2)) as held:
+        spaces, pid = namespaces_of(held.hosts), holder_of(held.hosts[0].enter)
+        os.kill(pid, signal.SIGKILL)
+    check_gone(spaces, pid)
+
+
+def without_privileges() -> list[str]:
+    """Words that make an ordinary user of us.
+
+    Where this Python is readable for root only, root without capabilities takes that part; SETFCAP
+    remains, without which the kernel does not let anybody be root in a user namespace whom the
+    parent knows as root.
+    """
+    if os.geteuid() != 0:
+        return []
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    probe = [*nobody, "env", *python("import click, pyroute2, launchers")]
+    if subprocess.run(probe, cwd=ROOT, capture_output=True, check=False).returncode == 0:
+        return nobody
+    return ["setpriv", "--bounding-set=-all,+setfcap", "--inh-caps=-all"]
+
+
+def test_an_ordinary_user_needs_no_root() -> None:
+    words = [*without_privileges(), *python(HOLD)]
+    with running(words, cwd=ROOT, stdin=subprocess.PIPE) as launcher:
+        hosts = hosts_printed_by(launcher)
+        assert hosts[0].enter[1].startswith("--user=")
+        spaces, pid = namespaces_of(hosts), holder_of(hosts[0].enter)
+        same_user = [
+            EmulatedHost(
+                name=host.name,
+                address=host.address,
+                interface=host.interface,
+                enter=(*without_privileges(), *host.enter),
+            )
+            for host in hosts
+        ]
+        check_all_reach_all(same_user)
+        a, b, _ = same_user
+        check_rates([(a, b), (b, a)], [1e8, 1e8])
+        launcher.kill()
+        launcher.wait(10)
+        check_gone(spaces, pid)
+
+
+@pytest.mark.parametrize(
+    ("setting", "privileges", "advice"),
+    [
+        ("max_net_namespaces", [], "user.max_net_namespaces=10000"),
+        (
+            "max_user_namespaces",
+            ["setpriv", "--bounding-set=-all", "--inh-caps=-all"],
+            "user.max_user_namespaces=10000",
+        ),
+    ],
+)
+def test_what_forbids_namespaces_is_named(setting: str, privileges: list[str], advice: str) -> None:
+    # Inside a user namespace, the settings hold for that namespace only.
+    forbid = python(
+        "import os, pathlib, sys\n"
+        f"pathlib.Path('/proc/sys/user/{setting}').write_text('0')\n"
+        "os.execvp(sys.argv[1], sys.argv[1:])"
+    )
+    words = ["unshare", "--user", "--map-root-user", *forbid, *privileges, *python(HOLD)]
+    with running(words, cwd=ROOT, stdin=subprocess.DEVNULL) as launcher:
+        answer = json.loads(line(launcher))
+    assert answer.startswith("UserError: emulated hosts need namespaces")
+    assert advice in answer
