@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable
 from pathlib import Path
 
 from launchers.processes import run_quietly
+from ps_allreduce.provenance import source_digest
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -25,11 +24,3 @@ def source_state(root: Path = ROOT) -> str:
     changed = run_quietly(["git", "-C", str(root), "status", "--porcelain", "--", *PACKAGES], 10)
     clean = changed is not None and changed.status == 0 and not changed.out.strip()
     return head.out.strip() if clean else f"{head.out.strip()} with changes, source {digest}"
-
-
-def source_digest(paths: Iterable[Path]) -> str:
-    """Eight hexadecimal digits over the content of files, by name."""
-    total = hashlib.sha256()
-    for path in sorted(paths):
-        total.update(path.name.encode() + b"\0" + path.read_bytes())
-    return total.hexdigest()[:8]

@@ -128,6 +128,23 @@ def live_job(sweep_dir: Path) -> str | None:
     return None if job_is_over(str(job_id)) else str(job_id)
 
 
+def num_unsettled(sweep: Sweep, sweep_dir: Path, commit: str) -> int:
+    """Runs that no record of this commit has settled.
+
+    Which hosts a job will get is unknown here; whoever wants the same runs on others of another
+    kind chooses another results folder.
+    """
+    settled = {
+        (record.experiment_id, record.repetition)
+        for path in iter_record_paths(sweep_dir)
+        if (record := _loaded(path)) is not None
+        and record.provenance.commit == commit
+        and record.status in (Status.OK, Status.INVALID)
+    }
+    keys = [(run.experiment.experiment_id, run.repetition) for run in sweep.runs()]
+    return sum(key not in settled for key in keys)
+
+
 def submit_job(job: BatchJob, sweep_dir: Path) -> str:
     """Write the script and submit it; remember the job."""
     script = job.log.with_suffix(".sh")

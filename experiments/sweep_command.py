@@ -116,6 +116,9 @@ def _submit(name: str, given: dict[str, Any], console: Console) -> int:
     if job_id is None:
         with LocalLauncher(given["results"] / "data", allow_login_node=True) as describer:
             sweep = _plan(name, given, _asked_for(given), describer.describe, console)
+        if not submission.num_unsettled(sweep, sweep_dir, source_state()):
+            console.print("All runs of this sweep are there; no job is submitted.")
+            return 0
         expected = submission.estimate(sweep)
         num_runs = expected.num_runs
         job = submission.batch_job(name, given, expected, sweep_dir)
