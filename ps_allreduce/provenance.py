@@ -139,6 +139,19 @@ def tensorflow_settings(environment: Mapping[str, str]) -> dict[str, str]:
     return stated | {"data_layout": "channels_last", "xla_jit": "off", "batch_norm": "worker_local"}
 
 
+def source_digest(paths: Iterable[Path]) -> str:
+    """Eight hexadecimal digits over the content of files, by name."""
+    total = hashlib.sha256()
+    for path in sorted(paths):
+        total.update(path.name.encode() + b"\0" + path.read_bytes())
+    return total.hexdigest()[:8]
+
+
+def program_digest() -> str:
+    """Of the measured program's source, as it is on this host."""
+    return source_digest(Path(__file__).resolve().parent.rglob("*.py"))
+
+
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")

@@ -16,6 +16,7 @@ import tensorflow as tf
 from ps_allreduce.backends import allreduce, no_communication, ps_async, ps_sync, single
 from ps_allreduce.errors import InputDataError, LaunchError
 from ps_allreduce.experiment import DIGITS, SYNTHETIC
+from ps_allreduce.runner.check_up import CHECK_UP_JOBS
 from ps_allreduce.runner.forkserver import Reporter, essence
 from ps_allreduce.runner.messages import (
     ConvertImages,
@@ -118,4 +119,5 @@ JOBS: Mapping[type[Any], Callable[[Any, Reporter], None]] = {
     ConvertImages: convert,
     ReceiveStream: take_in,
     SendStream: send_out,
+    **CHECK_UP_JOBS,
 }

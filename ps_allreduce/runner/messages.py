@@ -12,6 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ps_allreduce.check_up import (
+    AnswerCalls,
+    CheckHost,
+    CountGpus,
+    HostState,
+    MultiplyMatrices,
+    ShareFile,
+)
 from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.experiment import Experiment, Workload
 from ps_allreduce.hosts import HostFacts
@@ -190,13 +198,15 @@ class Event:
 
     Attributes:
         event: `placed`, `connected`, `built`, `phase:<name>`, `variables`, `input`, `listening`,
-            `received`, `sent`, `done` or `failed`.
+            `received`, `sent`, `state`, `unwritable`, `written`, `seen`, `gpus`, `multiplied`,
+            `done` or `failed`.
         time: seconds since the epoch.
-        text: a reason, for `failed`.
+        text: a reason, for `failed` and `unwritable`, and for fewer `gpus` than there should be.
         user_error: the failure is the user's mistake.
         variables: the answer to `DescribeModel`.
         counts: the answer to `PrepareInput` (records), `ConvertImages` (images per class),
-            `ReceiveStream` and `SendStream`.
+            `ReceiveStream` and `SendStream`, and to what a check-up asks for.
+        state: the answer to `CheckHost`.
         cores, gpus: what a task was really given, for `placed`.
     """
 
@@ -207,6 +217,7 @@ class Event:
     user_error: bool = False
     variables: tuple[VariableSpec, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
+    state: HostState | None = None
     cores: tuple[int, ...] = ()
     gpus: str = ""
 
@@ -238,6 +249,11 @@ MESSAGES: dict[str, type[Any]] = {
         ConvertImages,
         ReceiveStream,
         SendStream,
+        AnswerCalls,
+        CheckHost,
+        ShareFile,
+        CountGpus,
+        MultiplyMatrices,
         PrepareRun,
         RunPrepared,
         ReadFile,

@@ -1,0 +1,162 @@
+"""What a host is asked when it is checked up before a run, and what it answers.
+
+Decides what is looked at.  How it is found out is the business of `runner.check_up`; what of it is
+good or bad, that of `launchers.doctor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+#: Variables that gRPC takes a proxy from, the first that is set.  Those in capitals it passes over.
+#: Source: grpc, doc/environment_variables.md.
+PROXY_VARIABLES = ("grpc_proxy", "https_proxy", "http_proxy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerCalls:
+    """Fork a process that tells every caller the name of its host, until it is ended."""
+
+    address: str
+    name: str
+    log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """Another host, as it should be found.
+
+    Attributes:
+        host: its name, as the launcher calls it.
+        name: its name, as it calls itself.
+        address, port: where it answers calls.
+    """
+
+    host: str
+    name: str
+    address: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckHost:
+    """Fork a process that looks at its host, and from there at the others."""
+
+    peers: tuple[Peer, ...]
+    log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareFile:
+    """Fork a process that writes a file called `own` and waits for those of the others.
+
+    Attributes:
+        folder: that all hosts should see.
+        within_s: how long it waits.
+    """
+
+    folder: str
+    own: str
+    others: tuple[str, ...]
+    within_s: float
+    log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountGpus:
+    """Fork a process that counts the GPUs which CUDA shows it.
+
+    Attributes:
+        visible: CUDA_VISIBLE_DEVICES of the process.
+    """
+
+    visible: str
+    log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultiplyMatrices:
+    """Fork a process that multiplies square matrices for some seconds, on all its cores."""
+
+    size: int
+    seconds: float
+    log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerSeen:
+    """How one host sees another.
+
+    Attributes:
+        resolved: addresses that the other's name leads to; none if it is not known.
+        reverse: names that the other's address leads to; none if it has none.
+        lookup_s: time that both took.
+        unreached: why the other cannot be reached at its address; empty if it can.
+    """
+
+    resolved: tuple[str, ...] = ()
+    reverse: tuple[str, ...] = ()
+    lookup_s: float = 0.0
+    unreached: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemporaryFolder:
+    """Where a host keeps the files of a run.
+
+    Attributes:
+        asked: what TMPDIR says; empty if it says nothing.
+        file_system: its type, as `ext4` or `nfs4`.
+        problem: why it cannot be written; empty if it can.
+    """
+
+    path: str
+    asked: str
+    file_system: str
+    free_bytes: int
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostState:
+    """What a host finds when it looks at itself and at the others.
+
+    Attributes:
+        busy_share: of the cores that may be used here, how much was in use before anything began.
+        free_bytes: memory that is available.
+        memory_limit_bytes: of the control group; None without one.
+        open_files: how many files and connections a process may have open.
+        addresses: all of this host, of both families, but for the loopback's.
+        digest: of the measured program's source files.
+        proxies: that gRPC would obey: host and port by the name of the variable.
+        user_site: folder of the user's own packages, if Python looks there; else empty.
+        user_modules: that were imported from there.
+        outside_modules: that were imported from neither the environment nor the checkout.
+        locked: the environment was made from the suite's lock file.
+        temporary: folder of a run's files.
+        peers: the other hosts, by name.
+    """
+
+    busy_share: float
+    free_bytes: int
+    memory_limit_bytes: int | None = None
+    open_files: int
+    addresses: tuple[str, ...] = ()
+    digest: str
+    proxies: Mapping[str, str] = field(default_factory=dict)
+    user_site: str = ""
+    user_modules: tuple[str, ...] = ()
+    outside_modules: tuple[str, ...] = ()
+    locked: bool = True
+    temporary: TemporaryFolder
+    peers: Mapping[str, PeerSeen] = field(default_factory=dict)
+
+
+def grpc_proxies(environment: Mapping[str, str]) -> dict[str, str]:
+    """Host and port of every proxy that gRPC would obey; names and passwords are left out."""
+    return {name: _place(environment[name]) for name in PROXY_VARIABLES if environment.get(name)}
+
+
+def _place(proxy: str) -> str:
+    return proxy.rpartition("://")[2].partition("/")[0].rpartition("@")[2]
