@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from launchers.protocol import LaunchedRun
-from ps_allreduce.errors import RecordFormatError, UserError
+from ps_allreduce.errors import UserError
 from ps_allreduce.experiment import Experiment
 from ps_allreduce.provenance import Provenance
 from ps_allreduce.records import (
@@ -95,7 +95,7 @@ def recover(
         return None
     try:
         note = from_json(InFlight, json.loads(path.read_text(encoding="utf-8")), str(path))
-    except (OSError, ValueError, RecordFormatError):
+    except (OSError, ValueError, UserError):
         path.unlink(missing_ok=True)  # written by another version: nothing to go by
         return None
     if not _is_over(note, path, job_is_over):

@@ -149,7 +149,7 @@ def _conclude_job(
     if ending:
         console.print(f"{ending}; the same command goes on in a new job.", highlight=False)
     if not made:
-        console.print(f"Its output is in {sweep_dir}/slurm.", highlight=False)
+        console.print(f"Its output is in {sweep_dir}/slurm.", highlight=False, soft_wrap=True)
     return 0 if made and submission.all_well(made, ending) else 1
 
 

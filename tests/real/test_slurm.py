@@ -30,6 +30,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 SWEEP_S = 600.0
 
+#: The status of `make` itself when a recipe ends with another one than 0.
+MAKE_FAILED = 2
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
@@ -157,13 +160,13 @@ def test_ps_sweep_survives_a_cancelled_job_and_a_dead_node(
     suite = start_and_wait(1)
     job_id = next(r.job_id for r in records(results, "ps-sweep"))
     cluster.output("scancel", str(job_id))
-    assert suite.wait(120) == 1
+    assert suite.wait(120) == MAKE_FAILED
     cancelled = [r for r in records(results, "ps-sweep") if r.status is Status.INTERRUPTED]
     assert [r.reason for r in cancelled] == [f"job {job_id} was cancelled"]
 
     suite = start_and_wait(len(records(results, "ps-sweep")) + 1)
     cluster.kill_node("n9")
-    assert suite.wait(240) == 1
+    assert suite.wait(240) == MAKE_FAILED
     lost = [r for r in records(results, "ps-sweep") if r.status is not Status.OK][len(cancelled) :]
     assert lost, statuses(records(results, "ps-sweep"))
     assert all("n9" in r.reason or "node" in r.reason for r in lost), [r.reason for r in lost]
