@@ -306,6 +306,11 @@ class SlurmCluster:
         """Command lines of all that runs on a host, by process ids of this machine."""
         return processes_in(self._networks[name])
 
+    def own_tmp(self, name: str) -> Path:
+        """The /tmp of a node that is up, as it can be read from outside."""
+        pid = next(pid for pid, line in self.processes(name).items() if line.startswith("slurmd "))
+        return Path(f"/proc/{pid}/root/tmp")
+
     def kill_node(self, name: str) -> None:
         """Kill all that runs on a host; peers see its connections end, unless it is unplugged.
 
@@ -333,13 +338,13 @@ class SlurmCluster:
         own = self.folder / "own" / name
         for folder in (own, self.folder / "spool" / name):
             folder.mkdir(parents=True, exist_ok=True)
-        folders = [self.folder / "hosts", own, *self._shared]
+        folders = [self.folder / "become_node", self.folder / "hosts", own, *self._shared]
         self._start(
             name,
             *self._hosts[name].enter,
             *("setpriv", "--pdeathsig=KILL", "--"),
             *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
-            *("sh", "-c", BECOME_NODE, "sh", *map(str, folders), "--"),
+            *("sh", *map(str, folders), "--"),
             *("slurmd", "-D", "-N", name),
         )
 
@@ -432,6 +437,7 @@ def slurm_cluster(
         (folder / "slurm.conf").write_text(render_slurm_conf(folder, held.hosts, cpus_per_node))
         (folder / "topology.conf").write_text(render_topology(network, hosts))
         (folder / "hosts").write_text(_render_hosts(held.hosts))
+        (folder / "become_node").write_text(BECOME_NODE)
         everywhere = (folder, ROOT, Path(sys.prefix), Path(sys.base_prefix), *shared)
         below = [path for path in everywhere if path.is_relative_to("/tmp")]
         cluster = SlurmCluster(folder, held.hosts, below)

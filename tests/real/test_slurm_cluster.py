@@ -1,0 +1,308 @@
+"""Does the Slurm that launchers are tested on behave as one, and does it leave nothing?
+
+What Slurm 22.05 was seen to do to a launcher (KillWait 5 s, proctrack/linuxproc):
+
+scancel JOB, preemption, time limit, node failure, all alike: SIGCONT and SIGTERM at once to every
+task of every step, to the batch script and to all its descendants, in whatever session; the job's
+state changes at once, SIGKILL comes KillWait later.  At the time limit, which is enforced up to
+20 s late, and at preemption, steps may get SIGTERM twice.  An srun below the batch script stays
+until its tasks are gone and ends with status 137.
+- A batch script that does not `exec` dies of that SIGTERM; what it had started is then killed by
+  nobody (the job's exit code is 0:15 instead of 0:9).
+- `scancel JOB.STEP` kills without warning; `scancel -b -s TERM JOB` signals the batch script only,
+  `-s TERM` the steps only; `-f -s TERM` reaches srun as well, which kills its step at once.
+- `--signal=B:USR1@30` comes up to a minute early.
+- A batch job that is lost with a node is queued again (PENDING, with Restarts=1 and a start two
+  minutes later) unless --no-requeue was given; then it is NODE_FAIL.  A lost node is noticed 16 s
+  after it fell silent (SlurmdTimeout 10, MessageTimeout 5; 26 s with the usual MessageTimeout).
+  Until then srun says nothing, not even where the tasks' connections were closed.
+- salloc sends its command no signal, unless --kill-command is given: the command goes on after the
+  allocation is gone, and only its steps end.  After SIGKILL of salloc the allocation stays.
+
+srun consists of two processes.  SIGKILL of the first: the other kills the step at once.  SIGKILL of
+its process group: the step runs on.  SIGTERM or SIGHUP: the step is killed at once, without
+warning.  One SIGINT does nothing but print, two within a second kill.  A task that fails leaves the
+others running without --kill-on-bad-exit=1; with it they get SIGTERM, and SIGKILL 5 s later.
+Detached processes end with a step as long as their parents live; orphans outlive the job.
+
+Environment: SLURM_JOB_ID, SLURM_JOB_NODELIST, SLURM_JOB_NUM_NODES and SLURM_JOB_CPUS_PER_NODE are
+in batch scripts, under salloc and in steps.  SLURMD_NODENAME, SLURM_PROCID, SLURM_NODEID,
+SLURM_CPUS_ON_NODE and SLURM_TOPOLOGY_ADDR are not under salloc; SLURM_STEP_* are in steps only.  In
+a step, SLURM_NTASKS, SLURM_NNODES and SLURM_TASKS_PER_NODE are the step's, SLURM_JOB_NODELIST and
+SLURM_NODELIST are the job's.
+
+Order: node lists are in Slurm's own, n8 before n10, however they were asked for; so are the tasks
+of `srun --nodelist=n11,n8`.  Only --distribution=arbitrary with a file keeps another order.
+
+Cores: without --exact a step takes all the job has on its nodes.  With it, it gets one core per
+task unless srun itself is told --cpus-per-task or SRUN_CPUS_PER_TASK: what the job was given is not
+handed down, though SLURM_CPUS_PER_TASK in the step says so.  Memory: a second step waits where the
+job was given --mem, of which the first takes all; --mem=0 or --overlap on the steps avoids that.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launchers.processes import kill_group
+from ps_allreduce.errors import UserError
+from ps_allreduce.network import EmulatedNetwork
+from tests.conftest import skip_or_fail
+from tests.real.slurm_cluster import (
+    LOGIN,
+    NAMES,
+    ROOT,
+    SlurmCluster,
+    missing_for_slurm,
+    parse_record,
+    render_topology,
+    slurm_cluster,
+    wait_until,
+)
+
+real = [pytest.mark.slow, pytest.mark.slurm]
+
+HEAR_SIGTERM = """\
+#!/bin/sh
+exec python3 -c '
+import pathlib, signal, time
+def hear(number, frame):
+    pathlib.Path("heard").write_text(signal.Signals(number).name)
+signal.signal(signal.SIGTERM, hear)
+pathlib.Path("listens").touch()
+time.sleep(100)
+time.sleep(100)
+'
+"""
+
+
+@pytest.fixture
+def need_slurm() -> None:
+    if reason := missing_for_slurm():
+        skip_or_fail(reason)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SlurmCluster]:
+    if reason := missing_for_slurm():
+        skip_or_fail(reason)
+    # Other users may enter; pytest's own folders are closed to them.
+    with tempfile.TemporaryDirectory(prefix="slurm-") as folder:
+        Path(folder).chmod(0o755)
+        with slurm_cluster(Path(folder)) as cluster:
+            yield cluster
+
+
+@pytest.fixture
+def idle(cluster: SlurmCluster) -> SlurmCluster:
+    """The cluster with nothing on it."""
+    cluster.output("scancel", "--user=root")
+    cluster.wait_for_nodes("idle")
+    return cluster
+
+
+def submit(cluster: SlurmCluster, *options: str) -> int:
+    return int(cluster.output("sbatch", "--parsable", *options))
+
+
+def lines_of(cluster: SlurmCluster, *words: str) -> list[str]:
+    """Output of a labelled step, one line per task, in the order of the tasks."""
+    lines = cluster.output(*words).splitlines()
+    return [line.split(": ")[1] for line in sorted(lines, key=lambda line: int(line.split(":")[0]))]
+
+
+def processes_of(folder: Path) -> list[str]:
+    """Command lines of all processes of a cluster, wherever they are."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdecimal() and str(folder).encode() in (entry / "environ").read_bytes():
+                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue
+    return found
+
+
+def test_a_job_is_read_from_one_line() -> None:
+    line = (
+        "JobId=7 JobName=a job Reason=None AllocNode:Sid=login:12 ReqB:S:C:T=0:0:*:* "
+        "Command=/work/b.sh --x y=1 WorkDir=/work Power="
+    )
+    assert parse_record(line) == {
+        "JobId": "7",
+        "JobName": "a job",
+        "Reason": "None",
+        "AllocNode:Sid": "login:12",
+        "ReqB:S:C:T": "0:0:*:*",
+        "Command": "/work/b.sh --x y=1",
+        "WorkDir": "/work",
+        "Power": "",
+    }
+
+
+def test_switches_are_those_of_the_network() -> None:
+    hosts = (LOGIN, *NAMES)
+    two = EmulatedNetwork(num_hosts=5, bits_per_s=None, racks=2)
+    assert render_topology(two, hosts).splitlines() == [
+        "SwitchName=leaf0 Nodes=n8,n9",
+        "SwitchName=leaf1 Nodes=n10,n11",
+        "SwitchName=core Switches=leaf0,leaf1",
+    ]
+    one = EmulatedNetwork(num_hosts=5, bits_per_s=None)
+    assert render_topology(one, hosts).splitlines()[0] == "SwitchName=leaf0 Nodes=n8,n9,n10,n11"
+
+
+class TestCluster:
+    pytestmark = real
+
+    def test_all_nodes_are_idle(self, idle: SlurmCluster) -> None:
+        assert idle.node_states() == dict.fromkeys(NAMES, "idle")
+
+    def test_steps_run_in_the_order_of_the_allocation(self, idle: SlurmCluster) -> None:
+        assert lines_of(idle, "srun", "-N4", "-l", "hostname") == list(NAMES)
+
+    def test_steps_know_their_switches(self, idle: SlurmCluster) -> None:
+        words = ("srun", "-N4", "-l", "printenv", "SLURM_TOPOLOGY_ADDR")
+        leaves = ("leaf0", "leaf0", "leaf1", "leaf1")
+        expected = [f"core.{leaf}.{name}" for leaf, name in zip(leaves, NAMES, strict=True)]
+        assert lines_of(idle, *words) == expected
+
+    def test_hosts_know_each_other_by_name(self, idle: SlurmCluster) -> None:
+        assert idle.output("getent", "hosts", "n10").split() == [idle.nodes[2].address, "n10"]
+        assert idle.output("srun", "-w", "n8", "getent", "hosts", "n10").split()[1] == "n10"
+
+    def test_nodes_share_the_folder_and_the_checkout_but_not_tmp(self, idle: SlurmCluster) -> None:
+        there = str(idle.work / "there")
+        idle.output("srun", "-N1", "-w", "n9", "touch", "/tmp/mine", there)
+        idle.output("srun", "-N4", "ls", there, str(ROOT / "pyproject.toml"), sys.executable)
+        assert [(idle.own_tmp(name) / "mine").exists() for name in NAMES] == [
+            name == "n9" for name in NAMES
+        ]
+        assert not Path("/tmp/mine").exists()
+
+    def test_batch_job_of_an_ordinary_user_runs(self, idle: SlurmCluster) -> None:
+        words = ["sbatch", "--parsable", "--wait", "-N2", "--wrap", "id -un; srun hostname; exit 3"]
+        done = idle.run(words, user="nobody")
+        assert done.returncode == 3, done.stderr
+        job = idle.job(int(done.stdout))
+        assert (job["JobState"], job["ExitCode"]) == ("FAILED", "3:0")
+        assert job["UserId"].startswith("nobody(")
+        assert set(Path(job["StdOut"]).read_text().split()) == {"nobody", "n8", "n9"}
+
+    def test_salloc_runs_a_command_on_login(self, idle: SlurmCluster) -> None:
+        done = idle.run(["salloc", "-N2", "sh", "-c", "hostname; echo $SLURM_JOB_NODELIST"])
+        assert done.stdout.split() == ["login", "n[8-9]"]
+
+    def test_salloc_without_a_shell_leaves_an_allocation(self, idle: SlurmCluster) -> None:
+        done = idle.run(["salloc", "-N2", "--no-shell"])
+        job_id = int(done.stderr.split("allocation ")[1].split()[0])
+        assert idle.job(job_id)["JobState"] == "RUNNING"
+        assert lines_of(idle, "srun", f"--jobid={job_id}", "-l", "hostname") == ["n8", "n9"]
+
+    @pytest.mark.parametrize("ends", ["scancel", "preemption"])
+    def test_batch_script_hears_sigterm_and_is_killed(self, idle: SlurmCluster, ends: str) -> None:
+        script = idle.work / "hear.sh"
+        script.write_text(HEAR_SIGTERM)
+        for name in ("heard", "listens"):
+            (idle.work / name).unlink(missing_ok=True)
+        job_id = submit(idle, "-N4", "--exclusive", str(script))
+        wait_until((idle.work / "listens").exists, 20, lambda: "the batch script is silent")
+        if ends == "scancel":
+            idle.output("scancel", str(job_id))
+            job = idle.wait_for_state(job_id, "CANCELLED")
+        else:
+            assert lines_of(idle, "srun", "-p", "urgent", "-N4", "-l", "hostname") == list(NAMES)
+            job = idle.wait_for_state(job_id, "PREEMPTED")
+        assert (idle.work / "heard").read_text() == "SIGTERM"
+        assert job["ExitCode"] == "0:9"
+
+    @pytest.mark.parametrize("unplugged", [False, True])
+    def test_a_lost_node_fails_its_job(self, idle: SlurmCluster, unplugged: bool) -> None:
+        words = ("-N2", "-w", "n9,n10", "--no-requeue", "--wrap", "srun sleep 1000")
+        job_id = submit(idle, *words)
+        wait_until(
+            lambda: any("sleep" in line for line in idle.processes("n10").values()),
+            20,
+            lambda: "no step on n10",
+        )
+        if unplugged:
+            idle.unplug("n10")
+        idle.kill_node("n10")
+        assert idle.processes("n10") == {}
+        idle.wait_for_state(job_id, "NODE_FAIL", timeout_s=90)
+        assert idle.node_states() == {"n8": "idle", "n9": "idle", "n10": "down*", "n11": "idle"}
+        idle.plug_in("n10")
+        idle.start_node("n10")
+        idle.wait_for_nodes("idle", timeout_s=60)
+        assert lines_of(idle, "srun", "-w", "n10", "-l", "hostname") == ["n10"]
+
+    def test_step_outlives_srun_if_its_whole_group_is_killed(self, idle: SlurmCluster) -> None:
+        def sleeps() -> bool:
+            return any("sleep 1000" in line for line in idle.processes("n8").values())
+
+        for kill, survives in ((os.kill, False), (os.killpg, True)):
+            srun = idle.popen(["srun", "-w", "n8", "sleep", "1000"])
+            wait_until(sleeps, 20, lambda: "no step on n8")
+            kill(srun.pid, signal.SIGKILL)
+            time.sleep(2)
+            assert sleeps() is survives
+
+
+@pytest.mark.slow
+@pytest.mark.slurm
+@pytest.mark.usefixtures("need_slurm")
+class TestEnd:
+    def test_nothing_is_left(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+        folder = tmp_path_factory.mktemp("slurm")
+        orphan = "(setsid sleep 1001 </dev/null >/dev/null 2>&1 &); sleep 1000"
+        with slurm_cluster(folder, names=("a2", "a10"), cpus_per_node=16) as cluster:
+            assert len(lines_of(cluster, "srun", "-N2", "-n32", "-l", "hostname")) == 32
+            submit(cluster, "-N2", "--wrap", f"srun sh -c '{orphan}'")
+            cluster.popen(["salloc", "-N1", "srun", "sleep", "1000"])
+            wait_until(
+                lambda: any("sleep 1001" in line for line in cluster.processes("a10").values()),
+                20,
+                lambda: "no orphan",
+            )
+            assert processes_of(folder)
+        assert processes_of(folder) == []
+
+    def test_nothing_is_left_of_a_cluster_whose_owner_is_killed(self, tmp_path: Path) -> None:
+        words = [sys.executable, "-m", "tests.real.slurm_cluster", "up", "--nodes=n1,n2"]
+        folder = tmp_path / "up"
+        with subprocess.Popen(
+            [*words, str(folder)], cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True
+        ) as owner:
+            assert owner.stdout is not None
+            try:
+                assert b"SLURM_CONF" in owner.stdout.readline()
+                assert b"nsenter" in owner.stdout.readline()
+            finally:
+                kill_group(owner.pid)
+        wait_until(lambda: processes_of(folder) == [], 20, lambda: str(processes_of(folder)))
+
+    def test_interrupt_ends_the_command_line_in_peace(self, tmp_path: Path) -> None:
+        words = [sys.executable, "-m", "tests.real.slurm_cluster", "up", "--nodes=n1"]
+        folder = tmp_path / "up"
+        with subprocess.Popen(
+            [*words, str(folder)], cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True
+        ) as owner:
+            assert owner.stdout is not None
+            assert b"SLURM_CONF" in owner.stdout.readline()
+            owner.send_signal(signal.SIGTERM)
+            assert b"The cluster is gone." in owner.communicate(timeout=60)[0]
+        assert owner.returncode == 0
+        assert processes_of(folder) == []
+
+    def test_a_folder_too_deep_for_sockets_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(UserError, match="too long"), slurm_cluster(tmp_path / ("x" * 70)):
+            pass
