@@ -3,7 +3,8 @@
 Decides the bases (design, section 5): `single`, one worker without any strategy on exactly one
 worker's cores and threads, and one worker of the same setting.  The second hides what a strategy
 costs already at one worker, so both are given.  No efficiency is claimed from runs that had fewer
-cores than their tasks use, unless compute is emulated and takes no core.
+cores than their tasks use, unless compute is emulated and takes no core, nor from emulated hosts
+that kept their one machine busy.
 """
 
 from __future__ import annotations
@@ -24,20 +25,23 @@ class Scaling:
         throughput: images per second; None without a launch that is ok.
         per_worker_core, per_total_core: images per second and core: those of the workers alone,
             and those of all tasks.
+        per_host: images per second and host, hosts of servers included.
         speedup_single, speedup_own: ratio to the base; None if the base was not measured.
         efficiency_single, efficiency_own: speed-up over workers; None where not claimed.
-        marked: the runs were oversubscribed with real compute, so no efficiency is claimed.
+        marks: why no efficiency is claimed: `*` for runs that were oversubscribed with real
+            compute, `+` for emulated hosts that kept their machine busy.
     """
 
     point: Point
     throughput: Estimate | None
     per_worker_core: float | None
     per_total_core: float | None
+    per_host: float | None
     speedup_single: Comparison | None
     speedup_own: Comparison | None
     efficiency_single: Comparison | None
     efficiency_own: Comparison | None
-    marked: bool
+    marks: str
 
 
 def scalings(case: Case) -> tuple[Scaling, ...]:
@@ -65,13 +69,14 @@ def _scaling(case: Case, point: Point, single: Point | None) -> Scaling:
     return Scaling(
         point=point,
         throughput=throughput,
-        per_worker_core=per_core(throughput, worker_cores(point)),
-        per_total_core=per_core(throughput, point.total_cores),
+        per_worker_core=_per(throughput, worker_cores(point)),
+        per_total_core=_per(throughput, point.total_cores),
+        per_host=_per(throughput, point.num_hosts),
         speedup_single=speedup_single,
         speedup_own=speedup_own,
         efficiency_single=_efficiency(case, point, single, speedup_single),
         efficiency_own=_efficiency(case, point, own, speedup_own),
-        marked=point.oversubscribed and not case.emulated,
+        marks=_marks(case, point),
     )
 
 
@@ -80,9 +85,12 @@ def worker_cores(point: Point) -> int:
     return point.num_workers * point.experiment.resources.cores_per_worker
 
 
-def per_core(throughput: Estimate | None, cores: int | None) -> float | None:
-    """Images per second and core; None where one of them is unknown."""
-    return throughput.mean / cores if throughput and cores else None
+def _per(throughput: Estimate | None, count: int | None) -> float | None:
+    return throughput.mean / count if throughput and count else None
+
+
+def _marks(case: Case, point: Point) -> str:
+    return "*" * (point.oversubscribed and not case.emulated) + "+" * point.machine_limited
 
 
 def _speedup(point: Point, base: Point | None) -> Comparison | None:
@@ -104,8 +112,8 @@ def _efficiency(
 
 
 def may_claim(case: Case, point: Point, base: Point) -> bool:
-    """An efficiency may be stated: both had the cores that they use, or used none to compute."""
-    return case.emulated or not (point.oversubscribed or base.oversubscribed)
+    """An efficiency may be stated: nothing but the setting can have held either of them back."""
+    return not (_marks(case, point) or _marks(case, base))
 
 
 def scaled(comparison: Comparison, factor: float) -> Comparison:

@@ -19,7 +19,10 @@ _LAUNCHES = (
     "Small circles are single launches, large markers geometric means with 95 % intervals (from "
     "three launches on; an arrow marks an interval that leaves the axes)."
 )
-_STAR = "A star marks settings whose tasks had fewer cores than they use."
+_MARKS = (
+    "A star marks settings whose tasks had fewer cores than they use, a plus those whose emulated "
+    "hosts kept their machine busy."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,21 +51,22 @@ KINDS = (
         title="Throughput against workers",
         caption=f"{_LAUNCHES} The dotted line is workers times the rate of strategy single. "
         "Asynchronous settings (ps_async) do not compute the same as synchronous ones. "
-        f"{_STAR}",
+        f"{_MARKS}",
         plot=plot_throughput,
     ),
     Kind(
         name="speedup",
         title="Speed-up against workers",
         caption=f"On both bases: strategy single with one worker's cores and threads, and one "
-        f"worker of the same setting. {_LAUNCHES} {_STAR}",
+        f"worker of the same setting. {_LAUNCHES} {_MARKS}",
         plot=plot_speedup,
     ),
     Kind(
         name="efficiency",
         title="Efficiency against workers",
-        caption="Speed-up over workers. Points whose tasks had fewer cores than they use claim no "
-        "efficiency and are left out, unless compute is emulated.",
+        caption="Speed-up over workers. Points whose tasks had fewer cores than they use (unless "
+        "compute is emulated), or whose emulated hosts kept their machine busy, claim no "
+        "efficiency and are left out.",
         plot=plot_efficiency,
     ),
     Kind(

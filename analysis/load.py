@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from analysis.differences import differences
 from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.provenance import Provenance
 from ps_allreduce.records import RunFiles, RunRecord, Status, iter_record_paths, load_record
-
-#: What differs from run to run within one block, and so never explains a new one.
-_PER_RUN = ("command", "load_average", "fingerprint")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +43,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Runs that may be pooled: one machine, one software, one commit.
+    """Runs that may be pooled: one machine or kind of hosts, one software, one commit.
 
     Attributes:
         differences: what sets it apart from the block that is analysed, a line each; empty for
@@ -59,12 +57,17 @@ class Block:
     @property
     def newest(self) -> datetime:
         """Start of its last run."""
-        return max(started(run.record) for run in self.runs)
+        return started(self.records[-1])
+
+    @property
+    def records(self) -> list[RunRecord]:
+        """Of its runs, in the order in which they were begun."""
+        return sorted((run.record for run in self.runs), key=started)
 
     @property
     def provenance(self) -> Provenance:
         """Of its last run."""
-        return max(self.runs, key=lambda run: started(run.record)).record.provenance
+        return self.records[-1].provenance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,25 +221,7 @@ def _blocks(runs: Sequence[Run]) -> list[Block]:
         Block(
             fingerprint=block.fingerprint,
             runs=block.runs,
-            differences=differences(block.provenance, newest.provenance),
+            differences=differences(block.records, newest.records),
         )
         for block in older
     ]
-
-
-def differences(theirs: Provenance, ours: Provenance) -> tuple[str, ...]:
-    """What sets one provenance apart from another, one line for each item."""
-    lines: list[str] = []
-    for name in (field.name for field in fields(Provenance)):
-        if name in _PER_RUN:
-            continue
-        mine, other = getattr(ours, name), getattr(theirs, name)
-        if isinstance(mine, dict) and isinstance(other, dict):
-            lines += [
-                f"{name}.{key}: {other.get(key, 'none')} (analysed: {mine.get(key, 'none')})"
-                for key in sorted(set(mine) | set(other))
-                if mine.get(key) != other.get(key)
-            ]
-        elif mine != other:
-            lines.append(f"{name}: {other} (analysed: {mine})")
-    return tuple(lines)

@@ -27,7 +27,8 @@ from analysis.curves import (
     top_of,
 )
 from analysis.efficiency import Scaling, base_of_own, base_of_single, launch_ratios, scalings
-from analysis.points import Case, Point, Setting
+from analysis.points import Case, Point
+from analysis.settings import Setting
 from analysis.statistics import Comparison, Estimate, estimate
 
 #: More curves than this in one axes cannot be told apart: one axes per strategy instead.
@@ -182,8 +183,8 @@ def _curves(items: Sequence[Scaling], group: Group, panel: Panel, ticks: Ticks) 
             )
             for item in mine
         )
-        star = " *" if any(item.marked for item in mine) else ""
-        curves.append(Curve(label=setting.label + star, marks=marks))
+        why = "".join(mark for mark in "*+" if any(mark in item.marks for item in mine))
+        curves.append(Curve(label=f"{setting.label} {why}".rstrip(), marks=marks))
     return curves
 
 

@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from analysis.breakdown import Breakdown, breakdowns
 from analysis.curves import COLOURS, HATCHES, MARKERS, legend_of_figure, sized_figure, style
 from analysis.placement import PlacementPoint, placement_points
-from analysis.points import Case, workers_text
+from analysis.points import Case
+from analysis.wording import workers_text
 
 _BAR = 0.68
 _PARTS = (
@@ -44,7 +45,7 @@ def plot_placement(case: Case) -> Figure | None:
 
 
 def _category(item: PlacementPoint) -> str:
-    return f"{item.point.setting.placement}, {item.point.experiment.num_ps} ps"
+    return f"{item.point.setting.variant}, {item.point.experiment.num_ps} ps"
 
 
 def _prepare(axes: Axes, labels: Sequence[str], x_label: str) -> None:

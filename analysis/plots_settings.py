@@ -22,8 +22,9 @@ from analysis.curves import (
     top_of,
 )
 from analysis.plots import Value, finish_grid, make_mark
-from analysis.points import Case, Point, workers_text
+from analysis.points import Case, Point
 from analysis.statistics import Estimate, estimate
+from analysis.wording import workers_text
 from ps_allreduce.strategies import TRAITS, Strategy
 
 Series = Callable[[Point], tuple[str, int]]
@@ -68,7 +69,7 @@ def _kind(strategy: Strategy) -> str:
 
 
 def _server_series(point: Point) -> tuple[str, int]:
-    return str(point.setting.placement), point.experiment.num_ps
+    return point.setting.variant, point.experiment.num_ps
 
 
 def _ticks(counts: Sequence[int]) -> Ticks:

@@ -1,47 +1,29 @@
-"""Which runs belong together: cases, settings and points.
+"""Which runs belong together: cases and points.
 
-A *case* is what may be compared: one workload on the same resources through the same launcher.  A
-*setting* is a way to train it: a strategy with its servers and placement, or its collective.  A
-*point* is a setting at a number of workers, with all its attempts.
+A *case* is what may be compared: one workload under the same conditions.  A *setting* is a way to
+train it: a strategy with its servers and placement, or its collective.  A *point* is a setting at a
+number of workers, with all its attempts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
-from ps_allreduce.experiment import Collective, Experiment, Profile, Resources, Workload
+from analysis.settings import Setting, settings_of
+from analysis.wording import network_text
+from ps_allreduce.experiment import Experiment, Profile, Resources, Workload
+from ps_allreduce.network import EmulatedNetwork
 from ps_allreduce.placement import Policy
 from ps_allreduce.records import RunRecord, Status
 from ps_allreduce.serialization import to_json
 from ps_allreduce.spread import LayoutKind
 from ps_allreduce.steps import Metrics
-from ps_allreduce.strategies import TRAITS, Strategy, StrategyTraits
+from ps_allreduce.strategies import Strategy
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """A way to train, whatever the number of workers.
-
-    Attributes:
-        num_ps: None where the number of servers follows the number of workers.
-        label: short, and different from that of every other setting of its case.
-    """
-
-    strategy: Strategy
-    num_ps: int | None
-    placement: Policy | None
-    split_bytes: int | None
-    layout: LayoutKind | None
-    collective: Collective | None
-    bytes_per_pack: int | None
-    label: str
-
-    @property
-    def traits(self) -> StrategyTraits:
-        """What sets its strategy apart."""
-        return TRAITS[self.strategy]
+#: From this share on a machine's processors may be what limits a run, not its emulated network.
+#: The launchers warn from the same share on.
+BUSY_LIMIT = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +65,22 @@ class Point:
         return any(record.oversubscribed for record in self.launches.values())
 
     @property
+    def machine_limited(self) -> bool:
+        """In some launch the processors of the one machine below may have been the limit."""
+        return any(machine_was_limit(record) for record in self.launches.values())
+
+    @property
     def total_cores(self) -> int | None:
         """Cores of all tasks together; None where launches differ or there is none."""
-        found = {record.total_cores for record in self.launches.values()}
+        return self._common(lambda record: record.total_cores)
+
+    @property
+    def num_hosts(self) -> int | None:
+        """Hosts of all tasks together; None where launches differ or it is unknown."""
+        return self._common(lambda record: len(record.hosts) or None)
+
+    def _common(self, value: Callable[[RunRecord], int | None]) -> int | None:
+        found = {value(record) for record in self.launches.values()}
         return found.pop() if len(found) == 1 else None
 
     @property
@@ -101,6 +96,53 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What must agree between runs that are compared.
+
+    Attributes:
+        network: that is emulated; None for networks as they are.
+        interface: as asked for; None where the launcher chose.
+        workers_per_host: None where all tasks share one host.
+    """
+
+    workload: Workload
+    launcher: str
+    network: EmulatedNetwork | None
+    interface: str | None
+    workers_per_host: int | None
+    resources: Resources
+    profile: Profile
+
+    @classmethod
+    def of(cls, own: Experiment) -> Conditions:
+        """Those of an experiment."""
+        return cls(
+            workload=own.workload,
+            launcher=own.launcher,
+            network=own.network,
+            interface=own.interface,
+            workers_per_host=None if own.spread is None else own.spread.workers_per_host,
+            resources=own.resources,
+            profile=own.profile,
+        )
+
+    def described(self) -> dict[str, object]:
+        """All items by name, nested ones side by side."""
+        load, network = self.workload, self.network
+        return {
+            **{name: value for name, value in to_json(load).items() if name != "emulated"},
+            **(to_json(load.emulated) if load.emulated else {}),
+            "launcher": self.launcher,
+            "network": network_text(network) if network else None,
+            "network_hosts": network.num_hosts if network else None,
+            "interface": self.interface,
+            "workers_per_host": self.workers_per_host,
+            **to_json(self.resources),
+            **{f"profile_{name}": value for name, value in to_json(self.profile).items()},
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """Points that may be compared with each other, by setting and workers.
 
@@ -109,10 +151,7 @@ class Case:
     """
 
     name: str
-    workload: Workload
-    launcher: str
-    resources: Resources
-    profile: Profile
+    conditions: Conditions
     points: tuple[Point, ...]
 
     @property
@@ -121,9 +160,14 @@ class Case:
         return tuple(dict.fromkeys(point.setting for point in self.points))
 
     @property
+    def records(self) -> tuple[RunRecord, ...]:
+        """All attempts at all points."""
+        return tuple(record for point in self.points for record in point.attempts)
+
+    @property
     def emulated(self) -> bool:
         """The compute of this case is emulated."""
-        return self.workload.emulated is not None
+        return self.conditions.workload.emulated is not None
 
     def at(self, setting: Setting, num_workers: int) -> Point | None:
         """The point of a setting at a number of workers."""
@@ -137,36 +181,34 @@ class Case:
         return tuple(point for point in self.points if point.setting == setting)
 
 
+def machine_was_limit(record: RunRecord) -> bool:
+    """Emulated hosts kept their one machine busy, or it is not known that they did not."""
+    if record.machine_busy is None:
+        return record.experiment.network is not None and len(record.hosts) > 1
+    return record.machine_busy >= BUSY_LIMIT
+
+
 def make_cases(records: Iterable[RunRecord]) -> tuple[Case, ...]:
     """Group records, in order of the cases' names."""
-    groups: dict[tuple[Workload, str, Resources, Profile], list[RunRecord]] = {}
+    groups: dict[Conditions, list[RunRecord]] = {}
     for record in records:
-        own = record.experiment
-        key = (own.workload, own.launcher, own.resources, own.profile)
-        groups.setdefault(key, []).append(record)
+        groups.setdefault(Conditions.of(record.experiment), []).append(record)
     names = _case_names(list(groups))
     cases = [
-        Case(
-            name=names[position],
-            workload=workload,
-            launcher=launcher,
-            resources=resources,
-            profile=profile,
-            points=_points(groups[workload, launcher, resources, profile]),
-        )
-        for position, (workload, launcher, resources, profile) in enumerate(groups)
+        Case(name=name, conditions=conditions, points=_points(group))
+        for name, (conditions, group) in zip(names, groups.items(), strict=True)
     ]
     return tuple(sorted(cases, key=lambda case: case.name))
 
 
-def _case_names(keys: Sequence[tuple[Workload, str, Resources, Profile]]) -> list[str]:
+def _case_names(found: Sequence[Conditions]) -> list[str]:
     """The model, then whatever differs between the cases of one sweep."""
-    described = [_flat(key) for key in keys]
+    described = [conditions.described() for conditions in found]
     names = []
     for mine in described:
         rivals = [other for other in described if other["model"] == mine["model"]]
         distinct = [
-            f"{name} {mine.get(name, 'none')}"
+            f"{name} {_text(mine.get(name))}"
             for name in sorted(set().union(*rivals))
             if len({str(other.get(name)) for other in rivals}) > 1
         ]
@@ -174,12 +216,8 @@ def _case_names(keys: Sequence[tuple[Workload, str, Resources, Profile]]) -> lis
     return names
 
 
-def _flat(key: tuple[Workload, str, Resources, Profile]) -> dict[str, object]:
-    workload, launcher, resources, profile = key
-    emulated = to_json(workload.emulated) if workload.emulated else {}
-    own = {name: value for name, value in to_json(workload).items() if name != "emulated"}
-    rest = {f"profile_{name}": value for name, value in to_json(profile).items()}
-    return {**own, **emulated, "launcher": launcher, **to_json(resources), **rest}
+def _text(value: object) -> str:
+    return "none" if value is None else str(value)
 
 
 def _points(records: Sequence[RunRecord]) -> tuple[Point, ...]:
@@ -187,7 +225,7 @@ def _points(records: Sequence[RunRecord]) -> tuple[Point, ...]:
     for record in records:
         by_experiment.setdefault(record.experiment_id, []).append(record)
     experiments = [group[0].experiment for group in by_experiment.values()]
-    settings = _settings(experiments)
+    settings = settings_of(experiments)
     points = [
         Point(
             setting=setting,
@@ -201,73 +239,14 @@ def _points(records: Sequence[RunRecord]) -> tuple[Point, ...]:
     return tuple(sorted(points, key=_order))
 
 
-def _order(point: Point) -> tuple[int, int, int, int, str, int]:
+def _order(point: Point) -> tuple[int, int, int, int, int, str, int]:
     own = point.setting
     return (
         list(Strategy).index(own.strategy),
         own.num_ps or 0,
+        -1 if own.layout is None else list(LayoutKind).index(own.layout),
         -1 if own.placement is None else list(Policy).index(own.placement),
         own.bytes_per_pack or 0,
         own.label,
         point.num_workers,
     )
-
-
-def _settings(experiments: Sequence[Experiment]) -> list[Setting]:
-    follows = _servers_follow_workers(experiments)
-    return [
-        Setting(
-            strategy=own.strategy,
-            num_ps=None if follows else own.num_ps,
-            placement=own.placement,
-            split_bytes=own.split_bytes,
-            layout=own.layout,
-            collective=own.collective,
-            bytes_per_pack=own.bytes_per_pack,
-            label=_label(own, experiments, follows),
-        )
-        for own in experiments
-    ]
-
-
-def _servers_follow_workers(experiments: Sequence[Experiment]) -> bool:
-    """Every number of workers has one number of servers, so that is no setting of its own."""
-    with_servers = sorted(
-        (own.num_workers, own.num_ps) for own in experiments if own.traits.uses_servers
-    )
-    grouped = groupby(with_servers, key=lambda pair: pair[0])
-    counts = [{num_ps for _, num_ps in pairs} for _, pairs in grouped]
-    return all(len(found) == 1 for found in counts) and len(set().union(*counts)) > 1
-
-
-def _label(own: Experiment, experiments: Sequence[Experiment], follows: bool) -> str:
-    """The strategy and whatever differs between the settings of that strategy."""
-    rivals = [other for other in experiments if other.strategy is own.strategy]
-
-    def varies(name: str) -> bool:
-        return len({getattr(other, name) for other in rivals}) > 1
-
-    parts = [str(own.strategy)]
-    if own.traits.uses_servers:
-        parts.append(str(own.placement))
-        if not follows and varies("num_ps"):
-            parts.append(f"{own.num_ps} ps")
-        if own.layout is not None and varies("layout"):
-            parts.append(str(own.layout))
-        if own.split_bytes is not None and len({o.split_bytes for o in rivals} - {None}) > 1:
-            parts.append(f"split {own.split_bytes / 1e6:g} MB")
-    if own.traits.uses_collective and varies("collective"):
-        parts.append(str(own.collective))
-    if own.bytes_per_pack is not None and varies("bytes_per_pack"):
-        parts.append(pack_label(own.bytes_per_pack))
-    return ", ".join(parts)
-
-
-def pack_label(bytes_per_pack: int) -> str:
-    """How a pack size is written; 0 is one pack for all gradients."""
-    return f"{bytes_per_pack / 1e6:g} MB packs" if bytes_per_pack else "one pack"
-
-
-def workers_text(count: int) -> str:
-    """`1 worker`, `2 workers`."""
-    return f"{count} worker{'s' * (count != 1)}"

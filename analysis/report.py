@@ -6,21 +6,25 @@ Decides what the report says and in which order; how it looks is in the template
 from __future__ import annotations
 
 import base64
-from collections import Counter
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from analysis.circumstances import busy_lines, mixed_lines
 from analysis.figures import SavedFigure
+from analysis.hosts import host_rows
 from analysis.load import Block, SweepResults, started
-from analysis.pairs import Pair, all_pairs
+from analysis.network import Link, network_parts
+from analysis.pairs import Pair, all_pairs, pairs_apart
 from analysis.placement import PlacementPoint, placement_points
 from analysis.points import Case
 from analysis.statistics import CONFIDENCE, MIN_EFFECT, MIN_LAUNCHES
-from analysis.table import HEADINGS, IN_REPORT, estimate_text, legend, ratio_text, rows
-from analysis.verdict import Verdict, busy_lines
+from analysis.table import HEADINGS, estimate_text, legend, ratio_text, report_tables, rows
+from analysis.verdict import Verdict
+from analysis.wording import count_text, rate_text
 from ps_allreduce.provenance import Provenance
 from ps_allreduce.records import RunFiles, RunRecord, Status, write_atomically
 
@@ -60,6 +64,11 @@ def render_report(results: SweepResults, cases: Sequence[CaseReport]) -> str:
         results=results,
         cases=[_case_context(item) for item in cases],
         unusable=[_unusable_row(record) for record in records if record.status is not Status.OK],
+        networks=[
+            {"title": part.title, "rows": part.rows, "links": [_link_row(x) for x in part.links]}
+            for part in network_parts(records)
+        ],
+        hosts=host_rows(records),
         warnings=warnings(results),
         provenance=provenance_rows(results.block),
         blocks=[_block_context(block) for block in results.older_blocks],
@@ -90,6 +99,7 @@ def _case_context(item: CaseReport) -> dict[str, object]:
             for line in point.deviations
         ],
         "pairs": [_pair_row(pair) for pair in all_pairs(case)],
+        "pairs_apart": [[*_pair_row(pair), pair.label] for pair in pairs_apart(case)],
         "settings": _setting_rows(case),
     }
 
@@ -102,7 +112,7 @@ def _tables(case: Case) -> list[dict[str, object]]:
             "headings": [HEADINGS[name] for name in names],
             "rows": [[getattr(row, name) for name in names] for row in found],
         }
-        for title, names in IN_REPORT.items()
+        for title, names in report_tables(case).items()
     ]
 
 
@@ -135,7 +145,8 @@ def _pair_row(pair: Pair) -> list[str]:
 
 
 def _setting_rows(case: Case) -> list[tuple[str, str]]:
-    load, profile, own = case.workload, case.profile, case.resources
+    conditions = case.conditions
+    load, profile, own = conditions.workload, conditions.profile, conditions.resources
     rows = [
         (
             "model",
@@ -148,7 +159,7 @@ def _setting_rows(case: Case) -> list[tuple[str, str]]:
             "worker",
             f"{own.device}, {own.cores_per_worker} core(s), {own.threads_per_worker} thread(s)",
         ),
-        ("launcher", case.launcher),
+        ("launcher", conditions.launcher),
         (
             "profile",
             f"{profile.name}: warm-up {profile.warmup_steps} steps and "
@@ -156,10 +167,23 @@ def _setting_rows(case: Case) -> list[tuple[str, str]]:
             f"{profile.measured_s:g} s, {profile.repetitions} repetitions",
         ),
     ]
+    if conditions.workers_per_host is not None:
+        rows.append(("workers per host", str(conditions.workers_per_host)))
     if load.emulated is not None:
         emulated = f"forward {load.emulated.forward_s:g} s, backward {load.emulated.backward_s:g} s"
         rows.append(("compute", f"emulated: {emulated}"))
     return rows
+
+
+def _link_row(link: Link) -> list[str]:
+    return [
+        link.source,
+        link.target,
+        rate_text(link.bits_per_s),
+        rate_text(link.lowest),
+        f"{link.round_trip_s * 1e3:.3g}",
+        str(link.count),
+    ]
 
 
 def _unusable_row(record: RunRecord) -> list[str]:
@@ -176,17 +200,27 @@ def _unusable_row(record: RunRecord) -> list[str]:
 def warnings(results: SweepResults) -> list[str]:
     """Doubts of the runs with their number, and what is missing on disk."""
     records = [run.record for run in results.block.runs]
-    counts = Counter(line for record in records for line in record.warnings)
-    lines = [f"{line} ({count} run{'s' * (count != 1)})" for line, count in counts.most_common()]
-    lines += busy_lines(records)
+    lines = _counted(line for record in records for line in record.warnings)
+    lines += busy_lines(records) + mixed_lines(records)
     missing = [run.path for run in results.block.runs if run.raw_missing]
     if missing:
         lines.append(
-            f"Raw timings are missing beside {len(missing)} record{'s' * (len(missing) != 1)}, for "
-            f"instance {missing[0]}; "
-            "their figures are those that the records hold."
+            f"Raw timings are missing beside {count_text(len(missing), 'record')}, for instance "
+            f"{missing[0]}; their figures are those that the records hold."
         )
     return lines
+
+
+def _counted(lines: Iterable[str]) -> list[str]:
+    """Every line once, with its number; lines that differ in figures only count as the same."""
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        found.setdefault(re.sub(r"[0-9.]+", "0", line), []).append(line)
+    groups = sorted(found.values(), key=len, reverse=True)
+    return [
+        f"{group[0]} ({count_text(len(group), 'run')}{' like it' * (len(set(group)) > 1)})"
+        for group in groups
+    ]
 
 
 def provenance_rows(block: Block) -> list[tuple[str, str]]:
@@ -194,12 +228,10 @@ def provenance_rows(block: Block) -> list[tuple[str, str]]:
     found = block.provenance
     loads = [run.record.provenance.load_average for run in block.runs]
     times = sorted(started(run.record) for run in block.runs)
-    hosts = sorted({host for run in block.runs for host in (h.name for h in run.record.hosts)})
     first, last = (f"{moment:%Y-%m-%d %H:%M:%S %Z}" for moment in (times[0], times[-1]))
     return [
         ("block", block.fingerprint),
         ("runs", f"{len(block.runs)}, from {first} to {last}"),
-        ("hosts of the tasks", ", ".join(hosts) or "unknown"),
         ("load average before runs", f"{min(loads):.2f} to {max(loads):.2f} (one minute)"),
         ("command of the last run", found.command),
         *_software_and_machine(found),
@@ -213,7 +245,7 @@ def _software_and_machine(found: Provenance) -> list[tuple[str, str]]:
         ("versions", ", ".join(f"{name} {value}" for name, value in found.versions.items())),
         ("environment", found.environment),
         ("settings", ", ".join(f"{name}={value}" for name, value in found.settings.items())),
-        ("host", found.host),
+        ("started on", found.host),
         ("system", found.system),
         ("processor", f"{found.cpu_model}, {found.cpu_count} in all, usable {usable}"),
         ("vector extensions", ", ".join(found.cpu_flags) or "none known"),

@@ -1,13 +1,14 @@
 """The two sides of a comparison, and the choice of each side's best setting.
 
-Decides which strategies form a side, at which number of workers two sides meet, and that the best
-setting of a side is chosen on other launches than those it is reported on.
+Decides which strategies form a side, that settings of one side use one transport, at which number
+of workers two sides meet, and that the best setting of a side is chosen on other launches than
+those it is reported on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from analysis.points import Case, Point
 from analysis.statistics import MIN_LAUNCHES, Comparison, Selection, choose_best, compare
@@ -21,31 +22,42 @@ class Kind:
     Attributes:
         name: in a sentence about the side as a whole.
         setting: in a sentence about one of its settings.
-        belongs: tells from a strategy's traits whether it is on this side.
+        strategies: tells from a strategy's traits whether it is on this side.
         alone: one setting without rivals is called by `name` only.
+        transport: what carries its gradients; None for any.
     """
 
     name: str
     setting: str
-    belongs: Callable[[StrategyTraits], bool]
+    strategies: Callable[[StrategyTraits], bool]
     alone: bool = False
+    transport: str | None = None
+
+    def belongs(self, point: Point) -> bool:
+        """The point's setting is on this side."""
+        own = point.experiment
+        return self.strategies(own.traits) and self.transport in (None, own.transport)
+
+    def over(self, transport: str) -> Kind:
+        """The settings of this kind with one transport."""
+        return replace(self, transport=transport)
 
 
 ALLREDUCE = Kind(
     name="all-reduce",
     setting="all-reduce setting",
-    belongs=lambda traits: traits.uses_collective,
+    strategies=lambda traits: traits.uses_collective,
     alone=True,
 )
 PS_SYNC = Kind(
     name="synchronous parameter servers",
     setting="parameter-server setting",
-    belongs=lambda traits: traits.uses_servers and traits.synchronous,
+    strategies=lambda traits: traits.uses_servers and traits.synchronous,
 )
 PS_ASYNC = Kind(
     name="asynchronous parameter servers",
     setting="asynchronous parameter-server setting",
-    belongs=lambda traits: traits.uses_servers and not traits.synchronous,
+    strategies=lambda traits: traits.uses_servers and not traits.synchronous,
 )
 
 
@@ -98,8 +110,44 @@ class Meeting:
     comparison: Comparison
     beyond: tuple[int, ...] = ()
 
+    @property
+    def transports(self) -> tuple[str | None, str | None]:
+        """What carries the gradients of either side."""
+        return self.first.kind.transport, self.second.kind.transport
+
 
 def meet(case: Case, first: Kind, second: Kind) -> Meeting | None:
+    """Compare two sides on the same transport; None where they do not meet on any.
+
+    A strategy is judged with what its rival has as well: what is faster over another transport may
+    be so because of the transport.
+    """
+    shared = shared_transports(case, first, second)
+    found = (_meet(case, first.over(one), second.over(one)) for one in shared)
+    return next((meeting for meeting in found if meeting is not None), None)
+
+
+def meet_apart(case: Case, first: Kind, second: Kind) -> Iterator[Meeting]:
+    """Compare two sides on every two different transports."""
+    for one in _transports(case, first):
+        for other in _transports(case, second):
+            meeting = _meet(case, first.over(one), second.over(other)) if one != other else None
+            if meeting is not None:
+                yield meeting
+
+
+def shared_transports(case: Case, first: Kind, second: Kind) -> list[str]:
+    """Transports that both sides have settings with."""
+    return [one for one in _transports(case, first) if one in _transports(case, second)]
+
+
+def _transports(case: Case, kind: Kind) -> list[str]:
+    """Those of a side's settings, in the order of the points."""
+    found = (point.experiment.transport for point in case.points if kind.belongs(point))
+    return list(dict.fromkeys(transport for transport in found if transport is not None))
+
+
+def _meet(case: Case, first: Kind, second: Kind) -> Meeting | None:
     """Compare two sides; None where they have no number of workers in common.
 
     The largest number of workers with three launches on both sides counts, else the largest one
@@ -124,7 +172,7 @@ def _workers(case: Case, kind: Kind, launches: int) -> set[int]:
     return {
         point.num_workers
         for point in case.points
-        if kind.belongs(point.setting.traits) and len(point.rates) >= launches
+        if kind.belongs(point) and len(point.rates) >= launches
     }
 
 
@@ -133,6 +181,6 @@ def side_at(case: Case, kind: Kind, num_workers: int) -> Side:
     points = tuple(
         point
         for point in case.points
-        if point.num_workers == num_workers and kind.belongs(point.setting.traits) and point.rates
+        if point.num_workers == num_workers and kind.belongs(point) and point.rates
     )
     return Side(kind=kind, points=points, selection=choose_best([p.rates for p in points]))

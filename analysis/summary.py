@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from analysis.load import Run
+from analysis.wording import network_text
 from ps_allreduce.experiment import Experiment
+from ps_allreduce.hosts import kinds
 from ps_allreduce.records import RunRecord, write_atomically
 
 #: The contract first, in its order (design, section 4); what was added since follows.
@@ -30,6 +32,8 @@ COLUMNS = (
     *("total_cores", "images_per_sec_per_worker_core", "images_per_sec_per_total_core"),
     *("window_s", "total_s", "gradient_bytes", "num_tensors", "placement_deviations"),
     *("peak_memory_bytes", "cpu_s", "load_average", "commit", "warnings"),
+    *("transport", "network", "ps_per_host", "coordinator", "link_round_trip_s"),
+    *("machine_busy", "host_kinds", "import_s"),
 )
 
 Row = Mapping[str, object]
@@ -94,27 +98,42 @@ def _identity(record: RunRecord) -> dict[str, object]:
 
 def _what_was_run(own: Experiment) -> dict[str, object]:
     synchronous_servers = own.traits.uses_servers and own.traits.synchronous
+    return (
+        {
+            "strategy": own.strategy.value,
+            "num_workers": own.num_workers,
+            "num_ps": own.num_ps,
+            "placement": own.placement,
+            "layout": own.layout,
+            "collective": own.collective,
+            "transport": own.transport,
+            "bytes_per_pack": own.bytes_per_pack,
+            "split_bytes": own.split_bytes,
+            "staleness": 0 if synchronous_servers else None,
+            "global_batch": own.global_batch,
+            "launcher": own.launcher,
+            "profile": own.profile.name,
+            # The suite trains in one precision with one optimizer (design, section 5).
+            "precision": "float32",
+            "optimizer": "sgd_momentum",
+            "devices_per_worker": 1,
+            "device": own.resources.device.value,
+            "cores_per_worker": own.resources.cores_per_worker,
+            "threads_per_worker": own.resources.threads_per_worker,
+        }
+        | _workload(own)
+        | _spread(own)
+    )
+
+
+def _spread(own: Experiment) -> dict[str, object]:
+    network = own.network
+    spread = own.spread if own.traits.uses_servers else None
     return {
-        "strategy": own.strategy.value,
-        "num_workers": own.num_workers,
-        "num_ps": own.num_ps,
-        "placement": own.placement,
-        "layout": own.layout,
-        "collective": own.collective,
-        "bytes_per_pack": own.bytes_per_pack,
-        "split_bytes": own.split_bytes,
-        "staleness": 0 if synchronous_servers else None,
-        "global_batch": own.global_batch,
-        "launcher": own.launcher,
-        "profile": own.profile.name,
-        # The suite trains in one precision with one optimizer (design, section 5).
-        "precision": "float32",
-        "optimizer": "sgd_momentum",
-        "devices_per_worker": 1,
-        "device": own.resources.device.value,
-        "cores_per_worker": own.resources.cores_per_worker,
-        "threads_per_worker": own.resources.threads_per_worker,
-    } | _workload(own)
+        "ps_per_host": spread.ps_per_host if spread else None,
+        "coordinator": spread.coordinator.value if spread else None,
+        "network": network_text(network) if network else None,
+    }
 
 
 def _workload(own: Experiment) -> dict[str, object]:
@@ -132,16 +151,26 @@ def _workload(own: Experiment) -> dict[str, object]:
 
 
 def _where_it_ran(record: RunRecord) -> dict[str, object]:
-    cpu_s = [task.cpu_s for task in record.tasks if task.cpu_s is not None]
-    memory = [t.peak_memory_bytes for t in record.tasks if t.peak_memory_bytes is not None]
-    placement = record.placement
+    facts = [host.facts for host in record.hosts]
     return {
         "hosts": " ".join(host.name for host in record.hosts),
         "num_hosts": len(record.hosts) or None,
+        "host_kinds": len(kinds(facts)) or None,
         "workers_per_host": workers_per_host(record),
         "oversubscribed": record.oversubscribed,
         "interface": record.interface,
         "link_bits_per_s": record.link_bits_per_s,
+        "link_round_trip_s": max((link.round_trip_s for link in record.links), default=None),
+        "machine_busy": record.machine_busy,
+        "import_s": max((h.import_s for h in record.hosts if h.import_s is not None), default=None),
+    } | _what_it_took(record)
+
+
+def _what_it_took(record: RunRecord) -> dict[str, object]:
+    cpu_s = [task.cpu_s for task in record.tasks if task.cpu_s is not None]
+    memory = [t.peak_memory_bytes for t in record.tasks if t.peak_memory_bytes is not None]
+    placement = record.placement
+    return {
         "total_cores": record.total_cores,
         "cpu_s": sum(cpu_s) if cpu_s else None,
         "peak_memory_bytes": max(memory, default=None),

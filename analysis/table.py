@@ -6,16 +6,17 @@ shown as a dash.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rich import box
 from rich.table import Table
 
 from analysis.breakdown import Breakdown, breakdown_of
+from analysis.circumstances import status_text
 from analysis.efficiency import Scaling, scalings
-from analysis.points import Case, Point
+from analysis.points import BUSY_LIMIT, Case, Point
 from analysis.statistics import Comparison, Estimate
-from analysis.verdict import status_text
 from ps_allreduce.records import Status
 
 NONE = "-"
@@ -26,15 +27,19 @@ class Row:
     """One point, as text.
 
     Attributes:
+        hosts: used, those of dedicated servers included.
         speedup: on strategy single, without its interval.
     """
 
     setting: str
     workers: str
+    hosts: str
+    transport: str
     images_per_sec: str
     launches: str
     per_worker_core: str
     per_total_core: str
+    per_host: str
     speedup: str
     speedup_single: str
     speedup_own: str
@@ -51,10 +56,13 @@ class Row:
 HEADINGS: dict[str, str] = {
     "setting": "setting",
     "workers": "workers",
+    "hosts": "hosts",
+    "transport": "transport",
     "images_per_sec": "images/s [95 %]",
     "launches": "n",
     "per_worker_core": "images/s per worker core",
     "per_total_core": "images/s per core in all",
+    "per_host": "images/s per host",
     "attempts": "attempts",
     "speedup_single": "speed-up on single",
     "speedup_own": "speed-up on own 1 worker",
@@ -69,10 +77,10 @@ HEADINGS: dict[str, str] = {
 
 #: The tables of a report: what fits side by side on a page.
 _POINT = ("setting", "workers")
-IN_REPORT: dict[str, tuple[str, ...]] = {
+_IN_REPORT: dict[str, tuple[str, ...]] = {
     "Throughput": (
-        *(*_POINT, "images_per_sec", "launches"),
-        *("per_worker_core", "per_total_core", "attempts"),
+        *(*_POINT, "hosts", "transport", "images_per_sec", "launches"),
+        *("per_worker_core", "per_total_core", "per_host", "attempts"),
     ),
     "Scaling": (
         *(*_POINT, "speedup_single", "speedup_own", "efficiency_single", "efficiency_own"),
@@ -87,14 +95,38 @@ _ON_SCREEN = (
     *("setting", "workers", "images_per_sec", "launches", "speedup", "step_p50_ms"),
     *("compute_ms", "communication_ms", "input_ms", "attempts"),
 )
+#: The same for points on several hosts.
+_ON_SCREEN_HOSTS = (
+    *("setting", "workers", "hosts", "images_per_sec", "launches", "per_host", "speedup"),
+    *("compute_ms", "communication_ms", "attempts"),
+)
 _SHORT = {
     "workers": "w",
+    "hosts": "h",
+    "per_host": "/host",
     "speedup": "speed-up",
     "step_p50_ms": "p50 ms",
     "compute_ms": "comp ms",
     "communication_ms": "comm ms",
     "input_ms": "input ms",
 }
+
+
+def report_tables(case: Case) -> Mapping[str, tuple[str, ...]]:
+    """The columns of a report's tables by their titles."""
+    return {title: _worth_showing(case, names) for title, names in _IN_REPORT.items()}
+
+
+def _worth_showing(case: Case, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Hosts where a point has several, transports where they differ."""
+    several = _on_several_hosts(case)
+    transports = {point.experiment.transport for point in case.points} - {None}
+    shown = {"hosts": several, "per_host": several, "transport": len(transports) > 1}
+    return tuple(name for name in names if shown.get(name, True))
+
+
+def _on_several_hosts(case: Case) -> bool:
+    return any((point.num_hosts or 0) > 1 for point in case.points)
 
 
 def rows(case: Case) -> list[Row]:
@@ -104,14 +136,17 @@ def rows(case: Case) -> list[Row]:
 
 def _row(scaling: Scaling, parts: Breakdown | None) -> Row:
     point = scaling.point
-    mark = " *" if scaling.marked else ""
+    mark = f" {scaling.marks}" if scaling.marks else ""
     return Row(
         setting=point.setting.label,
         workers=str(point.num_workers),
+        hosts=_count(point.num_hosts),
+        transport=point.experiment.transport or NONE,
         images_per_sec=estimate_text(scaling.throughput) + mark,
         launches=str(len(point.rates)),
         per_worker_core=_number(scaling.per_worker_core),
         per_total_core=_number(scaling.per_total_core),
+        per_host=_number(scaling.per_host),
         speedup=_plain_ratio(scaling.speedup_single),
         speedup_single=ratio_text(scaling.speedup_single),
         speedup_own=ratio_text(scaling.speedup_own),
@@ -136,14 +171,15 @@ def render_table(case: Case) -> Table:
     """The table for the screen."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), caption=legend(case))
     table.caption_justify = "left"
-    for name in _ON_SCREEN:
+    names = _ON_SCREEN_HOSTS if _on_several_hosts(case) else _ON_SCREEN
+    for name in names:
         heading = _SHORT[name] if name in _SHORT else HEADINGS[name]
         text = name in ("setting", "attempts")
         table.add_column(heading, justify="left" if text else "right", no_wrap=not text)
     # Settings fold at their commas and keep their words whole, however narrow the screen.
     table.columns[0].min_width = max((len(word) for word in _words(case)), default=1)
     for row in rows(case):
-        table.add_row(*(getattr(row, name) for name in _ON_SCREEN))
+        table.add_row(*(getattr(row, name) for name in names))
     return table
 
 
@@ -153,13 +189,19 @@ def _words(case: Case) -> list[str]:
 
 def legend(case: Case) -> str:
     """What the columns mean, for below the table."""
-    marked = any(point.oversubscribed for point in case.points) and not case.emulated
     lines = [
         "images/s: geometric mean over n launches with its 95 % interval (from three launches on).",
         "comm ms: step time less compute less input wait, so updates and dispatch too.",
     ]
-    if marked:
+    if _on_several_hosts(case):
+        lines.append("Hosts: all that a point used, those of servers included.")
+    if any(point.oversubscribed for point in case.points) and not case.emulated:
         lines.append("* fewer cores than tasks use: no efficiency is claimed.")
+    if any(point.machine_limited for point in case.points):
+        lines.append(
+            f"+ in some launch this machine's processors were {BUSY_LIMIT:.0%} busy or more, or "
+            "the window was too short to tell: no efficiency is claimed."
+        )
     return " ".join(lines)
 
 
@@ -179,6 +221,10 @@ def ratio_text(value: Comparison | None) -> str:
     if value.low is None or value.high is None:
         return f"{value.ratio:.2f}"
     return f"{value.ratio:.2f} [{value.low:.2f}, {value.high:.2f}]"
+
+
+def _count(value: int | None) -> str:
+    return NONE if value is None else str(value)
 
 
 def _plain_ratio(value: Comparison | None) -> str:

@@ -1,37 +1,42 @@
 """The sentences that a report begins with.
 
-Decides what is said: synchronous parameter servers against all-reduce first, with the interval and
-the number of launches; then what the figures are about.  Asynchronous training does not compute the
-same thing, so it gets a sentence of its own that says so.
+Decides what is said: synchronous parameter servers against all-reduce on the same transport first,
+with the interval and the number of launches; then what the figures are about.  Asynchronous
+training does not compute the same thing, and another transport is another network: each gets a
+sentence of its own that says so.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from analysis.circumstances import attempts_lines, circumstances
 from analysis.efficiency import worker_cores
-from analysis.points import Case, Point, workers_text
-from analysis.sides import ALLREDUCE, PS_ASYNC, PS_SYNC, Kind, Meeting, Side, meet
+from analysis.points import Case, Point
+from analysis.sides import (
+    ALLREDUCE,
+    PS_ASYNC,
+    PS_SYNC,
+    Kind,
+    Meeting,
+    Side,
+    meet,
+    meet_apart,
+    shared_transports,
+)
 from analysis.statistics import MIN_LAUNCHES, Comparison, Outcome, estimate, outcome
-from ps_allreduce.records import RunRecord, Status
+from analysis.wording import (
+    capital,
+    count_text,
+    interval_text,
+    launches_text,
+    transports_label,
+    workers_text,
+)
 
 #: An interval whose ends differ by this factor cannot tell a large effect from none.
 WIDE_INTERVAL = 1.5
 
-#: Load average per processor above which a run's start is called busy.  A run of its own leaves
-#: about one.
-BUSY = 2.0
-
-_LOCAL = (
-    "This is about processes that share one machine's cores over loopback; it says nothing about a "
-    "cluster's network."
-)
-_EMULATED = (
-    "Compute is emulated: forward and backward passes take a stated time and use no processor, so "
-    "images/sec are those of no real accelerator."
-)
 _ASYNCHRONOUS = (
     "Asynchronous training is not the same training: workers do not wait for each other and apply "
     "gradients of older weights, so images/sec says nothing about how fast they learn. With that "
@@ -61,11 +66,13 @@ def verdict(case: Case) -> Verdict:
     main = meet(case, ALLREDUCE, PS_SYNC)
     details = [
         *(_core_lines(main.first, main.second) if main else ()),
-        *_about(case),
+        *(_host_lines(main.first, main.second) if main else ()),
+        *circumstances(case),
         *(_doubts(main) if main else ()),
         *(_selection_lines(main) if main else ()),
+        *_other_transports(case),
         *_asynchronous(case),
-        *attempts_lines(record for point in case.points for record in point.attempts),
+        *attempts_lines(case.records),
     ]
     return Verdict(
         case_name=case.name,
@@ -91,7 +98,7 @@ def meeting_sentence(meeting: Meeting) -> str:
         )
     if said is Outcome.SLOWER:
         first, second, found = second, first, found.inverse()
-    return _capital(
+    return capital(
         f"{first} is {interval_text(found)} faster than {second} {where}, {launches_text(found)}."
     )
 
@@ -103,19 +110,23 @@ def _launches(meeting: Meeting) -> list[int]:
 
 
 def _why_none(case: Case) -> str:
-    kinds = (ALLREDUCE, PS_SYNC)
+    kinds = [ALLREDUCE, PS_SYNC]
     absent = [kind.name for kind in kinds if not _points_of(case, kind)]
     if absent:
         return f"No verdict: this sweep has no runs of {' or '.join(absent)}."
-    failed = [kind.name for kind in kinds if not any(p.rates for p in _points_of(case, kind))]
+    names = " and ".join(kind.name for kind in kinds)
+    shared = shared_transports(case, *kinds)
+    if not shared:
+        return f"No verdict: {names} were not measured on the same transport."
+    alike = [kind.over(shared[0]) for kind in kinds]
+    failed = [kind.name for kind in alike if not any(p.rates for p in _points_of(case, kind))]
     if failed:
         return f"No verdict: no run of {' or '.join(failed)} ended well."
-    names = " and ".join(kind.name for kind in kinds)
     return f"No verdict: {names} were not measured at the same number of workers."
 
 
 def _points_of(case: Case, kind: Kind) -> list[Point]:
-    return [point for point in case.points if kind.belongs(point.setting.traits)]
+    return [point for point in case.points if kind.belongs(point)]
 
 
 def _doubts(meeting: Meeting) -> list[str]:
@@ -171,6 +182,26 @@ def _total_cores_line(first: Point, second: Point) -> str:
     )
 
 
+def _host_lines(first: Side, second: Side) -> list[str]:
+    """The figure per host paid for, where there are several; hosts of servers are not free."""
+    sides = [
+        (side, side.favourite.num_hosts)
+        for side in (first, second)
+        if side.favourite is not None and side.rates
+    ]
+    counts = [count for _, count in sides]
+    if len(counts) < 2 or set(counts) == {1}:
+        return []
+    parts = [
+        f"{side.kind.name} {estimate(list(side.rates.values())).mean / count:.4g} images/s "
+        f"({count_text(count, 'host')})"
+        if count
+        else f"{side.kind.name} unknown (launches differ in their hosts)"
+        for side, count in sides
+    ]
+    return [f"Per host paid for: {', '.join(parts)}."]
+
+
 def _selection_lines(meeting: Meeting) -> list[str]:
     """How best settings were chosen; empty where there was no choice."""
     chosen = [
@@ -202,76 +233,15 @@ def _unequal_effort(meeting: Meeting) -> list[str]:
     return [f"Settings tried: {tried}; the side with more of them had more chances."]
 
 
+def _other_transports(case: Case) -> list[str]:
+    """What came out with another transport: no verdict about the strategies alone."""
+    return [
+        f"{capital(transports_label(*meeting.transports))}, so this does not compare the "
+        f"strategies alone: {meeting_sentence(meeting)}"
+        for meeting in meet_apart(case, ALLREDUCE, PS_SYNC)
+    ]
+
+
 def _asynchronous(case: Case) -> list[str]:
     meeting = meet(case, PS_ASYNC, ALLREDUCE)
     return [_ASYNCHRONOUS + meeting_sentence(meeting)] if meeting else []
-
-
-def _about(case: Case) -> list[str]:
-    lines = [_LOCAL] if case.launcher == "local" else []
-    if case.emulated:
-        lines.append(_EMULATED)
-    lines += busy_lines([record for point in case.points for record in point.attempts])
-    marked = [point for point in case.points if point.oversubscribed]
-    if marked and not case.emulated:
-        lines.append(
-            f"{len(marked)} of {len(case.points)} points had fewer cores than their tasks use "
-            "(oversubscribed): no efficiency is claimed from them."
-        )
-    return lines
-
-
-def busy_lines(records: Sequence[RunRecord]) -> list[str]:
-    """How many runs began on a busy machine; some of the load is what the run before left."""
-    busy = [
-        record
-        for record in records
-        if record.provenance.load_average > BUSY * len(record.provenance.affinity)
-    ]
-    if not busy:
-        return []
-    return [
-        f"{len(busy)} of {len(records)} runs began with a load average above {BUSY:g} per "
-        "processor: other work may have disturbed them (the runs before count too)."
-    ]
-
-
-def attempts_lines(records: Iterable[RunRecord]) -> list[str]:
-    """How many attempts did not end well, and the commonest reason; empty if all did."""
-    attempts = list(records)
-    bad = [record for record in attempts if record.status is not Status.OK]
-    if not bad:
-        return []
-    reason, times = Counter(record.reason for record in bad).most_common(1)[0]
-    return [
-        f"Of {len(attempts)} attempts {len(attempts) - len(bad)} ended well: {status_text(bad)}. "
-        f"Commonest reason ({times} of {len(bad)}): {reason}"
-    ]
-
-
-def status_text(records: Sequence[RunRecord]) -> str:
-    """`2 failed, 1 timed out`, in the order of the statuses."""
-    counts = Counter(record.status for record in records)
-    return ", ".join(
-        f"{counts[status]} {status.value.replace('_', ' ')}" for status in Status if counts[status]
-    )
-
-
-def interval_text(found: Comparison) -> str:
-    """`1.80x [1.60, 2.05]`, or the ratio alone where there is no interval."""
-    if found.ratio is None:
-        return "unknown"
-    if found.low is None or found.high is None:
-        return f"{found.ratio:.2f}x"
-    return f"{found.ratio:.2f}x [{found.low:.2f}, {found.high:.2f}]"
-
-
-def launches_text(found: Comparison) -> str:
-    """How many launches a comparison rests on."""
-    if found.n_first == found.n_second:
-        return f"{found.n_first} launch{'es' * (found.n_first != 1)} each"
-    return f"{found.n_first} and {found.n_second} launches"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -72,7 +72,7 @@ def test_oversubscribed_runs_claim_no_efficiency_but_show_their_speedup() -> Non
         runs(experiment(Strategy.PS_SYNC, 2), times(1.2), oversubscribed=True),
     )
     found = by_point(case)["ps_sync", 2]
-    assert found.marked
+    assert found.marks == "*"
     assert found.efficiency_single is None
     assert found.speedup_single is not None
 
@@ -92,7 +92,7 @@ def test_emulated_compute_claims_efficiency_on_few_cores() -> None:
         runs(experiment(Strategy.PS_SYNC, 2, workload=load), times(1.2), oversubscribed=True),
     )
     found = by_point(case)["ps_sync", 2]
-    assert not found.marked
+    assert found.marks == ""
     assert found.efficiency_single is not None
     assert found.efficiency_single.ratio == pytest.approx(0.6)
 

@@ -1,0 +1,125 @@
+"""Settings: the ways to train that a case compares, and how they are called.
+
+Decides what makes two points one setting at different numbers of workers, and that a label says
+only what tells a setting from its rivals.  What may be compared at all is decided in `points`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from ps_allreduce.experiment import Collective, Experiment
+from ps_allreduce.placement import Policy
+from ps_allreduce.spread import Coordinator, LayoutKind
+from ps_allreduce.strategies import TRAITS, Strategy, StrategyTraits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A way to train, whatever the number of workers.
+
+    Attributes:
+        num_ps: None where the number of servers follows the number of workers.
+        ps_per_host, coordinator: of the spread; None where all tasks share one host.
+        label: short, and different from that of every other setting of its case.
+        variant: the label without strategy and number of servers, for figures that show those
+            otherwise.
+    """
+
+    strategy: Strategy
+    num_ps: int | None
+    placement: Policy | None
+    split_bytes: int | None
+    layout: LayoutKind | None
+    ps_per_host: int | None
+    coordinator: Coordinator | None
+    collective: Collective | None
+    bytes_per_pack: int | None
+    label: str
+    variant: str
+
+    @property
+    def traits(self) -> StrategyTraits:
+        """What sets its strategy apart."""
+        return TRAITS[self.strategy]
+
+
+def settings_of(experiments: Sequence[Experiment]) -> list[Setting]:
+    """The setting of each of a case's experiments."""
+    follows = _servers_follow_workers(experiments)
+    return [_setting(own, experiments, follows) for own in experiments]
+
+
+def _setting(own: Experiment, experiments: Sequence[Experiment], follows: bool) -> Setting:
+    rivals = [other for other in experiments if other.strategy is own.strategy]
+    counted = own.traits.uses_servers and not follows and _vary(rivals, "num_ps")
+    variant = _variant(own, rivals)
+    parts = [str(own.strategy), *variant[:1], *([f"{own.num_ps} ps"] * counted), *variant[1:]]
+    return Setting(
+        strategy=own.strategy,
+        num_ps=None if follows else own.num_ps,
+        placement=own.placement,
+        split_bytes=own.split_bytes,
+        layout=own.layout,
+        ps_per_host=_of_spread(own, "ps_per_host"),
+        coordinator=_of_spread(own, "coordinator"),
+        collective=own.collective,
+        bytes_per_pack=own.bytes_per_pack,
+        label=", ".join(parts),
+        variant=", ".join(variant),
+    )
+
+
+def _servers_follow_workers(experiments: Sequence[Experiment]) -> bool:
+    """Every number of workers has one number of servers, so that is no setting of its own."""
+    with_servers = sorted(
+        (own.num_workers, own.num_ps) for own in experiments if own.traits.uses_servers
+    )
+    grouped = groupby(with_servers, key=lambda pair: pair[0])
+    counts = [{num_ps for _, num_ps in pairs} for _, pairs in grouped]
+    return all(len(found) == 1 for found in counts) and len(set().union(*counts)) > 1
+
+
+def _variant(own: Experiment, rivals: Sequence[Experiment]) -> list[str]:
+    """The placement, and whatever else differs between the settings of one strategy."""
+    parts = [str(own.placement)] if own.placement is not None else []
+    if own.layout is not None and _vary(rivals, "layout"):
+        parts.append(str(own.layout))
+    if own.split_bytes is not None and len({o.split_bytes for o in rivals} - {None}) > 1:
+        parts.append(f"split {own.split_bytes / 1e6:g} MB")
+    parts += _spread_parts(own, rivals)
+    if own.collective is not None and _vary(rivals, "collective"):
+        parts.append(str(own.collective))
+    if own.bytes_per_pack is not None and _vary(rivals, "bytes_per_pack"):
+        parts.append(pack_label(own.bytes_per_pack))
+    return parts
+
+
+def _spread_parts(own: Experiment, rivals: Sequence[Experiment]) -> list[str]:
+    found = {
+        name: _of_spread(own, name)
+        for name in ("ps_per_host", "coordinator")
+        if len({_of_spread(other, name) for other in rivals}) > 1
+    }
+    parts = []
+    if "ps_per_host" in found:
+        parts.append(f"{found['ps_per_host'] or 'usual'} ps per host")
+    if "coordinator" in found:
+        parts.append(f"coordinator {found['coordinator']}")
+    return parts
+
+
+def _of_spread(own: Experiment, name: str) -> Any:
+    return None if own.spread is None else getattr(own.spread, name)
+
+
+def _vary(rivals: Sequence[Experiment], name: str) -> bool:
+    return len({getattr(other, name) for other in rivals}) > 1
+
+
+def pack_label(bytes_per_pack: int) -> str:
+    """How a pack size is written; 0 is one pack for all gradients."""
+    return f"{bytes_per_pack / 1e6:g} MB packs" if bytes_per_pack else "one pack"
