@@ -14,6 +14,7 @@ from launchers.local import LocalSite
 from launchers.settings import LauncherSettings
 from launchers.site import Site
 from launchers.slurm.site import SlurmSite
+from launchers.ssh.site import SshSite
 from ps_allreduce.errors import UserError
 
 LOCAL, EMULATED, SLURM, SSH = "local", "emulated", "slurm", "ssh"
@@ -39,10 +40,21 @@ def _slurm(settings: LauncherSettings) -> Site:
     return SlurmSite(settings.container, shared_nodes=settings.shared_nodes)
 
 
+def _ssh(settings: LauncherSettings) -> Site:
+    settings.refuse_others(SSH, ("host_file", "container"))
+    if settings.host_file is None:
+        raise UserError(
+            "the launcher ssh needs --host-file, a file with a host per line: "
+            "[user@]name[:port] [private-address]."
+        )
+    return SshSite(settings.host_file, settings.container)
+
+
 LAUNCHERS: dict[str, Callable[[LauncherSettings], Site]] = {
     LOCAL: _local,
     EMULATED: _emulated,
     SLURM: _slurm,
+    SSH: _ssh,
 }
 
 

@@ -27,6 +27,11 @@ ANSWER_DEADLINE_S = 30.0
 
 PIECE_BYTES = 1 << 20
 
+#: So much may a login shell print before the fork server, whose standard output it has as well.
+MAX_GREETING_LINES = 1000
+
+FIRST_BYTES = b'{"type":'
+
 ROOT = Path(__file__).resolve().parent.parent
 
 T = TypeVar("T")
@@ -38,11 +43,13 @@ class ForkServerClient:
     Attributes:
         host: its host's name, as the launcher calls it.
         lost: the line is cut.
+        greeting: what came before the first message, and is no message.
     """
 
     def __init__(self, connection: socket.socket, log: Path, host: str) -> None:
         self.host = host
         self.lost = False
+        self.greeting = b""
         self._ready: Ready | None = None
         self._connection = connection
         self._log = log
@@ -55,13 +62,13 @@ class ForkServerClient:
             LaunchError: it does not come, or speaks of another version.
         """
         try:
-            message = self.receive(deadline_s)
+            message = self._first_message(deadline_s)
         except LaunchError:
             message = None
         if not isinstance(message, Ready):
             raise LaunchError(
-                f"no fork server came up on {self.host}: TensorFlow could not be imported there. "
-                f"The last lines of {self._log}:\n{last_lines(self._log)}"
+                f"no fork server came up on {self.host}: TensorFlow could not be imported there."
+                f"\nThe last lines of {self._log}:\n{last_lines(self._log)}"
             )
         if message.version != messages.VERSION:
             raise LaunchError(
@@ -69,6 +76,18 @@ class ForkServerClient:
                 f"and this one {messages.VERSION}: use the same checkout on all hosts."
             )
         self._ready = message
+
+    def _first_message(self, deadline_s: float) -> Any | None:
+        deadline = time.monotonic() + deadline_s
+        for _ in range(MAX_GREETING_LINES):
+            line = self._next_line(deadline - time.monotonic())
+            if line is None:
+                break
+            greeting, begin, rest = line.partition(FIRST_BYTES)
+            self.greeting += greeting if begin else line + b"\n"
+            if begin:
+                return decode(begin + rest)
+        return None
 
     @property
     def is_ready(self) -> bool:
@@ -108,6 +127,10 @@ class ForkServerClient:
         Raises:
             LaunchError: the fork server is gone.
         """
+        line = self._next_line(timeout_s)
+        return None if line is None else decode(line)
+
+    def _next_line(self, timeout_s: float) -> bytes | None:
         deadline = time.monotonic() + timeout_s
         while not self.has_message:
             left = deadline - time.monotonic()
@@ -122,7 +145,7 @@ class ForkServerClient:
                 raise self._gone("")
             self._partial += content
         line, self._partial = self._partial.split(b"\n", 1)
-        return decode(line)
+        return line
 
     def _gone(self, detail: str) -> LaunchError:
         self.lost = True

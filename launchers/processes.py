@@ -35,6 +35,12 @@ class Program:
     process: subprocess.Popen[bytes]
     connection: socket.socket
 
+    def status(self, within_s: float = 0.0) -> int | None:
+        """Its exit status; None if it still runs after some seconds."""
+        with suppress(subprocess.TimeoutExpired):
+            return self.process.wait(timeout=within_s)
+        return None
+
     def end(self) -> None:
         """Close the socket, which ends a fork server and all it forked; kill what does not obey."""
         self.connection.close()
@@ -57,22 +63,48 @@ def start_with_socket(words: Sequence[str], log: Path, environment: Mapping[str,
         LaunchError: the program cannot be started.
     """
     ours, theirs = socket.socketpair()
+    with theirs:
+        descriptor = theirs.fileno()
+        command = [*words, "--socket", str(descriptor)]
+        return _start_spoken_to(ours, command, log, environment, inherited=[descriptor])
+
+
+def start_with_standard_streams(
+    words: Sequence[str], log: Path, environment: Mapping[str, str]
+) -> Program:
+    """Start a program that is spoken to over its standard streams; its complaints go to a log.
+
+    Raises:
+        LaunchError: the program cannot be started.
+    """
+    ours, theirs = socket.socketpair()
+    with theirs:
+        return _start_spoken_to(ours, words, log, environment, standard=theirs.fileno())
+
+
+def _start_spoken_to(
+    ours: socket.socket,
+    words: Sequence[str],
+    log: Path,
+    environment: Mapping[str, str],
+    *,
+    standard: int | None = None,
+    inherited: Sequence[int] = (),
+) -> Program:
     try:
         with log.open("ab") as output:
             process = subprocess.Popen(
-                [*words, "--socket", str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
+                list(words),
+                stdin=subprocess.DEVNULL if standard is None else standard,
+                stdout=output if standard is None else standard,
                 stderr=output,
-                pass_fds=[theirs.fileno()],
+                pass_fds=inherited,
                 env=dict(environment),
                 start_new_session=True,
             )
     except OSError as error:
         ours.close()
         raise LaunchError(f"{words[0]} cannot be started: {error.strerror}.") from error
-    finally:
-        theirs.close()
     return Program(process, ours)
 
 

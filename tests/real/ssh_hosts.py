@@ -1,0 +1,236 @@
+"""Emulated hosts with a real sshd each, and an `ssh` that starts from one of them.
+
+Decides how sshd and ssh are configured, and that nothing of it outlives the context.  The hosts
+have a network and a host name of their own; files and processors are this machine's, but for what
+`bare` and `stale` have instead of the checkout.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from launchers.emulated.network import EmulatedHost, hold_network
+from ps_allreduce.network import EmulatedNetwork
+from tests.real.slurm_cluster import ROOT, SEARCH_PATH, processes_in, wait_until
+
+#: Where ssh is typed, two hosts that are as they should be, and two that are not.
+NAMES = ("office", "east", "west", "bare", "stale")
+
+PORT = 2222
+
+PROGRAMS = ("ssh", "sshd", "ssh-keygen", "nsenter", "unshare", "setpriv", "stat", "ip")
+
+#: A file of the measured program that `stale` has in another version.
+CHANGED = ROOT / "ps_allreduce" / "strategies.py"
+
+DEADLINE_S = 30.0
+
+SSHD = """\
+Port {port}
+ListenAddress {address}
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/user_key.pub
+PidFile none
+UsePAM no
+StrictModes no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin prohibit-password
+"""
+
+#: A shell that greets, and leaves a line unfinished before it does what it was asked for.
+GREETING = 'ForceCommand echo Welcome; printf title; exec sh -c "$SSH_ORIGINAL_COMMAND"\n'
+
+#: The user's own.  Hosts are known by name here and nowhere else; the last three are all `east`.
+SSH_CONFIG = """\
+Host east
+    HostName {east}
+Host bare
+    HostName {bare}
+Host stale
+    HostName {stale}
+Host stranger
+    HostName {east}
+    IdentityFile {folder}/other_key
+Host unheard
+    HostName {east}
+    UserKnownHostsFile /dev/null
+Host swapped
+    HostName {east}
+    UserKnownHostsFile {folder}/wrong_hosts
+Host *
+    Port {port}
+    User root
+    IdentitiesOnly yes
+    IdentityAgent none
+    UserKnownHostsFile {folder}/known_hosts
+    GlobalKnownHostsFile /dev/null
+    StrictHostKeyChecking ask
+    LocalForward 127.0.0.1:9 127.0.0.1:9
+    RequestTTY yes
+Host * !stranger
+    IdentityFile {folder}/user_key
+"""
+
+#: sshd needs a folder in /run.
+BECOME_HOST = """\
+set -e
+mount -t tmpfs run /run
+mkdir /run/sshd
+case "$1" in
+    bare) mount -t tmpfs none "$2" ;;
+    stale) mount --bind "$4" "$3" ;;
+esac
+shift 4
+exec "$@"
+"""
+
+SSH = """\
+#!/bin/sh
+exec {enter} {ssh} -F {folder}/config "$@"
+"""
+
+
+def missing_for_ssh() -> str:
+    """What this machine lacks, in words; empty if nothing."""
+    if os.geteuid() != 0:
+        return "sshd on emulated hosts needs root"
+    missing = [name for name in PROGRAMS if shutil.which(name, path=SEARCH_PATH) is None]
+    return f"{', '.join(missing)} not found" if missing else ""
+
+
+@dataclass(slots=True)
+class SshHosts:
+    """Hosts that are up.
+
+    Attributes:
+        folder: of keys, configurations and logs.
+        hosts: by name.
+        search_path: PATH by which the launcher finds the `ssh` that starts from `office`.
+    """
+
+    folder: Path
+    hosts: Mapping[str, EmulatedHost]
+    search_path: str
+    _started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def address(self, name: str) -> str:
+        """Of a host."""
+        return self.hosts[name].address
+
+    def start(self, name: str) -> None:
+        """Start the sshd of a host, and wait until it listens."""
+        config = self.folder / f"{name}.conf"
+        text = SSHD.format(port=PORT, address=self.address(name), folder=self.folder)
+        config.write_text(text + (GREETING if name == "west" else ""))
+        log = self.folder / f"{name}.log"
+        command = (
+            *self.hosts[name].enter,
+            *("setpriv", "--pdeathsig=KILL", "--", "unshare", "--mount"),
+            *("sh", "-c", BECOME_HOST, "sh", name, str(ROOT), str(CHANGED)),
+            str(self.folder / CHANGED.name),
+            *(_program("sshd"), "-D", "-e", "-f", str(config)),
+        )
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/"
+            )
+        self._started.append(process)
+        wait_until(lambda: "listening" in log.read_text(), DEADLINE_S, lambda: log.read_text())
+
+    def run(self, name: str, *command: str) -> str:
+        """What a command says on a host."""
+        words = (*self.hosts[name].enter, *command)
+        done = subprocess.run(words, check=True, capture_output=True, timeout=DEADLINE_S)
+        return done.stdout.decode()
+
+    def processes(self, name: str, *, with_sshd: bool = False) -> dict[int, str]:
+        """Command lines of all that runs on a host."""
+        network = int(self.run(name, "stat", "--dereference", "--format=%i", "/proc/self/ns/net"))
+        found = processes_in(network)
+        return {pid: line for pid, line in found.items() if with_sshd or "sshd" not in line}
+
+    def kill(self, name: str) -> None:
+        """Kill everything on a host at once, as when a machine fails; its network stays."""
+        while left := self.processes(name, with_sshd=True):
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.02)
+
+    def set_link(self, name: str, state: str) -> None:
+        """Take the network from a host (`down`) or give it back (`up`): nobody is told."""
+        self.run(name, "ip", "link", "set", "dev", self.hosts[name].interface, state)
+
+    def wait_until_gone(self, name: str, but: Collection[int]) -> None:
+        """Wait until a host runs nothing but sshd and what ran before.
+
+        Raises:
+            LaunchError: it still does after some time.
+        """
+
+        def left() -> dict[int, str]:
+            return {pid: line for pid, line in self.processes(name).items() if pid not in but}
+
+        wait_until(lambda: not left(), DEADLINE_S, lambda: f"{name} runs {left()}")
+
+    def end(self) -> None:
+        """Kill everything on all hosts, and reap what was started from here."""
+        for name in self.hosts:
+            self.kill(name)
+        for process in self._started:
+            process.wait(DEADLINE_S)
+
+
+@contextmanager
+def ssh_hosts(folder: Path) -> Iterator[SshHosts]:
+    """The hosts for as long as the context lasts.
+
+    Raises:
+        UserError: this machine allows no such network.
+        LaunchError: a host did not come up.
+    """
+    network = EmulatedNetwork(num_hosts=len(NAMES), bits_per_s=None)
+    with hold_network(network, NAMES) as held:
+        by_name = {host.name: host for host in held.hosts}
+        hosts = SshHosts(folder, by_name, f"{folder / 'bin'}:{SEARCH_PATH}")
+        _write_files(hosts)
+        try:
+            for name in NAMES[1:]:
+                hosts.start(name)
+            yield hosts
+        finally:
+            hosts.end()
+
+
+def _write_files(hosts: SshHosts) -> None:
+    folder, addresses = hosts.folder, {name: hosts.address(name) for name in hosts.hosts}
+    for name in ("host_key", "user_key", "other_key"):
+        words = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name))
+        subprocess.run(words, check=True, stdin=subprocess.DEVNULL, timeout=DEADLINE_S)
+    for target, key in (("known_hosts", "host_key"), ("wrong_hosts", "other_key")):
+        public = " ".join((folder / f"{key}.pub").read_text().split()[:2])
+        lines = [f"[{address}]:{PORT} {public}\n" for address in addresses.values()]
+        (folder / target).write_text("".join(lines))
+    (folder / "config").write_text(SSH_CONFIG.format(port=PORT, folder=folder, **addresses))
+    (folder / CHANGED.name).write_text(CHANGED.read_text() + "# changed\n")
+    program = folder / "bin" / "ssh"
+    program.parent.mkdir()
+    enter = " ".join(hosts.hosts["office"].enter)
+    program.write_text(SSH.format(enter=enter, ssh=_program("ssh"), folder=folder))
+    program.chmod(0o755)
+
+
+def _program(name: str) -> str:
+    """sshd must be called by its whole path."""
+    path = shutil.which(name, path=SEARCH_PATH)
+    assert path is not None
+    return path

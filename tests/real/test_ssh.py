@@ -1,0 +1,270 @@
+"""The launcher `ssh` over real connections, between emulated hosts with an sshd each."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launchers import SSH
+from launchers.hosts_launcher import HostsLauncher
+from launchers.ssh import words
+from launchers.ssh.site import SshSite
+from ps_allreduce.errors import LaunchError, UserError
+from ps_allreduce.experiment import Experiment, Profile
+from ps_allreduce.records import Status, load_record
+from ps_allreduce.spread import Spread
+from ps_allreduce.strategies import Strategy
+from tests.conftest import skip_or_fail
+from tests.real.points import BRIEF, point
+from tests.real.slurm_cluster import ROOT, wait_until
+from tests.real.ssh_hosts import PORT, SshHosts, missing_for_ssh, ssh_hosts
+
+#: Long enough to be disturbed.
+LONG = replace(BRIEF, measured_s=60.0, deadline_s=90.0)
+
+#: On a busy machine.
+PATIENCE_S = 240.0
+
+
+def trains(test: Any) -> Any:
+    """Marks of a test that starts TensorFlow."""
+    for mark in (pytest.mark.tensorflow, pytest.mark.slow):
+        test = mark(test)
+    return pytest.mark.usefixtures("need_tensorflow")(test)
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshHosts]:
+    if reason := missing_for_ssh():
+        skip_or_fail(reason)
+    with ssh_hosts(tmp_path_factory.mktemp("ssh")) as hosts, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", hosts.search_path)
+        yield hosts
+
+
+@pytest.fixture(scope="module")
+def host_file(hosts: SshHosts) -> Path:
+    """One host by a name that only ssh knows, one by all that can be said of it."""
+    west = hosts.address("west")
+    path = hosts.folder / "hosts"
+    path.write_text(f"# two\neast\nroot@{west}:{PORT} {west}  # greets\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def launcher(host_file: Path, data_dir: Path) -> Iterator[HostsLauncher]:
+    with HostsLauncher(SshSite(host_file), data_dir) as launcher:
+        yield launcher
+
+
+def on_hosts(strategy: Strategy, profile: Profile = BRIEF) -> Experiment:
+    return replace(point(strategy, 2, profile=profile), launcher=SSH, spread=Spread())
+
+
+@trains
+@pytest.mark.parametrize("strategy", [Strategy.ALLREDUCE, Strategy.PS_SYNC])
+def test_tasks_on_two_hosts_train_together(
+    strategy: Strategy, launcher: HostsLauncher, hosts: SshHosts
+) -> None:
+    east, west = hosts.address("east"), hosts.address("west")
+    experiment = on_hosts(strategy)
+    launcher.check(experiment)
+    launcher.prepare(experiment.workload)
+    run = launcher.launch(experiment, progress=lambda _: None)
+    assert run.status is Status.OK, f"{run.reason}\n{run.log[-2000:]}"
+    assert run.metrics is not None
+    assert run.metrics.images_per_sec > 0
+    assert [(h.name, h.facts.name) for h in run.hosts] == [("east", "east"), (west, "west")]
+    assert [host.address for host in run.hosts] == [east, west]
+    assert {task.host for task in run.tasks} == {"east", west}
+    assert [(link.source, link.target) for link in run.links] == [("east", west), (west, "east")]
+
+
+@trains
+def test_fork_servers_serve_all_runs(
+    launcher: HostsLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    experiment = on_hosts(Strategy.ALLREDUCE)
+    launcher.prepare(experiment.workload)
+    runs = [launcher.launch(experiment, progress=lambda _: None) for _ in range(3)]
+    assert [run.reason for run in runs] == ["", "", ""]
+    seconds = [run.phases.bring_up_s or 999.0 for run in runs]
+    with capsys.disabled():
+        print(f" [brought up in {', '.join(f'{s:.2f}' for s in seconds)} s] ", end="")
+    assert max(seconds) < 10
+
+
+def run_one(host_file: Path, results: Path) -> list[str]:
+    return [
+        *(sys.executable, "-m", "experiments", "run-one", "--strategy", "allreduce"),
+        *("--num-workers", "2", "--results", str(results)),
+        *("--launcher", "ssh", "--host-file", str(host_file)),
+    ]
+
+
+@trains
+def test_run_one_prints_one_json_line(host_file: Path, tmp_path: Path, hosts: SshHosts) -> None:
+    done = subprocess.run(
+        run_one(host_file, tmp_path),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    figures = json.loads(line)
+    assert (figures["status"], figures["launcher"]) == ("ok", "ssh")
+    record = load_record(Path(figures["record_path"]))
+    assert [host.name for host in record.hosts] == ["east", hosts.address("west")]
+
+
+@trains
+def test_a_host_that_fails_is_named_and_used_again(
+    host_file: Path, data_dir: Path, hosts: SshHosts
+) -> None:
+    with HostsLauncher(SshSite(host_file), data_dir) as launcher:
+        launcher.prepare(on_hosts(Strategy.PS_SYNC).workload)
+        killed: list[float] = []
+
+        def kill_when_measuring(stage: str) -> None:
+            if stage == "measured" and not killed:
+                killed.append(time.monotonic())
+                hosts.kill("east")
+
+        experiment = on_hosts(Strategy.PS_SYNC, LONG)
+        run = launcher.launch(experiment, progress=kill_when_measuring)
+        assert time.monotonic() - killed[0] < 30
+        assert run.status is Status.FAILED
+        assert "the fork server on east, from which its tasks are forked, ended" in run.reason
+        assert "ssh to east ended with status 255 (last heard: Connection to" in run.reason
+
+        again = launcher.launch(on_hosts(Strategy.ALLREDUCE), progress=lambda _: None)
+        assert again.status is Status.FAILED
+        assert "east cannot be reached" in again.reason
+
+        hosts.start("east")
+        again = launcher.launch(on_hosts(Strategy.ALLREDUCE), progress=lambda _: None)
+        assert again.reason == ""
+
+
+@trains
+def test_a_host_that_falls_silent_is_named_and_ends_by_itself(
+    host_file: Path, data_dir: Path, hosts: SshHosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(words.OPTIONS, "ServerAliveInterval", "2")
+    before = {name: hosts.processes(name) for name in ("east", "west")}
+    with HostsLauncher(SshSite(host_file), data_dir) as launcher:
+        unplugged: list[float] = []
+
+        def unplug_when_measuring(stage: str) -> None:
+            if stage == "measured" and not unplugged:
+                unplugged.append(time.monotonic())
+                hosts.set_link("east", "down")
+
+        try:
+            experiment = on_hosts(Strategy.ALLREDUCE, LONG)
+            launcher.prepare(experiment.workload)
+            run = launcher.launch(experiment, progress=unplug_when_measuring)
+        finally:
+            hosts.set_link("east", "up")
+        assert time.monotonic() - unplugged[0] < 45
+        assert run.status is Status.FAILED
+        assert "the fork server on east" in run.reason
+        assert "not responding" in run.reason
+    for name, processes in before.items():
+        hosts.wait_until_gone(name, processes)
+
+
+@trains
+def test_nothing_survives_a_launcher_that_is_killed(
+    host_file: Path, tmp_path: Path, hosts: SshHosts
+) -> None:
+    before = {name: hosts.processes(name) for name in ("east", "west")}
+    folders = scratch_folders()
+    with (tmp_path / "said").open("wb") as said:
+        launcher = subprocess.Popen(
+            run_one(host_file, tmp_path), cwd=ROOT, stdout=said, stderr=said
+        )
+
+    def tasks() -> int:
+        return sum(len(list(path.glob("run-*/worker-*.log"))) for path in scratch_folders())
+
+    try:
+        wait_until(lambda: tasks() == 2, PATIENCE_S, (tmp_path / "said").read_text)
+        time.sleep(3)  # well into the warm-up
+        assert tasks() == 2
+        assert scratch_folders() > folders
+    finally:
+        launcher.send_signal(signal.SIGKILL)
+        launcher.wait()
+    begin = time.monotonic()
+    for name, processes in before.items():
+        hosts.wait_until_gone(name, processes)
+    assert time.monotonic() - begin < 20
+    assert scratch_folders() == folders
+
+
+def scratch_folders() -> set[Path]:
+    folder = Path(tempfile.gettempdir())
+    names = ("east", "west")
+    return {path for name in names for path in folder.glob(f"ps-allreduce-*-{name}-*")}
+
+
+def refusal(path: Path, kind: type[Exception], *lines: str) -> str:
+    """What is said of a host file whose hosts cannot be used, within seconds and in one line."""
+    path.write_text("\n".join(lines))
+    with SshSite(path) as site, pytest.raises(kind) as caught:
+        site.cores()
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    return message
+
+
+@pytest.mark.parametrize(
+    ("host", "told", "quoted"),
+    [
+        ("stranger", "stranger refuses the log-in: see that 'ssh stranger'", "Permission denied"),
+        ("nobody@east", "'ssh nobody@east' asks for no password", "Permission denied"),
+        ("unheard", "the key of unheard is not known here", "Host key verification failed"),
+        ("swapped", "the key of swapped is not the one known here", "verification failed"),
+        ("nowhere.invalid", "nowhere.invalid cannot be reached", "Could not resolve hostname"),
+        ("east:2223", "'ssh -p 2223 east' works by hand", "Connection refused"),
+        ("bare", f"put the same checkout at {ROOT}", "No module named 'ps_allreduce'"),
+    ],
+)
+def test_a_host_that_cannot_be_used_is_one_sentence(
+    hosts: SshHosts, tmp_path: Path, host: str, told: str, quoted: str
+) -> None:
+    message = refusal(tmp_path / "hosts", LaunchError, host)
+    assert told in message
+    assert quoted in message.partition("(last heard: ")[2]
+
+
+def test_all_hosts_that_cannot_be_used_are_named(hosts: SshHosts, tmp_path: Path) -> None:
+    message = refusal(tmp_path / "hosts", LaunchError, "stranger", "unheard")
+    assert "stranger refuses" in message
+    assert "the key of unheard" in message
+
+
+@trains
+def test_another_checkout_is_refused(hosts: SshHosts, tmp_path: Path) -> None:
+    message = refusal(tmp_path / "hosts", UserError, "stale")
+    assert "strategies.py on stale differs from the one here" in message
+
+
+@trains
+def test_a_machine_that_stands_there_twice_is_refused(hosts: SshHosts, tmp_path: Path) -> None:
+    message = refusal(tmp_path / "hosts", UserError, "east", hosts.address("east"))
+    assert message.endswith(f"hosts: east and {hosts.address('east')} are the same machine.")
