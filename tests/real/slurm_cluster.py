@@ -498,7 +498,7 @@ def main() -> None:
 @click.option("--cpus", default=2, show_default=True, help="Cores that every node claims.")
 def up(folder: Path, nodes: str, cpus: int) -> None:
     """Bring a cluster up below FOLDER and keep it until Ctrl-C."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     try:
         with slurm_cluster(folder, names=nodes.split(","), cpus_per_node=cpus) as cluster:

@@ -298,7 +298,7 @@ class TestEnd:
         ) as owner:
             assert owner.stdout is not None
             assert b"SLURM_CONF" in owner.stdout.readline()
-            owner.send_signal(signal.SIGTERM)
+            owner.send_signal(signal.SIGINT)
             assert b"The cluster is gone." in owner.communicate(timeout=60)[0]
         assert owner.returncode == 0
         assert processes_of(folder) == []
