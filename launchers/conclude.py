@@ -134,15 +134,20 @@ def _with_outcome(run: LaunchedRun, state: RunState, outcome: Outcome) -> Launch
 
 
 def machine_busy(samples: Sequence[Sample], window: tuple[float, float]) -> float | None:
-    """Share of all processor time that was used inside a window; None with too few samples.
+    """Share of all processor time that was used around a window; None with too few samples.
 
+    From the last sample before the window to the first one after it, as far as there are any.
     Every host that is emulated here sees the same processors: those of the first one are taken.
     """
-    inside = [s for s in samples if s.host == samples[0].host and window[0] <= s.time <= window[1]]
-    if len(inside) < 2:
+    mine = [sample for sample in samples if sample.host == samples[0].host]
+    before = [sample for sample in mine if sample.time <= window[0]][-1:]
+    after = [sample for sample in mine if sample.time >= window[1]][:1]
+    inside = [sample for sample in mine if window[0] < sample.time < window[1]]
+    around = [*before, *inside, *after]
+    if len(around) < 2:
         return None
-    first, last = inside[0], inside[-1]
-    used, idle = last.busy_s - first.busy_s, last.idle_s - first.idle_s
+    used = around[-1].busy_s - around[0].busy_s
+    idle = around[-1].idle_s - around[0].idle_s
     return used / (used + idle) if used + idle > 0 else None
 
 
