@@ -207,7 +207,9 @@ def main(words: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _as_interrupt(*_: object) -> None:
+def _as_interrupt(number: int, _: object) -> None:
+    # Slurm may ask twice; the second time would cut off what the first one set going.
+    signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 

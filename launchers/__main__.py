@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import click
 
+from launchers.doctor.command import doctor
 from launchers.plan import plan
 from ps_allreduce.errors import SuiteError, UserError
 
@@ -19,6 +20,7 @@ def cli() -> None:
     """Look at hosts and layouts; nothing is trained."""
 
 
+cli.add_command(doctor)
 cli.add_command(plan)
 
 

@@ -15,6 +15,23 @@ from ps_allreduce.hosts import Interface
 LOOPBACK = "lo"
 
 
+def task_address(
+    host: str, interfaces: Sequence[Interface], wanted: str | None, preset: str | None
+) -> str:
+    """The address that a host's tasks are reached by.
+
+    Args:
+        wanted: the network that the user asked for, as `choose_interface` takes it.
+        preset: what the site says about it; None if it leaves it to the interfaces.
+
+    Raises:
+        UserError: the host has none in that network.
+    """
+    if wanted is None and preset is not None:
+        return preset
+    return choose_interface(host, interfaces, wanted).address
+
+
 def choose_interface(host: str, interfaces: Sequence[Interface], wanted: str | None) -> Interface:
     """The interface that a host's tasks are reached by.
 

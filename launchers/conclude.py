@@ -163,7 +163,7 @@ def failure_reason(experiment: Experiment, state: RunState) -> str:
 def _own_reason(experiment: Experiment, state: RunState) -> str:
     monitor = state.monitor
     if state.status is Status.INTERRUPTED:
-        return "" if state.post_mortem else "interrupted by the operator"
+        return monitor.lost_contact or ("" if state.post_mortem else "interrupted by the operator")
     if state.status is Status.TIMED_OUT:
         return (
             f"not finished after {experiment.profile.deadline_s:g} s; "

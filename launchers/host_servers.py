@@ -9,6 +9,7 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,11 +47,12 @@ class HostServers:
         """The next message of any server and its host, or None if there is none within the time.
 
         Raises:
-            LaunchError: a server is gone.
+            LaunchError: a server is gone; the next call listens to the others.
         """
         waiting = [host for host, client in self.clients.items() if client.has_message]
         if not waiting:
-            readable, _, _ = select.select(list(self.clients.values()), [], [], max(timeout_s, 0))
+            reachable = [client for client in self.clients.values() if not client.lost]
+            readable, _, _ = select.select(reachable, [], [], max(timeout_s, 0))
             waiting = [client.host for client in readable]
         for host in waiting:
             message = self.clients[host].receive(0)
@@ -62,7 +64,8 @@ class HostServers:
         """Send one request to every server that can still be reached."""
         for client in self.clients.values():
             if not client.lost:
-                client.send(request)
+                with suppress(LaunchError):  # it is known as lost now, and the others get theirs
+                    client.send(request)
 
     def clock_offsets(self) -> dict[str, float]:
         """Seconds by which each host's wall clock is ahead of this one."""

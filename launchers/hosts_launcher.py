@@ -32,6 +32,7 @@ from launchers.prepare import gather, prepare_run
 from launchers.protocol import Capacity, LaunchedRun
 from launchers.run_monitor import RunMonitor
 from launchers.site import Site
+from ps_allreduce.cluster import TaskId
 from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.experiment import Experiment, Workload
 from ps_allreduce.hosts import HostFacts, describe_difference, kinds
@@ -262,6 +263,8 @@ class HostsLauncher:
             state.status = Status.FAILED
         except KeyboardInterrupt:
             state.status = Status.INTERRUPTED
+        if state.status is Status.FAILED and self._site.is_over():
+            state.status = Status.INTERRUPTED
         if state.status in (Status.FAILED, Status.INTERRUPTED):
             state.post_mortem = self._site.post_mortem()
         state.ended_at = time.time()
@@ -301,11 +304,9 @@ class HostsLauncher:
         except KeyboardInterrupt:
             state.status = Status.INTERRUPTED  # the run is recorded, and the sweep ends
         finally:
-            with suppress(LaunchError):
-                self._end_tasks(servers, state.monitor)
+            self._end_tasks(servers, state)
             gather(servers, state)
-            with suppress(LaunchError):
-                servers.send_all(FinishRun())
+            servers.send_all(FinishRun())
 
     def _watch(
         self,
@@ -328,13 +329,15 @@ class HostsLauncher:
                 return Status.FAILED
         return Status.TIMED_OUT
 
-    def _end_tasks(self, servers: HostServers, monitor: RunMonitor) -> None:
-        """Kill what is left, and wait until it is gone."""
+    def _end_tasks(self, servers: HostServers, state: RunState) -> None:
+        """Kill what is left, and wait until it is gone, wherever a host can still be reached."""
+        monitor = state.monitor
         failed_before = dict(monitor.exited)
         servers.send_all(EndAll())
         deadline = time.monotonic() + REAP_DEADLINE_S
-        while monitor.num_alive and (left := deadline - time.monotonic()) > 0:
-            _take(servers, monitor, left)
+        while _any_left(servers, state) and (left := deadline - time.monotonic()) > 0:
+            with suppress(LaunchError):  # one more host is lost; the others have tasks to end
+                _take(servers, monitor, left)
         # What we killed ourselves is no failure, but its processor time and memory count.
         monitor.ended_by_us.update(set(monitor.exited) - set(failed_before))
 
@@ -344,6 +347,11 @@ def _plan_cores(servers: HostServers, experiment: Experiment, state: RunState) -
     if state.one_machine:
         return share_machine(experiment, state.placed, next(iter(offered.values())))
     return plan_cores(experiment, state.placed, offered)
+
+
+def _any_left(servers: HostServers, state: RunState) -> bool:
+    hosts = {state.placed[TaskId.parse(name)] for name in state.monitor.alive}
+    return any(not servers.clients[host].lost for host in hosts)
 
 
 def _take(servers: HostServers, monitor: RunMonitor, timeout_s: float) -> None:

@@ -36,7 +36,7 @@ class OwnServer:
     def __init__(self, words: Sequence[str], host: str) -> None:
         self._words = words
         self._host = host
-        self._folder = TemporaryDirectory(prefix="ps-allreduce-log-", ignore_cleanup_errors=True)
+        self._folder: TemporaryDirectory[str] | None = None
         self._program: Program | None = None
         self._client: ForkServerClient | None = None
 
@@ -44,10 +44,17 @@ class OwnServer:
         """Start it unless it runs; it may not be ready yet."""
         if self._client is None or self._client.lost:
             self.close_program()
-            log = Path(self._folder.name) / "fork_server.log"
+            log = self._log_folder() / "fork_server.log"
             environment = fork_server_environment(os.environ)
             self._program = start_with_socket(self._words, log, environment)
             self._client = ForkServerClient(self._program.connection, log, self._host)
+
+    def _log_folder(self) -> Path:
+        """Made when it is needed: a site that refuses its work has none to remove."""
+        if self._folder is None:
+            prefix = "ps-allreduce-log-"
+            self._folder = TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
+        return Path(self._folder.name)
 
     def client(self) -> ForkServerClient:
         """The line to it, once it is ready.
@@ -77,7 +84,9 @@ class OwnServer:
     def close(self) -> None:
         """End the server; remove its log."""
         self.close_program()
-        self._folder.cleanup()
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
 
 
 class LocalSite:
@@ -129,6 +138,10 @@ class LocalSite:
 
     def time_left_s(self) -> None:
         """There is no limit."""
+
+    def is_over(self) -> bool:
+        """There is no scheduler."""
+        return False
 
     def post_mortem(self) -> str:
         """There is no scheduler."""

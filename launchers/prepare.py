@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from launchers.addresses import choose_interface
+from launchers.addresses import task_address
 from launchers.conclude import RunState, log_path, result_path
 from launchers.host_servers import HostServers, measure_links
 from launchers.layout import CorePlan, cluster_of, drivers_of, plan_gpus
@@ -79,9 +79,7 @@ def _host_records(
     records = []
     for host, client in servers.clients.items():
         facts = client.ready.facts
-        address = preset(host) if experiment.interface is None else None
-        if address is None:
-            address = choose_interface(host, facts.interfaces, experiment.interface).address
+        address = task_address(host, facts.interfaces, experiment.interface, preset(host))
         having = [one for one in facts.interfaces if one.address == address]
         records.append(
             HostRecord(

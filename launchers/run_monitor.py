@@ -64,9 +64,9 @@ class RunMonitor:
         return bool(self._failures() or self._lost())
 
     @property
-    def num_alive(self) -> int:
+    def alive(self) -> set[str]:
         """Tasks that were started and are not known to have ended."""
-        return len(set(self.pids) - set(self.exited))
+        return set(self.pids) - set(self.exited)
 
     def moment(self, event: str) -> float | None:
         """When the last task that reports an event reported it; None if one has not."""

@@ -74,5 +74,8 @@ class Site(Protocol):
     def time_left_s(self) -> float | None:
         """How long runs may still be made; None without a limit."""
 
+    def is_over(self) -> bool:
+        """The scheduler has ended the job, so that no further run can be made in it."""
+
     def post_mortem(self) -> str:
         """What the scheduler says about the end of its job; empty if nothing."""

@@ -95,6 +95,10 @@ class EmulatedSite:
     def time_left_s(self) -> None:
         """There is no limit."""
 
+    def is_over(self) -> bool:
+        """There is no scheduler."""
+        return False
+
     def post_mortem(self) -> str:
         """There is no scheduler."""
         return ""

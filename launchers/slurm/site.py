@@ -114,6 +114,11 @@ class SlurmSite:
             return datetime.fromisoformat(end).timestamp() - time.time()
         return None
 
+    def is_over(self) -> bool:
+        """The job runs no more; a command of `salloc` is not told so by any signal."""
+        job = show_job(self._allocation.job_id)
+        return bool(job) and job.get("JobState") != "RUNNING"
+
     def post_mortem(self) -> str:
         """What Slurm says about the job and its nodes."""
         said = [explain_job(self._allocation.job_id), sick_nodes(self.hosts)]

@@ -122,6 +122,10 @@ class SshSite:
     def time_left_s(self) -> None:
         """There is no limit."""
 
+    def is_over(self) -> bool:
+        """There is no scheduler."""
+        return False
+
     def post_mortem(self) -> str:
         """What ssh said about the lines that were lost in the last run."""
         return "; ".join(filter(None, (self._servers[host].last_words() for host in self._used)))

@@ -90,7 +90,7 @@ def nothing_is_left(cluster: SlurmCluster) -> None:
     for name in NAMES:
         running = [line for line in cluster.processes(name).values() if "forkserver" in line]
         assert running == []
-        assert list((cluster.folder / "own" / name).glob("**/ps-allreduce-*")) == []
+        assert list(cluster.own_tmp(name).glob("ps-allreduce-*")) == []
 
 
 def test_allreduce_sweep_through_sbatch(cluster: SlurmCluster, results: Path) -> None:
