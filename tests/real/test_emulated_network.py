@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 PORT = "7000"
 
-ATTEMPTS = 4
+ATTEMPTS = 6
 
 #: Of a link's rate, TCP's payload in packets of 1500 bytes is 0.957.
 PAYLOAD = 0.96
@@ -168,7 +168,7 @@ def check_rates(pairs: Sequence[Pair], expected: Sequence[float]) -> None:
         measured = rates(pairs)
         ratios = [found / limit for found, limit in zip(measured, expected, strict=True)]
         assert max(ratios) < PAYLOAD + 0.02
-        if min(ratios) > 0.85:
+        if min(ratios) > 0.8:
             return
     pytest.fail(f"reached {ratios} of the rates")
 
@@ -201,7 +201,7 @@ def test_a_hosts_receiving_is_limited_too() -> None:
     with hold_network(EmulatedNetwork(num_hosts=4, bits_per_s=2e8), names(4)) as held:
         *senders, receiver = held.hosts
         together = sum(rates([(sender, receiver) for sender in senders]))
-    assert 0.8 < together / 2e8 < PAYLOAD + 0.05
+    assert 0.7 < together / 2e8 < PAYLOAD + 0.05
 
 
 def test_a_slow_host_is_slow_in_both_directions_and_the_others_are_not() -> None:
@@ -219,7 +219,7 @@ def test_racks_share_an_uplink() -> None:
         a, b, c, d = held.hosts
         check_rates([(a, b), (d, c)], [3e8, 3e8])
         together = sum(rates([(a, c), (b, d)]))
-    assert 0.8 < together / 1e8 < PAYLOAD + 0.05
+    assert 0.7 < together / 1e8 < PAYLOAD + 0.05
 
 
 def test_a_delay_is_kept_or_refused_in_one_sentence() -> None:
