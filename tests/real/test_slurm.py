@@ -45,7 +45,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
 @pytest.fixture
 def results(cluster: SlurmCluster, request: pytest.FixtureRequest) -> Path:
     """A results folder that all hosts see."""
-    return cluster.work / request.node.name
+    return cluster.work / str(request.node.name)
 
 
 def make(target: str, results: Path, arguments: str, *variables: str) -> list[str]:
