@@ -1,0 +1,108 @@
+"""How fast the hosts compute, and how fast their links are.
+
+Decides what is measured, and that who seems to be slow is measured once more: on a machine that
+others use as well, a moment's trouble is no finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from launchers.doctor.asking import ask_hosts
+from launchers.doctor.pairs import Pair, both_ways, rounds_of_pairs
+from launchers.doctor.slow import slow_links, slow_ones
+from launchers.host_servers import HostServers, measure_links
+from ps_allreduce.check_up import MultiplyMatrices
+from ps_allreduce.errors import LaunchError
+from ps_allreduce.records import LinkRecord
+
+#: Large enough for the library to use all cores, small enough for many products in a second.
+SIZE = 1024
+
+SECONDS = 1.0
+
+#: A loaded machine may take long over what should take a second.
+DEADLINE_S = 60.0
+
+#: Two multiplications and additions per element and term.
+OPERATIONS = 2 * SIZE**3
+
+
+def measure_computing(servers: HostServers, hosts: Sequence[str]) -> dict[str, float]:
+    """Floating-point operations per second of every host, while all of them compute."""
+    best: dict[str, float] = {}
+    for _ in range(2):
+        found = _multiply(servers, hosts)
+        best |= {host: max(rate, best.get(host, 0.0)) for host, rate in found.items()}
+        if not slow_ones(best):
+            break
+    return best
+
+
+def _multiply(servers: HostServers, hosts: Sequence[str]) -> dict[str, float]:
+    requests = {
+        host: MultiplyMatrices(
+            size=SIZE,
+            seconds=SECONDS,
+            log=f"{servers.clients[host].ready.scratch}/multiply.log",
+        )
+        for host in hosts
+    }
+    answers = ask_hosts(servers, requests, DEADLINE_S).of("multiplied")
+    return {host: OPERATIONS * 1e9 / event.counts["ns"] for host, event in answers.items()}
+
+
+Found = dict[Pair, LinkRecord]
+
+
+def measure_all_links(
+    servers: HostServers,
+    pairs: Sequence[Pair],
+    address_of: Callable[[str], str],
+    tell: Callable[[str], None],
+) -> tuple[tuple[LinkRecord, ...], str]:
+    """Measure the links of all pairs, and those that are slow once more.
+
+    Args:
+        pairs: those that can reach each other.
+        tell: told before every round.
+
+    Returns:
+        What was measured, and why that came to an end; empty if it did not.
+    """
+    best: Found = {}
+    try:
+        rounds = _rounds(servers, pairs)
+        for number, links in enumerate(rounds, start=1):
+            tell(f"links, round {number} of {len(rounds)}")
+            _measure(servers, links, address_of, best)
+        suspects = [(link.source, link.target) for link in slow_links(list(best.values()))]
+        for links in rounds:
+            if again := [link for link in links if link in suspects]:
+                _measure(servers, again, address_of, best)
+    except LaunchError as error:
+        return tuple(best.values()), str(error).splitlines()[0]
+    return tuple(best.values()), ""
+
+
+def num_rounds(num_hosts: int) -> int:
+    """How many rounds all pairs of so many hosts take."""
+    return len(rounds_of_pairs([str(number) for number in range(num_hosts)]))
+
+
+def _rounds(servers: HostServers, pairs: Sequence[Pair]) -> list[list[Pair]]:
+    wanted = {frozenset(pair) for pair in pairs}
+    rounds = [
+        [pair for pair in together if frozenset(pair) in wanted]
+        for together in rounds_of_pairs(list(servers.clients))
+    ]
+    return [both_ways(together) for together in rounds if together]
+
+
+def _measure(
+    servers: HostServers, links: Sequence[Pair], address_of: Callable[[str], str], best: Found
+) -> None:
+    for link in measure_links(servers, links, address_of):
+        key = (link.source, link.target)
+        if key not in best or link.bits_per_s > best[key].bits_per_s:
+            best[key] = link
