@@ -36,8 +36,12 @@ def _emulated(settings: LauncherSettings) -> Site:
 
 
 def _slurm(settings: LauncherSettings) -> Site:
-    settings.refuse_others(SLURM, ("container", "shared_nodes"))
-    return SlurmSite(settings.container, shared_nodes=settings.shared_nodes)
+    settings.refuse_others(SLURM, ("container", "shared_nodes", "copy_environment"))
+    return SlurmSite(
+        settings.container,
+        shared_nodes=settings.shared_nodes,
+        copy_environment=settings.copy_environment,
+    )
 
 
 def _ssh(settings: LauncherSettings) -> Site:

@@ -74,6 +74,11 @@ SLURM_JOB = options(
     click.option("--setup", multiple=True, help="slurm: line of the batch script (module load X)."),
     click.option("--container", help="slurm, ssh: prefix of commands (apptainer exec image.sif)."),
     click.option("--shared-nodes", is_flag=True, help="slurm: do not ask for whole nodes."),
+    click.option(
+        "--copy-environment",
+        is_flag=True,
+        help="slurm: copy Python's packages to every node's own disk first.",
+    ),
 )
 
 SSH = options(
@@ -98,6 +103,7 @@ def settings_from(given: dict[str, Any]) -> LauncherSettings:
         host_file=given["host_file"],
         container=tuple(shlex.split(given["container"] or "")),
         shared_nodes=given["shared_nodes"],
+        copy_environment=given["copy_environment"],
     )
 
 

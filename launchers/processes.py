@@ -173,11 +173,19 @@ class Answer:
     err: str
 
 
-def run_quietly(words: Sequence[str], timeout_s: float) -> Answer | None:
+def run_quietly(
+    words: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None
+) -> Answer | None:
     """Run a short command; None if it is missing or does not answer."""
     try:
         done = subprocess.run(
-            words, capture_output=True, timeout=timeout_s, check=False, text=True, errors="replace"
+            words,
+            capture_output=True,
+            timeout=timeout_s,
+            check=False,
+            text=True,
+            errors="replace",
+            env=environment,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -18,6 +18,7 @@ OPTION_OF = {
     "host_file": "--host-file",
     "container": "--container",
     "shared_nodes": "--shared-nodes",
+    "copy_environment": "--copy-environment",
 }
 
 
@@ -32,6 +33,7 @@ class LauncherSettings:
         host_file: of the launcher `ssh`.
         container: words that are put before the measured program, for `slurm` and `ssh`.
         shared_nodes: others may run on the nodes of the job.
+        copy_environment: Python's packages are copied to every node's own disk first.
     """
 
     data_dir: Path
@@ -41,6 +43,7 @@ class LauncherSettings:
     host_file: Path | None = None
     container: tuple[str, ...] = ()
     shared_nodes: bool = False
+    copy_environment: bool = False
 
     def refuse_others(self, launcher: str, own: Collection[str]) -> None:
         """See that nothing was asked for that the launcher does not know.

@@ -96,7 +96,7 @@ def explain_from_log(job_id: str, text: str) -> str:
     LIMIT ***`.
     """
     ends = re.findall(
-        rf"\*\*\* JOB {re.escape(job_id)} ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z -]+?))? \*\*\*",
+        rf"\*\*\* JOB {re.escape(job_id)} ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ,-]+?))? \*\*\*",
         text,
     )
     if not ends:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from launchers.fork_server import ROOT, fork_server_environment, last_lines
 from launchers.host_servers import HostServers
 from launchers.processes import Background, fork_server_words, start_in_background
 from launchers.slurm.allocation import Allocation, read_allocation
+from launchers.slurm.broadcast import NodeCopy
 from launchers.slurm.jobs import explain_job, show_job, sick_nodes
 from launchers.slurm.step import step_environment, step_words
 from ps_allreduce.errors import UserError
@@ -41,10 +43,18 @@ class SlurmSite:
     one_machine = False
     shares_files = True
 
-    def __init__(self, container: Sequence[str] = (), *, shared_nodes: bool = False) -> None:
+    def __init__(
+        self,
+        container: Sequence[str] = (),
+        *,
+        shared_nodes: bool = False,
+        copy_environment: bool = False,
+    ) -> None:
         self._allocation: Allocation = read_allocation(os.environ)
         self._command = fork_server_words(container)
         self._shared_nodes = shared_nodes
+        self._copy_environment = copy_environment
+        self._copied: NodeCopy | None = None
         self.hosts = self._allocation.hosts
         self.job_id: str | None = self._allocation.job_id
 
@@ -57,6 +67,12 @@ class SlurmSite:
                 "disturb the measurement, and TensorFlow's servers obey whoever reaches them. Ask "
                 "for --exclusive, or accept it with --shared-nodes."
             )
+        if self._copy_environment:
+            copy = NodeCopy(
+                self._allocation.job_id, self.hosts, Path(sysconfig.get_path("purelib"))
+            )
+            copy.spread()
+            self._copied = copy
         return self
 
     def __exit__(
@@ -65,7 +81,9 @@ class SlurmSite:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Every run ends its own step."""
+        """Every run ends its own step; a copy of the environment is removed."""
+        if self._copied is not None:
+            self._copied.remove()
 
     def check(self, experiment: Experiment) -> None:
         """Whatever fits on the hosts can be run."""
@@ -102,6 +120,9 @@ class SlurmSite:
         callers = ",".join(f"{address}:{port}" for address in own_addresses())
         words = step_words(cores, str(ROOT), [*self._command, "--connect", callers])
         environment = step_environment(fork_server_environment(os.environ)) | {TOKEN: token}
+        if self._copied is not None:
+            first = [str(self._copied.folder), environment["PYTHONPATH"]]
+            environment["PYTHONPATH"] = os.pathsep.join(first)
         return start_in_background(words, log, environment)
 
     def preset_address(self, host: str) -> None:
