@@ -68,11 +68,8 @@ class SlurmSite:
                 "for --exclusive, or accept it with --shared-nodes."
             )
         if self._copy_environment:
-            copy = NodeCopy(
-                self._allocation.job_id, self.hosts, Path(sysconfig.get_path("purelib"))
-            )
-            copy.spread()
-            self._copied = copy
+            self._copied = NodeCopy(self.hosts, Path(sysconfig.get_path("purelib")))
+            self._copied.spread()
         return self
 
     def __exit__(
