@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ps_allreduce.serialization import to_json
 
@@ -36,10 +37,21 @@ class Gpu:
 
     Attributes:
         identity: as CUDA_VISIBLE_DEVICES names it.
+        memory_bytes, driver, compute_capability: as the driver tells; None and empty if it does
+            not.
     """
 
     identity: str
     model: str = ""
+    memory_bytes: int | None = None
+    driver: str = ""
+    compute_capability: str = ""
+
+    @property
+    def kind(self) -> tuple[str, int, str, str]:
+        """Equal for GPUs of the same make under the same driver."""
+        memory_gib = round((self.memory_bytes or 0) / 2**30)
+        return self.model, memory_gib, self.driver, self.compute_capability
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +82,7 @@ class HostFacts:
         """Eight digits; equal for hosts of the same hardware and software."""
         alike = {
             "num_cores": len(self.cores),
-            "gpus": [gpu.model for gpu in self.gpus],
+            "gpus": [gpu.kind for gpu in self.gpus],
             "cpu_model": self.cpu_model,
             "cpu_flags": self.cpu_flags,
             # Firmware takes some memory, and not everywhere the same.
@@ -114,9 +126,15 @@ def hardware(hosts: Sequence[HostFacts]) -> object:
 
 def describe_difference(one: HostFacts, other: HostFacts) -> str:
     """What sets two hosts apart, in words."""
-    mine, theirs = to_json(one), to_json(other)
+    mine, theirs = _comparable(one), _comparable(other)
     names = ("cpu_model", "cpu_flags", "memory_bytes", "versions", "gpus", "cores")
     parts = [
         f"{name} {mine[name]} and {theirs[name]}" for name in names if mine[name] != theirs[name]
     ]
     return "; ".join(parts)
+
+
+def _comparable(host: HostFacts) -> dict[str, Any]:
+    """Its facts, with GPUs by their kind: each has an identity of its own."""
+    facts: dict[str, Any] = to_json(host)
+    return facts | {"gpus": [" ".join(map(str, gpu.kind)) for gpu in host.gpus]}

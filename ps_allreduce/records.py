@@ -6,7 +6,7 @@ decide which runs are made (`experiments`) nor what is concluded from them (`ana
 Format history:
     1: first version.
     2: several hosts: `hosts` describes every host, `links` what was measured between them;
-       experiments state spread, network and interface.
+       experiments state spread, network and interface; hosts and samples tell of GPUs.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 
 from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.experiment import Experiment
+from ps_allreduce.gpu_samples import GpuSample
 from ps_allreduce.hosts import HostRecord
 from ps_allreduce.placement import Shard
 from ps_allreduce.provenance import Provenance
@@ -77,6 +78,7 @@ class Sample:
         memory_bytes: resident memory, by task.
         sent_bytes, received_bytes: interface counters, by interface name.
         busy_s, idle_s: processor seconds of the whole machine since it started.
+        gpus: those of the step; none without an NVIDIA driver.
     """
 
     time: float
@@ -87,6 +89,7 @@ class Sample:
     memory_bytes: Mapping[str, int]
     sent_bytes: Mapping[str, int]
     received_bytes: Mapping[str, int]
+    gpus: tuple[GpuSample, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

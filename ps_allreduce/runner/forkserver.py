@@ -31,8 +31,10 @@ import click
 import psutil
 
 from ps_allreduce.errors import InputDataError, SuiteError, UserError
+from ps_allreduce.gpu_samples import GpuSample
 from ps_allreduce.records import Sample
 from ps_allreduce.runner import messages
+from ps_allreduce.runner.gpu import GpuSampler, load_nvml
 from ps_allreduce.runner.line import Line, connect_to, standard_streams
 from ps_allreduce.runner.look_around import look_around
 from ps_allreduce.runner.messages import Event, Exited, Ready, Sampled, Started, decode, encode
@@ -77,6 +79,7 @@ class ForkServer:
 
     Attributes:
         jobs: what a child does, by the kind of request; any other request is the desk's.
+        gpus: looked at with every sample.
     """
 
     line: Line
@@ -85,6 +88,7 @@ class ForkServer:
     children: dict[int, Child] = field(default_factory=dict)
     partial: dict[int, bytes] = field(default_factory=dict)
     next_sample: float = 0.0
+    gpus: GpuSampler = field(default_factory=GpuSampler)
 
     def serve(self) -> None:
         """Run until the launcher is gone."""
@@ -141,6 +145,7 @@ class ForkServer:
         name = getattr(request, "task", type(request).__name__)
         reports, write_end = os.pipe()
         parent = os.getpid()
+        self.gpus.rest()
         pid = os.fork()
         if pid == 0:
             self._be_child(request, Reporter(name, write_end), parent)
@@ -203,7 +208,8 @@ class ForkServer:
         if not self.children or now < self.next_sample:
             return
         self.next_sample = now + SAMPLE_INTERVAL_S
-        self._send(Sampled(sample=take_sample(now, self.children.values())))
+        sample = take_sample(now, self.children.values(), self.gpus.look())
+        self._send(Sampled(sample=sample))
 
     def _kill_all(self) -> None:
         """End every child and its process group, which it may not lead yet."""
@@ -227,8 +233,8 @@ class ForkServer:
             self._terminate()
 
 
-def take_sample(now: float, children: Iterable[Child]) -> Sample:
-    """Processor and memory of all children, and this host's network counters."""
+def take_sample(now: float, children: Iterable[Child], gpus: tuple[GpuSample, ...] = ()) -> Sample:
+    """Processor and memory of all children, this host's network counters, and its GPUs."""
     cpu_s, memory = {}, {}
     for child in children:
         try:
@@ -252,6 +258,7 @@ def take_sample(now: float, children: Iterable[Child]) -> Sample:
         memory_bytes=memory,
         sent_bytes={name: nic.bytes_sent for name, nic in counters.items()},
         received_bytes={name: nic.bytes_recv for name, nic in counters.items()},
+        gpus=gpus,
     )
 
 
@@ -306,6 +313,9 @@ def main(descriptor: int | None, connect: str | None, stdio: bool) -> None:
     if line is None:
         # Not before: whoever calls is expected to be ready.
         line = connect_to(connect or "")
+    nvml = load_nvml()
+    facts = look_around(os.environ, nvml)
+    gpus = GpuSampler(nvml, tuple(gpu.identity for gpu in facts.gpus))
     with Scratch(Path(tempfile.gettempdir())) as scratch:
         ready = Ready(
             version=messages.VERSION,
@@ -313,14 +323,14 @@ def main(descriptor: int | None, connect: str | None, stdio: bool) -> None:
             import_s=import_s,
             pid=os.getpid(),
             scratch=str(scratch),
-            facts=look_around(os.environ),
+            facts=facts,
         )
         line.sendall(encode(ready))
         # What is imported stays: a child's garbage collector that walked over it would copy every
         # page.
         gc.collect()
         gc.freeze()
-        ForkServer(line, JOBS, Desk(scratch)).serve()
+        ForkServer(line, JOBS, Desk(scratch), gpus=gpus).serve()
 
 
 if __name__ == "__main__":

@@ -11,24 +11,30 @@ import platform
 import socket
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from ps_allreduce.hosts import Gpu, HostFacts, Interface
 from ps_allreduce.provenance import PACKAGES, package_versions, parse_cpuinfo
+from ps_allreduce.runner.gpu import find_gpus, granted_entries
 
 GPU_FOLDER = Path("/proc/driver/nvidia/gpus")
 
 
-def look_around(environment: Mapping[str, str]) -> HostFacts:
-    """Describe this host as this process sees it."""
+def look_around(environment: Mapping[str, str], nvml: Any | None = None) -> HostFacts:
+    """Describe this host as this process sees it.
+
+    Args:
+        nvml: as `runner.gpu` loads it, None without an answering driver.
+    """
     model, flags = parse_cpuinfo(Path("/proc/cpuinfo").read_text(errors="replace"))
     return HostFacts(
         name=socket.gethostname(),
         scheduler_name=environment.get("SLURMD_NODENAME", ""),
         interfaces=interfaces(),
         cores=tuple(sorted(os.sched_getaffinity(0))),
-        gpus=visible_gpus(environment, gpu_models(GPU_FOLDER)),
+        gpus=_gpus(environment, nvml),
         cpu_model=model,
         cpu_flags=flags,
         memory_bytes=psutil.virtual_memory().total,
@@ -60,6 +66,12 @@ def interfaces() -> tuple[Interface, ...]:
     return tuple(found)
 
 
+def _gpus(environment: Mapping[str, str], nvml: Any | None) -> tuple[Gpu, ...]:
+    if nvml is not None:
+        return find_gpus(nvml, environment.get("CUDA_VISIBLE_DEVICES"))
+    return visible_gpus(environment, gpu_models(GPU_FOLDER))
+
+
 def gpu_models(folder: Path) -> tuple[str, ...]:
     """Models of this host's NVIDIA GPUs, from their driver, in the order of the bus."""
     models = []
@@ -71,11 +83,9 @@ def gpu_models(folder: Path) -> tuple[str, ...]:
 
 def visible_gpus(environment: Mapping[str, str], models: tuple[str, ...]) -> tuple[Gpu, ...]:
     """The GPUs that CUDA will show: those that the scheduler granted, or all."""
-    granted = environment.get("CUDA_VISIBLE_DEVICES")
-    if granted is None:
+    identities = granted_entries(environment.get("CUDA_VISIBLE_DEVICES"))
+    if identities is None:
         identities = [str(index) for index in range(len(models))]
-    else:
-        identities = [part.strip() for part in granted.split(",") if part.strip()]
     return tuple(Gpu(identity=identity, model=_model(identity, models)) for identity in identities)
 
 
