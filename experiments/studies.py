@@ -6,6 +6,7 @@ Every sweep holds its baselines, so that its efficiency has a base from the same
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -79,6 +80,13 @@ class Request:
             profile=self.profile,
             **settings,  # type: ignore[arg-type]
         )
+
+    def has_room(self, workers: int, num_ps: int) -> bool:
+        """More colocated servers than hosts of workers would only share these hosts' links."""
+        if self.spread is None or self.layout is LayoutKind.DEDICATED or self.num_ps is not None:
+            return True
+        hosts = math.ceil(workers / self.spread.workers_per_host)
+        return num_ps <= hosts * (self.spread.ps_per_host or 1)
 
     def served(
         self, workload: Workload, strategy: Strategy, workers: int, num_ps: int, policy: Policy
@@ -167,7 +175,7 @@ def ps_sweep(request: Request) -> tuple[Experiment, ...]:
             },
             lambda workers, num_ps, policy, strategy, w=workload: (
                 request.served(w, strategy, workers, num_ps, policy)
-                if _differs(num_ps, policy)
+                if _differs(num_ps, policy) and request.has_room(workers, num_ps)
                 else None
             ),
         )

@@ -28,10 +28,12 @@ from ps_allreduce.records import RunRecord, Status, iter_record_paths, load_reco
 
 JOB_FILE = "slurm_job.json"
 
-#: What a run takes beyond warm-up and measured steps: a step, imports, building, tracing.
-USUAL_OVERHEAD_S = 45.0
+#: What a run takes beyond warm-up and measured steps: building and tracing; in a job of Slurm a
+#: step and imports as well.
+OVERHEAD_S = 5.0
+STEP_OVERHEAD_S = 20.0
 
-USUAL_MEASURED_S = 20.0
+USUAL_MEASURED_S = 10.0
 
 POLL_S = 2.0
 
@@ -55,13 +57,13 @@ class Estimate:
     most_s: float
 
 
-def estimate(sweep: Sweep) -> Estimate:
-    """Add up what the runs of a sweep take."""
+def estimate(sweep: Sweep, overhead_s: float) -> Estimate:
+    """Add up what the runs of a sweep take, with so many seconds for each beyond measuring."""
     profiles = [run.experiment.profile for run in sweep.runs()]
     return Estimate(
         num_runs=len(profiles),
         usual_s=sum(
-            p.warmup_s + max(p.measured_s, USUAL_MEASURED_S) + USUAL_OVERHEAD_S for p in profiles
+            p.warmup_s + max(p.measured_s, USUAL_MEASURED_S) + overhead_s for p in profiles
         ),
         most_s=sum(p.deadline_s + LAUNCH_ALLOWANCE_S for p in profiles),
     )

@@ -99,7 +99,7 @@ def _fitting(
 
 
 def _render_dry_run(sweep: Sweep) -> str:
-    expected = submission.estimate(sweep)
+    expected = submission.estimate(sweep, submission.OVERHEAD_S)
     titles = "\n".join(f"  {point.title}" for point in sweep.points)
     return (
         f"{len(sweep.points)} points, {expected.num_runs} runs, about "
@@ -119,7 +119,7 @@ def _submit(name: str, given: dict[str, Any], console: Console) -> int:
         if not submission.num_unsettled(sweep, sweep_dir, source_state()):
             console.print("All runs of this sweep are there; no job is submitted.")
             return 0
-        expected = submission.estimate(sweep)
+        expected = submission.estimate(sweep, submission.STEP_OVERHEAD_S)
         num_runs = expected.num_runs
         job = submission.batch_job(name, given, expected, sweep_dir)
         console.print(
