@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,33 +9,15 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-from hypothesis import settings
-from hypothesis import strategies as st
 
-from launchers.protocol import LaunchedRun
-from ps_allreduce.experiment import (
-    DIGITS,
-    SYNTHETIC,
-    Collective,
-    EmulatedCompute,
-    Experiment,
-    LayoutKind,
-    Profile,
-    Resources,
-    Workload,
-    server_settings,
-)
-from ps_allreduce.models import MODELS
+from launchers.protocol import Capacity, LaunchedRun
+from ps_allreduce.experiment import Collective, Experiment, Profile, Workload, server_settings
+from ps_allreduce.hosts import HostFacts, HostRecord, Interface
 from ps_allreduce.placement import Policy, VariableSpec
 from ps_allreduce.provenance import Provenance
-from ps_allreduce.records import Phases, RunRecord, Status
-from ps_allreduce.runner.messages import ClockPair, DriverResult, StartTask
-from ps_allreduce.serialization import to_json
-from ps_allreduce.steps import EventTable, Metrics, Phase, StepTable, save_raw
+from ps_allreduce.records import Phases, RunRecord, Sample, Status
+from ps_allreduce.steps import EventTable, Metrics, Phase, StepTable
 from ps_allreduce.strategies import TRAITS, Strategy
-
-#: For properties: few examples, and no time limit on a busy machine.
-fast = settings(max_examples=40, deadline=None)
 
 PROFILE = Profile(name="test", repetitions=2)
 
@@ -92,6 +73,42 @@ def make_experiment(
     if traits.max_workers is not None:
         num_workers = min(num_workers, traits.max_workers)
     return Experiment(strategy=strategy, num_workers=num_workers, **(settings | changes))
+
+
+def make_facts(name: str = "n9", **changes: Any) -> HostFacts:
+    """What a fork server sees on a host of a cluster."""
+    settings: dict[str, Any] = {
+        "interfaces": (
+            Interface(name="lo", address="127.0.0.1", prefix_length=8),
+            Interface(name="eth0", address="10.0.0.9", prefix_length=24, bits_per_s=1e9),
+        ),
+        "cores": (0, 1, 2, 3),
+        "cpu_model": "A processor",
+        "cpu_flags": ("avx", "avx2"),
+        "memory_bytes": 8_000_000_000,
+        "versions": {"python": "3.11.2", "tensorflow": "2.21.0"},
+    }
+    return HostFacts(name=name, **(settings | changes))
+
+
+def make_host(name: str = "n9", **changes: Any) -> HostRecord:
+    """A host's part in a run, over its loopback."""
+    facts = changes.pop("facts", make_facts(name))
+    settings: dict[str, Any] = {"address": "127.0.0.1", "interface": facts.interfaces[0]}
+    return HostRecord(name=name, facts=facts, **(settings | changes))
+
+
+def make_sample(time: float = 1.0, host: str = "n9", **changes: Any) -> Sample:
+    """A look at a host on which nothing runs."""
+    settings: dict[str, Any] = {
+        "busy_s": 100.0,
+        "idle_s": 900.0,
+        "cpu_s": {},
+        "memory_bytes": {},
+        "sent_bytes": {},
+        "received_bytes": {},
+    }
+    return Sample(time=time, host=host, **(settings | changes))
 
 
 def make_record(**changes: Any) -> RunRecord:
@@ -152,76 +169,6 @@ def no_events() -> EventTable:
     return EventTable(worker=none, step=none, kind=none, tensor=none, time=np.zeros(0))
 
 
-def experiments() -> st.SearchStrategy[Experiment]:
-    """Any experiment that makes sense."""
-    return st.sampled_from(Strategy).flatmap(_points_of)
-
-
-def _points_of(strategy: Strategy) -> st.SearchStrategy[Experiment]:
-    traits = TRAITS[strategy]
-    settings: st.SearchStrategy[dict[str, Any]] = st.just({})
-    if traits.uses_servers:
-        settings = st.builds(
-            server_settings,
-            st.integers(1, 9),
-            st.sampled_from(Policy),
-            st.sampled_from(LayoutKind),
-            st.integers(1, 1 << 40),
-        )
-    if traits.uses_collective:
-        settings = st.fixed_dictionaries(
-            {
-                "collective": st.sampled_from([Collective.RING, Collective.AUTO]),
-                "bytes_per_pack": st.integers(0, 1 << 40),
-            }
-        )
-    return st.builds(
-        lambda some, **others: Experiment(strategy=strategy, **some, **others),
-        settings,
-        num_workers=st.integers(1, traits.max_workers or 99),
-        launcher=st.sampled_from(["local", "emulated", "slurm"]),
-        workload=workloads(),
-        resources=st.builds(
-            Resources, cores_per_worker=st.integers(1, 64), threads_per_worker=st.integers(1, 64)
-        ),
-        profile=st.builds(
-            Profile,
-            name=st.text(),
-            warmup_s=seconds(),
-            measured_steps=st.integers(1, 10_000),
-            event_steps=st.integers(0, 5),
-            deadline_s=st.floats(1, 1e6),
-        ),
-    )
-
-
-def seconds() -> st.SearchStrategy[float]:
-    """Durations and moments."""
-    return st.floats(0, 1e10, allow_nan=False)
-
-
-def workloads() -> st.SearchStrategy[Workload]:
-    """Any workload that makes sense."""
-    return st.builds(
-        Workload,
-        model=st.sampled_from(list(MODELS)),
-        image_size=st.integers(75, 512),
-        num_classes=st.integers(10, 1000),
-        batch_per_worker=st.integers(1, 512),
-        accumulation=st.integers(1, 8),
-        input=st.sampled_from([SYNTHETIC, DIGITS]),
-        learning_rate=st.floats(1e-6, 10),
-        seed=st.integers(0, 1 << 31),
-        emulated=st.none()
-        | st.builds(
-            EmulatedCompute,
-            forward_s=st.floats(0.001, 1),
-            backward_s=st.floats(0.001, 1),
-            groups=st.integers(1, 16),
-        ),
-    )
-
-
 @dataclass(slots=True)
 class FakeClock:
     """Seconds that pass only when a test lets them pass."""
@@ -238,7 +185,7 @@ def ok_run(**changes: Any) -> LaunchedRun:
     phases = [Phase.FIRST, Phase.WARMUP, *[Phase.MEASURED] * 4]
     run = LaunchedRun(
         status=Status.OK,
-        hosts=("n9",),
+        hosts=(make_host("n9"),),
         metrics=METRICS,
         phases=Phases(warmup_s=2.0, measured_s=3.0, total_s=10.0),
         steps=make_steps(0, ends, phases),
@@ -262,6 +209,8 @@ class FakeLauncher:
         launched: the experiments, in the order in which they were launched.
         on_launch: called for every launch.
         refuses: a point for which `check` raises what this returns.
+        facts: of the hosts of a cluster.
+        time_left: seconds until the scheduler's limit.
     """
 
     script: list[LaunchedRun] = field(default_factory=list)
@@ -270,6 +219,11 @@ class FakeLauncher:
     prepared: list[Workload] = field(default_factory=list)
     on_launch: Callable[[Experiment], None] = lambda _: None
     refuses: Callable[[Experiment], Exception | None] = lambda _: None
+    num_hosts: int = 1
+    cores_per_host: int = 4
+    facts: tuple[HostFacts, ...] = ()
+    job_id: str | None = None
+    time_left: Callable[[], float | None] = lambda: None
 
     def __enter__(self) -> Self:
         return self
@@ -304,73 +258,11 @@ class FakeLauncher:
         progress("measured")
         return self.script.pop(0) if self.script else ok_run()
 
-    def is_oversubscribed(self, experiment: Experiment) -> bool:
-        return False
+    def capacity(self) -> Capacity:
+        return Capacity(num_hosts=self.num_hosts, cores_per_host=self.cores_per_host)
 
-    def total_cores(self, experiment: Experiment) -> int:
-        return experiment.num_workers
+    def host_facts(self) -> tuple[HostFacts, ...]:
+        return self.facts
 
-
-#: The real fork server, but for its jobs: a task executes the Python text in `tf_config`.
-FORK_SERVER_SCRIPT = """
-import os, socket, sys
-from ps_allreduce.runner import messages
-from ps_allreduce.runner.forkserver import ForkServer
-
-def execute(request, report):
-    exec(request.tf_config, {"report": report, "request": request})
-
-connection = socket.socket(fileno=int(sys.argv[-1]))
-ready = messages.Ready(version=messages.VERSION, import_s=0.0, pid=os.getpid(), host="here")
-connection.sendall(messages.encode(ready))
-ForkServer(connection, {messages.StartTask: execute}).serve()
-"""
-
-
-def fake_task(name: str, code: str, log: Path) -> StartTask:
-    """A request to the fake fork server: execute some Python text."""
-    return StartTask(
-        task=name,
-        tf_config=code,
-        experiment=make_experiment(Strategy.SINGLE),
-        cores=(0,),
-        threads=1,
-        environment={},
-        data_dir="",
-        log=str(log),
-        result="",
-    )
-
-
-FIVE_STEPS = (Phase.FIRST, Phase.WARMUP, *[Phase.MEASURED] * 3)
-
-
-def driver_result(index: int, **changes: Any) -> DriverResult:
-    """What a driver leaves after `FIVE_STEPS`, launched at second 100."""
-    good = DriverResult(
-        task=f"worker:{index}",
-        connected_at=101.0 + index,
-        built_at=103.0,
-        first_step_at=106.0,
-        warm_at=110.0,
-        measured_at=115.0,
-        checksums_before=(1, 2),
-        checksums_after=(3, 4),
-        traces_before=1,
-        traces_after=1,
-        requested_steps=5,
-        clock_start=ClockPair(wall=0.0, monotonic=0.0),
-        clock_end=ClockPair(wall=1.0, monotonic=1.0),
-        gradient_bytes=88,
-        num_messages=4,
-    )
-    return replace(good, **changes)
-
-
-def leave_results(folder: Path, *drivers: DriverResult) -> list[Path]:
-    """Write what drivers write; the paths of their results."""
-    for index, result in enumerate(drivers):
-        (folder / f"{index}.json").write_text(json.dumps(to_json(result)))
-        steps = make_steps(index, [1, 2, 3, 4, 5], FIVE_STEPS)
-        save_raw(folder / f"{index}.npz", steps, no_events())
-    return [folder / str(index) for index in range(len(drivers))]
+    def time_left_s(self) -> float | None:
+        return self.time_left()

@@ -32,7 +32,11 @@ MAY_IMPORT = {
 MEASURED_PROGRAM = ("ps_allreduce.backends", "ps_allreduce.workloads", "ps_allreduce.runner")
 
 #: The words that both ends of the line speak, and the judgement of a run: no TensorFlow in them.
-SHARED = ("ps_allreduce.runner.messages", "ps_allreduce.runner.validity")
+SHARED = (
+    "ps_allreduce.runner.messages",
+    "ps_allreduce.runner.results",
+    "ps_allreduce.runner.validity",
+)
 
 TENSORFLOW = ("tensorflow", "keras", "tf_keras")
 

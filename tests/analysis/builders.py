@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ps_allreduce.experiment import Collective, Experiment, LayoutKind, Profile, Workload
+from ps_allreduce.experiment import Collective, Experiment, Profile, Workload
 from ps_allreduce.placement import Policy, Shard
 from ps_allreduce.provenance import Provenance
 from ps_allreduce.records import (
@@ -21,8 +21,10 @@ from ps_allreduce.records import (
     TaskRecord,
     save_record,
 )
+from ps_allreduce.spread import LayoutKind
 from ps_allreduce.steps import EventTable, Metrics, StepTable, save_raw
 from ps_allreduce.strategies import TRAITS, Strategy
+from tests.fakes import make_host
 
 PROFILE = Profile(name="quick", repetitions=5)
 WORKLOAD = Workload()
@@ -104,8 +106,7 @@ def run(own: Experiment, rate: float | None, repetition: int = 0, **changes: Any
         "started_at": f"2026-01-01T00:{repetition:02d}:00+00:00",
         "finished_at": f"2026-01-01T00:{repetition:02d}:20+00:00",
         "provenance": provenance(),
-        "hosts": ("node1",),
-        "interface": "lo",
+        "hosts": (make_host("node1"),),
         "oversubscribed": False,
         "total_cores": 2,
         "tasks": tuple(

@@ -11,8 +11,10 @@ from analysis.load import load_sweep
 from analysis.summary import COLUMNS, render_summary, write_summary
 from ps_allreduce.errors import UserError
 from ps_allreduce.placement import Policy
+from ps_allreduce.records import LinkRecord
 from ps_allreduce.strategies import Strategy
 from tests.analysis.builders import experiment, placement_used, provenance, run, save
+from tests.fakes import make_host
 
 CONTRACT = """
 sweep, experiment_id, run_id, repetition, attempt, status, reason, strategy, num_workers, num_ps,
@@ -54,6 +56,7 @@ def test_a_run_with_servers(tmp_path: Path) -> None:
         "workers_per_host": "2",
         "devices_per_worker": "1",
         "oversubscribed": "false",
+        "interface": "lo",
         "link_bits_per_s": "",
         "collective": "",
         "split_bytes": "4000000",
@@ -70,9 +73,28 @@ def test_a_run_with_servers(tmp_path: Path) -> None:
     assert {name: row[name] for name in expected} == expected
 
 
+def test_a_run_on_two_hosts(tmp_path: Path) -> None:
+    own = experiment(Strategy.ALLREDUCE, 2)
+    hosts = (make_host("n9"), make_host("n10"))
+    links = tuple(
+        LinkRecord(source=source, target=target, bits_per_s=rate, round_trip_s=1e-4)
+        for source, target, rate in (("n9", "n10", 2e9), ("n10", "n9", 1e9))
+    )
+    save(tmp_path, run(own, 100.0, hosts=hosts, links=links))
+    (row,) = rows(tmp_path)
+    expected = {
+        "hosts": "n9 n10",
+        "num_hosts": "2",
+        "images_per_sec_per_host": "50.0",
+        "interface": "lo",
+        "link_bits_per_s": "1000000000.0",
+    }
+    assert {name: row[name] for name in expected} == expected
+
+
 def test_what_is_unknown_is_empty(tmp_path: Path) -> None:
     own = experiment(Strategy.ALLREDUCE, 2)
-    save(tmp_path, run(own, None, hosts=(), tasks=(), interface=None))
+    save(tmp_path, run(own, None, hosts=(), tasks=()))
     (row,) = rows(tmp_path)
     empty = ("placement", "staleness", "split_bytes", "images_per_sec", "compute_s", "hosts")
     unknown = ("num_hosts", "workers_per_host", "interface", "measured_steps", "cpu_s")

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from experiments import commit
-from experiments.commit import source_digest, source_state
+from experiments.commit import source_state
+from launchers.processes import Answer
+from ps_allreduce.provenance import source_digest
 
 
 def answers(
@@ -16,8 +18,9 @@ def answers(
 ) -> None:
     """Let git say which commit is checked out and what has changed."""
 
-    def run_quietly(words: Sequence[str], timeout_s: float) -> tuple[int, str] | None:
-        return head if "rev-parse" in words else changes
+    def run_quietly(words: Sequence[str], timeout_s: float) -> Answer | None:
+        given = head if "rev-parse" in words else changes
+        return given and Answer(status=given[0], out=given[1], err="")
 
     monkeypatch.setattr(commit, "run_quietly", run_quietly)
 

@@ -10,9 +10,10 @@ import pytest
 from experiments.profiles import PROFILES, Scale, models_of, profile_named, scale_for
 from experiments.studies import PACK_BYTES, STUDIES, Request
 from ps_allreduce.errors import UserError
-from ps_allreduce.experiment import Experiment, LayoutKind, Workload
+from ps_allreduce.experiment import Experiment, Workload
 from ps_allreduce.models import SMALL_CNN
 from ps_allreduce.placement import Policy, VariableSpec
+from ps_allreduce.spread import LayoutKind
 from ps_allreduce.strategies import Strategy
 from tests.fakes import PROFILE, TWO_LAYERS
 

@@ -12,7 +12,8 @@ from experiments.sweep import Sweep, expand
 from ps_allreduce.errors import UserError
 from ps_allreduce.experiment import Experiment, Profile
 from ps_allreduce.strategies import Strategy
-from tests.fakes import fast, make_experiment
+from tests.examples import fast
+from tests.fakes import make_experiment
 
 
 def points(count: int, repetitions: int = 3) -> tuple[Experiment, ...]:

@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
-import psutil
 import pytest
 
 from launchers import fork_server
 from launchers.fork_server import ForkServerClient, fork_server_environment, last_lines
-from launchers.processes import run_quietly, start_with_socket
+from launchers.processes import Answer, run_quietly, start_with_socket
 from ps_allreduce.errors import LaunchError, UserError
-from ps_allreduce.runner.messages import Event
-from tests.fakes import FORK_SERVER_SCRIPT, fake_task
-
-WORDS = (sys.executable, "-c", FORK_SERVER_SCRIPT)
+from ps_allreduce.runner.messages import AskTime, EndAll, Event, Exited, TimeTold
+from tests.pretend import FORK_SERVER_SCRIPT, fake_task
+from tests.talk import assert_gone, serving
 
 PROXIES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "grpc_proxy")
 
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServerClient]:
-    client = ForkServerClient(tmp_path_factory.mktemp("client") / "server.log", WORDS)
-    yield client
-    client.close()
+    with serving(tmp_path_factory.mktemp("client")) as client:
+        client.wait_ready()
+        yield client
+
+
+def test_a_server_says_what_it_is_before_it_is_asked(
+    client: ForkServerClient, tmp_path: Path
+) -> None:
+    assert (client.host, client.lost, client.is_ready) == ("n9", False, True)
+    assert client.ready.facts.name == socket.gethostname()
+    with serving(tmp_path) as unready:
+        assert not unready.is_ready
+        with pytest.raises(ValueError, match="the fork server on n9 is not ready"):
+            _ = unready.ready
 
 
 def test_an_answer_is_handed_out(client: ForkServerClient, tmp_path: Path) -> None:
@@ -72,18 +82,15 @@ def test_silence_is_none(client: ForkServerClient) -> None:
 
 
 def test_closing_ends_everything(tmp_path: Path) -> None:
-    client = ForkServerClient(tmp_path / "server.log", WORDS)
-    code = "report('up', text=str(__import__('os').getpid())); __import__('time').sleep(600)"
-    client.send(fake_task("x", code, tmp_path / "log"))
-    while not isinstance(message := client.receive(10), Event):
-        pass
-    client.close()
-    deadline = time.monotonic() + 10
-    while psutil.pid_exists(int(message.text)) and time.monotonic() < deadline:
-        if psutil.Process(int(message.text)).status() == psutil.STATUS_ZOMBIE:
-            break
-        time.sleep(0.01)
-    assert time.monotonic() < deadline
+    with serving(tmp_path) as client:
+        client.wait_ready()
+        code = "report('up', text=str(__import__('os').getpid())); __import__('time').sleep(600)"
+        client.send(fake_task("x", code, tmp_path / "log"))
+        while not isinstance(message := client.receive(10), Event):
+            pass
+        client.close()
+        assert client.lost
+        assert_gone([int(message.text)])
 
 
 def listen_to_the_end(client: ForkServerClient) -> NoReturn:
@@ -91,40 +98,96 @@ def listen_to_the_end(client: ForkServerClient) -> NoReturn:
         client.receive(10)
 
 
-def test_a_server_that_dies_is_quoted(tmp_path: Path) -> None:
-    client = ForkServerClient(tmp_path / "server.log", WORDS)
-    code = "import os; os.kill(os.getppid(), 9); __import__('time').sleep(600)"
-    client.send(fake_task("x", code, tmp_path / "log"))
-    with pytest.raises(
-        LaunchError, match="the fork server, from which all tasks are forked, ended"
-    ):
-        listen_to_the_end(client)
-    with pytest.raises(LaunchError, match="the fork server is gone"):
+def test_a_server_that_dies_is_quoted_with_its_host(tmp_path: Path) -> None:
+    with serving(tmp_path, "n10") as client:
+        client.wait_ready()
+        code = "import os; os.kill(os.getppid(), 9); __import__('time').sleep(600)"
         client.send(fake_task("x", code, tmp_path / "log"))
-    client.close()
+        told = "the fork server on n10, from which its tasks are forked, ended"
+        with pytest.raises(LaunchError, match=told):
+            listen_to_the_end(client)
+        assert client.lost
+        with pytest.raises(LaunchError, match=rf"{told} \(Broken pipe\)"):
+            client.send(fake_task("x", code, tmp_path / "log"))
 
 
 def test_an_import_that_fails_is_quoted(tmp_path: Path) -> None:
     script = "raise ImportError('libcudnn.so.9: cannot open shared object file')"
-    with pytest.raises(
-        LaunchError, match=r"TensorFlow could not be imported(.|\n)*libcudnn.so.9: cannot open"
+    with (
+        serving(tmp_path, "n10", (sys.executable, "-c", script)) as client,
+        pytest.raises(
+            LaunchError,
+            match=r"no fork server came up on n10: TensorFlow could not be imported there"
+            r"(.|\n)*libcudnn.so.9: cannot open",
+        ),
     ):
-        ForkServerClient(tmp_path / "server.log", (sys.executable, "-c", script))
+        client.wait_ready()
 
 
-def test_an_import_that_never_ends_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fork_server, "START_DEADLINE_S", 0.2)
+def test_an_import_that_never_ends_is_given_up(tmp_path: Path) -> None:
     script = "import socket, sys; socket.socket(fileno=int(sys.argv[-1])).recv(1)"
-    with pytest.raises(LaunchError, match="could not be imported"):
-        ForkServerClient(tmp_path / "server.log", (sys.executable, "-S", "-c", script))
+    with (
+        serving(tmp_path, words=(sys.executable, "-S", "-c", script)) as client,
+        pytest.raises(LaunchError, match="could not be imported"),
+    ):
+        client.wait_ready(0.2)
 
 
 def test_a_server_of_another_version_is_refused(tmp_path: Path) -> None:
     script = FORK_SERVER_SCRIPT.replace("messages.VERSION", "99")
-    with pytest.raises(LaunchError, match="speaks version 99"):
-        ForkServerClient(tmp_path / "server.log", (sys.executable, "-c", script))
+    with (
+        serving(tmp_path, "n10", (sys.executable, "-c", script)) as client,
+        pytest.raises(
+            LaunchError, match=r"on n10 speaks version 99 .* use the same checkout on all hosts"
+        ),
+    ):
+        client.wait_ready()
+
+
+def test_a_question_is_answered_in_spite_of_reports_in_between(
+    client: ForkServerClient, tmp_path: Path
+) -> None:
+    code = "for _ in range(50): report('busy')\n__import__('time').sleep(600)"
+    client.send(fake_task("x", code, tmp_path / "log"))
+    assert client.answer(AskTime(), TimeTold).time > 1e9
+    client.send(EndAll())
+    while not isinstance(client.receive(10), Exited):
+        pass
+
+
+def test_a_server_that_does_not_answer_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fork_server, "ANSWER_DEADLINE_S", 0.3)
+    with serving(tmp_path, "n10") as client:
+        client.wait_ready()
+        os.kill(client.ready.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(LaunchError, match="the fork server on n10 does not answer within"):
+                client.answer(AskTime(), TimeTold)
+        finally:
+            os.kill(client.ready.pid, signal.SIGCONT)
+        assert client.lost
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1000, 1 << 20])
+@pytest.mark.parametrize("content", [b"", b"x", bytes(range(256)) * 3])
+def test_a_file_is_fetched_as_it_is_in_pieces_of_any_size(
+    client: ForkServerClient,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    content: bytes,
+    piece: int,
+) -> None:
+    monkeypatch.setattr(fork_server, "PIECE_BYTES", piece)
+    (tmp_path / "there").write_bytes(content)
+    client.fetch(str(tmp_path / "there"), tmp_path / "here")
+    assert (tmp_path / "here").read_bytes() == content
+
+
+def test_a_file_that_is_not_there_is_not_made_up(client: ForkServerClient, tmp_path: Path) -> None:
+    client.fetch(str(tmp_path / "gone"), tmp_path / "here")
+    assert not (tmp_path / "here").exists()
 
 
 def test_a_program_that_is_missing_is_named(tmp_path: Path) -> None:
@@ -155,7 +218,8 @@ def test_the_end_of_a_log_is_quoted(tmp_path: Path) -> None:
 
 
 def test_a_short_command_is_run_quietly(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run_quietly(["sh", "-c", "echo out; echo err >&2; exit 3"], 10) == (3, "out\n")
+    answer = run_quietly(["sh", "-c", "echo out; echo err >&2; exit 3"], 10)
+    assert answer == Answer(status=3, out="out\n", err="err\n")
     assert capfd.readouterr() == ("", "")
 
 

@@ -1,28 +1,42 @@
-"""Which tasks there are, and which cores each of them gets."""
+"""Which tasks there are, and which cores of a single host each of them gets."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from launchers.layout import cluster_of, drivers_of, plan_cores, tasks_of
+from launchers.layout import (
+    CorePlan,
+    cluster_of,
+    drivers_of,
+    place_tasks,
+    plan_cores,
+    tasks_of,
+)
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import UserError
-from ps_allreduce.experiment import LayoutKind, Resources
+from ps_allreduce.experiment import Experiment, Resources
+from ps_allreduce.spread import LayoutKind
 from ps_allreduce.strategies import TRAITS, Strategy
 from tests.fakes import make_experiment
+
+
+def plan(experiment: Experiment, offered: Sequence[int]) -> CorePlan:
+    """The cores of a single host."""
+    return plan_cores(experiment, place_tasks(experiment, ["n9"]), {"n9": offered})
 
 
 def cores(
     available: int, strategy: Strategy = Strategy.PS_SYNC, num_workers: int = 2, **changes: Any
 ) -> dict[str, tuple[int, ...]]:
-    plan = plan_cores(make_experiment(strategy, num_workers, **changes), range(available))
-    return {str(task): mine for task, mine in plan.cores.items()}
+    dealt = plan(make_experiment(strategy, num_workers, **changes), range(available)).cores
+    return {str(task): mine for task, mine in dealt.items()}
 
 
 def is_oversubscribed(available: int, **changes: Any) -> bool:
-    return plan_cores(make_experiment(**changes), range(available)).oversubscribed
+    return plan(make_experiment(**changes), range(available)).oversubscribed
 
 
 def test_servers_come_with_a_chief_that_drives() -> None:
@@ -97,13 +111,13 @@ def test_eight_cores_are_dealt_in_slices() -> None:
 
 
 def test_cores_that_a_scheduler_granted_are_used_as_they_are_numbered() -> None:
-    plan = plan_cores(make_experiment(Strategy.ALLREDUCE), [3, 11, 12])
-    assert list(plan.cores.values()) == [(3,), (11,)]
+    dealt = plan(make_experiment(Strategy.ALLREDUCE), [3, 11, 12])
+    assert list(dealt.cores.values()) == [(3,), (11,)]
 
 
 def test_every_strategy_has_the_same_cores_when_servers_are_colocated() -> None:
     totals = {
-        plan_cores(make_experiment(strategy, 2), range(8)).total
+        plan(make_experiment(strategy, 2), range(8)).total
         for strategy in Strategy
         if strategy is not Strategy.SINGLE
     }
@@ -112,7 +126,7 @@ def test_every_strategy_has_the_same_cores_when_servers_are_colocated() -> None:
 
 def test_dedicated_servers_are_counted() -> None:
     experiment = make_experiment(layout=LayoutKind.DEDICATED, num_ps=3)
-    assert plan_cores(experiment, range(8)).total == 5
+    assert plan(experiment, range(8)).total == 5
 
 
 @pytest.mark.parametrize(
@@ -156,8 +170,8 @@ def test_a_worker_alone_on_its_core_is_not_oversubscribed() -> None:
 @pytest.mark.parametrize(
     ("available", "changes", "needed"),
     [
-        (1, {}, "2 x 1 cores are needed but this machine offers 1"),
-        (3, {"layout": LayoutKind.DEDICATED}, "4 x 1 cores are needed but this machine offers 3"),
+        (1, {}, "2 x 1 cores are needed but host n9 offers 1"),
+        (3, {"layout": LayoutKind.DEDICATED}, "4 x 1 cores are needed but host n9 offers 3"),
         (4, {"resources": Resources(cores_per_worker=4)}, "2 x 4 cores are needed"),
     ],
 )
@@ -165,6 +179,6 @@ def test_too_few_cores_are_refused_with_a_way_out(
     available: int, changes: dict[str, Any], needed: str
 ) -> None:
     with pytest.raises(UserError) as caught:
-        plan_cores(make_experiment(**changes), range(available))
+        plan(make_experiment(**changes), range(available))
     assert needed in str(caught.value)
     assert "Ask for fewer workers or servers" in str(caught.value)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-import time
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,40 +10,25 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launchers import local
-from launchers.local import LocalLauncher
+from launchers import hosts_launcher
+from launchers.hosts_launcher import HostsLauncher
+from launchers.local import LocalSite
 from launchers.protocol import LaunchedRun
 from ps_allreduce.cluster import TfConfig
+from ps_allreduce.errors import UserError
 from ps_allreduce.experiment import Experiment, Profile
 from ps_allreduce.records import Status
+from ps_allreduce.runner.messages import AskTime, TimeTold
 from ps_allreduce.strategies import Strategy
-from tests.fakes import FORK_SERVER_SCRIPT, driver_result, leave_results, make_experiment
-
-#: A task executes the file named by FAKE_TASK; `name` is its own name, `out` a folder of the test.
-PRETENDING = FORK_SERVER_SCRIPT.replace(
-    "exec(request.tf_config, {",
-    "os.environ.update(request.environment)\n"
-    "    out = os.environ['FAKE_TASK']\n"
-    "    exec(open(out + '/task.py').read(), {'name': request.task, 'out': out, 'os': os, ",
+from tests.fakes import make_experiment
+from tests.pretend import (
+    FOREVER,
+    GOOD,
+    WAIT,
+    driver_result,
+    leave_results,
+    pretending_server,
 )
-
-GOOD = """
-import shutil
-print('trained')
-report('connected')
-index = name[-1]
-for ending in ('json', 'npz'):
-    shutil.copy(f'{out}/{index}.{ending}', f'{request.result}.{ending}')
-report('done')
-"""
-
-FOREVER = """
-import time
-report('connected')
-open(f'{out}/{name}.pid', 'w').write(str(os.getpid()))
-"""
-
-WAIT = "\ntime.sleep(600)\n"
 
 PROFILE = Profile(name="p", warmup_steps=2, warmup_s=1.0, measured_steps=3, deadline_s=20.0)
 
@@ -57,13 +41,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def launcher(folder: Path) -> Iterator[LocalLauncher]:
-    words = (sys.executable, "-c", PRETENDING)
+def site(folder: Path) -> LocalSite:
+    return LocalSite(allow_login_node=True, fork_server=pretending_server(folder))
+
+
+@pytest.fixture(scope="module")
+def launcher(folder: Path, site: LocalSite) -> Iterator[HostsLauncher]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FAKE_TASK", str(folder))
-        patch.setattr(local, "_available_cores", lambda: [0, 1])
-        patch.setattr(local, "GRACE_S", 0.1)
-        with LocalLauncher(folder, allow_login_node=True, fork_server=words) as launcher:
+        patch.setattr(hosts_launcher, "GRACE_S", 0.1)
+        with HostsLauncher(site, folder) as launcher:
             yield launcher
 
 
@@ -71,7 +57,7 @@ Launch = Callable[..., LaunchedRun]
 
 
 @pytest.fixture
-def launch(launcher: LocalLauncher, folder: Path) -> Launch:
+def launch(launcher: HostsLauncher, folder: Path) -> Launch:
     def launch(
         code: str,
         experiment: Experiment = REDUCED,
@@ -108,6 +94,7 @@ def test_a_run_that_goes_well_is_complete(launch: Launch) -> None:
     assert [task.task for task in run.tasks] == ["worker:0", "worker:1"]
     assert [task.exit for task in run.tasks] == [0, 0]
     assert [task.cores for task in run.tasks] == [(0,), (1,)]
+    assert [task.gpus for task in run.tasks] == ["", ""]
     assert all(task.pid and task.cpu_s is not None for task in run.tasks)
     assert run.log == "==> worker:0 <==\ntrained\n\n==> worker:1 <==\ntrained\n"
     assert stages
@@ -149,8 +136,34 @@ def test_tasks_hide_accelerators_that_they_do_not_use(launch: Launch) -> None:
 
 
 def test_only_the_first_driver_saves_weights(launch: Launch, tmp_path: Path) -> None:
-    code = "assert (request.weights is not None) == (name == 'worker:0')\n" + GOOD
-    assert launch(code, weights=tmp_path / "weights.npz").reason == ""
+    code = (
+        "assert (request.weights is not None) == (name == 'worker:0')\n"
+        "if request.weights: open(request.weights, 'wb').write(b'weights of ' + name.encode())\n"
+    )
+    assert launch(code + GOOD, weights=tmp_path / "weights.npz").reason == ""
+    assert (tmp_path / "weights.npz").read_bytes() == b"weights of worker:0"
+
+
+def test_weights_that_are_not_asked_for_are_not_made(launch: Launch) -> None:
+    assert launch("assert request.weights is None\n" + GOOD).reason == ""
+
+
+def test_the_only_host_is_this_one_over_loopback(launch: Launch) -> None:
+    run = launch(GOOD)
+    (host,) = run.hosts
+    assert (host.name, host.facts.name) == (socket.gethostname(), socket.gethostname())
+    assert (host.address, host.clock_offset_s) == ("127.0.0.1", 0.0)
+    assert host.interface is not None
+    assert host.interface.name == "lo"
+    assert all(task.address.startswith("127.0.0.1:") for task in run.tasks)
+    assert (run.links, run.machine_busy, run.job_id) == ((), None, None)
+
+
+def test_another_network_of_this_host_can_be_chosen(launch: Launch) -> None:
+    chosen = make_experiment(Strategy.ALLREDUCE, profile=PROFILE, interface="127.0.0.0/8")
+    assert launch(GOOD, chosen).hosts[0].address == "127.0.0.1"
+    with pytest.raises(UserError, match="has no interface ib7"):
+        launch(GOOD, make_experiment(Strategy.ALLREDUCE, profile=PROFILE, interface="ib7"))
 
 
 def test_a_failure_is_quoted_and_the_others_are_ended(launch: Launch, folder: Path) -> None:
@@ -205,7 +218,7 @@ def test_a_port_that_was_taken_is_replaced(launch: Launch, folder: Path) -> None
 def test_ports_that_are_always_taken_are_given_up(launch: Launch, folder: Path) -> None:
     code = "open(f'{out}/tries', 'a').write(name[-1])\nraise RuntimeError('Address already in use')"
     assert launch(code).status is Status.FAILED
-    assert (folder / "tries").read_text().count("0") == local.PORT_ATTEMPTS
+    assert (folder / "tries").read_text().count("0") == hosts_launcher.PORT_ATTEMPTS
 
 
 def test_results_that_are_missing_fail_the_run(launch: Launch) -> None:
@@ -220,20 +233,26 @@ def test_results_that_are_cut_short_fail_the_run(launch: Launch) -> None:
     assert "not a readable result" in run.reason
 
 
-def test_runs_leave_nothing_in_the_scratch_folder(launch: Launch, launcher: LocalLauncher) -> None:
+def test_runs_leave_nothing_in_the_scratch_folder(launch: Launch, site: LocalSite) -> None:
     launch(GOOD)
-    assert [path.name for path in launcher._scratch.iterdir()] == ["fork_server.log"]
+    with site.servers({}, None) as servers:
+        (client,) = servers.clients.values()
+        client.answer(AskTime(), TimeTold)  # the request before it has been served
+        assert list(Path(client.ready.scratch).iterdir()) == []
 
 
-def test_leaving_removes_everything(folder: Path, tmp_path: Path) -> None:
-    (folder / "task.py").write_text(GOOD)
-    words = (sys.executable, "-c", PRETENDING)
-    with LocalLauncher(tmp_path, allow_login_node=True, fork_server=words) as launcher:
-        server = launcher._server()
-        pid = server._program.process.pid
-        scratch = launcher._scratch
-    deadline = time.monotonic() + 5
-    while psutil.pid_exists(pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not psutil.pid_exists(pid)
-    assert not scratch.exists()
+def test_a_fork_server_that_died_is_replaced(launch: Launch, site: LocalSite) -> None:
+    code = FOREVER + "os.kill(os.getppid(), 9)" + WAIT
+    run = launch(code)
+    assert run.status is Status.FAILED
+    told = f"the fork server on {socket.gethostname()}, from which its tasks are forked, ended."
+    assert run.reason == told
+    assert launch(GOOD).status is Status.OK
+
+
+def test_one_fork_server_serves_all_runs(launch: Launch, folder: Path, site: LocalSite) -> None:
+    with site.servers({}, None) as servers:
+        (client,) = servers.clients.values()
+    for _ in range(2):
+        launch("open(f'{out}/parent', 'w').write(str(os.getppid()))\n" + GOOD)
+        assert int((folder / "parent").read_text()) == client.ready.pid

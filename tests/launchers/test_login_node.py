@@ -8,9 +8,11 @@ from typing import NoReturn
 
 import pytest
 
-from launchers import local, login_node, make_launcher
+from launchers import login_node, make_launcher
 from launchers.local import LocalLauncher
 from launchers.login_node import is_login_node
+from launchers.processes import Answer
+from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError
 
 UP = "Slurmctld(primary) at controller is UP\n"
@@ -22,9 +24,9 @@ def answer(monkeypatch: pytest.MonkeyPatch, given: tuple[int, str] | None) -> li
     """Let `scontrol ping` answer; the commands that were run."""
     asked: list[Sequence[str]] = []
 
-    def run_quietly(words: Sequence[str], timeout_s: float) -> tuple[int, str] | None:
+    def run_quietly(words: Sequence[str], timeout_s: float) -> Answer | None:
         asked.append(words)
-        return given
+        return given and Answer(status=given[0], out=given[1], err="")
 
     monkeypatch.setattr(login_node, "run_quietly", run_quietly)
     return asked
@@ -64,9 +66,9 @@ def test_an_empty_job_number_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_local_launcher_refuses_a_login_node(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(local, "is_login_node", lambda _: True)
+    monkeypatch.setattr(login_node, "is_login_node", lambda _: True)
     with (
-        pytest.raises(UserError, match=r"salloc or sbatch.*--allow-login-node"),
+        pytest.raises(UserError, match=r"LAUNCHER=slurm.*salloc or sbatch.*--allow-login-node"),
         LocalLauncher(tmp_path),
     ):
         pass
@@ -76,11 +78,11 @@ def test_the_refusal_can_be_overruled(monkeypatch: pytest.MonkeyPatch, tmp_path:
     def never(_: object) -> NoReturn:
         raise AssertionError("asked although overruled")
 
-    monkeypatch.setattr(local, "is_login_node", never)
+    monkeypatch.setattr(login_node, "is_login_node", never)
     with LocalLauncher(tmp_path, allow_login_node=True):
         pass
 
 
 def test_an_unknown_launcher_is_told_which_there_are(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"unknown launcher 'slrum'; choose one of local"):
-        make_launcher("slrum", data_dir=tmp_path, allow_login_node=False)
+        make_launcher("slrum", LauncherSettings(data_dir=tmp_path))

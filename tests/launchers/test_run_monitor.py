@@ -8,8 +8,8 @@ import pytest
 
 from launchers.run_monitor import RunMonitor
 from ps_allreduce.cluster import TaskId, TaskType
-from ps_allreduce.records import Sample
 from ps_allreduce.runner.messages import Event, Exited, Sampled, Started
+from tests.fakes import make_sample
 
 WORKERS = [TaskId(TaskType.WORKER, 0), TaskId(TaskType.WORKER, 1)]
 
@@ -28,8 +28,11 @@ def failed(name: str, text: str, time: float = 1.0, **more: Any) -> Event:
     return event(name, "failed", time, text=text, **more)
 
 
+SERVERS = [TaskId(TaskType.PS, 0), TaskId(TaskType.PS, 1)]
+
+
 def monitor(drivers: list[TaskId], *messages: object) -> RunMonitor:
-    made = RunMonitor(drivers)
+    made = RunMonitor([*SERVERS, *WORKERS, *CHIEF], drivers)
     for message in messages:
         made.take(message)
     return made
@@ -48,7 +51,7 @@ def test_servers_go_on_while_a_run_is_complete() -> None:
     run.take(exited("chief:0"))
     assert run.is_complete
     assert not run.has_failed
-    assert run.num_alive == 1
+    assert run.alive == {"ps:0"}
 
 
 def test_a_driver_that_ends_badly_completes_nothing() -> None:
@@ -128,13 +131,29 @@ def test_the_stage_is_told_in_the_users_words() -> None:
     assert run.stage == "warmup"
 
 
-def test_processes_and_samples_are_noted() -> None:
-    sample = Sample(
-        time=1.0, host="n9", cpu_s={}, memory_bytes={}, sent_bytes={}, received_bytes={}
+def test_what_a_task_was_given_is_noted_and_is_no_stage() -> None:
+    placed = event("worker:0", "placed", cores=(0, 1), gpus="")
+    run = monitor(WORKERS, event("worker:0", "connected"), placed)
+    assert run.placed == {"worker:0": placed}
+    assert run.stage == "connected"
+
+
+def test_what_else_is_forked_is_not_the_runs_business() -> None:
+    run = monitor(
+        WORKERS,
+        Started(name="SendStream", pid=7),
+        event("ReceiveStream", "received", counts={"bytes": 1, "ns": 1}),
+        failed("ReceiveStream", "the other side hung up"),
+        exited("SendStream", -9),
     )
+    assert (run.has_failed, run.stage, run.alive) == (False, "starting", set())
+
+
+def test_processes_and_samples_are_noted() -> None:
+    sample = make_sample()
     run = monitor(WORKERS, Started(name="worker:0", pid=41), Sampled(sample=sample), None)
     assert run.pids == {"worker:0": 41}
     assert run.samples == [sample]
-    assert run.num_alive == 1
+    assert run.alive == {"worker:0"}
     run.take(exited("worker:0"))
-    assert run.num_alive == 0
+    assert run.alive == set()

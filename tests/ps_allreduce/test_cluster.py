@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ps_allreduce.cluster import ClusterSpec, TaskId, TaskType, TfConfig
 from ps_allreduce.errors import UserError
-from tests.fakes import fast
+from tests.examples import fast
 
 CLUSTER = ClusterSpec(
     {

@@ -3,88 +3,31 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
-import sys
+import socket
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
 
-import psutil
 import pytest
 
-from launchers.fork_server import fork_server_environment
-from launchers.processes import start_with_socket
+from ps_allreduce.runner import messages
 from ps_allreduce.runner.messages import (
+    AskTime,
     EndAll,
     Event,
     Exited,
-    Ready,
+    FileRead,
+    FinishRun,
+    PrepareRun,
+    ReadFile,
+    RunPrepared,
     Sampled,
     Started,
-    StartTask,
-    decode,
-    encode,
+    TimeTold,
 )
-from tests.fakes import FORK_SERVER_SCRIPT, fake_task
-
-PATIENCE_S = 10.0
-
-M = TypeVar("M")
-
-FOREVER = "report('up'); import time; time.sleep(600)"
-
-
-class Server:
-    """A fork server and this end of its socket."""
-
-    def __init__(self, folder: Path, script: str = FORK_SERVER_SCRIPT) -> None:
-        self.log = folder / "server.log"
-        words = (sys.executable, "-c", script)
-        self.program = start_with_socket(words, self.log, fork_server_environment(os.environ))
-        self.seen: list[Any] = []
-        self._partial = b""
-        self._folder = folder
-        self.pid = self.expect(Ready).pid
-
-    def start(self, name: str, code: str) -> Path:
-        """Send a job; return its log."""
-        request = self.request(name, code)
-        self.send(request)
-        return Path(request.log)
-
-    def request(self, name: str, code: str) -> StartTask:
-        return fake_task(name, code, self._folder / f"{name}.log")
-
-    def send(self, *requests: object) -> None:
-        self.program.connection.sendall(b"".join(map(encode, requests)))
-
-    def expect(self, kind: type[M], wanted: Callable[[M], bool] = lambda _: True) -> M:
-        """The next message of a kind; earlier ones are kept in `seen`."""
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            message = self._receive()
-            self.seen.append(message)
-            if isinstance(message, kind) and wanted(message):
-                return message
-        raise AssertionError(f"no {kind.__name__} within {PATIENCE_S} s; seen: {self.seen}")
-
-    def run(self, name: str, code: str) -> tuple[Exited, list[Event], str]:
-        """Have one job done: how it ended, what it reported, its log."""
-        self.seen.clear()
-        log = self.start(name, code)
-        exited = self.expect(Exited)
-        return exited, [m for m in self.seen if isinstance(m, Event)], log.read_text()
-
-    def _receive(self) -> Any:
-        while b"\n" not in self._partial:
-            readable, _, _ = select.select([self.program.connection], [], [], PATIENCE_S)
-            content = self.program.connection.recv(1 << 16) if readable else b""
-            assert content, f"the fork server is silent or gone:\n{self.log.read_text()}"
-            self._partial += content
-        line, self._partial = self._partial.split(b"\n", 1)
-        return decode(line)
+from tests.pretend import fake_task
+from tests.talk import ENDLESS, Server, assert_gone, start_two
 
 
 @pytest.fixture(scope="module")
@@ -95,38 +38,34 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server.program.end()
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    """For tests that end it."""
-    server = Server(tmp_path)
-    yield server
-    server.program.end()
+def test_a_fork_server_says_where_it_is_before_anything_else(shared: Server) -> None:
+    ready = shared.ready
+    assert (ready.version, ready.pid) == (messages.VERSION, shared.program.process.pid)
+    assert ready.facts.name == socket.gethostname()
+    assert ready.facts.cores == tuple(sorted(os.sched_getaffinity(0)))
+    assert Path(ready.scratch).is_dir()
 
 
-def is_gone(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
+def test_a_run_gets_its_place_and_its_files_are_read(shared: Server) -> None:
+    shared.send(PrepareRun(num_ports=2))
+    place = shared.expect(RunPrepared)
+    assert (len(place.ports), place.problem) == (2, "")
+    assert Path(place.folder).parent == Path(shared.ready.scratch)
+    (Path(place.folder) / "x").write_bytes(b"\x00\xff")
+    shared.send(ReadFile(path=f"{place.folder}/x", offset=1, length=100), FinishRun())
+    assert shared.expect(FileRead) == FileRead(content="/w==", size=2)
+    shared.send(ReadFile(path=f"{place.folder}/x", offset=0, length=100))
+    assert shared.expect(FileRead) == FileRead()
 
 
-def assert_gone(pids: Iterable[int]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    left = set(pids)
-    while left and time.monotonic() < deadline:
-        left = {pid for pid in left if not is_gone(pid)}
-        time.sleep(0.01)
-    assert not left
-
-
-def start_two(server: Server) -> list[int]:
-    """Two jobs that never end; their processes."""
-    pids = []
-    for name in ("worker:0", "worker:1"):
-        server.start(name, FOREVER)
-        pids.append(server.expect(Started).pid)
-        server.expect(Event)
-    return pids
+def test_the_time_is_told_while_jobs_run(shared: Server) -> None:
+    shared.start("worker:0", ENDLESS)
+    shared.expect(Event)
+    before = time.time()
+    shared.send(AskTime())
+    assert before <= shared.expect(TimeTold).time <= time.time()
+    shared.send(EndAll())
+    shared.expect(Exited)
 
 
 def test_a_job_is_started_reports_and_exits(shared: Server) -> None:
@@ -218,10 +157,16 @@ def test_a_log_that_cannot_be_written_fails_the_job(shared: Server) -> None:
 
 
 def test_jobs_are_sampled_while_they_run(shared: Server) -> None:
-    shared.start("worker:3", FOREVER)
+    shared.start("worker:3", ENDLESS)
     sampled = shared.expect(Sampled, lambda message: "worker:3" in message.sample.cpu_s)
     assert sampled.sample.memory_bytes["worker:3"] > 1_000_000
     assert set(sampled.sample.sent_bytes) == set(sampled.sample.received_bytes)
+    assert sampled.sample.host == socket.gethostname()
+    later = shared.expect(Sampled).sample
+    spent = [getattr(later, n) - getattr(sampled.sample, n) for n in ("busy_s", "idle_s")]
+    cores, passed = os.cpu_count() or 1, later.time - sampled.sample.time
+    assert min(spent) >= 0
+    assert sum(spent) == pytest.approx(cores * passed, rel=0.5)
     shared.send(EndAll())
     shared.expect(Exited)
 
@@ -246,49 +191,3 @@ def test_end_all_kills_what_a_job_started(shared: Server) -> None:
     shared.send(EndAll())
     shared.expect(Exited)
     assert_gone([grandchild])
-
-
-#: As on a machine so busy that a forked process gets no processor for a while.
-SLOW_TO_DETACH = """
-import os, time
-own_session = os.setsid
-os.setsid = lambda: (time.sleep(0.3), own_session())
-"""
-
-
-def test_end_all_kills_what_has_only_just_been_forked(tmp_path: Path) -> None:
-    server = Server(tmp_path, SLOW_TO_DETACH + FORK_SERVER_SCRIPT)
-    try:
-        server.send(server.request("worker:0", FOREVER), EndAll())
-        assert server.expect(Exited).status == -signal.SIGKILL
-    finally:
-        server.program.end()
-
-
-def test_nothing_survives_the_launcher(server: Server) -> None:
-    pids = start_two(server)
-    server.program.connection.close()
-    assert server.program.process.wait(timeout=PATIENCE_S) == 0
-    assert_gone(pids)
-
-
-def test_nothing_survives_a_fork_server_that_is_killed(server: Server) -> None:
-    pids = start_two(server)
-    os.kill(server.pid, signal.SIGKILL)
-    assert server.program.process.wait(timeout=PATIENCE_S) == -signal.SIGKILL
-    assert_gone(pids)
-
-
-def test_nothing_survives_a_fork_server_that_is_terminated(server: Server) -> None:
-    pids = start_two(server)
-    os.kill(server.pid, signal.SIGTERM)
-    assert server.program.process.wait(timeout=PATIENCE_S) == 1
-    assert_gone(pids)
-
-
-def test_nothing_survives_nonsense_from_the_launcher(server: Server) -> None:
-    pids = start_two(server)
-    server.program.connection.sendall(b"nonsense\n")
-    assert server.program.process.wait(timeout=PATIENCE_S) == 1
-    assert_gone(pids)
-    assert "not a message" in server.log.read_text()

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from ps_allreduce.experiment import Profile
 from ps_allreduce.runner.loop import MARGIN, SETTLING_STEPS, Stretch, timed_loop
 from ps_allreduce.steps import Phase
-from tests.fakes import FakeClock, fast
+from tests.examples import fast
+from tests.fakes import FakeClock
 
 
 @dataclass(slots=True)

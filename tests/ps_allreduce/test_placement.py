@@ -25,7 +25,7 @@ from ps_allreduce.placement import (
     useful_servers,
     usual_split_bytes,
 )
-from tests.fakes import fast
+from tests.examples import fast
 
 WHOLE = (Policy.ROUND_ROBIN, Policy.GREEDY, Policy.LARGEST_FIRST)
 

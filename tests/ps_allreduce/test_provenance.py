@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable
 from importlib import metadata
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from ps_allreduce.provenance import (
     parse_cpuinfo,
     tensorflow_settings,
 )
+from tests.fakes import make_facts
 
 X86 = """\
 processor\t: 0
@@ -130,6 +132,44 @@ def test_what_changes_results_opens_a_new_block(
 ) -> None:
     before = collect("0123456789ab").fingerprint
     assert collect(change(machine)).fingerprint != before
+
+
+def test_hosts_of_a_kind_are_one_block_whatever_their_names(machine: pytest.MonkeyPatch) -> None:
+    before = collect("0123456789ab", [make_facts("n9"), make_facts("n10", cores=(4, 5, 6, 7))])
+    after = collect("0123456789ab", [make_facts("n2"), make_facts("n1"), make_facts("n3")])
+    assert after.fingerprint == before.fingerprint
+
+
+def test_of_a_cluster_its_hosts_count_and_not_the_login_node(
+    machine: pytest.MonkeyPatch,
+) -> None:
+    before = collect("0123456789ab", [make_facts()])
+    machine.setattr(provenance, "_read", lambda _: ARM)
+    machine.setattr(os, "sched_getaffinity", lambda _: {11, 12})
+    machine.setattr(platform, "node", lambda: "login2")
+    after = collect("0123456789ab", [make_facts()])
+    assert after.fingerprint == before.fingerprint
+    assert (after.host, after.affinity) == ("login2", (11, 12))
+    assert collect("0123456789ab").fingerprint != before.fingerprint
+
+
+@pytest.mark.parametrize("change", [changed_commit, changed_version, changed_settings])
+def test_the_suite_itself_counts_on_a_cluster_too(
+    machine: pytest.MonkeyPatch, change: Callable[[pytest.MonkeyPatch], str]
+) -> None:
+    before = collect("0123456789ab", [make_facts()]).fingerprint
+    assert collect(change(machine), [make_facts()]).fingerprint != before
+
+
+@pytest.mark.parametrize(
+    "changes", [{"cores": (0, 1)}, {"cpu_model": "Another"}, {"versions": {"tensorflow": "2.22"}}]
+)
+def test_another_kind_of_host_opens_a_new_block(
+    machine: pytest.MonkeyPatch, changes: dict[str, Any]
+) -> None:
+    before = collect("0123456789ab", [make_facts()]).fingerprint
+    assert collect("0123456789ab", [make_facts(**changes)]).fingerprint != before
+    assert collect("0123456789ab", [make_facts(), make_facts(**changes)]).fingerprint != before
 
 
 def test_a_fingerprint_is_eight_hexadecimal_digits_whatever_the_order() -> None:

@@ -17,10 +17,10 @@ from ps_allreduce.experiment import Workload
 from ps_allreduce.placement import Shard
 from ps_allreduce.records import (
     FORMAT_VERSION,
+    LinkRecord,
     Phases,
     PlacementUsed,
     RunFiles,
-    Sample,
     Status,
     TaskRecord,
     iter_record_paths,
@@ -28,15 +28,22 @@ from ps_allreduce.records import (
     save_record,
     write_atomically,
 )
-from tests.fakes import PROVENANCE, make_experiment, make_record
+from tests.fakes import PROVENANCE, make_experiment, make_host, make_record, make_sample
 
 FULL = make_record(
     warnings=("the machine was busy",),
-    hosts=("n9", "n10"),
-    interface="eth0",
-    link_bits_per_s=1e9,
+    hosts=(make_host("n9", clock_offset_s=-0.25, import_s=3.5), make_host("n10", interface=None)),
+    links=(
+        LinkRecord(source="n9", target="n10", bits_per_s=9e8, round_trip_s=1e-4),
+        LinkRecord(source="n10", target="n9", bits_per_s=1e9, round_trip_s=1e-4),
+    ),
+    machine_busy=0.5,
     job_id="17",
-    tasks=(TaskRecord(task="worker:0", host="n9", address="n9:1", cores=(0, 1), pid=7, exit=0),),
+    tasks=(
+        TaskRecord(
+            task="worker:0", host="n9", address="n9:1", cores=(0, 1), gpus="", pid=7, exit=0
+        ),
+    ),
     phases=Phases(bring_up_s=1.5, measured_s=10.0),
     placement=PlacementUsed(
         shards=(Shard(variable=0, axis=1, start=0, length=2, server=1, num_bytes=8),),
@@ -45,9 +52,7 @@ FULL = make_record(
         max_over_mean=2.0,
     ),
     samples=(
-        Sample(
-            time=1.0,
-            host="n9",
+        make_sample(
             cpu_s={"worker:0": 0.5},
             memory_bytes={"worker:0": 1 << 30},
             sent_bytes={"lo": 5},

@@ -15,11 +15,21 @@ from hypothesis import strategies as st
 
 from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.experiment import Experiment
+from ps_allreduce.hosts import Gpu
 from ps_allreduce.placement import Shard
-from ps_allreduce.records import Phases, PlacementUsed, RunRecord, Sample, Status, TaskRecord
+from ps_allreduce.records import (
+    LinkRecord,
+    Phases,
+    PlacementUsed,
+    RunRecord,
+    Sample,
+    Status,
+    TaskRecord,
+)
 from ps_allreduce.serialization import from_json, to_json
 from ps_allreduce.steps import Metrics
-from tests.fakes import METRICS, experiments, fast, make_experiment, make_record, seconds
+from tests.examples import experiments, fast, seconds
+from tests.fakes import METRICS, make_experiment, make_facts, make_host, make_record
 
 COUNTS = st.integers(0, 1 << 60)
 
@@ -48,6 +58,7 @@ def records() -> st.SearchStrategy[RunRecord]:
         host=st.text(),
         address=st.text(),
         cores=several(st.integers(0, 99)),
+        gpus=st.none() | st.text(),
         pid=COUNTS,
         exit=st.none() | st.integers(-64, 255),
         cpu_s=st.none() | seconds(),
@@ -56,6 +67,8 @@ def records() -> st.SearchStrategy[RunRecord]:
         Sample,
         time=seconds(),
         host=st.text(),
+        busy_s=seconds(),
+        idle_s=seconds(),
         cpu_s=st.dictionaries(st.text(), seconds(), max_size=2),
         memory_bytes=st.dictionaries(st.text(), COUNTS, max_size=2),
         sent_bytes=st.dictionaries(st.text(), COUNTS, max_size=2),
@@ -75,6 +88,20 @@ def records() -> st.SearchStrategy[RunRecord]:
         communication_s=seconds().map(lambda value: -value),
         window_s=seconds(),
     )
+    hosts = st.builds(
+        make_host,
+        st.text(),
+        clock_offset_s=seconds().map(lambda value: -value),
+        import_s=st.none() | seconds(),
+        facts=st.builds(
+            make_facts,
+            gpus=several(st.builds(Gpu, identity=st.text(), model=st.text())),
+            versions=st.dictionaries(st.text(), st.text(), max_size=2),
+        ),
+    )
+    links = st.builds(
+        LinkRecord, source=st.text(), target=st.text(), bits_per_s=seconds(), round_trip_s=seconds()
+    )
     return st.builds(
         make_record,
         experiment=experiments(),
@@ -84,7 +111,9 @@ def records() -> st.SearchStrategy[RunRecord]:
         placement=st.none() | placements,
         phases=st.builds(Phases, bring_up_s=st.none() | seconds()),
         warnings=several(st.text()),
-        link_bits_per_s=st.none() | seconds(),
+        hosts=several(hosts),
+        links=several(links),
+        machine_busy=st.none() | st.floats(0, 1),
     )
 
 
@@ -105,7 +134,7 @@ def put(*path: str | int, value: object) -> Callable[[Any], None]:
     return change
 
 
-def drop(*path: str) -> Callable[[Any], None]:
+def drop(*path: str | int) -> Callable[[Any], None]:
     """Remove a key somewhere inside parsed JSON."""
 
     def change(content: Any) -> None:
@@ -134,7 +163,12 @@ def drop(*path: str) -> Callable[[Any], None]:
         (put("metrics", "compute_s", value=True), "metrics.compute_s: expected float, found True"),
         (put("warnings", value="slow"), "warnings: expected a list, found 'slow'"),
         (put("hosts", value={"n9": 1}), "hosts: expected a list"),
-        (put("hosts", value=["n9", 10]), r"hosts\[1\]: expected str, found 10"),
+        (put("hosts", 1, value="n10"), r"hosts\[1\]: expected an object, found 'n10'"),
+        (
+            put("hosts", 0, "facts", "cores", value=["0"]),
+            r"hosts\[0\].facts.cores\[0\]: expected int",
+        ),
+        (drop("hosts", 0, "facts", "name"), r"hosts\[0\].facts: missing key name"),
         (put("provenance", value=None), "provenance: expected an object, found None"),
         (put("provenance", "versions", value=[]), "provenance.versions: expected an object"),
         (
@@ -146,7 +180,7 @@ def drop(*path: str) -> Callable[[Any], None]:
     ],
 )
 def test_damage_is_refused_with_its_place(damage: Callable[[Any], None], message: str) -> None:
-    content = copy.deepcopy(through_a_file(make_record(hosts=("n9",))))
+    content = copy.deepcopy(through_a_file(make_record(hosts=(make_host("n9"), make_host("n10")))))
     damage(content)
     with pytest.raises(RecordFormatError, match=message):
         from_json(RunRecord, content, "record.json")

@@ -10,7 +10,7 @@ import pytest
 
 from ps_allreduce.experiment import Profile
 from ps_allreduce.records import PlacementUsed
-from ps_allreduce.runner.messages import ClockPair, DriverResult
+from ps_allreduce.runner.results import ClockPair, DriverResult
 from ps_allreduce.runner.validity import find_problems
 from ps_allreduce.steps import Phase, StepTable, concatenate
 from ps_allreduce.strategies import Strategy

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ps_allreduce.experiment import (
-    Collective,
-    Experiment,
-    LayoutKind,
-    Profile,
-    Workload,
-    server_settings,
-)
+from ps_allreduce.experiment import Collective, Experiment, Profile, Workload, server_settings
 from ps_allreduce.placement import DEFAULT_SPLIT_BYTES, Policy
+from ps_allreduce.spread import LayoutKind
 from ps_allreduce.strategies import TRAITS, Strategy
 
 #: A run makes exactly 1 + 1 + 3 + 6 steps: first, warm-up, settling, measured.

@@ -1,0 +1,89 @@
+"""A cluster whose hosts are fork servers on this machine, and tasks that only pretend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from launchers.host_servers import HostServers
+from launchers.local import OwnServer
+from ps_allreduce.errors import LaunchError, UserError
+from ps_allreduce.experiment import Experiment
+
+ADDRESSES = {"n10": "127.0.0.10", "n1": "127.0.0.1", "n9": "127.0.0.9"}
+
+Words = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Cluster:
+    """A site whose hosts are fork servers on this machine.
+
+    Attributes:
+        words: the fork server of every host.
+        broken: why no server comes up, if so.
+        over: the scheduler has ended the job.
+        said: what the scheduler says about it.
+        asked: the hosts and cores of every run or job.
+    """
+
+    words: Mapping[str, Words]
+    one_machine: bool = False
+    shares_files: bool = True
+    broken: str = ""
+    over: bool = False
+    said: str = ""
+    job_id: str | None = "7"
+    addresses: Mapping[str, str | None] = field(default_factory=lambda: ADDRESSES)
+    asked: list[dict[str, int]] = field(default_factory=list)
+    running: dict[str, OwnServer] = field(default_factory=dict)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return tuple(self.words)
+
+    def __enter__(self) -> Self:
+        self.running = {host: OwnServer(words, host) for host, words in self.words.items()}
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for server in self.running.values():
+            server.close()
+
+    def check(self, experiment: Experiment) -> None:
+        if experiment.num_workers > 99:
+            raise UserError("too large for this site.")
+
+    def cores(self) -> Mapping[str, Sequence[int]]:
+        return dict.fromkeys(self.hosts, (0, 1))
+
+    @contextmanager
+    def servers(
+        self, cores: Mapping[str, int], experiment: Experiment | None
+    ) -> Iterator[HostServers]:
+        self.asked.append(dict(cores))
+        if self.broken:
+            raise LaunchError(self.broken)
+        for host in cores:
+            self.running[host].start()
+        yield HostServers({host: self.running[host].client() for host in cores})
+
+    def preset_address(self, host: str) -> str | None:
+        return self.addresses[host]
+
+    def time_left_s(self) -> float | None:
+        return 60.0
+
+    def is_over(self) -> bool:
+        return self.over
+
+    def post_mortem(self) -> str:
+        return self.said
