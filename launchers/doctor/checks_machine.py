@@ -115,7 +115,7 @@ def temporary(facts: Facts) -> Findings:
         *_not_where_asked(facts),
         *_on_shared_files(facts),
         *_least(
-            {host: folder.free_bytes for host, folder in folders.items()},
+            {host: folder.free_bytes for host, folder in folders.items() if not folder.problem},
             warn_below=LITTLE_SPACE,
             fail_below=TOO_LITTLE_SPACE,
             tell=lambda amount: f"{amount / GIB:.1f} GiB free in {_places(facts)}",

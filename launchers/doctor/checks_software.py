@@ -24,7 +24,7 @@ def fork_servers(facts: Facts) -> Findings:
         *(
             failure(
                 f"{host}: {reason}",
-                f"log in to {host} and see whether memory, disk or the scheduler ended it",
+                f"see on {host} what keeps it from answering: memory, disk, network, the scheduler",
                 leave_out=[host],
             )
             for host, reason in facts.troubles.items()
@@ -40,9 +40,8 @@ def imports(facts: Facts) -> Findings:
     # Hosts of one machine import at the same time on the same cores.
     limit = SLOW_IMPORT_S * (len(took) if facts.one_machine else 1)
     slowest = max(took, key=lambda host: took[host])
-    text = (
-        f"TensorFlow imported in {took[slowest]:.1f} s at most, {min(took.values()):.1f} at least"
-    )
+    least = "" if len(took) == 1 else f"{min(took.values()):.1f} to "
+    text = f"TensorFlow imported in {least}{took[slowest]:.1f} s"
     if took[slowest] > limit:
         return [
             warning(
@@ -65,11 +64,8 @@ def versions(facts: Facts) -> Findings:
         return [
             failure("; ".join(differences), "use one environment for all hosts (docs/setup.md)")
         ]
-    here = dict(facts.own_versions)
-    told = ", ".join(
-        f"{name} {text}" for name, text in next(iter(per_host.values())).items() if name in SHOWN
-    )
-    if differences := _differences({"the hosts": next(iter(per_host.values())), "here": here}):
+    theirs = next(iter(per_host.values()))
+    if differences := _differences({"the hosts": theirs, "this machine": facts.own_versions}):
         return [
             warning(
                 "; ".join(differences),
@@ -77,6 +73,7 @@ def versions(facts: Facts) -> Findings:
                 "environment",
             )
         ]
+    told = ", ".join(f"{name} {text}" for name, text in theirs.items() if name in SHOWN)
     return [ok(f"the same everywhere: {told}")]
 
 

@@ -25,6 +25,7 @@ from ps_allreduce.check_up import (
     MultiplyMatrices,
     ShareFile,
 )
+from ps_allreduce.errors import LaunchError
 from ps_allreduce.runner.host_state import find_state
 
 #: Between a first look for files that are not there yet, and writing one.
@@ -38,8 +39,16 @@ Report = Callable[..., None]
 
 
 def answer_calls(request: AnswerCalls, report: Report) -> None:
-    """Tell every caller the name of this host, until this process is ended."""
-    with socket.create_server((request.address, 0), backlog=1024) as server:
+    """Tell every caller the name of this host, until this process is ended.
+
+    Raises:
+        LaunchError: the address is none of this host.
+    """
+    try:
+        server = socket.create_server((request.address, 0), backlog=1024)
+    except OSError as error:
+        raise LaunchError(f"cannot listen at {request.address} ({error.strerror}).") from error
+    with server:
         report("listening", counts={"port": server.getsockname()[1]})
         while True:
             connection, _ = server.accept()

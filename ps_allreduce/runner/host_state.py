@@ -189,18 +189,19 @@ def strange_modules(
 def temporary_folder(environment: Mapping[str, str]) -> TemporaryFolder:
     """Where this host keeps the files of a run."""
     path = tempfile.gettempdir()
-    problem = ""
+    problem, free_bytes = "", 0
     try:
         with tempfile.TemporaryFile() as stream:
             stream.write(b"x")
+        space = os.statvfs(path)
+        free_bytes = space.f_bavail * space.f_frsize
     except OSError as error:
         problem = error.strerror or str(error)
-    space = os.statvfs(path)
     return TemporaryFolder(
         path=path,
         asked=environment.get("TMPDIR", ""),
         file_system=file_system_of(path, _read(Path("/proc/self/mounts"))),
-        free_bytes=space.f_bavail * space.f_frsize,
+        free_bytes=free_bytes,
         problem=problem,
     )
 
