@@ -85,8 +85,15 @@ def _misses_checkout(line: str) -> bool:
     return str(ROOT) in line and any(sign in line for sign in signs)
 
 
-def explain_loss(host: str, status: int, said: str) -> str:
-    """How ssh ended after all had been well."""
+def explain_loss(host: str, status: int | None, said: str) -> str:
+    """How a line was lost after all had been well.
+
+    Args:
+        status: that ssh ended with; None if it still tries.
+        said: by ssh and on the host.
+    """
+    if status is None:
+        return f"{host} does not answer any more"
     return f"ssh to {host} ended with status {status} {last_heard(said)}"
 
 

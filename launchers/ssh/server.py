@@ -91,13 +91,10 @@ class SshServer:
         self._program = self._client = None
 
     def last_words(self) -> str:
-        """How ssh ended, if the line was lost."""
+        """How the line was lost, if it was."""
         if self._program is None or self._client is None or not self._client.lost:
             return ""
-        status = self._program.status(END_S)
-        if status is None:
-            return ""
-        return explain_loss(self._host.name, status, self._said())
+        return explain_loss(self._host.name, self._program.status(END_S), self._said())
 
     def _said(self) -> str:
         return self._log.read_text(encoding="utf-8", errors="replace")

@@ -307,6 +307,19 @@ def test_a_server_is_used_until_it_is_lost(server: SshServer) -> None:
     assert server.last_words() == ""
 
 
+def test_a_server_that_does_not_answer_is_named(
+    server: SshServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("launchers.fork_server.ANSWER_DEADLINE_S", 0.2)
+    monkeypatch.setattr("launchers.ssh.server.END_S", 0.1)
+    client = server.client()
+    os.kill(client.ready.pid, signal.SIGSTOP)
+    with pytest.raises(LaunchError, match="does not answer"):
+        client.answer(AskTime(), TimeTold)
+    assert server.last_words() == "n9 does not answer any more"
+    os.kill(client.ready.pid, signal.SIGKILL)
+
+
 def test_a_server_that_went_unnoticed_costs_no_run(server: SshServer) -> None:
     client = server.client()
     os.kill(client.ready.pid, signal.SIGKILL)

@@ -44,6 +44,7 @@ StrictModes no
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 PermitRootLogin prohibit-password
+SetEnv TMPDIR={folder}/tmp
 """
 
 #: A shell that greets, and leaves a line unfinished before it does what it was asked for.
@@ -112,7 +113,7 @@ class SshHosts:
     """Hosts that are up.
 
     Attributes:
-        folder: of keys, configurations and logs.
+        folder: of keys, configurations and logs, and for all temporary files of the hosts.
         hosts: by name.
         search_path: PATH by which the launcher finds the `ssh` that starts from `office`.
     """
@@ -213,6 +214,7 @@ def ssh_hosts(folder: Path) -> Iterator[SshHosts]:
 
 def _write_files(hosts: SshHosts) -> None:
     folder, addresses = hosts.folder, {name: hosts.address(name) for name in hosts.hosts}
+    (folder / "tmp").mkdir()
     for name in ("host_key", "user_key", "other_key"):
         words = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name))
         subprocess.run(words, check=True, stdin=subprocess.DEVNULL, timeout=DEADLINE_S)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -181,8 +181,7 @@ def test_a_host_that_falls_silent_is_named_and_ends_by_itself(
             hosts.set_link("east", "up")
         assert time.monotonic() - unplugged[0] < 45
         assert run.status is Status.FAILED
-        assert "the fork server on east" in run.reason
-        assert "not responding" in run.reason
+        assert "ssh to east ended with status 255 (last heard: Timeout" in run.reason
     for name, processes in before.items():
         hosts.wait_until_gone(name, processes)
 
@@ -192,20 +191,25 @@ def test_nothing_survives_a_launcher_that_is_killed(
     host_file: Path, tmp_path: Path, hosts: SshHosts
 ) -> None:
     before = {name: hosts.processes(name) for name in ("east", "west")}
-    folders = scratch_folders()
+    scratch = hosts.folder / "tmp"
+    folders = set(scratch.iterdir())
     with (tmp_path / "said").open("wb") as said:
         launcher = subprocess.Popen(
-            run_one(host_file, tmp_path), cwd=ROOT, stdout=said, stderr=said
+            run_one(host_file, tmp_path),
+            cwd=ROOT,
+            stdout=said,
+            stderr=said,
+            env=os.environ | {"TMPDIR": str(tmp_path)},  # its own files stay, as it is killed
         )
 
     def tasks() -> int:
-        return sum(len(list(path.glob("run-*/worker-*.log"))) for path in scratch_folders())
+        return len(list(scratch.glob("*/run-*/worker-*.log")))
 
     try:
         wait_until(lambda: tasks() == 2, PATIENCE_S, (tmp_path / "said").read_text)
         time.sleep(3)  # well into the warm-up
         assert tasks() == 2
-        assert scratch_folders() > folders
+        assert set(scratch.iterdir()) > folders
     finally:
         launcher.send_signal(signal.SIGKILL)
         launcher.wait()
@@ -213,13 +217,7 @@ def test_nothing_survives_a_launcher_that_is_killed(
     for name, processes in before.items():
         hosts.wait_until_gone(name, processes)
     assert time.monotonic() - begin < 20
-    assert scratch_folders() == folders
-
-
-def scratch_folders() -> set[Path]:
-    folder = Path(tempfile.gettempdir())
-    names = ("east", "west")
-    return {path for name in names for path in folder.glob(f"ps-allreduce-*-{name}-*")}
+    assert set(scratch.iterdir()) == folders
 
 
 def refusal(path: Path, kind: type[Exception], *lines: str) -> str:
