@@ -44,11 +44,10 @@ def parse_job(text: str) -> dict[str, str]:
 
     A value may hold spaces; it goes on until the next key.
     """
-    keys = list(re.finditer(r"(?:^|(?<=\s))([A-Z][A-Za-z:/_]*)=", text.strip()))
-    ends = [key.start() for key in keys[1:]] + [len(text.strip())]
-    return {
-        key[1]: text.strip()[key.end() : end].strip() for key, end in zip(keys, ends, strict=True)
-    }
+    text = text.strip()
+    keys = list(re.finditer(r"(?:^|(?<=\s))([A-Z][A-Za-z:/_]*)=", text))
+    ends = [*(key.start() for key in keys), len(text)][1:]
+    return {key[1]: text[key.end() : end].strip() for key, end in zip(keys, ends, strict=True)}
 
 
 def show_job(job_id: str) -> dict[str, str]:
