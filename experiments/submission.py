@@ -75,7 +75,7 @@ def minutes_from(text: str | None, expected: Estimate) -> int:
         return math.ceil(min(1.5 * expected.usual_s + 600, expected.most_s + 600) / 300) * 5
     days, dash, rest = text.rpartition("-")
     parts = rest.split(":")
-    if not all(part.isdecimal() for part in (*parts, days or "0")) or len(parts) > 3:
+    if not all(part.isdecimal() for part in (*parts, days if dash else "0")) or len(parts) > 3:
         raise UserError(
             f"--time {text!r} is no time; write minutes, hours:minutes:seconds or "
             "days-hours:minutes:seconds."

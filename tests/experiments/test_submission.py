@@ -1,0 +1,245 @@
+"""A sweep in a job of its own: what is asked for, that there is one at a time, what is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments import submission
+from experiments.execute import LAUNCH_ALLOWANCE_S, Follower
+from experiments.submission import (
+    JOB_FILE,
+    USUAL_MEASURED_S,
+    Estimate,
+    all_well,
+    batch_job,
+    estimate,
+    follow,
+    live_job,
+    minutes_from,
+    num_unsettled,
+    render_plan,
+    submit_job,
+)
+from experiments.sweep import Sweep
+from ps_allreduce.errors import UserError
+from ps_allreduce.records import RunFiles, RunRecord, Status, save_record
+from tests.experiments.conftest import run
+from tests.experiments.sweeps import SWEEP
+from tests.fakes import PROFILE, PROVENANCE, FakeLauncher, make_experiment, make_record
+
+EXPECTED = Estimate(num_runs=10, usual_s=1000.0, most_s=4000.0)
+
+
+def test_a_sweep_takes_what_its_runs_take() -> None:
+    expected = estimate(SWEEP, 20.0)
+    assert expected.num_runs == 4
+    assert expected.usual_s == 4 * (PROFILE.warmup_s + USUAL_MEASURED_S + 20.0)
+    assert expected.most_s == 4 * (PROFILE.deadline_s + LAUNCH_ALLOWANCE_S)
+
+
+def test_a_run_that_measures_longer_than_usual_is_given_that_time() -> None:
+    long = make_experiment(profile=replace(PROFILE, measured_s=100.0, repetitions=1))
+    sweep = Sweep(name="x", points=(long,), seed=1)
+    assert estimate(sweep, 0.0).usual_s == PROFILE.warmup_s + 100.0
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"),
+    [
+        ("30", 30),
+        ("30:01", 31),
+        ("2:00:00", 120),
+        ("1:30:30", 91),
+        ("1-12", 2160),
+        ("1-0:30", 1470),
+        ("0:10", 1),
+        (None, 35),
+    ],
+)
+def test_a_limit_is_read_as_slurm_reads_it(text: str | None, minutes: int) -> None:
+    assert minutes_from(text, EXPECTED) == minutes
+
+
+def test_a_limit_that_nobody_asked_for_is_no_longer_than_the_runs_may_take() -> None:
+    assert minutes_from(None, replace(EXPECTED, most_s=600.0)) == 20
+
+
+@pytest.mark.parametrize("text", ["", "soon", "1:2:3:4", "-30", "1h", "x-1"])
+def test_what_is_no_limit_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="is no time; write minutes, hours:minutes:seconds"):
+        minutes_from(text, EXPECTED)
+
+
+def typed(**changes: Any) -> dict[str, Any]:
+    nothing = dict.fromkeys(("time_limit", "partition", "account", "constraint", "gpus_per_node"))
+    return {"hosts": 4, "shared_nodes": False, "sbatch": (), "setup": ()} | nothing | changes
+
+
+def test_the_job_runs_this_same_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["experiments", "compare", "--launcher", "slurm"])
+    job = batch_job("compare", typed(time_limit="30", partition="gpu"), EXPECTED, tmp_path)
+    assert job.command[1:] == ("-m", "experiments", "compare", "--launcher", "slurm")
+    assert (job.num_hosts, job.minutes, job.partition, job.whole_nodes) == (4, 30, "gpu", True)
+    assert job.log.parent == tmp_path / "slurm"
+
+
+def test_a_plan_says_what_it_costs_and_what_it_leaves(tmp_path: Path) -> None:
+    job = batch_job("compare", typed(time_limit="30"), EXPECTED, tmp_path)
+    plan = render_plan(job, EXPECTED, tmp_path)
+    assert "1 job on 4 hosts, limit 30 min: at most 2.0 node hours" in plan
+    assert "10 runs, about 17 min and at most 67 min" in plan
+    assert f"at most 30 files below {tmp_path}/runs" in plan
+    assert "#SBATCH --nodes=4" in plan
+
+
+def test_a_submitted_job_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submission, "submit", lambda script: f"17 {script.suffix}")
+    job = batch_job("compare", typed(time_limit="30"), EXPECTED, tmp_path)
+    assert submit_job(job, tmp_path) == "17 .sh"
+    note = json.loads((tmp_path / JOB_FILE).read_text())
+    assert note["job_id"] == "17 .sh"
+    assert "#SBATCH --nodes=4" in Path(note["script"]).read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "over", "expected"),
+    [
+        ('{"job_id": "17"}', False, "17"),
+        ('{"job_id": "17"}', True, None),
+        ("{}", False, None),
+        ("[]", False, None),
+        ("{", False, None),
+        (None, False, None),
+    ],
+)
+def test_a_sweep_has_one_job_at_a_time(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str | None,
+    over: bool,
+    expected: str | None,
+) -> None:
+    monkeypatch.setattr(submission, "job_is_over", lambda _: over)
+    if text is not None:
+        (tmp_path / JOB_FILE).write_text(text)
+    assert live_job(tmp_path) == expected
+
+
+def leave(sweep_dir: Path, **changes: Any) -> RunRecord:
+    record = make_record(**changes)
+    files = RunFiles.of(sweep_dir, record.experiment_id, record.repetition, record.attempt)
+    save_record(files.record, record)
+    return record
+
+
+@dataclass(slots=True)
+class Listener(Follower):
+    """Notes what it is told."""
+
+    heard: list[str] = field(default_factory=list)
+
+    def stage(self, text: str) -> None:
+        self.heard.append(text)
+
+    def finish(self, record: RunRecord, log_tail: str) -> None:
+        self.heard.append(record.run_id)
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """A job that is in these states, one after the other, and then over."""
+
+    def be(*states: str, ending: str = "") -> None:
+        left = list(states)
+        monkeypatch.setattr(submission, "job_is_over", lambda _: not left)
+        monkeypatch.setattr(submission, "explain_job", lambda _: ending)
+        monkeypatch.setattr(
+            submission,
+            "show_job",
+            lambda _: dict(zip(("JobState", "Reason"), left.pop(0).split(), strict=True)),
+        )
+
+    return be
+
+
+def test_who_follows_a_job_hears_of_every_new_record(
+    tmp_path: Path, job: Callable[..., None]
+) -> None:
+    known = leave(tmp_path, repetition=0)
+    job("PENDING Priority", "RUNNING None")
+    listener, coming = Listener(), iter([1, 2, 3])
+
+    def sleep(_: float) -> None:
+        leave(tmp_path, repetition=next(coming))
+
+    paths = [RunFiles.of(tmp_path, known.experiment_id, 0, 0).record]
+    made, ending = follow("17", tmp_path, paths, listener, sleep)
+    assert [record.repetition for record in made] == [1, 2, 3]
+    assert ending == ""
+    ids = [f"{known.experiment_id}/{number}-0" for number in (1, 2, 3)]
+    assert listener.heard == [
+        "job 17 pending (Priority)",
+        ids[0],
+        "job 17 running",
+        *ids[1:],
+    ]
+
+
+def test_a_record_that_has_not_arrived_whole_is_waited_for(
+    tmp_path: Path, job: Callable[..., None]
+) -> None:
+    job("RUNNING None", ending="job 17 reached its time limit (TIMEOUT)")
+    path = RunFiles.of(tmp_path, make_record().experiment_id, 0, 0).record
+    path.parent.mkdir(parents=True)
+    path.write_text("{")
+    whole = iter([False, True])
+
+    def sleep(_: float) -> None:
+        if next(whole):
+            path.unlink()
+            leave(tmp_path)
+
+    made, ending = follow("17", tmp_path, [], Follower(), sleep)
+    assert len(made) == 1
+    assert ending == "job 17 reached its time limit (TIMEOUT)"
+
+
+def test_a_job_ended_well_if_it_did_and_its_runs_did() -> None:
+    failed = make_record(**why(Status.FAILED))
+    assert all_well([make_record()], "")
+    assert not all_well([make_record(), failed], "")
+    assert not all_well([make_record()], "job 17 was cancelled")
+
+
+def test_runs_that_this_commit_has_settled_are_not_counted(tmp_path: Path) -> None:
+    here, sweep = PROVENANCE.commit, SWEEP
+    assert num_unsettled(sweep, tmp_path, here) == 4
+    point = sweep.points[0]
+    leave(tmp_path, experiment=point, repetition=0)
+    leave(tmp_path, experiment=point, repetition=1, **why(Status.INVALID))
+    assert num_unsettled(sweep, tmp_path, here) == 2
+    assert num_unsettled(sweep, tmp_path, "another") == 4
+    leave(tmp_path, experiment=sweep.points[1], repetition=0, **why(Status.FAILED))
+    assert num_unsettled(sweep, tmp_path, here) == 2
+
+
+def why(status: Status) -> dict[str, Any]:
+    return {"status": status, "reason": "why", "metrics": None}
+
+
+def test_outside_of_a_job_a_dry_run_shows_the_script_and_submits_nothing(
+    launcher: FakeLauncher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--launcher", "slurm", "--hosts", "2", "--cores-per-worker", "1", "--dry-run"]
+    assert run("allreduce-sweep", *words) == 0
+    told = capsys.readouterr().err
+    assert "1 job on 2 hosts" in told
+    assert "#SBATCH --nodes=2" in told
+    assert not (tmp_path / "results").exists()
+    assert launcher.launched == []
