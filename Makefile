@@ -80,11 +80,12 @@ setup: environment
 wheelhouse:
 	@sh requirements/set_up.sh wheelhouse
 
-# Where some points failed (status 1) the others are analysed all the same; a dry run leaves nothing.
+# Where some points failed (status 1) the others are analysed all the same, those of a dry run are none.
 $(SWEEPS): environment
 	@set -f; "$$SUITE_PYTHON" -m experiments $@ --profile "$$PROFILE" --launcher "$$LAUNCHER" \
 		--results "$$RESULTS" $(CHOICE) $$ARGS; status=$$?; \
-	if [ $$status -le 1 ] && [ -d "$$RESULTS/$@/runs" ]; then "$$SUITE_PYTHON" -m analysis report -- "$$RESULTS/$@" || \
+	case " $$ARGS " in *" --dry-run "*) exit $$status ;; esac; \
+	if [ $$status -le 1 ]; then "$$SUITE_PYTHON" -m analysis report -- "$$RESULTS/$@" || \
 		status=$$((status ? status : $$?)); fi; exit $$status
 
 placement: environment

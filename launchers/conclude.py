@@ -157,7 +157,10 @@ def _since(begin: float, moment: float | None) -> float | None:
 
 def failure_reason(experiment: Experiment, state: RunState) -> str:
     """Why a run did not come to its end, in one sentence."""
-    return "; ".join(filter(None, [_own_reason(experiment, state), state.post_mortem]))
+    own = _own_reason(experiment, state)
+    if not state.post_mortem:
+        return own
+    return "; ".join(filter(None, [own.rstrip("."), state.post_mortem]))
 
 
 def _own_reason(experiment: Experiment, state: RunState) -> str:

@@ -47,6 +47,7 @@ from ps_allreduce.runner.messages import (
     PrepareInput,
 )
 from ps_allreduce.runner.results import OverheadResult
+from ps_allreduce.scratch import remove_left_overs, scratch_prefix
 from ps_allreduce.serialization import from_json
 
 JOB_DEADLINE_S = 300.0
@@ -77,6 +78,7 @@ class HostsLauncher:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
+        remove_left_overs(Path(tempfile.gettempdir()))
         self._stack.enter_context(self._site)
         return self
 
@@ -206,7 +208,7 @@ class HostsLauncher:
     ) -> LaunchedRun:
         """Run one experiment; a port that was taken in spite of everything is tried again."""
         for attempt in range(PORT_ATTEMPTS):
-            with tempfile.TemporaryDirectory(prefix="ps-allreduce-gather-") as folder:
+            with tempfile.TemporaryDirectory(prefix=scratch_prefix()) as folder:
                 state = self._run(experiment, Path(folder), progress, wants_weights=bool(weights))
                 run = conclude(experiment, state)
                 if weights is not None:
@@ -222,7 +224,7 @@ class HostsLauncher:
         Raises:
             LaunchError: the run failed.
         """
-        with tempfile.TemporaryDirectory(prefix="ps-allreduce-gather-") as folder:
+        with tempfile.TemporaryDirectory(prefix=scratch_prefix()) as folder:
             state = self._run(experiment, Path(folder), lambda _: None, recording_rounds=rounds)
             if state.status is not Status.OK:
                 raise LaunchError(failure_reason(experiment, state))

@@ -21,6 +21,7 @@ from launchers.login_node import refuse_login_node
 from launchers.processes import FORK_SERVER, Program, start_with_socket
 from ps_allreduce.errors import UserError
 from ps_allreduce.experiment import Experiment
+from ps_allreduce.scratch import scratch_prefix
 
 LOOPBACK = "127.0.0.1"
 
@@ -52,7 +53,7 @@ class OwnServer:
     def _log_folder(self) -> Path:
         """Made when it is needed: a site that refuses its work has none to remove."""
         if self._folder is None:
-            prefix = "ps-allreduce-log-"
+            prefix = scratch_prefix()
             self._folder = TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
         return Path(self._folder.name)
 

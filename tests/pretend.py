@@ -24,8 +24,9 @@ from ps_allreduce.placement import VariableSpec
 from ps_allreduce.runner import messages
 from ps_allreduce.runner.forkserver import ForkServer
 from ps_allreduce.runner.look_around import look_around
-from ps_allreduce.runner.run_place import Desk, Scratch
+from ps_allreduce.runner.run_place import Desk
 from ps_allreduce.runner.streams import receive_stream, send_stream
+from ps_allreduce.scratch import Scratch
 
 def execute(request, report):
     exec(request.tf_config, {"report": report, "request": request})

@@ -16,6 +16,7 @@ from pathlib import Path
 from launchers.processes import Answer, run_quietly
 from launchers.slurm.step import step_environment, step_words
 from ps_allreduce.errors import LaunchError
+from ps_allreduce.scratch import scratch_prefix
 
 #: Packing and sending some 2 GB to many nodes.
 SPREAD_S = 1800.0
@@ -52,7 +53,7 @@ class NodeCopy:
             raise
 
     def _send(self) -> None:
-        with tempfile.TemporaryDirectory(prefix="ps-allreduce-packages-") as packing:
+        with tempfile.TemporaryDirectory(prefix=scratch_prefix()) as packing:
             archive = Path(packing) / "packages.tar"
             with tarfile.open(archive, "w") as pack:
                 pack.add(self._packages, arcname=".")

@@ -30,6 +30,7 @@ from launchers.slurm.step import step_environment, step_words
 from ps_allreduce.errors import UserError
 from ps_allreduce.experiment import Experiment
 from ps_allreduce.runner.messages import TOKEN
+from ps_allreduce.scratch import scratch_prefix
 
 STEP_END_S = 10.0
 
@@ -97,7 +98,7 @@ class SlurmSite:
         """One step with a fork server on each of the hosts."""
         token = secrets.token_hex(16)
         with (
-            tempfile.TemporaryDirectory(prefix="ps-allreduce-step-") as folder,
+            tempfile.TemporaryDirectory(prefix=scratch_prefix()) as folder,
             socket.create_server(("", 0)) as listener,
         ):
             log = Path(folder) / "step.log"

@@ -24,6 +24,7 @@ from launchers.ssh.words import remote_command
 from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.experiment import Experiment
 from ps_allreduce.hosts import HostFacts
+from ps_allreduce.scratch import scratch_prefix
 
 
 class SshSite:
@@ -53,7 +54,7 @@ class SshSite:
                 "the launcher ssh needs the program ssh of OpenSSH, which is not here; install it "
                 "(Debian and Ubuntu: openssh-client)."
             )
-        self._folder = TemporaryDirectory(prefix="ps-allreduce-ssh-", ignore_cleanup_errors=True)
+        self._folder = TemporaryDirectory(prefix=scratch_prefix(), ignore_cleanup_errors=True)
         for name, host in self._described.items():
             log = Path(self._folder.name) / f"{name}.log"
             self._servers[name] = SshServer(host, self._command, log)

@@ -2,8 +2,7 @@
 
 A port is held by a socket that is bound but does not listen; TensorFlow's server binds the same
 port with SO_REUSEPORT (`TF_GRPC_REUSE_PORT`), and connections reach only the one that listens.
-Files are removed when the run is over; those of a fork server that was killed, at the next start
-of one on the same host.
+Files are removed when the run is over.
 """
 
 from __future__ import annotations
@@ -14,10 +13,8 @@ import shutil
 import socket
 import tempfile
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 
 from ps_allreduce.runner.messages import (
     AskTime,
@@ -28,8 +25,6 @@ from ps_allreduce.runner.messages import (
     RunPrepared,
     TimeTold,
 )
-
-PREFIX = "ps-allreduce-"
 
 
 @dataclass(slots=True)
@@ -108,34 +103,3 @@ def read_piece(path: Path, offset: int, length: int) -> FileRead:
     except OSError:
         return FileRead()
     return FileRead(content=base64.b64encode(content).decode(), size=size)
-
-
-class Scratch:
-    """A folder of this process's own below another one; gone when the context is left."""
-
-    def __init__(self, parent: Path) -> None:
-        self._parent = parent
-
-    def __enter__(self) -> Path:
-        remove_left_overs(self._parent)
-        prefix = f"{PREFIX}{os.getpid()}-{socket.gethostname()}-"
-        self._path = Path(tempfile.mkdtemp(prefix=prefix, dir=self._parent))
-        return self._path
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        shutil.rmtree(self._path, ignore_errors=True)
-
-
-def remove_left_overs(folder: Path) -> None:
-    """Remove what killed processes left: ours, of this host, and of no living process."""
-    for path in folder.glob(f"{PREFIX}*-{socket.gethostname()}-*"):
-        owner = path.name.removeprefix(PREFIX).split("-")[0]
-        with suppress(OSError):
-            mine = path.stat().st_uid == os.getuid()
-            if mine and owner.isdecimal() and not Path("/proc", owner).exists():
-                shutil.rmtree(path, ignore_errors=True)

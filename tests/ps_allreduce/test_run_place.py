@@ -23,7 +23,8 @@ from ps_allreduce.runner.messages import (
     RunPrepared,
     TimeTold,
 )
-from ps_allreduce.runner.run_place import PREFIX, Desk, Scratch, read_piece, remove_left_overs
+from ps_allreduce.runner.run_place import Desk, read_piece
+from ps_allreduce.scratch import PREFIX, Scratch, remove_left_overs
 
 NO_PROCESS = 2**22 + 1
 

@@ -107,9 +107,8 @@ def test_a_killed_task_is_named_with_its_host_still_there(launcher: HostsLaunche
 
     def kill_when_measuring(stage: str) -> None:
         if stage == "measured":
-            for process in psutil.process_iter(["cmdline"]):
-                with_log = _log_of(process.pid)
-                if with_log.endswith("/worker-1.log"):
+            for process in psutil.Process().children(recursive=True):
+                if _log_of(process.pid).endswith("/worker-1.log"):
                     os.kill(process.pid, signal.SIGKILL)
 
     run = launcher.launch(long, progress=kill_when_measuring)
