@@ -119,7 +119,14 @@ def test_failed_points_are_analysed_and_mistakes_are_not(
             ["experiments", "placement", "--model", "InceptionV3", "--num-ps", "4"],
         ),
         (["report", "RESULTS=a b"], ["analysis", "report", "a b"]),
-        (["bench"], ["experiments", "bench", "--results", "results"]),
+        (
+            ["bench"],
+            ["experiments", "bench", "--launcher", "local", "--results", "results"],
+        ),
+        (
+            ["doctor", "LAUNCHER=slurm"],
+            ["launchers", "doctor", "--launcher", "slurm", "--results", "results"],
+        ),
         (["setup"], ["ps_allreduce.environment"]),
     ],
 )
