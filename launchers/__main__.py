@@ -1,10 +1,12 @@
 """Command line of the launchers: `python -m launchers COMMAND --help`.
 
-Exit status: 0 all is well, 1 something is wrong with the hosts, 2 the user's mistake.
+Exit status: 0 all is well, 1 something is wrong with the hosts, 2 the user's mistake, 130
+interrupted.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -26,6 +28,8 @@ cli.add_command(plan)
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line; the one place where errors become sentences and statuses."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _as_interrupt)
     try:
         status = cli.main(args=words, prog_name="python -m launchers", standalone_mode=False)
     except (click.Abort, KeyboardInterrupt):
@@ -40,6 +44,10 @@ def main(words: Sequence[str] | None = None) -> int:
         click.echo(f"Error: {error}", err=True)
         return 1
     return status if isinstance(status, int) else 0
+
+
+def _as_interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from launchers.doctor.facts import Facts
+from launchers.doctor.facts import Facts, Sharing
 from launchers.doctor.findings import Finding, Findings, failure, ok, some, warning
 from ps_allreduce.hosts import describe_difference, kinds
 
@@ -222,7 +222,7 @@ def results(facts: Facts) -> Findings:
     if not facts.shares_files:
         return [ok(f"{facts.results} can be written here; every host has files of its own")]
     unseen = _unseen(facts)
-    told = [f"{host} cannot write there ({why})" for host, why in sharing.unwritable.items()]
+    told = [f"{some(who)} cannot write there ({why})" for why, who in _by_reason(sharing).items()]
     told += [f"{reader} does not see the file of {some(w)}" for reader, w in unseen.items()]
     if told:
         return [failure(f"{facts.results}: {some(told)}", remedy)]
@@ -234,6 +234,14 @@ def results(facts: Facts) -> Findings:
         remedy = "harmless for a run; but input files must be there that long before the first one"
         return [warning(text, remedy)]
     return [ok(text)]
+
+
+def _by_reason(sharing: Sharing) -> dict[str, list[str]]:
+    """Hosts that cannot write, by why they cannot."""
+    reasons: dict[str, list[str]] = {}
+    for host, why in sharing.unwritable.items():
+        reasons.setdefault(why, []).append(host)
+    return reasons
 
 
 def _unseen(facts: Facts) -> dict[str, list[str]]:

@@ -29,7 +29,9 @@ def names(facts: Facts) -> Findings:
         return []
     judges: dict[str, Judge] = {
         "does not know the name of": lambda _, seen: not seen.resolved,
-        "takes for itself": lambda _, seen: any(one.startswith("127.") for one in seen.resolved),
+        "has a loopback address for": lambda _, seen: any(
+            one.startswith("127.") for one in seen.resolved
+        ),
         "finds no name, or another one, for the address of": _is_misnamed,
         f"takes more than {SLOW_LOOKUP_S:g} s to look up": _is_slow,
     }
@@ -38,8 +40,13 @@ def names(facts: Facts) -> Findings:
         "the suite itself uses addresses, but MPI, Horovod and log-ins want names: have DNS, or "
         "/etc/hosts of every host, name all of them"
     )
-    known = ok("every host knows the names of all others, forward and reverse")
-    return [warning(text, remedy) for text in told] or [known]
+    if told:
+        return [warning("; ".join(told), remedy)]
+    return [ok("every host knows the names of all others, forward and reverse")]
+
+
+def _is_loopback(_: str, seen: PeerSeen) -> bool:
+    return any(address.startswith("127.") for address in seen.resolved)
 
 
 def _is_misnamed(name: str, seen: PeerSeen) -> bool:

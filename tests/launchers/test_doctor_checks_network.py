@@ -24,7 +24,7 @@ from tests.launchers.doctor_facts import (
     ("changes", "told"),
     [
         ({"resolved": ()}, "n10 does not know the name of n1"),
-        ({"resolved": ("127.0.1.1",)}, "n10 takes for itself n1"),
+        ({"resolved": ("127.0.1.1",)}, "n10 has a loopback address for n1"),
         ({"reverse": ()}, "n10 finds no name, or another one, for the address of n1"),
         ({"reverse": ("n9.cluster",)}, "n10 finds no name, or another one, for the address of n1"),
         ({"lookup_s": 5.2}, "n10 takes more than 1 s to look up n1"),
@@ -34,6 +34,14 @@ def test_a_name_that_leads_nowhere_is_told(changes: dict[str, object], told: str
     finding = only(names(with_peer(healthy(), "n10", "n1", **changes)), Level.WARNING)
     assert finding.text == told
     assert "DNS" in finding.remedy
+
+
+def test_all_that_is_wrong_with_names_is_one_finding() -> None:
+    facts = with_peer(healthy(), "n10", "n1", resolved=())
+    facts = with_peer(facts, "n9", "n1", reverse=())
+    assert only(names(facts), Level.WARNING).text == (
+        "n10 does not know the name of n1; n9 finds no name, or another one, for the address of n1"
+    )
 
 
 def test_a_name_for_every_network_is_a_name() -> None:
