@@ -42,7 +42,8 @@ def _equally_fast(facts: Facts) -> list[Finding]:
     if not rates:
         return []
     if facts.one_machine:
-        return [ok(f"{rates[0] / 1e9:.1f} GFLOP/s, of which the hosts of one machine have a part")]
+        shared = ", which the hosts of one machine share" if len(facts.hosts) > 1 else ""
+        return [ok(f"{rates[0] / 1e9:.1f} GFLOP/s{shared}")]
     return [ok(f"{min(rates) / 1e9:.1f} to {max(rates) / 1e9:.1f} GFLOP/s, all at once")]
 
 

@@ -42,7 +42,9 @@ def read_allocation(environment: Mapping[str, str]) -> Allocation:
     """
     job_id = environment.get("SLURM_JOB_ID", "")
     if not job_id:
-        raise UserError("no Slurm job is active here (SLURM_JOB_ID is not set).")
+        raise UserError(
+            "no Slurm job is active here (SLURM_JOB_ID is not set); run this inside salloc or sbatch."
+        )
     _refuse(environment, job_id)
     try:
         nodes = environment["SLURM_JOB_NODELIST"]
