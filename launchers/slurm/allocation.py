@@ -43,7 +43,7 @@ def read_allocation(environment: Mapping[str, str]) -> Allocation:
     job_id = environment.get("SLURM_JOB_ID", "")
     if not job_id:
         raise UserError(
-            "no Slurm job is active here (SLURM_JOB_ID is not set); run this inside salloc or sbatch."
+            "no Slurm job is active here (SLURM_JOB_ID is not set); run this in salloc or sbatch."
         )
     _refuse(environment, job_id)
     try:
