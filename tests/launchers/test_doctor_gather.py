@@ -28,7 +28,9 @@ HOSTS = tuple(ADDRESSES)
 
 
 @pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
+def short(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    # A fork server that is killed leaves its folder to the next one.
+    monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("tmp")))
     monkeypatch.setattr(speed, "SECONDS", 0.05)
     monkeypatch.setattr(speed, "measure_links", partial(measure_links, seconds=0.05))
     monkeypatch.setattr(sharing, "WITHIN_S", 2.0)
