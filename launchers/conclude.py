@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from launchers.fork_server import last_lines
+from launchers.gpu_warnings import throttling_warnings
 from launchers.layout import CorePlan, Placed, drivers_of
 from launchers.outcome import Outcome, read_outcome
 from launchers.protocol import LaunchedRun
@@ -23,6 +24,9 @@ from ps_allreduce.records import LinkRecord, Phases, Sample, Status, TaskRecord
 from ps_allreduce.runner.messages import StartTask
 
 LOG_TAIL_LINES = 8
+
+#: Slurm's word for a job that the kernel has ended for want of memory.
+OUT_OF_MEMORY = "OUT_OF_MEMORY"
 
 #: Above this share of its processor time, a machine does not carry emulated links as real ones do.
 BUSY_LIMIT = 0.9
@@ -123,6 +127,7 @@ def conclude(experiment: Experiment, state: RunState) -> LaunchedRun:
 def _with_outcome(run: LaunchedRun, state: RunState, outcome: Outcome) -> LaunchedRun:
     names = {f.name for f in fields(outcome)} & {f.name for f in fields(run)}
     complete = replace(run, **{name: getattr(outcome, name) for name in names})
+    complete = replace(complete, warnings=(*complete.warnings, *_of_gpus(run, state, outcome)))
     busy = machine_busy(run.samples, outcome.window) if state.one_machine else None
     if busy is None or busy < BUSY_LIMIT:
         return replace(complete, machine_busy=busy)
@@ -131,6 +136,12 @@ def _with_outcome(run: LaunchedRun, state: RunState, outcome: Outcome) -> Launch
         "emulated network"
     )
     return replace(complete, machine_busy=busy, warnings=(*complete.warnings, warning))
+
+
+def _of_gpus(run: LaunchedRun, state: RunState, outcome: Outcome) -> tuple[str, ...]:
+    offsets = {host.facts.name: host.clock_offset_s for host in state.hosts}
+    used = frozenset(task.gpus for task in run.tasks if task.gpus)
+    return throttling_warnings(run.samples, outcome.window, offsets, used)
 
 
 def machine_busy(samples: Sequence[Sample], window: tuple[float, float]) -> float | None:
@@ -160,7 +171,10 @@ def failure_reason(experiment: Experiment, state: RunState) -> str:
     own = _own_reason(experiment, state)
     if not state.post_mortem:
         return own
-    return "; ".join(filter(None, [own.rstrip("."), state.post_mortem]))
+    parts = [own.rstrip("."), state.post_mortem]
+    if OUT_OF_MEMORY in state.post_mortem:
+        parts.append("use a smaller --batch-per-worker, or ask for more memory")
+    return "; ".join(filter(None, parts))
 
 
 def _own_reason(experiment: Experiment, state: RunState) -> str:
@@ -172,7 +186,14 @@ def _own_reason(experiment: Experiment, state: RunState) -> str:
             f"not finished after {experiment.profile.deadline_s:g} s; "
             f"last heard of: {monitor.stage}"
         )
-    return monitor.lost_contact or monitor.culprit()[1]
+    return monitor.lost_contact or _blame(monitor)
+
+
+def _blame(monitor: RunMonitor) -> str:
+    """Why the culprit ended: in its own words, or in those that its fork server found for it."""
+    name, reason = monitor.culprit()
+    told = [event.text for event in monitor.events if (event.name, event.event) == (name, "failed")]
+    return f"{name}: {told[-1]}" if told else reason
 
 
 def _log_tail(state: RunState) -> str:
