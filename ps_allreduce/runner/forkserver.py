@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,14 +31,15 @@ import click
 import psutil
 
 from ps_allreduce.errors import InputDataError, SuiteError, UserError
-from ps_allreduce.gpu_samples import GpuSample
-from ps_allreduce.records import Sample
 from ps_allreduce.runner import messages
 from ps_allreduce.runner.gpu import GpuSampler, load_nvml
 from ps_allreduce.runner.line import Line, connect_to, standard_streams
 from ps_allreduce.runner.look_around import look_around
 from ps_allreduce.runner.messages import Event, Exited, Ready, Sampled, Started, decode, encode
-from ps_allreduce.runner.run_place import Desk, Scratch
+from ps_allreduce.runner.out_of_memory import ADVICE, KernelWatch
+from ps_allreduce.runner.run_place import Desk
+from ps_allreduce.runner.sampling import take_sample
+from ps_allreduce.scratch import Scratch
 
 SAMPLE_INTERVAL_S = 0.5
 
@@ -80,6 +81,8 @@ class ForkServer:
     Attributes:
         jobs: what a child does, by the kind of request; any other request is the desk's.
         gpus: looked at with every sample.
+        kernel: tells whether it has killed a child for want of memory.
+        ended: children that were killed from here.
     """
 
     line: Line
@@ -89,6 +92,8 @@ class ForkServer:
     partial: dict[int, bytes] = field(default_factory=dict)
     next_sample: float = 0.0
     gpus: GpuSampler = field(default_factory=GpuSampler)
+    kernel: KernelWatch = field(default_factory=KernelWatch)
+    ended: set[int] = field(default_factory=set)
 
     def serve(self) -> None:
         """Run until the launcher is gone."""
@@ -146,6 +151,7 @@ class ForkServer:
         reports, write_end = os.pipe()
         parent = os.getpid()
         self.gpus.rest()
+        self.kernel.begin()
         pid = os.fork()
         if pid == 0:
             self._be_child(request, Reporter(name, write_end), parent)
@@ -193,6 +199,7 @@ class ForkServer:
             os.close(child.reports)
             self.partial.pop(child.reports, None)
             del self.children[pid]
+            self._explain_kill(child, status)
             self._send(
                 Exited(
                     name=child.name,
@@ -203,16 +210,26 @@ class ForkServer:
                 )
             )
 
+    def _explain_kill(self, child: Child, status: int) -> None:
+        """Speak for a child that the kernel has killed."""
+        killed = os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+        if killed and child.pid not in self.ended and self.kernel.has_killed:
+            host = socket.gethostname()
+            text = f"out of memory on host {host}: the kernel ended it; {ADVICE}"
+            self._send(Event(name=child.name, event="failed", time=time.time(), text=text))
+        self.ended.discard(child.pid)
+
     def _sample(self) -> None:
         now = time.time()
         if not self.children or now < self.next_sample:
             return
         self.next_sample = now + SAMPLE_INTERVAL_S
-        sample = take_sample(now, self.children.values(), self.gpus.look())
-        self._send(Sampled(sample=sample))
+        processes = {child.name: child.process for child in self.children.values()}
+        self._send(Sampled(sample=take_sample(now, processes, self.gpus.look())))
 
     def _kill_all(self) -> None:
         """End every child and its process group, which it may not lead yet."""
+        self.ended.update(self.children)
         for pid in self.children:
             for kill in (os.kill, os.killpg):
                 with suppress(ProcessLookupError):
@@ -231,35 +248,6 @@ class ForkServer:
             self.line.sendall(line)
         except OSError:
             self._terminate()
-
-
-def take_sample(now: float, children: Iterable[Child], gpus: tuple[GpuSample, ...] = ()) -> Sample:
-    """Processor and memory of all children, this host's network counters, and its GPUs."""
-    cpu_s, memory = {}, {}
-    for child in children:
-        try:
-            with child.process.oneshot():
-                times = child.process.cpu_times()
-                cpu_s[child.name] = times.user + times.system
-                memory[child.name] = child.process.memory_info().rss
-        except psutil.Error:
-            continue
-    counters = psutil.net_io_counters(pernic=True)
-    machine = psutil.cpu_times()
-    idle_s = machine.idle + machine.iowait
-    # The time of guests is part of that of users.
-    total_s = sum(machine) - machine.guest - machine.guest_nice
-    return Sample(
-        time=now,
-        host=socket.gethostname(),
-        busy_s=total_s - idle_s,
-        idle_s=idle_s,
-        cpu_s=cpu_s,
-        memory_bytes=memory,
-        sent_bytes={name: nic.bytes_sent for name, nic in counters.items()},
-        received_bytes={name: nic.bytes_recv for name, nic in counters.items()},
-        gpus=gpus,
-    )
 
 
 def _detach(parent: int, log: Path) -> None:
