@@ -39,11 +39,16 @@ def _lines(finding: Finding, title: str, margin: int, width: int) -> list[str]:
     level = finding.level if finding.level is Level.OK else finding.level.upper()
     indent = " " * (margin + LEVEL_WIDTH + 2)
     room = max(width - len(indent), 30)
-    first, *rest = textwrap.wrap(finding.text, room, break_long_words=False) or [""]
+    first, *rest = _wrap(finding.text, room) or [""]
     word = click.style(f"{level:<{LEVEL_WIDTH}}", fg=COLOURS[finding.level])
-    remedy = textwrap.wrap(f"-> {finding.remedy}", room, break_long_words=False)
+    remedy = _wrap(f"-> {finding.remedy}", room)
     more = rest + (remedy if finding.remedy else [])
     return [f"{title:<{margin}}{word}  {first}", *(indent + line for line in more)]
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    """Paths and options stay whole, so that they can be copied."""
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
 
 
 def _conclusion(

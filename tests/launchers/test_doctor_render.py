@@ -55,6 +55,12 @@ def test_long_lines_are_broken_below_each_other() -> None:
     assert all(line.startswith(" " * 16) for line in table[1:])
 
 
+def test_paths_stay_whole() -> None:
+    path = "/scratch/" + "long-" * 20
+    text = render({"x": [ok(f"in {path}")]}, num_hosts=1, seconds=1, scheduled=False, width=60)
+    assert path in text
+
+
 def test_failures_decide() -> None:
     assert has_failed(FOUND)
     assert not has_failed({"memory": FOUND["memory"], "ports": FOUND["ports"]})
