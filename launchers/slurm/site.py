@@ -1,7 +1,8 @@
 """The hosts of the Slurm job that this process is part of.
 
 Decides that every run gets one step of its own, with one fork server per host: what is forked stays
-inside the step's control group and binding, and ends with the step.
+inside the step's control group and binding, and ends with the step.  What is asked of the hosts
+between runs shares one step.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -56,6 +57,8 @@ class SlurmSite:
         self._shared_nodes = shared_nodes
         self._copy_environment = copy_environment
         self._copied: NodeCopy | None = None
+        self._idle = ExitStack()
+        self._idle_servers: HostServers | None = None
         self.hosts = self._allocation.hosts
         self.job_id: str | None = self._allocation.job_id
 
@@ -79,7 +82,8 @@ class SlurmSite:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Every run ends its own step; a copy of the environment is removed."""
+        """Every run ends its own step; what is between runs, and a copy of packages, ends here."""
+        self._idle.close()
         if self._copied is not None:
             self._copied.remove()
 
@@ -96,6 +100,30 @@ class SlurmSite:
         self, cores: Mapping[str, int], experiment: Experiment | None
     ) -> Iterator[HostServers]:
         """One step with a fork server on each of the hosts."""
+        if experiment is None:
+            servers = self._between_runs()
+            yield HostServers({host: servers.clients[host] for host in cores})
+            return
+        self._idle.close()
+        with self._step(cores) as servers:
+            yield servers
+
+    def _between_runs(self) -> HostServers:
+        """One step on all hosts for everything that is no run; it ends when a run begins."""
+        idle = self._idle_servers
+        if idle is not None and any(client.lost for client in idle.clients.values()):
+            self._idle.close()
+        if self._idle_servers is None:
+            everywhere = {host: len(cores) for host, cores in self.cores().items()}
+            self._idle_servers = self._idle.enter_context(self._step(everywhere))
+            self._idle.callback(self._forget_idle)
+        return self._idle_servers
+
+    def _forget_idle(self) -> None:
+        self._idle_servers = None
+
+    @contextmanager
+    def _step(self, cores: Mapping[str, int]) -> Iterator[HostServers]:
         token = secrets.token_hex(16)
         with (
             tempfile.TemporaryDirectory(prefix=scratch_prefix()) as folder,
