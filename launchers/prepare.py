@@ -6,14 +6,23 @@ Decides ports, addresses and requests of a run's tasks, and which of their files
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from launchers.addresses import task_address
 from launchers.conclude import RunState, log_path, result_path
 from launchers.host_servers import HostServers, measure_links
-from launchers.layout import CorePlan, cluster_of, drivers_of, plan_gpus
+from launchers.layout import (
+    CorePlan,
+    cluster_of,
+    drivers_of,
+    plan_cores,
+    plan_gpus,
+    share_machine,
+)
+from launchers.order import Order
+from launchers.site import Site
 from ps_allreduce.cluster import TaskId, TaskType, TfConfig
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.experiment import Experiment
@@ -27,26 +36,16 @@ TASK_ENVIRONMENT = {"TF_GRPC_REUSE_PORT": "true", "GRPC_FAIL_FAST": "use_caller"
 RESULT_ENDINGS = ("json", "npz", "weights.npz")
 
 
-def prepare_run(
-    servers: HostServers,
-    experiment: Experiment,
-    state: RunState,
-    *,
-    cores: CorePlan,
-    data_dir: Path,
-    preset: Callable[[str], str | None],
-    one_machine: bool,
-    wants_weights: bool,
-    recording_rounds: int,
-) -> None:
+def prepare_run(servers: HostServers, site: Site, order: Order, state: RunState) -> None:
     """Hold ports, look at clocks and links, and write the requests into the state.
 
     Raises:
         LaunchError: a host has no free port, or cannot be reached by another.
         UserError: a host has no such interface, or too few GPUs.
     """
-    state.cores = cores
-    state.hosts = _host_records(servers, experiment, preset, one_machine=one_machine)
+    experiment = order.experiment
+    state.cores = _plan_cores(servers, experiment, state)
+    state.hosts = _host_records(servers, experiment, site)
     address_of = {host.name: host.address for host in state.hosts}
     hosts = list(servers.clients)
     if len(hosts) > 1:
@@ -60,26 +59,30 @@ def prepare_run(
     state.addresses = {
         task: f"{address_of[host]}:{next(free[host])}" for task, host in state.placed.items()
     }
-    state.requests = _requests(
-        experiment, state, _visible(servers, experiment, state), data_dir, recording_rounds
-    )
-    if wants_weights:
+    state.requests = _requests(order, state, _visible(servers, experiment, state))
+    if order.wants_weights:
         state.ask_for_weights(drivers_of(experiment)[0])
+
+
+def _plan_cores(servers: HostServers, experiment: Experiment, state: RunState) -> CorePlan:
+    offered = {host: client.ready.facts.cores for host, client in servers.clients.items()}
+    if state.one_machine:
+        return share_machine(experiment, state.placed, next(iter(offered.values())))
+    return plan_cores(experiment, state.placed, offered)
 
 
 def _host_records(
     servers: HostServers,
     experiment: Experiment,
-    preset: Callable[[str], str | None],
-    *,
-    one_machine: bool,
+    site: Site,
 ) -> tuple[HostRecord, ...]:
     # Emulated hosts have this machine's clock.
-    offsets = {} if one_machine else servers.clock_offsets()
+    offsets = {} if site.one_machine else servers.clock_offsets()
     records = []
     for host, client in servers.clients.items():
         facts = client.ready.facts
-        address = task_address(host, facts.interfaces, experiment.interface, preset(host))
+        preset = site.preset_address(host)
+        address = task_address(host, facts.interfaces, experiment.interface, preset)
         having = [one for one in facts.interfaces if one.address == address]
         records.append(
             HostRecord(
@@ -110,13 +113,8 @@ def _visible(servers: HostServers, experiment: Experiment, state: RunState) -> M
     return plan_gpus(experiment, state.placed, gpus)
 
 
-def _requests(
-    experiment: Experiment,
-    state: RunState,
-    visible: Mapping[TaskId, str],
-    data_dir: Path,
-    recording_rounds: int,
-) -> list[StartTask]:
+def _requests(order: Order, state: RunState, visible: Mapping[TaskId, str]) -> list[StartTask]:
+    experiment = order.experiment
     cluster = cluster_of(list(state.placed), state.addresses)
     alone = experiment.traits.max_workers == 1
     own_name = {host.name: host.facts.name for host in state.hosts}
@@ -129,10 +127,10 @@ def _requests(
             cores=state.cores.cores[task],
             threads=_threads(experiment, task),
             environment=TASK_ENVIRONMENT | {"CUDA_VISIBLE_DEVICES": visible[task]},
-            data_dir=str(data_dir),
+            data_dir=str(order.data_dir),
             log=str(log_path(state.remote[host], task)),
             result=str(result_path(state.remote[host], task)),
-            recording_rounds=recording_rounds,
+            recording_rounds=order.recording_rounds,
         )
         for task, host in state.placed.items()
     ]

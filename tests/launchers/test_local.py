@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launchers import hosts_launcher
+from launchers import course, hosts_launcher
 from launchers.hosts_launcher import HostsLauncher
 from launchers.local import LocalSite
 from launchers.protocol import LaunchedRun
@@ -48,7 +48,7 @@ def site(folder: Path) -> LocalSite:
 @pytest.fixture(scope="module")
 def launcher(folder: Path, site: LocalSite) -> Iterator[HostsLauncher]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hosts_launcher, "GRACE_S", 0.1)
+        patch.setattr(course, "GRACE_S", 0.1)
         with HostsLauncher(site, folder) as launcher:
             yield launcher
 
