@@ -155,7 +155,7 @@ def test_a_lost_host_ends_the_run_with_its_name_and_the_next_run_works(
     run = launch(WHEN_BOTH_ARE_UP + "if name == 'worker:1': os.kill(os.getppid(), 9)" + WAIT)
     assert run.status is Status.FAILED
     assert run.reason == (
-        "the fork server on n1, from which its tasks are forked, ended.; "
+        "the fork server on n1, from which its tasks are forked, ended; "
         "job 7 lost a node (NODE_FAIL)"
     )
     assert [(task.host, task.exit) for task in run.tasks] == [("n10", None), ("n1", None)]
