@@ -196,3 +196,36 @@ def test_training_on_a_login_node_is_refused(cluster: SlurmCluster, results: Pat
     suite = [sys.executable, "-m", "experiments", "run-one", "--strategy", "single"]
     words = ["env", f"PYTHONPATH={ROOT}", *suite, "--results", str(results)]
     assert "login node" in run(cluster, words, status=2).stderr
+
+
+COPY = """
+import sys
+from pathlib import Path
+from launchers.slurm.broadcast import NodeCopy
+copy = NodeCopy(["n8", "n9"], Path(sys.argv[1]))
+copy.spread()
+print(copy.folder, flush=True)
+input()
+copy.remove()
+"""
+
+
+def test_packages_are_copied_to_the_own_disk_of_every_node(
+    cluster: SlurmCluster, results: Path
+) -> None:
+    packages = results / "packages"
+    packages.mkdir(parents=True)
+    (packages / "module.py").write_text("VALUE = 7\n")
+    words = ["env", f"PYTHONPATH={ROOT}", sys.executable, "-c", COPY, str(packages)]
+    allocate = ["salloc", "--quiet", "--nodes=2", "--exclusive"]
+    pipe = subprocess.PIPE
+    with cluster.popen([*allocate, *words], stdin=pipe, stdout=pipe) as suite:
+        assert suite.stdout is not None
+        folder = Path(suite.stdout.readline().strip()).name
+        copies = [cluster.own_tmp(name) / folder / "module.py" for name in ("n8", "n9")]
+        assert [copy.read_text() for copy in copies] == ["VALUE = 7\n"] * 2
+        assert not (cluster.own_tmp("n10") / folder).exists()
+        suite.communicate("\n", timeout=60)
+    assert suite.returncode == 0
+    left = [path for name in NAMES for path in cluster.own_tmp(name).glob("ps-allreduce-*")]
+    assert left == []
