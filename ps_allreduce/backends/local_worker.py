@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from ps_allreduce.backends.devices import COMPUTE, on_device
 from ps_allreduce.backends.protocol import Rows, Task
 from ps_allreduce.backends.worker_step import (
     Pulled,
@@ -33,6 +34,7 @@ class LocalWorker:
     def __init__(self, task: Task) -> None:
         self._task = task
         self._workload = task.experiment.workload
+        self._device = task.experiment.resources.device
         self._variables: list[Any] = []
         self._slots: list[Any] = []
         self._traces = 0
@@ -53,7 +55,9 @@ class LocalWorker:
         values = program.initial_values()
         self._variables = [self._make_variable(value) for value in values]
         self._slots = [self._make_variable(np.zeros_like(value)) for value in values]
-        traced_function(lambda: initialise_worker(program, tf.constant(self._task.worker)))()
+        worker = self._task.worker
+        # Where the step will look for them: in the scope that the strategy traces a step in.
+        traced_function(self._place(lambda: initialise_worker(program, tf.constant(worker))))()
         accumulation = self._workload.accumulation
 
         def step(events: bool, recorded: bool) -> tf.Tensor:
@@ -65,11 +69,12 @@ class LocalWorker:
         self._step = traced_function(self._place(step))
 
     def _make_variable(self, value: npt.NDArray[np.float32]) -> Any:
-        return tf.Variable(value)
+        with tf.device(COMPUTE[self._device]):
+            return tf.Variable(value)
 
     def _place(self, step: Any) -> Any:
-        """Wrap the step function as the strategy needs it."""
-        return step
+        """Wrap a function of this worker as the strategy needs it."""
+        return on_device(self._device, step)
 
     def pull(self) -> Pulled:
         """Read this worker's own copy."""

@@ -38,9 +38,9 @@ class AsynchronousServers(ServerBackend):
             self._traces += 1
             return trace_bare_step(program, self, accumulation)
 
-        self._recorded = traced_function(lambda: recorded(False))
-        self._traced = traced_function(lambda: recorded(True))
-        self._bare = traced_function(bare)
+        self._recorded = traced_function(self._on_device(lambda: recorded(False)))
+        self._traced = traced_function(self._on_device(lambda: recorded(True)))
+        self._bare = traced_function(self._on_device(bare))
 
     def pull(self) -> Pulled:
         """Read all shards."""

@@ -174,7 +174,8 @@ class SynchronousServers(ServerBackend):
                 for server in range(self._experiment.num_ps)
             ]
         if (events, recorded) not in self._steps:
-            function = traced_function(self._worker_step(events=events, recorded=recorded))
+            step = self._worker_step(events=events, recorded=recorded)
+            function = traced_function(self._on_device(step))
             self._steps[events, recorded] = function.get_concrete_function(*self._queues[0])
         return self._steps[events, recorded]
 

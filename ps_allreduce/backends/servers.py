@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from ps_allreduce.backends.devices import on_device
 from ps_allreduce.backends.protocol import Rows, Task
 from ps_allreduce.backends.worker_step import (
     Pulled,
@@ -94,7 +95,7 @@ def server_device(server: int) -> str:
 
 
 def worker_device(worker: int) -> str:
-    """Default device of a worker's functions."""
+    """Where a worker's functions begin: on its host, whatever device they compute on."""
     return f"/job:worker/replica:0/task:{worker}/device:CPU:0"
 
 
@@ -130,12 +131,18 @@ class ServerBackend:
         )
         self._program = program
         self._served = ServerVariables(plan, program.initial_values())
-        initialise = traced_function(lambda worker: initialise_worker(program, worker))
+        initialise = traced_function(
+            self._on_device(lambda worker: initialise_worker(program, worker))
+        )
         # Traced outside of any device scope, so that one trace serves all workers.
         initialise = initialise.get_concrete_function(tf.TensorSpec([], tf.int32))
         for worker in range(experiment.num_workers):
             with tf.device(worker_device(worker)):
                 initialise(tf.constant(worker))
+
+    def _on_device(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of a worker, on the device that workers compute on."""
+        return on_device(self._experiment.resources.device, function)
 
     def agree(self, value: float) -> float:
         """The chief decides for all."""

@@ -17,7 +17,7 @@ from tensorflow.types.experimental import PolymorphicFunction
 from ps_allreduce.backends.protocol import Rows
 from ps_allreduce.steps import EventKind, EventTable, StepTable
 from ps_allreduce.workloads.program import Program, now_after, run_batches
-from ps_allreduce.workloads.worker_local import LocalVariable, assign
+from ps_allreduce.workloads.worker_local import HOST, LocalVariable, assign
 
 WORKER = LocalVariable("worker_index", tf.int64, ())
 
@@ -122,7 +122,9 @@ def traced_function(function: Callable[..., tf.Tensor]) -> PolymorphicFunction:
 def initialise_worker(program: Program, worker: tf.Tensor) -> tf.Tensor:
     """Create a worker's own resources on whichever worker executes this."""
     index = tf.cast(worker, tf.int64)
-    created = [assign(WORKER.handle(), index), *program.initialise(index)]
+    with tf.device(HOST):
+        created = [assign(WORKER.handle(), index)]
+    created += program.initialise(index)
     with tf.control_dependencies(created):
         return tf.identity(index)
 
@@ -137,14 +139,16 @@ def trace_recorded_step(
     out = run_batches(program, pulled.values, accumulation)
     pushed = transport.push(out.gradients)
     end = now_after(pushed.done)
-    worker = tf.cast(WORKER.read(WORKER.handle()), tf.float64)
+    with tf.device(HOST):
+        worker = tf.cast(WORKER.read(WORKER.handle()), tf.float64)
     # One operation packs the row: every further one would be paid for in every step.
     row = [worker, tf.cast(out.loss, tf.float64), start, pulled_at, end]
     row += [*out.moments, *out.releases]
     if events:
         units = [*pulled.units, *pushed.units, *pushed.done]
         row += [now_after([unit]) for unit in units]
-    return tf.stack(row)
+    with tf.device(HOST):  # where clocks are read
+        return tf.stack(row)
 
 
 def trace_bare_step(program: Program, transport: Transport, accumulation: int) -> tf.Tensor:

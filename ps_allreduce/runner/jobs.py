@@ -14,8 +14,10 @@ from typing import Any
 import tensorflow as tf
 
 from ps_allreduce.backends import allreduce, no_communication, ps_async, ps_sync, single
+from ps_allreduce.backends.devices import VISIBLE, gpu_environment, require_gpus
+from ps_allreduce.cluster import TaskId
 from ps_allreduce.errors import InputDataError, LaunchError
-from ps_allreduce.experiment import DIGITS, SYNTHETIC
+from ps_allreduce.experiment import DIGITS, SYNTHETIC, Device
 from ps_allreduce.runner.check_up import CHECK_UP_JOBS
 from ps_allreduce.runner.forkserver import Reporter, essence
 from ps_allreduce.runner.messages import (
@@ -26,6 +28,7 @@ from ps_allreduce.runner.messages import (
     SendStream,
     StartTask,
 )
+from ps_allreduce.runner.out_of_memory import explain_out_of_memory
 from ps_allreduce.runner.streams import receive_stream, send_stream
 from ps_allreduce.runner.task import run_task
 from ps_allreduce.workloads.networks import build_network
@@ -43,7 +46,12 @@ PRELOADED = (allreduce, no_communication, ps_async, ps_sync, single)
 def start_task(request: StartTask, report: Reporter) -> None:
     """Be a task of a run."""
     os.environ.update(request.environment)
+    uses_gpus = request.experiment.resources.device is Device.GPU
+    if uses_gpus:
+        os.environ.update(gpu_environment(os.environ))
     take_place(request, report)
+    if uses_gpus:
+        require_gpus(TaskId.parse(request.task).type, os.environ[VISIBLE])
     try:
         run_task(request, report)
     except tf.errors.DataLossError as error:
@@ -51,6 +59,10 @@ def start_task(request: StartTask, report: Reporter) -> None:
         raise InputDataError(
             f"a file of the input {source} is damaged: {essence(str(error))}. Write it again."
         ) from error
+    except (tf.errors.OpError, MemoryError) as error:
+        if reason := explain_out_of_memory(str(error), request.task):
+            raise LaunchError(reason) from error
+        raise
 
 
 def take_place(request: StartTask, report: Reporter) -> None:

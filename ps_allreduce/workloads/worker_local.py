@@ -13,6 +13,9 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
+#: The processors of whichever worker executes a function.
+HOST = "/device:CPU:0"
+
 
 @dataclass(frozen=True, slots=True)
 class LocalVariable:
@@ -40,31 +43,38 @@ def assign(handle: tf.Tensor, value: tf.Tensor) -> tf.Operation:
 
 @dataclass(frozen=True, slots=True)
 class LocalIterator:
-    """An iterator of one worker over a dataset whose elements are tuples of tensors."""
+    """An iterator of one worker over a dataset whose elements are tuples of tensors.
+
+    It stays on the host: TensorFlow would put it on a GPU, where it expects the elements to be.
+    """
 
     name: str
     specs: Sequence[tf.TensorSpec]
 
     def handle(self) -> tf.Tensor:
         """The resource on the device that executes the function."""
-        return tf.raw_ops.IteratorV2(
-            shared_name=self.name,
-            container="",
-            output_types=[spec.dtype for spec in self.specs],
-            output_shapes=[spec.shape for spec in self.specs],
-        )
+        with tf.device(HOST):
+            return tf.raw_ops.IteratorV2(
+                shared_name=self.name,
+                container="",
+                output_types=[spec.dtype for spec in self.specs],
+                output_shapes=[spec.shape for spec in self.specs],
+            )
 
     def start(self, dataset: tf.data.Dataset) -> tf.Operation:
         """Begin to iterate over a dataset that was built on this worker."""
         variant = dataset._variant_tensor
-        return tf.raw_ops.MakeIterator(dataset=variant, iterator=self.handle())
+        handle = self.handle()
+        with tf.device(HOST):
+            return tf.raw_ops.MakeIterator(dataset=variant, iterator=handle)
 
     def next(self, handle: tf.Tensor) -> list[tf.Tensor]:
         """The next element."""
-        return list(
-            tf.raw_ops.IteratorGetNext(
-                iterator=handle,
-                output_types=[spec.dtype for spec in self.specs],
-                output_shapes=[spec.shape for spec in self.specs],
+        with tf.device(HOST):
+            return list(
+                tf.raw_ops.IteratorGetNext(
+                    iterator=handle,
+                    output_types=[spec.dtype for spec in self.specs],
+                    output_shapes=[spec.shape for spec in self.specs],
+                )
             )
-        )
