@@ -20,6 +20,7 @@ from ps_allreduce.experiment import (
     DIGITS,
     SYNTHETIC,
     Collective,
+    Device,
     EmulatedCompute,
     Experiment,
     Profile,
@@ -105,6 +106,14 @@ def spread_from(given: dict[str, Any]) -> Spread | None:
         option = f"--{next(iter(settings)).replace('_', '-')}"
         raise UserError(f"{option}: the launcher local has one host; use another LAUNCHER.")
     return None
+
+
+def device_from(given: dict[str, Any]) -> Device:
+    """Where workers compute."""
+    device: Device = choice(Device, given["device"], "device")
+    if device is Device.GPU and given["emulate"] is not None:
+        raise UserError("--emulate stands in for an accelerator: leave --device gpu out.")
+    return device
 
 
 def scale_from(given: dict[str, Any], profile: Profile, capacity: Capacity) -> Scale:
@@ -193,6 +202,7 @@ def experiment_from(given: dict[str, Any], describe: Describe) -> Experiment:
         resources=Resources(
             cores_per_worker=given["cores_per_worker"],
             threads_per_worker=given["threads_per_worker"],
+            device=device_from(given),
         ),
         profile=profile_from(given),
         **settings,

@@ -10,6 +10,7 @@ import click
 from experiments.profiles import PROFILES
 from launchers.options import LAUNCHER as LAUNCHER_ALONE
 from launchers.options import options
+from ps_allreduce.experiment import Device
 from ps_allreduce.models import MODELS
 from ps_allreduce.spread import Coordinator, LayoutKind
 
@@ -32,6 +33,12 @@ WORKLOAD = options(
         "--emulate",
         metavar="FORWARD,BACKWARD",
         help="Emulate an accelerator that takes so many seconds per batch.",
+    ),
+    click.option(
+        "--device",
+        default=Device.CPU.value,
+        show_default=True,
+        help=f"Where workers compute: {', '.join(Device)}; a worker has one GPU.",
     ),
 )
 

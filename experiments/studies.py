@@ -15,6 +15,7 @@ from experiments.sweep import expand
 from ps_allreduce.errors import UserError
 from ps_allreduce.experiment import (
     Collective,
+    Device,
     Experiment,
     Profile,
     Resources,
@@ -40,6 +41,7 @@ class Request:
 
     Attributes:
         workloads: one per model.
+        device: where the workers of every point compute.
         spread, network, interface: of every point.
         num_ps: a fixed number of servers, None for the study's own choice.
         split_bytes: the threshold of `partitioned`, None for the model's usual one.
@@ -50,6 +52,7 @@ class Request:
     profile: Profile
     scale: Scale
     launcher: str
+    device: Device = Device.CPU
     spread: Spread | None = None
     network: EmulatedNetwork | None = None
     interface: str | None = None
@@ -67,7 +70,9 @@ class Request:
     ) -> Experiment:
         """One experiment with what all points of the request share."""
         cores = self.scale.cores_per_worker
-        resources = Resources(cores_per_worker=cores, threads_per_worker=max(1, cores - 1))
+        resources = Resources(
+            cores_per_worker=cores, threads_per_worker=max(1, cores - 1), device=self.device
+        )
         return Experiment(
             strategy=strategy,
             num_workers=workers,

@@ -17,6 +17,7 @@ from experiments.commit import source_state
 from experiments.execute import Result, Stop, execute
 from experiments.given import (
     choice,
+    device_from,
     profile_from,
     scale_from,
     spread_from,
@@ -65,6 +66,7 @@ def _plan(
         profile=profile,
         scale=scale_from(given, profile, capacity),
         launcher=given["launcher"],
+        device=device_from(given),
         spread=spread_from(given),
         network=network_from(given),
         interface=given["interface"],
