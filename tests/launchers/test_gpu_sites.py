@@ -15,7 +15,7 @@ from ps_allreduce.spread import Spread
 from ps_allreduce.strategies import Strategy
 from tests.fakes import make_experiment
 
-NETWORK = EmulatedNetwork(num_hosts=2)
+NETWORK = EmulatedNetwork(num_hosts=2, bits_per_s=1e9)
 
 EMULATED = make_experiment(
     Strategy.ALLREDUCE, launcher="emulated", spread=Spread(), network=NETWORK
