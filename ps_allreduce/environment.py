@@ -32,7 +32,12 @@ LOCK_STAMP = "ps-allreduce.lock"
 TENSORFLOW_BUILDS = ("tensorflow", "tensorflow-cpu", "tensorflow-rocm")
 
 #: Distributions whose module has another name.
-MODULE_OF = {"pillow": "PIL", "scikit-learn": "sklearn", "pytest-timeout": "pytest_timeout"}
+MODULE_OF = {
+    "pillow": "PIL",
+    "scikit-learn": "sklearn",
+    "pytest-timeout": "pytest_timeout",
+    "nvidia-ml-py": "pynvml",
+}
 
 #: Distributions without a module to import.
 STUBS = ("pandas-stubs", "scipy-stubs", "types-psutil")
