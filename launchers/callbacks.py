@@ -85,11 +85,17 @@ def _next_caller(listener: socket.socket, token: str, log: Path) -> ForkServerCl
         client.wait_ready(HELLO_DEADLINE_S)
     except LaunchError:
         client.close()
+        if _knows(client, token):
+            raise  # one of ours, of another version
         return None
-    if not hmac.compare_digest(client.ready.token.encode(), token.encode()):
+    if not _knows(client, token):
         client.close()
         return None
     return client
+
+
+def _knows(client: ForkServerClient, token: str) -> bool:
+    return client.is_ready and hmac.compare_digest(client.ready.token.encode(), token.encode())
 
 
 def _admit(

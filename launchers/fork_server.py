@@ -70,12 +70,13 @@ class ForkServerClient:
                 f"no fork server came up on {self.host}: TensorFlow could not be imported there."
                 f"\nThe last lines of {self._log}:\n{last_lines(self._log)}"
             )
+        self._ready = message
         if message.version != messages.VERSION:
+            self.lost = True
             raise LaunchError(
                 f"the fork server on {self.host} speaks version {message.version} of the protocol "
                 f"and this one {messages.VERSION}: use the same checkout on all hosts."
             )
-        self._ready = message
 
     def _first_message(self, deadline_s: float) -> Any | None:
         deadline = time.monotonic() + deadline_s

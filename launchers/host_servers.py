@@ -140,7 +140,8 @@ def _collect(servers: HostServers, wanted: set[tuple[str, str]], seen: Seen) -> 
         while missing := wanted - seen.keys():
             left = deadline - time.monotonic()
             if left <= 0:
-                hosts = ", ".join(sorted({host for host, _ in missing}))
+                silent = {host for host, _ in missing}
+                hosts = ", ".join(host for host in servers.clients if host in silent)
                 raise LaunchError(f"links cannot be measured: nothing more is heard from {hosts}.")
             if (heard := servers.receive(left)) is not None:
                 _note(*heard, seen)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,8 @@ def start_task(request: StartTask, report: Reporter) -> None:
     uses_gpus = request.experiment.resources.device is Device.GPU
     if uses_gpus:
         os.environ.update(gpu_environment(os.environ))
+    # TensorFlow leaves files of its own where temporary ones go; these go with the run.
+    tempfile.tempdir = str(Path(request.log).parent)
     take_place(request, report)
     if uses_gpus:
         require_gpus(TaskId.parse(request.task).type, os.environ[VISIBLE])

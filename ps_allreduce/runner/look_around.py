@@ -52,7 +52,8 @@ def interfaces() -> tuple[Interface, ...]:
             continue
         for address in addresses:
             if address.family is socket.AF_INET:
-                network = ipaddress.ip_network(f"0.0.0.0/{address.netmask}")
+                # A link from one point to another states none.
+                network = ipaddress.ip_network(f"0.0.0.0/{address.netmask or 32}")
                 # Virtual interfaces state 10 Gbit/s or nothing, whatever they carry.
                 speed = stats[name].speed * 1e6 or None
                 found.append(
