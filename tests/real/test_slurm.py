@@ -198,6 +198,31 @@ def test_training_on_a_login_node_is_refused(cluster: SlurmCluster, results: Pat
     assert "login node" in run(cluster, words, status=2).stderr
 
 
+def test_a_preempted_job_is_recorded_as_such(cluster: SlurmCluster, results: Path) -> None:
+    with (results.parent / f"{results.name}.log").open("w") as output:
+        words = make("allreduce-sweep", results, "--hosts 2")
+        suite = cluster.popen(words, stdout=output, stderr=output)
+    note = results / "allreduce-sweep" / "in_flight.json"
+    wait_for(note.exists, "no run is begun")
+    time.sleep(1)
+    cluster.output("srun", "--partition=urgent", "--nodes=4", "--exclusive", "true")
+    assert suite.wait(120) == MAKE_FAILED
+    (record,) = records(results, "allreduce-sweep")
+    assert record.status is Status.INTERRUPTED
+    assert "preempt" in record.reason.replace("-", "")
+    nothing_is_left(cluster)
+
+
+def test_a_run_that_cannot_end_before_the_limit_is_not_begun(
+    cluster: SlurmCluster, results: Path
+) -> None:
+    words = make("allreduce-sweep", results, "--hosts 2 --time 1")
+    run(cluster, words, status=MAKE_FAILED)
+    assert records(results, "allreduce-sweep") == []
+    (log,) = (results / "allreduce-sweep" / "slurm").glob("*.log")
+    assert "no further run could finish" in log.read_text()
+
+
 COPY = """
 import sys
 from pathlib import Path
