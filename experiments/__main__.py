@@ -6,6 +6,7 @@ Exit status: 0 all is well, 1 some points failed, 2 the user's mistake, 130 inte
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import tempfile
@@ -16,6 +17,9 @@ from typing import Any
 import click
 from rich.console import Console
 
+from experiments.accept_gpu import NAME as ACCEPT_GPU
+from experiments.accept_gpu import SETTINGS as GPU_SETTINGS
+from experiments.accept_gpu import accept_gpu as go_through_gpus
 from experiments.bench import Where, run_bench
 from experiments.commit import source_state
 from experiments.dry_run import render_dry_run
@@ -24,7 +28,7 @@ from experiments.emulation_check import (
     render_agreements,
     save_agreements,
 )
-from experiments.execute import Session, recover_run, run_once
+from experiments.execute import Follower, Session, recover_run, run_once
 from experiments.given import experiment_from
 from experiments.history import read_history
 from experiments.one_line import one_line
@@ -173,6 +177,15 @@ def emulation_check(**given: Any) -> None:
     )
     click.echo(render_agreements(agreements))
     click.echo(save_agreements(agreements, given["results"]))
+
+
+@cli.command(ACCEPT_GPU)
+@LAUNCHER
+def accept_gpu(**given: Any) -> None:
+    """Go through the checklist for a first use on GPUs."""
+    os.environ.update(GPU_SETTINGS)
+    with _launcher(given) as launcher:
+        sys.exit(go_through_gpus(launcher, given, source_state(), Follower(), click.echo))
 
 
 @cli.command("bench")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import tensorflow as tf
@@ -15,11 +16,20 @@ import tensorflow as tf
 from ps_allreduce.backends import devices
 from ps_allreduce.experiment import Device
 from ps_allreduce.runner import forkserver, jobs, task
+from tests.fake_nvml import FakeNvml, busy_gpu
 
 
 def absent_gpu() -> None:
     """Graphs are made for GPUs; TensorFlow puts what asks for one on the processors."""
     jobs.require_gpus = lambda kind, visible: None  # type: ignore[attr-defined]
+
+
+def pretended_gpus() -> None:
+    """The same, and a made-up driver tells of two small GPUs at work."""
+    absent_gpu()
+    memory = {"nvmlDeviceGetMemoryInfo": SimpleNamespace(total=10**8, used=10**7)}
+    two = [busy_gpu(f"GPU-{name}", values=memory) for name in ("aaaa", "bbbb")]
+    sys.modules["pynvml"] = FakeNvml(*two)  # type: ignore[assignment]
 
 
 def second_device() -> None:
@@ -57,6 +67,7 @@ def out_of_memory() -> None:
 PATCHES: dict[str, Callable[[], None]] = {
     "no_patch": lambda: None,
     "absent_gpu": absent_gpu,
+    "pretended_gpus": pretended_gpus,
     "second_device": second_device,
     "out_of_memory": out_of_memory,
 }
