@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from analysis.points import BUSY_LIMIT, Case, machine_was_limit
+from analysis.points import Case, machine_was_limit
 from analysis.wording import count_text
 from ps_allreduce.hosts import kinds
-from ps_allreduce.records import RunRecord, Status
+from ps_allreduce.records import BUSY_LIMIT, RunRecord, Status
 
 #: Load average per processor above which a run's start is called busy.  A run of its own leaves
 #: about one.

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from analysis.points import BUSY_LIMIT, machine_was_limit
+from analysis.points import machine_was_limit
 from analysis.wording import count_text, network_text, rate_text
 from ps_allreduce.hosts import Interface
 from ps_allreduce.network import EmulatedNetwork
-from ps_allreduce.records import LinkRecord, RunRecord, Status
+from ps_allreduce.records import BUSY_LIMIT, LinkRecord, RunRecord, Status
 
 Rows = list[tuple[str, str]]
 

@@ -15,15 +15,11 @@ from analysis.wording import network_text
 from ps_allreduce.experiment import Experiment, Profile, Resources, Workload
 from ps_allreduce.network import EmulatedNetwork
 from ps_allreduce.placement import Policy
-from ps_allreduce.records import RunRecord, Status
+from ps_allreduce.records import BUSY_LIMIT, RunRecord, Status
 from ps_allreduce.serialization import to_json
 from ps_allreduce.spread import LayoutKind
 from ps_allreduce.steps import Metrics
 from ps_allreduce.strategies import Strategy
-
-#: From this share on a machine's processors may be what limits a run, not its emulated network.
-#: The launchers warn from the same share on.
-BUSY_LIMIT = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

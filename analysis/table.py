@@ -15,9 +15,9 @@ from rich.table import Table
 from analysis.breakdown import Breakdown, breakdown_of
 from analysis.circumstances import status_text
 from analysis.efficiency import Scaling, scalings
-from analysis.points import BUSY_LIMIT, Case, Point
+from analysis.points import Case, Point
 from analysis.statistics import Comparison, Estimate
-from ps_allreduce.records import Status
+from ps_allreduce.records import BUSY_LIMIT, Status
 
 NONE = "-"
 

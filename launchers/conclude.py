@@ -20,16 +20,13 @@ from ps_allreduce.cluster import TaskId
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.experiment import Experiment
 from ps_allreduce.hosts import HostRecord
-from ps_allreduce.records import LinkRecord, Phases, Sample, Status, TaskRecord
+from ps_allreduce.records import BUSY_LIMIT, LinkRecord, Phases, Sample, Status, TaskRecord
 from ps_allreduce.runner.messages import StartTask
 
 LOG_TAIL_LINES = 8
 
 #: Slurm's word for a job that the kernel has ended for want of memory.
 OUT_OF_MEMORY = "OUT_OF_MEMORY"
-
-#: Above this share of its processor time, a machine does not carry emulated links as real ones do.
-BUSY_LIMIT = 0.9
 
 
 @dataclass(slots=True, kw_only=True)

@@ -30,6 +30,10 @@ from ps_allreduce.steps import Metrics
 
 FORMAT_VERSION = 2
 
+#: From this share of its processor time on, a machine may be what limits a run on hosts that are
+#: emulated on it, and not their network.
+BUSY_LIMIT = 0.9
+
 REMEDY = "Move the file away, and the same command makes the run again."
 
 

@@ -196,6 +196,10 @@ class ForkServer:
                 continue
             while child.reports in selector.get_map():  # its last words come before its exit
                 self._relay(selector, child.reports)
+            if pid not in self.ended:
+                # Whatever was measured last lies between two looks.
+                self.next_sample = 0.0
+                self._sample()
             os.close(child.reports)
             self.partial.pop(child.reports, None)
             del self.children[pid]

@@ -72,7 +72,7 @@ def test_all_reduce_crosses_links_of_the_stated_rate(launcher: HostsLauncher) ->
         "worker:1": "emulated1",
     }
     for link in run.links:
-        assert 0.7 * 200e6 < link.bits_per_s < 1.1 * 200e6
+        assert 0.5 * 200e6 < link.bits_per_s < 1.1 * 200e6
     assert run.metrics is not None
     assert run.gradient_bytes is not None
     # No faster than the link: gradients cross it once per step and direction.
@@ -99,7 +99,7 @@ def test_the_slow_host_is_measured(launcher: HostsLauncher) -> None:
     for source, target in rates:
         stated = 50e6 if "emulated3" in (source, target) else 200e6
         # Other work on this machine slows links down; nothing makes them faster.
-        assert 0.7 * stated < rates[source, target] < 1.1 * stated
+        assert 0.5 * stated < rates[source, target] < 1.1 * stated
 
 
 def test_a_killed_task_is_named_with_its_host_still_there(launcher: HostsLauncher) -> None:
