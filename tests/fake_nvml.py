@@ -32,7 +32,7 @@ def busy_gpu(uuid: str, **changes: Any) -> FakeGpu:
         "nvmlDeviceGetClockInfo": {1: 1410, 2: 1215},
         "nvmlDeviceGetPowerUsage": 399_500,
         "nvmlDeviceGetTemperature": 61,
-        "nvmlDeviceGetCurrentClocksThrottleReasons": 0x4,
+        "nvmlDeviceGetCurrentClocksEventReasons": 0x4,
         "nvmlDeviceGetCudaComputeCapability": (8, 0),
     }
     return FakeGpu(uuid=uuid, values=values | changes.pop("values", {}), **changes)
@@ -147,6 +147,9 @@ class FakeNvml:
 
     def nvmlDeviceGetPowerUsage(self, handle: FakeGpu) -> Any:
         return self._value(handle, "nvmlDeviceGetPowerUsage")
+
+    def nvmlDeviceGetCurrentClocksEventReasons(self, handle: FakeGpu) -> Any:
+        return self._value(handle, "nvmlDeviceGetCurrentClocksEventReasons")
 
     def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: FakeGpu) -> Any:
         return self._value(handle, "nvmlDeviceGetCurrentClocksThrottleReasons")

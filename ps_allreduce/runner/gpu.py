@@ -170,8 +170,16 @@ def _look_at(nvml: Any, identity: str, handle: Any) -> GpuSample:
         memory_mhz=_ask(nvml, "nvmlDeviceGetClockInfo", whole, nvml.NVML_CLOCK_MEM),
         power_w=None if power_mw is None else power_mw / 1000,
         temperature_c=_ask(nvml, "nvmlDeviceGetTemperature", whole, nvml.NVML_TEMPERATURE_GPU),
-        reasons=reasons_of(_ask(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", whole) or 0),
+        reasons=reasons_of(_clock_reasons(nvml, whole)),
     )
+
+
+def _clock_reasons(nvml: Any, device: Any) -> int:
+    """The bits of `gpu_samples.REASONS`, by their present name or that of drivers before 535."""
+    bits = _ask(nvml, "nvmlDeviceGetCurrentClocksEventReasons", device)
+    if bits is None:
+        bits = _ask(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", device)
+    return bits or 0
 
 
 @dataclass(slots=True)

@@ -131,6 +131,12 @@ def test_a_part_of_a_gpu_has_the_clocks_of_the_whole() -> None:
     assert sample.utilisation is None
 
 
+def test_an_older_driver_has_another_word_for_reasons() -> None:
+    old = {"nvmlDeviceGetCurrentClocksThrottleReasons": 0x20}
+    (sample,) = GpuSampler(FakeNvml(FakeGpu(A, values=old)), [A]).look()
+    assert sample.reasons == ("sw_thermal_slowdown",)
+
+
 def test_what_a_gpu_does_not_tell_is_unknown() -> None:
     nvml = FakeNvml(FakeGpu(A))
     assert GpuSampler(nvml, [A]).look() == (GpuSample(identity=A),)
@@ -299,7 +305,7 @@ def _accepts(function: Callable[..., Any], count: int) -> bool:
 
 
 def test_reasons_have_the_bits_of_the_real_binding(pynvml: Any) -> None:
-    prefix = "nvmlClocksThrottleReason"
+    prefix = "nvmlClocksEventReason"
     for bit, name in REASONS.items():
         assert getattr(pynvml, prefix + name.title().replace("_", "")) == bit
 
