@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.execute import Follower, Session, run_once
+from experiments.execute import Follower, Session, recover_run, run_once
 from experiments.gpu_checks import (
     Item,
     Verdict,
@@ -32,10 +32,11 @@ from experiments.gpu_points import STEPS, Ground
 from experiments.history import read_history
 from experiments.results_folder import locked
 from experiments.sweep import PlannedRun
-from launchers import LOCAL
+from launchers import EMULATED, LOCAL
 from launchers.hosts_launcher import HostsLauncher
 from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.experiment import Collective, Experiment, Workload
+from ps_allreduce.hosts import HostFacts
 from ps_allreduce.provenance import collect
 from ps_allreduce.records import RunRecord, Status, write_atomically
 from ps_allreduce.serialization import to_json
@@ -60,6 +61,7 @@ class Checklist:
         taken = self.session.history.next_attempt
         before = [n for key, n in taken if key == experiment.experiment_id]
         run = PlannedRun(experiment=experiment, repetition=max(before, default=-1) + 1)
+        self.session.launcher.check(experiment)
         record = run_once(self.session, run, weights)
         if record.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
@@ -88,10 +90,14 @@ def accept_gpu(
     """Go through the checklist; return the exit status, 0 if no item failed.
 
     Raises:
-        UserError: there is no GPU, or the reference cannot be trained.
+        UserError: there is no GPU.
+        LaunchError: the reference cannot be trained.
     """
+    if given["launcher"] == EMULATED:
+        raise UserError("emulated hosts have no GPUs; use another launcher.")
     folder = (given["results"] / NAME).resolve()
     with locked(folder):
+        recover_run(folder, follower)
         hosts = launcher.host_facts()
         session = Session(
             launcher=launcher,
@@ -116,12 +122,11 @@ def go_through(
     checklist: Checklist, given: dict[str, Any], launcher: HostsLauncher
 ) -> Iterator[Item]:
     """All items, each as soon as it is known."""
+    _require_gpus(launcher.host_facts())
     record, reference = checklist.run_for_weights(_reference(given))
-    # A cluster's hosts are all looked at; this machine is known from its own run.
+    # A cluster's hosts can be asked; this machine tells of itself in a run.
     hosts = launcher.host_facts() or tuple(host.facts for host in record.hosts)
-    without = [host.name for host in hosts if not host.gpus]
-    if without:
-        raise UserError(f"{', '.join(without)}: there is no GPU that CUDA would show here.")
+    _require_gpus(hosts)
     if record.status is not Status.OK:
         raise LaunchError(f"the reference on processors cannot be trained: {record.reason}")
     yield judge_driver(hosts)
@@ -137,6 +142,12 @@ def go_through(
     yield _nccl(checklist, ground, reference)
     yield judge_samples(checklist.run(ground.sampled()))
     yield _out_of_memory(checklist, ground)
+
+
+def _require_gpus(hosts: Sequence[HostFacts]) -> None:
+    without = [host.name for host in hosts if not host.gpus]
+    if without:
+        raise UserError(f"{', '.join(without)}: there is no GPU that CUDA would show here.")
 
 
 def _reference(given: dict[str, Any]) -> Experiment:

@@ -181,6 +181,12 @@ def test_without_a_gpu_that_is_said_in_a_sentence(
     assert len(gpus.launched) == 1
 
 
+def test_emulated_hosts_have_none(gpus: GpuMachine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("accept-gpu", "--launcher", "emulated", "--hosts", "2") == 2
+    assert "emulated hosts have no GPUs; use another launcher." in capsys.readouterr().err
+    assert gpus.launched == []
+
+
 def test_with_one_gpu_nothing_can_be_reduced(
     gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
 ) -> None:
