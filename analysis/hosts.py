@@ -53,7 +53,7 @@ def host_rows(records: Sequence[RunRecord]) -> Rows:
     jobs = list(dict.fromkeys(record.job_id for record in records if record.job_id is not None))
     return [
         ("hosts", f"{len(names)}: {', '.join(names)}"),
-        *([("jobs", ", ".join(jobs))] if jobs else []),
+        *([("numbers of the jobs", ", ".join(jobs))] if jobs else []),
         ("kinds of hosts", _kinds_text(list(host_kinds(records).values()))),
         *_switch_rows(hosts),
         *_import_rows(hosts),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from typing import Any
 
 from experiments.execute import LAUNCH_ALLOWANCE_S, Follower
 from experiments.sweep import Sweep
-from launchers.fork_server import ROOT
+from launchers.fork_server import ROOT, last_lines
 from launchers.slurm.batch import BatchJob, render_script, submit
 from launchers.slurm.jobs import explain_job, job_is_over, show_job
 from ps_allreduce.errors import RecordFormatError, UserError
@@ -105,8 +106,13 @@ def batch_job(name: str, given: dict[str, Any], expected: Estimate, sweep_dir: P
         log=(sweep_dir / "slurm" / f"{stamp}.log").resolve(),
         folder=Path.cwd(),
         variables={"PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT))},
-        command=(sys.executable, "-m", "experiments", *sys.argv[1:]),
+        command=(sys.executable, "-m", "experiments", *_wanted(sys.argv[1:])),
     )
+
+
+def _wanted(words: Sequence[str]) -> list[str]:
+    """The words of the command that a job runs: those of a dry run, but not dry."""
+    return [word for word in words if word != "--dry-run"]
 
 
 def render_plan(job: BatchJob, expected: Estimate, sweep_dir: Path) -> str:
@@ -121,13 +127,26 @@ def render_plan(job: BatchJob, expected: Estimate, sweep_dir: Path) -> str:
     )
 
 
-def live_job(sweep_dir: Path) -> str | None:
-    """The job of this sweep that waits or runs; None if there is none."""
+def live_job(sweep_dir: Path, job: BatchJob) -> str | None:
+    """The job of this sweep that waits or runs; None if there is none.
+
+    Raises:
+        UserError: there is one, but it was asked for with another command than `job`.
+    """
     try:
-        job_id = json.loads((sweep_dir / JOB_FILE).read_text(encoding="utf-8"))["job_id"]
+        note = json.loads((sweep_dir / JOB_FILE).read_text(encoding="utf-8"))
+        job_id, command = str(note["job_id"]), list(note["command"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return None if job_is_over(str(job_id)) else str(job_id)
+    if job_is_over(job_id):
+        return None
+    if command != list(job.command):
+        raise UserError(
+            f"job {job_id} of this sweep is still there and was asked for otherwise "
+            f"({shlex.join(command[3:])}); repeat that command to follow it, or scancel {job_id} "
+            "first."
+        )
+    return job_id
 
 
 def num_unsettled(sweep: Sweep, sweep_dir: Path, commit: str) -> int:
@@ -152,7 +171,12 @@ def submit_job(job: BatchJob, sweep_dir: Path) -> str:
     script = job.log.with_suffix(".sh")
     write_atomically(script, render_script(job).encode())
     job_id = submit(script)
-    note = {"job_id": job_id, "script": str(script), "log": str(job.log)}
+    note = {
+        "job_id": job_id,
+        "command": list(job.command),
+        "script": str(script),
+        "log": str(job.log),
+    }
     write_atomically(sweep_dir / JOB_FILE, (json.dumps(note, indent=1) + "\n").encode())
     return job_id
 
@@ -162,17 +186,19 @@ def follow(
     sweep_dir: Path,
     known: Sequence[Path],
     follower: Follower,
+    tell: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,
 ) -> tuple[list[RunRecord], str]:
     """Tell of every record that a job leaves, until it is over.
 
     Args:
         known: records that were there before.
+        tell: told in words whenever the job waits for another reason, or begins.
 
     Returns:
         The new records, and what Slurm says about the job's end; empty if that was a good one.
     """
-    seen, made = set(known), list[RunRecord]()
+    seen, made, state = set(known), list[RunRecord](), ""
     while True:
         over = job_is_over(job_id)
         if over:
@@ -184,8 +210,16 @@ def follow(
                 follower.finish(record, "")
         if over:
             return made, explain_job(job_id)
-        follower.stage(_state(job_id))
+        if state != (state := _state(job_id)):
+            tell(state)
+        follower.stage(state)
         sleep(POLL_S)
+
+
+def last_output(sweep_dir: Path) -> str:
+    """The end of what the sweep's last job wrote."""
+    logs = sorted((sweep_dir / "slurm").glob("*.log"))
+    return last_lines(logs[-1]) if logs else "(no log)"
 
 
 def _loaded(path: Path) -> RunRecord | None:

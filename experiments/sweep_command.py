@@ -32,7 +32,7 @@ from launchers.layout import too_few_hosts
 from launchers.local import LocalLauncher
 from launchers.options import network_from, settings_from
 from launchers.protocol import Capacity
-from launchers.slurm.batch import smallest_node
+from launchers.slurm.batch import BatchJob, smallest_node
 from ps_allreduce.errors import UserError
 from ps_allreduce.experiment import Experiment
 from ps_allreduce.records import Status, iter_record_paths
@@ -47,7 +47,14 @@ def run_sweep(name: str, given: dict[str, Any]) -> int:
     launcher = make_launcher(given["launcher"], settings_from(given))
     with launcher, SweepProgress(console) as progress:
         progress.stage("preparing")
-        sweep = _plan(name, given, launcher.capacity(), launcher.describe, console)
+        capacity = launcher.capacity()
+        if given["launcher"] == SLURM and given["hosts"] not in (None, capacity.num_hosts):
+            console.print(
+                f"This job has {capacity.num_hosts} hosts, which are used; --hosts counts where a "
+                "job is submitted.",
+                highlight=False,
+            )
+        sweep = _plan(name, given, capacity, launcher.describe, console)
         if given["dry_run"]:
             console.print(_render_dry_run(sweep), highlight=False)
             return 0
@@ -113,26 +120,34 @@ def _submit(name: str, given: dict[str, Any], console: Console) -> int:
     """Submit a job for the sweep, or find the one that there is; follow it."""
     sweep_dir: Path = given["results"] / name
     known = list(iter_record_paths(sweep_dir))
-    job_id = None if given["dry_run"] else submission.live_job(sweep_dir)
-    num_runs = submission.num_planned(sweep_dir)
+    with LocalLauncher(given["results"] / "data", allow_login_node=True) as describer:
+        sweep = _plan(name, given, _asked_for(given), describer.describe, console)
+    expected = submission.estimate(sweep, submission.STEP_OVERHEAD_S)
+    job = submission.batch_job(name, given, expected, sweep_dir)
+    if given["dry_run"]:
+        console.print(_render_dry_run(sweep), highlight=False)
+        _print_job(job, expected, sweep_dir, console)
+        return 0
+    job_id = submission.live_job(sweep_dir, job)
     if job_id is None:
-        with LocalLauncher(given["results"] / "data", allow_login_node=True) as describer:
-            sweep = _plan(name, given, _asked_for(given), describer.describe, console)
         if not submission.num_unsettled(sweep, sweep_dir, source_state()):
             console.print("All runs of this sweep are there; no job is submitted.")
             return 0
-        expected = submission.estimate(sweep, submission.STEP_OVERHEAD_S)
-        num_runs = expected.num_runs
-        job = submission.batch_job(name, given, expected, sweep_dir)
-        console.print(
-            submission.render_plan(job, expected, sweep_dir),
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
-        if given["dry_run"]:
-            return 0
+        _print_job(job, expected, sweep_dir, console)
         job_id = submission.submit_job(job, sweep_dir)
+    return _follow(job_id, expected.num_runs, known, sweep_dir, console)
+
+
+def _print_job(
+    job: BatchJob, expected: submission.Estimate, sweep_dir: Path, console: Console
+) -> None:
+    text = submission.render_plan(job, expected, sweep_dir)
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _follow(
+    job_id: str, num_runs: int, known: Sequence[Path], sweep_dir: Path, console: Console
+) -> int:
     console.print(
         f"Following job {job_id}. Ctrl-C leaves it alone and the same command follows it again; "
         f"scancel {job_id} ends it.",
@@ -140,7 +155,7 @@ def _submit(name: str, given: dict[str, Any], console: Console) -> int:
     )
     with SweepProgress(console) as progress:
         progress.begin(num_runs, 0)
-        made, ending = submission.follow(job_id, sweep_dir, known, progress)
+        made, ending = submission.follow(job_id, sweep_dir, known, progress, console.print)
     return _conclude_job(job_id, made, ending, sweep_dir, console)
 
 
@@ -151,17 +166,19 @@ def _conclude_job(
     if ending:
         console.print(f"{ending}; the same command goes on in a new job.", highlight=False)
     if not made:
-        console.print(f"Its output is in {sweep_dir}/slurm.", highlight=False, soft_wrap=True)
+        text = f"Its output is in {sweep_dir}/slurm:\n{submission.last_output(sweep_dir)}"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
     return 0 if made and submission.all_well(made, ending) else 1
 
 
 def _asked_for(given: dict[str, Any]) -> Capacity:
     """What the hosts will offer that a job asks for."""
     if given["hosts"] is None:
-        raise UserError("the launcher slurm needs --hosts, the number of hosts of the job.")
+        raise UserError(
+            "outside of a Slurm job the launcher slurm needs --hosts, the number of hosts to ask "
+            "for; or run the same command inside salloc."
+        )
     cores = given["cores_per_worker"] or smallest_node(given["partition"])
-    if cores is None:
-        raise UserError("sinfo does not tell the size of the nodes; state --cores-per-worker.")
     return Capacity(num_hosts=given["hosts"], cores_per_host=cores)
 
 

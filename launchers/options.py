@@ -26,6 +26,12 @@ NETWORK_OPTIONS = (
 )
 
 
+#: Options that describe a job to be submitted.
+JOB_OPTIONS = (
+    *("partition", "account", "time_limit", "constraint", "gpus_per_node", "sbatch", "setup"),
+)
+
+
 def options(*decorators: Callable[[F], F]) -> Callable[[F], F]:
     """Several options as one decorator, in the order in which help shows them."""
 
@@ -93,8 +99,24 @@ SSH = options(
 LAUNCHER = options(WHERE, EMULATED, SLURM_JOB, SSH)
 
 
+def _refuse_strangers(given: dict[str, Any]) -> None:
+    """See that no option was typed that only another launcher knows.
+
+    Raises:
+        UserError: one was.
+    """
+    launcher = given["launcher"]
+    strangers = [name for name in JOB_OPTIONS if launcher != SLURM]
+    strangers += [name for name in NETWORK_OPTIONS[1:] if launcher == SLURM]
+    typed = [name for name in strangers if given.get(name) not in (None, ())]
+    if typed:
+        option = "--time" if typed[0] == "time_limit" else f"--{typed[0].replace('_', '-')}"
+        raise UserError(f"the launcher {launcher} has no use for {option}; leave it out.")
+
+
 def settings_from(given: dict[str, Any]) -> LauncherSettings:
     """What the launcher is told."""
+    _refuse_strangers(given)
     return LauncherSettings(
         data_dir=(given["results"] / "data").resolve(),
         allow_login_node=given["allow_login_node"],

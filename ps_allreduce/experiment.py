@@ -204,6 +204,7 @@ class Experiment:
     def __post_init__(self) -> None:
         _at_least(1, num_workers=self.num_workers)
         _at_least(0, num_ps=self.num_ps)
+        _at_most(65535, num_workers=self.num_workers, num_ps=self.num_ps)
         bound = self.traits.max_workers
         if bound is not None and self.num_workers > bound:
             raise UserError(

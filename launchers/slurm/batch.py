@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launchers.processes import run_quietly
-from ps_allreduce.errors import LaunchError, UserError
+from ps_allreduce.errors import UserError
 
 SUBMIT_S = 60.0
 
@@ -107,13 +107,19 @@ def render_script(job: BatchJob) -> str:
         "#!/bin/bash",
         *(f"#SBATCH {option}" for option in (*asked, *job.options)),
         "",
-        *job.setup,
+        *(text for line in job.setup for text in (line, _check_of(line))),
         *exports,
         f"cd -- {shlex.quote(str(job.folder))} || exit 2",
         "# In the shell's place, so that Slurm's signals reach it.",
         f"exec {shlex.join(job.command)}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _check_of(line: str) -> str:
+    """A measurement in another environment than the one asked for is worse than none."""
+    said = shlex.quote(f"The setup line failed: {line}")
+    return f'[ "$?" -eq 0 ] || {{ echo {said} >&2; exit 2; }}'
 
 
 def _pattern_free(path: Path) -> str:
@@ -136,27 +142,43 @@ def submit(script: Path) -> str:
     """
     answer = run_quietly(["sbatch", "--parsable", str(script)], SUBMIT_S)
     if answer is None:
-        raise LaunchError("sbatch is missing here or does not answer.")
+        raise UserError("sbatch is missing here or does not answer; use a cluster's login node.")
     if answer.status != 0:
         raise UserError(f"Slurm refuses the job: {' '.join(answer.err.split())}")
     return answer.out.strip().partition(";")[0]
 
 
-def smallest_node(partition: str | None) -> int | None:
-    """CPUs of the smallest node of a partition (the default one), None if Slurm does not tell."""
-    words = ["sinfo", "-h", "-o", "%P %c", *(["-p", partition] if partition else [])]
-    answer = run_quietly(words, SUBMIT_S)
-    return None if answer is None else parse_smallest_node(answer.out, partition)
+def smallest_node(partition: str | None) -> int:
+    """CPUs of the smallest node of a partition, or of the default one.
+
+    Raises:
+        UserError: no Slurm answers, or it has no such partition.
+    """
+    answer = run_quietly(["sinfo", "-h", "-o", "%P %c"], SUBMIT_S)
+    if answer is None or answer.status != 0:
+        raise UserError(
+            "no Slurm answers here (sinfo is missing, or its controller is not reached): log in to "
+            "a cluster's login node, or use another launcher."
+        )
+    sizes = parse_node_sizes(answer.out)
+    wanted = partition or next((name for name in sizes if name.endswith("*")), "")
+    found = [size for name, size in sizes.items() if name.rstrip("*") == wanted.rstrip("*")]
+    if not found:
+        there = ", ".join(name.rstrip("*") for name in sizes) or "none"
+        problem = (
+            f"there is no partition {partition}" if partition else "no partition is the default"
+        )
+        raise UserError(f"{problem}; choose one with --partition: {there}.")
+    return found[0]
 
 
-def parse_smallest_node(text: str, partition: str | None) -> int | None:
-    """The smallest number in lines of `partition cpus`; of the default one, marked by a star."""
-    rows = [line.split() for line in text.splitlines()]
-    counts = [
-        int(match[0])
-        for row in rows
-        if len(row) == 2
-        and (partition is not None or row[0].endswith("*"))
-        and (match := re.match(r"\d+", row[1]))
-    ]
-    return min(counts, default=None)
+def parse_node_sizes(text: str) -> dict[str, int]:
+    """The smallest number of each partition, from lines of `partition cpus`.
+
+    The default partition's name ends in a star, and numbers may end in a plus.
+    """
+    sizes: dict[str, int] = {}
+    for row in (line.split() for line in text.splitlines()):
+        if len(row) == 2 and (match := re.match(r"\d+", row[1])):
+            sizes[row[0]] = min(int(match[0]), sizes.get(row[0], int(match[0])))
+    return sizes

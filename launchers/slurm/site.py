@@ -168,7 +168,10 @@ class SlurmSite:
 
     def post_mortem(self) -> str:
         """What Slurm says about the job and its nodes."""
-        said = [explain_job(self._allocation.job_id), sick_nodes(self.hosts)]
+        job_id = self._allocation.job_id
+        said = [explain_job(job_id), sick_nodes(self.hosts)]
+        if not any(said) and self.is_over():
+            return f"job {job_id} was ended"
         return "; ".join(filter(None, said))
 
 

@@ -133,7 +133,7 @@ def test_hosts_keep_their_order_and_kinds_are_told() -> None:
     other = make_host("n2", facts=make_facts("n2", cpu_model="Another one"))
     rows = hosts_of(*HOSTS, other, job_id="17")
     assert rows["hosts"] == "3: n9, n10, n2"
-    assert rows["jobs"] == "17"
+    assert rows["numbers of the jobs"] == "17"
     assert rows["kinds of hosts"] == (
         "2 (mixed): n9, n10: A processor, 8.0 GB; n2 against n9: cpu_model Another one and "
         "A processor"

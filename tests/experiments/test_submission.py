@@ -110,8 +110,9 @@ def test_a_submitted_job_is_remembered(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("text", "over", "expected"),
     [
-        ('{"job_id": "17"}', False, "17"),
-        ('{"job_id": "17"}', True, None),
+        ('{"job_id": "17", "command": ["same"]}', False, "17"),
+        ('{"job_id": "17", "command": ["same"]}', True, None),
+        ('{"job_id": "17"}', False, None),
         ("{}", False, None),
         ("[]", False, None),
         ("{", False, None),
@@ -128,7 +129,19 @@ def test_a_sweep_has_one_job_at_a_time(
     monkeypatch.setattr(submission, "job_is_over", lambda _: over)
     if text is not None:
         (tmp_path / JOB_FILE).write_text(text)
-    assert live_job(tmp_path) == expected
+    job = replace(batch_job("compare", typed(), EXPECTED, tmp_path), command=("same",))
+    assert live_job(tmp_path, job) == expected
+
+
+def test_a_job_that_was_asked_for_otherwise_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submission, "job_is_over", lambda _: False)
+    note = {"job_id": "17", "command": ["python", "-m", "experiments", "compare"]}
+    (tmp_path / JOB_FILE).write_text(json.dumps(note))
+    job = batch_job("compare", typed(), EXPECTED, tmp_path)
+    with pytest.raises(UserError, match=r"asked for otherwise \(compare\).* scancel 17 first"):
+        live_job(tmp_path, job)
 
 
 def leave(sweep_dir: Path, **changes: Any) -> RunRecord:
@@ -174,12 +187,14 @@ def test_who_follows_a_job_hears_of_every_new_record(
     known = leave(tmp_path, repetition=0)
     job("PENDING Priority", "RUNNING None")
     listener, coming = Listener(), iter([1, 2, 3])
+    told: list[str] = []
 
     def sleep(_: float) -> None:
         leave(tmp_path, repetition=next(coming))
 
     paths = [RunFiles.of(tmp_path, known.experiment_id, 0, 0).record]
-    made, ending = follow("17", tmp_path, paths, listener, sleep)
+    made, ending = follow("17", tmp_path, paths, listener, told.append, sleep)
+    assert told == ["job 17 pending (Priority)", "job 17 running"]
     assert [record.repetition for record in made] == [1, 2, 3]
     assert ending == ""
     ids = [f"{known.experiment_id}/{number}-0" for number in (1, 2, 3)]
@@ -205,7 +220,7 @@ def test_a_record_that_has_not_arrived_whole_is_waited_for(
             path.unlink()
             leave(tmp_path)
 
-    made, ending = follow("17", tmp_path, [], Follower(), sleep)
+    made, ending = follow("17", tmp_path, [], Follower(), lambda _: None, sleep)
     assert len(made) == 1
     assert ending == "job 17 reached its time limit (TIMEOUT)"
 

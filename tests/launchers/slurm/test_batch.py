@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,14 @@ import pytest
 
 from launchers.processes import Answer
 from launchers.slurm import batch
-from launchers.slurm.batch import BatchJob, parse_smallest_node, render_script, submit
-from ps_allreduce.errors import LaunchError, UserError
+from launchers.slurm.batch import (
+    BatchJob,
+    parse_node_sizes,
+    render_script,
+    smallest_node,
+    submit,
+)
+from ps_allreduce.errors import UserError
 
 
 def job(**changes: Any) -> BatchJob:
@@ -141,24 +148,50 @@ def test_a_refusal_is_in_slurms_words(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_slurm_nothing_is_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
     answer(monkeypatch, None)
-    with pytest.raises(LaunchError, match="sbatch is missing here or does not answer"):
+    with pytest.raises(UserError, match="sbatch is missing here or does not answer"):
         submit(Path("job.sh"))
 
 
 SINFO = "debug* 8\ndebug* 4+\nlong 2\ngpu 64\n"
 
 
+def test_the_smallest_node_of_every_partition() -> None:
+    assert parse_node_sizes(SINFO) == {"debug*": 4, "long": 2, "gpu": 64}
+    assert parse_node_sizes("slurm_load_partitions: Unable to contact\n") == {}
+
+
 @pytest.mark.parametrize(
     ("text", "partition", "expected"),
+    [(SINFO, None, 4), (SINFO, "debug", 4), ("gpu 64\ngpu 32\n", "gpu", 32)],
+)
+def test_a_job_is_measured_by_its_partitions_smallest_node(
+    monkeypatch: pytest.MonkeyPatch, text: str, partition: str | None, expected: int
+) -> None:
+    answer(monkeypatch, Answer(0, text, ""))
+    assert smallest_node(partition) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "partition", "sentence"),
     [
-        (SINFO, None, 4),
-        ("gpu 64\ngpu 32\n", "gpu", 32),
-        ("", None, None),
-        ("long 2\n", None, None),
-        ("slurm_load_partitions: Unable to contact\n", "gpu", None),
+        (None, None, "no Slurm answers here"),
+        (Answer(1, "", "unable to contact"), None, "no Slurm answers here"),
+        (Answer(0, SINFO, ""), "nosuch", "no partition nosuch; .* debug, long, gpu"),
+        (Answer(0, "long 2\n", ""), None, "no partition is the default; .* long"),
     ],
 )
-def test_the_smallest_node_of_a_partition(
-    text: str, partition: str | None, expected: int | None
+def test_a_partition_that_is_not_there_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, given: Answer | None, partition: str | None, sentence: str
 ) -> None:
-    assert parse_smallest_node(text, partition) == expected
+    answer(monkeypatch, given)
+    with pytest.raises(UserError, match=sentence):
+        smallest_node(partition)
+
+
+def test_a_setup_line_that_fails_ends_the_job(tmp_path: Path) -> None:
+    script = tmp_path / "job.sh"
+    made = job(setup=("true # fine", "module-that-is-missing"), folder=tmp_path)
+    script.write_text(render_script(made))
+    done = subprocess.run(["bash", script], capture_output=True, check=False, text=True)
+    assert done.returncode == 2
+    assert "The setup line failed: module-that-is-missing" in done.stderr
