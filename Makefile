@@ -9,6 +9,7 @@
 #:   make report            the report again, from the records in RESULTS
 #:   make bench             what the suite itself costs
 #:   make doctor            what would go wrong on these hosts, before it costs node hours
+#:   make accept-gpu        the checklist for a first use on GPUs
 #:
 #:   make setup             only the environment
 #:   make wheelhouse        download every package, for a machine without internet
@@ -66,7 +67,7 @@ SWEEPS = compare ps-sweep allreduce-sweep placement-sweep
 RUN = @set -f; exec "$$SUITE_PYTHON" -m
 CHOICE = $${MODEL:+--model "$$MODEL"} $${NUM_PS:+--num-ps "$$NUM_PS"}
 
-.PHONY: help environment setup $(SWEEPS) placement report bench doctor wheelhouse check test test-slurm lint dev-tools lock
+.PHONY: help environment setup $(SWEEPS) placement report bench doctor accept-gpu wheelhouse check test test-slurm lint dev-tools lock
 
 help:
 	@sed -n 's/^#: \{0,1\}//p' Makefile
@@ -99,6 +100,9 @@ bench: environment
 
 doctor: environment
 	$(RUN) launchers doctor --launcher "$$LAUNCHER" --results "$$RESULTS" $$ARGS
+
+accept-gpu: environment
+	$(RUN) experiments accept-gpu --launcher "$$LAUNCHER" --results "$$RESULTS" $$ARGS
 
 dev-tools: environment
 	@"$$SUITE_PYTHON" -m ps_allreduce.environment --extra dev >/dev/null

@@ -124,6 +124,10 @@ def test_failed_points_are_analysed_and_mistakes_are_not(
             ["experiments", "bench", "--launcher", "local", "--results", "results"],
         ),
         (
+            ["accept-gpu"],
+            ["experiments", "accept-gpu", "--launcher", "local", "--results", "results"],
+        ),
+        (
             ["doctor", "LAUNCHER=slurm"],
             ["launchers", "doctor", "--launcher", "slurm", "--results", "results"],
         ),
