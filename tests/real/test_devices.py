@@ -42,7 +42,13 @@ POINTS = {
         Strategy.PS_SYNC, 2, workload=replace(WORKLOAD, accumulation=3), profile=PATIENT
     ),
     "allreduce": point(Strategy.ALLREDUCE, 2, workload=WORKLOAD, profile=PATIENT),
-    "no_communication": point(Strategy.NO_COMMUNICATION, 2, workload=WORKLOAD, profile=PATIENT),
+    # Workers that do not wait for each other need some steps for a window that all are in.
+    "no_communication": point(
+        Strategy.NO_COMMUNICATION,
+        2,
+        workload=WORKLOAD,
+        profile=replace(PATIENT, measured_steps=200),
+    ),
 }
 
 
@@ -97,7 +103,7 @@ WHERE = {
 }
 
 
-@pytest.mark.parametrize("name", ["single", "ps_sync", "ps_sync, accumulated", "ps_async"])
+@pytest.mark.parametrize("name", ["single", "ps_sync, accumulated", "ps_async"])
 def test_workers_compute_on_their_own_device_and_keep_input_on_their_host(
     name: str, patched: Callable[[str], LocalLauncher]
 ) -> None:
@@ -154,7 +160,6 @@ def test_a_worker_does_not_start_without_its_gpu(
     ("name", "expected"),
     [
         ("single", r"worker:0: out of memory on the host \(no room for a tensor float\[1000000,"),
-        ("ps_async", r"chief:0: out of memory on the host of worker:0 \(no room for a tensor "),
         ("ps_sync", r"chief:0: out of memory on the host of worker:[01] \(no room for a tensor "),
         ("allreduce", r"worker:[01]: out of memory on the host \(no room for a tensor "),
     ],

@@ -134,14 +134,15 @@ def test_what_does_not_belong_together_is_refused(launcher: HostsLauncher, data_
             pass
 
 
-def _sweep(results: Path) -> list[str]:
-    arguments = ["--hosts", "2", "--bandwidth", "200mbit", "--workers", "2", "--repetitions", "1"]
-    suite = [sys.executable, "-m", "experiments", "allreduce-sweep", "--launcher", EMULATED]
-    return [*suite, "--results", str(results), "--allow-login-node", *arguments]
+def _suite(results: Path) -> list[str]:
+    arguments = ["--hosts", "2", "--bandwidth", "200mbit", "--num-workers", "2"]
+    strategy = ["--strategy", Strategy.ALLREDUCE, "--allow-login-node"]
+    suite = [sys.executable, "-m", "experiments", "run-one", "--launcher", EMULATED]
+    return [*suite, "--results", str(results), *strategy, *arguments]
 
 
 def _records(results: Path) -> list[RunRecord]:
-    return [load_record(path) for path in iter_record_paths(results / "allreduce-sweep")]
+    return [load_record(path) for path in iter_record_paths(results / "run-one")]
 
 
 def _family(pid: int) -> list[psutil.Process]:
@@ -149,18 +150,18 @@ def _family(pid: int) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_nothing_is_left_of_a_sweep_that_is_ended(number: signal.Signals, tmp_path: Path) -> None:
+def test_nothing_is_left_of_a_suite_that_is_ended(number: signal.Signals, tmp_path: Path) -> None:
     said = tmp_path / "said"
     with said.open("wb") as output:
         suite = subprocess.Popen(
-            _sweep(tmp_path),
+            _suite(tmp_path),
             cwd=ROOT,
             env=os.environ | {"PYTHONPATH": str(ROOT)},
             stdout=output,
             stderr=output,
         )
     deadline = time.monotonic() + 120
-    while not (tmp_path / "allreduce-sweep" / "in_flight.json").exists():
+    while not (tmp_path / "run-one" / "in_flight.json").exists():
         assert time.monotonic() < deadline, said.read_text()
         assert suite.poll() is None, said.read_text()
         time.sleep(0.1)
@@ -174,7 +175,7 @@ def test_nothing_is_left_of_a_sweep_that_is_ended(number: signal.Signals, tmp_pa
         assert [r.status for r in _records(tmp_path)] == [Status.INTERRUPTED]
         return
     done = subprocess.run(
-        _sweep(tmp_path),
+        _suite(tmp_path),
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -184,6 +185,6 @@ def test_nothing_is_left_of_a_sweep_that_is_ended(number: signal.Signals, tmp_pa
     )
     assert done.returncode == 0, done.stderr
     found = _records(tmp_path)
-    assert sum(r.status is Status.OK for r in found) == 6
+    assert sum(r.status is Status.OK for r in found) == 1
     lost = [r for r in found if r.status is Status.INTERRUPTED]
     assert [r.reason for r in lost] == ["the suite ended during this run"]
