@@ -20,6 +20,7 @@ from experiments.results_folder import InFlight, keep, locked, noted, now, recov
 from experiments.sweep import PlannedRun, Sweep
 from launchers.protocol import LaunchedRun, Launcher
 from launchers.slurm.jobs import explain_job, job_is_over
+from ps_allreduce.experiment import Profile
 from ps_allreduce.hosts import HostFacts
 from ps_allreduce.provenance import collect
 from ps_allreduce.records import RunRecord, Status, write_atomically
@@ -157,7 +158,7 @@ def _run_queue(
     while again:
         pending, again = again, []
         for run in pending:
-            if not _has_time(session, run):
+            if not has_time(session.launcher, run.experiment.profile):
                 return made, Stop.NO_TIME
             record = run_once(session, run)
             made.append(record)
@@ -168,10 +169,10 @@ def _run_queue(
     return made, None
 
 
-def _has_time(session: Session, run: PlannedRun) -> bool:
-    """A run that could not finish before the scheduler's limit is not started."""
-    left = session.launcher.time_left_s()
-    return left is None or left >= run.experiment.profile.deadline_s + LAUNCH_ALLOWANCE_S
+def has_time(launcher: Launcher, profile: Profile) -> bool:
+    """Whether a run of this profile would finish before the scheduler's limit."""
+    left = launcher.time_left_s()
+    return left is None or left >= profile.deadline_s + LAUNCH_ALLOWANCE_S
 
 
 def run_once(session: Session, run: PlannedRun, weights: Path | None = None) -> RunRecord:

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from experiments import submission
 from experiments.commit import source_state
-from experiments.execute import Result, Stop, execute
+from experiments.execute import Result, Stop, execute, has_time
 from experiments.given import (
     choice,
     device_from,
@@ -38,6 +38,8 @@ from ps_allreduce.experiment import Experiment
 from ps_allreduce.records import Status, iter_record_paths
 from ps_allreduce.spread import LayoutKind
 
+NO_TIME = "The job's time is up: no further run could finish. The same command goes on."
+
 
 def run_sweep(name: str, given: dict[str, Any]) -> int:
     """Run the sweep of that name; return the exit status."""
@@ -46,6 +48,9 @@ def run_sweep(name: str, given: dict[str, Any]) -> int:
         return _submit(name, given, console)
     launcher = make_launcher(given["launcher"], settings_from(given))
     with launcher, SweepProgress(console) as progress:
+        if not has_time(launcher, profile_from(given)):
+            console.print(NO_TIME, highlight=False, soft_wrap=True)
+            return 1
         progress.stage("preparing")
         capacity = launcher.capacity()
         if given["launcher"] == SLURM and given["hosts"] not in (None, capacity.num_hosts):
@@ -192,10 +197,7 @@ def _conclude(result: Result, console: Console) -> int:
         highlight=False,
     )
     if result.stop is Stop.NO_TIME:
-        console.print(
-            "The job's time is up: no further run could finish. The same command goes on.",
-            highlight=False,
-        )
+        console.print(NO_TIME, highlight=False, soft_wrap=True)
         return 1
     if result.stop is Stop.INTERRUPTED:
         console.print("Interrupted; the same command goes on.", highlight=False)

@@ -15,8 +15,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# A busy machine is slow at making examples; that is no defect.
-settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A busy machine is slow at making examples; that is no defect.  So many are enough for every run:
+# over many runs they are others.
+settings.register_profile(
+    "suite", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("suite")
 
 REQUIRE_ALL = "PS_ALLREDUCE_REQUIRE_ALL"
