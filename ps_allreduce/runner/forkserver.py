@@ -12,6 +12,7 @@ forks stays in the control group and on the processors that the scheduler bound 
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import gc
 import os
 import selectors
@@ -165,6 +166,8 @@ class ForkServer:
         status = 1
         try:
             _detach(parent, Path(request.log))
+            # A crash inside TensorFlow leaves its Python stack in the log.
+            faulthandler.enable()
             self.line.close()
             for child in self.children.values():
                 os.close(child.reports)
