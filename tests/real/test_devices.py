@@ -42,13 +42,6 @@ POINTS = {
         Strategy.PS_SYNC, 2, workload=replace(WORKLOAD, accumulation=3), profile=PATIENT
     ),
     "allreduce": point(Strategy.ALLREDUCE, 2, workload=WORKLOAD, profile=PATIENT),
-    # Workers that do not wait for each other need some steps for a window that all are in.
-    "no_communication": point(
-        Strategy.NO_COMMUNICATION,
-        2,
-        workload=WORKLOAD,
-        profile=replace(PATIENT, measured_steps=200),
-    ),
 }
 
 
