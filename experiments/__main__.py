@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -39,10 +38,11 @@ from experiments.studies import STUDIES
 from experiments.sweep import PlannedRun
 from experiments.sweep_command import run_sweep
 from launchers import EMULATED, make_launcher
+from launchers.command_line import run_command_line
 from launchers.hosts_launcher import HostsLauncher
 from launchers.local import LocalLauncher
 from launchers.options import network_from, settings_from
-from ps_allreduce.errors import SuiteError, UserError
+from ps_allreduce.errors import UserError
 from ps_allreduce.experiment import Collective, Workload
 from ps_allreduce.models import model_info
 from ps_allreduce.placement import Policy, usual_split_bytes
@@ -198,32 +198,9 @@ def bench(**given: Any) -> None:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the command line; the one place where errors become sentences and statuses."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _as_interrupt)
-    try:
-        cli.main(args=words, prog_name="python -m experiments", standalone_mode=False)
-    except click.exceptions.Exit as stop:
-        return stop.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("Interrupted; the same command goes on.", err=True)
-        return 130
-    except click.ClickException as mistake:
-        mistake.show()
-        return 2
-    except UserError as error:
-        click.echo(f"Error: {error}", err=True)
-        return 2
-    except SuiteError as error:
-        click.echo(f"Error: {error}", err=True)
-        return 1
-    return 0
-
-
-def _as_interrupt(number: int, _: object) -> None:
-    # Slurm may ask twice; the second time would cut off what the first one set going.
-    signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
+    """Run the command line and return the exit status."""
+    interrupted = "Interrupted; the same command goes on."
+    return run_command_line(cli, words, "python -m experiments", interrupted)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,49 @@
+"""How a command line of the suite ends: errors become sentences and statuses in one place.
+
+Decides the exit status: 0 all is well, or what the command returns; 1 something failed, 2 the
+user's mistake, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+
+import click
+
+from ps_allreduce.errors import SuiteError, UserError
+
+
+def run_command_line(
+    cli: click.Group, words: Sequence[str] | None, name: str, interrupted: str = ""
+) -> int:
+    """Run a group of commands and return the exit status.
+
+    Args:
+        words: the arguments, None for those of this process.
+        name: how the program is called, for help.
+        interrupted: said after an interruption.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _as_interrupt)
+    try:
+        status = cli.main(args=words, prog_name=name, standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        if interrupted:
+            click.echo(interrupted, err=True)
+        return 130
+    except click.ClickException as mistake:
+        mistake.show()
+        return 2
+    except SuiteError as error:
+        click.echo(f"Error: {error}", err=True)
+        return 2 if isinstance(error, UserError) else 1
+    return status if isinstance(status, int) else 0
+
+
+def _as_interrupt(number: int, _: object) -> None:
+    # Slurm may ask twice; the second time would cut off what the first one set going.
+    signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
