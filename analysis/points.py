@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from analysis.settings import Setting, settings_of
 from analysis.wording import network_text
-from ps_allreduce.experiment import Experiment, Profile, Resources, Workload
+from ps_allreduce.experiment import Experiment, Profile, Resources
 from ps_allreduce.network import EmulatedNetwork
 from ps_allreduce.placement import Policy
 from ps_allreduce.records import BUSY_LIMIT, RunRecord, Status
@@ -20,6 +20,7 @@ from ps_allreduce.serialization import to_json
 from ps_allreduce.spread import LayoutKind
 from ps_allreduce.steps import Metrics
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.workload import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

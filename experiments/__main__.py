@@ -31,7 +31,7 @@ from experiments.execute import Follower, Session, recover_run, run_once
 from experiments.given import experiment_from
 from experiments.history import read_history
 from experiments.one_line import one_line
-from experiments.options import LAUNCHER, PROFILE, SERVERS, WORKLOAD
+from experiments.options import LAUNCHER, PROFILE, SERVERS, WIRE, WORKLOAD
 from experiments.progress import FailureTeller, counting_bar
 from experiments.results_folder import locked
 from experiments.studies import STUDIES
@@ -43,12 +43,13 @@ from launchers.hosts_launcher import HostsLauncher
 from launchers.local import LocalLauncher
 from launchers.options import network_from, settings_from
 from ps_allreduce.errors import UserError
-from ps_allreduce.experiment import Collective, Workload
+from ps_allreduce.experiment import Collective
 from ps_allreduce.models import model_info
 from ps_allreduce.placement import Policy, usual_split_bytes
 from ps_allreduce.provenance import collect
 from ps_allreduce.records import Status
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.workload import Workload
 
 RUN_ONE = "run-one"
 
@@ -64,6 +65,7 @@ def _add_sweep(name: str) -> None:
     @LAUNCHER
     @WORKLOAD
     @SERVERS
+    @WIRE
     @click.option("--workers", help="Numbers of workers, for instance 1,2,4.")
     @click.option("--cores-per-worker", type=int)
     @click.option("--repetitions", type=int, help="Launches per point, instead of the profile's.")
@@ -86,7 +88,7 @@ def _launcher(given: dict[str, Any]) -> HostsLauncher:
 @click.option("--num-workers", type=int, default=1, show_default=True)
 @click.option("--placement", default=Policy.ROUND_ROBIN.value, show_default=True)
 @click.option("--collective", default=Collective.RING.value, show_default=True)
-@click.option("--bytes-per-pack", type=int, default=0, show_default=True)
+@click.option("--bytes-per-pack", type=int, help="TensorFlow's packs, not buckets; 0: one pack.")
 @click.option("--cores-per-worker", type=int, default=1, show_default=True)
 @click.option("--threads-per-worker", type=int, default=1, show_default=True)
 @click.option("--weights", type=Path, help="Save the final weights to this file (.npz).")
@@ -94,6 +96,7 @@ def _launcher(given: dict[str, Any]) -> HostsLauncher:
 @LAUNCHER
 @WORKLOAD
 @SERVERS
+@WIRE
 def run_one(**given: Any) -> None:
     """Run one experiment once more; print one JSON line."""
     sweep_dir = given["results"] / RUN_ONE

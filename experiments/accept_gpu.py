@@ -35,13 +35,14 @@ from experiments.sweep import PlannedRun
 from launchers import EMULATED, LOCAL
 from launchers.hosts_launcher import HostsLauncher
 from ps_allreduce.errors import LaunchError, UserError
-from ps_allreduce.experiment import Collective, Experiment, Workload
+from ps_allreduce.experiment import Collective, Experiment
 from ps_allreduce.hosts import HostFacts
 from ps_allreduce.provenance import collect
 from ps_allreduce.records import RunRecord, Status, write_atomically
 from ps_allreduce.serialization import to_json
 from ps_allreduce.spread import Spread
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.workload import Workload
 
 NAME = "accept-gpu"
 

@@ -25,14 +25,7 @@ from experiments.sweep import Sweep
 from launchers import EMULATED, LOCAL
 from launchers.hosts_launcher import HostsLauncher
 from ps_allreduce.errors import LaunchError
-from ps_allreduce.experiment import (
-    Collective,
-    EmulatedCompute,
-    Experiment,
-    Profile,
-    Workload,
-    server_settings,
-)
+from ps_allreduce.experiment import Collective, Experiment, Profile, server_settings
 from ps_allreduce.models import SMALL_CNN
 from ps_allreduce.network import EmulatedNetwork
 from ps_allreduce.placement import Policy
@@ -42,6 +35,7 @@ from ps_allreduce.runner.results import OverheadResult
 from ps_allreduce.serialization import to_json
 from ps_allreduce.spread import LayoutKind, Spread
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.workload import EmulatedCompute, Workload
 
 RECORDING_ROUNDS = 60
 
@@ -54,7 +48,7 @@ def _points(profile: Profile) -> dict[str, Experiment]:
     """Four tasks each under parameter servers: one server, two workers, the chief."""
     workload = WORKLOADS[SMALL_CNN]
     served: dict[str, Any] = server_settings(1, Policy.ROUND_ROBIN)
-    reduced: dict[str, Any] = {"collective": Collective.RING, "bytes_per_pack": 0}
+    reduced: dict[str, Any] = {"collective": Collective.RING}
     settings: dict[Strategy, dict[str, Any]] = {
         Strategy.SINGLE: {},
         Strategy.ALLREDUCE: {"num_workers": 2, **reduced},
@@ -208,9 +202,7 @@ def transport_points(network: EmulatedNetwork) -> list[Experiment]:
         "profile": replace(BRIEF, warmup_steps=3, measured_steps=20),
     }
     served: dict[str, Any] = server_settings(1, Policy.ROUND_ROBIN, LayoutKind.DEDICATED)
-    reduced = Experiment(
-        strategy=Strategy.ALLREDUCE, collective=Collective.RING, bytes_per_pack=0, **shared
-    )
+    reduced = Experiment(strategy=Strategy.ALLREDUCE, collective=Collective.RING, **shared)
     return [
         reduced,
         *(

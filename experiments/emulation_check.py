@@ -26,20 +26,14 @@ from launchers import EMULATED, make_launcher
 from launchers.hosts_launcher import HostsLauncher
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError
-from ps_allreduce.experiment import (
-    Collective,
-    EmulatedCompute,
-    Experiment,
-    Profile,
-    Workload,
-    server_settings,
-)
+from ps_allreduce.experiment import Collective, Experiment, Profile, server_settings
 from ps_allreduce.network import EmulatedNetwork, render_rate
 from ps_allreduce.placement import Policy
 from ps_allreduce.provenance import collect
 from ps_allreduce.records import RunRecord, write_atomically
 from ps_allreduce.spread import LayoutKind, Spread
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.workload import EmulatedCompute, Workload
 
 TOLERANCE = 0.03
 
@@ -93,7 +87,6 @@ def points_at(network: EmulatedNetwork, scale: int, profile: Profile) -> dict[st
         strategy=Strategy.ALLREDUCE,
         num_workers=network.num_hosts,
         collective=Collective.RING,
-        bytes_per_pack=0,
         launcher=EMULATED,
         spread=Spread(),
         network=scaled,

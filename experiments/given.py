@@ -17,21 +17,19 @@ from launchers.options import network_from
 from launchers.protocol import Capacity
 from ps_allreduce.errors import UserError
 from ps_allreduce.experiment import (
-    DIGITS,
-    SYNTHETIC,
     Collective,
     Device,
-    EmulatedCompute,
     Experiment,
     Profile,
     Resources,
-    Workload,
     server_settings,
 )
-from ps_allreduce.models import SMALL_CNN, model_info
+from ps_allreduce.models import SMALL_CNN, model_info, tensor_set
 from ps_allreduce.placement import DEFAULT_SPLIT_BYTES, Policy, usual_split_bytes
 from ps_allreduce.spread import Coordinator, LayoutKind, Spread
 from ps_allreduce.strategies import TRAITS, Strategy
+from ps_allreduce.wire import Wire, WireType
+from ps_allreduce.workload import DIGITS, SYNTHETIC, EmulatedCompute, Workload
 
 
 def profile_from(given: dict[str, Any]) -> Profile:
@@ -41,6 +39,10 @@ def profile_from(given: dict[str, Any]) -> Profile:
     return profile if repetitions is None else _replace(profile, repetitions=repetitions)
 
 
+def _or(typed: int | None, usual: int | None) -> int | None:
+    return usual if typed is None else typed
+
+
 def _replace(value: Any, **changes: Any) -> Any:
     """A copy with those changes that are not None."""
     return replace(value, **{name: new for name, new in changes.items() if new is not None})
@@ -48,13 +50,7 @@ def _replace(value: Any, **changes: Any) -> Any:
 
 def workload_from(given: dict[str, Any], model: str) -> Workload:
     """A model's usual workload, with what was asked for instead."""
-    info = model_info(model)
-    base = WORKLOADS.get(model) or Workload(
-        model=model,
-        image_size=max(info.minimum_image_size, 64),
-        batch_per_worker=8,
-        input=WORKLOADS[SMALL_CNN].input,
-    )
+    base = WORKLOADS.get(model) or _usual_workload(model, _emulated(given["emulate"]))
     workload: Workload = _replace(
         base,
         image_size=given["image_size"],
@@ -65,6 +61,19 @@ def workload_from(given: dict[str, Any], model: str) -> Workload:
         emulated=_emulated(given["emulate"]),
     )
     return workload
+
+
+def _usual_workload(model: str, emulated: EmulatedCompute | None) -> Workload:
+    info = model_info(model)
+    if tensor_set(model) is not None:
+        return Workload(model=model, batch_per_worker=1, emulated=emulated)
+    return Workload(
+        model=model,
+        image_size=max(info.minimum_image_size, 64),
+        batch_per_worker=8,
+        input=WORKLOADS[SMALL_CNN].input,
+        emulated=emulated,
+    )
 
 
 def _resolved(source: str | None) -> str | None:
@@ -89,6 +98,19 @@ def _emulated(text: str | None) -> EmulatedCompute | None:
             f"--emulate takes two numbers of seconds, for instance 0.02,0.04; got {text!r}."
         ) from None
     return EmulatedCompute(forward_s=forward, backward_s=backward)
+
+
+def wire_from(given: dict[str, Any]) -> Wire:
+    """How gradients travel: the usual settings, with what was asked for instead."""
+    gradients = given["gradients"] and choice(WireType, given["gradients"], "format of gradients")
+    wire: Wire = _replace(
+        Wire(),
+        group_bytes=given["group_bytes"],
+        cut_bytes=given["cut_bytes"],
+        in_flight=given["in_flight"],
+        gradients=gradients,
+    )
+    return wire
 
 
 def spread_from(given: dict[str, Any]) -> Spread | None:
@@ -190,7 +212,8 @@ def experiment_from(given: dict[str, Any], describe: Describe) -> Experiment:
         settings["num_ps"] = given["num_ps"]  # for the point to refuse
     if traits.uses_collective:
         settings["collective"] = choice(Collective, given["collective"], "collective")
-        settings["bytes_per_pack"] = given["bytes_per_pack"]
+        packs = 0 if settings["collective"] is not Collective.RING else None
+        settings["bytes_per_pack"] = _or(given["bytes_per_pack"], packs)
     return Experiment(
         strategy=strategy,
         num_workers=given["num_workers"],
@@ -198,6 +221,7 @@ def experiment_from(given: dict[str, Any], describe: Describe) -> Experiment:
         spread=spread_from(given),
         network=network_from(given),
         interface=given["interface"],
+        wire=wire_from(given),
         workload=workload_from(given, given["model"] or SMALL_CNN),
         resources=Resources(
             cores_per_worker=given["cores_per_worker"],

@@ -18,13 +18,13 @@ from ps_allreduce.experiment import (
     Experiment,
     Profile,
     Resources,
-    Workload,
     server_settings,
 )
 from ps_allreduce.hosts import HostFacts
 from ps_allreduce.placement import Policy
 from ps_allreduce.spread import Spread
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.workload import Workload
 
 #: A first run on a new kind of GPU may compile for minutes.
 DEADLINE_S = 1200.0

@@ -13,6 +13,7 @@ from launchers.options import options
 from ps_allreduce.experiment import Device
 from ps_allreduce.models import MODELS
 from ps_allreduce.spread import Coordinator, LayoutKind
+from ps_allreduce.wire import WireType
 
 SPREAD = options(
     click.option("--workers-per-host", type=int, help="Where there are several hosts; usually 1."),
@@ -40,6 +41,15 @@ WORKLOAD = options(
         show_default=True,
         help=f"Where workers compute: {', '.join(Device)}; a worker has one GPU.",
     ),
+)
+
+WIRE = options(
+    click.option(
+        "--group-bytes", type=int, help="Tensors share a message up to so many; 0: never."
+    ),
+    click.option("--cut-bytes", type=int, help="Larger tensors are cut into messages; 0: never."),
+    click.option("--in-flight", type=int, help="Messages under way at once; 0: no bound."),
+    click.option("--gradients", help=f"Format on the wire: {', '.join(WireType)}."),
 )
 
 SERVERS = options(

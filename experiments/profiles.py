@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ps_allreduce.errors import UserError
-from ps_allreduce.experiment import DIGITS, Profile, Workload
+from ps_allreduce.experiment import Profile
 from ps_allreduce.models import SMALL_CNN
+from ps_allreduce.workload import DIGITS, Workload
 
 PROFILES: Mapping[str, Profile] = {
     "quick": Profile(name="quick", repetitions=3, deadline_s=60.0),

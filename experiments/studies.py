@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from experiments.profiles import Scale
 from experiments.sweep import expand
@@ -19,18 +19,19 @@ from ps_allreduce.experiment import (
     Experiment,
     Profile,
     Resources,
-    Workload,
     server_settings,
 )
 from ps_allreduce.network import EmulatedNetwork
 from ps_allreduce.placement import Policy, VariableSpec, make_plan, suggest, usual_split_bytes
 from ps_allreduce.spread import LayoutKind, Spread
-from ps_allreduce.strategies import Strategy
+from ps_allreduce.strategies import TRAITS, Strategy
+from ps_allreduce.wire import Wire
+from ps_allreduce.workload import Workload
 
 SERVER_STRATEGIES = (Strategy.PS_ASYNC, Strategy.PS_SYNC)
 
-#: 0 is TensorFlow's default, one single pack.
-PACK_BYTES = (0, 100_000, 500_000, 2_000_000)
+#: None is buckets; of TensorFlow's packs, 0 is its default, one single pack.
+PACK_BYTES = (None, 0, 100_000, 500_000, 2_000_000)
 
 Describe = Callable[[Workload], Sequence[VariableSpec]]
 
@@ -43,6 +44,7 @@ class Request:
         workloads: one per model.
         device: where the workers of every point compute.
         spread, network, interface: of every point.
+        wire: of every point that communicates.
         num_ps: a fixed number of servers, None for the study's own choice.
         split_bytes: the threshold of `partitioned`, None for the model's usual one.
         describe: tells a model's variables; used where a placement has to be chosen.
@@ -56,6 +58,7 @@ class Request:
     spread: Spread | None = None
     network: EmulatedNetwork | None = None
     interface: str | None = None
+    wire: Wire = field(default_factory=Wire)
     num_ps: int | None
     layout: LayoutKind
     split_bytes: int | None
@@ -73,6 +76,8 @@ class Request:
         resources = Resources(
             cores_per_worker=cores, threads_per_worker=max(1, cores - 1), device=self.device
         )
+        if TRAITS[strategy].communicates:
+            settings = {"wire": self.wire} | settings
         return Experiment(
             strategy=strategy,
             num_workers=workers,
@@ -108,7 +113,9 @@ class Request:
             return self.split_bytes
         return usual_split_bytes(self.describe(workload), num_ps)
 
-    def reduced(self, workload: Workload, workers: int, bytes_per_pack: int = 0) -> Experiment:
+    def reduced(
+        self, workload: Workload, workers: int, bytes_per_pack: int | None = None
+    ) -> Experiment:
         """A point with all-reduce over RING, the transport that both sides have."""
         return self.point(
             workload,
@@ -116,6 +123,7 @@ class Request:
             workers,
             collective=Collective.RING,
             bytes_per_pack=bytes_per_pack,
+            **({} if bytes_per_pack is None else {"wire": Wire()}),
         )
 
     def baselines(self, workload: Workload) -> tuple[Experiment, ...]:

@@ -21,6 +21,7 @@ from experiments.given import (
     profile_from,
     scale_from,
     spread_from,
+    wire_from,
     workload_from,
 )
 from experiments.profiles import models_of
@@ -82,6 +83,7 @@ def _plan(
         spread=spread_from(given),
         network=network_from(given),
         interface=given["interface"],
+        wire=wire_from(given),
         num_ps=given["num_ps"],
         layout=choice(LayoutKind, given["layout"], "layout"),
         split_bytes=given["split_bytes"],

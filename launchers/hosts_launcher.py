@@ -28,7 +28,7 @@ from launchers.order import Order
 from launchers.protocol import Capacity, LaunchedRun
 from launchers.site import Site
 from ps_allreduce.errors import LaunchError
-from ps_allreduce.experiment import Experiment, Workload
+from ps_allreduce.experiment import Experiment
 from ps_allreduce.hosts import HostFacts
 from ps_allreduce.placement import VariableSpec
 from ps_allreduce.records import Status
@@ -41,6 +41,7 @@ from ps_allreduce.runner.messages import (
 from ps_allreduce.runner.results import OverheadResult
 from ps_allreduce.scratch import remove_left_overs, scratch_prefix
 from ps_allreduce.serialization import from_json
+from ps_allreduce.workload import Workload
 
 JOB_DEADLINE_S = 300.0
 

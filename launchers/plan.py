@@ -77,7 +77,7 @@ def experiment_of(given: Mapping[str, Any]) -> Experiment:
     Raises:
         UserError: the numbers do not fit together.
     """
-    settings: dict[str, Any] = {"collective": Collective.RING, "bytes_per_pack": 0}
+    settings: dict[str, Any] = {"collective": Collective.RING}
     if given["num_ps"]:
         layout = LayoutKind(given["layout"])
         settings = server_settings(given["num_ps"], Policy.ROUND_ROBIN, layout)

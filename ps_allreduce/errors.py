@@ -25,3 +25,17 @@ class LaunchError(SuiteError):
 
 class InputDataError(SuiteError):
     """Training data is missing, truncated or damaged."""
+
+
+def at_least(minimum: float, **values: float) -> None:
+    """Refuse numbers below a minimum, by their names."""
+    for name, value in values.items():
+        if not value >= minimum:  # "not a number" is below everything
+            raise UserError(f"{name} must be at least {minimum:g}, got {value:g}.")
+
+
+def at_most(maximum: float, **values: float) -> None:
+    """Refuse numbers above a maximum, by their names."""
+    for name, value in values.items():
+        if value > maximum:
+            raise UserError(f"{name} must be at most {maximum:g}, got {value:g}.")

@@ -11,16 +11,14 @@ import json
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ps_allreduce.errors import UserError
-from ps_allreduce.models import SMALL_CNN, model_info
+from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.network import EmulatedNetwork
 from ps_allreduce.placement import DEFAULT_SPLIT_BYTES, Policy
 from ps_allreduce.serialization import to_json
 from ps_allreduce.spread import LayoutKind, Spread
 from ps_allreduce.strategies import TRAITS, Strategy, StrategyTraits
-
-SYNTHETIC = "synthetic"
-DIGITS = "digits"
+from ps_allreduce.wire import Wire
+from ps_allreduce.workload import Workload
 
 
 class Collective(StrEnum):
@@ -45,85 +43,6 @@ class Device(StrEnum):
     GPU = "gpu"
 
 
-def _at_least(minimum: float, **values: float) -> None:
-    for name, value in values.items():
-        if not value >= minimum:  # "not a number" is below everything
-            raise UserError(f"{name} must be at least {minimum:g}, got {value:g}.")
-
-
-def _at_most(maximum: float, **values: float) -> None:
-    for name, value in values.items():
-        if value > maximum:
-            raise UserError(f"{name} must be at most {maximum:g}, got {value:g}.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmulatedCompute:
-    """An accelerator that takes a stated time and no processor.
-
-    Attributes:
-        forward_s: time from the parameters' arrival to the loss, per batch.
-        backward_s: time from the loss to the last gradient, per batch.
-        groups: the gradients become available in so many groups, in backward order.  More than 16
-            cost processor time of their own.
-    """
-
-    forward_s: float
-    backward_s: float
-    groups: int = 16
-
-    def __post_init__(self) -> None:
-        _at_least(0.001, forward_s=self.forward_s, backward_s=self.backward_s)
-        _at_most(3600, forward_s=self.forward_s, backward_s=self.backward_s)
-        if not 1 <= self.groups <= 16:
-            raise UserError(f"gradient groups must be 1 to 16, got {self.groups}.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
-    """What every worker trains: the same for all strategies of a comparison.
-
-    Attributes:
-        image_size: pixels of a square image with three channels.
-        accumulation: batches per synchronisation.
-        input: `synthetic`, `digits`, or the path of a folder of TFRecord files.  That the folder
-            exists is checked where it is used: records are read after it is gone.
-        learning_rate, momentum: of stochastic gradient descent, constant.
-        seed: of the initial weights, the synthetic images and the shuffling.
-        emulated: replaces the real forward and backward pass.
-    """
-
-    model: str = SMALL_CNN
-    image_size: int = 32
-    num_classes: int = 10
-    batch_per_worker: int = 16
-    accumulation: int = 1
-    input: str = SYNTHETIC
-    learning_rate: float = 0.01
-    momentum: float = 0.9
-    seed: int = 1
-    emulated: EmulatedCompute | None = None
-
-    def __post_init__(self) -> None:
-        minimum = model_info(self.model).minimum_image_size
-        if self.image_size < minimum:
-            raise UserError(
-                f"image_size {self.image_size} is below the minimum of {self.model}: "
-                f"use {minimum} or more."
-            )
-        _at_least(1, batch_per_worker=self.batch_per_worker, accumulation=self.accumulation)
-        _at_least(2, num_classes=self.num_classes)
-        _at_most(1e6, num_classes=self.num_classes, batch_per_worker=self.batch_per_worker)
-        _at_most(1e4, image_size=self.image_size, accumulation=self.accumulation)
-        if self.input == DIGITS and self.num_classes < 10:
-            raise UserError(f"input digits has 10 classes, got num_classes {self.num_classes}.")
-
-    @property
-    def compute(self) -> str:
-        """`real` or `emulated`, as records state it."""
-        return "real" if self.emulated is None else "emulated"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """How long a run warms up and measures.
@@ -146,11 +65,11 @@ class Profile:
     deadline_s: float = 120.0
 
     def __post_init__(self) -> None:
-        _at_least(1, measured_steps=self.measured_steps, repetitions=self.repetitions)
-        _at_least(1, warmup_steps=self.warmup_steps)
-        _at_least(0, warmup_s=self.warmup_s, measured_s=self.measured_s)
-        _at_least(0, event_steps=self.event_steps)
-        _at_least(1, deadline_s=self.deadline_s)
+        at_least(1, measured_steps=self.measured_steps, repetitions=self.repetitions)
+        at_least(1, warmup_steps=self.warmup_steps)
+        at_least(0, warmup_s=self.warmup_s, measured_s=self.measured_s)
+        at_least(0, event_steps=self.event_steps)
+        at_least(1, deadline_s=self.deadline_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,8 +86,8 @@ class Resources:
     threads_per_worker: int = 1
 
     def __post_init__(self) -> None:
-        _at_least(1, cores_per_worker=self.cores_per_worker)
-        _at_least(1, threads_per_worker=self.threads_per_worker)
+        at_least(1, cores_per_worker=self.cores_per_worker)
+        at_least(1, threads_per_worker=self.threads_per_worker)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,9 +97,15 @@ class Experiment:
     Attributes:
         num_ps, placement, split_bytes, layout: of parameter servers; 0 and None without them.
         split_bytes: variables above it are cut by the `partitioned` policy, None otherwise.
-        collective, bytes_per_pack: of all-reduce, None without it; 0 bytes is one single pack.
+        collective: of all-reduce, None without it.
+        bytes_per_pack: TensorFlow packs and orders what it reduces; 0 is one single pack.  None
+            sends buckets as `wire` says, which RING alone can.
         spread: tasks per host, None where all tasks share one host.
         network: what the launcher `emulated` shapes, None for networks as they are.
+        wire: how gradients travel; the default where nothing is sent.
+        staleness: of strategies that deal steps: no worker begins a step before every other one has
+            ended all but so many of its steps; None is no bound.  0 would be synchronous.
+        steps_per_dispatch: of strategies that deal steps: a worker makes so many in one go.
         interface: the network whose addresses the tasks use, a name or a subnet; None leaves the
             choice to the launcher.
     """
@@ -197,14 +122,17 @@ class Experiment:
     spread: Spread | None = None
     network: EmulatedNetwork | None = None
     interface: str | None = None
+    wire: Wire = field(default_factory=Wire)
+    staleness: int | None = None
+    steps_per_dispatch: int = 1
     workload: Workload = field(default_factory=Workload)
     resources: Resources = field(default_factory=Resources)
     profile: Profile
 
     def __post_init__(self) -> None:
-        _at_least(1, num_workers=self.num_workers)
-        _at_least(0, num_ps=self.num_ps)
-        _at_most(65535, num_workers=self.num_workers, num_ps=self.num_ps)
+        at_least(1, num_workers=self.num_workers)
+        at_least(0, num_ps=self.num_ps)
+        at_most(65535, num_workers=self.num_workers, num_ps=self.num_ps)
         bound = self.traits.max_workers
         if bound is not None and self.num_workers > bound:
             raise UserError(
@@ -213,6 +141,12 @@ class Experiment:
             )
         self._check_servers()
         self._check_collective()
+        self._check_device()
+        self._check_dealing()
+        if not self.traits.communicates and self.wire != Wire():
+            raise UserError(
+                f"strategy {self.strategy} sends nothing: leave the settings of the wire out."
+            )
 
     def _check_servers(self) -> None:
         parts = (self.placement, self.layout)
@@ -229,24 +163,55 @@ class Experiment:
         if (self.split_bytes is not None) != (self.placement is Policy.PARTITIONED):
             raise UserError("split_bytes belongs to the placement partitioned, and only to it.")
         if self.split_bytes is not None:
-            _at_least(1, split_bytes=self.split_bytes)
+            at_least(1, split_bytes=self.split_bytes)
+
+    def _check_dealing(self) -> None:
+        at_least(1, steps_per_dispatch=self.steps_per_dispatch)
+        at_most(16, steps_per_dispatch=self.steps_per_dispatch)
+        if not self.traits.deals_steps and (self.staleness, self.steps_per_dispatch) != (None, 1):
+            raise UserError(
+                f"strategy {self.strategy} waits for all workers: leave staleness and "
+                "steps_per_dispatch out."
+            )
+        if self.staleness is None:
+            return
+        if self.staleness == 0:
+            raise UserError("staleness 0 is synchronous: use strategy ps_sync.")
+        at_least(self.steps_per_dispatch, staleness=self.staleness)
 
     def _check_collective(self) -> None:
-        given = (self.collective, self.bytes_per_pack)
-        if self.traits.uses_collective and None in given:
+        if self.traits.uses_collective and self.collective is None:
             raise UserError(
-                f"strategy {self.strategy} needs a collective ({', '.join(Collective)}) and "
-                "bytes_per_pack (0 for one pack)."
+                f"strategy {self.strategy} needs a collective ({', '.join(Collective)})."
             )
-        if not self.traits.uses_collective and given != (None, None):
+        if not self.traits.uses_collective and (self.collective, self.bytes_per_pack) != (
+            None,
+            None,
+        ):
             raise UserError(
                 f"strategy {self.strategy} uses no collective: leave collective and "
                 "bytes_per_pack out."
             )
+        self._check_packs()
+
+    def _check_packs(self) -> None:
+        if self.bytes_per_pack is None:
+            if self.collective in (Collective.NCCL, Collective.AUTO):
+                raise UserError(
+                    f"collective {self.collective} is used in TensorFlow's packs: state "
+                    "bytes_per_pack (0 for one pack)."
+                )
+            return
+        at_least(0, bytes_per_pack=self.bytes_per_pack)
+        if self.wire != Wire():
+            raise UserError(
+                "with bytes_per_pack TensorFlow decides what is sent: leave the settings of the "
+                "wire out."
+            )
+
+    def _check_device(self) -> None:
         if self.collective is Collective.NCCL and self.resources.device is not Device.GPU:
             raise UserError("collective nccl needs workers on GPUs; on CPUs use ring or auto.")
-        if self.bytes_per_pack is not None:
-            _at_least(0, bytes_per_pack=self.bytes_per_pack)
 
     @property
     def traits(self) -> StrategyTraits:

@@ -42,6 +42,11 @@ class StrategyTraits:
     max_workers: int | None = None
     label: str
 
+    @property
+    def communicates(self) -> bool:
+        """Gradients leave the worker."""
+        return self.uses_servers or self.uses_collective
+
 
 TRAITS: dict[Strategy, StrategyTraits] = {
     Strategy.SINGLE: StrategyTraits(max_workers=1, label="single worker, no strategy"),

@@ -8,22 +8,13 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from ps_allreduce.experiment import (
-    DIGITS,
-    SYNTHETIC,
-    Collective,
-    EmulatedCompute,
-    Experiment,
-    Profile,
-    Resources,
-    Workload,
-    server_settings,
-)
+from ps_allreduce.experiment import Collective, Experiment, Profile, Resources, server_settings
 from ps_allreduce.models import MODELS
 from ps_allreduce.network import EmulatedNetwork
 from ps_allreduce.placement import Policy
 from ps_allreduce.spread import Coordinator, LayoutKind, Spread
 from ps_allreduce.strategies import TRAITS, Strategy
+from ps_allreduce.workload import DIGITS, SYNTHETIC, EmulatedCompute, Workload
 from tests.fakes import make_experiment
 
 #: For properties: few examples, and no time limit on a busy machine.

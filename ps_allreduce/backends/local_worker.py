@@ -6,6 +6,7 @@ Subclasses decide how gradients are combined and how workers agree.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,7 @@ import tensorflow as tf
 from ps_allreduce.backends.devices import COMPUTE, on_device
 from ps_allreduce.backends.protocol import Rows, Task
 from ps_allreduce.backends.worker_step import (
-    Pulled,
-    Pushed,
+    Exchange,
     checksum,
     initialise_worker,
     momentum_update,
@@ -26,6 +26,21 @@ from ps_allreduce.backends.worker_step import (
 )
 from ps_allreduce.placement import Plan
 from ps_allreduce.workloads.program import Program
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Combined:
+    """Gradients before and after the workers have combined them.
+
+    Attributes:
+        units: what is sent, one per message.
+        ready: for each unit, what came back.
+        gradients: to be applied, one per trainable variable.
+    """
+
+    units: list[tf.Tensor]
+    ready: list[tf.Tensor]
+    gradients: list[tf.Tensor]
 
 
 class LocalWorker:
@@ -46,9 +61,9 @@ class LocalWorker:
         """This worker decides alone."""
         return value
 
-    def combine(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
+    def combine(self, gradients: list[tf.Tensor]) -> Combined:
         """The gradients that this worker applies."""
-        return gradients
+        return Combined(units=gradients, ready=gradients, gradients=gradients)
 
     def build(self, program: Program) -> None:
         """Create variables, momentum slots and the worker's own resources."""
@@ -76,20 +91,21 @@ class LocalWorker:
         """Wrap a function of this worker as the strategy needs it."""
         return on_device(self._device, step)
 
-    def pull(self) -> Pulled:
+    def values(self) -> list[tf.Tensor]:
         """Read this worker's own copy."""
-        values = [tf.identity(variable.read_value()) for variable in self._variables]
-        return Pulled(values, values)
+        return [tf.identity(variable.read_value()) for variable in self._variables]
 
-    def push(self, gradients: list[tf.Tensor]) -> Pushed:
+    def exchange(self, gradients: list[tf.Tensor]) -> Exchange:
         """Combine the gradients and apply them to this worker's own copy."""
         settings = (self._workload.learning_rate, self._workload.momentum)
         combined = self.combine(gradients)
+        mine = zip(self._variables, self._slots, combined.gradients, strict=True)
         done = [
             momentum_update(variable.handle, slot.handle, gradient, *settings)
-            for variable, slot, gradient in zip(self._variables, self._slots, combined, strict=True)
+            for variable, slot, gradient in mine
         ]
-        return Pushed(gradients, done)
+        ready = combined.ready
+        return Exchange(units=combined.units, pushed=ready, pulled=ready, done=done)
 
     def run(self, num_steps: int, *, events: bool = False, recorded: bool = True) -> Rows:
         """Run steps one after the other; rows are fetched at the end."""

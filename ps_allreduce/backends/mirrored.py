@@ -31,10 +31,12 @@ class MirroredWorker(LocalWorker):
         # (tensorflow/tensorflow#31154).
         os.environ["TF_CONFIG"] = tf_config.render()
         experiment = self._task.experiment
-        self._options = tf.distribute.experimental.CommunicationOptions(
-            bytes_per_pack=experiment.bytes_per_pack or 0,
-            implementation=_IMPLEMENTATIONS[experiment.collective or Collective.RING],
-        )
+        self._options = None
+        if experiment.bytes_per_pack is not None:
+            self._options = tf.distribute.experimental.CommunicationOptions(
+                bytes_per_pack=experiment.bytes_per_pack,
+                implementation=_IMPLEMENTATIONS[experiment.collective or Collective.RING],
+            )
         self._strategy = tf.distribute.MultiWorkerMirroredStrategy(
             communication_options=self._options
         )

@@ -12,8 +12,7 @@ import tensorflow as tf
 from ps_allreduce.backends.protocol import Rows
 from ps_allreduce.backends.servers import ServerBackend, fetch_rows
 from ps_allreduce.backends.worker_step import (
-    Pulled,
-    Pushed,
+    Exchange,
     momentum_update,
     trace_bare_step,
     trace_recorded_step,
@@ -42,23 +41,20 @@ class AsynchronousServers(ServerBackend):
         self._traced = traced_function(self._on_device(lambda: recorded(True)))
         self._bare = traced_function(self._on_device(bare))
 
-    def pull(self) -> Pulled:
-        """Read all shards."""
-        return self._pulled(self._served.read())
+    def exchange(self, gradients: list[tf.Tensor]) -> Exchange:
+        """Apply each bucket's gradient on its server, and read the new value at once."""
+        return self._exchange(gradients, self._apply)
 
-    def push(self, gradients: list[tf.Tensor]) -> Pushed:
-        """Apply each gradient on its server; done when the server has acknowledged."""
+    def _apply(self, number: int, gradient: tf.Tensor) -> tuple[tf.Operation, tf.Operation]:
         workload = self._experiment.workload
-        units = self._served.split(gradients)
-        done = []
-        for shard, slot, unit in zip(self._served.shards, self._served.slots, units, strict=True):
-            with tf.device(shard.device):
-                done.append(
-                    momentum_update(
-                        shard.handle, slot.handle, unit, workload.learning_rate, workload.momentum
-                    )
-                )
-        return Pushed(units, done)
+        done = momentum_update(
+            self._served.variables[number].handle,
+            self._served.slots[number].handle,
+            gradient,
+            workload.learning_rate,
+            workload.momentum,
+        )
+        return done, done
 
     def run(self, num_steps: int, *, events: bool = False, recorded: bool = True) -> Rows:
         """Schedule workers x steps and fetch the rows when all are done."""

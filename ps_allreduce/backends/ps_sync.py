@@ -1,8 +1,8 @@
 """Synchronous parameter servers: every update is the mean over all workers' gradients.
 
-TensorFlow 2 has no synchronous parameter servers.  Here each shard has an accumulator on its
+TensorFlow 2 has no synchronous parameter servers.  Here each bucket has an accumulator on its
 server; a server applies the mean once all workers have contributed, then hands every worker a
-token that lets it read the new value.  One token queue per worker and shard: with a shared queue a
+token that lets it read the new value.  One token queue per worker and bucket: with a shared queue a
 fast worker takes a slow one's token and reads a value too early.
 """
 
@@ -23,8 +23,7 @@ from ps_allreduce.backends.servers import (
     worker_device,
 )
 from ps_allreduce.backends.worker_step import (
-    Pulled,
-    Pushed,
+    Exchange,
     momentum_update,
     trace_bare_step,
     trace_recorded_step,
@@ -43,41 +42,33 @@ class SynchronousServers(ServerBackend):
         """Create accumulators, token queues and the functions of workers and servers."""
         super().build(program)
         workers = range(self._experiment.num_workers)
-        positions = range(len(self._served.shards))
-        self._accumulators = [self._make_accumulator(position) for position in positions]
+        numbers = range(len(self._served.buckets))
+        self._accumulators = [self._make_accumulator(number) for number in numbers]
         self._queues = [
-            [self._make_queue(position, worker) for position in positions] for worker in workers
+            [self._make_queue(number, worker) for number in numbers] for worker in workers
         ]
         self._steps: dict[tuple[bool, bool], ConcreteFunction] = {}
         self._apply: list[ConcreteFunction] = []
         self._pool = ThreadPoolExecutor(len(workers) + self._experiment.num_ps)
-        self._hand_out_tokens()
 
-    def _make_accumulator(self, position: int) -> tf.Tensor:
-        shard = self._served.shards[position]
-        with tf.device(shard.device):
+    def _make_accumulator(self, number: int) -> tf.Tensor:
+        bucket = self._served.buckets[number]
+        with tf.device(server_device(bucket.server)):
             return tf.raw_ops.ResourceConditionalAccumulator(
                 dtype=tf.float32,
-                shape=shard.shape,
-                shared_name=f"accumulator/{position}",
+                shape=[bucket.size],
+                shared_name=f"accumulator/{number}",
                 reduction_type="MEAN",
             )
 
-    def _make_queue(self, position: int, worker: int) -> tf.Tensor:
-        with tf.device(self._served.shards[position].device):
+    def _make_queue(self, number: int, worker: int) -> tf.Tensor:
+        with tf.device(server_device(self._served.buckets[number].server)):
             return tf.raw_ops.FIFOQueueV2(
                 component_types=[tf.int64],
                 shapes=[[]],
                 capacity=4,
-                shared_name=f"tokens/{position}/{worker}",
+                shared_name=f"tokens/{number}/{worker}",
             )
-
-    def _hand_out_tokens(self) -> None:
-        """The initial values may be read at once."""
-        for queues in self._queues:
-            for position, queue in enumerate(queues):
-                with tf.device(self._served.shards[position].device):
-                    tf.raw_ops.QueueEnqueueV2(handle=queue, components=[tf.constant(0, tf.int64)])
 
     def _worker_step(self, *, events: bool, recorded: bool) -> Callable[..., tf.Tensor]:
         accumulation = self._experiment.workload.accumulation
@@ -91,46 +82,38 @@ class SynchronousServers(ServerBackend):
 
         return step
 
-    def pull(self, queues: tuple[tf.Tensor, ...]) -> Pulled:
-        """Read each shard once the token for its newest value is there."""
-        parts = []
-        for queue, shard in zip(queues, self._served.shards, strict=True):
-            with tf.device(shard.device):
-                token = tf.raw_ops.QueueDequeueV2(handle=queue, component_types=[tf.int64])
-                with tf.control_dependencies(token):
-                    parts.append(shard.read_value())
-        return self._pulled(parts)
+    def exchange(self, gradients: list[tf.Tensor], queues: tuple[tf.Tensor, ...]) -> Exchange:
+        """Add each bucket to its accumulator, and read it again once the token says so."""
 
-    def push(self, gradients: list[tf.Tensor]) -> Pushed:
-        """Add each gradient to its accumulator; done when the server has acknowledged."""
-        units = self._served.split(gradients)
-        done = []
-        for position, (shard, unit) in enumerate(zip(self._served.shards, units, strict=True)):
-            with tf.device(shard.device):
-                done.append(
-                    tf.raw_ops.ResourceAccumulatorApplyGradient(
-                        handle=self._accumulators[position],
-                        local_step=tf.constant(ALWAYS_FRESH, tf.int64),
-                        gradient=unit,
-                    )
+        def add(number: int, gradient: tf.Tensor) -> tuple[tf.Operation, tf.Operation]:
+            added = tf.raw_ops.ResourceAccumulatorApplyGradient(
+                handle=self._accumulators[number],
+                local_step=tf.constant(ALWAYS_FRESH, tf.int64),
+                gradient=gradient,
+            )
+            with tf.control_dependencies([added]):
+                (token,) = tf.raw_ops.QueueDequeueV2(
+                    handle=queues[number], component_types=[tf.int64]
                 )
-        return Pushed(units, done)
+            return added, token.op
+
+        return self._exchange(gradients, add)
 
     def _apply_means(self, server: int) -> tf.Tensor:
-        """One update of all shards of a server, each as soon as its gradients are complete."""
+        """One update of all buckets of a server, each as soon as its gradients are complete."""
         self._traces += 1
         workload, num_workers = self._experiment.workload, self._experiment.num_workers
         done = []
-        for position in self._served.on_server(server):
+        for number in self._served.on_server(server):
             mean = tf.raw_ops.ResourceAccumulatorTakeGradient(
-                handle=self._accumulators[position],
+                handle=self._accumulators[number],
                 num_required=tf.constant(num_workers),
                 dtype=tf.float32,
             )
-            mean = tf.ensure_shape(mean, self._served.shards[position].shape)
+            mean = tf.ensure_shape(mean, [self._served.buckets[number].size])
             update = momentum_update(
-                self._served.shards[position].handle,
-                self._served.slots[position].handle,
+                self._served.variables[number].handle,
+                self._served.slots[number].handle,
                 mean,
                 workload.learning_rate,
                 workload.momentum,
@@ -138,7 +121,7 @@ class SynchronousServers(ServerBackend):
             with tf.control_dependencies([update]):
                 done += [
                     tf.raw_ops.QueueEnqueueV2(
-                        handle=queues[position], components=[tf.constant(0, tf.int64)]
+                        handle=queues[number], components=[tf.constant(0, tf.int64)]
                     )
                     for queues in self._queues
                 ]
@@ -196,11 +179,11 @@ class _Transport:
         self._backend = backend
         self._queues = queues
 
-    def pull(self) -> Pulled:
-        return self._backend.pull(self._queues)
+    def values(self) -> list[tf.Tensor]:
+        return self._backend.values()
 
-    def push(self, gradients: list[tf.Tensor]) -> Pushed:
-        return self._backend.push(gradients)
+    def exchange(self, gradients: list[tf.Tensor]) -> Exchange:
+        return self._backend.exchange(gradients, self._queues)
 
 
 def _raise_first(futures: list[Future[list[tf.Tensor]]]) -> None:

@@ -17,28 +17,35 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from ps_allreduce.backends.devices import on_device
+from ps_allreduce.backends.packing import hold, pack, unpack
 from ps_allreduce.backends.protocol import Rows, Task
 from ps_allreduce.backends.worker_step import (
-    Pulled,
+    Exchange,
     checksum,
     initialise_worker,
     traced_function,
 )
+from ps_allreduce.buckets import Tensor, fill_buckets, holders
 from ps_allreduce.cluster import ClusterSpec, TaskType
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.placement import DEFAULT_SPLIT_BYTES, Plan, Shard, make_plan
+from ps_allreduce.wire import Wire
 from ps_allreduce.workloads.program import Program
+from ps_allreduce.workloads.worker_local import LocalVariable, assign
 
 LISTEN_DEADLINE_S = 60.0
 
 ROWS_PER_FETCH = 500
 
 
-class ServerVariables:
-    """The trainable variables on the servers, one TensorFlow variable per shard."""
+class ServedVariables:
+    """The trainable variables on the servers, one TensorFlow variable per bucket.
 
-    def __init__(self, plan: Plan, values: Sequence[npt.NDArray[np.float32]]) -> None:
-        """Create shards and slots; `values` are whole variables in creation order."""
+    Momentum works element by element, so a bucket is updated as its tensors would be.
+    """
+
+    def __init__(self, plan: Plan, wire: Wire, values: Sequence[npt.NDArray[np.float32]]) -> None:
+        """Create buckets and slots; `values` are whole variables in creation order."""
         self.plan = plan
         order = sorted({shard.variable for shard in plan.shards})
         self._groups = [
@@ -46,16 +53,23 @@ class ServerVariables:
             for variable in order
         ]
         whole = dict(zip(order, values, strict=True))
-        self.shards: list[Any] = []
+        parts = [_slice(whole[shard.variable], shard) for shard in plan.shards]
+        self._shapes = [part.shape for part in parts]
+        tensors = [
+            Tensor(p.size, shard.server) for p, shard in zip(parts, plan.shards, strict=True)
+        ]
+        self.buckets = fill_buckets(tensors, wire.group_size, wire.cut_size)
+        self.variables: list[Any] = []
         self.slots: list[Any] = []
-        for shard in plan.shards:
-            part = np.ascontiguousarray(_slice(whole[shard.variable], shard))
-            with tf.device(server_device(shard.server)):
-                self.shards.append(tf.Variable(part))
-                self.slots.append(tf.Variable(tf.zeros(part.shape)))
+        flats = pack(self.buckets, [tf.constant(part) for part in parts])
+        for bucket, flat in zip(self.buckets, flats, strict=True):
+            with tf.device(server_device(bucket.server)):
+                self.variables.append(tf.Variable(flat))
+                self.slots.append(tf.Variable(tf.zeros([bucket.size])))
 
-    def assemble(self, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Whole variables, in creation order, from one tensor per shard."""
+    def assemble(self, flats: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Whole variables, in creation order, from one flat tensor per bucket."""
+        parts = unpack(self.buckets, flats, self._shapes)
         return [
             parts[group[0]]
             if len(group) == 1
@@ -63,8 +77,8 @@ class ServerVariables:
             for group in self._groups
         ]
 
-    def split(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """One tensor per shard, from whole gradients in creation order."""
+    def pack(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """One flat tensor per bucket, from whole gradients in creation order."""
         parts: list[tf.Tensor] = [None] * len(self.plan.shards)
         for group, gradient in zip(self._groups, gradients, strict=True):
             shards = [self.plan.shards[i] for i in group]
@@ -72,21 +86,35 @@ class ServerVariables:
             pieces = [gradient] if len(group) == 1 else tf.split(gradient, lengths, shards[0].axis)
             for index, piece in zip(group, pieces, strict=True):
                 parts[index] = piece
-        return parts
+        return pack(self.buckets, parts)
 
     def read(self) -> list[tf.Tensor]:
-        """The present value of every shard."""
-        return [shard.read_value() for shard in self.shards]
+        """The present value of every bucket."""
+        return [variable.read_value() for variable in self.variables]
 
     def on_server(self, server: int) -> list[int]:
-        """Positions of the shards of one server."""
-        return [i for i, shard in enumerate(self.plan.shards) if shard.server == server]
+        """Positions of the buckets of one server."""
+        return [i for i, bucket in enumerate(self.buckets) if bucket.server == server]
+
+    def devices(self) -> dict[int, str]:
+        """For every shard of the plan, the devices that hold it, as TensorFlow reports them."""
+        found = holders(self.buckets, len(self.plan.shards))
+        return {
+            shard: ", ".join(dict.fromkeys(self.variables[number].device for number, _ in pieces))
+            for shard, pieces in enumerate(found)
+        }
+
+
+#: Applies a bucket's gradient on its server; yields what acknowledges the gradient, and what tells
+#: that the new value may be read.
+Update = Callable[[int, tf.Tensor], tuple[tf.Operation, tf.Operation]]
 
 
 def _slice(value: npt.NDArray[np.float32], shard: Shard) -> npt.NDArray[np.float32]:
     if shard.axis is None:
         return value
-    return np.take(value, range(shard.start, shard.start + shard.length), axis=shard.axis)
+    taken = np.take(value, range(shard.start, shard.start + shard.length), axis=shard.axis)
+    return np.ascontiguousarray(taken)
 
 
 def server_device(server: int) -> str:
@@ -130,15 +158,32 @@ class ServerBackend:
             experiment.split_bytes or DEFAULT_SPLIT_BYTES,
         )
         self._program = program
-        self._served = ServerVariables(plan, program.initial_values())
-        initialise = traced_function(
-            self._on_device(lambda worker: initialise_worker(program, worker))
-        )
+        values = program.initial_values()
+        self._served = ServedVariables(plan, experiment.wire, values)
+        self._values = [
+            LocalVariable(f"value/{i}", tf.float32, value.shape) for i, value in enumerate(values)
+        ]
+        initialise = traced_function(self._on_device(self._initialise))
         # Traced outside of any device scope, so that one trace serves all workers.
         initialise = initialise.get_concrete_function(tf.TensorSpec([], tf.int32))
         for worker in range(experiment.num_workers):
             with tf.device(worker_device(worker)):
                 initialise(tf.constant(worker))
+
+    def _initialise(self, worker: tf.Tensor) -> tf.Tensor:
+        """A worker's own resources, and the initial values of the parameters."""
+        ready = initialise_worker(self._program, worker)
+        with tf.control_dependencies(self._store(self._served.read())):
+            return tf.identity(ready)
+
+    def _store(self, flats: Sequence[tf.Tensor]) -> list[tf.Operation]:
+        """Keep values of all buckets on the executing worker."""
+        whole = self._served.assemble([tf.identity(flat) for flat in flats])
+        return [assign(v.handle(), value) for v, value in zip(self._values, whole, strict=True)]
+
+    def values(self) -> list[tf.Tensor]:
+        """What the worker holds, which the exchange of its last step has brought."""
+        return [variable.read(variable.handle()) for variable in self._values]
 
     def _on_device(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function of a worker, on the device that workers compute on."""
@@ -149,9 +194,9 @@ class ServerBackend:
         return value
 
     def weight_checksums(self) -> list[int]:
-        """One exact sum per shard, computed on its server."""
+        """One exact sum per bucket, computed on its server."""
         sums = []
-        for variable in self._served.shards:
+        for variable in self._served.variables:
             with tf.device(variable.device):
                 sums.append(int(checksum(variable.read_value())))
         return sums
@@ -166,16 +211,33 @@ class ServerBackend:
 
     def placement(self) -> tuple[Plan, Mapping[int, str]] | None:
         """The plan and the devices of the shards."""
-        return self._served.plan, dict(enumerate(v.device for v in self._served.shards))
+        return self._served.plan, self._served.devices()
 
     def num_messages(self) -> int:
-        """One message per shard and direction."""
-        return len(self._served.shards)
+        """One message per bucket and direction."""
+        return len(self._served.buckets)
 
-    def _pulled(self, parts: list[tf.Tensor]) -> Pulled:
-        """Shards that arrive on the worker, put together there."""
-        arrived = [tf.identity(part) for part in parts]
-        return Pulled(self._served.assemble(arrived), arrived)
+    def _exchange(self, gradients: Sequence[tf.Tensor], update: Update) -> Exchange:
+        """Send every bucket to its server and fetch its new value as soon as it may be read.
+
+        Buckets follow one another: while one is on its way to a server, the value of an earlier one
+        comes back, so that both directions of a link are in use.
+        """
+        wire = self._experiment.wire
+        units = self._served.pack(gradients)
+        acknowledged: dict[int, list[tf.Operation]] = {}
+        pushed, arrived = [], []
+        for number, (bucket, unit) in enumerate(zip(self._served.buckets, units, strict=True)):
+            earlier = acknowledged.setdefault(bucket.server, [])
+            sent = hold(tf.cast(unit, wire.gradients), earlier, wire.in_flight)
+            with tf.device(server_device(bucket.server)):
+                done, readable = update(number, tf.cast(sent, tf.float32))
+                with tf.control_dependencies([readable]):
+                    value = self._served.variables[number].read_value()
+            earlier.append(done)
+            pushed.append(done)
+            arrived.append(tf.identity(value))
+        return Exchange(units=units, pushed=pushed, pulled=arrived, done=self._store(arrived))
 
 
 def fetch_rows(rows: Sequence[tf.Tensor]) -> Rows:

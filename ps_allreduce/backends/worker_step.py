@@ -1,7 +1,8 @@
 """One worker's step, traced in the same way for every strategy.
 
-Decides when timestamps are taken and how a step's row is laid out.  A strategy supplies a
-`Transport`: where values come from and where gradients go.
+Decides when timestamps are taken and how a step's row is laid out.  A step begins with values that
+are on the worker and ends when the next ones are there.  A strategy supplies a `Transport`: where
+values are kept and where gradients go.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.types.experimental import PolymorphicFunction
 
+from ps_allreduce.backends.order import leave_unordered
 from ps_allreduce.backends.protocol import Rows
 from ps_allreduce.steps import EventKind, EventTable, StepTable
 from ps_allreduce.workloads.program import Program, now_after, run_batches
@@ -24,40 +26,31 @@ WORKER = LocalVariable("worker_index", tf.int64, ())
 Things = Sequence[tf.Tensor | tf.Operation]
 
 
-@dataclass(frozen=True, slots=True)
-class Pulled:
-    """Parameter values on the worker.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """Gradients on their way, and the parameter values that they lead to.
 
     Attributes:
-        values: one per trainable variable, whole, in creation order.
-        units: what arrived, one per variable or shard.
-    """
-
-    values: list[tf.Tensor]
-    units: list[tf.Tensor]
-
-
-@dataclass(frozen=True, slots=True)
-class Pushed:
-    """Gradients on their way.
-
-    Attributes:
-        units: what is sent, one per variable or shard.
-        done: for each unit, something that is there once it was applied or acknowledged.
+        units: what is sent, one per message.
+        pushed: for each unit, something that is there once it was combined or acknowledged.
+        pulled: for each unit, something that is there once its new value is on the worker.
+        done: everything that the next step needs.
     """
 
     units: list[tf.Tensor]
+    pushed: Things
+    pulled: Things
     done: Things
 
 
 class Transport(Protocol):
     """Where a strategy keeps values and how it combines gradients, traced into a step."""
 
-    def pull(self) -> Pulled:
-        """Bring the parameter values to the worker."""
+    def values(self) -> list[tf.Tensor]:
+        """The trainable variables, whole, in creation order, as the worker holds them."""
 
-    def push(self, gradients: list[tf.Tensor]) -> Pushed:
-        """Combine and apply the gradients of the trainable variables."""
+    def exchange(self, gradients: list[tf.Tensor]) -> Exchange:
+        """Combine and apply the gradients, and bring the new values to the worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +109,7 @@ def _number_steps(workers: np.ndarray, ends: np.ndarray, first: dict[int, int]) 
 
 def traced_function(function: Callable[..., tf.Tensor]) -> PolymorphicFunction:
     """A TensorFlow function of plain Python: rewriting it by AutoGraph would take a second."""
+    leave_unordered()
     return tf.function(function, autograph=False)
 
 
@@ -134,27 +128,27 @@ def trace_recorded_step(
 ) -> tf.Tensor:
     """A step that observes itself; returns its row."""
     start = tf.timestamp()
-    pulled = transport.pull()
-    pulled_at = now_after(pulled.units)
-    out = run_batches(program, pulled.values, accumulation)
-    pushed = transport.push(out.gradients)
-    end = now_after(pushed.done)
+    values = transport.values()
+    pulled_at = now_after(values)
+    out = run_batches(program, values, accumulation)
+    exchange = transport.exchange(out.gradients)
+    end = now_after(exchange.done)
     with tf.device(HOST):
         worker = tf.cast(WORKER.read(WORKER.handle()), tf.float64)
     # One operation packs the row: every further one would be paid for in every step.
     row = [worker, tf.cast(out.loss, tf.float64), start, pulled_at, end]
     row += [*out.moments, *out.releases]
     if events:
-        units = [*pulled.units, *pushed.units, *pushed.done]
-        row += [now_after([unit]) for unit in units]
+        moments = [*exchange.pulled, *exchange.units, *exchange.pushed]
+        row += [now_after([moment]) for moment in moments]
     with tf.device(HOST):  # where clocks are read
         return tf.stack(row)
 
 
 def trace_bare_step(program: Program, transport: Transport, accumulation: int) -> tf.Tensor:
     """The same step without timestamps: what recording is compared with."""
-    out = run_batches(program, transport.pull().values, accumulation)
-    with tf.control_dependencies([*transport.push(out.gradients).done, out.loss]):
+    out = run_batches(program, transport.values(), accumulation)
+    with tf.control_dependencies([*transport.exchange(out.gradients).done, out.loss]):
         return tf.constant(0)
 
 

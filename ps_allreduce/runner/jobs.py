@@ -18,7 +18,7 @@ from ps_allreduce.backends import allreduce, no_communication, ps_async, ps_sync
 from ps_allreduce.backends.devices import VISIBLE, gpu_environment, require_gpus
 from ps_allreduce.cluster import TaskId
 from ps_allreduce.errors import InputDataError, LaunchError
-from ps_allreduce.experiment import DIGITS, SYNTHETIC, Device
+from ps_allreduce.experiment import Device
 from ps_allreduce.runner.check_up import CHECK_UP_JOBS
 from ps_allreduce.runner.forkserver import Reporter, essence
 from ps_allreduce.runner.messages import (
@@ -32,6 +32,7 @@ from ps_allreduce.runner.messages import (
 from ps_allreduce.runner.out_of_memory import explain_out_of_memory
 from ps_allreduce.runner.streams import receive_stream, send_stream
 from ps_allreduce.runner.task import run_task
+from ps_allreduce.workload import DIGITS, SYNTHETIC
 from ps_allreduce.workloads.networks import build_network
 from ps_allreduce.workloads.tfrecords import (
     check_files,

@@ -21,11 +21,12 @@ from ps_allreduce.check_up import (
     ShareFile,
 )
 from ps_allreduce.errors import LaunchError, UserError
-from ps_allreduce.experiment import Experiment, Workload
+from ps_allreduce.experiment import Experiment
 from ps_allreduce.hosts import HostFacts
 from ps_allreduce.placement import VariableSpec
 from ps_allreduce.records import Sample
 from ps_allreduce.serialization import from_json, to_json
+from ps_allreduce.workload import Workload
 
 VERSION = 2
 

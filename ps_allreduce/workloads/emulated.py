@@ -18,7 +18,7 @@ import numpy.typing as npt
 import tensorflow as tf
 from tensorflow.python.data.experimental.ops import testing
 
-from ps_allreduce.experiment import EmulatedCompute, Workload
+from ps_allreduce.workload import EmulatedCompute, Workload
 from ps_allreduce.workloads.inputs import batch_specs, make_dataset
 from ps_allreduce.workloads.networks import build_network
 from ps_allreduce.workloads.program import BatchOutputs, now_after

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from ps_allreduce.experiment import SYNTHETIC, Workload
+from ps_allreduce.workload import SYNTHETIC, Workload
 from ps_allreduce.workloads.tfrecords import record_files
 
 #: Batches of synthetic images per worker; they are made once and then repeated from memory.

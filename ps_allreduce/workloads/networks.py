@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from ps_allreduce.experiment import Workload
-from ps_allreduce.models import SMALL_CNN
+from ps_allreduce.models import SMALL_CNN, TensorSet, tensor_set
 from ps_allreduce.placement import VariableSpec
+from ps_allreduce.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,8 @@ def build_network(workload: Workload) -> Network:
 
 
 def _build(workload: Workload) -> keras.Model:
+    if (tensors := tensor_set(workload.model)) is not None:
+        return _Tensors(tensors)
     shape = (workload.image_size, workload.image_size, 3)
     if workload.model == SMALL_CNN:
         return _small_cnn(shape, workload.num_classes)
@@ -89,3 +91,12 @@ def _small_cnn(shape: tuple[int, int, int], num_classes: int) -> keras.Model:
     tensor = layers.Flatten()(tensor)
     tensor = layers.Dense(128, activation="relu")(tensor)
     return keras.Model(image, layers.Dense(num_classes)(tensor), name="small_cnn")
+
+
+class _Tensors(keras.Model):
+    """Weights without a computation; all zero."""
+
+    def __init__(self, tensors: TensorSet) -> None:
+        super().__init__(name="tensors")
+        for number in range(tensors.count):
+            self.add_weight(shape=(tensors.elements,), initializer="zeros", name=f"tensor_{number}")

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from ps_allreduce.experiment import Workload
+from ps_allreduce.workload import Workload
 from ps_allreduce.workloads.inputs import batch_specs, make_dataset
 from ps_allreduce.workloads.networks import build_network
 from ps_allreduce.workloads.program import BatchOutputs, now_after

@@ -18,7 +18,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from ps_allreduce.errors import InputDataError, UserError
-from ps_allreduce.experiment import DIGITS
+from ps_allreduce.workload import DIGITS
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif")
 

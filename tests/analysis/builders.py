@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ps_allreduce.experiment import Collective, Experiment, Profile, Workload
+from ps_allreduce.experiment import Collective, Experiment, Profile
 from ps_allreduce.placement import Policy, Shard
 from ps_allreduce.provenance import Provenance
 from ps_allreduce.records import (
@@ -24,6 +24,7 @@ from ps_allreduce.records import (
 from ps_allreduce.spread import LayoutKind
 from ps_allreduce.steps import EventTable, Metrics, StepTable, save_raw
 from ps_allreduce.strategies import TRAITS, Strategy
+from ps_allreduce.workload import Workload
 from tests.fakes import make_host
 
 PROFILE = Profile(name="quick", repetitions=5)

@@ -11,12 +11,13 @@ from analysis.efficiency import Scaling, scalings
 from analysis.plots import plot_efficiency, plot_throughput
 from analysis.points import Case, make_cases
 from analysis.table import legend, rows
-from ps_allreduce.experiment import EmulatedCompute, Experiment, Workload
+from ps_allreduce.experiment import Experiment
 from ps_allreduce.hosts import HostRecord, Interface
 from ps_allreduce.network import EmulatedNetwork
 from ps_allreduce.records import RunRecord
 from ps_allreduce.spread import Spread
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.workload import EmulatedCompute, Workload
 from tests.analysis.builders import experiment, runs
 from tests.fakes import make_facts, make_host
 

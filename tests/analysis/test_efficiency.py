@@ -8,9 +8,9 @@ from analysis.breakdown import breakdowns
 from analysis.efficiency import Scaling, launch_ratios, scalings
 from analysis.placement import placement_points
 from analysis.points import Case, make_cases
-from ps_allreduce.experiment import EmulatedCompute, Workload
 from ps_allreduce.records import RunRecord
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.workload import EmulatedCompute, Workload
 from tests.analysis.builders import experiment, metrics, placement_used, run, runs
 
 RATES = {0: 100.0, 1: 110.0, 2: 121.0}

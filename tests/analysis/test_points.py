@@ -3,10 +3,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from analysis.points import make_cases
-from ps_allreduce.experiment import Profile, Workload
+from ps_allreduce.experiment import Profile
 from ps_allreduce.placement import Policy
 from ps_allreduce.records import Status
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.workload import Workload
 from tests.analysis.builders import PROFILE, experiment, run, runs
 
 

@@ -12,10 +12,10 @@ from rich.console import Console
 from analysis.__main__ import cli, main
 from analysis.points import make_cases
 from analysis.table import render_table, rows
-from ps_allreduce.experiment import Workload
 from ps_allreduce.placement import Policy
 from ps_allreduce.records import RunRecord
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.workload import Workload
 from tests.analysis.builders import experiment, placement_used, provenance, run, runs, save
 
 RATES: dict[int, float | None] = {0: 100.0, 1: 102.0, 2: 98.0}

@@ -9,10 +9,11 @@ from analysis.points import Case, make_cases
 from analysis.sides import ALLREDUCE, PS_SYNC, meet
 from analysis.statistics import Outcome
 from analysis.verdict import Verdict, verdict
-from ps_allreduce.experiment import EmulatedCompute, Experiment, Workload
+from ps_allreduce.experiment import Experiment
 from ps_allreduce.placement import Policy
 from ps_allreduce.records import RunRecord, Status
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.workload import EmulatedCompute, Workload
 from tests.analysis.builders import experiment, run, runs
 
 # Three launches with a little noise around 100 images per second, in geometric mean 100.

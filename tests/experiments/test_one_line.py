@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from experiments.one_line import one_line
-from ps_allreduce.experiment import EmulatedCompute, Workload
 from ps_allreduce.placement import Shard
 from ps_allreduce.records import Phases, PlacementUsed, RunRecord, Status
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.workload import EmulatedCompute, Workload
 from tests.fakes import make_experiment, make_record
 
 KEYS = {

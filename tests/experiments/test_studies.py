@@ -10,11 +10,12 @@ import pytest
 from experiments.profiles import PROFILES, Scale, models_of, profile_named, scale_for
 from experiments.studies import PACK_BYTES, STUDIES, Request
 from ps_allreduce.errors import UserError
-from ps_allreduce.experiment import Experiment, Workload
+from ps_allreduce.experiment import Experiment
 from ps_allreduce.models import SMALL_CNN
 from ps_allreduce.placement import Policy, VariableSpec
 from ps_allreduce.spread import LayoutKind
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.workload import Workload
 from tests.fakes import PROFILE, TWO_LAYERS
 
 BOTH_STRATEGIES = {Strategy.PS_ASYNC, Strategy.PS_SYNC}

@@ -9,9 +9,10 @@ import pytest
 from launchers.hosts_launcher import HostsLauncher
 from launchers.protocol import Capacity
 from ps_allreduce.errors import UserError
-from ps_allreduce.experiment import Profile, Workload
+from ps_allreduce.experiment import Profile
 from ps_allreduce.spread import Spread
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.workload import Workload
 from tests.cluster import Cluster
 from tests.fakes import make_experiment
 from tests.pretend import (

@@ -13,16 +13,15 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.experiment import (
     Collective,
     Device,
-    EmulatedCompute,
     Experiment,
     Profile,
     Resources,
-    Workload,
     server_settings,
 )
 from ps_allreduce.placement import DEFAULT_SPLIT_BYTES, Policy
 from ps_allreduce.spread import LayoutKind, Spread
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.workload import EmulatedCompute, Workload
 from tests.fakes import make_experiment
 
 GOLDEN = Experiment(

@@ -9,18 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from ps_allreduce.experiment import (
-    Collective,
-    Device,
-    EmulatedCompute,
-    Experiment,
-    Profile,
-    Workload,
-)
+from ps_allreduce.experiment import Collective, Device, Experiment, Profile
 from ps_allreduce.network import EmulatedNetwork
 from ps_allreduce.placement import Policy
 from ps_allreduce.spread import Coordinator, LayoutKind, Spread
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.workload import EmulatedCompute, Workload
 from tests.examples import experiments, fast
 from tests.fakes import make_experiment
 

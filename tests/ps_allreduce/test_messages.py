@@ -21,10 +21,10 @@ from ps_allreduce.check_up import (
     TemporaryFolder,
 )
 from ps_allreduce.errors import LaunchError
-from ps_allreduce.experiment import Workload
 from ps_allreduce.placement import VariableSpec
 from ps_allreduce.runner import messages
 from ps_allreduce.runner.messages import MESSAGES, decode, encode
+from ps_allreduce.workload import Workload
 from tests.examples import experiments, fast, seconds, workloads
 from tests.fakes import make_experiment, make_facts, make_sample
 

@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 import pytest
 
 from ps_allreduce.errors import RecordFormatError, UserError
-from ps_allreduce.experiment import Workload
 from ps_allreduce.placement import Shard
 from ps_allreduce.records import (
     FORMAT_VERSION,
@@ -28,6 +27,7 @@ from ps_allreduce.records import (
     save_record,
     write_atomically,
 )
+from ps_allreduce.workload import Workload
 from tests.fakes import PROVENANCE, make_experiment, make_host, make_record, make_sample
 
 FULL = make_record(

@@ -9,8 +9,9 @@ import pytest
 
 from experiments.profiles import WORKLOADS
 from ps_allreduce.errors import UserError
-from ps_allreduce.models import MODELS, model_info
+from ps_allreduce.models import MODELS, TensorSet, model_info, tensor_set
 from ps_allreduce.strategies import TRAITS, Strategy
+from ps_allreduce.workload import Workload
 
 PACKAGE = Path(__file__).resolve().parents[2] / "ps_allreduce"
 
@@ -68,3 +69,22 @@ def test_an_unknown_model_is_told_which_there_are(name: str) -> None:
         model_info(name)
     assert f"unknown model {name!r}" in str(caught.value)
     assert all(known in str(caught.value) for known in MODELS)
+
+
+def test_tensors_are_told_by_their_name() -> None:
+    tensors = tensor_set("Tensors-16-25MB")
+    assert tensors is not None
+    assert (tensors.count, tensors.elements) == (16, 390_625)
+    assert tensor_set("Tensors-1-4KB") == TensorSet(count=1, num_bytes=4000)
+    assert all(tensor_set(name) is None for name in MODELS)
+
+
+@pytest.mark.parametrize("name", ["Tensors-0-1MB", "Tensors-300-1KB", "Tensors-10001-1MB"])
+def test_tensors_have_an_element_each(name: str) -> None:
+    with pytest.raises(UserError, match="choose 1 to 10000 tensors"):
+        tensor_set(name)
+
+
+def test_tensors_need_an_emulated_accelerator() -> None:
+    with pytest.raises(UserError, match="computes nothing"):
+        Workload(model="Tensors-16-25MB")

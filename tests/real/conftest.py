@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from launchers.local import LocalLauncher
-from ps_allreduce.experiment import DIGITS, Workload
+from ps_allreduce.workload import DIGITS, Workload
 
 PATCHED = Path(__file__).with_name("patched_fork_server.py")
 

@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from launchers.local import LocalLauncher
-from ps_allreduce.experiment import Experiment, Workload
+from ps_allreduce.experiment import Experiment
 from ps_allreduce.records import Status
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.workload import Workload
 from tests.real.points import point
 
 #: Sums in another order differ by rounding; a wrong mean differs by far more.

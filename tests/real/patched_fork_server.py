@@ -14,43 +14,48 @@ import tensorflow as tf
 
 from ps_allreduce import placement
 from ps_allreduce.backends.allreduce import AllReduce
+from ps_allreduce.backends.local_worker import LocalWorker
 from ps_allreduce.backends.ps_sync import SynchronousServers
-from ps_allreduce.backends.worker_step import Pushed
+from ps_allreduce.backends.worker_step import Exchange
 from ps_allreduce.runner import forkserver
 
 
 def sum_instead_of_mean() -> None:
     """All-reduce applies the sum."""
 
-    def combine(self: AllReduce, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
-        context = tf.distribute.get_replica_context()
-        return list(context.all_reduce(tf.distribute.ReduceOp.SUM, gradients, self._options))
+    mean = AllReduce._mean
 
-    AllReduce.combine = combine  # type: ignore[method-assign]
+    def total(self: AllReduce, bucket: tf.Tensor, instance_key: tf.Tensor) -> tf.Tensor:
+        return self._task.experiment.num_workers * mean(self, bucket, instance_key)
+
+    AllReduce._mean = total  # type: ignore[method-assign]
 
 
 def no_exchange() -> None:
     """All-reduce forgets to reduce: replicas drift apart."""
-    AllReduce.combine = lambda self, gradients: gradients  # type: ignore[method-assign]
+    AllReduce.combine = LocalWorker.combine  # type: ignore[method-assign]
 
 
 def lost_gradient() -> None:
-    """Synchronous servers get zeros for the first shard."""
-    push = SynchronousServers.push
+    """Synchronous servers get zeros for the first variable."""
+    exchange = SynchronousServers.exchange
 
-    def broken(self: SynchronousServers, gradients: list[tf.Tensor]) -> Pushed:
-        return push(self, [tf.zeros_like(gradients[0]), *gradients[1:]])
+    def broken(
+        self: SynchronousServers, gradients: list[tf.Tensor], queues: tuple[tf.Tensor, ...]
+    ) -> Exchange:
+        return exchange(self, [tf.zeros_like(gradients[0]), *gradients[1:]], queues)
 
-    SynchronousServers.push = broken  # type: ignore[method-assign]
+    SynchronousServers.exchange = broken  # type: ignore[method-assign]
 
 
 def early_read() -> None:
-    """Workers read without waiting for their token."""
+    """Workers read without waiting for their token; one is slow, so that this is always early."""
+    slow_worker()
     make_queue = SynchronousServers._make_queue
 
-    def stuffed(self: SynchronousServers, position: int, worker: int) -> tf.Tensor:
-        queue = make_queue(self, position, worker)
-        with tf.device(self._served.shards[position].device):
+    def stuffed(self: SynchronousServers, number: int, worker: int) -> tf.Tensor:
+        queue = make_queue(self, number, worker)
+        with tf.device(self._served.variables[number].device):
             for _ in range(2):
                 tf.raw_ops.QueueEnqueueV2(handle=queue, components=[tf.constant(0, tf.int64)])
         return queue

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ps_allreduce.experiment import Collective, Experiment, Profile, Workload, server_settings
+from ps_allreduce.experiment import Collective, Experiment, Profile, server_settings
 from ps_allreduce.placement import DEFAULT_SPLIT_BYTES, Policy
 from ps_allreduce.spread import LayoutKind
 from ps_allreduce.strategies import TRAITS, Strategy
+from ps_allreduce.workload import Workload
 
 #: A run makes exactly 1 + 1 + 3 + 6 steps: first, warm-up, settling, measured.
 BRIEF = Profile(

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from ps_allreduce.experiment import Workload
+from ps_allreduce.workload import Workload
 from ps_allreduce.workloads.networks import _build
 
 

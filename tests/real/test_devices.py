@@ -18,9 +18,10 @@ import pytest
 
 from launchers.local import LocalLauncher
 from launchers.protocol import LaunchedRun
-from ps_allreduce.experiment import Device, Experiment, Resources, Workload
+from ps_allreduce.experiment import Device, Experiment, Resources
 from ps_allreduce.records import Status
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.workload import Workload
 from tests.real.gate import TOLERANCE, difference, single_with_whole_batch, train
 from tests.real.points import BRIEF, point
 

@@ -19,11 +19,12 @@ from launchers.emulated.network import hold_network
 from launchers.hosts_launcher import HostsLauncher
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import SuiteError, UserError
-from ps_allreduce.experiment import EmulatedCompute, Experiment, Workload
+from ps_allreduce.experiment import Experiment
 from ps_allreduce.network import EmulatedNetwork
 from ps_allreduce.records import RunRecord, Status, iter_record_paths, load_record
 from ps_allreduce.spread import LayoutKind, Spread
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.workload import EmulatedCompute, Workload
 from tests.conftest import skip_or_fail
 from tests.real.points import BRIEF, point
 

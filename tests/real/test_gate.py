@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from launchers.local import LocalLauncher
-from ps_allreduce.experiment import DIGITS, Experiment, Workload
+from ps_allreduce.experiment import Experiment
 from ps_allreduce.placement import Policy, make_plan
 from ps_allreduce.records import Status
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.workload import DIGITS, Workload
 from tests.real.gate import TOLERANCE, difference, single_with_whole_batch, train
 from tests.real.points import point
 

@@ -19,10 +19,10 @@ import pytest
 
 from experiments.results_folder import NOTE
 from launchers.local import LocalLauncher
-from ps_allreduce.experiment import Workload
 from ps_allreduce.placement import Policy
 from ps_allreduce.records import RunRecord, Status, iter_record_paths, load_record
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.workload import Workload
 from tests.real.points import BRIEF, point
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]

@@ -17,12 +17,13 @@ from PIL import Image
 
 from launchers.local import LocalLauncher
 from ps_allreduce.errors import UserError
-from ps_allreduce.experiment import EmulatedCompute, Experiment, Profile, Workload
+from ps_allreduce.experiment import Experiment, Profile
 from ps_allreduce.models import MODELS
 from ps_allreduce.placement import Policy, make_plan
 from ps_allreduce.records import Status
 from ps_allreduce.steps import Phase, compute_spans, measurement_window
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.workload import EmulatedCompute, Workload
 from tests.real.points import BRIEF, point
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from experiments import __main__ as command_line
 from experiments import profiles, studies
-from ps_allreduce.experiment import Experiment, Profile, Workload
+from ps_allreduce.experiment import Experiment, Profile
 from ps_allreduce.placement import Policy
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.workload import Workload
 
 TINY = Profile(
     name="quick",

@@ -1,0 +1,104 @@
+"""Which pieces of the gradients travel together.
+
+A bucket is what is sent in one message: small tensors grouped, large ones cut (the word is that of
+PyTorch's DistributedDataParallel; Li et al., PyTorch Distributed, VLDB 2020).  Buckets are filled
+in the order in which a backward pass yields gradients, the last layer's first, so that the first
+one is ready early.
+
+Decides sizes and order only.  On which server a tensor belongs is decided by `placement`, how many
+buckets are under way at once by `backends`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """What buckets are made of: a whole gradient, or a shard of one.
+
+    Attributes:
+        size: number of elements, at least one.
+        server: where it goes; 0 for all where there are no servers.
+    """
+
+    size: int
+    server: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A range of the elements of one flattened tensor.
+
+    Attributes:
+        tensor: position among the tensors.
+        start, size: in elements.
+    """
+
+    tensor: int
+    start: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """One message: pieces one behind the other, all for the same server."""
+
+    server: int
+    pieces: tuple[Piece, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return sum(piece.size for piece in self.pieces)
+
+
+def fill_buckets(tensors: Sequence[Tensor], group_size: int, cut_size: int) -> tuple[Bucket, ...]:
+    """Cover every element of every tensor exactly once, the last tensor first.
+
+    Args:
+        group_size: neighbouring tensors for one server are sent together up to so many elements;
+            0 sends each on its own.
+        cut_size: larger tensors are cut into near-equal pieces of at most so many elements; 0 never
+            cuts.
+    """
+    done: list[Bucket] = []
+    open_pieces: dict[int, list[Piece]] = {}
+
+    def close(server: int) -> None:
+        if pieces := open_pieces.pop(server, []):
+            done.append(Bucket(server, tuple(pieces)))
+
+    for position in reversed(range(len(tensors))):
+        tensor = tensors[position]
+        pieces = _cut(position, tensor.size, cut_size)
+        if len(pieces) > 1 or tensor.size >= group_size:
+            close(tensor.server)
+            done += [Bucket(tensor.server, (piece,)) for piece in pieces]
+            continue
+        filled = sum(piece.size for piece in open_pieces.get(tensor.server, []))
+        if filled + tensor.size > group_size:
+            close(tensor.server)
+        open_pieces.setdefault(tensor.server, []).extend(pieces)
+    for server in tuple(open_pieces):
+        close(server)
+    return tuple(done)
+
+
+def _cut(position: int, size: int, cut_size: int) -> list[Piece]:
+    count = math.ceil(size / cut_size) if cut_size else 1
+    bounds = [size * part // count for part in range(count + 1)]
+    return [Piece(position, start, stop - start) for start, stop in pairwise(bounds)]
+
+
+def holders(buckets: Sequence[Bucket], num_tensors: int) -> list[list[tuple[int, int]]]:
+    """For each tensor, its pieces in order, each as (bucket, position of the piece in there)."""
+    found: list[list[tuple[int, int, int]]] = [[] for _ in range(num_tensors)]
+    for number, bucket in enumerate(buckets):
+        for inside, piece in enumerate(bucket.pieces):
+            found[piece.tensor].append((piece.start, number, inside))
+    return [[(number, inside) for _, number, inside in sorted(pieces)] for pieces in found]
