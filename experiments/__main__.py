@@ -31,7 +31,7 @@ from experiments.execute import Follower, Session, recover_run, run_once
 from experiments.given import experiment_from
 from experiments.history import read_history
 from experiments.one_line import one_line
-from experiments.options import LAUNCHER, PROFILE, SERVERS, WIRE, WORKLOAD
+from experiments.options import DEALING, LAUNCHER, PROFILE, SERVERS, WIRE, WORKLOAD
 from experiments.progress import FailureTeller, counting_bar
 from experiments.results_folder import locked
 from experiments.studies import STUDIES
@@ -66,6 +66,7 @@ def _add_sweep(name: str) -> None:
     @WORKLOAD
     @SERVERS
     @WIRE
+    @DEALING
     @click.option("--workers", help="Numbers of workers, for instance 1,2,4.")
     @click.option("--cores-per-worker", type=int)
     @click.option("--repetitions", type=int, help="Launches per point, instead of the profile's.")
@@ -97,6 +98,7 @@ def _launcher(given: dict[str, Any]) -> HostsLauncher:
 @WORKLOAD
 @SERVERS
 @WIRE
+@DEALING
 def run_one(**given: Any) -> None:
     """Run one experiment once more; print one JSON line."""
     sweep_dir = given["results"] / RUN_ONE

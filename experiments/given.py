@@ -29,7 +29,7 @@ from ps_allreduce.placement import DEFAULT_SPLIT_BYTES, Policy, usual_split_byte
 from ps_allreduce.spread import Coordinator, LayoutKind, Spread
 from ps_allreduce.strategies import TRAITS, Strategy
 from ps_allreduce.wire import Wire, WireType
-from ps_allreduce.workload import DIGITS, SYNTHETIC, EmulatedCompute, Workload
+from ps_allreduce.workload import DIGITS, SYNTHETIC, EmulatedCompute, Precision, Workload
 
 
 def profile_from(given: dict[str, Any]) -> Profile:
@@ -59,6 +59,7 @@ def workload_from(given: dict[str, Any], model: str) -> Workload:
         accumulation=given["accumulation"],
         input=_resolved(given["source"]),
         emulated=_emulated(given["emulate"]),
+        precision=_choice_or_none(Precision, given["precision"], "precision"),
     )
     return workload
 
@@ -102,15 +103,22 @@ def _emulated(text: str | None) -> EmulatedCompute | None:
 
 def wire_from(given: dict[str, Any]) -> Wire:
     """How gradients travel: the usual settings, with what was asked for instead."""
-    gradients = given["gradients"] and choice(WireType, given["gradients"], "format of gradients")
     wire: Wire = _replace(
         Wire(),
         group_bytes=given["group_bytes"],
         cut_bytes=given["cut_bytes"],
         in_flight=given["in_flight"],
-        gradients=gradients,
+        gradients=_choice_or_none(WireType, given["gradients"], "format of gradients"),
+        channels=given["channels"],
+        host_aggregation=given["host_aggregation"],
     )
     return wire
+
+
+def dealing_from(given: dict[str, Any]) -> dict[str, int]:
+    """What was typed of the settings of strategies that deal steps, by their names."""
+    names = ("staleness", "steps_per_dispatch")
+    return {name: given[name] for name in names if given[name] is not None}
 
 
 def spread_from(given: dict[str, Any]) -> Spread | None:
@@ -118,8 +126,7 @@ def spread_from(given: dict[str, Any]) -> Spread | None:
     typed = {
         "workers_per_host": given["workers_per_host"],
         "ps_per_host": given["ps_per_host"],
-        "coordinator": given["coordinator"]
-        and choice(Coordinator, given["coordinator"], "coordinator"),
+        "coordinator": _choice_or_none(Coordinator, given["coordinator"], "coordinator"),
     }
     settings = {name: value for name, value in typed.items() if value is not None}
     if given["launcher"] != LOCAL:
@@ -182,6 +189,10 @@ def choice(kind: Any, text: str, option: str) -> Any:
         raise UserError(f"unknown {option} {text!r}; choose one of {', '.join(kind)}.") from None
 
 
+def _choice_or_none(kind: Any, text: str | None, option: str) -> Any:
+    return None if text is None else choice(kind, text, option)
+
+
 def _threshold(given: dict[str, Any], describe: Describe) -> int:
     """Of the policy `partitioned`, for a single experiment."""
     if given["split_bytes"] is not None:
@@ -222,6 +233,7 @@ def experiment_from(given: dict[str, Any], describe: Describe) -> Experiment:
         network=network_from(given),
         interface=given["interface"],
         wire=wire_from(given),
+        **dealing_from(given),
         workload=workload_from(given, given["model"] or SMALL_CNN),
         resources=Resources(
             cores_per_worker=given["cores_per_worker"],

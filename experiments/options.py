@@ -14,6 +14,7 @@ from ps_allreduce.experiment import Device
 from ps_allreduce.models import MODELS
 from ps_allreduce.spread import Coordinator, LayoutKind
 from ps_allreduce.wire import WireType
+from ps_allreduce.workload import Precision
 
 SPREAD = options(
     click.option("--workers-per-host", type=int, help="Where there are several hosts; usually 1."),
@@ -35,6 +36,7 @@ WORKLOAD = options(
         metavar="FORWARD,BACKWARD",
         help="Emulate an accelerator that takes so many seconds per batch.",
     ),
+    click.option("--precision", help=f"Of forward and backward pass: {', '.join(Precision)}."),
     click.option(
         "--device",
         default=Device.CPU.value,
@@ -50,6 +52,19 @@ WIRE = options(
     click.option("--cut-bytes", type=int, help="Larger tensors are cut into messages; 0: never."),
     click.option("--in-flight", type=int, help="Messages under way at once; 0: no bound."),
     click.option("--gradients", help=f"Format on the wire: {', '.join(WireType)}."),
+    click.option("--channels", type=int, help="gRPC connections from one task to another."),
+    click.option(
+        "--host-aggregation", is_flag=True, help="Workers of one host send one mean together."
+    ),
+)
+
+DEALING = options(
+    click.option(
+        "--staleness",
+        type=int,
+        help="Of ps_async: steps that a worker may be ahead of the slowest; usually any number.",
+    ),
+    click.option("--steps-per-dispatch", type=int, help="Of ps_async: steps in one go; usually 1."),
 )
 
 SERVERS = options(

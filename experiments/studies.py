@@ -7,7 +7,7 @@ Every sweep holds its baselines, so that its efficiency has a base from the same
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from experiments.profiles import Scale
@@ -45,6 +45,8 @@ class Request:
         device: where the workers of every point compute.
         spread, network, interface: of every point.
         wire: of every point that communicates.
+        dealing: staleness and steps per dispatch, as far as they were asked for, of every point
+            that deals steps.
         num_ps: a fixed number of servers, None for the study's own choice.
         split_bytes: the threshold of `partitioned`, None for the model's usual one.
         describe: tells a model's variables; used where a placement has to be chosen.
@@ -59,6 +61,7 @@ class Request:
     network: EmulatedNetwork | None = None
     interface: str | None = None
     wire: Wire = field(default_factory=Wire)
+    dealing: Mapping[str, int] = field(default_factory=dict)
     num_ps: int | None
     layout: LayoutKind
     split_bytes: int | None
@@ -78,6 +81,8 @@ class Request:
         )
         if TRAITS[strategy].communicates:
             settings = {"wire": self.wire} | settings
+        if TRAITS[strategy].deals_steps:
+            settings = {**self.dealing, **settings}
         return Experiment(
             strategy=strategy,
             num_workers=workers,

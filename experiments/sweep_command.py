@@ -17,6 +17,7 @@ from experiments.commit import source_state
 from experiments.execute import Result, Stop, execute, has_time
 from experiments.given import (
     choice,
+    dealing_from,
     device_from,
     profile_from,
     scale_from,
@@ -84,13 +85,20 @@ def _plan(
         network=network_from(given),
         interface=given["interface"],
         wire=wire_from(given),
+        dealing=dealing_from(given),
         num_ps=given["num_ps"],
         layout=choice(LayoutKind, given["layout"], "layout"),
         split_bytes=given["split_bytes"],
         describe=describe,
     )
-    points = _fitting(STUDIES[name](request), capacity.num_hosts, console)
-    return Sweep(name=name, points=points, seed=given["seed"])
+    points = STUDIES[name](request)
+    if request.dealing and not any(point.traits.deals_steps for point in points):
+        raise UserError(
+            f"{name} has no strategy that deals steps: leave --staleness and --steps-per-dispatch "
+            "out."
+        )
+    fitting = _fitting(points, capacity.num_hosts, console)
+    return Sweep(name=name, points=fitting, seed=given["seed"])
 
 
 def _fitting(

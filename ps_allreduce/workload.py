@@ -91,6 +91,10 @@ class Workload:
         at_most(1e4, image_size=self.image_size, accumulation=self.accumulation)
         if self.input == DIGITS and self.num_classes < 10:
             raise UserError(f"input digits has 10 classes, got num_classes {self.num_classes}.")
+        if self.emulated is not None and self.precision is not Precision.FLOAT32:
+            raise UserError(
+                f"an emulated accelerator computes in no precision: leave {self.precision} out."
+            )
 
     @property
     def compute(self) -> str:

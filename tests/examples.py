@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 from hypothesis import settings
@@ -14,7 +15,8 @@ from ps_allreduce.network import EmulatedNetwork
 from ps_allreduce.placement import Policy
 from ps_allreduce.spread import Coordinator, LayoutKind, Spread
 from ps_allreduce.strategies import TRAITS, Strategy
-from ps_allreduce.workload import DIGITS, SYNTHETIC, EmulatedCompute, Workload
+from ps_allreduce.wire import Wire, WireType
+from ps_allreduce.workload import DIGITS, SYNTHETIC, EmulatedCompute, Precision, Workload
 from tests.fakes import make_experiment
 
 #: For properties: few examples, and no time limit on a busy machine.
@@ -43,7 +45,11 @@ def _points_of(strategy: Strategy) -> st.SearchStrategy[Experiment]:
                 "collective": st.sampled_from([Collective.RING, Collective.AUTO]),
                 "bytes_per_pack": st.integers(0, 1 << 40),
             }
-        )
+        ) | st.builds(lambda wire: {"collective": Collective.RING, "wire": wire}, wires())
+    elif traits.communicates:
+        settings = st.builds(lambda some, wire: some | {"wire": wire}, settings, wires())
+    if traits.deals_steps:
+        settings = st.builds(operator.or_, settings, dealings())
     return st.builds(
         lambda some, **others: Experiment(strategy=strategy, **some, **others),
         settings,
@@ -113,6 +119,29 @@ def networks() -> st.SearchStrategy[EmulatedNetwork]:
     )
 
 
+def wires() -> st.SearchStrategy[Wire]:
+    """Any settings of the wire."""
+    sizes = st.just(0) | st.integers(4, 1 << 40)
+    return st.builds(
+        Wire,
+        group_bytes=sizes,
+        cut_bytes=sizes,
+        in_flight=st.integers(0, 1000),
+        gradients=st.sampled_from(WireType),
+        channels=st.integers(1, 64),
+        host_aggregation=st.booleans(),
+    )
+
+
+def dealings() -> st.SearchStrategy[dict[str, Any]]:
+    """Any way in which steps are dealt."""
+    return st.integers(1, 16).flatmap(
+        lambda steps: st.fixed_dictionaries(
+            {"steps_per_dispatch": st.just(steps), "staleness": st.none() | st.integers(steps, 99)}
+        )
+    )
+
+
 def seconds() -> st.SearchStrategy[float]:
     """Durations and moments."""
     return st.floats(0, 1e10, allow_nan=False)
@@ -120,8 +149,20 @@ def seconds() -> st.SearchStrategy[float]:
 
 def workloads() -> st.SearchStrategy[Workload]:
     """Any workload that makes sense."""
+    real = st.fixed_dictionaries({"precision": st.sampled_from(Precision)})
+    emulated = st.fixed_dictionaries(
+        {
+            "emulated": st.builds(
+                EmulatedCompute,
+                forward_s=st.floats(0.001, 1),
+                backward_s=st.floats(0.001, 1),
+                groups=st.integers(1, 16),
+            )
+        }
+    )
     return st.builds(
-        Workload,
+        lambda compute, **others: Workload(**compute, **others),
+        real | emulated,
         model=st.sampled_from(list(MODELS)),
         image_size=st.integers(75, 512),
         num_classes=st.integers(10, 1000),
@@ -130,11 +171,4 @@ def workloads() -> st.SearchStrategy[Workload]:
         input=st.sampled_from([SYNTHETIC, DIGITS]),
         learning_rate=st.floats(1e-6, 10),
         seed=st.integers(0, 1 << 31),
-        emulated=st.none()
-        | st.builds(
-            EmulatedCompute,
-            forward_s=st.floats(0.001, 1),
-            backward_s=st.floats(0.001, 1),
-            groups=st.integers(1, 16),
-        ),
     )

@@ -10,9 +10,13 @@ from typing import NoReturn
 
 import pytest
 
+from experiments.studies import STUDIES
+from ps_allreduce.experiment import Experiment
 from ps_allreduce.network import EmulatedNetwork
 from ps_allreduce.records import Status, iter_record_paths, load_record
 from ps_allreduce.spread import Spread
+from ps_allreduce.wire import Wire, WireType
+from ps_allreduce.workload import Precision
 from tests.experiments.conftest import run
 from tests.fakes import FakeLauncher, bad_run, ok_run
 
@@ -29,11 +33,11 @@ def test_a_sweep_runs_and_is_not_repeated(
     launcher: FakeLauncher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("allreduce-sweep", "--workers", "1", "--repetitions", "1") == 0
-    assert "6 runs made (6 ok), 0 kept" in capsys.readouterr().err
-    assert len(list(iter_record_paths(tmp_path / "results" / "allreduce-sweep"))) == 6
+    assert "7 runs made (7 ok), 0 kept" in capsys.readouterr().err
+    assert len(list(iter_record_paths(tmp_path / "results" / "allreduce-sweep"))) == 7
     assert run("allreduce-sweep", "--workers", "1", "--repetitions", "1") == 0
-    assert "0 runs made (none needed), 6 kept" in capsys.readouterr().err
-    assert len(launcher.launched) == 6
+    assert "0 runs made (none needed), 7 kept" in capsys.readouterr().err
+    assert len(launcher.launched) == 7
 
 
 def test_what_is_asked_for_reaches_every_point(launcher: FakeLauncher, tmp_path: Path) -> None:
@@ -52,6 +56,60 @@ def test_what_is_asked_for_reaches_every_point(launcher: FakeLauncher, tmp_path:
     assert (tmp_path / "r" / "compare" / "sweep.json").exists()
 
 
+WIRE_WORDS = (
+    *("--group-bytes", "0", "--cut-bytes", "2000", "--in-flight", "1", "--gradients", "bfloat16"),
+    *("--channels", "4", "--host-aggregation"),
+)
+
+WIRE = Wire(
+    group_bytes=0,
+    cut_bytes=2000,
+    in_flight=1,
+    gradients=WireType.BFLOAT16,
+    channels=4,
+    host_aggregation=True,
+)
+
+DEALING_WORDS = ("--staleness", "4", "--steps-per-dispatch", "2")
+
+
+def _uses_the_wire(point: Experiment) -> bool:
+    return point.traits.communicates and point.bytes_per_pack is None
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_settings_reach_those_points_of_a_sweep_that_they_belong_to(
+    name: str, launcher: FakeLauncher
+) -> None:
+    has_dealers = name in ("compare", "ps-sweep")
+    words = [*WIRE_WORDS, *(DEALING_WORDS if has_dealers else ()), "--precision", "mixed_bfloat16"]
+    assert run(name, "--workers", "2", "--repetitions", "1", *words) == 0
+    for point in launcher.launched:
+        assert point.workload.precision is Precision.MIXED_BFLOAT16
+        assert point.wire == (WIRE if _uses_the_wire(point) else Wire())
+        dealing = (4, 2) if point.traits.deals_steps else (None, 1)
+        assert (point.staleness, point.steps_per_dispatch) == dealing
+    assert any(map(_uses_the_wire, launcher.launched))
+    assert any(point.traits.deals_steps for point in launcher.launched) is has_dealers
+
+
+def test_settings_reach_a_single_run(launcher: FakeLauncher) -> None:
+    words = [*WIRE_WORDS, *DEALING_WORDS, "--precision", "mixed_float16"]
+    assert run("run-one", "--strategy", "ps_async", *words) == 0
+    (point,) = launcher.launched
+    assert (point.wire, point.staleness, point.steps_per_dispatch) == (WIRE, 4, 2)
+    assert point.workload.precision is Precision.MIXED_FLOAT16
+
+
+@pytest.mark.parametrize("words", [("--bytes-per-pack", "0"), ("--collective", "auto")])
+def test_packs_are_used_where_they_are_asked_for_or_needed(
+    words: tuple[str, str], launcher: FakeLauncher
+) -> None:
+    assert run("run-one", "--strategy", "allreduce") == 0
+    assert run("run-one", "--strategy", "allreduce", *words) == 0
+    assert [point.bytes_per_pack for point in launcher.launched] == [None, 0]
+
+
 def test_a_folder_of_images_is_found_from_every_working_directory(
     launcher: FakeLauncher, tmp_path: Path
 ) -> None:
@@ -67,7 +125,7 @@ def test_failed_points_make_status_1(
     assert run("allreduce-sweep", "--workers", "1", "--repetitions", "1") == 1
     err = capsys.readouterr().err
     assert "failed, worker:1 was killed by SIGKILL" in err
-    assert "6 ok, 1 failed" in err
+    assert "7 ok, 1 failed" in err
 
 
 def test_an_interruption_makes_status_130_and_says_how_to_go_on(
@@ -170,7 +228,7 @@ def test_points_that_need_more_hosts_are_left_out_and_counted(
     assert run("allreduce-sweep", *words) == 0
     assert {point.num_workers for point in launcher.launched} == {1, 2}
     told = " ".join(capsys.readouterr().err.split())
-    assert "5 of 16 points do not fit on the hosts and are left out; the first: " in told
+    assert "6 of 19 points do not fit on the hosts and are left out; the first: " in told
     assert "4 hosts are needed but there are 2." in told
 
 
@@ -188,7 +246,7 @@ def test_a_dry_run_tells_the_points_and_the_time_and_runs_nothing(
 ) -> None:
     assert run("allreduce-sweep", "--workers", "1", "--dry-run") == 0
     told = capsys.readouterr().err
-    assert "6 points, 18 runs, about" in told
+    assert "7 points, 21 runs, about" in told
     assert "  allreduce, SmallCNN, 1 workers" in told
     assert launcher.launched == []
     assert not (tmp_path / "results").exists()

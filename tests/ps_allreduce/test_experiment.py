@@ -21,7 +21,8 @@ from ps_allreduce.experiment import (
 from ps_allreduce.placement import DEFAULT_SPLIT_BYTES, Policy
 from ps_allreduce.spread import LayoutKind, Spread
 from ps_allreduce.strategies import Strategy
-from ps_allreduce.workload import EmulatedCompute, Workload
+from ps_allreduce.wire import Wire
+from ps_allreduce.workload import EmulatedCompute, Precision, Workload
 from tests.fakes import make_experiment
 
 GOLDEN = Experiment(
@@ -64,7 +65,14 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 COLLECTIVE_MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"collective": Collective.NCCL}, "collective nccl needs workers on GPUs"),
     ({"collective": None}, "strategy allreduce needs a collective (ring, nccl, auto)"),
-    ({"bytes_per_pack": None}, "bytes_per_pack (0 for one pack)"),
+    (
+        {"collective": Collective.AUTO, "bytes_per_pack": None},
+        "collective auto is used in TensorFlow's packs: state bytes_per_pack (0 for one pack).",
+    ),
+    (
+        {"bytes_per_pack": 0, "wire": Wire(in_flight=1)},
+        "with bytes_per_pack TensorFlow decides what is sent: leave the settings of the wire out.",
+    ),
     ({"bytes_per_pack": -1}, "bytes_per_pack must be at least 0, got -1."),
     ({"num_ps": 1}, "strategy allreduce has no parameter servers: leave num_ps"),
     ({"placement": Policy.GREEDY}, "strategy allreduce has no parameter servers"),
@@ -105,6 +113,13 @@ def test_a_single_worker_is_one_worker() -> None:
         ({"accumulation": 0}, "accumulation must be at least 1, got 0."),
         ({"num_classes": 1}, "num_classes must be at least 2, got 1."),
         ({"input": "digits", "num_classes": 9}, "input digits has 10 classes, got num_classes 9."),
+        (
+            {
+                "emulated": EmulatedCompute(forward_s=1, backward_s=1),
+                "precision": Precision.MIXED_FLOAT16,
+            },
+            "an emulated accelerator computes in no precision: leave mixed_float16 out.",
+        ),
     ],
 )
 def test_a_mistaken_workload_is_refused(mistake: dict[str, Any], sentence: str) -> None:

@@ -14,7 +14,8 @@ from ps_allreduce.network import EmulatedNetwork
 from ps_allreduce.placement import Policy
 from ps_allreduce.spread import Coordinator, LayoutKind, Spread
 from ps_allreduce.strategies import Strategy
-from ps_allreduce.workload import EmulatedCompute, Workload
+from ps_allreduce.wire import WireType
+from ps_allreduce.workload import EmulatedCompute, Precision, Workload
 from tests.examples import experiments, fast
 from tests.fakes import make_experiment
 
@@ -58,8 +59,10 @@ def test_the_identity_of_a_point_stays() -> None:
     # holds) is added, renamed or given another default: that makes every point a new one, so it
     # needs a new records.FORMAT_VERSION and a line in its history. Only then, update them.
     identities = [point.experiment_id for point in (GOLDEN, SPREAD, REDUCED)]
-    assert identities == ["0e83c5b30195", "81d63909182e", "961a4ebd35d7"]
+    assert identities == ["4eaff3673ad7", "0b5d5282e06b", "8814c14caac9"]
 
+
+DEALT = replace(GOLDEN, strategy=Strategy.PS_ASYNC)
 
 UNLIMITED = EmulatedNetwork(num_hosts=4, bits_per_s=None)
 
@@ -72,6 +75,7 @@ CHANGES: list[tuple[str, Experiment, Any]] = [
     ("layout", GOLDEN, LayoutKind.DEDICATED),
     ("collective", REDUCED, Collective.AUTO),
     ("bytes_per_pack", REDUCED, 1),
+    ("bytes_per_pack", REDUCED, None),
     ("launcher", GOLDEN, "slurm"),
     ("spread", GOLDEN, Spread()),
     ("spread.workers_per_host", SPREAD, 1),
@@ -86,6 +90,14 @@ CHANGES: list[tuple[str, Experiment, Any]] = [
     ("network.racks", replace(SPREAD, network=UNLIMITED), 2),
     ("network.uplink_bits_per_s", SPREAD, 2e9),
     ("interface", GOLDEN, "eth0"),
+    ("wire.group_bytes", GOLDEN, 0),
+    ("wire.cut_bytes", GOLDEN, 0),
+    ("wire.in_flight", GOLDEN, 0),
+    ("wire.gradients", GOLDEN, WireType.FLOAT16),
+    ("wire.channels", GOLDEN, 2),
+    ("wire.host_aggregation", GOLDEN, True),
+    ("staleness", DEALT, 2),
+    ("steps_per_dispatch", DEALT, 2),
     ("workload.model", GOLDEN, "ResNet50"),
     ("workload.image_size", GOLDEN, 33),
     ("workload.num_classes", GOLDEN, 11),
@@ -95,6 +107,7 @@ CHANGES: list[tuple[str, Experiment, Any]] = [
     ("workload.learning_rate", GOLDEN, 0.02),
     ("workload.momentum", GOLDEN, 0.0),
     ("workload.seed", GOLDEN, 2),
+    ("workload.precision", REDUCED, Precision.MIXED_FLOAT16),
     ("workload.emulated", GOLDEN, None),
     ("workload.emulated.forward_s", GOLDEN, 0.021),
     ("workload.emulated.backward_s", GOLDEN, 0.041),
