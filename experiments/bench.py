@@ -2,8 +2,8 @@
 
 Numbers go to `bench/bench.json` below the results folder, those of every launcher beside those of
 the others.  They are for comparing versions of the suite on one machine, and launchers with each
-other, not for judging a cluster; on emulated links TensorFlow's transport is held against plain
-TCP.
+other, not for judging a cluster; on emulated links every strategy is held against the bound that
+the links set (`wire_bench`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from rich.console import Console
 from experiments.execute import Follower, execute
 from experiments.profiles import PROFILES, WORKLOADS
 from experiments.sweep import Sweep
-from launchers import EMULATED, LOCAL
+from experiments.wire_bench import render_wire, run_wire_bench
+from experiments.wire_grid import wire_grid
+from launchers import LOCAL
 from launchers.hosts_launcher import HostsLauncher
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.experiment import Collective, Experiment, Profile, server_settings
@@ -33,9 +35,8 @@ from ps_allreduce.provenance import collect
 from ps_allreduce.records import Status, write_atomically
 from ps_allreduce.runner.results import OverheadResult
 from ps_allreduce.serialization import to_json
-from ps_allreduce.spread import LayoutKind, Spread
+from ps_allreduce.spread import Spread
 from ps_allreduce.strategies import Strategy
-from ps_allreduce.workload import EmulatedCompute, Workload
 
 RECORDING_ROUNDS = 60
 
@@ -81,14 +82,14 @@ def run_bench(
         lines += _bench_recording(launcher, content, where)
     lines += _bench_overhead(launcher, name, network, content, where)
     if network is not None:
-        lines += _bench_transports(launcher, network, content, where)
+        lines += _bench_wire(launcher, network, content, where)
     if name == LOCAL:
         where.console.print("useful fraction of a standard sweep", highlight=False)
         useful = _useful_fraction(launcher, where)
         content["useful_fraction"] = {"standard, small network, one launch per point": useful}
         lines.append(f"useful fraction of a standard sweep: {useful:.2f} (target: at least 0.60)")
     content.setdefault("provenance", {})[name] = to_json(collect(where.commit))
-    write_atomically(where.path, (json.dumps(content, indent=1) + "\n").encode())
+    _write(content, where)
     return "\n".join([*lines, str(where.path)])
 
 
@@ -158,70 +159,20 @@ def _bench_overhead(
     ]
 
 
-def _bench_transports(
+def _bench_wire(
     launcher: HostsLauncher, network: EmulatedNetwork, content: dict[str, Any], where: Where
 ) -> list[str]:
-    """What TensorFlow's transport makes of links whose rate plain TCP has just measured."""
-    rows = []
-    for point in transport_points(network):
-        where.console.print(f"transport, {point.strategy}", highlight=False)
-        run = launcher.launch(point, progress=lambda _: None)
-        if run.metrics is None or run.gradient_bytes is None:
-            raise LaunchError(f"a run of the benchmark failed: {run.reason}")
-        tcp = min(link.bits_per_s for link in run.links)
-        reached = busiest_bits(point, run.gradient_bytes) / run.metrics.step_time_p50_s
-        rows.append(
-            {
-                "strategy": str(point.strategy),
-                "num_hosts": len(run.hosts),
-                "network": to_json(network),
-                "tcp_bits_per_s": tcp,
-                "tensorflow_bits_per_s": reached,
-                "tensorflow_over_tcp": reached / tcp,
-                "machine_busy": run.machine_busy,
-            }
-        )
-    content["transports"] = rows
-    return [
-        f"{row['strategy']:<10} plain TCP {row['tcp_bits_per_s'] / 1e6:.0f} Mbit/s, TensorFlow "
-        f"{row['tensorflow_bits_per_s'] / 1e6:.0f} Mbit/s ({row['tensorflow_over_tcp']:.2f})"
-        for row in rows
-    ]
+    """How close strategies come to what the links allow; rows are written as they come."""
+
+    def save(rows: list[dict[str, Any]]) -> None:
+        content["wire"] = rows
+        _write(content, where)
+
+    return render_wire(run_wire_bench(launcher, wire_grid(network), save, where.console))
 
 
-def transport_points(network: EmulatedNetwork) -> list[Experiment]:
-    """Points that are bound by communication: two workers, all-reduce or one server apart."""
-    compute = EmulatedCompute(forward_s=0.001, backward_s=0.001)
-    workload = Workload(model="MobileNetV2", image_size=32, batch_per_worker=1, emulated=compute)
-    shared: dict[str, Any] = {
-        "num_workers": 2,
-        "launcher": EMULATED,
-        "spread": Spread(),
-        "network": network,
-        "workload": workload,
-        "profile": replace(BRIEF, warmup_steps=3, measured_steps=20),
-    }
-    served: dict[str, Any] = server_settings(1, Policy.ROUND_ROBIN, LayoutKind.DEDICATED)
-    reduced = Experiment(strategy=Strategy.ALLREDUCE, collective=Collective.RING, **shared)
-    return [
-        reduced,
-        *(
-            Experiment(strategy=s, **served, **shared)
-            for s in (Strategy.PS_SYNC, Strategy.PS_ASYNC)
-        ),
-    ]
-
-
-def busiest_bits(experiment: Experiment, gradient_bytes: int) -> float:
-    """Bits that cross the busiest link in one direction, per step of every worker.
-
-    A ring sends 2(n-1)/n of the gradients over every link (Patarasuk and Yuan, Bandwidth optimal
-    all-reduce algorithms, J. Parallel Distrib. Comput. 69, 2009); a single server receives all
-    gradients of every worker, and sends them all parameters.
-    """
-    workers = experiment.num_workers
-    share = workers if experiment.traits.uses_servers else 2 * (workers - 1) / workers
-    return 8 * share * gradient_bytes
+def _write(content: dict[str, Any], where: Where) -> None:
+    write_atomically(where.path, (json.dumps(content, indent=1) + "\n").encode())
 
 
 def summarise_overhead(overhead: OverheadResult) -> dict[str, float]:
