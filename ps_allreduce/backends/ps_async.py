@@ -1,16 +1,22 @@
-"""Asynchronous parameter servers: TensorFlow's own ParameterServerStrategy with its coordinator.
+"""Asynchronous parameter servers: each worker computes and applies without waiting for the others.
 
-Each worker pulls, computes and applies its gradients without waiting for the others; a gradient
-may be computed from parameters that others have changed since.
+Without a bound, TensorFlow's coordinator deals steps to whichever worker is free; a gradient may be
+computed from parameters that others have changed since.  With a bound on the staleness, every
+worker makes its own steps, driven by a thread that waits where `ps_allreduce.staleness` says so.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
+from tensorflow.types.experimental import ConcreteFunction
 
 from ps_allreduce.backends.protocol import Rows
-from ps_allreduce.backends.servers import ServerBackend, fetch_rows
+from ps_allreduce.backends.servers import ServerBackend, worker_device
 from ps_allreduce.backends.worker_step import (
     Exchange,
     momentum_update,
@@ -18,28 +24,19 @@ from ps_allreduce.backends.worker_step import (
     trace_recorded_step,
     traced_function,
 )
+from ps_allreduce.staleness import StalenessClock
 from ps_allreduce.workloads.program import Program
+from ps_allreduce.workloads.worker_local import HOST
 
 
 class AsynchronousServers(ServerBackend):
-    """Schedules steps on whichever worker is free."""
+    """Lets every worker make several steps in one dispatch of the chief."""
 
     def build(self, program: Program) -> None:
-        """Create the step functions; the coordinator traces each when it is first scheduled."""
+        """Create variables and workers' resources; steps are traced when they are first run."""
         super().build(program)
-        accumulation = self._experiment.workload.accumulation
-
-        def recorded(events: bool) -> tf.Tensor:
-            self._traces += 1
-            return trace_recorded_step(program, self, accumulation, events=events)
-
-        def bare() -> tf.Tensor:
-            self._traces += 1
-            return trace_bare_step(program, self, accumulation)
-
-        self._recorded = traced_function(self._on_device(lambda: recorded(False)))
-        self._traced = traced_function(self._on_device(lambda: recorded(True)))
-        self._bare = traced_function(self._on_device(bare))
+        self._functions: dict[tuple[bool, bool], dict[int, ConcreteFunction]] = {}
+        self._pool = ThreadPoolExecutor(self._experiment.num_workers)
 
     def exchange(self, gradients: list[tf.Tensor]) -> Exchange:
         """Apply each bucket's gradient on its server, and read the new value at once."""
@@ -57,12 +54,105 @@ class AsynchronousServers(ServerBackend):
         return done, done
 
     def run(self, num_steps: int, *, events: bool = False, recorded: bool = True) -> Rows:
-        """Schedule workers x steps and fetch the rows when all are done."""
-        function = self._bare if not recorded else self._traced if events else self._recorded
-        total = num_steps * self._experiment.num_workers
-        results = [self._coordinator.schedule(function) for _ in range(total)]
+        """Have workers x steps made and fetch their rows."""
+        functions = self._traced(events=events, recorded=recorded)
+        several = self._experiment.steps_per_dispatch
+        sizes = [several] * (num_steps // several) + [1] * (num_steps % several)
+        if self._experiment.staleness is None:
+            rows = self._deal(functions, sizes)
+        else:
+            rows = self._drive(functions, sizes, self._experiment.staleness)
+        return np.concatenate(rows) if recorded else np.zeros((0, 0))
+
+    def _traced(self, *, events: bool, recorded: bool) -> dict[int, ConcreteFunction]:
+        """For each number of steps per dispatch, the function that makes them on any worker.
+
+        All are traced before the first step, so that none is while steps are measured.
+        """
+        if (events, recorded) not in self._functions:
+            step = traced_function(self._on_device(self._step(events=events, recorded=recorded)))
+            step = step.get_concrete_function()
+            self._functions[events, recorded] = {
+                count: traced_function(self._in_a_row(step, count)).get_concrete_function()
+                for count in {1, self._experiment.steps_per_dispatch}
+            }
+        return self._functions[events, recorded]
+
+    def _step(self, *, events: bool, recorded: bool) -> Callable[[], tf.Tensor]:
+        accumulation = self._experiment.workload.accumulation
+
+        def step() -> tf.Tensor:
+            self._traces += 1
+            if not recorded:
+                return trace_bare_step(self._program, self, accumulation)
+            return trace_recorded_step(self._program, self, accumulation, events=events)
+
+        return step
+
+    def _in_a_row(self, step: ConcreteFunction, count: int) -> Callable[[], tf.Tensor]:
+        """Steps after one another, each with what the one before has left on the worker.
+
+        A call of a function has ended when all operations with side effects in it have.
+        """
+
+        def steps() -> tf.Tensor:
+            self._traces += 1
+            rows: list[tf.Tensor] = []
+            for _ in range(count):
+                with tf.control_dependencies([tf.identity(row) for row in rows[-1:]]):
+                    rows.append(step())
+            with tf.device(HOST):
+                return tf.stack(rows)
+
+        return steps
+
+    def _deal(
+        self, functions: dict[int, ConcreteFunction], sizes: Sequence[int]
+    ) -> list[npt.NDArray[np.float64]]:
+        """Have every dispatch made once per worker, by whichever worker is free."""
+        results = [
+            self._coordinator.schedule(functions[size])
+            for size in sizes
+            for _ in range(self._experiment.num_workers)
+        ]
         self._coordinator.join()
-        if not recorded:
-            return np.zeros((0, 0))
-        # Its public `get` and `fetch` copy each row to the chief on its own.
-        return fetch_rows([result._values for result in results])
+        return [result.fetch() for result in results]
+
+    def _drive(
+        self, functions: dict[int, ConcreteFunction], sizes: Sequence[int], staleness: int
+    ) -> list[npt.NDArray[np.float64]]:
+        """Have every worker make all dispatches, none too far ahead of the others."""
+        clock = StalenessClock(self._experiment.num_workers, staleness)
+
+        def drive(worker: int) -> list[npt.NDArray[np.float64]]:
+            try:
+                return self._drive_worker(functions, sizes, worker, clock)
+            except BaseException:
+                clock.abandon()
+                raise
+
+        workers = range(self._experiment.num_workers)
+        futures = [self._pool.submit(drive, worker) for worker in workers]
+        for future in as_completed(futures):
+            future.result()  # raises at once: another worker may be lost without a word
+        return [rows for future in futures for rows in future.result()]
+
+    def _drive_worker(
+        self,
+        functions: dict[int, ConcreteFunction],
+        sizes: Sequence[int],
+        worker: int,
+        clock: StalenessClock,
+    ) -> list[npt.NDArray[np.float64]]:
+        made = []
+        for size in sizes:
+            if not clock.begin(worker, size):
+                break
+            made.append(self._make(functions[size], worker))
+            clock.end(worker, size)
+        return made
+
+    def _make(self, function: ConcreteFunction, worker: int) -> npt.NDArray[np.float64]:
+        """Make steps on a worker; their rows are here only when they have ended there."""
+        with tf.device(worker_device(worker)):
+            return function().numpy()
