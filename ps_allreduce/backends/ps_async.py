@@ -7,16 +7,16 @@ worker makes its own steps, driven by a thread that waits where `ps_allreduce.st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 from tensorflow.types.experimental import ConcreteFunction
 
 from ps_allreduce.backends.protocol import Rows
-from ps_allreduce.backends.servers import ServerBackend, worker_device
+from ps_allreduce.backends.servers import ServerBackend, fetch_rows, worker_device
 from ps_allreduce.backends.worker_step import (
     Exchange,
     momentum_update,
@@ -62,9 +62,9 @@ class AsynchronousServers(ServerBackend):
             rows = self._deal(functions, sizes)
         else:
             rows = self._drive(functions, sizes, self._experiment.staleness)
-        return np.concatenate(rows) if recorded else np.zeros((0, 0))
+        return fetch_rows(rows) if recorded else np.zeros((0, 0))
 
-    def _traced(self, *, events: bool, recorded: bool) -> dict[int, ConcreteFunction]:
+    def _traced(self, *, events: bool, recorded: bool) -> Mapping[int, ConcreteFunction]:
         """For each number of steps per dispatch, the function that makes them on any worker.
 
         All are traced before the first step, so that none is while steps are measured.
@@ -107,24 +107,31 @@ class AsynchronousServers(ServerBackend):
         return steps
 
     def _deal(
-        self, functions: dict[int, ConcreteFunction], sizes: Sequence[int]
-    ) -> list[npt.NDArray[np.float64]]:
+        self, functions: Mapping[int, ConcreteFunction], sizes: Sequence[int]
+    ) -> list[tf.Tensor]:
         """Have every dispatch made once per worker, by whichever worker is free."""
         results = [
-            self._coordinator.schedule(functions[size])
+            self._schedule(functions[size])
             for size in sizes
             for _ in range(self._experiment.num_workers)
         ]
         self._coordinator.join()
-        return [result.fetch() for result in results]
+        return [result._values for result in results]
+
+    def _schedule(self, function: ConcreteFunction) -> Any:
+        result = self._coordinator.schedule(function)
+        # The coordinator would copy each result to the chief before the worker goes on, which costs
+        # a round trip; it does not where it believes that this is done.
+        result._has_fetched_to_local = True
+        return result
 
     def _drive(
-        self, functions: dict[int, ConcreteFunction], sizes: Sequence[int], staleness: int
-    ) -> list[npt.NDArray[np.float64]]:
+        self, functions: Mapping[int, ConcreteFunction], sizes: Sequence[int], staleness: int
+    ) -> list[tf.Tensor]:
         """Have every worker make all dispatches, none too far ahead of the others."""
         clock = StalenessClock(self._experiment.num_workers, staleness)
 
-        def drive(worker: int) -> list[npt.NDArray[np.float64]]:
+        def drive(worker: int) -> list[tf.Tensor]:
             try:
                 return self._drive_worker(functions, sizes, worker, clock)
             except BaseException:
@@ -134,16 +141,17 @@ class AsynchronousServers(ServerBackend):
         workers = range(self._experiment.num_workers)
         futures = [self._pool.submit(drive, worker) for worker in workers]
         for future in as_completed(futures):
-            future.result()  # raises at once: another worker may be lost without a word
+            future.result()  # raises at once: a worker that hangs would never be done
         return [rows for future in futures for rows in future.result()]
 
     def _drive_worker(
         self,
-        functions: dict[int, ConcreteFunction],
+        functions: Mapping[int, ConcreteFunction],
         sizes: Sequence[int],
         worker: int,
         clock: StalenessClock,
-    ) -> list[npt.NDArray[np.float64]]:
+    ) -> list[tf.Tensor]:
+        """One worker's steps; rows stay on the worker until all are done."""
         made = []
         for size in sizes:
             if not clock.begin(worker, size):
@@ -152,7 +160,7 @@ class AsynchronousServers(ServerBackend):
             clock.end(worker, size)
         return made
 
-    def _make(self, function: ConcreteFunction, worker: int) -> npt.NDArray[np.float64]:
-        """Make steps on a worker; their rows are here only when they have ended there."""
+    def _make(self, function: ConcreteFunction, worker: int) -> tf.Tensor:
+        """Make steps on a worker; returns when they have ended there."""
         with tf.device(worker_device(worker)):
-            return function().numpy()
+            return function()
