@@ -1,0 +1,89 @@
+"""Bytes on every link, and the least time that they leave a step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ps_allreduce.bounds import link_bytes, network_time_s, step_bound_s
+from ps_allreduce.experiment import server_settings
+from ps_allreduce.placement import Policy
+from ps_allreduce.strategies import Strategy
+from ps_allreduce.wire import Wire, WireType
+from tests.fakes import make_experiment
+
+HALVED = Wire(gradients=WireType.BFLOAT16)
+
+
+def served(num_workers: int, num_ps: int, **changes: Any) -> Any:
+    settings = server_settings(num_ps, Policy.ROUND_ROBIN)
+    return make_experiment(Strategy.PS_SYNC, num_workers, **settings, **changes)
+
+
+def reduced(num_workers: int, **changes: Any) -> Any:
+    return make_experiment(Strategy.ALLREDUCE, num_workers, bytes_per_pack=None, **changes)
+
+
+def on_hosts(**hosts: str) -> dict[str, str]:
+    """`worker0="a"` puts worker:0 on host a."""
+    return {f"{task[:-1]}:{task[-1]}": host for task, host in hosts.items()}
+
+
+APART = on_hosts(worker0="a", worker1="b", ps0="c")
+
+BESIDE = on_hosts(worker0="a", worker1="b", ps0="a", ps1="b")
+
+SHARED = on_hosts(worker0="a", worker1="a", worker2="b", worker3="b", ps0="c")
+
+
+def test_a_server_apart_carries_the_gradients_of_all_workers() -> None:
+    crossings = link_bytes(served(2, 1), APART, [100], 100)
+    assert crossings == {"a": (100, 100), "b": (100, 100), "c": (200, 200)}
+
+
+def test_what_stays_on_a_host_crosses_no_link() -> None:
+    crossings = link_bytes(served(2, 2), BESIDE, [30, 70], 100)
+    assert crossings == {"a": (70 + 30, 30 + 70), "b": (30 + 70, 70 + 30)}
+    alone = dict.fromkeys(BESIDE, "a")
+    assert link_bytes(served(2, 2), alone, [30, 70], 100) == {"a": (0, 0)}
+
+
+def test_sixteen_bits_halve_what_is_pushed_only() -> None:
+    crossings = link_bytes(served(2, 1, wire=HALVED), APART, [100], 100)
+    assert crossings == {"a": (50, 100), "b": (50, 100), "c": (200, 100)}
+
+
+def test_aggregation_sends_once_per_host() -> None:
+    assert link_bytes(served(4, 1), SHARED, [100], 100)["c"] == (400, 400)
+    once = served(4, 1, wire=Wire(host_aggregation=True))
+    assert link_bytes(once, SHARED, [100], 100)["c"] == (200, 200)
+
+
+@pytest.mark.parametrize(("workers", "share"), [(2, 1.0), (4, 1.5)])
+def test_a_ring_loads_every_link_alike(workers: int, share: float) -> None:
+    hosts = {f"worker:{index}": f"host{index}" for index in range(workers)}
+    crossings = link_bytes(reduced(workers), hosts, (), 1000)
+    assert crossings == dict.fromkeys(hosts.values(), (1000 * share, 1000 * share))
+    halved = link_bytes(reduced(workers, wire=HALVED), hosts, (), 1000)
+    assert halved["host0"] == (500 * share, 500 * share)
+
+
+def test_a_ring_within_one_host_crosses_no_link() -> None:
+    hosts = {"worker:0": "a", "worker:1": "a"}
+    assert link_bytes(reduced(2), hosts, (), 1000) == {"a": (0, 0)}
+
+
+def test_who_sends_nothing_has_no_bound() -> None:
+    crossings = link_bytes(make_experiment(Strategy.SINGLE), {"worker:0": "a"}, (), 1000)
+    assert network_time_s(crossings, 1e9) == 0
+    assert network_time_s({}, 1e9) == 0
+
+
+def test_the_busiest_direction_of_the_busiest_link_counts() -> None:
+    assert network_time_s({"a": (1e6, 5e6), "b": (2e6, 3e6)}, 1e9) == pytest.approx(0.04)
+
+
+def test_communication_hides_behind_the_backward_pass_only() -> None:
+    assert step_bound_s(1.0, 2.0, 1.5) == 3.0
+    assert step_bound_s(1.0, 2.0, 2.5) == 3.5
