@@ -115,7 +115,7 @@ def wire_from(given: dict[str, Any]) -> Wire:
     return wire
 
 
-def dealing_from(given: dict[str, Any]) -> dict[str, int]:
+def dealing_from(given: dict[str, Any]) -> dict[str, Any]:
     """What was typed of the settings of strategies that deal steps, by their names."""
     names = ("staleness", "steps_per_dispatch")
     return {name: given[name] for name in names if given[name] is not None}

@@ -6,7 +6,8 @@ the order of `model.variables`, and it is the one that TensorFlow's placement co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import keras
@@ -16,7 +17,7 @@ import tensorflow as tf
 
 from ps_allreduce.models import SMALL_CNN, TensorSet, tensor_set
 from ps_allreduce.placement import VariableSpec
-from ps_allreduce.workload import Workload
+from ps_allreduce.workload import Precision, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,8 @@ class Network:
     """A Keras model with its variables in creation order.
 
     Attributes:
-        model: logits of `num_classes` from float32 images [batch, size, size, 3].
+        model: logits of `num_classes` from float32 images [batch, size, size, 3]; in the format
+            that the workload's precision computes in.
         variables: specifications in creation order.
         trainable_order: for each trainable variable in creation order, its position in
             `model.trainable_variables`.
@@ -49,7 +51,7 @@ def build_network(workload: Workload) -> Network:
         created.append(next_creator(**arguments))
         return created[-1]
 
-    with tf.variable_creator_scope(capture):
+    with tf.variable_creator_scope(capture), _computing_in(workload.precision):
         model = _build(workload)
     position = {id(variable.value): i for i, variable in enumerate(model.trainable_variables)}
     names = {id(variable.value): variable.path for variable in model.variables}
@@ -64,6 +66,17 @@ def build_network(workload: Workload) -> Network:
     )
     order = tuple(position[id(variable)] for variable in created if id(variable) in position)
     return Network(model, specs, order)
+
+
+@contextmanager
+def _computing_in(precision: Precision) -> Iterator[None]:
+    """Layers that are made meanwhile keep this policy: they compute in it and keep float32."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(precision.value)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
 
 
 def _build(workload: Workload) -> keras.Model:

@@ -9,11 +9,17 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from ps_allreduce.workload import Workload
+from ps_allreduce.workload import Precision, Workload
 from ps_allreduce.workloads.inputs import batch_specs, make_dataset
 from ps_allreduce.workloads.networks import build_network
 from ps_allreduce.workloads.program import BatchOutputs, now_after
 from ps_allreduce.workloads.worker_local import LocalIterator, LocalVariable, assign
+
+#: By this the loss is multiplied and the gradients, in float32 again, are divided: float16 loses
+#: digits below 6e-5 and has no number below 6e-8.  It has none above 65504 either, so a gradient of
+#: 64 or more becomes infinite, which makes a run invalid.  A power of two rounds nothing.  bfloat16
+#: has the range of float32.
+LOSS_SCALE = {Precision.MIXED_FLOAT16: 1024.0}
 
 
 class RealProgram:
@@ -22,6 +28,11 @@ class RealProgram:
     Parameter values enter and updated batch-norm statistics leave through Keras' `stateless_call`,
     so that the same code serves wherever the values are kept.  The statistics stay on the worker,
     under every strategy (decision 0003).
+
+    In mixed precision the network computes in 16 bits and the loss in float32; parameters,
+    gradients and statistics are float32 wherever they are kept.  mixed_float16 multiplies the loss
+    by a constant, `LOSS_SCALE`, and divides the gradients by it: a scale that adapts itself would
+    leave out steps, in which strategies would differ by more than how they communicate.
     """
 
     def __init__(self, workload: Workload, num_workers: int, data_dir: Path) -> None:
@@ -66,9 +77,10 @@ class RealProgram:
             logits, new_state = self._network.model.stateless_call(
                 self._in_keras_order(values), list(state), images, training=True
             )
+            logits = tf.cast(logits, tf.float32)
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
             loss = tf.reduce_mean(losses)
-        gradients = tape.gradient(loss, list(values))
+        gradients = self._gradients(tape, loss, values)
         moments = [input_ready, now_after([loss]), now_after(gradients)]
         return BatchOutputs(
             loss=loss,
@@ -77,6 +89,15 @@ class RealProgram:
             moments=moments,
             releases=[],
         )
+
+    def _gradients(
+        self, tape: tf.GradientTape, loss: tf.Tensor, values: Sequence[tf.Tensor]
+    ) -> list[tf.Tensor]:
+        scale = LOSS_SCALE.get(self._workload.precision)
+        if scale is None:
+            return list(tape.gradient(loss, list(values)))
+        scaled = tape.gradient(loss, list(values), output_gradients=tf.constant(scale))
+        return [gradient / scale for gradient in scaled]
 
     def _in_keras_order(self, values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         ordered: list[tf.Tensor] = [None] * len(values)

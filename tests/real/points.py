@@ -8,6 +8,7 @@ from ps_allreduce.experiment import Collective, Experiment, Profile, server_sett
 from ps_allreduce.placement import DEFAULT_SPLIT_BYTES, Policy
 from ps_allreduce.spread import LayoutKind
 from ps_allreduce.strategies import TRAITS, Strategy
+from ps_allreduce.wire import Wire
 from ps_allreduce.workload import Workload
 
 #: A run makes exactly 1 + 1 + 3 + 6 steps: first, warm-up, settling, measured.
@@ -23,11 +24,12 @@ def point(
     num_ps: int = 2,
     policy: Policy = Policy.ROUND_ROBIN,
     split_bytes: int = DEFAULT_SPLIT_BYTES,
-    bytes_per_pack: int = 0,
+    bytes_per_pack: int | None = None,
+    wire: Wire | None = None,
     profile: Profile = BRIEF,
     workload: Workload | None = None,
 ) -> Experiment:
-    """An experiment with the settings that its strategy needs."""
+    """An experiment with the settings that its strategy needs; all-reduce in buckets."""
     settings: dict[str, Any] = {}
     if TRAITS[strategy].uses_servers:
         settings = server_settings(num_ps, policy, LayoutKind.COLOCATED, split_bytes)
@@ -36,6 +38,7 @@ def point(
     return Experiment(
         strategy=strategy,
         num_workers=workers,
+        wire=wire or Wire(),
         workload=workload or Workload(),
         profile=profile,
         **settings,

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from launchers.local import LocalLauncher
+from ps_allreduce.buckets import Tensor, fill_buckets
 from ps_allreduce.experiment import Experiment
 from ps_allreduce.placement import Policy, make_plan
 from ps_allreduce.records import Status
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.wire import ELEMENT_BYTES, STOCK, Wire
 from ps_allreduce.workload import DIGITS, Workload
 from tests.real.gate import TOLERANCE, difference, single_with_whole_batch, train
 from tests.real.points import point
@@ -33,19 +35,32 @@ def two_cores(need_cores: Callable[[int], None]) -> None:
     need_cores(2)
 
 
-def _sync(policy: Policy, accumulation: int = 1) -> Experiment:
+#: Most variables of the small network are cut by these, into hundreds of messages; biases travel
+#: with their neighbours.
+ONE_BY_ONE = Wire(group_bytes=2_000, cut_bytes=2_000, in_flight=1)
+FOUR_CHANNELS = Wire(group_bytes=2_000, cut_bytes=20_000, in_flight=4, channels=4)
+
+
+def _sync(policy: Policy, accumulation: int = 1, wire: Wire | None = None) -> Experiment:
     split = {"split_bytes": SPLIT} if policy is Policy.PARTITIONED else {}
     return point(
         Strategy.PS_SYNC,
         2,
         policy=policy,
         workload=replace(WORKLOAD, accumulation=accumulation),
+        wire=wire,
         **split,  # type: ignore[arg-type]
     )
 
 
 SYNCHRONOUS = {
     "allreduce": point(Strategy.ALLREDUCE, 2, workload=WORKLOAD),
+    "allreduce, stock": point(Strategy.ALLREDUCE, 2, wire=STOCK, workload=WORKLOAD),
+    "allreduce, one by one": point(Strategy.ALLREDUCE, 2, wire=ONE_BY_ONE, workload=WORKLOAD),
+    "allreduce, four channels, accumulated": point(
+        Strategy.ALLREDUCE, 2, wire=FOUR_CHANNELS, workload=replace(WORKLOAD, accumulation=2)
+    ),
+    "allreduce in one pack": point(Strategy.ALLREDUCE, 2, bytes_per_pack=0, workload=WORKLOAD),
     "allreduce in packs": point(Strategy.ALLREDUCE, 2, bytes_per_pack=100_000, workload=WORKLOAD),
     "allreduce, accumulated": point(
         Strategy.ALLREDUCE, 2, workload=replace(WORKLOAD, accumulation=3)
@@ -54,6 +69,9 @@ SYNCHRONOUS = {
         Strategy.ALLREDUCE, 2, workload=Workload(input=DIGITS, batch_per_worker=8)
     ),
     "ps_sync, accumulated": _sync(Policy.GREEDY, accumulation=3),
+    "ps_sync, stock": _sync(Policy.LARGEST_FIRST, wire=STOCK),
+    "ps_sync, one by one": _sync(Policy.PARTITIONED, wire=ONE_BY_ONE),
+    "ps_sync, four channels, accumulated": _sync(Policy.GREEDY, accumulation=2, wire=FOUR_CHANNELS),
     **{f"ps_sync, {policy}": _sync(policy) for policy in Policy},
 }
 
@@ -68,12 +86,20 @@ def test_two_workers_train_like_one_with_the_whole_batch(
     assert difference(mine, reference) < TOLERANCE
 
 
-@pytest.mark.parametrize("policy", Policy)
+ASYNCHRONOUS = [
+    *((policy, Wire()) for policy in Policy),
+    (Policy.ROUND_ROBIN, STOCK),
+    (Policy.PARTITIONED, ONE_BY_ONE),
+    (Policy.LARGEST_FIRST, FOUR_CHANNELS),
+]
+
+
+@pytest.mark.parametrize(("policy", "wire"), ASYNCHRONOUS)
 def test_one_asynchronous_worker_trains_like_a_single_one(
-    policy: Policy, launcher: LocalLauncher, tmp_path: Path
+    policy: Policy, wire: Wire, launcher: LocalLauncher, tmp_path: Path
 ) -> None:
     split = {"split_bytes": SPLIT} if policy is Policy.PARTITIONED else {}
-    experiment = point(Strategy.PS_ASYNC, 1, policy=policy, workload=WORKLOAD, **split)  # type: ignore[arg-type]
+    experiment = point(Strategy.PS_ASYNC, 1, policy=policy, wire=wire, workload=WORKLOAD, **split)  # type: ignore[arg-type]
     mine = train(launcher, experiment, tmp_path)
     reference = train(launcher, single_with_whole_batch(experiment), tmp_path)
     assert difference(mine, reference) < TOLERANCE
@@ -93,6 +119,17 @@ def test_shards_along_any_axis(
 def test_the_network_is_really_cut(launcher: LocalLauncher) -> None:
     plan = make_plan(Policy.PARTITIONED, launcher.describe(WORKLOAD), 2, SPLIT)
     assert sum(shard.axis is not None for shard in plan.shards) > 10
+
+
+def test_the_network_is_really_cut_and_grouped_on_the_wire(launcher: LocalLauncher) -> None:
+    sizes = [
+        spec.num_bytes // ELEMENT_BYTES for spec in launcher.describe(WORKLOAD) if spec.trainable
+    ]
+    buckets = fill_buckets(
+        [Tensor(size) for size in sizes], ONE_BY_ONE.group_size, ONE_BY_ONE.cut_size
+    )
+    assert len(buckets) > 300
+    assert any(len(bucket.pieces) > 1 for bucket in buckets)
 
 
 def test_every_applied_mean_is_right_with_a_slow_worker(

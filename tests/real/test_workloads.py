@@ -11,19 +11,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 from PIL import Image
 
 from launchers.local import LocalLauncher
 from ps_allreduce.errors import UserError
-from ps_allreduce.experiment import Experiment, Profile
+from ps_allreduce.experiment import Profile
 from ps_allreduce.models import MODELS
 from ps_allreduce.placement import Policy, make_plan
 from ps_allreduce.records import Status
 from ps_allreduce.steps import Phase, compute_spans, measurement_window
 from ps_allreduce.strategies import Strategy
 from ps_allreduce.workload import EmulatedCompute, Workload
+from tests.real.loopback import loopback_bytes_per_image
 from tests.real.points import BRIEF, point
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
@@ -126,21 +126,6 @@ def test_emulated_compute_burns_no_processor(launcher: LocalLauncher) -> None:
     assert used[-1] - used[0] < 0.2 * window.length_s
 
 
-def _loopback_bytes_per_image(launcher: LocalLauncher, experiment: Experiment) -> float:
-    """Bytes that crossed loopback between warm-up and end, per image trained."""
-    marks: dict[str, int] = {}
-
-    def progress(stage: str) -> None:
-        if stage not in marks:
-            marks[stage] = psutil.net_io_counters(pernic=True)["lo"].bytes_sent
-
-    run = launcher.launch(experiment, progress=progress)
-    assert run.status is Status.OK, run.reason
-    assert run.steps is not None
-    images = int((run.steps.phase >= Phase.MEASURED).sum()) * experiment.images_per_worker_step
-    return (marks["done"] - marks["measured"]) / images
-
-
 @pytest.mark.parametrize("strategy", [Strategy.ALLREDUCE, Strategy.PS_SYNC, Strategy.PS_ASYNC])
 def test_accumulation_cuts_the_bytes_on_the_wire(
     strategy: Strategy, launcher: LocalLauncher
@@ -150,7 +135,7 @@ def test_accumulation_cuts_the_bytes_on_the_wire(
     def bytes_per_image(accumulation: int) -> float:
         # Large weights and few images, so that little else is on the wire.
         workload = Workload(image_size=96, batch_per_worker=2, accumulation=accumulation)
-        return _loopback_bytes_per_image(
+        return loopback_bytes_per_image(
             launcher, point(strategy, 2, workload=workload, profile=profile)
         )
 

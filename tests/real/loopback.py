@@ -1,0 +1,25 @@
+"""What a run on one host sends over loopback, counted by the kernel."""
+
+from __future__ import annotations
+
+import psutil
+
+from launchers.local import LocalLauncher
+from ps_allreduce.experiment import Experiment
+from ps_allreduce.records import Status
+from ps_allreduce.steps import Phase
+
+
+def loopback_bytes_per_image(launcher: LocalLauncher, experiment: Experiment) -> float:
+    """Bytes that crossed loopback between warm-up and end, per image trained."""
+    marks: dict[str, int] = {}
+
+    def progress(stage: str) -> None:
+        if stage not in marks:
+            marks[stage] = psutil.net_io_counters(pernic=True)["lo"].bytes_sent
+
+    run = launcher.launch(experiment, progress=progress)
+    assert run.status is Status.OK, run.reason
+    assert run.steps is not None
+    images = int((run.steps.phase >= Phase.MEASURED).sum()) * experiment.images_per_worker_step
+    return (marks["done"] - marks["measured"]) / images
