@@ -30,6 +30,16 @@ HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++", "ooo", "---")
 IDEAL = "#8C8C8C"
 FORMATS = ("png", "svg")
 
+#: Thin and hollow, in the colour and with the marker of what it bounds.
+_BOUND: dict[str, Any] = {
+    "linestyle": (0, (5, 3)),
+    "linewidth": 0.7,
+    "markersize": 3.5,
+    "markerfacecolor": "none",
+    "markeredgewidth": 0.6,
+    "zorder": 1.5,
+}
+
 #: Where a figure's legend can stand without covering axes.
 Place = Literal["outside lower left", "outside lower center", "outside lower right"]
 
@@ -68,6 +78,7 @@ class Mark:
         launches: single values.
         mean, low, high: geometric mean and interval, None where there is none.
         failed: attempts that did not end well.
+        bound: what cannot be surpassed; None where there is no such bound.
     """
 
     x: float
@@ -76,6 +87,7 @@ class Mark:
     low: float | None = None
     high: float | None = None
     failed: int = 0
+    bound: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +194,14 @@ def _draw_curve(axes: Axes, curve: Curve, index: int, shift: float, top: float) 
     )
     for mark in curve.marks:
         _draw_mark(axes, mark, mark.x + shift, colour, top)
+    bounds = [(mark.x + shift, mark.bound) for mark in marks if mark.bound is not None]
+    axes.plot(
+        [x for x, _ in bounds],
+        [bound for _, bound in bounds],
+        **_BOUND,
+        color=colour,
+        marker=marker,
+    )
 
 
 def _draw_mark(axes: Axes, mark: Mark, x: float, colour: str, top: float) -> None:
@@ -221,7 +241,8 @@ def top_of(curves: Sequence[Curve], at_least: float = 0.0) -> float:
     was measured.
     """
     marks = [mark for curve in curves for mark in curve.marks]
-    largest = max([at_least, *(value for mark in marks for value in mark.launches)])
+    bounds = [mark.bound for mark in marks if mark.bound is not None]
+    largest = max([at_least, *bounds, *(value for mark in marks for value in mark.launches)])
     highest = max([largest, *(mark.high for mark in marks if mark.high is not None)])
     return min(highest * 1.05, largest * 1.3) or 1.0
 
@@ -257,6 +278,13 @@ def legend_of_figure(
         frameon=False,
         handlelength=3.2,
     )
+
+
+def note_bounds(axes: Axes, curves: Sequence[Curve]) -> None:
+    """Explain the thin lines in the legend, if there are any."""
+    if any(mark.bound is not None for curve in curves for mark in curve.marks):
+        label = "bound by the links (same marker)"
+        axes.plot([], [], **_BOUND, color="#444444", label=label)
 
 
 def note_failures(axes: Axes, curves: Sequence[Curve]) -> None:

@@ -24,6 +24,11 @@ _MARKS = (
     "hosts kept their machine busy."
 )
 
+_BOUNDS = (
+    "Thin dashed lines with hollow markers are the bound that the links of those runs set, with "
+    "perfect overlap; there is none within one host."
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
@@ -51,14 +56,14 @@ KINDS = (
         title="Throughput against workers",
         caption=f"{_LAUNCHES} The dotted line is workers times the rate of strategy single. "
         "Asynchronous settings (ps_async) do not compute the same as synchronous ones. "
-        f"{_MARKS}",
+        f"{_MARKS} {_BOUNDS}",
         plot=plot_throughput,
     ),
     Kind(
         name="speedup",
         title="Speed-up against workers",
         caption=f"On both bases: strategy single with one worker's cores and threads, and one "
-        f"worker of the same setting. {_LAUNCHES} {_MARKS}",
+        f"worker of the same setting. {_LAUNCHES} {_MARKS} {_BOUNDS}",
         plot=plot_speedup,
     ),
     Kind(
@@ -66,7 +71,7 @@ KINDS = (
         title="Efficiency against workers",
         caption="Speed-up over workers. Points whose tasks had fewer cores than they use (unless "
         "compute is emulated), or whose emulated hosts kept their machine busy, claim no "
-        "efficiency and are left out.",
+        f"efficiency and are left out. {_BOUNDS}",
         plot=plot_efficiency,
     ),
     Kind(
@@ -79,7 +84,8 @@ KINDS = (
     Kind(
         name="packs",
         title="Throughput against bytes per pack",
-        caption=f"All-reduce; the pack sizes stand at equal distances. {_LAUNCHES}",
+        caption="All-reduce with TensorFlow's own packs, and in buckets; sizes stand at equal "
+        f"distances. {_LAUNCHES}",
         plot=plot_against_packs,
     ),
     Kind(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from analysis.bounds import reached_at
 from analysis.curves import (
     IDEAL,
     Curve,
@@ -22,6 +23,7 @@ from analysis.curves import (
     legend_of_axes,
     legend_of_figure,
     new_figure,
+    note_bounds,
     note_failures,
     style,
     top_of,
@@ -40,10 +42,11 @@ Group = tuple[str, tuple[Setting, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """What is shown of a point: all launches, and their mean with its interval."""
+    """What is shown of a point: all launches, their mean with its interval, and their bound."""
 
     launches: tuple[float, ...]
     centre: Estimate | Comparison | None
+    bound: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +71,20 @@ def plot_throughput(case: Case) -> Figure | None:
     panel = Panel(
         title="",
         y_label="images/s",
-        value=lambda item: Value(launches=tuple(item.point.rates.values()), centre=item.throughput),
+        value=_throughput,
         ideal=None if rate is None else lambda workers: workers * rate,
         ideal_label="ideal: workers x single",
     )
     return _against_workers(case, [panel])
+
+
+def _throughput(item: Scaling) -> Value:
+    reached = reached_at(item.point)
+    return Value(
+        launches=tuple(item.point.rates.values()),
+        centre=item.throughput,
+        bound=reached.images_per_sec if reached else None,
+    )
 
 
 def plot_speedup(case: Case) -> Figure | None:
@@ -116,7 +128,13 @@ def _ratio_value(
             return Value(launches=(), centre=None)
         share = item.point.num_workers if name.startswith("efficiency") else 1
         ratios = launch_ratios(item.point.rates, base.rates).values()
-        return Value(launches=tuple(ratio / share for ratio in ratios), centre=found)
+        reached = reached_at(item.point)
+        base_rate = estimate(list(base.rates.values())).mean
+        return Value(
+            launches=tuple(ratio / share for ratio in ratios),
+            centre=found,
+            bound=reached.images_per_sec / base_rate / share if reached else None,
+        )
 
     return value
 
@@ -168,6 +186,7 @@ def _draw_panel(
             zorder=1,
         )
     draw_curves(axes, curves, ticks, top)
+    note_bounds(axes, curves)
     note_failures(axes, curves)
     axes.set_ylabel(panel.y_label)
 
@@ -199,6 +218,7 @@ def make_mark(x: float, value: Value, point: Point) -> Mark:
         low=centre.low if centre else None,
         high=centre.high if centre else None,
         failed=len(point.unusable),
+        bound=value.bound,
     )
 
 

@@ -29,6 +29,10 @@ from ps_allreduce.strategies import TRAITS, Strategy
 
 Series = Callable[[Point], tuple[str, int]]
 
+#: Beyond all sizes of packs.
+_ONE_PACK, _BUCKETS = 1 << 62, 1 << 63
+_PLACES = {_ONE_PACK: "one pack", _BUCKETS: "buckets"}
+
 
 def plot_against_servers(case: Case) -> Figure | None:
     """Images per second against parameter servers.
@@ -81,15 +85,17 @@ def _ticks(counts: Sequence[int]) -> Ticks:
 
 
 def plot_against_packs(case: Case) -> Figure | None:
-    """Images per second of all-reduce against the bytes of one pack, one curve per workers."""
-    points = [point for point in case.points if point.setting.bytes_per_pack is not None]
-    # 0 means one pack for all gradients: the largest of all, so it stands at the right end.
-    sizes = sorted({_pack_bytes(point) for point in points}, key=lambda size: (size == 0, size))
+    """Images per second of all-reduce against the bytes of one pack, one curve per workers.
+
+    Buckets are no pack of some size: they stand apart, and no line leads to them.
+    """
+    points = [point for point in case.points if point.setting.traits.uses_collective]
+    sizes = sorted({_pack_place(point) for point in points})
     if len(sizes) < 2:
         return None
     ticks = Ticks(
         positions=tuple(float(index) for index in range(len(sizes))),
-        labels=tuple(f"{size / 1e6:g} MB" if size else "one pack" for size in sizes),
+        labels=tuple(_PLACES[size] if size in _PLACES else f"{size / 1e6:g} MB" for size in sizes),
         axis_label="bytes per pack",
     )
     with style():
@@ -102,11 +108,15 @@ def plot_against_packs(case: Case) -> Figure | None:
 
 
 def _pack_series(point: Point) -> tuple[str, int]:
-    return f"{point.setting.strategy}, {workers_text(point.num_workers)}", _pack_bytes(point)
+    packed = point.setting.bytes_per_pack is not None
+    name = str(point.setting.strategy) if packed else point.setting.label
+    return f"{name}, {workers_text(point.num_workers)}", _pack_place(point)
 
 
-def _pack_bytes(point: Point) -> int:
-    return point.setting.bytes_per_pack or 0
+def _pack_place(point: Point) -> int:
+    """Where a point stands: by size, then one pack, which is the largest of all, then buckets."""
+    size = point.setting.bytes_per_pack
+    return _BUCKETS if size is None else size or _ONE_PACK
 
 
 def _curves(points: Sequence[Point], series: Series, values: Sequence[int]) -> list[Curve]:

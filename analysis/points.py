@@ -236,14 +236,17 @@ def _points(records: Sequence[RunRecord]) -> tuple[Point, ...]:
     return tuple(sorted(points, key=_order))
 
 
-def _order(point: Point) -> tuple[int, int, int, int, int, str, int]:
-    own = point.setting
+def _order(point: Point) -> tuple[object, ...]:
+    own, wire = point.setting, point.setting.wire
     return (
         list(Strategy).index(own.strategy),
         own.num_ps or 0,
         -1 if own.layout is None else list(LayoutKind).index(own.layout),
         -1 if own.placement is None else list(Policy).index(own.placement),
-        own.bytes_per_pack or 0,
+        -1 if own.bytes_per_pack is None else own.bytes_per_pack,
+        *(wire.group_bytes, wire.cut_bytes, wire.in_flight, wire.channels, wire.host_aggregation),
+        own.staleness or 0,
+        own.steps_per_dispatch,
         own.label,
         point.num_workers,
     )

@@ -15,6 +15,7 @@ from ps_allreduce.experiment import Collective, Experiment
 from ps_allreduce.placement import Policy
 from ps_allreduce.spread import Coordinator, LayoutKind
 from ps_allreduce.strategies import TRAITS, Strategy, StrategyTraits
+from ps_allreduce.wire import STOCK, Wire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,7 @@ class Setting:
     Attributes:
         num_ps: None where the number of servers follows the number of workers.
         ps_per_host, coordinator: of the spread; None where all tasks share one host.
+        bytes_per_pack: of TensorFlow's own packs; None sends buckets as `wire` says.
         label: short, and different from that of every other setting of its case.
         variant: the label without strategy and number of servers, for figures that show those
             otherwise.
@@ -38,6 +40,9 @@ class Setting:
     coordinator: Coordinator | None
     collective: Collective | None
     bytes_per_pack: int | None
+    wire: Wire
+    staleness: int | None
+    steps_per_dispatch: int
     label: str
     variant: str
 
@@ -68,6 +73,9 @@ def _setting(own: Experiment, experiments: Sequence[Experiment], follows: bool) 
         coordinator=_of_spread(own, "coordinator"),
         collective=own.collective,
         bytes_per_pack=own.bytes_per_pack,
+        wire=own.wire,
+        staleness=own.staleness,
+        steps_per_dispatch=own.steps_per_dispatch,
         label=", ".join(parts),
         variant=", ".join(variant),
     )
@@ -93,8 +101,63 @@ def _variant(own: Experiment, rivals: Sequence[Experiment]) -> list[str]:
     parts += _spread_parts(own, rivals)
     if own.collective is not None and _vary(rivals, "collective"):
         parts.append(str(own.collective))
-    if own.bytes_per_pack is not None and _vary(rivals, "bytes_per_pack"):
+    if _vary(rivals, "bytes_per_pack"):
         parts.append(pack_label(own.bytes_per_pack))
+    return parts + _wire_parts(own, rivals) + _dealing_parts(own, rivals)
+
+
+def sends_buckets(own: Experiment) -> bool:
+    """Messages are those of `wire`, and not TensorFlow's own packs."""
+    return own.traits.communicates and own.bytes_per_pack is None
+
+
+def _wire_parts(own: Experiment, rivals: Sequence[Experiment]) -> list[str]:
+    """What sets its wire apart from those of others that send buckets too."""
+    wires = {other.wire for other in rivals if sends_buckets(other)}
+    if not sends_buckets(own) or len(wires) < 2:
+        return []
+    if own.wire == STOCK:
+        return ["stock messages"]
+
+    def differ(name: str) -> bool:
+        return len({getattr(wire, name) for wire in wires}) > 1
+
+    wire = own.wire
+    parts = _size_parts(wire, differ("group_bytes"), differ("cut_bytes"))
+    if differ("in_flight"):
+        parts.append(f"{wire.in_flight or 'all'} in flight")
+    if differ("gradients"):
+        parts.append(f"{wire.gradients} gradients")
+    if differ("channels"):
+        parts.append(f"{wire.channels} channel{'s' * (wire.channels != 1)}")
+    if differ("host_aggregation"):
+        parts.append(f"sent per {'host' if wire.host_aggregation else 'worker'}")
+    return parts
+
+
+def _size_parts(wire: Wire, group: bool, cut: bool) -> list[str]:
+    """Sizes of messages, as far as they differ."""
+    if group and cut and wire.group_bytes == wire.cut_bytes:
+        return [
+            f"{_megabytes(wire.group_bytes)} messages" if wire.group_bytes else "single tensors"
+        ]
+    parts = []
+    if group:
+        parts.append(
+            f"groups of {_megabytes(wire.group_bytes)}" if wire.group_bytes else "ungrouped"
+        )
+    if cut:
+        parts.append(f"cut at {_megabytes(wire.cut_bytes)}" if wire.cut_bytes else "uncut")
+    return parts
+
+
+def _dealing_parts(own: Experiment, rivals: Sequence[Experiment]) -> list[str]:
+    parts = []
+    if _vary(rivals, "staleness"):
+        parts.append(f"staleness {'unbounded' if own.staleness is None else own.staleness}")
+    if _vary(rivals, "steps_per_dispatch"):
+        count = own.steps_per_dispatch
+        parts.append(f"{count} step{'s' * (count != 1)} per dispatch")
     return parts
 
 
@@ -120,6 +183,12 @@ def _vary(rivals: Sequence[Experiment], name: str) -> bool:
     return len({getattr(other, name) for other in rivals}) > 1
 
 
-def pack_label(bytes_per_pack: int) -> str:
-    """How a pack size is written; 0 is one pack for all gradients."""
-    return f"{bytes_per_pack / 1e6:g} MB packs" if bytes_per_pack else "one pack"
+def pack_label(bytes_per_pack: int | None) -> str:
+    """How a pack size is written; 0 is one pack for all gradients, None is buckets instead."""
+    if bytes_per_pack is None:
+        return "buckets"
+    return f"{_megabytes(bytes_per_pack)} packs" if bytes_per_pack else "one pack"
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:g} MB"

@@ -11,7 +11,9 @@ import io
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from analysis.bounds import bound_of, fraction_of_bound
 from analysis.load import Run
+from analysis.settings import sends_buckets
 from analysis.wording import network_text
 from ps_allreduce.experiment import Experiment
 from ps_allreduce.hosts import kinds
@@ -33,7 +35,9 @@ COLUMNS = (
     *("window_s", "total_s", "gradient_bytes", "num_tensors", "placement_deviations"),
     *("peak_memory_bytes", "cpu_s", "load_average", "commit", "warnings"),
     *("transport", "network", "ps_per_host", "coordinator", "link_round_trip_s"),
-    *("machine_busy", "host_kinds", "import_s"),
+    *("machine_busy", "host_kinds", "import_s", "bound_s", "fraction_of_bound"),
+    *("group_bytes", "cut_bytes", "in_flight", "gradients_on_wire", "channels"),
+    *("host_aggregation", "steps_per_dispatch"),
 )
 
 Row = Mapping[str, object]
@@ -98,6 +102,7 @@ def _identity(record: RunRecord) -> dict[str, object]:
 
 def _what_was_run(own: Experiment) -> dict[str, object]:
     synchronous_servers = own.traits.uses_servers and own.traits.synchronous
+    dealt = own.traits.deals_steps
     return (
         {
             "strategy": own.strategy.value,
@@ -109,12 +114,12 @@ def _what_was_run(own: Experiment) -> dict[str, object]:
             "transport": own.transport,
             "bytes_per_pack": own.bytes_per_pack,
             "split_bytes": own.split_bytes,
-            "staleness": 0 if synchronous_servers else None,
+            "staleness": 0 if synchronous_servers else own.staleness,
+            "steps_per_dispatch": own.steps_per_dispatch if dealt else None,
             "global_batch": own.global_batch,
             "launcher": own.launcher,
             "profile": own.profile.name,
-            # The suite trains in one precision with one optimizer (design, section 5).
-            "precision": "float32",
+            # The same everywhere (design, section 5).
             "optimizer": "sgd_momentum",
             "devices_per_worker": 1,
             "device": own.resources.device.value,
@@ -123,6 +128,7 @@ def _what_was_run(own: Experiment) -> dict[str, object]:
         }
         | _workload(own)
         | _spread(own)
+        | _wire(own)
     )
 
 
@@ -136,6 +142,19 @@ def _spread(own: Experiment) -> dict[str, object]:
     }
 
 
+def _wire(own: Experiment) -> dict[str, object]:
+    wire = own.wire if own.traits.communicates else None
+    sizes = own.wire if sends_buckets(own) else None
+    return {
+        "group_bytes": sizes.group_bytes if sizes else None,
+        "cut_bytes": sizes.cut_bytes if sizes else None,
+        "in_flight": sizes.in_flight if sizes else None,
+        "gradients_on_wire": wire.gradients.value if wire else None,
+        "channels": wire.channels if wire else None,
+        "host_aggregation": wire.host_aggregation if wire else None,
+    }
+
+
 def _workload(own: Experiment) -> dict[str, object]:
     load = own.workload
     return {
@@ -146,6 +165,7 @@ def _workload(own: Experiment) -> dict[str, object]:
         "accumulation": load.accumulation,
         "input": load.input,
         "compute": load.compute,
+        "precision": load.precision.value,
         "seed": load.seed,
     }
 
@@ -192,6 +212,7 @@ def _figures(record: RunRecord) -> dict[str, object]:
     metrics, phases = record.metrics, record.phases
     own = record.experiment
     rate = metrics.images_per_sec if metrics else None
+    bound = bound_of(record)
     return {
         "images_per_sec": rate,
         "images_per_sec_per_host": _per(rate, len(record.hosts)),
@@ -201,6 +222,8 @@ def _figures(record: RunRecord) -> dict[str, object]:
         "images_per_sec_per_total_core": _per(rate, record.total_cores),
         "step_time_p50_s": metrics.step_time_p50_s if metrics else None,
         "step_time_p95_s": metrics.step_time_p95_s if metrics else None,
+        "bound_s": bound.step_s if bound else None,
+        "fraction_of_bound": fraction_of_bound(record),
         "compute_s": metrics.compute_s if metrics else None,
         "communication_s": metrics.communication_s if metrics else None,
         "input_wait_s": metrics.input_wait_s if metrics else None,

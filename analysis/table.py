@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from rich import box
 from rich.table import Table
 
+from analysis.bounds import Reached, reached_at, reached_by
 from analysis.breakdown import Breakdown, breakdown_of
 from analysis.circumstances import status_text
 from analysis.efficiency import Scaling, scalings
@@ -50,6 +51,10 @@ class Row:
     compute_ms: str
     communication_ms: str
     input_ms: str
+    network_ms: str
+    bound_ms: str
+    step_ms: str
+    fraction_of_bound: str
     attempts: str
 
 
@@ -73,10 +78,15 @@ HEADINGS: dict[str, str] = {
     "compute_ms": "compute ms",
     "communication_ms": "exposed communication ms",
     "input_ms": "input wait ms",
+    "network_ms": "busiest link ms",
+    "bound_ms": "bound of the step ms",
+    "step_ms": "step reached ms",
+    "fraction_of_bound": "fraction of the bound [95 %]",
 }
 
 #: The tables of a report: what fits side by side on a page.
 _POINT = ("setting", "workers")
+_BOUNDS = "Bounds by the links"
 _IN_REPORT: dict[str, tuple[str, ...]] = {
     "Throughput": (
         *(*_POINT, "hosts", "transport", "images_per_sec", "launches"),
@@ -88,6 +98,7 @@ _IN_REPORT: dict[str, tuple[str, ...]] = {
     "Step times": (
         *(*_POINT, "step_p50_ms", "step_p95_ms", "compute_ms", "communication_ms", "input_ms"),
     ),
+    _BOUNDS: (*(*_POINT, "network_ms", "bound_ms", "step_ms", "fraction_of_bound", "launches"),),
 }
 
 #: The screen is narrow: the rest is in the report.
@@ -114,7 +125,12 @@ _SHORT = {
 
 def report_tables(case: Case) -> Mapping[str, tuple[str, ...]]:
     """The columns of a report's tables by their titles."""
-    return {title: _worth_showing(case, names) for title, names in _IN_REPORT.items()}
+    bounded = bool(reached_by(case))
+    return {
+        title: _worth_showing(case, names)
+        for title, names in _IN_REPORT.items()
+        if bounded or title != _BOUNDS
+    }
 
 
 def _worth_showing(case: Case, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -131,10 +147,13 @@ def _on_several_hosts(case: Case) -> bool:
 
 def rows(case: Case) -> list[Row]:
     """One for each point, in the order of the case."""
-    return [_row(scaling, breakdown_of(scaling.point)) for scaling in scalings(case)]
+    return [
+        _row(scaling, breakdown_of(scaling.point), reached_at(scaling.point))
+        for scaling in scalings(case)
+    ]
 
 
-def _row(scaling: Scaling, parts: Breakdown | None) -> Row:
+def _row(scaling: Scaling, parts: Breakdown | None, reached: Reached | None) -> Row:
     point = scaling.point
     mark = f" {scaling.marks}" if scaling.marks else ""
     return Row(
@@ -157,6 +176,10 @@ def _row(scaling: Scaling, parts: Breakdown | None) -> Row:
         compute_ms=_milliseconds(parts.compute_s if parts else None),
         communication_ms=_milliseconds(parts.communication_s if parts else None),
         input_ms=_milliseconds(parts.input_wait_s if parts else None),
+        network_ms=_milliseconds(reached.network_s if reached else None),
+        bound_ms=_milliseconds(reached.bound_s if reached else None),
+        step_ms=_milliseconds(reached.step_s if reached else None),
+        fraction_of_bound=_share_text(reached.fraction if reached else None),
         attempts=_attempts(point),
     )
 
@@ -212,6 +235,14 @@ def estimate_text(value: Estimate | None) -> str:
     if value.low is None or value.high is None:
         return _number(value.mean)
     return f"{_number(value.mean)} [{_number(value.low)}, {_number(value.high)}]"
+
+
+def _share_text(value: Estimate | None) -> str:
+    if value is None:
+        return NONE
+    if value.low is None or value.high is None:
+        return f"{value.mean:.2f}"
+    return f"{value.mean:.2f} [{value.low:.2f}, {value.high:.2f}]"
 
 
 def ratio_text(value: Comparison | None) -> str:

@@ -7,6 +7,8 @@ Format history:
     1: first version.
     2: several hosts: `hosts` describes every host, `links` what was measured between them;
        experiments state spread, network and interface; hosts and samples tell of GPUs.
+    3: close to the wire: experiments state wire, staleness, steps per dispatch and precision;
+       metrics tell forward from backward; per-tensor events became events of buckets.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from ps_allreduce.provenance import Provenance
 from ps_allreduce.serialization import from_json, to_json
 from ps_allreduce.steps import Metrics
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 #: From this share of its processor time on, a machine may be what limits a run on hosts that are
 #: emulated on it, and not their network.

@@ -40,7 +40,7 @@ class Phase(IntEnum):
 
 
 class EventKind(IntEnum):
-    """Per-tensor moments of a traced step."""
+    """Moments of what is sent in a traced step; PULLED: its new value is on the worker."""
 
     PULLED = 0
     GRADIENT_READY = 1
@@ -55,8 +55,8 @@ class StepTable:
         worker, step, phase: integers [n]; `step` counts a worker's steps from 0.
         loss: mean loss of the step's batches [n].
         start: the step function began on the worker [n].
-        pulled: the last parameter had arrived on the worker [n].
-        end: all updates of the step were applied, or acknowledged by the servers [n].
+        pulled: the parameters that the step computes with were at hand [n].
+        end: all updates of the step were applied, and their values are on the worker [n].
         batches: for each accumulated batch the moments input ready, loss ready, last gradient ready
             [n, accumulation, 3].
         releases: moments at which emulated gradients were released [n, groups], or [n, 0].
@@ -87,11 +87,11 @@ class StepTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventTable:
-    """Per-tensor moments of the traced steps; m rows.
+    """Moments of everything that is sent in the traced steps; m rows.
 
     Attributes:
-        worker, step, kind, tensor: integers [m]; `tensor` is the position of a shard in the plan or
-            of a variable among the trainable ones.
+        worker, step, kind, tensor: integers [m]; `tensor` is the position of a bucket in sending
+            order, or with TensorFlow's own packs that of a variable among the trainable ones.
         time: seconds [m].
     """
 
@@ -202,6 +202,7 @@ class Metrics:
         images_per_sec: images of whole steps inside the window over its length.
         step_time_p50_s, step_time_p95_s: from the end of a worker's step to the end of its next.
         compute_s: forward and backward time, mean per worker and step.
+        forward_s, backward_s: the two parts of `compute_s`, of all batches of a step.
         communication_s: exposed: step time less compute less input wait, mean.
         input_wait_s: waiting for the batches, mean.
         measured_steps: per worker, the mean where workers differ.
@@ -214,6 +215,8 @@ class Metrics:
     compute_s: float
     communication_s: float
     input_wait_s: float
+    forward_s: float
+    backward_s: float
     warmup_steps: int
     measured_steps: int
     window_s: float
@@ -231,7 +234,7 @@ def compute_metrics(steps: StepTable, images_per_worker_step: int) -> Metrics:
         ValueError: there is no window in which all workers were measured.
     """
     window = measurement_window(steps)
-    durations, computes, waits, counts = [], [], [], []
+    durations, forwards, backwards, waits, counts = [], [], [], [], []
     for worker in np.unique(steps.worker):
         mine = steps.of_worker(int(worker))
         before = np.concatenate([[np.nan], mine.end[:-1]])
@@ -239,20 +242,24 @@ def compute_metrics(steps: StepTable, images_per_worker_step: int) -> Metrics:
         inside = (before >= window.start) & (mine.end <= window.end)
         inside &= mine.phase == Phase.MEASURED
         durations.append((mine.end - before)[inside])
-        computes.append(compute_spans(mine)[inside])
+        forwards.append(forward_spans(mine)[inside])
+        backwards.append(backward_spans(mine)[inside])
         waits.append(input_spans(mine)[inside])
         counts.append(int(inside.sum()))
     if min(counts) < 1:
         raise ValueError("the window holds no whole step of some worker")
-    step_s, compute_s, wait_s = (np.concatenate(part) for part in (durations, computes, waits))
+    step_s, wait_s = np.concatenate(durations), np.concatenate(waits)
+    forward_s, backward_s = np.concatenate(forwards), np.concatenate(backwards)
     phases = [steps.of_worker(int(worker)).phase for worker in np.unique(steps.worker)]
     return Metrics(
         images_per_sec=sum(counts) * images_per_worker_step / window.length_s,
         step_time_p50_s=float(np.percentile(step_s, 50)),
         step_time_p95_s=float(np.percentile(step_s, 95)),
-        compute_s=float(compute_s.mean()),
-        communication_s=float((step_s - compute_s - wait_s).mean()),
+        compute_s=float((forward_s + backward_s).mean()),
+        communication_s=float((step_s - forward_s - backward_s - wait_s).mean()),
         input_wait_s=float(wait_s.mean()),
+        forward_s=float(forward_s.mean()),
+        backward_s=float(backward_s.mean()),
         warmup_steps=min(int((phase <= Phase.WARMUP).sum()) for phase in phases),
         measured_steps=round(float(np.mean([(phase == Phase.MEASURED).sum() for phase in phases]))),
         window_s=window.length_s,
@@ -261,12 +268,23 @@ def compute_metrics(steps: StepTable, images_per_worker_step: int) -> Metrics:
 
 
 def compute_spans(steps: StepTable) -> Floats:
-    """Seconds of forward and backward work of each step [n].
+    """Seconds of forward and backward work of each step [n]."""
+    return forward_spans(steps) + backward_spans(steps)
 
-    The forward pass of a batch begins when its input, the parameters and the batch before it are
-    all there: work that ran while parameters were still arriving is hidden communication.
+
+def forward_spans(steps: StepTable) -> Floats:
+    """Seconds of the forward passes of each step [n].
+
+    That of a batch begins when its input, the parameters and the batch before it are all there:
+    work that ran while parameters were still arriving is hidden communication.
     """
     begin = _forward_starts(steps)
+    return np.asarray(np.maximum(steps.batches[:, :, 1] - begin, 0.0).sum(axis=1))
+
+
+def backward_spans(steps: StepTable) -> Floats:
+    """Seconds of the backward passes of each step [n], from loss to last gradient."""
+    begin = np.maximum(_forward_starts(steps), steps.batches[:, :, 1])
     return np.asarray((steps.batches[:, :, 2] - begin).sum(axis=1))
 
 

@@ -76,6 +76,8 @@ def metrics(images_per_sec: float, **changes: Any) -> Metrics:
         compute_s=0.012,
         communication_s=0.008,
         input_wait_s=0.001,
+        forward_s=0.004,
+        backward_s=0.008,
         warmup_steps=10,
         measured_steps=100,
         window_s=2.0,
