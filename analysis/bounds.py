@@ -150,7 +150,7 @@ def _dealt_step_s(record: RunRecord, before: float, last: float, rates: Rates) -
     alone = [
         step_bound_s(before, last, busiest_s(share, rates) if share else 0.0) for share in shares
     ]
-    if own.staleness is not None or own.wire.host_aggregation:
+    if own.staleness is not None:
         # Nobody gets far ahead, so all make the same number of steps.
         return max(*alone, busiest_s(_crossings(record), rates))
     return own.num_workers / most_steps_per_s(shares, alone, rates)

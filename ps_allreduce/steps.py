@@ -123,18 +123,14 @@ def shift_clocks(
 
 def concatenate(tables: Sequence[StepTable]) -> StepTable:
     """One table with the rows of several, of equal accumulation and groups."""
-    names = [field.name for field in fields(StepTable)]
-    return StepTable(
-        **{name: np.concatenate([getattr(table, name) for table in tables]) for name in names}
-    )
+    names = [f.name for f in fields(StepTable)]
+    return StepTable(**{n: np.concatenate([getattr(t, n) for t in tables]) for n in names})
 
 
 def concatenate_events(tables: Sequence[EventTable]) -> EventTable:
     """One table with the rows of several."""
-    names = [field.name for field in fields(EventTable)]
-    return EventTable(
-        **{name: np.concatenate([getattr(table, name) for table in tables]) for name in names}
-    )
+    names = [f.name for f in fields(EventTable)]
+    return EventTable(**{n: np.concatenate([getattr(t, n) for t in tables]) for n in names})
 
 
 def save_raw(path: Path, steps: StepTable, events: EventTable) -> None:
@@ -278,20 +274,23 @@ def forward_spans(steps: StepTable) -> Floats:
     That of a batch begins when its input, the parameters and the batch before it are all there:
     work that ran while parameters were still arriving is hidden communication.
     """
-    begin = _forward_starts(steps)
-    return np.asarray(np.maximum(steps.batches[:, :, 1] - begin, 0.0).sum(axis=1))
+    return np.asarray((_forward_ends(steps) - _forward_starts(steps)).sum(axis=1))
 
 
 def backward_spans(steps: StepTable) -> Floats:
     """Seconds of the backward passes of each step [n], from loss to last gradient."""
-    begin = np.maximum(_forward_starts(steps), steps.batches[:, :, 1])
-    return np.asarray((steps.batches[:, :, 2] - begin).sum(axis=1))
+    return np.asarray((steps.batches[:, :, 2] - _forward_ends(steps)).sum(axis=1))
 
 
 def _forward_starts(steps: StepTable) -> Floats:
     ready = np.maximum(steps.batches[:, :, 0], steps.pulled[:, np.newaxis])
     previous_end = np.concatenate([steps.start[:, np.newaxis], steps.batches[:, :-1, 2]], axis=1)
     return np.asarray(np.minimum(np.maximum(ready, previous_end), steps.batches[:, :, 2]))
+
+
+def _forward_ends(steps: StepTable) -> Floats:
+    # Clocks are read beside the computation, so a moment may be noted a little late.
+    return np.clip(steps.batches[:, :, 1], _forward_starts(steps), steps.batches[:, :, 2])
 
 
 def input_spans(steps: StepTable) -> Floats:

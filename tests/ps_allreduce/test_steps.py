@@ -17,10 +17,12 @@ from ps_allreduce.steps import (
     Phase,
     StepTable,
     Window,
+    backward_spans,
     compute_metrics,
     compute_spans,
     concatenate,
     concatenate_events,
+    forward_spans,
     input_spans,
     load_raw,
     measurement_window,
@@ -79,6 +81,7 @@ def test_a_synchronous_step_is_split_into_its_parts() -> None:
     assert metrics.step_time_p95_s == pytest.approx(1.0)
     assert metrics.input_wait_s == pytest.approx(0.05)
     assert metrics.compute_s == pytest.approx(0.6)
+    assert (metrics.forward_s, metrics.backward_s) == pytest.approx((0.2, 0.4))
     assert metrics.communication_s == pytest.approx(1.0 - 0.6 - 0.05)
     assert metrics.warmup_steps == 2
     assert metrics.measured_steps == 4
@@ -150,24 +153,31 @@ def one_step(
 
 
 @pytest.mark.parametrize(
-    ("batches", "pulled", "compute_s", "wait_s"),
+    ("batches", "pulled", "forward_s", "backward_s", "wait_s"),
     [
         # (input ready, loss ready, last gradient ready) of each batch
-        pytest.param([(0, 1, 3)], 0, 3, 0, id="input was there"),
-        pytest.param([(2, 3, 5)], 0, 3, 2, id="waited for input"),
-        pytest.param([(2, 3, 5)], 4, 1, 0, id="input came before the parameters"),
-        pytest.param([(-5, 1, 3)], 1, 2, 0, id="input was read ahead"),
-        pytest.param([(0, 1, 3), (0, 4, 6)], 0, 6, 0, id="two batches without a gap"),
-        pytest.param([(0, 1, 3), (4, 5, 7)], 0, 6, 1, id="second batch waited for input"),
-        pytest.param([(1, 2, 4), (6, 7, 9)], 1, 6, 2, id="both, after a pull"),
-        pytest.param([(0, 1, 3)], 4, 0, 0, id="gradients before the last parameter"),
+        pytest.param([(0, 1, 3)], 0, 1, 2, 0, id="input was there"),
+        pytest.param([(2, 3, 5)], 0, 1, 2, 2, id="waited for input"),
+        pytest.param([(2, 3, 5)], 4, 0, 1, 0, id="input came before the parameters"),
+        pytest.param([(-5, 1, 3)], 1, 0, 2, 0, id="input was read ahead"),
+        pytest.param([(0, 1, 3), (0, 4, 6)], 0, 2, 4, 0, id="two batches without a gap"),
+        pytest.param([(0, 1, 3), (4, 5, 7)], 0, 2, 4, 1, id="second batch waited for input"),
+        pytest.param([(1, 2, 4), (6, 7, 9)], 1, 2, 4, 2, id="both, after a pull"),
+        pytest.param([(0, 1, 3)], 4, 0, 0, 0, id="gradients before the last parameter"),
+        pytest.param([(0, 3.5, 3)], 0, 3, 0, 0, id="loss noted after the last gradient"),
     ],
 )
 def test_spans_of_a_step(
-    batches: list[tuple[float, float, float]], pulled: float, compute_s: float, wait_s: float
+    batches: list[tuple[float, float, float]],
+    pulled: float,
+    forward_s: float,
+    backward_s: float,
+    wait_s: float,
 ) -> None:
     table = one_step(batches, pulled)
-    assert compute_spans(table).tolist() == pytest.approx([compute_s])
+    assert forward_spans(table).tolist() == pytest.approx([forward_s])
+    assert backward_spans(table).tolist() == pytest.approx([backward_s])
+    assert compute_spans(table).tolist() == pytest.approx([forward_s + backward_s])
     assert input_spans(table).tolist() == pytest.approx([wait_s])
 
 
