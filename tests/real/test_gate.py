@@ -35,10 +35,10 @@ def two_cores(need_cores: Callable[[int], None]) -> None:
     need_cores(2)
 
 
-#: Most variables of the small network are cut by these, into hundreds of messages; biases travel
+#: The large variables of the small network are cut by these, into many messages; biases travel
 #: with their neighbours.
-ONE_BY_ONE = Wire(group_bytes=2_000, cut_bytes=2_000, in_flight=1)
-FOUR_CHANNELS = Wire(group_bytes=2_000, cut_bytes=20_000, in_flight=4, channels=4)
+ONE_BY_ONE = Wire(group_bytes=10_000, cut_bytes=10_000, in_flight=1)
+FOUR_CHANNELS = Wire(group_bytes=10_000, cut_bytes=20_000, in_flight=4, channels=4)
 
 
 def _sync(policy: Policy, accumulation: int = 1, wire: Wire | None = None) -> Experiment:
@@ -128,7 +128,7 @@ def test_the_network_is_really_cut_and_grouped_on_the_wire(launcher: LocalLaunch
     buckets = fill_buckets(
         [Tensor(size) for size in sizes], ONE_BY_ONE.group_size, ONE_BY_ONE.cut_size
     )
-    assert len(buckets) > 300
+    assert len(buckets) > 60
     assert any(len(bucket.pieces) > 1 for bucket in buckets)
 
 
