@@ -143,6 +143,7 @@ class Experiment:
         self._check_collective()
         self._check_device()
         self._check_dealing()
+        self._check_aggregation()
         if not self.traits.communicates and self.wire != Wire():
             raise UserError(
                 f"strategy {self.strategy} sends nothing: leave the settings of the wire out."
@@ -178,6 +179,21 @@ class Experiment:
         if self.staleness == 0:
             raise UserError("staleness 0 is synchronous: use strategy ps_sync.")
         at_least(self.steps_per_dispatch, staleness=self.staleness)
+
+    def _check_aggregation(self) -> None:
+        if not self.wire.host_aggregation:
+            return
+        if not (self.traits.uses_servers and self.traits.synchronous):
+            raise UserError(
+                f"strategy {self.strategy} has nothing to add up on a host before it sends: leave "
+                "host_aggregation out, or use strategy ps_sync."
+            )
+        per_host = self.spread.workers_per_host if self.spread else self.num_workers
+        if self.num_workers % min(per_host, self.num_workers):
+            raise UserError(
+                "host_aggregation needs equally many workers on every host: num_workers "
+                f"{self.num_workers} is no multiple of workers_per_host {per_host}."
+            )
 
     def _check_collective(self) -> None:
         if self.traits.uses_collective and self.collective is None:

@@ -120,7 +120,7 @@ def networks() -> st.SearchStrategy[EmulatedNetwork]:
 
 
 def wires() -> st.SearchStrategy[Wire]:
-    """Any settings of the wire."""
+    """Any settings of the wire that suit every strategy and spread."""
     sizes = st.just(0) | st.integers(4, 1 << 40)
     return st.builds(
         Wire,
@@ -129,7 +129,6 @@ def wires() -> st.SearchStrategy[Wire]:
         in_flight=st.integers(0, 1000),
         gradients=st.sampled_from(WireType),
         channels=st.integers(1, 64),
-        host_aggregation=st.booleans(),
     )
 
 

@@ -40,7 +40,7 @@ class AsynchronousServers(ServerBackend):
 
     def exchange(self, gradients: list[tf.Tensor]) -> Exchange:
         """Apply each bucket's gradient on its server, and read the new value at once."""
-        return self._exchange(gradients, self._apply)
+        return self._exchange(gradients, lambda units: self._send(units, self._apply))
 
     def _apply(self, number: int, gradient: tf.Tensor) -> tuple[tf.Operation, tf.Operation]:
         workload = self._experiment.workload

@@ -4,19 +4,25 @@ TensorFlow 2 has no synchronous parameter servers.  Here each bucket has an accu
 server; a server applies the mean once all workers have contributed, then hands every worker a
 token that lets it read the new value.  One token queue per worker and bucket: with a shared queue a
 fast worker takes a slow one's token and reads a value too early.
+
+With host aggregation the leaders alone talk to the servers, each for all workers of its host.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.types.experimental import ConcreteFunction
 
+from ps_allreduce.backends.accumulators import add_gradient, make_accumulator, take_mean
+from ps_allreduce.backends.aggregation import HostGroup, join_cluster, workers_by_host
+from ps_allreduce.backends.listening import wait_for_servers
 from ps_allreduce.backends.protocol import Rows
 from ps_allreduce.backends.servers import (
+    Sent,
     ServerBackend,
     fetch_rows,
     server_device,
@@ -31,12 +37,17 @@ from ps_allreduce.backends.worker_step import (
 )
 from ps_allreduce.workloads.program import Program
 
-#: Gradients are never refused as stale: tokens already keep workers in step.
-ALWAYS_FRESH = 1 << 40
-
 
 class SynchronousServers(ServerBackend):
     """Drives every worker and every server by a thread of its own."""
+
+    def connect(self) -> None:
+        """Wait until all tasks listen, then connect to them."""
+        if not self._experiment.wire.host_aggregation:
+            super().connect()
+            return
+        wait_for_servers(self._tf_config.cluster)
+        join_cluster(self._tf_config.cluster)
 
     def build(self, program: Program) -> None:
         """Create accumulators, token queues and the functions of workers and servers."""
@@ -44,22 +55,37 @@ class SynchronousServers(ServerBackend):
         workers = range(self._experiment.num_workers)
         numbers = range(len(self._served.buckets))
         self._accumulators = [self._make_accumulator(number) for number in numbers]
+        self._groups = self._make_groups()
+        self._senders = [worker for worker in workers if self._is_sender(worker)]
+        #: What a worker waits at: for tokens, or for values from its leader; one for each bucket.
         self._queues = [
-            [self._make_queue(number, worker) for number in numbers] for worker in workers
+            [self._make_queue(number, worker) for number in numbers]
+            if worker in self._senders
+            else self._groups[worker].values[worker]
+            for worker in workers
         ]
-        self._steps: dict[tuple[bool, bool], ConcreteFunction] = {}
+        self._steps: dict[tuple[bool, bool, int], ConcreteFunction] = {}
         self._apply: list[ConcreteFunction] = []
         self._pool = ThreadPoolExecutor(len(workers) + self._experiment.num_ps)
+
+    def _make_groups(self) -> dict[int, HostGroup]:
+        """The group of every worker; empty where each speaks for itself."""
+        if not self._experiment.wire.host_aggregation:
+            return {}
+        sizes = [bucket.size for bucket in self._served.buckets]
+        return {
+            worker: group
+            for group in [HostGroup(w, sizes) for w in workers_by_host(self._tf_config.cluster)]
+            for worker in group.workers
+        }
+
+    def _is_sender(self, worker: int) -> bool:
+        return worker not in self._groups or self._groups[worker].leader == worker
 
     def _make_accumulator(self, number: int) -> tf.Tensor:
         bucket = self._served.buckets[number]
         with tf.device(server_device(bucket.server)):
-            return tf.raw_ops.ResourceConditionalAccumulator(
-                dtype=tf.float32,
-                shape=[bucket.size],
-                shared_name=f"accumulator/{number}",
-                reduction_type="MEAN",
-            )
+            return make_accumulator(bucket.size, f"accumulator/{number}")
 
     def _make_queue(self, number: int, worker: int) -> tf.Tensor:
         with tf.device(server_device(self._served.buckets[number].server)):
@@ -70,11 +96,13 @@ class SynchronousServers(ServerBackend):
                 shared_name=f"tokens/{number}/{worker}",
             )
 
-    def _worker_step(self, *, events: bool, recorded: bool) -> Callable[..., tf.Tensor]:
+    def _worker_step(
+        self, worker: int, *, events: bool, recorded: bool
+    ) -> Callable[..., tf.Tensor]:
         accumulation = self._experiment.workload.accumulation
 
         def step(*queues: tf.Tensor) -> tf.Tensor:
-            transport = _Transport(self, queues)
+            transport = _Transport(self, worker, queues)
             self._traces += 1
             if not recorded:
                 return trace_bare_step(self._program, transport, accumulation)
@@ -82,35 +110,42 @@ class SynchronousServers(ServerBackend):
 
         return step
 
-    def exchange(self, gradients: list[tf.Tensor], queues: tuple[tf.Tensor, ...]) -> Exchange:
+    def exchange(
+        self, gradients: list[tf.Tensor], queues: tuple[tf.Tensor, ...], worker: int
+    ) -> Exchange:
+        """Send the gradients to the servers or to the leader, and keep the new values."""
+        return self._exchange(gradients, lambda units: self._send_as(worker, units, queues))
+
+    def _send_as(
+        self, worker: int, units: Sequence[tf.Tensor], queues: tuple[tf.Tensor, ...]
+    ) -> Sent:
+        if not self._is_sender(worker):
+            return self._groups[worker].follow(units, queues, self._experiment.wire.in_flight)
+        if worker in self._groups:
+            return self._groups[worker].lead(units, lambda means: self._to_servers(means, queues))
+        return self._to_servers(units, queues)
+
+    def _to_servers(self, units: Sequence[tf.Tensor], queues: tuple[tf.Tensor, ...]) -> Sent:
         """Add each bucket to its accumulator, and read it again once the token says so."""
 
         def add(number: int, gradient: tf.Tensor) -> tuple[tf.Operation, tf.Operation]:
-            added = tf.raw_ops.ResourceAccumulatorApplyGradient(
-                handle=self._accumulators[number],
-                local_step=tf.constant(ALWAYS_FRESH, tf.int64),
-                gradient=gradient,
-            )
+            added = add_gradient(self._accumulators[number], gradient)
             with tf.control_dependencies([added]):
                 (token,) = tf.raw_ops.QueueDequeueV2(
                     handle=queues[number], component_types=[tf.int64]
                 )
             return added, token.op
 
-        return self._exchange(gradients, add)
+        return self._send(units, add)
 
     def _apply_means(self, server: int) -> tf.Tensor:
         """One update of all buckets of a server, each as soon as its gradients are complete."""
         self._traces += 1
-        workload, num_workers = self._experiment.workload, self._experiment.num_workers
+        workload = self._experiment.workload
         done = []
         for number in self._served.on_server(server):
-            mean = tf.raw_ops.ResourceAccumulatorTakeGradient(
-                handle=self._accumulators[number],
-                num_required=tf.constant(num_workers),
-                dtype=tf.float32,
-            )
-            mean = tf.ensure_shape(mean, [self._served.buckets[number].size])
+            size = self._served.buckets[number].size
+            mean = take_mean(self._accumulators[number], len(self._senders), size)
             update = momentum_update(
                 self._served.variables[number].handle,
                 self._served.slots[number].handle,
@@ -121,19 +156,20 @@ class SynchronousServers(ServerBackend):
             with tf.control_dependencies([update]):
                 done += [
                     tf.raw_ops.QueueEnqueueV2(
-                        handle=queues[number], components=[tf.constant(0, tf.int64)]
+                        handle=self._queues[worker][number], components=[tf.constant(0, tf.int64)]
                     )
-                    for queues in self._queues
+                    for worker in self._senders
                 ]
         with tf.control_dependencies(done):
             return tf.constant(0)
 
     def run(self, num_steps: int, *, events: bool = False, recorded: bool = True) -> Rows:
         """Let every worker and every server make that many steps."""
-        step = self._traced_step(events=events, recorded=recorded)
+        numbers = range(self._experiment.num_workers)
+        steps = [self._traced_step(worker, events=events, recorded=recorded) for worker in numbers]
         workers = [
-            self._pool.submit(self._drive_worker, step, worker, num_steps)
-            for worker in range(self._experiment.num_workers)
+            self._pool.submit(self._drive_worker, steps[worker], worker, num_steps)
+            for worker in numbers
         ]
         servers = [
             self._pool.submit(self._drive_server, server, num_steps)
@@ -145,8 +181,8 @@ class SynchronousServers(ServerBackend):
             return np.zeros((0, 0))
         return fetch_rows([row for future in workers for row in future.result()])
 
-    def _traced_step(self, *, events: bool, recorded: bool) -> ConcreteFunction:
-        """The step for any worker and, at first, the servers' functions.
+    def _traced_step(self, worker: int, *, events: bool, recorded: bool) -> ConcreteFunction:
+        """A worker's step and, at first, the servers' functions.
 
         Traced outside of any device scope: a function called under `tf.device` would be traced once
         more for every worker.
@@ -156,11 +192,19 @@ class SynchronousServers(ServerBackend):
                 traced_function(self._apply_means).get_concrete_function(server)
                 for server in range(self._experiment.num_ps)
             ]
-        if (events, recorded) not in self._steps:
-            step = self._worker_step(events=events, recorded=recorded)
+        key = (events, recorded, self._first_alike(worker))
+        if key not in self._steps:
+            step = self._worker_step(worker, events=events, recorded=recorded)
             function = traced_function(self._on_device(step))
-            self._steps[events, recorded] = function.get_concrete_function(*self._queues[0])
-        return self._steps[events, recorded]
+            self._steps[key] = function.get_concrete_function(*self._queues[worker])
+        return self._steps[key]
+
+    def _first_alike(self, worker: int) -> int:
+        """The first worker that can execute this one's step: any, or any other of its group."""
+        if worker not in self._groups:
+            return 0
+        group = self._groups[worker]
+        return worker if self._is_sender(worker) else group.workers[1]
 
     def _drive_worker(self, step: ConcreteFunction, worker: int, num_steps: int) -> list[tf.Tensor]:
         """One worker's steps; rows stay on the worker until all are done."""
@@ -173,17 +217,20 @@ class SynchronousServers(ServerBackend):
 
 
 class _Transport:
-    """A worker's way to the servers, with that worker's token queues."""
+    """A worker's way to the servers, with the queues that this worker waits at."""
 
-    def __init__(self, backend: SynchronousServers, queues: tuple[tf.Tensor, ...]) -> None:
+    def __init__(
+        self, backend: SynchronousServers, worker: int, queues: tuple[tf.Tensor, ...]
+    ) -> None:
         self._backend = backend
+        self._worker = worker
         self._queues = queues
 
     def values(self) -> list[tf.Tensor]:
         return self._backend.values()
 
     def exchange(self, gradients: list[tf.Tensor]) -> Exchange:
-        return self._backend.exchange(gradients, self._queues)
+        return self._backend.exchange(gradients, self._queues, self._worker)
 
 
 def _raise_first(futures: list[Future[list[tf.Tensor]]]) -> None:

@@ -7,9 +7,8 @@ beside it, and traces one step that any worker can execute (decision 0002).
 from __future__ import annotations
 
 import os
-import socket
-import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from ps_allreduce.backends.devices import on_device
+from ps_allreduce.backends.listening import wait_for_servers
 from ps_allreduce.backends.packing import hold, pack, unpack
 from ps_allreduce.backends.protocol import Rows, Task
 from ps_allreduce.backends.worker_step import (
@@ -26,14 +26,10 @@ from ps_allreduce.backends.worker_step import (
     traced_function,
 )
 from ps_allreduce.buckets import Tensor, fill_buckets, holders
-from ps_allreduce.cluster import ClusterSpec, TaskType
-from ps_allreduce.errors import LaunchError
 from ps_allreduce.placement import DEFAULT_SPLIT_BYTES, Plan, Shard, make_plan
 from ps_allreduce.wire import Wire
 from ps_allreduce.workloads.program import Program
 from ps_allreduce.workloads.worker_local import LocalVariable, assign
-
-LISTEN_DEADLINE_S = 60.0
 
 ROWS_PER_FETCH = 500
 
@@ -105,9 +101,26 @@ class ServedVariables:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """Buckets on their way.
+
+    Attributes:
+        pushed: what acknowledges each bucket's gradient.
+        arrived: each bucket's new value, on the worker.
+    """
+
+    pushed: list[tf.Operation]
+    arrived: list[tf.Tensor]
+
+
 #: Applies a bucket's gradient on its server; yields what acknowledges the gradient, and what tells
 #: that the new value may be read.
 Update = Callable[[int, tf.Tensor], tuple[tf.Operation, tf.Operation]]
+
+
+#: Sends one tensor per bucket.
+Send = Callable[[Sequence[tf.Tensor]], Sent]
 
 
 def _slice(value: npt.NDArray[np.float32], shard: Shard) -> npt.NDArray[np.float32]:
@@ -139,7 +152,7 @@ class ServerBackend:
         self._traces = 0
 
     def connect(self) -> None:
-        """Wait until all servers listen, then connect to them."""
+        """Wait until all tasks listen, then connect to them."""
         wait_for_servers(self._tf_config.cluster)
         os.environ["TF_CONFIG"] = self._tf_config.render()
         resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
@@ -217,14 +230,20 @@ class ServerBackend:
         """One message per bucket and direction."""
         return len(self._served.buckets)
 
-    def _exchange(self, gradients: Sequence[tf.Tensor], update: Update) -> Exchange:
+    def _exchange(self, gradients: Sequence[tf.Tensor], send: Send) -> Exchange:
+        """Hand the gradients' buckets to `send`, and keep what it brings back."""
+        units = self._served.pack(gradients)
+        sent = send(units)
+        done = self._store(sent.arrived)
+        return Exchange(units=units, pushed=sent.pushed, pulled=sent.arrived, done=done)
+
+    def _send(self, units: Sequence[tf.Tensor], update: Update) -> Sent:
         """Send every bucket to its server and fetch its new value as soon as it may be read.
 
         Buckets follow one another: while one is on its way to a server, the value of an earlier one
         comes back, so that both directions of a link are in use.
         """
         wire = self._experiment.wire
-        units = self._served.pack(gradients)
         acknowledged: dict[int, list[tf.Operation]] = {}
         pushed, arrived = [], []
         for number, (bucket, unit) in enumerate(zip(self._served.buckets, units, strict=True)):
@@ -237,7 +256,7 @@ class ServerBackend:
             earlier.append(done)
             pushed.append(done)
             arrived.append(tf.identity(value))
-        return Exchange(units=units, pushed=pushed, pulled=arrived, done=self._store(arrived))
+        return Sent(pushed=pushed, arrived=arrived)
 
 
 def fetch_rows(rows: Sequence[tf.Tensor]) -> Rows:
@@ -256,32 +275,3 @@ def fetch_rows(rows: Sequence[tf.Tensor]) -> Rows:
                 stack = tf.stack(mine[start : start + ROWS_PER_FETCH]).numpy()
                 stacks.append(stack.reshape(-1, shape[-1]))
     return np.concatenate(stacks)
-
-
-def wait_for_servers(cluster: ClusterSpec, deadline_s: float = LISTEN_DEADLINE_S) -> None:
-    """Return when every worker and server accepts connections.
-
-    gRPC waits a second before it asks again, so asking too early costs more than asking often.
-
-    Raises:
-        LaunchError: a task does not listen within the deadline.
-    """
-    end = time.monotonic() + deadline_s
-    for task in cluster.tasks():
-        if task.type is TaskType.CHIEF:
-            continue
-        host, _, port = cluster.address(task).rpartition(":")
-        while not _accepts(host, int(port)):
-            if time.monotonic() > end:
-                raise LaunchError(
-                    f"{task} does not listen at {host}:{port} after {deadline_s:.0f} s."
-                )
-            time.sleep(0.01)
-
-
-def _accepts(host: str, port: int) -> bool:
-    try:
-        with socket.create_connection((host, port), timeout=1.0):
-            return True
-    except OSError:
-        return False

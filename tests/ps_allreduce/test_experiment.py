@@ -60,6 +60,19 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
         "split_bytes must be at least 1, got 0.",
     ),
     ({"strategy": Strategy.SINGLE, **server_settings(0, Policy.GREEDY)}, "no parameter servers"),
+    (
+        {"strategy": Strategy.PS_ASYNC, "wire": Wire(host_aggregation=True)},
+        "strategy ps_async has nothing to add up on a host before it sends: leave host_aggregation",
+    ),
+    (
+        {
+            "num_workers": 3,
+            "spread": Spread(workers_per_host=2),
+            "wire": Wire(host_aggregation=True),
+        },
+        "host_aggregation needs equally many workers on every host: num_workers 3 is no multiple "
+        "of workers_per_host 2.",
+    ),
 ]
 
 COLLECTIVE_MISTAKES: list[tuple[dict[str, Any], str]] = [

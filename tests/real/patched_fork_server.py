@@ -15,6 +15,7 @@ import tensorflow as tf
 from ps_allreduce import placement
 from ps_allreduce.backends.allreduce import AllReduce
 from ps_allreduce.backends.local_worker import LocalWorker
+from ps_allreduce.backends.ps_async import AsynchronousServers
 from ps_allreduce.backends.ps_sync import SynchronousServers
 from ps_allreduce.backends.worker_step import Exchange
 from ps_allreduce.runner import forkserver
@@ -40,12 +41,10 @@ def lost_gradient() -> None:
     """Synchronous servers get zeros for the first variable."""
     exchange = SynchronousServers.exchange
 
-    def broken(
-        self: SynchronousServers, gradients: list[tf.Tensor], queues: tuple[tf.Tensor, ...]
-    ) -> Exchange:
-        return exchange(self, [tf.zeros_like(gradients[0]), *gradients[1:]], queues)
+    def broken(self: SynchronousServers, gradients: list[tf.Tensor], *where: Any) -> Exchange:
+        return exchange(self, [tf.zeros_like(gradients[0]), *gradients[1:]], *where)
 
-    SynchronousServers.exchange = broken  # type: ignore[method-assign]
+    SynchronousServers.exchange = broken  # type: ignore[method-assign, assignment]
 
 
 def early_read() -> None:
@@ -77,6 +76,31 @@ def slow_worker() -> None:
     SynchronousServers._drive_worker = drive  # type: ignore[method-assign]
 
 
+def slow_asynchronous_worker() -> None:
+    """Worker 1 takes its time for every dispatch, where workers do not wait for each other."""
+    make = AsynchronousServers._make
+
+    def slowly(self: AsynchronousServers, function: Any, worker: int) -> tf.Tensor:
+        time.sleep(0.05 if worker == 1 else 0.0)
+        return make(self, function, worker)
+
+    AsynchronousServers._make = slowly  # type: ignore[method-assign]
+
+
+def failing_dispatch() -> None:
+    """What drives worker 1 fails in its fifth dispatch."""
+    make = AsynchronousServers._make
+    begun: list[int] = []
+
+    def failing(self: AsynchronousServers, function: Any, worker: int) -> tf.Tensor:
+        begun.append(worker)
+        if begun.count(1) == 5:
+            raise RuntimeError("this dispatch was to fail")
+        return make(self, function, worker)
+
+    AsynchronousServers._make = failing  # type: ignore[method-assign]
+
+
 def forced_axis(axis: int) -> Callable[[], None]:
     """Shards are cut along one axis, where a variable has it."""
 
@@ -92,6 +116,8 @@ PATCHES: dict[str, Callable[[], None]] = {
     "lost_gradient": lost_gradient,
     "early_read": early_read,
     "slow_worker": slow_worker,
+    "slow_asynchronous_worker": slow_asynchronous_worker,
+    "failing_dispatch": failing_dispatch,
     "axis_0": forced_axis(0),
     "axis_1": forced_axis(1),
     "axis_last": forced_axis(-1),

@@ -1,0 +1,143 @@
+"""Workers of one host that send as one: the same training, and fewer bytes on the links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from launchers import EMULATED, make_launcher
+from launchers.emulated.network import hold_network
+from launchers.hosts_launcher import HostsLauncher
+from launchers.local import LocalLauncher
+from launchers.settings import LauncherSettings
+from ps_allreduce.errors import SuiteError
+from ps_allreduce.experiment import Experiment
+from ps_allreduce.network import EmulatedNetwork
+from ps_allreduce.placement import Policy
+from ps_allreduce.records import Status
+from ps_allreduce.spread import LayoutKind, Spread
+from ps_allreduce.steps import Phase
+from ps_allreduce.strategies import Strategy
+from ps_allreduce.wire import Wire
+from ps_allreduce.workload import EmulatedCompute, Workload
+from tests.conftest import skip_or_fail
+from tests.real.gate import TOLERANCE, difference, single_with_whole_batch, train
+from tests.real.points import BRIEF, point
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow")]
+
+WORKLOAD = Workload(batch_per_worker=8)
+
+#: Three hosts: two of workers, two on each, and one of a server.
+NETWORK = EmulatedNetwork(num_hosts=3, bits_per_s=200e6)
+
+
+@pytest.fixture(scope="module")
+def hosts(data_dir: Path) -> Iterator[HostsLauncher]:
+    """The launcher of emulated hosts."""
+    try:
+        with hold_network(EmulatedNetwork(num_hosts=1, bits_per_s=None), ["one"]):
+            pass
+    except SuiteError as error:
+        skip_or_fail(str(error))
+    settings = LauncherSettings(data_dir=data_dir, network=NETWORK, allow_login_node=True)
+    with make_launcher(EMULATED, settings) as launcher:
+        yield launcher
+
+
+def _on_one_host(workers: int, **changes: Any) -> Experiment:
+    plain = point(Strategy.PS_SYNC, workers, policy=Policy.LARGEST_FIRST, workload=WORKLOAD)
+    return replace(plain, **({"wire": Wire(host_aggregation=True)} | changes))
+
+
+def _on_two_hosts(wire: Wire, **changes: Any) -> Experiment:
+    plain = point(Strategy.PS_SYNC, 4, num_ps=1, workload=WORKLOAD)
+    spread = Spread(workers_per_host=2)
+    shared = {"launcher": EMULATED, "network": NETWORK, "spread": spread, "wire": wire}
+    return replace(plain, layout=LayoutKind.DEDICATED, **(shared | changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({}, id="two workers"),
+        pytest.param({"num_workers": 3}, id="three workers"),
+        pytest.param({"num_workers": 1}, id="one worker"),
+        pytest.param({"workload": replace(WORKLOAD, accumulation=3)}, id="accumulated"),
+        pytest.param(
+            {"wire": Wire(host_aggregation=True, in_flight=1, cut_bytes=50_000)}, id="cut"
+        ),
+    ],
+)
+def test_workers_of_one_host_train_like_one_with_the_whole_batch(
+    changes: dict[str, Any], launcher: LocalLauncher, tmp_path: Path
+) -> None:
+    experiment = _on_one_host(2, **changes)
+    mine = train(launcher, experiment, tmp_path)
+    reference = train(launcher, single_with_whole_batch(experiment), tmp_path)
+    assert difference(mine, reference) < TOLERANCE
+
+
+@pytest.mark.parametrize("num_workers", [2, 3])
+def test_nobody_takes_a_slow_workers_value(
+    num_workers: int, patched_launcher: Callable[[str], LocalLauncher], tmp_path: Path
+) -> None:
+    local = patched_launcher("slow_worker")
+    experiment = _on_one_host(num_workers)
+    mine = train(local, experiment, tmp_path)
+    reference = train(local, single_with_whole_batch(experiment), tmp_path)
+    assert difference(mine, reference) < TOLERANCE
+
+
+def test_the_gate_notices_what_gets_lost_on_the_way_to_the_leader(
+    patched_launcher: Callable[[str], LocalLauncher], tmp_path: Path
+) -> None:
+    local = patched_launcher("lost_gradient")
+    experiment = _on_one_host(2)
+    mine = train(local, experiment, tmp_path)
+    reference = train(local, single_with_whole_batch(experiment), tmp_path)
+    assert difference(mine, reference) > 10 * TOLERANCE
+
+
+@pytest.mark.slow
+def test_workers_of_two_hosts_train_like_one_with_the_whole_batch(
+    hosts: HostsLauncher, launcher: LocalLauncher, tmp_path: Path
+) -> None:
+    experiment = _on_two_hosts(Wire(host_aggregation=True))
+    mine = train(hosts, experiment, tmp_path)
+    reference = train(launcher, single_with_whole_batch(experiment), tmp_path)
+    assert difference(mine, reference) < TOLERANCE
+
+
+@pytest.mark.slow
+def test_gradients_and_values_cross_a_hosts_link_once(hosts: HostsLauncher) -> None:
+    together, apart = (
+        _bytes_per_step(hosts, Wire(host_aggregation=together)) for together in (True, False)
+    )
+    for host, bytes_together in together.items():
+        # Between all hosts; the chief's own traffic, which does not shrink, is small.
+        assert 0.45 < bytes_together / apart[host] < 0.6, host
+
+
+def _bytes_per_step(hosts: HostsLauncher, wire: Wire) -> dict[str, float]:
+    """Bytes that left each host, per step of the measured window."""
+    workload = Workload(emulated=EmulatedCompute(forward_s=0.001, backward_s=0.001))
+    profile = replace(BRIEF, measured_steps=100)
+    run = hosts.launch(
+        _on_two_hosts(wire, workload=workload, profile=profile), progress=lambda _: None
+    )
+    assert run.status is Status.OK, f"{run.reason}\n{run.log[-3000:]}"
+    assert run.steps is not None
+    ends = run.steps.end[run.steps.phase == Phase.MEASURED]
+    sent = {}
+    for host in {sample.host for sample in run.samples}:
+        inside = [s for s in run.samples if s.host == host and ends.min() < s.time < ends.max()]
+        first, last = inside[0], inside[-1]
+        steps = np.count_nonzero((ends > first.time) & (ends <= last.time)) / 4
+        sent[host] = (last.sent_bytes["eth0"] - first.sent_bytes["eth0"]) / steps
+    return sent
