@@ -25,7 +25,9 @@ class StalenessClock:
     def begin(self, worker: int, num_steps: int) -> bool:
         """Wait until the worker may begin the last of its next `num_steps` steps, so all of them.
 
-        The slowest worker may always begin if `num_steps` is not above the bound.
+        The slowest worker may always begin if `num_steps` is not above the bound.  A worker gets
+        ahead of it by a whole number of such dispatches: by one, the bound must be 2 x `num_steps`
+        - 1 or more.
 
         Returns:
             False if the others were abandoned: nothing more is to begin.
