@@ -54,7 +54,7 @@ WIRE = options(
     click.option("--gradients", help=f"Format on the wire: {', '.join(WireType)}."),
     click.option("--channels", type=int, help="gRPC connections from one task to another."),
     click.option(
-        "--host-aggregation", is_flag=True, help="Workers of one host send one mean together."
+        "--host-aggregation", is_flag=True, help="Of ps_sync: workers of one host send one mean."
     ),
 )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from experiments.profiles import Scale
 from experiments.sweep import expand
@@ -44,7 +44,7 @@ class Request:
         workloads: one per model.
         device: where the workers of every point compute.
         spread, network, interface: of every point.
-        wire: of every point that communicates.
+        wire: of every point that communicates; host aggregation of those that can.
         dealing: staleness and steps per dispatch, as far as they were asked for, of every point
             that deals steps.
         num_ps: a fixed number of servers, None for the study's own choice.
@@ -79,9 +79,11 @@ class Request:
         resources = Resources(
             cores_per_worker=cores, threads_per_worker=max(1, cores - 1), device=self.device
         )
-        if TRAITS[strategy].communicates:
-            settings = {"wire": self.wire} | settings
-        if TRAITS[strategy].deals_steps:
+        traits = TRAITS[strategy]
+        if traits.communicates:
+            aggregates = traits.aggregates and self.wire.host_aggregation
+            settings = {"wire": replace(self.wire, host_aggregation=aggregates)} | settings
+        if traits.deals_steps:
             settings = {**self.dealing, **settings}
         return Experiment(
             strategy=strategy,

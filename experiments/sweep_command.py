@@ -92,13 +92,22 @@ def _plan(
         describe=describe,
     )
     points = STUDIES[name](request)
+    _refuse_unused(name, request, points)
+    fitting = _fitting(points, capacity.num_hosts, console)
+    return Sweep(name=name, points=fitting, seed=given["seed"])
+
+
+def _refuse_unused(name: str, request: Request, points: Sequence[Experiment]) -> None:
+    """Settings that not one point has would be lost without a word."""
     if request.dealing and not any(point.traits.deals_steps for point in points):
         raise UserError(
             f"{name} has no strategy that deals steps: leave --staleness and --steps-per-dispatch "
             "out."
         )
-    fitting = _fitting(points, capacity.num_hosts, console)
-    return Sweep(name=name, points=fitting, seed=given["seed"])
+    if request.wire.host_aggregation and not any(point.traits.aggregates for point in points):
+        raise UserError(
+            f"{name} has no strategy that adds up on a host: leave --host-aggregation out."
+        )
 
 
 def _fitting(

@@ -183,7 +183,7 @@ class Experiment:
     def _check_aggregation(self) -> None:
         if not self.wire.host_aggregation:
             return
-        if not (self.traits.uses_servers and self.traits.synchronous):
+        if not self.traits.aggregates:
             raise UserError(
                 f"strategy {self.strategy} has nothing to add up on a host before it sends: leave "
                 "host_aggregation out, or use strategy ps_sync."

@@ -47,6 +47,11 @@ class StrategyTraits:
         """Gradients leave the worker."""
         return self.uses_servers or self.uses_collective
 
+    @property
+    def aggregates(self) -> bool:
+        """Gradients of one host can be added up before they are sent."""
+        return self.uses_servers and self.synchronous
+
 
 TRAITS: dict[Strategy, StrategyTraits] = {
     Strategy.SINGLE: StrategyTraits(max_workers=1, label="single worker, no strategy"),

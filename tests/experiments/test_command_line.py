@@ -102,7 +102,15 @@ MISTAKES = [
         "strategy ps_sync waits for all workers: leave staleness and steps_per_dispatch out.",
     ),
     (
-        ["run-one", "--strategy", "single", "--host-aggregation"],
+        ["run-one", "--strategy", "ps_async", "--host-aggregation"],
+        "strategy ps_async has nothing to add up on a host before it sends: leave host_aggregation",
+    ),
+    (
+        ["allreduce-sweep", "--host-aggregation"],
+        "allreduce-sweep has no strategy that adds up on a host: leave --host-aggregation out.",
+    ),
+    (
+        ["run-one", "--strategy", "single", "--in-flight", "1"],
         "strategy single sends nothing: leave the settings of the wire out.",
     ),
     (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,6 +16,7 @@ from ps_allreduce.experiment import Experiment
 from ps_allreduce.network import EmulatedNetwork
 from ps_allreduce.records import Status, iter_record_paths, load_record
 from ps_allreduce.spread import Spread
+from ps_allreduce.strategies import Strategy
 from ps_allreduce.wire import Wire, WireType
 from ps_allreduce.workload import Precision
 from tests.experiments.conftest import run
@@ -58,7 +60,7 @@ def test_what_is_asked_for_reaches_every_point(launcher: FakeLauncher, tmp_path:
 
 WIRE_WORDS = (
     *("--group-bytes", "0", "--cut-bytes", "2000", "--in-flight", "1", "--gradients", "bfloat16"),
-    *("--channels", "4", "--host-aggregation"),
+    *("--channels", "4"),
 )
 
 WIRE = Wire(
@@ -67,7 +69,6 @@ WIRE = Wire(
     in_flight=1,
     gradients=WireType.BFLOAT16,
     channels=4,
-    host_aggregation=True,
 )
 
 DEALING_WORDS = ("--staleness", "4", "--steps-per-dispatch", "2")
@@ -83,10 +84,13 @@ def test_settings_reach_those_points_of_a_sweep_that_they_belong_to(
 ) -> None:
     has_dealers = name in ("compare", "ps-sweep")
     words = [*WIRE_WORDS, *(DEALING_WORDS if has_dealers else ()), "--precision", "mixed_bfloat16"]
+    words += ["--host-aggregation"] if name != "allreduce-sweep" else []
     assert run(name, "--workers", "2", "--repetitions", "1", *words) == 0
     for point in launcher.launched:
         assert point.workload.precision is Precision.MIXED_BFLOAT16
-        assert point.wire == (WIRE if _uses_the_wire(point) else Wire())
+        aggregates = point.strategy is Strategy.PS_SYNC
+        wire = replace(WIRE, host_aggregation=aggregates) if _uses_the_wire(point) else Wire()
+        assert point.wire == wire
         dealing = (4, 2) if point.traits.deals_steps else (None, 1)
         assert (point.staleness, point.steps_per_dispatch) == dealing
     assert any(map(_uses_the_wire, launcher.launched))
