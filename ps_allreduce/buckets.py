@@ -3,7 +3,9 @@
 A bucket is what is sent in one message: small tensors grouped, large ones cut (the word is that of
 PyTorch's DistributedDataParallel; Li et al., PyTorch Distributed, VLDB 2020).  Buckets are filled
 in the order in which a backward pass yields gradients, the last layer's first, so that the first
-one is ready early.
+one is ready early.  The first and the last bucket of a server are cut once more, into small pieces
+at the very beginning and end: nothing can come back before the first one has arrived, nor be sent
+while the last one comes back.
 
 Decides sizes and order only.  On which server a tensor belongs is decided by `placement`, how many
 buckets are under way at once by `backends`.
@@ -15,6 +17,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+
+#: Elements of the smallest piece that a bucket is tapered to; a message has a price of its own.
+LEAST_TAPERED = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +69,13 @@ def fill_buckets(tensors: Sequence[Tensor], group_size: int, cut_size: int) -> t
         group_size: neighbouring tensors for one server are sent together up to so many elements;
             0 sends each on its own.
         cut_size: larger tensors are cut into near-equal pieces of at most so many elements; 0 never
-            cuts.
+            cuts anything.
     """
+    buckets = _fill(tensors, group_size, cut_size)
+    return _taper(buckets) if cut_size else buckets
+
+
+def _fill(tensors: Sequence[Tensor], group_size: int, cut_size: int) -> tuple[Bucket, ...]:
     done: list[Bucket] = []
     open_pieces: dict[int, list[Piece]] = {}
 
@@ -93,6 +103,47 @@ def _cut(position: int, size: int, cut_size: int) -> list[Piece]:
     count = math.ceil(size / cut_size) if cut_size else 1
     bounds = [size * part // count for part in range(count + 1)]
     return [Piece(position, start, stop - start) for start, stop in pairwise(bounds)]
+
+
+def _taper(buckets: Sequence[Bucket]) -> tuple[Bucket, ...]:
+    last = {bucket.server: number for number, bucket in enumerate(buckets)}
+    begun: set[int] = set()
+    tapered: list[Bucket] = []
+    for number, bucket in enumerate(buckets):
+        is_first, is_last = bucket.server not in begun, last[bucket.server] == number
+        begun.add(bucket.server)
+        half = bucket.size // 2 if is_first and is_last else bucket.size * is_first
+        sizes = [*reversed(_halves(half)), bucket.size - half]
+        if is_last:
+            sizes[-1:] = _halves(bucket.size - half)
+        tapered += _divide(bucket, [size for size in sizes if size])
+    return tuple(tapered)
+
+
+def _halves(size: int) -> list[int]:
+    """A half, a quarter, an eighth ..., and the rest again, which add up to the size."""
+    parts = []
+    while size // 2 >= LEAST_TAPERED:
+        parts.append(size - size // 2)
+        size //= 2
+    return [*parts, size]
+
+
+def _divide(bucket: Bucket, sizes: Sequence[int]) -> list[Bucket]:
+    """Buckets of these sizes, which add up to that of the bucket."""
+    divided = []
+    pieces = list(bucket.pieces)
+    for size in sizes:
+        taken: list[Piece] = []
+        while size:
+            piece = pieces.pop(0)
+            part = min(size, piece.size)
+            taken.append(Piece(piece.tensor, piece.start, part))
+            if part < piece.size:
+                pieces.insert(0, Piece(piece.tensor, piece.start + part, piece.size - part))
+            size -= part
+        divided.append(Bucket(bucket.server, tuple(taken)))
+    return divided
 
 
 def holders(buckets: Sequence[Bucket], num_tensors: int) -> list[list[tuple[int, int]]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from tensorflow.python.framework import auto_control_deps
 
-UNORDERED = frozenset({"Timestamp", "CollectiveReduceV2", "VarHandleOp", "IteratorV2"})
+UNORDERED = frozenset({"Timestamp", "CollectiveReduceV2", "VarHandleOp", "IteratorV2", "FIFOQueueV2"})
 
 
 def leave_unordered() -> None:

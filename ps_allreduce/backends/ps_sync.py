@@ -36,6 +36,12 @@ from ps_allreduce.backends.worker_step import (
     traced_function,
 )
 from ps_allreduce.workloads.program import Program
+from ps_allreduce.workloads.worker_local import LocalTurn
+
+#: The chief asks for the next step while one is made, which then need not wait for the chief.
+CALLS_AHEAD = 2
+
+TURN = LocalTurn("turn")
 
 
 class SynchronousServers(ServerBackend):
@@ -66,7 +72,7 @@ class SynchronousServers(ServerBackend):
         ]
         self._steps: dict[tuple[bool, bool, int], ConcreteFunction] = {}
         self._apply: list[ConcreteFunction] = []
-        self._pool = ThreadPoolExecutor(len(workers) + self._experiment.num_ps)
+        self._pool = ThreadPoolExecutor(CALLS_AHEAD * (len(workers) + self._experiment.num_ps))
 
     def _make_groups(self) -> dict[int, HostGroup]:
         """The group of every worker; empty where each speaks for itself."""
@@ -104,11 +110,21 @@ class SynchronousServers(ServerBackend):
         def step(*queues: tf.Tensor) -> tf.Tensor:
             transport = _Transport(self, worker, queues)
             self._traces += 1
-            if not recorded:
-                return trace_bare_step(self._program, transport, accumulation)
-            return trace_recorded_step(self._program, transport, accumulation, events=events)
+            with tf.control_dependencies([TURN.take()]):
+                row = (
+                    trace_recorded_step(self._program, transport, accumulation, events=events)
+                    if recorded
+                    else trace_bare_step(self._program, transport, accumulation)
+                )
+            with tf.control_dependencies([row]), tf.control_dependencies([TURN.give()]):
+                return tf.identity(row)
 
         return step
+
+    def _initialise(self, worker: tf.Tensor) -> tf.Tensor:
+        """With a turn for the first step."""
+        with tf.control_dependencies([TURN.give()]):
+            return super()._initialise(worker)
 
     def exchange(
         self, gradients: list[tf.Tensor], queues: tuple[tf.Tensor, ...], worker: int
@@ -167,12 +183,15 @@ class SynchronousServers(ServerBackend):
         """Let every worker and every server make that many steps."""
         numbers = range(self._experiment.num_workers)
         steps = [self._traced_step(worker, events=events, recorded=recorded) for worker in numbers]
+        shares = [num_steps // CALLS_AHEAD, num_steps - num_steps // CALLS_AHEAD]
         workers = [
-            self._pool.submit(self._drive_worker, steps[worker], worker, num_steps)
+            self._pool.submit(self._drive_worker, steps[worker], worker, share)
+            for share in shares
             for worker in numbers
         ]
         servers = [
-            self._pool.submit(self._drive_server, server, num_steps)
+            self._pool.submit(self._drive_server, server, share)
+            for share in shares
             for server in range(self._experiment.num_ps)
         ]
         everyone: list[Future[list[tf.Tensor]]] = [*workers, *servers]

@@ -42,6 +42,31 @@ def assign(handle: tf.Tensor, value: tf.Tensor) -> tf.Operation:
 
 
 @dataclass(frozen=True, slots=True)
+class LocalTurn:
+    """Lets functions that were begun ahead run one after the other on one worker."""
+
+    name: str
+
+    def _queue(self) -> tf.Tensor:
+        with tf.device(HOST):
+            return tf.raw_ops.FIFOQueueV2(
+                component_types=[tf.int32], shapes=[[]], capacity=1, shared_name=self.name
+            )
+
+    def give(self) -> tf.Operation:
+        """Let the next one go on; the first needs it too."""
+        queue = self._queue()
+        with tf.device(HOST):
+            return tf.raw_ops.QueueEnqueueV2(handle=queue, components=[tf.constant(0)])
+
+    def take(self) -> tf.Tensor:
+        """Wait until the one before has given it."""
+        queue = self._queue()
+        with tf.device(HOST):
+            return tf.raw_ops.QueueDequeueV2(handle=queue, component_types=[tf.int32])[0]
+
+
+@dataclass(frozen=True, slots=True)
 class LocalIterator:
     """An iterator of one worker over a dataset whose elements are tuples of tensors.
 

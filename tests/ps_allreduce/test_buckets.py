@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ps_allreduce import buckets as buckets_module
 from ps_allreduce.buckets import Bucket, Piece, Tensor, fill_buckets, holders
 
 TENSORS = st.lists(
     st.builds(Tensor, size=st.integers(1, 60), server=st.integers(0, 2)), min_size=1, max_size=12
 )
 SIZES = st.integers(0, 40)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_pieces() -> Iterator[None]:
+    """Buckets of a few elements are tapered too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(buckets_module, "LEAST_TAPERED", 2)
+        yield
 
 
 def _whole(position: int, size: int) -> Piece:
@@ -73,10 +85,18 @@ def test_nothing_is_grouped_or_cut_unless_asked_for() -> None:
     assert [bucket.size for bucket in buckets] == [200, 4]
 
 
-def test_a_large_tensor_is_cut_into_near_equal_pieces() -> None:
-    buckets = fill_buckets([Tensor(10)], group_size=0, cut_size=4)
-    assert [bucket.pieces[0] for bucket in buckets] == [
-        Piece(0, 0, 3),
-        Piece(0, 3, 3),
-        Piece(0, 6, 4),
-    ]
+def test_a_large_tensor_is_cut_into_near_equal_pieces_that_begin_and_end_small() -> None:
+    buckets = fill_buckets([Tensor(40)], group_size=0, cut_size=10)
+    assert [bucket.size for bucket in buckets] == [2, 3, 5, 10, 10, 5, 3, 2]
+    starts = [bucket.pieces[0].start for bucket in buckets]
+    assert starts == [0, 2, 5, 10, 20, 30, 35, 38]
+
+
+def test_a_single_bucket_begins_and_ends_small() -> None:
+    buckets = fill_buckets([Tensor(16)], group_size=0, cut_size=16)
+    assert [bucket.size for bucket in buckets] == [2, 2, 4, 4, 2, 2]
+
+
+def test_every_server_has_a_small_beginning() -> None:
+    buckets = fill_buckets([Tensor(8, 0), Tensor(8, 1)], group_size=0, cut_size=8)
+    assert [(b.server, b.size) for b in buckets] == [(1, 2), (1, 2), (1, 2), (1, 2)] + [(0, 2)] * 4
