@@ -13,6 +13,7 @@ from ps_allreduce.experiment import Collective, Experiment, Profile
 from ps_allreduce.placement import Policy, Shard
 from ps_allreduce.provenance import Provenance
 from ps_allreduce.records import (
+    LinkRecord,
     Phases,
     PlacementUsed,
     RunFiles,
@@ -142,6 +143,23 @@ def run(own: Experiment, rate: float | None, repetition: int = 0, **changes: Any
 def runs(own: Experiment, rates: Mapping[int, float | None], **changes: Any) -> list[RunRecord]:
     """One attempt for each repetition."""
     return [run(own, rate, repetition, **changes) for repetition, rate in rates.items()]
+
+
+def on_own_hosts(num_workers: int, bits_per_s: float) -> dict[str, Any]:
+    """What `run` needs to know of workers on a host each, with links of equal rate."""
+    names = [f"n{index}" for index in range(num_workers)]
+    pairs = zip(names, [*names[1:], names[0]], strict=True) if num_workers > 1 else ()
+    return {
+        "hosts": tuple(make_host(name) for name in names),
+        "tasks": tuple(
+            TaskRecord(task=f"worker:{index}", host=name, address=f"{name}:1", cores=(0,), pid=1)
+            for index, name in enumerate(names)
+        ),
+        "links": tuple(
+            LinkRecord(source=source, target=target, bits_per_s=bits_per_s, round_trip_s=1e-4)
+            for source, target in pairs
+        ),
+    }
 
 
 def save(sweep: Path, record: RunRecord, raw: bool = True) -> Path:

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
@@ -21,7 +22,8 @@ from analysis.points import Case, make_cases
 from ps_allreduce.placement import Policy
 from ps_allreduce.records import RunRecord
 from ps_allreduce.strategies import Strategy
-from tests.analysis.builders import experiment, placement_used, runs
+from ps_allreduce.workload import EmulatedCompute, Workload
+from tests.analysis.builders import experiment, on_own_hosts, placement_used, runs
 
 RATES: dict[int, float | None] = {0: 100.0, 1: 110.0, 2: 95.0}
 FAILED: dict[int, float | None] = {0: None, 1: None}
@@ -129,6 +131,63 @@ def test_one_pack_stands_at_the_right_end() -> None:
     ticks = [text.get_text() for text in figure.axes[0].get_xticklabels()]
     assert ticks == ["0.5 MB", "4 MB", "one pack"]
     assert plot_against_packs(case_of(RING)) is None
+
+
+def test_buckets_stand_apart_from_packs() -> None:
+    sizes = (0, 500_000, None)
+    case = case_of(
+        *(
+            runs(experiment(Strategy.ALLREDUCE, workers, bytes_per_pack=n), RATES)
+            for n in sizes
+            for workers in (2, 4)
+        )
+    )
+    figure = plot_against_packs(case)
+    assert figure is not None
+    ticks = [text.get_text() for text in figure.axes[0].get_xticklabels()]
+    assert ticks == ["0.5 MB", "one pack", "buckets"]
+    assert legend(figure) == [
+        "allreduce, buckets, 2 workers",
+        "allreduce, buckets, 4 workers",
+        "allreduce, 2 workers",
+        "allreduce, 4 workers",
+    ]
+
+
+EMULATED = Workload(emulated=EmulatedCompute(forward_s=0.001, backward_s=0.001))
+
+
+def bounded(workers: int) -> list[RunRecord]:
+    """All-reduce on hosts of their own, at half of a bound of 1000 images/s."""
+    # 16 images per worker and step: 16 ms for each worker, 1 ms of them forward.
+    network_s = 0.016 * workers - 0.001
+    crossing = 2 * (workers - 1) / workers * 10_000
+    return runs(
+        experiment(Strategy.ALLREDUCE, workers, workload=EMULATED),
+        {0: 500.0},
+        gradient_bytes=10_000,
+        **on_own_hosts(workers, bits_per_s=8 * crossing / network_s),
+    )
+
+
+@pytest.mark.parametrize(
+    ("plot", "height"),
+    [(plot_throughput, 1000.0), (plot_speedup, 2.0), (plot_efficiency, 2.0 / 4)],
+)
+def test_bounds_are_lines_where_a_network_sets_them(
+    plot: Callable[[Case], Figure | None], height: float
+) -> None:
+    case = case_of(*(bounded(workers) for workers in (1, 2, 4)))
+    figure = plot(case)
+    assert "bound by the links (same marker)" in legend(figure)
+    assert figure is not None
+    lines = [line for line in figure.axes[0].get_lines() if line.get_linewidth() == 0.7]
+    drawn = [np.asarray(line.get_xydata()) for line in lines]
+    (bound,) = (points for points in drawn if len(points))
+    assert bound[:, 0].tolist() == [2, 4]
+    assert bound[-1, 1] == pytest.approx(height)
+    assert figure.axes[0].get_ylim()[1] > height
+    assert "bound by the links (same marker)" not in legend(plot_throughput(case_of(RING)))
 
 
 def test_placement_shows_bytes_beside_throughput() -> None:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from analysis.points import make_cases
-from ps_allreduce.experiment import Profile
+from ps_allreduce.experiment import Experiment, Profile
 from ps_allreduce.placement import Policy
 from ps_allreduce.records import Status
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.wire import STOCK, Wire, WireType
 from ps_allreduce.workload import Workload
 from tests.analysis.builders import PROFILE, experiment, run, runs
 
@@ -51,6 +53,65 @@ def test_labels_say_only_what_differs() -> None:
         "allreduce, one pack",
         "allreduce, 4 MB packs",
     ]
+
+
+def labels(points: Sequence[Experiment]) -> list[str]:
+    (case,) = make_cases(run(own, 1.0) for own in points)
+    return [setting.label for setting in case.settings]
+
+
+def test_what_sets_wires_apart_is_in_the_label() -> None:
+    wires = [STOCK, Wire(), Wire(gradients=WireType.FLOAT16), Wire(in_flight=0)]
+    assert labels([experiment(Strategy.PS_SYNC, 2, wire=wire) for wire in wires]) == [
+        "ps_sync, round_robin, stock messages",
+        "ps_sync, round_robin, 1 MB messages, all in flight, float32 gradients",
+        "ps_sync, round_robin, 1 MB messages, 4 in flight, float16 gradients",
+        "ps_sync, round_robin, 1 MB messages, 4 in flight, float32 gradients",
+    ]
+    others = [
+        Wire(group_bytes=0, channels=2),
+        Wire(channels=1),
+        Wire(cut_bytes=0, channels=1),
+        Wire(channels=1, host_aggregation=True),
+    ]
+    assert labels([experiment(Strategy.PS_SYNC, 2, wire=wire) for wire in others]) == [
+        "ps_sync, round_robin, ungrouped, cut at 1 MB, 2 channels, sent per worker",
+        "ps_sync, round_robin, groups of 1 MB, uncut, 1 channel, sent per worker",
+        "ps_sync, round_robin, 1 MB messages, 1 channel, sent per worker",
+        "ps_sync, round_robin, 1 MB messages, 1 channel, sent per host",
+    ]
+
+
+def test_buckets_are_told_from_packs_and_from_other_buckets() -> None:
+    packs = [experiment(Strategy.ALLREDUCE, 2, bytes_per_pack=n) for n in (0, 500_000)]
+    buckets = [
+        experiment(Strategy.ALLREDUCE, 2, bytes_per_pack=None, wire=Wire(in_flight=n))
+        for n in (2, 4)
+    ]
+    assert labels([*packs, buckets[0]]) == [
+        "allreduce, buckets",
+        "allreduce, one pack",
+        "allreduce, 0.5 MB packs",
+    ]
+    assert labels([*packs[:1], *buckets]) == [
+        "allreduce, buckets, 2 in flight",
+        "allreduce, buckets, 4 in flight",
+        "allreduce, one pack",
+    ]
+    assert labels(buckets[:1]) == ["allreduce"]
+
+
+def test_dealing_is_in_the_label_where_it_differs() -> None:
+    dealt = [
+        experiment(Strategy.PS_ASYNC, 2, staleness=staleness, steps_per_dispatch=count)
+        for staleness, count in ((None, 1), (4, 1), (4, 4))
+    ]
+    assert labels(dealt) == [
+        "ps_async, round_robin, staleness unbounded, 1 step per dispatch",
+        "ps_async, round_robin, staleness 4, 1 step per dispatch",
+        "ps_async, round_robin, staleness 4, 4 steps per dispatch",
+    ]
+    assert labels(dealt[:2])[1] == "ps_async, round_robin, staleness 4"
 
 
 def test_servers_that_follow_the_workers_are_one_setting() -> None:

@@ -4,6 +4,7 @@ import io
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -16,7 +17,15 @@ from ps_allreduce.placement import Policy
 from ps_allreduce.records import RunRecord
 from ps_allreduce.strategies import Strategy
 from ps_allreduce.workload import Workload
-from tests.analysis.builders import experiment, placement_used, provenance, run, runs, save
+from tests.analysis.builders import (
+    experiment,
+    on_own_hosts,
+    placement_used,
+    provenance,
+    run,
+    runs,
+    save,
+)
 
 RATES: dict[int, float | None] = {0: 100.0, 1: 102.0, 2: 98.0}
 DOUBLE: dict[int, float | None] = {0: 200.0, 1: 204.0, 2: 196.0}
@@ -125,6 +134,26 @@ def test_the_report_holds_what_a_reviewer_asks_for(tmp_path: Path) -> None:
     ):
         assert expected in text
     assert "<script>" not in (tmp_path / "report.html").read_text()
+
+
+def test_the_report_tells_how_near_a_point_came_to_its_bound(tmp_path: Path) -> None:
+    # 25 bytes at 100 bytes/s behind a forward pass of 4 ms; 32 images at 100 images/s in 0.32 s.
+    near: dict[str, Any] = {"gradient_bytes": 25, **on_own_hosts(2, bits_per_s=800.0)}
+    records = runs(experiment(Strategy.ALLREDUCE, 2), RATES, **near)
+    write(tmp_path, records)
+    invoke("report", str(tmp_path))
+    text = parse(tmp_path / "report.html").text
+    assert "Bounds by the links" in text
+    (row,) = rows(*make_cases(records))
+    assert row.fraction_of_bound in text
+    assert (row.network_ms, row.bound_ms, row.step_ms) == ("250.00", "254.00", "320.09")
+    assert row.fraction_of_bound == "0.79 [0.76, 0.83]"
+
+
+def test_without_links_there_is_no_table_of_bounds(tmp_path: Path) -> None:
+    write(tmp_path, compare_sweep())
+    invoke("report", str(tmp_path))
+    assert "Bounds by the links" not in parse(tmp_path / "report.html").text
 
 
 def test_missing_raw_files_are_a_warning(tmp_path: Path) -> None:

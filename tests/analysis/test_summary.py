@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -10,9 +11,12 @@ import pytest
 from analysis.load import load_sweep
 from analysis.summary import COLUMNS, render_summary, write_summary
 from ps_allreduce.errors import UserError
+from ps_allreduce.experiment import Experiment
 from ps_allreduce.placement import Policy
-from ps_allreduce.records import LinkRecord
+from ps_allreduce.records import LinkRecord, TaskRecord
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.wire import Wire, WireType
+from ps_allreduce.workload import Precision, Workload
 from tests.analysis.builders import experiment, placement_used, provenance, run, save
 from tests.fakes import make_host
 
@@ -80,7 +84,17 @@ def test_a_run_on_two_hosts(tmp_path: Path) -> None:
         LinkRecord(source=source, target=target, bits_per_s=rate, round_trip_s=1e-4)
         for source, target, rate in (("n9", "n10", 2e9), ("n10", "n9", 1e9))
     )
-    save(tmp_path, run(own, 100.0, hosts=hosts, links=links))
+    tasks = tuple(
+        TaskRecord(task=f"worker:{i}", host=host.name, address="a:1", cores=(0,), pid=1)
+        for i, host in enumerate(hosts)
+    )
+    changes: dict[str, Any] = {
+        "hosts": hosts,
+        "links": links,
+        "tasks": tasks,
+        "gradient_bytes": 80_000_000,
+    }
+    save(tmp_path, run(own, 100.0, **changes))
     (row,) = rows(tmp_path)
     expected = {
         "hosts": "n9 n10",
@@ -90,6 +104,9 @@ def test_a_run_on_two_hosts(tmp_path: Path) -> None:
         "link_bits_per_s": "1000000000.0",
     }
     assert {name: row[name] for name in expected} == expected
+    # Forward takes 4 ms, and 80 MB at 2 Gbit/s 320 ms; 32 images at 100 images/s another 320 ms.
+    assert float(row["bound_s"]) == pytest.approx(0.324)
+    assert float(row["fraction_of_bound"]) == pytest.approx(0.324 / 0.32)
 
 
 def test_what_is_unknown_is_empty(tmp_path: Path) -> None:
@@ -103,9 +120,43 @@ def test_what_is_unknown_is_empty(tmp_path: Path) -> None:
     assert (row["bytes_per_pack"], row["num_ps"]) == ("0", "0")
 
 
-def test_asynchronous_staleness_is_not_guessed(tmp_path: Path) -> None:
-    save(tmp_path, run(experiment(Strategy.PS_ASYNC, 2), 1.0))
-    assert rows(tmp_path)[0]["staleness"] == ""
+@pytest.mark.parametrize(("staleness", "cell"), [(None, ""), (4, "4")])
+def test_asynchronous_staleness_is_what_it_was_bound_to(
+    tmp_path: Path, staleness: int | None, cell: str
+) -> None:
+    own = experiment(Strategy.PS_ASYNC, 2, staleness=staleness, steps_per_dispatch=2)
+    save(tmp_path, run(own, 1.0))
+    assert rows(tmp_path)[0]["staleness"] == cell
+    assert rows(tmp_path)[0]["steps_per_dispatch"] == str(own.steps_per_dispatch)
+
+
+@pytest.mark.parametrize(
+    ("own", "cells"),
+    [
+        pytest.param(
+            experiment(Strategy.PS_SYNC, 2, wire=Wire(in_flight=2, gradients=WireType.FLOAT16)),
+            ("1000000", "1000000", "2", "float16", "1", "false", ""),
+            id="buckets",
+        ),
+        pytest.param(
+            experiment(Strategy.ALLREDUCE, 2),
+            ("", "", "", "float32", "1", "false", ""),
+            id="TensorFlow's packs",
+        ),
+        pytest.param(experiment(Strategy.SINGLE), ("",) * 7, id="nothing is sent"),
+    ],
+)
+def test_how_gradients_travelled(tmp_path: Path, own: Experiment, cells: tuple[str, ...]) -> None:
+    save(tmp_path, run(own, 1.0))
+    (row,) = rows(tmp_path)
+    names = ("group_bytes", "cut_bytes", "in_flight", "gradients_on_wire", "channels")
+    assert tuple(row[n] for n in (*names, "host_aggregation", "steps_per_dispatch")) == cells
+
+
+def test_precision_is_that_of_the_workload(tmp_path: Path) -> None:
+    load = Workload(precision=Precision.MIXED_BFLOAT16)
+    save(tmp_path, run(experiment(Strategy.SINGLE, workload=load), 1.0))
+    assert rows(tmp_path)[0]["precision"] == "mixed_bfloat16"
 
 
 def test_all_attempts_of_all_blocks_have_a_row(tmp_path: Path) -> None:
