@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from launchers.local import LocalLauncher
+from launchers.hosts_launcher import HostsLauncher
 from ps_allreduce.experiment import Experiment
 from ps_allreduce.records import Status
 from ps_allreduce.strategies import Strategy
@@ -37,7 +37,7 @@ class Trained:
     weights: list[npt.NDArray[np.float32]]
 
 
-def train(launcher: LocalLauncher, experiment: Experiment, folder: Path) -> Trained:
+def train(launcher: HostsLauncher, experiment: Experiment, folder: Path) -> Trained:
     """Run an experiment for real and fetch its losses and weights."""
     weights = folder / f"{experiment.experiment_id}.npz"
     run = launcher.launch(experiment, progress=lambda _: None, weights=weights)
