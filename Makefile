@@ -5,9 +5,11 @@
 #:   make ps-sweep          parameter servers: workers x servers x placement x sync/async
 #:   make allreduce-sweep   all-reduce: workers x bytes per pack
 #:   make placement-sweep   model x servers x placement
+#:   make tuning-sweep      one setting of the exchange at a time: sizes, in flight, formats ...
 #:   make placement         where variables would go, without running: MODEL=InceptionV3 NUM_PS=4
 #:   make report            the report again, from the records in RESULTS
-#:   make bench             what the suite itself costs
+#:   make bench             what the suite itself costs; with LAUNCHER=emulated also how close
+#:                          every strategy comes to what the links allow
 #:   make doctor            what would go wrong on these hosts, before it costs node hours
 #:   make accept-gpu        the checklist for a first use on GPUs
 #:
@@ -62,7 +64,7 @@ export SUITE_PYTHON := $(VENV)/bin/python
 export PYTHONPATH := $(CURDIR)
 endif
 
-SWEEPS = compare ps-sweep allreduce-sweep placement-sweep
+SWEEPS = compare ps-sweep allreduce-sweep placement-sweep tuning-sweep
 # Without file names: "set -f" keeps a * in ARGS from becoming one.
 RUN = @set -f; exec "$$SUITE_PYTHON" -m
 CHOICE = $${MODEL:+--model "$$MODEL"} $${NUM_PS:+--num-ps "$$NUM_PS"}

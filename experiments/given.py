@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.profiles import WORKLOADS, Scale, profile_named, scale_for, scale_of_hosts
-from experiments.studies import Describe
+from experiments.request import Describe
 from launchers import LOCAL
 from launchers.options import network_from
 from launchers.protocol import Capacity

@@ -27,7 +27,8 @@ from experiments.given import (
 )
 from experiments.profiles import models_of
 from experiments.progress import SweepProgress
-from experiments.studies import STUDIES, Describe, Request
+from experiments.request import Describe, Request
+from experiments.studies import STUDIES
 from experiments.sweep import Sweep
 from launchers import SLURM, make_launcher
 from launchers.layout import too_few_hosts

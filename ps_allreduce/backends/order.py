@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from tensorflow.python.framework import auto_control_deps
 
-UNORDERED = frozenset({"Timestamp", "CollectiveReduceV2", "VarHandleOp", "IteratorV2", "FIFOQueueV2"})
+UNORDERED = frozenset({"Timestamp", "CollectiveReduceV2"}) | frozenset(
+    {"VarHandleOp", "IteratorV2", "FIFOQueueV2"}  # handles of what a worker finds by name
+)
 
 
 def leave_unordered() -> None:

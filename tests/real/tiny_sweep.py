@@ -7,6 +7,7 @@ from pathlib import Path
 
 from experiments import __main__ as command_line
 from experiments import profiles, studies
+from experiments.request import Request
 from ps_allreduce.experiment import Experiment, Profile
 from ps_allreduce.placement import Policy
 from ps_allreduce.strategies import Strategy
@@ -22,7 +23,7 @@ TINY = Profile(
 )
 
 
-def tiny(request: studies.Request) -> tuple[Experiment, ...]:
+def tiny(request: Request) -> tuple[Experiment, ...]:
     """Three short points."""
     workload = Workload()
     return (
