@@ -108,7 +108,9 @@ class HostGroup:
             held = hold(unit, pushed, in_flight)
             with tf.device(worker_device(self.leader)):
                 pushed.append(add_gradient(self._accumulators[number], held))
-                (value,) = tf.raw_ops.QueueDequeueV2(handle=queue, component_types=[tf.float32])
+                # Only then: a step that was asked for early must not take this one's value.
+                with tf.control_dependencies(pushed[-1:]):
+                    (value,) = tf.raw_ops.QueueDequeueV2(handle=queue, component_types=[tf.float32])
             arrived.append(tf.ensure_shape(value, [self._sizes[number]]))
         return Sent(pushed=pushed, arrived=arrived)
 

@@ -19,7 +19,8 @@ KEYS = {
     *("run_id", "status", "reason", "fingerprint", "record_path", "launcher", "oversubscribed"),
     *("strategy", "model", "num_workers", "num_ps", "placement", "placement_max_over_mean"),
     *("global_batch", "compute", "images_per_sec", "step_time_p50_s", "step_time_p95_s"),
-    *("compute_s", "communication_s", "input_wait_s", "warmup_steps", "measured_steps"),
+    *("compute_s", "forward_s", "backward_s", "communication_s", "input_wait_s"),
+    *("warmup_steps", "measured_steps"),
     *("window_s", "steps_per_worker", "bring_up_s", "build_s", "first_step_s", "warmup_s"),
     *("measured_s", "total_s"),
 }
