@@ -16,7 +16,7 @@ from ps_allreduce.bounds import link_bytes, network_time_s, step_bound_s
 from ps_allreduce.errors import SuiteError
 from ps_allreduce.experiment import Experiment
 from ps_allreduce.records import Status
-from ps_allreduce.steps import StepTable, Window, measurement_window
+from ps_allreduce.steps import Window, measurement_window
 
 #: A step cannot be faster than its bound; this much more is noise.
 CREDIBLE = 1.05
@@ -63,11 +63,13 @@ def measure(point: Point, run: LaunchedRun) -> Measured:
         raise NothingMeasured(f"{run.status}: {run.reason}")
     if not run.links:
         raise NothingMeasured("no link was measured")
-    cpu_s_per_gigabyte, cpu_over = cpu_per_gigabyte(run, run.gradient_bytes)
+    step_s = step_seconds(point.experiment, run)
+    steps_per_s = point.experiment.num_workers / step_s
+    cpu_s_per_gigabyte, cpu_over = cpu_per_gigabyte(run, run.gradient_bytes, steps_per_s)
     rate = max(link.bits_per_s for link in run.links)
     measured = Measured(
         link_bits_per_s=rate,
-        step_s=step_seconds(point.experiment, run),
+        step_s=step_s,
         bound_s=_bound_s(point, run, run.gradient_bytes, rate),
         machine_busy=run.machine_busy,
         cpu_s_per_gigabyte=cpu_s_per_gigabyte,
@@ -96,40 +98,28 @@ def _bound_s(point: Point, run: LaunchedRun, gradient_bytes: int, rate: float) -
 def step_seconds(experiment: Experiment, run: LaunchedRun) -> float:
     """Seconds in which every worker makes a step on average.
 
-    Where workers do not wait for each other, `images_per_sec` leaves out a step of every worker
-    that reaches over an end of the window, which is much of a few long steps: here its part inside
-    the window counts.
-
     Raises:
         NothingMeasured: no metrics.
     """
     if run.metrics is None:
         raise NothingMeasured("the run has no metrics")
-    if experiment.traits.deals_steps and run.steps is not None:
-        steps, length_s = _steps_inside(run.steps)
-        return experiment.num_workers * length_s / steps
     return experiment.global_batch / run.metrics.images_per_sec
 
 
-def _steps_inside(steps: StepTable) -> tuple[float, float]:
-    """Steps of all workers inside the window, parts of steps as parts; and its length."""
-    window = measurement_window(steps)
-    made = 0.0
-    for worker in np.unique(steps.worker):
-        mine = steps.of_worker(int(worker))
-        begin = np.concatenate([mine.start[:1], mine.end[:-1]])
-        inside = np.minimum(mine.end, window.end) - np.maximum(begin, window.start)
-        made += float((np.maximum(inside, 0.0) / (mine.end - begin)).sum())
-    return made, window.length_s
+def cpu_per_gigabyte(
+    run: LaunchedRun, gradient_bytes: int, steps_per_s: float
+) -> tuple[float | None, str]:
+    """Processor seconds of all tasks per 1e9 bytes of gradients, and over what they are known.
 
-
-def cpu_per_gigabyte(run: LaunchedRun, gradient_bytes: int) -> tuple[float | None, str]:
-    """Processor seconds of all tasks per 1e9 bytes of gradients, and over what they are known."""
+    Args:
+        steps_per_s: of all workers together.
+    """
     if run.steps is None:
         return None, ""
     used = _cpu_in_window(run, measurement_window(run.steps))
     if used is not None:
-        return 1e9 * used / (gradient_bytes * _steps_inside(run.steps)[0]), "window"
+        length_s = measurement_window(run.steps).length_s
+        return 1e9 * used / (gradient_bytes * steps_per_s * length_s), "window"
     known = [task.cpu_s for task in run.tasks if task.cpu_s is not None]
     if not known or len(known) < len(run.tasks):
         return None, ""

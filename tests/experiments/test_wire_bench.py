@@ -10,20 +10,17 @@ from rich.console import Console
 
 from experiments.wire_bench import Row, render_wire, run_wire_bench
 from experiments.wire_grid import Point, wire_grid
-from experiments.wire_measure import cpu_per_gigabyte, measure, step_seconds
+from experiments.wire_measure import cpu_per_gigabyte, measure
 from launchers.protocol import LaunchedRun
 from ps_allreduce.errors import UserError
 from ps_allreduce.network import EmulatedNetwork
 from ps_allreduce.records import LinkRecord, PlacementUsed, Status, TaskRecord
-from ps_allreduce.steps import Phase, concatenate
 from ps_allreduce.strategies import Strategy
 from tests.fakes import (
     METRICS,
     FakeLauncher,
     bad_run,
-    make_experiment,
     make_sample,
-    make_steps,
     ok_run,
 )
 
@@ -119,29 +116,19 @@ def test_computation_that_hides_communication_is_part_of_the_bound() -> None:
     assert measure(point, a_run(3.0)).bound_s == pytest.approx(0.4 / 3 + 0.4)
 
 
-def test_parts_of_steps_count_where_workers_do_not_wait() -> None:
-    """Worker 1 is half a step behind: five and a half steps in 2.5 s, of which four are whole."""
-    phases = [Phase.WARMUP, *[Phase.MEASURED] * 3]
-    steps = concatenate(
-        [make_steps(0, [1, 2, 3, 4], phases), make_steps(1, [1.5, 2.5, 3.5, 4.5], phases)]
-    )
-    run = a_run(steps=steps)
-    assert step_seconds(make_experiment(Strategy.PS_ASYNC), run) == pytest.approx(1.0)
-
-
 def test_processor_time_of_the_window_is_preferred() -> None:
     samples = tuple(
         make_sample(t, cpu_s={"worker:0": t, "worker:1": t, "ps:0": 2 * t}) for t in (0.0, 1.0)
     )
-    # The window is 0.2 to 0.6 s: four steps of one worker.
-    value, over = cpu_per_gigabyte(a_run(samples=samples), 1_000_000_000)
+    # The window is 0.2 to 0.6 s: four steps.
+    value, over = cpu_per_gigabyte(a_run(samples=samples), 1_000_000_000, 10.0)
     assert value == pytest.approx(0.4)
     assert over == "window"
-    value, over = cpu_per_gigabyte(a_run(), 1_000_000_000)
+    value, over = cpu_per_gigabyte(a_run(), 1_000_000_000, 10.0)
     assert value == pytest.approx(1.0)
     assert over == "run"
     unknown = (a_task("worker:0", "a", None),)
-    assert cpu_per_gigabyte(a_run(tasks=unknown), 1)[0] is None
+    assert cpu_per_gigabyte(a_run(tasks=unknown), 1, 10.0)[0] is None
 
 
 def test_rows_are_saved_one_by_one_and_none_is_missing() -> None:

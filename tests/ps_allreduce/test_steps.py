@@ -117,12 +117,12 @@ def test_an_asynchronous_worker_that_is_twice_as_fast_makes_twice_the_steps() ->
     assert metrics.measured_steps == round((3 + 8) / 2)
 
 
-def test_only_whole_steps_inside_the_window_count() -> None:
+def test_a_step_that_reaches_over_an_end_counts_by_its_part() -> None:
     # Opens at 2.5 amid a step of worker 0, closes at 6 amid a step of worker 1.
     late = make_steps(1, [1.5, 2.5, 3.5, 4.5, 5.5, 6.5], SIX_STEPS)
     metrics = compute_metrics(concatenate([one_worker(), late]), 7)
     assert metrics.steps_per_worker == (3, 3)
-    assert metrics.images_per_sec == pytest.approx(6 * 7 / 3.5)
+    assert metrics.images_per_sec == pytest.approx(2 * 7)
 
 
 def test_time_between_steps_belongs_to_the_next_step() -> None:
