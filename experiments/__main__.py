@@ -32,7 +32,7 @@ from experiments.given import experiment_from
 from experiments.history import read_history
 from experiments.one_line import one_line
 from experiments.options import DEALING, LAUNCHER, PROFILE, SERVERS, WIRE, WORKLOAD
-from experiments.progress import FailureTeller, counting_bar
+from experiments.progress import FailureTeller, SweepProgress, counting_bar
 from experiments.results_folder import locked
 from experiments.studies import STUDIES
 from experiments.sweep import PlannedRun
@@ -172,14 +172,15 @@ def emulation_check(**given: Any) -> None:
     network = network_from(given | {"launcher": EMULATED})
     if network is None:
         raise UserError("state the network, for instance --hosts 4 --bandwidth 1gbit.")
-    agreements = check_emulation(
-        network,
-        given["results"],
-        source_state(),
-        FailureTeller(Console(stderr=True)),
-        repetitions=given["repetitions"],
-        allow_login_node=given["allow_login_node"],
-    )
+    with SweepProgress(Console(stderr=True)) as progress:
+        agreements = check_emulation(
+            network,
+            given["results"],
+            source_state(),
+            progress,
+            repetitions=given["repetitions"],
+            allow_login_node=given["allow_login_node"],
+        )
     click.echo(render_agreements(agreements))
     click.echo(save_agreements(agreements, given["results"]))
 

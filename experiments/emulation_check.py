@@ -141,28 +141,39 @@ def check_emulation(
     profile = replace(PROFILE, repetitions=repetitions)
     sweep_dir = results / "emulation-check"
     agreements: list[Agreement] = []
-    with locked(sweep_dir), ExitStack() as stack:
-        for scale, next_scale in itertools.pairwise(SCALES):
-            launchers = {
-                one: stack.enter_context(
-                    _launcher(network.scaled(1 / one), results, allow_login_node)
-                )
-                for one in (scale, next_scale)
-            }
-            sessions = {
-                one: _session(launcher, sweep_dir, commit, follower)
-                for one, launcher in launchers.items()
-            }
-            times = _measure(sessions, network, profile)
-            found = [
-                compare_scales(network.bits_per_s, scale, times[scale, s], times[next_scale, s], s)
-                for s in points_at(network, scale, profile)
-            ]
+    most_runs = (len(SCALES) - 1) * 2 * len(points_at(network, 1, profile)) * repetitions
+    with locked(sweep_dir):
+        follower.begin(most_runs, 0)
+        for scales in itertools.pairwise(SCALES):
+            with ExitStack() as stack:
+                sessions = {
+                    scale: _session(
+                        stack.enter_context(
+                            _launcher(network.scaled(1 / scale), results, allow_login_node)
+                        ),
+                        sweep_dir,
+                        commit,
+                        follower,
+                    )
+                    for scale in scales
+                }
+                found = _compare(sessions, network, network.bits_per_s, profile)
             agreements += found
-            stack.pop_all().close()
+            save_agreements(agreements, results)  # the next pair of scales takes twice as long
             if all(agreement.holds for agreement in found):
                 break
     return agreements
+
+
+def _compare(
+    sessions: Mapping[int, Session], network: EmulatedNetwork, bits_per_s: float, profile: Profile
+) -> list[Agreement]:
+    scale, next_scale = sessions
+    points = points_at(network, scale, profile)
+    times = _measure(sessions, network, profile)
+    return [
+        compare_scales(bits_per_s, scale, times[scale, s], times[next_scale, s], s) for s in points
+    ]
 
 
 def _launcher(network: EmulatedNetwork, results: Path, allow_login_node: bool) -> HostsLauncher:
