@@ -67,8 +67,9 @@ def place_tasks(experiment: Experiment, hosts: Sequence[str]) -> Placed:
         raise UserError(f"host {twice} is listed more than once; every host is used once.")
     needed = num_hosts(experiment)
     if needed > len(hosts):
+        servers = f", {experiment.num_ps} ps {experiment.layout}" if experiment.num_ps else ""
         raise UserError(
-            f"{experiment.title}: {needed} hosts are needed but there are {len(hosts)}. Ask for "
+            f"{experiment.num_workers} workers{servers}: {needed} hosts are needed but there are {len(hosts)}. Ask for "
             "fewer workers or servers, more of them per host, or the layout colocated."
         )
     return {task: hosts[position] for task, position in _positions(experiment).items()}

@@ -117,7 +117,8 @@ def experiment_of(given: Mapping[str, Any]) -> Experiment:
 def plan(**given: Any) -> None:
     """Print hosts, tasks, ports and every TF_CONFIG; start nothing."""
     nodelist = given["nodelist"] or os.environ.get("SLURM_JOB_NODELIST", "")
-    hosts = parse_hostlist(nodelist)
+    # As `scontrol show hostnames` prints them, one to a line, they can be pasted too.
+    hosts = parse_hostlist(",".join(nodelist.split()))
     if not hosts:
         raise UserError("--nodelist names no host; paste one, for instance --nodelist 'n[9-11]'.")
     click.echo(render_plan(experiment_of(given), hosts, given["first_port"]))

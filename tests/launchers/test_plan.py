@@ -52,6 +52,11 @@ def test_all_reduce_has_no_chief(capsys: pytest.CaptureFixture[str]) -> None:
     assert list(configs(text)) == ["worker:0", "worker:1"]
 
 
+def test_names_can_be_pasted_one_to_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(["plan", "--nodelist", "n9\nn10\n", "--num-workers", "2"], capsys)
+    assert "n10: worker:1" in text
+
+
 def test_the_list_of_the_present_job_is_the_default(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,7 +70,7 @@ def test_the_list_of_the_present_job_is_the_default(
     [
         (["--nodelist", "n[9-"], "character"),
         (["--nodelist", ""], "names no host"),
-        (["--nodelist", "n1", "--num-workers", "2"], "2 hosts are needed but there are 1"),
+        (["--nodelist", "n1", "--num-workers", "2"], "2 workers: 2 hosts are needed but there are 1"),
         (["--nodelist", "n1,n1", "--num-workers", "2"], "listed more than once"),
         (["--nodelist", "n1", "--num-workers", "0"], "num_workers must be at least 1"),
         (["--nodelist", "n1", "--num-ps", "1", "--first-port", "65534"], "port"),
