@@ -70,7 +70,7 @@ def test_the_list_of_the_present_job_is_the_default(
     [
         (["--nodelist", "n[9-"], "character"),
         (["--nodelist", ""], "names no host"),
-        (["--nodelist", "n1", "--num-workers", "2"], "2 workers: 2 hosts are needed but there are 1"),
+        (["--nodelist", "n1", "--num-workers", "2"], "2 workers: 2 hosts are needed"),
         (["--nodelist", "n1,n1", "--num-workers", "2"], "listed more than once"),
         (["--nodelist", "n1", "--num-workers", "0"], "num_workers must be at least 1"),
         (["--nodelist", "n1", "--num-ps", "1", "--first-port", "65534"], "port"),
