@@ -244,7 +244,7 @@ def _order(point: Point) -> tuple[object, ...]:
         -1 if own.layout is None else list(LayoutKind).index(own.layout),
         -1 if own.placement is None else list(Policy).index(own.placement),
         -1 if own.bytes_per_pack is None else own.bytes_per_pack,
-        *(wire.group_bytes, wire.cut_bytes, wire.in_flight, wire.channels, wire.host_aggregation),
+        *(wire.group_bytes, wire.cut_bytes, wire.in_flight, wire.host_aggregation),
         own.staleness or 0,
         own.steps_per_dispatch,
         own.label,

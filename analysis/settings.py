@@ -128,8 +128,6 @@ def _wire_parts(own: Experiment, rivals: Sequence[Experiment]) -> list[str]:
         parts.append(f"{wire.in_flight or 'all'} in flight")
     if differ("gradients"):
         parts.append(f"{wire.gradients} gradients")
-    if differ("channels"):
-        parts.append(f"{wire.channels} channel{'s' * (wire.channels != 1)}")
     if differ("host_aggregation"):
         parts.append(f"sent per {'host' if wire.host_aggregation else 'worker'}")
     return parts

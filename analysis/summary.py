@@ -36,7 +36,7 @@ COLUMNS = (
     *("peak_memory_bytes", "cpu_s", "load_average", "commit", "warnings"),
     *("transport", "network", "ps_per_host", "coordinator", "link_round_trip_s"),
     *("machine_busy", "host_kinds", "import_s", "bound_s", "fraction_of_bound"),
-    *("group_bytes", "cut_bytes", "in_flight", "gradients_on_wire", "channels"),
+    *("group_bytes", "cut_bytes", "in_flight", "gradients_on_wire"),
     *("host_aggregation", "steps_per_dispatch"),
 )
 
@@ -150,7 +150,6 @@ def _wire(own: Experiment) -> dict[str, object]:
         "cut_bytes": sizes.cut_bytes if sizes else None,
         "in_flight": sizes.in_flight if sizes else None,
         "gradients_on_wire": wire.gradients.value if wire else None,
-        "channels": wire.channels if wire else None,
         "host_aggregation": wire.host_aggregation if wire else None,
     }
 

@@ -109,7 +109,6 @@ def wire_from(given: dict[str, Any]) -> Wire:
         cut_bytes=given["cut_bytes"],
         in_flight=given["in_flight"],
         gradients=_choice_or_none(WireType, given["gradients"], "format of gradients"),
-        channels=given["channels"],
         host_aggregation=given["host_aggregation"],
     )
     return wire

@@ -52,7 +52,6 @@ WIRE = options(
     click.option("--cut-bytes", type=int, help="Larger tensors are cut into messages; 0: never."),
     click.option("--in-flight", type=int, help="Messages under way at once; 0: no bound."),
     click.option("--gradients", help=f"Format on the wire: {', '.join(WireType)}."),
-    click.option("--channels", type=int, help="gRPC connections from one task to another."),
     click.option(
         "--host-aggregation", is_flag=True, help="Of ps_sync: workers of one host send one mean."
     ),

@@ -65,7 +65,6 @@ def _wires(wire: Wire) -> list[Wire]:
         *(replace(wire, cut_bytes=size) for size in (0, 250_000, 4_000_000)),
         *(replace(wire, in_flight=count) for count in (0, 1, 2, 16)),
         *(replace(wire, gradients=kind) for kind in WireType),
-        *(replace(wire, channels=count) for count in (1, 4)),
     ]
 
 

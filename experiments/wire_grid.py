@@ -37,10 +37,11 @@ TARGETS = {Strategy.PS_SYNC: 0.93, Strategy.ALLREDUCE: 0.92, Strategy.PS_ASYNC: 
 OVERLAP_TARGET = 0.85
 
 #: The shortest that can be emulated; the bound of a point that only communicates leaves it out.
-NO_COMPUTE = EmulatedCompute(forward_s=0.001, backward_s=0.001)
+#: All gradients at once: to release groups within a millisecond only costs processor time.
+NO_COMPUTE = EmulatedCompute(forward_s=0.001, backward_s=0.001, groups=1)
 
 #: Of every gradient; small enough for shards of equal total size on every server.
-SPLIT_BYTES = 1_000_000
+SPLIT_BYTES = 2_000_000
 
 #: What the duration of a step is estimated by where links have no rate of their own.
 UNSHAPED_BITS_PER_S = 10e9

@@ -128,7 +128,6 @@ def wires() -> st.SearchStrategy[Wire]:
         cut_bytes=sizes,
         in_flight=st.integers(0, 1000),
         gradients=st.sampled_from(WireType),
-        channels=st.integers(1, 64),
     )
 
 

@@ -64,21 +64,21 @@ def test_what_sets_wires_apart_is_in_the_label() -> None:
     wires = [STOCK, Wire(), Wire(gradients=WireType.FLOAT16), Wire(in_flight=0)]
     assert labels([experiment(Strategy.PS_SYNC, 2, wire=wire) for wire in wires]) == [
         "ps_sync, round_robin, stock messages",
-        "ps_sync, round_robin, 1 MB messages, all in flight, float32 gradients",
-        "ps_sync, round_robin, 1 MB messages, 4 in flight, float16 gradients",
-        "ps_sync, round_robin, 1 MB messages, 4 in flight, float32 gradients",
+        "ps_sync, round_robin, 2 MB messages, all in flight, float32 gradients",
+        "ps_sync, round_robin, 2 MB messages, 4 in flight, float16 gradients",
+        "ps_sync, round_robin, 2 MB messages, 4 in flight, float32 gradients",
     ]
     others = [
-        Wire(group_bytes=0, channels=2),
-        Wire(channels=1),
-        Wire(cut_bytes=0, channels=1),
-        Wire(channels=1, host_aggregation=True),
+        Wire(group_bytes=0),
+        Wire(),
+        Wire(cut_bytes=0),
+        Wire(host_aggregation=True),
     ]
     assert labels([experiment(Strategy.PS_SYNC, 2, wire=wire) for wire in others]) == [
-        "ps_sync, round_robin, ungrouped, cut at 1 MB, 2 channels, sent per worker",
-        "ps_sync, round_robin, groups of 1 MB, uncut, 1 channel, sent per worker",
-        "ps_sync, round_robin, 1 MB messages, 1 channel, sent per worker",
-        "ps_sync, round_robin, 1 MB messages, 1 channel, sent per host",
+        "ps_sync, round_robin, ungrouped, cut at 2 MB, sent per worker",
+        "ps_sync, round_robin, groups of 2 MB, uncut, sent per worker",
+        "ps_sync, round_robin, 2 MB messages, sent per worker",
+        "ps_sync, round_robin, 2 MB messages, sent per host",
     ]
 
 

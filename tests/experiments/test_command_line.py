@@ -79,8 +79,6 @@ MISTAKES = [
     (["compare", "--in-flight", "-1"], "in_flight must be at least 0 (no bound), got -1."),
     (["compare", "--gradients", "int8"], "unknown format of gradients 'int8'; choose one of float"),
     (["compare", "--gradients", ""], "unknown format of gradients ''; choose one of float32, floa"),
-    (["compare", "--channels", "0"], "channels must be at least 1, got 0."),
-    (["compare", "--channels", "65"], "channels must be at most 64, got 65."),
     (["compare", "--precision", "half"], "unknown precision 'half'; choose one of float32, mixed_"),
     (
         ["compare", "--emulate", "0.1,0.1", "--precision", "mixed_float16"],
@@ -114,7 +112,7 @@ MISTAKES = [
         "strategy single sends nothing: leave the settings of the wire out.",
     ),
     (
-        ["run-one", "--strategy", "allreduce", "--bytes-per-pack", "0", "--channels", "2"],
+        ["run-one", "--strategy", "allreduce", "--bytes-per-pack", "0", "--in-flight", "2"],
         "with bytes_per_pack TensorFlow decides what is sent: leave the settings of the wire out.",
     ),
     (["placement", "--model", "VGG17"], "unknown model 'VGG17'"),

@@ -35,11 +35,11 @@ def test_a_sweep_runs_and_is_not_repeated(
     launcher: FakeLauncher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("allreduce-sweep", "--workers", "1", "--repetitions", "1") == 0
-    assert "7 runs made (7 ok), 0 kept" in capsys.readouterr().err
-    assert len(list(iter_record_paths(tmp_path / "results" / "allreduce-sweep"))) == 7
+    assert "6 runs made (6 ok), 0 kept" in capsys.readouterr().err
+    assert len(list(iter_record_paths(tmp_path / "results" / "allreduce-sweep"))) == 6
     assert run("allreduce-sweep", "--workers", "1", "--repetitions", "1") == 0
-    assert "0 runs made (none needed), 7 kept" in capsys.readouterr().err
-    assert len(launcher.launched) == 7
+    assert "0 runs made (none needed), 6 kept" in capsys.readouterr().err
+    assert len(launcher.launched) == 6
 
 
 def test_what_is_asked_for_reaches_every_point(launcher: FakeLauncher, tmp_path: Path) -> None:
@@ -60,7 +60,6 @@ def test_what_is_asked_for_reaches_every_point(launcher: FakeLauncher, tmp_path:
 
 WIRE_WORDS = (
     *("--group-bytes", "0", "--cut-bytes", "2000", "--in-flight", "1", "--gradients", "bfloat16"),
-    *("--channels", "4"),
 )
 
 WIRE = Wire(
@@ -68,7 +67,6 @@ WIRE = Wire(
     cut_bytes=2000,
     in_flight=1,
     gradients=WireType.BFLOAT16,
-    channels=4,
 )
 
 DEALING_WORDS = ("--staleness", "4", "--steps-per-dispatch", "2")
@@ -129,7 +127,7 @@ def test_failed_points_make_status_1(
     assert run("allreduce-sweep", "--workers", "1", "--repetitions", "1") == 1
     err = capsys.readouterr().err
     assert "failed, worker:1 was killed by SIGKILL" in err
-    assert "7 ok, 1 failed" in err
+    assert "6 ok, 1 failed" in err
 
 
 def test_an_interruption_makes_status_130_and_says_how_to_go_on(
@@ -232,7 +230,7 @@ def test_points_that_need_more_hosts_are_left_out_and_counted(
     assert run("allreduce-sweep", *words) == 0
     assert {point.num_workers for point in launcher.launched} == {1, 2}
     told = " ".join(capsys.readouterr().err.split())
-    assert "6 of 19 points do not fit on the hosts and are left out; the first: " in told
+    assert "5 of 16 points do not fit on the hosts and are left out; the first: " in told
     assert "4 hosts are needed but there are 2." in told
 
 
@@ -250,7 +248,7 @@ def test_a_dry_run_tells_the_points_and_the_time_and_runs_nothing(
 ) -> None:
     assert run("allreduce-sweep", "--workers", "1", "--dry-run") == 0
     told = capsys.readouterr().err
-    assert "7 points, 21 runs, about" in told
+    assert "6 points, 18 runs, about" in told
     assert "  allreduce, SmallCNN, 1 workers" in told
     assert launcher.launched == []
     assert not (tmp_path / "results").exists()

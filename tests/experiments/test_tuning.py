@@ -32,7 +32,7 @@ def test_every_point_differs_in_one_setting_from_the_usual_one() -> None:
         found = [_differences(point, usual) for point in others if point.wire != STOCK]
         assert all(len(names) == 1 for names in found), found
         seen = {name for (name,) in found}
-        assert seen >= {"group_bytes", "cut_bytes", "in_flight", "gradients", "channels"}
+        assert seen >= {"group_bytes", "cut_bytes", "in_flight", "gradients"}
         assert seen >= {"accumulation", "precision"}
 
 

@@ -18,8 +18,6 @@ from tests.fakes import make_experiment
         ({"group_bytes": 3}, "group_bytes must be 0 or at least 4, got 3"),
         ({"cut_bytes": -1}, "cut_bytes must be 0 or at least 4, got -1"),
         ({"in_flight": -1}, r"in_flight must be at least 0 \(no bound\), got -1"),
-        ({"channels": 0}, "channels must be at least 1, got 0"),
-        ({"channels": 65}, "channels must be at most 64, got 65"),
     ],
 )
 def test_a_mistaken_setting_is_refused(mistake: dict[str, int], sentence: str) -> None:

@@ -38,7 +38,7 @@ def two_cores(need_cores: Callable[[int], None]) -> None:
 #: The large variables of the small network are cut by these, into many messages; biases travel
 #: with their neighbours.
 ONE_BY_ONE = Wire(group_bytes=10_000, cut_bytes=10_000, in_flight=1)
-FOUR_CHANNELS = Wire(group_bytes=10_000, cut_bytes=20_000, in_flight=4, channels=4)
+FOUR_AT_ONCE = Wire(group_bytes=10_000, cut_bytes=20_000, in_flight=4)
 
 
 def _sync(policy: Policy, accumulation: int = 1, wire: Wire | None = None) -> Experiment:
@@ -57,8 +57,8 @@ SYNCHRONOUS = {
     "allreduce": point(Strategy.ALLREDUCE, 2, workload=WORKLOAD),
     "allreduce, stock": point(Strategy.ALLREDUCE, 2, wire=STOCK, workload=WORKLOAD),
     "allreduce, one by one": point(Strategy.ALLREDUCE, 2, wire=ONE_BY_ONE, workload=WORKLOAD),
-    "allreduce, four channels, accumulated": point(
-        Strategy.ALLREDUCE, 2, wire=FOUR_CHANNELS, workload=replace(WORKLOAD, accumulation=2)
+    "allreduce, four at once, accumulated": point(
+        Strategy.ALLREDUCE, 2, wire=FOUR_AT_ONCE, workload=replace(WORKLOAD, accumulation=2)
     ),
     "allreduce in one pack": point(Strategy.ALLREDUCE, 2, bytes_per_pack=0, workload=WORKLOAD),
     "allreduce in packs": point(Strategy.ALLREDUCE, 2, bytes_per_pack=100_000, workload=WORKLOAD),
@@ -71,7 +71,7 @@ SYNCHRONOUS = {
     "ps_sync, accumulated": _sync(Policy.GREEDY, accumulation=3),
     "ps_sync, stock": _sync(Policy.LARGEST_FIRST, wire=STOCK),
     "ps_sync, one by one": _sync(Policy.PARTITIONED, wire=ONE_BY_ONE),
-    "ps_sync, four channels, accumulated": _sync(Policy.GREEDY, accumulation=2, wire=FOUR_CHANNELS),
+    "ps_sync, four at once, accumulated": _sync(Policy.GREEDY, accumulation=2, wire=FOUR_AT_ONCE),
     **{f"ps_sync, {policy}": _sync(policy) for policy in Policy},
 }
 
@@ -90,7 +90,7 @@ ASYNCHRONOUS = [
     *((policy, Wire()) for policy in Policy),
     (Policy.ROUND_ROBIN, STOCK),
     (Policy.PARTITIONED, ONE_BY_ONE),
-    (Policy.LARGEST_FIRST, FOUR_CHANNELS),
+    (Policy.LARGEST_FIRST, FOUR_AT_ONCE),
 ]
 
 
