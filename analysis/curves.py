@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 from matplotlib.transforms import offset_copy
 
-from ps_allreduce.records import write_atomically
+from ps_allreduce.record_files import write_atomically
 
 #: Okabe and Ito's colours without yellow, which is lost on white paper.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")

@@ -16,7 +16,8 @@ from pathlib import Path
 from analysis.differences import differences
 from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.provenance import Provenance
-from ps_allreduce.records import RunFiles, RunRecord, Status, iter_record_paths, load_record
+from ps_allreduce.record_files import RunFiles, iter_record_paths, load_record
+from ps_allreduce.records import RunRecord, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

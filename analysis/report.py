@@ -26,7 +26,8 @@ from analysis.table import HEADINGS, estimate_text, legend, ratio_text, report_t
 from analysis.verdict import Verdict
 from analysis.wording import count_text, rate_text
 from ps_allreduce.provenance import Provenance
-from ps_allreduce.records import RunFiles, RunRecord, Status, write_atomically
+from ps_allreduce.record_files import RunFiles, write_atomically
+from ps_allreduce.records import RunRecord, Status
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 

@@ -17,7 +17,8 @@ from analysis.settings import sends_buckets
 from analysis.wording import network_text
 from ps_allreduce.experiment import Experiment
 from ps_allreduce.hosts import kinds
-from ps_allreduce.records import RunRecord, write_atomically
+from ps_allreduce.record_files import write_atomically
+from ps_allreduce.records import RunRecord
 
 #: The contract first, in its order (design, section 4); what was added since follows.
 COLUMNS = (

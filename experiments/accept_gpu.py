@@ -38,7 +38,8 @@ from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.experiment import Collective, Experiment
 from ps_allreduce.hosts import HostFacts
 from ps_allreduce.provenance import collect
-from ps_allreduce.records import RunRecord, Status, write_atomically
+from ps_allreduce.record_files import write_atomically
+from ps_allreduce.records import RunRecord, Status
 from ps_allreduce.serialization import to_json
 from ps_allreduce.spread import Spread
 from ps_allreduce.strategies import Strategy

@@ -32,7 +32,8 @@ from ps_allreduce.models import SMALL_CNN
 from ps_allreduce.network import EmulatedNetwork
 from ps_allreduce.placement import Policy
 from ps_allreduce.provenance import collect
-from ps_allreduce.records import Status, write_atomically
+from ps_allreduce.record_files import write_atomically
+from ps_allreduce.records import Status
 from ps_allreduce.runner.results import OverheadResult
 from ps_allreduce.serialization import to_json
 from ps_allreduce.spread import Spread

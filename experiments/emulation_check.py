@@ -30,7 +30,8 @@ from ps_allreduce.experiment import Collective, Experiment, Profile, server_sett
 from ps_allreduce.network import EmulatedNetwork, render_rate
 from ps_allreduce.placement import Policy
 from ps_allreduce.provenance import collect
-from ps_allreduce.records import RunRecord, write_atomically
+from ps_allreduce.record_files import write_atomically
+from ps_allreduce.records import RunRecord
 from ps_allreduce.spread import LayoutKind, Spread
 from ps_allreduce.strategies import Strategy
 from ps_allreduce.workload import EmulatedCompute, Workload

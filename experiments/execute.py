@@ -23,7 +23,8 @@ from launchers.slurm.jobs import explain_job, job_is_over
 from ps_allreduce.experiment import Profile
 from ps_allreduce.hosts import HostFacts
 from ps_allreduce.provenance import collect
-from ps_allreduce.records import RunRecord, Status, write_atomically
+from ps_allreduce.record_files import write_atomically
+from ps_allreduce.records import RunRecord, Status
 from ps_allreduce.serialization import to_json
 
 #: Beyond a run's own deadline: bringing fork servers up, and taking everything down.

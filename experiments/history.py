@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from experiments.sweep import PlannedRun
-from ps_allreduce.records import RunRecord, Status, iter_record_paths, load_record
+from ps_allreduce.record_files import iter_record_paths, load_record
+from ps_allreduce.records import RunRecord, Status
 
 #: Attempts at a run that fails or times out.
 MAX_ATTEMPTS = 2

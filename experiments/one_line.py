@@ -6,7 +6,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ps_allreduce.records import RunFiles, RunRecord
+from ps_allreduce.record_files import RunFiles
+from ps_allreduce.records import RunRecord
 from ps_allreduce.serialization import to_json
 from ps_allreduce.steps import Metrics
 

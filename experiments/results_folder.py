@@ -22,16 +22,10 @@ from launchers.protocol import LaunchedRun
 from ps_allreduce.errors import UserError
 from ps_allreduce.experiment import Experiment
 from ps_allreduce.provenance import Provenance
-from ps_allreduce.records import (
-    RunFiles,
-    RunRecord,
-    Status,
-    check_free,
-    save_record,
-    write_atomically,
-)
+from ps_allreduce.raw_timings import save_raw
+from ps_allreduce.record_files import RunFiles, check_free, save_record, write_atomically
+from ps_allreduce.records import RunRecord, Status
 from ps_allreduce.serialization import from_json, to_json
-from ps_allreduce.steps import save_raw
 
 NOTE = "in_flight.json"
 

@@ -25,7 +25,8 @@ from launchers.fork_server import ROOT, last_lines
 from launchers.slurm.batch import BatchJob, render_script, submit
 from launchers.slurm.jobs import explain_job, job_is_over, show_job
 from ps_allreduce.errors import RecordFormatError, UserError
-from ps_allreduce.records import RunRecord, Status, iter_record_paths, load_record, write_atomically
+from ps_allreduce.record_files import iter_record_paths, load_record, write_atomically
+from ps_allreduce.records import RunRecord, Status
 
 JOB_FILE = "slurm_job.json"
 

@@ -38,7 +38,8 @@ from launchers.protocol import Capacity
 from launchers.slurm.batch import BatchJob, smallest_node
 from ps_allreduce.errors import UserError
 from ps_allreduce.experiment import Experiment
-from ps_allreduce.records import Status, iter_record_paths
+from ps_allreduce.record_files import iter_record_paths
+from ps_allreduce.records import Status
 from ps_allreduce.spread import LayoutKind
 
 NO_TIME = "The job's time is up: no further run could finish. The same command goes on."

@@ -70,7 +70,8 @@ def place_tasks(experiment: Experiment, hosts: Sequence[str]) -> Placed:
         servers = f", {experiment.num_ps} ps {experiment.layout}" if experiment.num_ps else ""
         raise UserError(
             f"{experiment.num_workers} workers{servers}: {needed} hosts are needed but there are "
-            f"{len(hosts)}. Ask for fewer workers or servers, more of them per host, or the layout colocated."
+            f"{len(hosts)}. Ask for fewer workers or servers, more of them per host, or the layout "
+            "colocated."
         )
     return {task: hosts[position] for task, position in _positions(experiment).items()}
 

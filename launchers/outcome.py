@@ -14,6 +14,7 @@ from pathlib import Path
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.experiment import Experiment
+from ps_allreduce.raw_timings import load_raw
 from ps_allreduce.records import Phases, PlacementUsed, Status
 from ps_allreduce.runner.results import DriverResult
 from ps_allreduce.runner.validity import find_problems
@@ -25,7 +26,6 @@ from ps_allreduce.steps import (
     compute_metrics,
     concatenate,
     concatenate_events,
-    load_raw,
     shift_clocks,
 )
 

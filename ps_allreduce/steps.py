@@ -8,23 +8,13 @@ seconds of one wall clock; spans are differences of such times.
 from __future__ import annotations
 
 import math
-import zipfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-from ps_allreduce.errors import RecordFormatError
-
-#: What a damaged archive raises, depending on which of its bytes is wrong.
-UNREADABLE: tuple[type[Exception], ...]
-UNREADABLE = (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError)
-UNREADABLE += (zipfile.BadZipFile, zlib.error)
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -131,30 +121,6 @@ def concatenate_events(tables: Sequence[EventTable]) -> EventTable:
     """One table with the rows of several."""
     names = [f.name for f in fields(EventTable)]
     return EventTable(**{n: np.concatenate([getattr(t, n) for t in tables]) for n in names})
-
-
-def save_raw(path: Path, steps: StepTable, events: EventTable) -> None:
-    """Write both tables as one compressed NumPy archive (no pickles)."""
-    arrays = {f"steps_{field.name}": getattr(steps, field.name) for field in fields(StepTable)}
-    arrays |= {f"events_{field.name}": getattr(events, field.name) for field in fields(EventTable)}
-    with path.open("wb") as stream:
-        np.savez_compressed(stream, allow_pickle=False, **arrays)
-
-
-def load_raw(path: Path) -> tuple[StepTable, EventTable]:
-    """Read what `save_raw` wrote.
-
-    Raises:
-        RecordFormatError: the file is missing, damaged, or of another version.
-    """
-    try:
-        # Opened here, because NumPy leaves a damaged file open.
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            steps = StepTable(**{f.name: archive[f"steps_{f.name}"] for f in fields(StepTable)})
-            events = EventTable(**{f.name: archive[f"events_{f.name}"] for f in fields(EventTable)})
-    except UNREADABLE as error:
-        raise RecordFormatError(f"{path}: raw timings cannot be read ({error}).") from error
-    return steps, events
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

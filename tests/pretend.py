@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from ps_allreduce.cluster import TaskId
+from ps_allreduce.raw_timings import save_raw
 from ps_allreduce.runner.messages import StartTask
 from ps_allreduce.runner.results import ClockPair, DriverResult
 from ps_allreduce.serialization import to_json
-from ps_allreduce.steps import Phase, save_raw
+from ps_allreduce.steps import Phase
 from ps_allreduce.strategies import Strategy
 from tests.fakes import make_experiment, make_steps, no_events
 

@@ -22,12 +22,13 @@ from ps_allreduce.backends.worker_step import RowLayout
 from ps_allreduce.cluster import TaskId, TaskType, TfConfig
 from ps_allreduce.experiment import Experiment, Profile
 from ps_allreduce.placement import check_devices
+from ps_allreduce.raw_timings import save_raw
 from ps_allreduce.records import PlacementUsed
 from ps_allreduce.runner.loop import Stretch, timed_loop
 from ps_allreduce.runner.messages import StartTask
 from ps_allreduce.runner.results import ClockPair, DriverResult, OverheadResult
 from ps_allreduce.serialization import to_json
-from ps_allreduce.steps import Phase, StepTable, concatenate, concatenate_events, save_raw
+from ps_allreduce.steps import Phase, StepTable, concatenate, concatenate_events
 from ps_allreduce.workloads.emulated import EmulatedProgram
 from ps_allreduce.workloads.program import Program
 from ps_allreduce.workloads.real import RealProgram

@@ -12,18 +12,11 @@ import numpy as np
 from ps_allreduce.experiment import Collective, Experiment, Profile
 from ps_allreduce.placement import Policy, Shard
 from ps_allreduce.provenance import Provenance
-from ps_allreduce.records import (
-    LinkRecord,
-    Phases,
-    PlacementUsed,
-    RunFiles,
-    RunRecord,
-    Status,
-    TaskRecord,
-    save_record,
-)
+from ps_allreduce.raw_timings import save_raw
+from ps_allreduce.record_files import RunFiles, save_record
+from ps_allreduce.records import LinkRecord, Phases, PlacementUsed, RunRecord, Status, TaskRecord
 from ps_allreduce.spread import LayoutKind
-from ps_allreduce.steps import EventTable, Metrics, StepTable, save_raw
+from ps_allreduce.steps import EventTable, Metrics, StepTable
 from ps_allreduce.strategies import TRAITS, Strategy
 from ps_allreduce.workload import Workload
 from tests.fakes import make_host

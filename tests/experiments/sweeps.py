@@ -6,7 +6,8 @@ from pathlib import Path
 
 from experiments.execute import Follower, Result, execute
 from experiments.sweep import Sweep
-from ps_allreduce.records import RunRecord, iter_record_paths, load_record
+from ps_allreduce.record_files import iter_record_paths, load_record
+from ps_allreduce.records import RunRecord
 from ps_allreduce.strategies import Strategy
 from tests.fakes import FakeLauncher, make_experiment
 

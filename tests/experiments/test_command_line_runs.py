@@ -14,7 +14,8 @@ import pytest
 from experiments.studies import STUDIES
 from ps_allreduce.experiment import Experiment
 from ps_allreduce.network import EmulatedNetwork
-from ps_allreduce.records import Status, iter_record_paths, load_record
+from ps_allreduce.record_files import iter_record_paths, load_record
+from ps_allreduce.records import Status
 from ps_allreduce.spread import Spread
 from ps_allreduce.strategies import Strategy
 from ps_allreduce.wire import Wire, WireType

@@ -13,8 +13,9 @@ from experiments.execute import LAUNCH_ALLOWANCE_S, Follower, Result, Stop
 from experiments.history import MAX_ATTEMPTS
 from experiments.sweep import PlannedRun
 from ps_allreduce.errors import RecordFormatError, UserError
-from ps_allreduce.records import Phases, RunFiles, RunRecord, Status, iter_record_paths
-from ps_allreduce.steps import load_raw
+from ps_allreduce.raw_timings import load_raw
+from ps_allreduce.record_files import RunFiles, iter_record_paths
+from ps_allreduce.records import Phases, RunRecord, Status
 from tests.experiments.conftest import Machine
 from tests.experiments.sweeps import ONE, SWEEP, attempts, go, records
 from tests.fakes import PROFILE, FakeLauncher, bad_run, make_facts, make_record, ok_run

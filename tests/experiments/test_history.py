@@ -9,7 +9,8 @@ import pytest
 from experiments.history import MAX_ATTEMPTS, History, read_history
 from experiments.sweep import PlannedRun
 from ps_allreduce.errors import RecordFormatError
-from ps_allreduce.records import RunFiles, RunRecord, Status, save_record
+from ps_allreduce.record_files import RunFiles, save_record
+from ps_allreduce.records import RunRecord, Status
 from tests.fakes import PROVENANCE, make_experiment, make_record
 
 BLOCK = PROVENANCE.fingerprint

@@ -23,7 +23,8 @@ from experiments.results_folder import (
     recover,
 )
 from ps_allreduce.errors import UserError
-from ps_allreduce.records import RunFiles, Status, load_record, save_record
+from ps_allreduce.record_files import RunFiles, load_record, save_record
+from ps_allreduce.records import Status
 from tests.experiments.sweeps import ONE, attempts, go, records
 from tests.experiments.test_execute import Listener
 from tests.fakes import PROFILE, PROVENANCE, FakeLauncher, make_experiment, make_record, ok_run

@@ -28,7 +28,8 @@ from experiments.submission import (
 )
 from experiments.sweep import Sweep
 from ps_allreduce.errors import UserError
-from ps_allreduce.records import RunFiles, RunRecord, Status, save_record
+from ps_allreduce.record_files import RunFiles, save_record
+from ps_allreduce.records import RunRecord, Status
 from tests.experiments.conftest import run
 from tests.experiments.sweeps import SWEEP
 from tests.fakes import PROFILE, PROVENANCE, FakeLauncher, make_experiment, make_record

@@ -11,9 +11,10 @@ from launchers.outcome import MOMENTS, read_outcome
 from ps_allreduce.cluster import TaskId
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.experiment import Profile
+from ps_allreduce.raw_timings import save_raw
 from ps_allreduce.records import PlacementUsed, Status
 from ps_allreduce.runner.results import DriverResult
-from ps_allreduce.steps import concatenate, save_raw
+from ps_allreduce.steps import concatenate
 from ps_allreduce.strategies import Strategy
 from tests.fakes import make_experiment, make_steps, no_events
 from tests.pretend import FIVE_STEPS, driver_result, leave_results

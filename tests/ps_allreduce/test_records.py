@@ -14,18 +14,20 @@ import pytest
 
 from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.placement import Shard
+from ps_allreduce.record_files import (
+    RunFiles,
+    iter_record_paths,
+    load_record,
+    save_record,
+    write_atomically,
+)
 from ps_allreduce.records import (
     FORMAT_VERSION,
     LinkRecord,
     Phases,
     PlacementUsed,
-    RunFiles,
     Status,
     TaskRecord,
-    iter_record_paths,
-    load_record,
-    save_record,
-    write_atomically,
 )
 from ps_allreduce.workload import Workload
 from tests.fakes import PROVENANCE, make_experiment, make_host, make_record, make_sample

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ps_allreduce.errors import RecordFormatError
+from ps_allreduce.raw_timings import load_raw, save_raw
 from ps_allreduce.steps import (
     EventKind,
     EventTable,
@@ -24,9 +25,7 @@ from ps_allreduce.steps import (
     concatenate_events,
     forward_spans,
     input_spans,
-    load_raw,
     measurement_window,
-    save_raw,
 )
 from tests.fakes import make_steps, no_events
 

@@ -21,7 +21,8 @@ from launchers.settings import LauncherSettings
 from ps_allreduce.errors import SuiteError, UserError
 from ps_allreduce.experiment import Experiment
 from ps_allreduce.network import EmulatedNetwork
-from ps_allreduce.records import RunRecord, Status, iter_record_paths, load_record
+from ps_allreduce.record_files import iter_record_paths, load_record
+from ps_allreduce.records import RunRecord, Status
 from ps_allreduce.spread import LayoutKind, Spread
 from ps_allreduce.strategies import Strategy
 from ps_allreduce.workload import EmulatedCompute, Workload

@@ -20,7 +20,8 @@ import pytest
 from experiments.results_folder import NOTE
 from launchers.local import LocalLauncher
 from ps_allreduce.placement import Policy
-from ps_allreduce.records import RunRecord, Status, iter_record_paths, load_record
+from ps_allreduce.record_files import iter_record_paths, load_record
+from ps_allreduce.records import RunRecord, Status
 from ps_allreduce.strategies import Strategy
 from ps_allreduce.workload import Workload
 from tests.real.points import BRIEF, point

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ps_allreduce.records import RunRecord, Status, iter_record_paths, load_record
+from ps_allreduce.record_files import iter_record_paths, load_record
+from ps_allreduce.records import RunRecord, Status
 from tests.conftest import skip_or_fail
 from tests.real.slurm_cluster import NAMES, SlurmCluster, missing_for_slurm, slurm_cluster
 

@@ -21,7 +21,8 @@ from launchers.ssh import words
 from launchers.ssh.site import SshSite
 from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.experiment import Experiment, Profile
-from ps_allreduce.records import Status, load_record
+from ps_allreduce.record_files import load_record
+from ps_allreduce.records import Status
 from ps_allreduce.spread import Spread
 from ps_allreduce.strategies import Strategy
 from tests.conftest import skip_or_fail
