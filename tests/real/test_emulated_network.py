@@ -173,6 +173,20 @@ def check_rates(pairs: Sequence[Pair], expected: Sequence[float]) -> None:
     pytest.fail(f"reached {ratios} of the rates")
 
 
+def check_shared(pairs: Sequence[Pair], limit: float) -> None:
+    """All pairs together get the rate of the link that they share.
+
+    Their own rates are added up although they do not begin and end together, so one attempt can be
+    off in both directions.
+    """
+    shares = []
+    for _ in range(ATTEMPTS):
+        shares.append(sum(rates(pairs)) / limit)
+        if 0.7 < shares[-1] < PAYLOAD + 0.05:
+            return
+    pytest.fail(f"together they reached {shares} of the rate")
+
+
 def test_every_host_reaches_every_other() -> None:
     network = EmulatedNetwork(num_hosts=4, bits_per_s=1e9)
     with hold_network(network, names(4)) as held:
@@ -200,8 +214,7 @@ def test_links_are_limited_in_both_directions_at_once(bits_per_s: float) -> None
 def test_a_hosts_receiving_is_limited_too() -> None:
     with hold_network(EmulatedNetwork(num_hosts=4, bits_per_s=2e8), names(4)) as held:
         *senders, receiver = held.hosts
-        together = sum(rates([(sender, receiver) for sender in senders]))
-    assert 0.7 < together / 2e8 < PAYLOAD + 0.05
+        check_shared([(sender, receiver) for sender in senders], 2e8)
 
 
 def test_a_slow_host_is_slow_in_both_directions_and_the_others_are_not() -> None:
@@ -218,8 +231,7 @@ def test_racks_share_an_uplink() -> None:
         check_all_reach_all(held.hosts)
         a, b, c, d = held.hosts
         check_rates([(a, b), (d, c)], [3e8, 3e8])
-        together = sum(rates([(a, c), (b, d)]))
-    assert 0.7 < together / 1e8 < PAYLOAD + 0.05
+        check_shared([(a, c), (b, d)], 1e8)
 
 
 def test_a_delay_is_kept_or_refused_in_one_sentence() -> None:
