@@ -38,7 +38,7 @@ CONSTANT = Workload(
 FAIR = replace(BRIEF, measured_steps=50)
 FAIR_STEPS = 2 * (1 + 1 + 3 + 50)
 
-DEALT = [(None, 1), (None, 4), (1, 1), (4, 3), (8, 8)]
+DEALT = [(None, 4), (1, 1), (4, 3)]
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def _dealt(
 
 
 @pytest.mark.parametrize(
-    ("staleness", "steps_per_dispatch", "accumulation"), [(None, 4, 1), (None, 4, 3), (4, 3, 1)]
+    ("staleness", "steps_per_dispatch", "accumulation"), [(None, 4, 3), (4, 3, 1)]
 )
 def test_one_worker_trains_like_a_single_one(
     staleness: int | None,
@@ -169,7 +169,7 @@ def test_the_others_do_not_wait_for_a_worker_whose_dispatch_fails(
     assert run.reason == "chief:0: RuntimeError: this dispatch was to fail"
 
 
-@pytest.mark.parametrize("victim", ["worker:1", "ps:0"])
+@pytest.mark.parametrize("victim", ["worker:1"])
 def test_a_killed_task_ends_a_bounded_run_with_its_name(
     victim: str, launcher: LocalLauncher
 ) -> None:

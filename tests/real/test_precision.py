@@ -112,7 +112,7 @@ def test_gradients_of_16_bits_cost_no_more_than_their_rounding(
 
 
 #: What is left of the bytes: with servers only gradients are halved, parameters are not.
-LEFT = {Strategy.ALLREDUCE: 0.5, Strategy.PS_SYNC: 0.75, Strategy.PS_ASYNC: 0.75}
+LEFT = {Strategy.ALLREDUCE: 0.5, Strategy.PS_SYNC: 0.75}
 
 
 @pytest.mark.parametrize("strategy", LEFT)
