@@ -147,17 +147,11 @@ def check_emulation(
         follower.begin(most_runs, 0)
         for scales in itertools.pairwise(SCALES):
             with ExitStack() as stack:
-                sessions = {
-                    scale: _session(
-                        stack.enter_context(
-                            _launcher(network.scaled(1 / scale), results, allow_login_node)
-                        ),
-                        sweep_dir,
-                        commit,
-                        follower,
-                    )
-                    for scale in scales
-                }
+                sessions = {}
+                for scale in scales:
+                    launcher = _launcher(network.scaled(1 / scale), results, allow_login_node)
+                    stack.enter_context(launcher)
+                    sessions[scale] = _session(launcher, sweep_dir, commit, follower)
                 found = _compare(sessions, network, network.bits_per_s, profile)
             agreements += found
             save_agreements(agreements, results)  # the next pair of scales takes twice as long

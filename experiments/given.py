@@ -39,10 +39,6 @@ def profile_from(given: dict[str, Any]) -> Profile:
     return profile if repetitions is None else _replace(profile, repetitions=repetitions)
 
 
-def _or(typed: int | None, usual: int | None) -> int | None:
-    return usual if typed is None else typed
-
-
 def _replace(value: Any, **changes: Any) -> Any:
     """A copy with those changes that are not None."""
     return replace(value, **{name: new for name, new in changes.items() if new is not None})
@@ -222,8 +218,9 @@ def experiment_from(given: dict[str, Any], describe: Describe) -> Experiment:
         settings["num_ps"] = given["num_ps"]  # for the point to refuse
     if traits.uses_collective:
         settings["collective"] = choice(Collective, given["collective"], "collective")
-        packs = 0 if settings["collective"] is not Collective.RING else None
-        settings["bytes_per_pack"] = _or(given["bytes_per_pack"], packs)
+        settings["bytes_per_pack"] = given["bytes_per_pack"]
+        if given["bytes_per_pack"] is None and settings["collective"] is not Collective.RING:
+            settings["bytes_per_pack"] = 0
     return Experiment(
         strategy=strategy,
         num_workers=given["num_workers"],

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from experiments.profiles import Scale
 from experiments.sweep import expand
-from ps_allreduce.errors import UserError
+from ps_allreduce.errors import at_least
 from ps_allreduce.experiment import (
     Collective,
     Device,
@@ -65,8 +65,8 @@ class Request:
     describe: Describe
 
     def __post_init__(self) -> None:
-        if self.num_ps is not None and self.num_ps < 1:
-            raise UserError(f"num_ps must be at least 1, got {self.num_ps}.")
+        if self.num_ps is not None:
+            at_least(1, num_ps=self.num_ps)
 
     def point(
         self, workload: Workload, strategy: Strategy, workers: int, **settings: object

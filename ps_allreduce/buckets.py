@@ -106,18 +106,29 @@ def _cut(position: int, size: int, cut_size: int) -> list[Piece]:
 
 
 def _taper(buckets: Sequence[Bucket]) -> tuple[Bucket, ...]:
-    last = {bucket.server: number for number, bucket in enumerate(buckets)}
-    begun: set[int] = set()
-    tapered: list[Bucket] = []
-    for number, bucket in enumerate(buckets):
-        is_first, is_last = bucket.server not in begun, last[bucket.server] == number
-        begun.add(bucket.server)
-        half = bucket.size // 2 if is_first and is_last else bucket.size * is_first
-        sizes = [*reversed(_halves(half)), bucket.size - half]
-        if is_last:
-            sizes[-1:] = _halves(bucket.size - half)
-        tapered += _divide(bucket, [size for size in sizes if size])
-    return tuple(tapered)
+    first = {bucket.server: bucket for bucket in reversed(buckets)}
+    last = {bucket.server: bucket for bucket in buckets}
+    return tuple(
+        part
+        for bucket in buckets
+        for part in _divide(
+            bucket,
+            _tapered_sizes(
+                bucket.size,
+                is_first=bucket is first[bucket.server],
+                is_last=bucket is last[bucket.server],
+            ),
+        )
+    )
+
+
+def _tapered_sizes(size: int, *, is_first: bool, is_last: bool) -> list[int]:
+    """Small ones at the beginning of the first bucket and at the end of the last."""
+    if is_first and is_last and size > 1:
+        return [*reversed(_halves(size // 2)), *_halves(size - size // 2)]
+    if is_first:
+        return _halves(size)[::-1]
+    return _halves(size) if is_last else [size]
 
 
 def _halves(size: int) -> list[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ps_allreduce.errors import UserError
+from ps_allreduce.errors import at_least
 
 
 class LayoutKind(StrEnum):
@@ -44,9 +44,6 @@ class Spread:
     coordinator: Coordinator = Coordinator.FIRST_WORKER
 
     def __post_init__(self) -> None:
-        for name, value in (
-            ("workers_per_host", self.workers_per_host),
-            ("ps_per_host", self.ps_per_host),
-        ):
-            if value is not None and value < 1:
-                raise UserError(f"{name} must be at least 1, got {value}.")
+        at_least(1, workers_per_host=self.workers_per_host)
+        if self.ps_per_host is not None:
+            at_least(1, ps_per_host=self.ps_per_host)

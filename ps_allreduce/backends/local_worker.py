@@ -20,8 +20,7 @@ from ps_allreduce.backends.worker_step import (
     checksum,
     initialise_worker,
     momentum_update,
-    trace_bare_step,
-    trace_recorded_step,
+    trace_step,
     traced_function,
 )
 from ps_allreduce.placement import Plan
@@ -77,9 +76,7 @@ class LocalWorker:
 
         def step(events: bool, recorded: bool) -> tf.Tensor:
             self._traces += 1
-            if not recorded:
-                return trace_bare_step(program, self, accumulation)
-            return trace_recorded_step(program, self, accumulation, events=events)
+            return trace_step(program, self, accumulation, events=events, recorded=recorded)
 
         self._step = traced_function(self._place(step))
 

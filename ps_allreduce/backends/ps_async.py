@@ -8,7 +8,7 @@ worker makes its own steps, driven by a thread that waits where `ps_allreduce.st
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,10 @@ import tensorflow as tf
 from tensorflow.types.experimental import ConcreteFunction
 
 from ps_allreduce.backends.protocol import Rows
-from ps_allreduce.backends.servers import ServerBackend, fetch_rows, worker_device
+from ps_allreduce.backends.servers import ServerBackend, fetch_rows, raise_first, worker_device
 from ps_allreduce.backends.worker_step import (
     Exchange,
-    momentum_update,
-    trace_bare_step,
-    trace_recorded_step,
+    trace_step,
     traced_function,
 )
 from ps_allreduce.staleness import StalenessClock
@@ -43,14 +41,7 @@ class AsynchronousServers(ServerBackend):
         return self._exchange(gradients, lambda units: self._send(units, self._apply))
 
     def _apply(self, number: int, gradient: tf.Tensor) -> tuple[tf.Operation, tf.Operation]:
-        workload = self._experiment.workload
-        done = momentum_update(
-            self._served.variables[number].handle,
-            self._served.slots[number].handle,
-            gradient,
-            workload.learning_rate,
-            workload.momentum,
-        )
+        done = self._update(number, gradient)
         return done, done
 
     def run(self, num_steps: int, *, events: bool = False, recorded: bool = True) -> Rows:
@@ -83,9 +74,7 @@ class AsynchronousServers(ServerBackend):
 
         def step() -> tf.Tensor:
             self._traces += 1
-            if not recorded:
-                return trace_bare_step(self._program, self, accumulation)
-            return trace_recorded_step(self._program, self, accumulation, events=events)
+            return trace_step(self._program, self, accumulation, events=events, recorded=recorded)
 
         return step
 
@@ -140,8 +129,7 @@ class AsynchronousServers(ServerBackend):
 
         workers = range(self._experiment.num_workers)
         futures = [self._pool.submit(drive, worker) for worker in workers]
-        for future in as_completed(futures):
-            future.result()  # raises at once: a worker that hangs would never be done
+        raise_first(futures)
         return [rows for future in futures for rows in future.result()]
 
     def _drive_worker(

@@ -11,7 +11,7 @@ With host aggregation the leaders alone talk to the servers, each for all worker
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import tensorflow as tf
@@ -25,14 +25,13 @@ from ps_allreduce.backends.servers import (
     Sent,
     ServerBackend,
     fetch_rows,
+    raise_first,
     server_device,
     worker_device,
 )
 from ps_allreduce.backends.worker_step import (
     Exchange,
-    momentum_update,
-    trace_bare_step,
-    trace_recorded_step,
+    trace_step,
     traced_function,
 )
 from ps_allreduce.workloads.program import Program
@@ -111,10 +110,8 @@ class SynchronousServers(ServerBackend):
             transport = _Transport(self, worker, queues)
             self._traces += 1
             with tf.control_dependencies([TURN.take()]):
-                row = (
-                    trace_recorded_step(self._program, transport, accumulation, events=events)
-                    if recorded
-                    else trace_bare_step(self._program, transport, accumulation)
+                row = trace_step(
+                    self._program, transport, accumulation, events=events, recorded=recorded
                 )
             with tf.control_dependencies([row]), tf.control_dependencies([TURN.give()]):
                 return tf.identity(row)
@@ -157,19 +154,11 @@ class SynchronousServers(ServerBackend):
     def _apply_means(self, server: int) -> tf.Tensor:
         """One update of all buckets of a server, each as soon as its gradients are complete."""
         self._traces += 1
-        workload = self._experiment.workload
         done = []
         for number in self._served.on_server(server):
             size = self._served.buckets[number].size
             mean = take_mean(self._accumulators[number], len(self._senders), size)
-            update = momentum_update(
-                self._served.variables[number].handle,
-                self._served.slots[number].handle,
-                mean,
-                workload.learning_rate,
-                workload.momentum,
-            )
-            with tf.control_dependencies([update]):
+            with tf.control_dependencies([self._update(number, mean)]):
                 done += [
                     tf.raw_ops.QueueEnqueueV2(
                         handle=self._queues[worker][number], components=[tf.constant(0, tf.int64)]
@@ -195,7 +184,7 @@ class SynchronousServers(ServerBackend):
             for server in range(self._experiment.num_ps)
         ]
         everyone: list[Future[list[tf.Tensor]]] = [*workers, *servers]
-        _raise_first(everyone)
+        raise_first(everyone)
         if not recorded:
             return np.zeros((0, 0))
         return fetch_rows([row for future in workers for row in future.result()])
@@ -250,11 +239,3 @@ class _Transport:
 
     def exchange(self, gradients: list[tf.Tensor]) -> Exchange:
         return self._backend.exchange(gradients, self._queues, self._worker)
-
-
-def _raise_first(futures: list[Future[list[tf.Tensor]]]) -> None:
-    """Wait for all; if one fails, raise at once, for the others may wait for it forever."""
-    done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-    for future in done:
-        if error := future.exception():
-            raise error

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ from ps_allreduce.backends.worker_step import (
     Exchange,
     checksum,
     initialise_worker,
+    momentum_update,
     traced_function,
 )
 from ps_allreduce.buckets import Tensor, fill_buckets, holders
@@ -230,6 +232,17 @@ class ServerBackend:
         """One message per bucket and direction."""
         return len(self._served.buckets)
 
+    def _update(self, number: int, gradient: tf.Tensor) -> tf.Operation:
+        """Apply a gradient to a bucket, where the bucket is."""
+        workload = self._experiment.workload
+        return momentum_update(
+            self._served.variables[number].handle,
+            self._served.slots[number].handle,
+            gradient,
+            workload.learning_rate,
+            workload.momentum,
+        )
+
     def _exchange(self, gradients: Sequence[tf.Tensor], send: Send) -> Exchange:
         """Hand the gradients' buckets to `send`, and keep what it brings back."""
         units = self._served.pack(gradients)
@@ -257,6 +270,14 @@ class ServerBackend:
             pushed.append(done)
             arrived.append(tf.identity(value))
         return Sent(pushed=pushed, arrived=arrived)
+
+
+def raise_first(futures: list[Future[list[tf.Tensor]]]) -> None:
+    """Wait for all; if one fails, raise at once, for the others may wait for it forever."""
+    done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+    for future in done:
+        if error := future.exception():
+            raise error
 
 
 def fetch_rows(rows: Sequence[tf.Tensor]) -> Rows:

@@ -123,6 +123,15 @@ def initialise_worker(program: Program, worker: tf.Tensor) -> tf.Tensor:
         return tf.identity(index)
 
 
+def trace_step(
+    program: Program, transport: Transport, accumulation: int, *, events: bool, recorded: bool
+) -> tf.Tensor:
+    """A step that observes itself, or the bare one that it is compared with."""
+    if recorded:
+        return trace_recorded_step(program, transport, accumulation, events=events)
+    return trace_bare_step(program, transport, accumulation)
+
+
 def trace_recorded_step(
     program: Program, transport: Transport, accumulation: int, *, events: bool
 ) -> tf.Tensor:

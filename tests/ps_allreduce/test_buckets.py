@@ -34,6 +34,7 @@ def test_every_element_travels_exactly_once_to_its_server(
     tensors: list[Tensor], group: int, cut: int
 ) -> None:
     buckets = fill_buckets(tensors, group, cut)
+    assert all(bucket.size for bucket in buckets)
     sent = [
         (piece.tensor, piece.start + offset, bucket.server)
         for bucket in buckets
