@@ -72,12 +72,8 @@ def read_outcome(
     offsets = [offset_of(TaskId(TaskType.WORKER, i)) for i in range(experiment.num_workers)]
     tables = [shift_clocks(*load_raw(Path(f"{path}.npz")), offsets) for path in results.values()]
     steps = concatenate([table for table, _ in tables])
-    problems = find_problems(experiment, drivers, steps)
-    metrics = None
-    try:
-        metrics = compute_metrics(steps, experiment.images_per_worker_step)
-    except ValueError as error:
-        problems.append(str(error))
+    metrics, unmeasured = _metrics(steps, experiment.images_per_worker_step)
+    problems = [*find_problems(experiment, drivers, steps), *unmeasured]
     return Outcome(
         status=Status.INVALID if problems else Status.OK,
         reason="; ".join(problems),
@@ -91,6 +87,14 @@ def read_outcome(
         events=concatenate_events([events for _, events in tables]),
         window=(max(d.warm_at for d in drivers), min(d.measured_at for d in drivers)),
     )
+
+
+def _metrics(steps: StepTable, images_per_worker_step: int) -> tuple[Metrics | None, list[str]]:
+    """The figures; None and the reason if there are none."""
+    try:
+        return compute_metrics(steps, images_per_worker_step), []
+    except ValueError as error:
+        return None, [str(error)]
 
 
 def _read_result(path: Path, offset: float) -> DriverResult:

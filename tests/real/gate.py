@@ -65,3 +65,15 @@ def difference(mine: Trained, reference: Trained) -> float:
         for a, b in zip(mine.weights, reference.weights, strict=True)
     )
     return float(max(losses, weights))
+
+
+def difference_from_single(
+    launcher: HostsLauncher, experiment: Experiment, folder: Path, single: HostsLauncher
+) -> float:
+    """How far an experiment is from the single worker that it must agree with.
+
+    Args:
+        single: the launcher that runs the single worker.
+    """
+    mine = train(launcher, experiment, folder)
+    return difference(mine, train(single, single_with_whole_batch(experiment), folder))

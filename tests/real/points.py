@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ps_allreduce.experiment import Collective, Experiment, Profile, server_settings
@@ -15,6 +16,9 @@ from ps_allreduce.workload import Workload
 BRIEF = Profile(
     name="brief", warmup_steps=1, warmup_s=0.0, measured_steps=6, repetitions=1, deadline_s=90.0
 )
+
+#: Longer than anybody waits: for runs that something else ends.
+LONG = replace(BRIEF, measured_s=60.0, deadline_s=90.0)
 
 
 def point(

@@ -26,7 +26,10 @@ from ps_allreduce.strategies import Strategy
 from ps_allreduce.wire import Wire
 from ps_allreduce.workload import EmulatedCompute, Workload
 from tests.conftest import skip_or_fail
-from tests.real.gate import TOLERANCE, difference, single_with_whole_batch, train
+from tests.real.gate import (
+    TOLERANCE,
+    difference_from_single,
+)
 from tests.real.points import BRIEF, point
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
@@ -91,9 +94,7 @@ def test_workers_of_one_host_train_like_one_with_the_whole_batch(
     changes: dict[str, Any], launcher: LocalLauncher, tmp_path: Path
 ) -> None:
     experiment = _on_one_host(2, **changes)
-    mine = train(launcher, experiment, tmp_path)
-    reference = train(launcher, single_with_whole_batch(experiment), tmp_path)
-    assert difference(mine, reference) < TOLERANCE
+    assert difference_from_single(launcher, experiment, tmp_path, launcher) < TOLERANCE
 
 
 def test_every_applied_mean_is_right_with_a_slow_worker(
@@ -101,9 +102,7 @@ def test_every_applied_mean_is_right_with_a_slow_worker(
 ) -> None:
     local = patched_launcher("slow_worker")
     experiment = _on_one_host(2)
-    mine = train(local, experiment, tmp_path)
-    reference = train(local, single_with_whole_batch(experiment), tmp_path)
-    assert difference(mine, reference) < TOLERANCE
+    assert difference_from_single(local, experiment, tmp_path, local) < TOLERANCE
 
 
 def test_the_gate_notices_what_gets_lost_on_the_way_to_the_leader(
@@ -111,9 +110,7 @@ def test_the_gate_notices_what_gets_lost_on_the_way_to_the_leader(
 ) -> None:
     local = patched_launcher("lost_gradient")
     experiment = _on_one_host(2)
-    mine = train(local, experiment, tmp_path)
-    reference = train(local, single_with_whole_batch(experiment), tmp_path)
-    assert difference(mine, reference) > 10 * TOLERANCE
+    assert difference_from_single(local, experiment, tmp_path, local) > 10 * TOLERANCE
 
 
 @pytest.mark.slow
@@ -121,9 +118,7 @@ def test_workers_of_two_hosts_train_like_one_with_the_whole_batch(
     hosts: HostsLauncher, launcher: LocalLauncher, tmp_path: Path
 ) -> None:
     experiment = _on_two_hosts(TOGETHER)
-    mine = train(hosts, experiment, tmp_path)
-    reference = train(launcher, single_with_whole_batch(experiment), tmp_path)
-    assert difference(mine, reference) < TOLERANCE
+    assert difference_from_single(hosts, experiment, tmp_path, launcher) < TOLERANCE
 
 
 @pytest.mark.slow

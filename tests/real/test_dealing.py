@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,9 +17,14 @@ from ps_allreduce.records import Status
 from ps_allreduce.steps import StepTable
 from ps_allreduce.strategies import Strategy
 from ps_allreduce.workload import EmulatedCompute, Workload
-from tests.real.gate import TOLERANCE, difference, single_with_whole_batch, train
-from tests.real.points import BRIEF, point
-from tests.real.test_local import LONG, _pid_of
+from tests.real.gate import (
+    TOLERANCE,
+    difference,
+    single_with_whole_batch,
+    train,
+)
+from tests.real.killing import kill_when_measured
+from tests.real.points import BRIEF, LONG, point
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
 
@@ -173,15 +175,8 @@ def test_the_others_do_not_wait_for_a_worker_whose_dispatch_fails(
 def test_a_killed_task_ends_a_bounded_run_with_its_name(
     victim: str, launcher: LocalLauncher
 ) -> None:
-    killed = threading.Event()
-
-    def kill_when_measuring(stage: str) -> None:
-        if stage == "measured" and not killed.is_set():
-            killed.set()
-            os.kill(_pid_of(victim), signal.SIGKILL)
-
     begin = time.monotonic()
-    run = launcher.launch(_dealt(2, 1, 1, CONSTANT, LONG), progress=kill_when_measuring)
+    run = launcher.launch(_dealt(2, 1, 1, CONSTANT, LONG), progress=kill_when_measured(victim))
     assert run.status is Status.FAILED
     assert run.reason == f"{victim} was killed by SIGKILL"
     assert time.monotonic() - begin < 40

@@ -22,7 +22,10 @@ from ps_allreduce.experiment import Device, Experiment, Resources
 from ps_allreduce.records import Status
 from ps_allreduce.strategies import Strategy
 from ps_allreduce.workload import Workload
-from tests.real.gate import TOLERANCE, difference, single_with_whole_batch, train
+from tests.real.gate import (
+    TOLERANCE,
+    difference_from_single,
+)
 from tests.real.points import BRIEF, point
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow")]
@@ -122,9 +125,7 @@ def test_graphs_for_gpus_train_the_same_network(
     tmp_path: Path,
 ) -> None:
     experiment = replace(POINTS[name], resources=ON_GPU)
-    mine = train(patched("absent_gpu"), experiment, tmp_path)
-    reference = train(launcher, single_with_whole_batch(experiment), tmp_path)
-    assert difference(mine, reference) < TOLERANCE
+    assert difference_from_single(patched("absent_gpu"), experiment, tmp_path, launcher) < TOLERANCE
 
 
 def test_every_worker_sees_one_gpu_and_nobody_else_any(

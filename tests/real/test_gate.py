@@ -16,7 +16,10 @@ from ps_allreduce.records import Status
 from ps_allreduce.strategies import Strategy
 from ps_allreduce.wire import ELEMENT_BYTES, STOCK, Wire
 from ps_allreduce.workload import DIGITS, Workload
-from tests.real.gate import TOLERANCE, difference, single_with_whole_batch, train
+from tests.real.gate import (
+    TOLERANCE,
+    difference_from_single,
+)
 from tests.real.points import point
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
@@ -76,9 +79,7 @@ def test_two_workers_train_like_one_with_the_whole_batch(
     name: str, launcher: LocalLauncher, tmp_path: Path
 ) -> None:
     experiment = SYNCHRONOUS[name]
-    mine = train(launcher, experiment, tmp_path)
-    reference = train(launcher, single_with_whole_batch(experiment), tmp_path)
-    assert difference(mine, reference) < TOLERANCE
+    assert difference_from_single(launcher, experiment, tmp_path, launcher) < TOLERANCE
 
 
 ASYNCHRONOUS = [
@@ -95,9 +96,7 @@ def test_one_asynchronous_worker_trains_like_a_single_one(
 ) -> None:
     split = {"split_bytes": SPLIT} if policy is Policy.PARTITIONED else {}
     experiment = point(Strategy.PS_ASYNC, 1, policy=policy, wire=wire, workload=WORKLOAD, **split)  # type: ignore[arg-type]
-    mine = train(launcher, experiment, tmp_path)
-    reference = train(launcher, single_with_whole_batch(experiment), tmp_path)
-    assert difference(mine, reference) < TOLERANCE
+    assert difference_from_single(launcher, experiment, tmp_path, launcher) < TOLERANCE
 
 
 @pytest.mark.parametrize("patch", ["axis_0", "axis_1", "axis_last"])
@@ -106,9 +105,7 @@ def test_shards_along_any_axis(
 ) -> None:
     local = patched_launcher(patch)
     experiment = _sync(Policy.PARTITIONED)
-    mine = train(local, experiment, tmp_path)
-    reference = train(local, single_with_whole_batch(experiment), tmp_path)
-    assert difference(mine, reference) < TOLERANCE
+    assert difference_from_single(local, experiment, tmp_path, local) < TOLERANCE
 
 
 def test_the_network_is_really_cut(launcher: LocalLauncher) -> None:
@@ -132,9 +129,7 @@ def test_every_applied_mean_is_right_with_a_slow_worker(
 ) -> None:
     local = patched_launcher("slow_worker")
     experiment = _sync(Policy.LARGEST_FIRST)
-    mine = train(local, experiment, tmp_path)
-    reference = train(local, single_with_whole_batch(experiment), tmp_path)
-    assert difference(mine, reference) < TOLERANCE
+    assert difference_from_single(local, experiment, tmp_path, local) < TOLERANCE
 
 
 @pytest.mark.parametrize(
@@ -150,9 +145,7 @@ def test_the_gate_notices_a_broken_strategy(
 ) -> None:
     local = patched_launcher(patch)
     experiment = SYNCHRONOUS[name]
-    mine = train(local, experiment, tmp_path)
-    reference = train(local, single_with_whole_batch(experiment), tmp_path)
-    assert difference(mine, reference) > 10 * TOLERANCE
+    assert difference_from_single(local, experiment, tmp_path, local) > 10 * TOLERANCE
 
 
 def test_replicas_that_disagree_make_a_run_invalid(

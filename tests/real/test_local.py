@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,12 +18,15 @@ import pytest
 
 from experiments.results_folder import NOTE
 from launchers.local import LocalLauncher
+from launchers.protocol import LaunchedRun
 from ps_allreduce.placement import Policy
 from ps_allreduce.record_files import iter_record_paths, load_record
 from ps_allreduce.records import RunRecord, Status
+from ps_allreduce.steps import EventKind
 from ps_allreduce.strategies import Strategy
 from ps_allreduce.workload import Workload
-from tests.real.points import BRIEF, point
+from tests.real.killing import kill_when_measured
+from tests.real.points import BRIEF, LONG, point
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
 
@@ -33,7 +35,6 @@ ROOT = Path(__file__).resolve().parents[2]
 TINY_SWEEP = Path(__file__).with_name("tiny_sweep.py")
 
 #: Long enough to be disturbed.
-LONG = replace(BRIEF, measured_s=60.0, deadline_s=90.0)
 
 
 @pytest.fixture
@@ -70,6 +71,22 @@ def test_a_run_in_which_events_are_traced(launcher: LocalLauncher) -> None:
         # two workers, two steps, three kinds of moments of every tensor
         assert len(run.events.time) == 2 * 2 * 3 * run.num_tensors
         assert (run.events.time > 1e9).all()
+        assert_ready_before_the_end(run)
+
+
+def assert_ready_before_the_end(run: LaunchedRun) -> None:
+    """Gradients were noted when they were ready, not when the whole step was over."""
+    assert run.steps is not None
+    assert run.events is not None
+    ends = {
+        (worker, step): end
+        for worker, step, end in zip(run.steps.worker, run.steps.step, run.steps.end, strict=True)
+    }
+    ready = run.events.kind == EventKind.GRADIENT_READY
+    for worker, step, time_s in zip(
+        run.events.worker[ready], run.events.step[ready], run.events.time[ready], strict=True
+    ):
+        assert time_s < ends[worker, step]
 
 
 @pytest.mark.parametrize(
@@ -87,29 +104,12 @@ def test_a_killed_task_ends_the_run_with_its_name(
 ) -> None:
     before = _descendants()
     with LocalLauncher(data_dir, allow_login_node=True) as local:
-        killed = threading.Event()
-
-        def kill_when_measuring(stage: str) -> None:
-            if stage == "measured" and not killed.is_set():
-                killed.set()
-                os.kill(_pid_of(victim), signal.SIGKILL)
-
         begin = time.monotonic()
-        run = local.launch(point(strategy, 2, profile=LONG), progress=kill_when_measuring)
+        run = local.launch(point(strategy, 2, profile=LONG), progress=kill_when_measured(victim))
     assert run.status is Status.FAILED
     assert run.reason == f"{victim} was killed by SIGKILL"
     assert time.monotonic() - begin < 40
     assert _descendants() <= before
-
-
-def _pid_of(task: str) -> int:
-    """The task's process: the one whose log is open under the task's name."""
-    name = task.replace(":", "-") + ".log"
-    for process in psutil.Process().children(recursive=True):
-        target = os.readlink(f"/proc/{process.pid}/fd/1")
-        if target.endswith(f"/{name}"):
-            return process.pid
-    raise AssertionError(f"no process of {task}")
 
 
 def _descendants() -> set[int]:

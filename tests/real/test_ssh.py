@@ -26,12 +26,11 @@ from ps_allreduce.records import Status
 from ps_allreduce.spread import Spread
 from ps_allreduce.strategies import Strategy
 from tests.conftest import skip_or_fail
-from tests.real.points import BRIEF, point
+from tests.real.points import BRIEF, LONG, point
 from tests.real.slurm_cluster import ROOT, wait_until
 from tests.real.ssh_hosts import PORT, SshHosts, missing_for_ssh, ssh_hosts
 
 #: Long enough to be disturbed.
-LONG = replace(BRIEF, measured_s=60.0, deadline_s=90.0)
 
 #: On a busy machine.
 PATIENCE_S = 240.0
