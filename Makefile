@@ -15,7 +15,7 @@
 #:
 #:   make setup             only the environment
 #:   make wheelhouse        download every package, for a machine without internet
-#:   make check             lint, types and unit tests (under a minute)
+#:   make check             lint, types and unit tests (about a minute on two cores)
 #:   make test              check, and the tests that train for real
 #:   make test-slurm        only those on a real Slurm, which is brought up and taken down
 #:   make lock              developers: requirements/*.txt again from pyproject.toml (needs uv)
@@ -115,11 +115,11 @@ lint: dev-tools
 	@"$$SUITE_PYTHON" -m mypy
 
 check: lint
-	$(RUN) pytest -m "not tensorflow and not slow" $$ARGS
+	$(RUN) pytest -n auto --dist worksteal -m "not tensorflow and not slow" $$ARGS
 
-# One run of all tests; -rs lists every skipped one with its reason.
-test: lint
-	$(RUN) pytest -rs $$ARGS
+# Real runs one at a time: their processes share the cores. -rs lists every skipped one with its reason.
+test: check
+	$(RUN) pytest -rs -m "tensorflow or slow" $$ARGS
 
 test-slurm: dev-tools
 	$(RUN) pytest -rs -m slurm $$ARGS

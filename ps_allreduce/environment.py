@@ -36,6 +36,7 @@ MODULE_OF = {
     "pillow": "PIL",
     "scikit-learn": "sklearn",
     "pytest-timeout": "pytest_timeout",
+    "pytest-xdist": "xdist",
     "nvidia-ml-py": "pynvml",
 }
 
