@@ -20,6 +20,7 @@ from ps_allreduce.serialization import to_json
 from ps_allreduce.spread import LayoutKind
 from ps_allreduce.steps import Metrics
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.wire import WireType
 from ps_allreduce.workload import Workload
 
 
@@ -243,6 +244,7 @@ def _order(point: Point) -> tuple[object, ...]:
         own.num_ps or 0,
         -1 if own.layout is None else list(LayoutKind).index(own.layout),
         -1 if own.placement is None else list(Policy).index(own.placement),
+        list(WireType).index(wire.gradients),
         -1 if own.bytes_per_pack is None else own.bytes_per_pack,
         *(wire.group_bytes, wire.cut_bytes, wire.in_flight, wire.host_aggregation),
         own.staleness or 0,

@@ -97,7 +97,7 @@ def _variant(own: Experiment, rivals: Sequence[Experiment]) -> list[str]:
     if own.layout is not None and _vary(rivals, "layout"):
         parts.append(str(own.layout))
     if own.split_bytes is not None and len({o.split_bytes for o in rivals} - {None}) > 1:
-        parts.append(f"split {own.split_bytes / 1e6:g} MB")
+        parts.append(f"split {_megabytes(own.split_bytes)}")
     parts += _spread_parts(own, rivals)
     if own.collective is not None and _vary(rivals, "collective"):
         parts.append(str(own.collective))
@@ -189,4 +189,4 @@ def pack_label(bytes_per_pack: int | None) -> str:
 
 
 def _megabytes(size: int) -> str:
-    return f"{size / 1e6:g} MB"
+    return f"{size / 1e6:.3g} MB"

@@ -163,10 +163,14 @@ def _bench_overhead(
 def _bench_wire(
     launcher: HostsLauncher, network: EmulatedNetwork, content: dict[str, Any], where: Where
 ) -> list[str]:
-    """How close strategies come to what the links allow; rows are written as they come."""
+    """How close strategies come to what the links allow; rows are written as they come.
+
+    Rows of other networks stay.
+    """
+    others = [row for row in content.get("wire", ()) if row["network"] != to_json(network)]
 
     def save(rows: list[dict[str, Any]]) -> None:
-        content["wire"] = rows
+        content["wire"] = others + rows
         _write(content, where)
 
     return render_wire(run_wire_bench(launcher, wire_grid(network), save, where.console))

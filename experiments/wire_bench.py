@@ -21,10 +21,14 @@ from launchers.protocol import Launcher
 from ps_allreduce.errors import SuiteError
 from ps_allreduce.records import Status
 from ps_allreduce.serialization import to_json
+from ps_allreduce.strategies import Strategy
 
 NOT_RUN = "not run"
 
-HEADINGS = "strategy  workers ps layout      MB tensors compute s   step s  bound s fraction target"
+HEADINGS = (
+    "strategy  workers ps layout      MB tensors compute s   step s  bound s fraction  busy "
+    "CPU s/GB Gbit/s per core target"
+)
 
 
 @dataclass(slots=True)
@@ -68,7 +72,8 @@ class Row:
         """The row as `bench.json` keeps it."""
         experiment = self.point.experiment
         fractions = [one.fraction for one in self.measured]
-        names = ("link_bits_per_s", "step_s", "bound_s", "machine_busy", "cpu_s_per_gigabyte")
+        names = ("link_bits_per_s", "step_s", "bound_s", "machine_busy")
+        costs = ("cpu_s_per_gigabyte", "core_bits_per_s")
         return {
             "strategy": str(experiment.strategy),
             "num_workers": experiment.num_workers,
@@ -78,7 +83,7 @@ class Row:
             "num_tensors": self.point.num_tensors,
             "compute_s": self.point.compute_s,
             "tuned": self.point.tuned,
-            **{name: self.median(name) for name in names},
+            **{name: self.median(name) for name in (*names, *costs)},
             "cpu_over": ", ".join(dict.fromkeys(one.cpu_over for one in self.measured)),
             "fraction_of_bound": self.fraction,
             "fraction_low": min(fractions, default=None),
@@ -142,12 +147,14 @@ def _launch(launcher: Launcher, point: Point) -> Measured | str:
 
 
 def render_wire(rows: Sequence[Row]) -> list[str]:
-    """The table of all rows, then a line per target."""
+    """The table of all rows, then a line per target, and what the processors are the limit of."""
     purposes = dict.fromkeys(row.point.purpose for row in rows if row.point.target is not None)
+    strategies = dict.fromkeys(row.point.experiment.strategy for row in rows)
     return [
         HEADINGS,
         *(_line(row) for row in rows),
         *(_summary(purpose, rows) for purpose in purposes),
+        *(line for strategy in strategies for line in _cost(strategy, rows)),
     ]
 
 
@@ -161,10 +168,42 @@ def _line(row: Row) -> str:
     step_s, bound_s = row.median("step_s"), row.median("bound_s")
     verdict = {None: "TensorFlow's own settings" * (not point.tuned), True: "met", False: "missed"}
     target = "" if point.target is None else f"{point.target:.2f}"
+    busy, cost, rate = (
+        row.median(name) for name in ("machine_busy", "cpu_s_per_gigabyte", "core_bits_per_s")
+    )
     return (
-        f"{settings} {step_s:>8.3f} {bound_s:>8.3f} {row.fraction:>8.3f} {target:>6} "
+        f"{settings} {step_s:>8.3f} {bound_s:>8.3f} {row.fraction:>8.3f} {_number(busy, 5, 2)} "
+        f"{_number(cost, 8, 2)} {_number(rate and rate / 1e9, 15, 2)} {target:>6} "
         f"{verdict[row.met]}"
     )
+
+
+def _number(value: float | None, width: int, digits: int) -> str:
+    return f"{'-':>{width}}" if value is None else f"{value:>{width}.{digits}f}"
+
+
+def _cost(strategy: Strategy, rows: Sequence[Row]) -> list[str]:
+    """Processor time of a strategy beside what TensorFlow needs on its own for the same points."""
+    mine = [row for row in rows if row.point.experiment.strategy is strategy]
+    rates = [rate for row in mine if row.point.tuned and (rate := row.median("core_bits_per_s"))]
+    if not rates:
+        return []
+    usual, low, high = (f(rates) / 1e9 for f in (statistics.median, min, max))
+    text = (
+        f"{strategy}: one core per host keeps up with links of {usual:.2f} Gbit/s "
+        f"({low:.2f} to {high:.2f})"
+    )
+    pairs = [
+        (ours, theirs)
+        for stock in mine
+        if not stock.point.tuned and (theirs := stock.median("cpu_s_per_gigabyte"))
+        for tuned in mine
+        if tuned.point.rival_of(stock.point) and (ours := tuned.median("cpu_s_per_gigabyte"))
+    ]
+    if pairs:
+        shares = [ours / theirs for ours, theirs in pairs]
+        text += f"; processor time per byte {statistics.mean(shares):.2f} of TensorFlow's own"
+    return [text]
 
 
 def _summary(purpose: str, rows: Sequence[Row]) -> str:

@@ -33,6 +33,9 @@ WORKERS = (2, 4)
 #: The share of its bound that a step reaches at least.
 TARGETS = {Strategy.PS_SYNC: 0.93, Strategy.ALLREDUCE: 0.92, Strategy.PS_ASYNC: 0.95}
 
+#: The fastest links that targets are for; on faster ones processors are the limit.
+TARGET_BITS_PER_S = 1e9
+
 #: Where communication hides behind computation that takes as long.
 OVERLAP_TARGET = 0.85
 
@@ -82,6 +85,12 @@ class Point:
         name = str(self.experiment.strategy)
         return f"{name}, overlap" if self.compute_s else name
 
+    def rival_of(self, stock: Point) -> bool:
+        """The same tensors between the same tasks, as the suite sends them."""
+        names = ("strategy", "num_workers", "num_ps", "layout", "workload", "network")
+        mine, theirs = self.experiment, stock.experiment
+        return self.tuned and all(getattr(mine, name) == getattr(theirs, name) for name in names)
+
 
 def _tensors(experiment: Experiment) -> tuple[int, int]:
     tensors = tensor_set(experiment.workload.model)
@@ -92,6 +101,8 @@ def _tensors(experiment: Experiment) -> tuple[int, int]:
 
 def wire_grid(network: EmulatedNetwork) -> list[Point]:
     """All points, the strategies in turn."""
+    if network.bits_per_s is None or network.bits_per_s > TARGET_BITS_PER_S:
+        return [*_on_fast_links(network), *_stock(network)]
     return [*_communicating(network), *_overlapping(network), *_stock(network)]
 
 
@@ -113,6 +124,18 @@ def _overlapping(network: EmulatedNetwork) -> Iterator[Point]:
         yield _computing(_point(Strategy.ALLREDUCE, {"collective": Collective.RING}, shape))
         yield _computing(_point(Strategy.PS_SYNC, dedicated, shape))
         yield _computing(_point(Strategy.PS_SYNC, colocated, shape))
+
+
+def _on_fast_links(network: EmulatedNetwork) -> Iterator[Point]:
+    """What processors are the limit of: no targets, and servers that share a host as well."""
+    for megabytes, workers in itertools.product(MEGABYTES, WORKERS):
+        shape = _shape(network, workers, TENSORS[0], megabytes)
+        one, two, colocated = _servers(workers)
+        sharing = two | {"spread": Spread(ps_per_host=2)}
+        points = [_point(Strategy.ALLREDUCE, {"collective": Collective.RING}, shape)]
+        points += [_point(Strategy.PS_SYNC, each, shape) for each in (one, two, sharing, colocated)]
+        points += [_point(Strategy.PS_ASYNC, each, shape) for each in (one, two, sharing)]
+        yield from (replace(point, target=None) for point in points)
 
 
 def _stock(network: EmulatedNetwork) -> Iterator[Point]:

@@ -6,13 +6,15 @@ to send are stated by `ps_allreduce.bounds`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from experiments.wire_grid import Point
 from launchers.protocol import LaunchedRun
-from ps_allreduce.bounds import link_bytes, network_time_s, step_bound_s
+from ps_allreduce.bounds import Crossing, link_bytes, network_time_s, step_bound_s
 from ps_allreduce.errors import SuiteError
 from ps_allreduce.experiment import Experiment
 from ps_allreduce.records import Status
@@ -33,15 +35,17 @@ class Measured:
         bound_s: least seconds that the links leave such a step.
         machine_busy: share of this machine's processor time.
         cpu_s_per_gigabyte: processor seconds of all tasks per 1e9 bytes of workers' gradients.
-        cpu_over: `window` or, where samples are too few, the whole `run`.
+        core_bits_per_s: the link rate that one core per host keeps up with.
+        cpu_over: what the two are from, see `CpuTime`.
     """
 
     link_bits_per_s: float
     step_s: float
     bound_s: float
     machine_busy: float | None
-    cpu_s_per_gigabyte: float | None
-    cpu_over: str
+    cpu_s_per_gigabyte: float | None = None
+    core_bits_per_s: float | None = None
+    cpu_over: str = ""
 
     @property
     def fraction(self) -> float:
@@ -64,16 +68,14 @@ def measure(point: Point, run: LaunchedRun) -> Measured:
     if not run.links:
         raise NothingMeasured("no link was measured")
     step_s = step_seconds(point.experiment, run)
-    steps_per_s = point.experiment.num_workers / step_s
-    cpu_s_per_gigabyte, cpu_over = cpu_per_gigabyte(run, run.gradient_bytes, steps_per_s)
     rate = max(link.bits_per_s for link in run.links)
+    crossings = _crossings(point, run, run.gradient_bytes)
     measured = Measured(
         link_bits_per_s=rate,
         step_s=step_s,
-        bound_s=_bound_s(point, run, run.gradient_bytes, rate),
+        bound_s=_bound_s(point, network_time_s(crossings, rate)),
         machine_busy=run.machine_busy,
-        cpu_s_per_gigabyte=cpu_s_per_gigabyte,
-        cpu_over=cpu_over,
+        **_costs(point, run, run.gradient_bytes, crossings, step_s),
     )
     if measured.fraction > CREDIBLE:
         raise NothingMeasured(
@@ -83,16 +85,38 @@ def measure(point: Point, run: LaunchedRun) -> Measured:
     return measured
 
 
-def _bound_s(point: Point, run: LaunchedRun, gradient_bytes: int, rate: float) -> float:
-    """From where tasks and parameters really were; a millisecond of no computation is nothing."""
+def _crossings(point: Point, run: LaunchedRun, gradient_bytes: int) -> dict[str, Crossing]:
+    """From where tasks and parameters really were."""
     host_of = {task.task: task.host for task in run.tasks}
     servers = run.placement.bytes_per_server if run.placement else ()
-    crossings = link_bytes(point.experiment, host_of, servers, gradient_bytes)
-    network_s = network_time_s(crossings, rate)
+    return link_bytes(point.experiment, host_of, servers, gradient_bytes)
+
+
+def _bound_s(point: Point, network_s: float) -> float:
+    """A millisecond of no computation is nothing."""
     emulated = point.experiment.workload.emulated
     if emulated is None or not point.compute_s:
         return network_s
     return step_bound_s(emulated.forward_s, emulated.backward_s, network_s)
+
+
+def _costs(
+    point: Point,
+    run: LaunchedRun,
+    gradient_bytes: int,
+    crossings: Mapping[str, Crossing],
+    step_s: float,
+) -> dict[str, Any]:
+    """Processor time, as keyword arguments of `Measured`."""
+    workers = point.experiment.num_workers
+    cpu = cpu_per_step(run, workers, step_s)
+    if cpu is None:
+        return {}
+    return {
+        "cpu_s_per_gigabyte": 1e9 * sum(cpu.by_host.values()) / (workers * gradient_bytes),
+        "core_bits_per_s": core_bits_per_s(crossings, cpu),
+        "cpu_over": cpu.over,
+    }
 
 
 def step_seconds(experiment: Experiment, run: LaunchedRun) -> float:
@@ -106,35 +130,62 @@ def step_seconds(experiment: Experiment, run: LaunchedRun) -> float:
     return experiment.global_batch / run.metrics.images_per_sec
 
 
-def cpu_per_gigabyte(
-    run: LaunchedRun, gradient_bytes: int, steps_per_s: float
-) -> tuple[float | None, str]:
-    """Processor seconds of all tasks per 1e9 bytes of gradients, and over what they are known.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuTime:
+    """What a step of every worker costs.
+
+    Attributes:
+        by_host: processor seconds of the tasks of each host.
+        over: `window` or, where samples are too few, the whole `run`.
+    """
+
+    by_host: dict[str, float]
+    over: str
+
+
+def cpu_per_step(run: LaunchedRun, num_workers: int, step_s: float) -> CpuTime | None:
+    """From samples within the measured window where they suffice; None where nothing is known.
 
     Args:
-        steps_per_s: of all workers together.
+        step_s: seconds in which every worker makes a step.
     """
     if run.steps is None:
-        return None, ""
-    used = _cpu_in_window(run, measurement_window(run.steps))
-    if used is not None:
-        length_s = measurement_window(run.steps).length_s
-        return 1e9 * used / (gradient_bytes * steps_per_s * length_s), "window"
-    known = [task.cpu_s for task in run.tasks if task.cpu_s is not None]
-    if not known or len(known) < len(run.tasks):
-        return None, ""
-    return 1e9 * sum(known) / (gradient_bytes * len(run.steps)), "run"
-
-
-def _cpu_in_window(run: LaunchedRun, window: Window) -> float | None:
-    """From samples between and around which the rate is steady; None if they miss half of it."""
-    used = 0.0
+        return None
+    window = measurement_window(run.steps)
+    found = {task.task: _cpu_in_window(run, task.task, window) for task in run.tasks}
+    over, steps = "window", window.length_s / step_s
+    if None in found.values():
+        found = {task.task: task.cpu_s for task in run.tasks}
+        over, steps = "run", len(run.steps) / num_workers
+    by_host: dict[str, float] = {}
     for task in run.tasks:
-        mine = [(s.time, s.cpu_s[task.task]) for s in run.samples if task.task in s.cpu_s]
-        times, seconds = zip(*mine, strict=True) if mine else ((0.0,), (0.0,))
-        known = np.clip([window.start, window.end], times[0], times[-1])
-        length_s = float(known[1] - known[0])
-        if length_s < window.length_s / 2:
+        used = found[task.task]
+        if used is None:
             return None
-        used += float(np.diff(np.interp(known, times, seconds))[0]) * window.length_s / length_s
-    return used
+        by_host[task.host] = by_host.get(task.host, 0.0) + used / steps
+    return CpuTime(by_host=by_host, over=over)
+
+
+def _cpu_in_window(run: LaunchedRun, task: str, window: Window) -> float | None:
+    """From samples between and around which the rate is steady; None if they miss half of it."""
+    mine = [(s.time, s.cpu_s[task]) for s in run.samples if task in s.cpu_s]
+    times, seconds = zip(*mine, strict=True) if mine else ((0.0,), (0.0,))
+    known = np.clip([window.start, window.end], times[0], times[-1])
+    length_s = float(known[1] - known[0])
+    if length_s < window.length_s / 2:
+        return None
+    return float(np.diff(np.interp(known, times, seconds))[0]) * window.length_s / length_s
+
+
+def core_bits_per_s(crossings: Mapping[str, Crossing], cpu: CpuTime) -> float | None:
+    """The rate of links, each direction, at which one core per host would be busy all the time.
+
+    Of the host that would be so first; k cores that share the work keep up with k times as much.
+    None where nothing crosses a link.
+    """
+    rates = [
+        8 * max(crossings[host]) / seconds
+        for host, seconds in cpu.by_host.items()
+        if seconds > 0 and any(crossings[host])
+    ]
+    return min(rates, default=None)

@@ -17,8 +17,8 @@ from ps_allreduce.placement import DEFAULT_SPLIT_BYTES, Policy
 from ps_allreduce.serialization import to_json
 from ps_allreduce.spread import LayoutKind, Spread
 from ps_allreduce.strategies import TRAITS, Strategy, StrategyTraits
-from ps_allreduce.wire import Wire
-from ps_allreduce.workload import Workload
+from ps_allreduce.wire import Wire, WireType
+from ps_allreduce.workload import Precision, Workload
 
 
 class Collective(StrEnum):
@@ -236,10 +236,13 @@ class Experiment:
 
     @property
     def transport(self) -> str | None:
-        """What carries the gradients; None where nothing is carried."""
-        if self.traits.uses_collective and self.collective is not None:
-            return TRANSPORT_OF[self.collective]
-        return GRPC if self.traits.uses_servers else None
+        """What carries the gradients, and as what if not float32; None where nothing is carried."""
+        if not self.traits.communicates:
+            return None
+        carrier = TRANSPORT_OF[self.collective] if self.collective else GRPC
+        if self.wire.gradients is WireType.FLOAT32:
+            return carrier
+        return f"{carrier} in {self.wire.gradients}"
 
     @property
     def global_batch(self) -> int:
@@ -265,6 +268,13 @@ class Experiment:
             parts += [f"{self.num_ps} ps", str(self.placement)]
         if self.bytes_per_pack:
             parts.append(f"{self.bytes_per_pack / 1e6:g} MB packs")
+        parts += [f"{name} {value}" for name, value in self.wire.changed.items()]
+        if self.staleness is not None:
+            parts.append(f"staleness {self.staleness}")
+        if self.steps_per_dispatch > 1:
+            parts.append(f"steps_per_dispatch {self.steps_per_dispatch}")
+        if self.workload.precision is not Precision.FLOAT32:
+            parts.append(str(self.workload.precision))
         return ", ".join(parts)
 
 

@@ -6,7 +6,7 @@ Decides which settings there are and what they mean.  What each of them gains wa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 
 from ps_allreduce.errors import UserError
@@ -52,6 +52,12 @@ class Wire:
                 raise UserError(f"{name} must be 0 or at least {ELEMENT_BYTES}, got {value}.")
         if self.in_flight < 0:
             raise UserError(f"in_flight must be at least 0 (no bound), got {self.in_flight}.")
+
+    @property
+    def changed(self) -> dict[str, object]:
+        """The settings that are not at their default, by name."""
+        values = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}
+        return {name: value for name, (value, usual) in values.items() if value != usual}
 
     @property
     def group_size(self) -> int:

@@ -65,8 +65,8 @@ def test_what_sets_wires_apart_is_in_the_label() -> None:
     assert labels([experiment(Strategy.PS_SYNC, 2, wire=wire) for wire in wires]) == [
         "ps_sync, round_robin, stock messages",
         "ps_sync, round_robin, 2 MB messages, all in flight, float32 gradients",
-        "ps_sync, round_robin, 2 MB messages, 4 in flight, float16 gradients",
         "ps_sync, round_robin, 2 MB messages, 4 in flight, float32 gradients",
+        "ps_sync, round_robin, 2 MB messages, 4 in flight, float16 gradients",
     ]
     others = [
         Wire(group_bytes=0),

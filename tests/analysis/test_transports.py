@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -19,6 +20,7 @@ from ps_allreduce.experiment import Collective, Device, Experiment, Resources
 from ps_allreduce.placement import Policy
 from ps_allreduce.records import RunRecord
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.wire import Wire, WireType
 from tests.analysis.builders import experiment, run, runs, save
 
 GPU = Resources(device=Device.GPU)
@@ -56,6 +58,18 @@ def test_the_verdict_is_about_the_same_transport_and_the_other_is_labelled() -> 
         "All-reduce is 9.00x [9.00, 9.00] faster than the parameter-server setting "
         "(ps_sync, round_robin) at 2 workers, 3 launches each."
     )
+
+
+def test_gradients_in_16_bits_are_compared_with_their_like() -> None:
+    half = Wire(gradients=WireType.FLOAT16)
+    halved = replace(RING, wire=half, bytes_per_pack=None), replace(SYNC, wire=half)
+    found = said({RING: times(1.5), halved[0]: times(9.0), SYNC: times(1.0), halved[1]: times(4.0)})
+    assert found.headline.startswith("All-reduce is 1.50x [1.50, 1.50] faster")
+    assert any(
+        line.startswith("Different transports (grpc in float16, grpc)") for line in found.details
+    )
+    pairs = all_pairs(case_of({RING: times(1.5), halved[0]: times(9.0), SYNC: times(1.0)}))
+    assert len(pairs) == 1
 
 
 def test_only_another_transport_gives_no_verdict() -> None:

@@ -10,11 +10,12 @@ from rich.console import Console
 
 from experiments.wire_bench import Row, render_wire, run_wire_bench
 from experiments.wire_grid import Point, wire_grid
-from experiments.wire_measure import cpu_per_gigabyte, measure
+from experiments.wire_measure import CpuTime, core_bits_per_s, cpu_per_step, measure
 from launchers.protocol import LaunchedRun
 from ps_allreduce.errors import UserError
 from ps_allreduce.network import EmulatedNetwork
 from ps_allreduce.records import LinkRecord, PlacementUsed, Status, TaskRecord
+from ps_allreduce.spread import Spread
 from ps_allreduce.strategies import Strategy
 from tests.fakes import (
     METRICS,
@@ -81,6 +82,15 @@ def test_the_grid_holds_every_strategy_against_every_shape() -> None:
     assert all((point.target is None) != point.tuned for point in GRID)
 
 
+def test_fast_links_have_no_targets_but_servers_that_share_a_host() -> None:
+    grid = wire_grid(replace(NETWORK, bits_per_s=25e9))
+    assert not any(point.target for point in grid)
+    shared = [p.experiment for p in grid if p.experiment.spread == Spread(ps_per_host=2)]
+    assert {own.num_ps for own in shared} == {2}
+    assert sum(not point.tuned for point in grid) == 6
+    assert len({point.experiment.experiment_id for point in grid}) == len(grid)
+
+
 def test_points_fit_on_six_hosts_and_take_a_few_seconds() -> None:
     for point in GRID:
         assert point.experiment.network == NETWORK
@@ -120,15 +130,38 @@ def test_processor_time_of_the_window_is_preferred() -> None:
     samples = tuple(
         make_sample(t, cpu_s={"worker:0": t, "worker:1": t, "ps:0": 2 * t}) for t in (0.0, 1.0)
     )
-    # The window is 0.2 to 0.6 s: four steps.
-    value, over = cpu_per_gigabyte(a_run(samples=samples), 1_000_000_000, 10.0)
-    assert value == pytest.approx(0.4)
-    assert over == "window"
-    value, over = cpu_per_gigabyte(a_run(), 1_000_000_000, 10.0)
-    assert value == pytest.approx(1.0)
-    assert over == "run"
+    # The window is 0.2 to 0.6 s: two steps of both workers.
+    found = cpu_per_step(a_run(samples=samples), 2, 0.2)
+    assert found is not None
+    assert found.over == "window"
+    assert found.by_host == pytest.approx({"a": 0.2, "b": 0.2, "c": 0.4})
+    found = cpu_per_step(a_run(), 2, 0.2)
+    assert found is not None
+    assert (found.over, set(found.by_host.values())) == ("run", {2.0 / 3})
     unknown = (a_task("worker:0", "a", None),)
-    assert cpu_per_gigabyte(a_run(tasks=unknown), 1, 10.0)[0] is None
+    assert cpu_per_step(a_run(tasks=unknown), 2, 0.2) is None
+
+
+def test_the_rate_that_a_core_keeps_up_with_is_that_of_the_busiest_host() -> None:
+    cpu = CpuTime(by_host={"a": 0.5, "b": 1.0, "chief": 3.0}, over="run")
+    crossings = {"a": (1e9, 0.0), "b": (1e9, 0.5e9), "chief": (0.0, 0.0)}
+    assert core_bits_per_s(crossings, cpu) == 8e9
+    assert core_bits_per_s(crossings, CpuTime(by_host={"chief": 1.0}, over="run")) is None
+
+
+def test_processor_time_is_held_against_tensorflows_own() -> None:
+    stock = a_point(Strategy.PS_SYNC, tuned=False)
+    tuned = next(point for point in GRID if point.rival_of(stock))
+    assert tuned.num_tensors == stock.num_tensors
+    assert not stock.rival_of(stock)
+    half = tuple(replace(task, cpu_s=1.0) for task in a_run().tasks)
+    rows = [
+        Row(tuned, [measure(tuned, a_run(tasks=half))]),
+        Row(stock, [measure(stock, a_run())]),
+    ]
+    last = render_wire(rows)[-1]
+    assert last.startswith("ps_sync: one core per host keeps up with links of ")
+    assert last.endswith("; processor time per byte 0.50 of TensorFlow's own")
 
 
 def test_rows_are_saved_one_by_one_and_none_is_missing() -> None:

@@ -21,7 +21,7 @@ from ps_allreduce.experiment import (
 from ps_allreduce.placement import DEFAULT_SPLIT_BYTES, Policy
 from ps_allreduce.spread import LayoutKind, Spread
 from ps_allreduce.strategies import Strategy
-from ps_allreduce.wire import Wire
+from ps_allreduce.wire import Wire, WireType
 from ps_allreduce.workload import EmulatedCompute, Precision, Workload
 from tests.fakes import make_experiment
 
@@ -205,6 +205,13 @@ def test_the_title_names_what_tells_points_apart() -> None:
     assert GOLDEN.title == "ps_sync, SmallCNN, 2 workers, 2 ps, partitioned"
     packed = replace(REDUCED, bytes_per_pack=500_000)
     assert packed.title == "allreduce, SmallCNN, 2 workers, 0.5 MB packs"
+    wire = Wire(in_flight=8, gradients=WireType.FLOAT16)
+    half = replace(REDUCED, bytes_per_pack=None, wire=wire)
+    assert half.title == "allreduce, SmallCNN, 2 workers, in_flight 8, gradients float16"
+    dealt = replace(GOLDEN, strategy=Strategy.PS_ASYNC, staleness=4, steps_per_dispatch=2)
+    assert dealt.title.endswith("partitioned, staleness 4, steps_per_dispatch 2")
+    mixed = Workload(precision=Precision.MIXED_BFLOAT16)
+    assert replace(GOLDEN, workload=mixed).title.endswith("partitioned, mixed_bfloat16")
 
 
 @pytest.mark.parametrize("name", ["workers_per_host", "ps_per_host"])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ps_allreduce.experiment import Profile
+from ps_allreduce.experiment import Experiment, Profile
 from ps_allreduce.records import PlacementUsed
 from ps_allreduce.runner.results import ClockPair, DriverResult
 from ps_allreduce.runner.validity import find_problems
@@ -121,9 +121,11 @@ def test_workers_of_dealt_steps_may_make_different_numbers() -> None:
     assert find_problems(SERVED, [result("chief:0")], uneven()) == []
 
 
-def test_workers_of_a_synchronous_strategy_may_not() -> None:
-    synchronous = make_experiment(Strategy.PS_SYNC, profile=PROFILE)
-    (problem,) = find_problems(synchronous, [result("chief:0")], uneven())
+@pytest.mark.parametrize(
+    "bound", [make_experiment(Strategy.PS_SYNC, profile=PROFILE), replace(SERVED, staleness=3)]
+)
+def test_workers_that_are_bound_to_each_other_may_not(bound: Experiment) -> None:
+    (problem,) = find_problems(bound, [result("chief:0")], uneven())
     assert "the workers made [4, 6]" in problem
 
 
