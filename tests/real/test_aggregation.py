@@ -132,7 +132,7 @@ def test_gradients_and_values_cross_a_hosts_link_once(hosts: HostsLauncher) -> N
 def _bytes_per_step(hosts: HostsLauncher, wire: Wire) -> dict[str, float]:
     """Bytes that left each host, per step of the measured window."""
     workload = Workload(emulated=EmulatedCompute(forward_s=0.001, backward_s=0.001))
-    profile = replace(BRIEF, measured_steps=100)
+    profile = replace(BRIEF, measured_steps=50)
     run = hosts.launch(
         _on_two_hosts(wire, workload=workload, profile=profile), progress=lambda _: None
     )

@@ -178,12 +178,15 @@ def _ok_runs(records: list[RunRecord]) -> set[tuple[str, int]]:
     return {(r.experiment_id, r.repetition) for r in records if r.status is Status.OK}
 
 
-def test_a_killed_sweep_resumes_to_the_same_set_of_runs(tmp_path: Path) -> None:
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    _sweep(whole)
+def _planned_runs(results: Path) -> set[tuple[str, int]]:
+    order = json.loads((results / "compare" / "sweep.json").read_text(encoding="utf-8"))["order"]
+    pairs = (run.split("/") for run in order)
+    return {(experiment_id, int(repetition)) for experiment_id, repetition in pairs}
 
-    suite = _start(killed)
-    _wait_for_records(killed, 2)
+
+def test_a_killed_sweep_resumes_to_the_same_set_of_runs(tmp_path: Path) -> None:
+    suite = _start(tmp_path)
+    _wait_for_records(tmp_path, 2)
     time.sleep(0.7)  # well into the next run
     family = psutil.Process(suite.pid).children(recursive=True)
     suite.kill()
@@ -191,20 +194,20 @@ def test_a_killed_sweep_resumes_to_the_same_set_of_runs(tmp_path: Path) -> None:
     _, alive = psutil.wait_procs(family, timeout=10)
     assert not alive, f"survivors: {alive}"
 
-    assert "kept" in _sweep(killed)
-    records = _records(killed)
-    assert _ok_runs(records) == _ok_runs(_records(whole))
+    planned = _planned_runs(tmp_path)
+    assert len(planned) == 6
+    assert "kept" in _sweep(tmp_path)
+    records = _records(tmp_path)
+    assert _ok_runs(records) == planned == _planned_runs(tmp_path)
     (lost,) = [record for record in records if record.status is not Status.OK]
     assert (lost.status, lost.reason) == (Status.INTERRUPTED, "the suite ended during this run")
     assert len(records) == len(_ok_runs(records)) + 1
-    assert not (killed / "compare" / NOTE).exists()
-    assert not list(killed.rglob(".*.json.*"))
+    assert not (tmp_path / "compare" / NOTE).exists()
+    assert not list(tmp_path.rglob(".*.json.*"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_sweep_keeps_a_record_of_it_and_goes_on(
-    number: signal.Signals, tmp_path: Path
-) -> None:
+def test_an_interrupted_sweep_keeps_a_record_of_it(number: signal.Signals, tmp_path: Path) -> None:
     suite = _start(tmp_path)
     _wait_for_records(tmp_path, 1)
     time.sleep(0.7)
@@ -217,8 +220,6 @@ def test_an_interrupted_sweep_keeps_a_record_of_it_and_goes_on(
     assert not alive
     statuses = [record.status for record in _records(tmp_path)]
     assert statuses.count(Status.INTERRUPTED) == 1
-    _sweep(tmp_path)
-    assert len(_ok_runs(_records(tmp_path))) == 6
 
 
 def test_a_killed_fork_server_costs_one_attempt(tmp_path: Path) -> None:
