@@ -103,7 +103,7 @@ def _ratio_panels(case: Case, efficiency: bool) -> list[Panel]:
         "single": lambda _: base_of_single(case),
         "own": lambda point: base_of_own(case, point),
     }
-    names = {"single": "base: single", "own": "base: one worker of the same setting"}
+    names = {"single": "base: single", "own": "base: its own 1 worker"}
     return [
         Panel(
             title=names[name],
@@ -146,7 +146,7 @@ def _against_workers(case: Case, panels: Sequence[Panel]) -> Figure | None:
         return None
     groups = setting_groups(case.settings)
     ticks = worker_ticks(sorted({point.num_workers for point in case.points}))
-    cells = [(panel, group) for panel in shown for group in groups]
+    cells = [(panel, group) for panel in shown for group in groups if _shows(panel, group, items)]
     columns = min(len(cells), MAX_COLUMNS)
     with style():
         figure, grid = new_figure(math.ceil(len(cells) / columns), columns, len(groups) > 1)
@@ -158,6 +158,12 @@ def _against_workers(case: Case, panels: Sequence[Panel]) -> Figure | None:
             axes.set_title(", ".join(part for part in parts if part), loc="left")
         finish_grid(figure, grid, len(cells), apart=len(groups) > 1)
     return figure
+
+
+def _shows(panel: Panel, group: Group, items: Sequence[Scaling]) -> bool:
+    """There is something to draw: a launch, or that there should have been one."""
+    mine = [item for item in items if item.point.setting in group[1]]
+    return any(panel.value(item).launches or item.point.unusable for item in mine)
 
 
 def _shared_top(

@@ -24,6 +24,7 @@ class Setting:
 
     Attributes:
         num_ps: None where the number of servers follows the number of workers.
+        split_bytes: None where it follows the number of servers.
         ps_per_host, coordinator: of the spread; None where all tasks share one host.
         bytes_per_pack: of TensorFlow's own packs; None sends buckets as `wire` says.
         label: short, and different from that of every other setting of its case.
@@ -67,7 +68,7 @@ def _setting(own: Experiment, experiments: Sequence[Experiment], follows: bool) 
         strategy=own.strategy,
         num_ps=None if follows else own.num_ps,
         placement=own.placement,
-        split_bytes=own.split_bytes,
+        split_bytes=own.split_bytes if _splits_differ(own, rivals) else None,
         layout=own.layout,
         ps_per_host=_of_spread(own, "ps_per_host"),
         coordinator=_of_spread(own, "coordinator"),
@@ -96,7 +97,7 @@ def _variant(own: Experiment, rivals: Sequence[Experiment]) -> list[str]:
     parts = [str(own.placement)] if own.placement is not None else []
     if own.layout is not None and _vary(rivals, "layout"):
         parts.append(str(own.layout))
-    if own.split_bytes is not None and len({o.split_bytes for o in rivals} - {None}) > 1:
+    if own.split_bytes is not None and _splits_differ(own, rivals):
         parts.append(f"split {_megabytes(own.split_bytes)}")
     parts += _spread_parts(own, rivals)
     if own.collective is not None and _vary(rivals, "collective"):
@@ -104,6 +105,12 @@ def _variant(own: Experiment, rivals: Sequence[Experiment]) -> list[str]:
     if _vary(rivals, "bytes_per_pack"):
         parts.append(pack_label(own.bytes_per_pack))
     return parts + _wire_parts(own, rivals) + _dealing_parts(own, rivals)
+
+
+def _splits_differ(own: Experiment, rivals: Sequence[Experiment]) -> bool:
+    """On equally many servers; the usual threshold follows the number of servers."""
+    found = {other.split_bytes for other in rivals if other.num_ps == own.num_ps}
+    return len(found - {None}) > 1
 
 
 def sends_buckets(own: Experiment) -> bool:

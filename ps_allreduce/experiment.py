@@ -263,7 +263,8 @@ class Experiment:
     @property
     def title(self) -> str:
         """A short line for progress bars and messages."""
-        parts = [str(self.strategy), self.workload.model, f"{self.num_workers} workers"]
+        workers = f"{self.num_workers} worker{'s' * (self.num_workers > 1)}"
+        parts = [str(self.strategy), self.workload.model, workers]
         if self.traits.uses_servers:
             parts += [f"{self.num_ps} ps", str(self.placement)]
         if self.bytes_per_pack:

@@ -85,7 +85,7 @@ def test_speedup_is_shown_on_both_bases() -> None:
     assert figure is not None
     assert [axes.get_title(loc="left") for axes in figure.axes] == [
         "SmallCNN, base: single",
-        "SmallCNN, base: one worker of the same setting",
+        "SmallCNN, base: its own 1 worker",
     ]
 
 
@@ -107,6 +107,13 @@ def test_too_many_settings_get_axes_per_strategy() -> None:
     assert figure is not None
     assert len(figure.axes) == len(groups)
     assert len({axes.get_ylim() for axes in figure.axes}) == 1
+
+
+def test_nothing_is_drawn_for_settings_without_a_base() -> None:
+    case = case_of(SINGLE, RING, SERVERS)
+    figure = plot_speedup(case)
+    assert figure is not None
+    assert all(len(axes.lines) > 1 for axes in figure.axes)
 
 
 def test_servers_are_drawn_where_their_number_varies() -> None:

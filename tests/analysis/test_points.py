@@ -55,6 +55,17 @@ def test_labels_say_only_what_differs() -> None:
     ]
 
 
+def test_a_threshold_that_follows_the_number_of_servers_is_no_setting() -> None:
+    cut = {"placement": Policy.PARTITIONED}
+    more = [
+        experiment(Strategy.PS_SYNC, 4, num_ps=2, split_bytes=2_000_000, **cut),
+        experiment(Strategy.PS_SYNC, 4, num_ps=4, split_bytes=1_000_000, **cut),
+    ]
+    assert labels(more) == ["ps_sync, partitioned, 2 ps", "ps_sync, partitioned, 4 ps"]
+    follows = [replace(more[0], num_workers=2), more[1]]
+    assert labels(follows) == ["ps_sync, partitioned"]
+
+
 def labels(points: Sequence[Experiment]) -> list[str]:
     (case,) = make_cases(run(own, 1.0) for own in points)
     return [setting.label for setting in case.settings]
