@@ -283,7 +283,7 @@ def legend_of_figure(
 def note_bounds(axes: Axes, curves: Sequence[Curve]) -> None:
     """Explain the thin lines in the legend, if there are any."""
     if any(mark.bound is not None for curve in curves for mark in curve.marks):
-        label = "bound by the links (same marker)"
+        label = "bound by links and compute (same marker)"
         axes.plot([], [], **_BOUND, color="#444444", label=label)
 
 

@@ -78,7 +78,8 @@ KINDS = (
         name="servers",
         title="Throughput against parameter servers",
         caption=f"{_LAUNCHES} Asynchronous settings do not compute the same as synchronous ones "
-        "and stand apart. The dashed line is all-reduce with as many workers.",
+        "and stand apart. A grey dashed line across, where there is one, is all-reduce with as "
+        "many workers.",
         plot=plot_against_servers,
     ),
     Kind(

@@ -29,7 +29,7 @@ class Row:
 
     Attributes:
         hosts: used, those of dedicated servers included.
-        speedup: on strategy single, without its interval.
+        speedup, of_bound: without their intervals.
     """
 
     setting: str
@@ -55,6 +55,7 @@ class Row:
     bound_ms: str
     step_ms: str
     fraction_of_bound: str
+    of_bound: str
     attempts: str
 
 
@@ -106,10 +107,10 @@ _ON_SCREEN = (
     *("setting", "workers", "images_per_sec", "launches", "speedup", "step_p50_ms"),
     *("compute_ms", "communication_ms", "input_ms", "attempts"),
 )
-#: The same for points on several hosts.
+#: The same for points on several hosts; without a bound, computation is shown in its place.
 _ON_SCREEN_HOSTS = (
     *("setting", "workers", "hosts", "images_per_sec", "launches", "per_host", "speedup"),
-    *("compute_ms", "communication_ms", "attempts"),
+    *("of_bound", "communication_ms", "attempts"),
 )
 _SHORT = {
     "workers": "w",
@@ -117,6 +118,7 @@ _SHORT = {
     "per_host": "/host",
     "speedup": "speed-up",
     "step_p50_ms": "p50 ms",
+    "of_bound": "of bound",
     "compute_ms": "comp ms",
     "communication_ms": "comm ms",
     "input_ms": "input ms",
@@ -167,8 +169,8 @@ def _row(scaling: Scaling, parts: Breakdown | None, reached: Reached | None) -> 
         per_total_core=_number(scaling.per_total_core),
         per_host=_number(scaling.per_host),
         speedup=_plain_ratio(scaling.speedup_single),
-        speedup_single=ratio_text(scaling.speedup_single),
-        speedup_own=ratio_text(scaling.speedup_own),
+        speedup_single=ratio_text(scaling.speedup_single) + mark,
+        speedup_own=ratio_text(scaling.speedup_own) + mark,
         efficiency_single=ratio_text(scaling.efficiency_single),
         efficiency_own=ratio_text(scaling.efficiency_own),
         step_p50_ms=_milliseconds(parts.step_time_p50_s if parts else None),
@@ -180,6 +182,7 @@ def _row(scaling: Scaling, parts: Breakdown | None, reached: Reached | None) -> 
         bound_ms=_milliseconds(reached.bound_s if reached else None),
         step_ms=_milliseconds(reached.step_s if reached else None),
         fraction_of_bound=_share_text(reached.fraction if reached else None),
+        of_bound=f"{reached.fraction.mean:.2f}" if reached else NONE,
         attempts=_attempts(point),
     )
 
@@ -194,7 +197,9 @@ def render_table(case: Case) -> Table:
     """The table for the screen."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), caption=legend(case))
     table.caption_justify = "left"
-    names = _ON_SCREEN_HOSTS if _on_several_hosts(case) else _ON_SCREEN
+    usual = _ON_SCREEN_HOSTS if _on_several_hosts(case) else _ON_SCREEN
+    instead = {} if reached_by(case) else {"of_bound": "compute_ms"}
+    names = [instead.get(name, name) for name in usual]
     for name in names:
         heading = _SHORT[name] if name in _SHORT else HEADINGS[name]
         text = name in ("setting", "attempts")
@@ -217,7 +222,9 @@ def legend(case: Case) -> str:
         "comm ms: step time less compute less input wait, so updates and dispatch too.",
     ]
     if _on_several_hosts(case):
-        lines.append("Hosts: all that a point used, those of servers included.")
+        lines.append("Hosts (h): all that a point used, those of servers included.")
+    if _on_several_hosts(case) and reached_by(case):
+        lines.append("of bound: 1 is as fast as links and compute allow.")
     if any(point.oversubscribed for point in case.points) and not case.emulated:
         lines.append("* fewer cores than tasks use: no efficiency is claimed.")
     if any(point.machine_limited for point in case.points):

@@ -115,7 +115,7 @@ def execute(
         recover_run(sweep_dir, follower)
         hosts = launcher.host_facts()
         history = read_history(sweep_dir, collect(commit, hosts).fingerprint)
-        wanted = list(sweep.runs())
+        wanted = sweep.runs()
         queue = [run for run in wanted if history.needs_run(run)]
         _save_definition(sweep, sweep_dir)
         follower.begin(len(queue), len(wanted) - len(queue))

@@ -78,7 +78,8 @@ class Request:
         )
         traits = TRAITS[strategy]
         if traits.communicates:
-            aggregates = traits.aggregates and self.wire.host_aggregation
+            together = min(workers, self.spread.workers_per_host if self.spread else workers)
+            aggregates = traits.aggregates and together > 1 and self.wire.host_aggregation
             settings = {"wire": replace(self.wire, host_aggregation=aggregates)} | settings
         if traits.deals_steps:
             settings = {**self.dealing, **settings}

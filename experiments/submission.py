@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.execute import LAUNCH_ALLOWANCE_S, Follower
-from experiments.sweep import Sweep
+from experiments.sweep import PlannedRun, Sweep
 from launchers.fork_server import ROOT, last_lines
 from launchers.slurm.batch import BatchJob, render_script, submit
 from launchers.slurm.jobs import explain_job, job_is_over, show_job
@@ -47,7 +47,7 @@ FILES_PER_RUN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What a sweep takes.
+    """What runs take.
 
     Attributes:
         usual_s: about so long.
@@ -59,9 +59,9 @@ class Estimate:
     most_s: float
 
 
-def estimate(sweep: Sweep, overhead_s: float) -> Estimate:
-    """Add up what the runs of a sweep take, with so many seconds for each beyond measuring."""
-    profiles = [run.experiment.profile for run in sweep.runs()]
+def estimate(runs: Sequence[PlannedRun], overhead_s: float) -> Estimate:
+    """Add up what runs take, with so many seconds for each beyond measuring."""
+    profiles = [run.experiment.profile for run in runs]
     return Estimate(
         num_runs=len(profiles),
         usual_s=sum(
@@ -150,8 +150,8 @@ def live_job(sweep_dir: Path, job: BatchJob) -> str | None:
     return job_id
 
 
-def num_unsettled(sweep: Sweep, sweep_dir: Path, commit: str) -> int:
-    """Runs that no record of this commit has settled.
+def unsettled(sweep: Sweep, sweep_dir: Path, commit: str) -> list[PlannedRun]:
+    """The runs that no record of this commit has settled.
 
     Which hosts a job will get is unknown here; whoever wants the same runs on others of another
     kind chooses another results folder.
@@ -163,8 +163,9 @@ def num_unsettled(sweep: Sweep, sweep_dir: Path, commit: str) -> int:
         and record.provenance.commit == commit
         and record.status in (Status.OK, Status.INVALID)
     }
-    keys = [(run.experiment.experiment_id, run.repetition) for run in sweep.runs()]
-    return sum(key not in settled for key in keys)
+    return [
+        run for run in sweep.runs() if (run.experiment.experiment_id, run.repetition) not in settled
+    ]
 
 
 def submit_job(job: BatchJob, sweep_dir: Path) -> str:
@@ -189,7 +190,7 @@ def follow(
     follower: Follower,
     tell: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,
-) -> tuple[list[RunRecord], str]:
+) -> str:
     """Tell of every record that a job leaves, until it is over.
 
     Args:
@@ -197,9 +198,9 @@ def follow(
         tell: told in words whenever the job waits for another reason, or begins.
 
     Returns:
-        The new records, and what Slurm says about the job's end; empty if that was a good one.
+        What Slurm says about the job's end; empty if that was a good one.
     """
-    seen, made, state = set(known), list[RunRecord](), ""
+    seen, state = set(known), ""
     while True:
         over = job_is_over(job_id)
         if over:
@@ -207,14 +208,19 @@ def follow(
         for path in iter_record_paths(sweep_dir):
             if path not in seen and (record := _loaded(path)) is not None:
                 seen.add(path)
-                made.append(record)
                 follower.finish(record, "")
         if over:
-            return made, explain_job(job_id)
+            return explain_job(job_id)
         if state != (state := _state(job_id)):
             tell(state)
         follower.stage(state)
         sleep(POLL_S)
+
+
+def made_by(job_id: str, sweep_dir: Path) -> list[RunRecord]:
+    """All records of a job, those of runs that an earlier job was interrupted in not among them."""
+    found = (_loaded(path) for path in iter_record_paths(sweep_dir))
+    return [record for record in found if record is not None and record.job_id == job_id]
 
 
 def last_output(sweep_dir: Path) -> str:
@@ -246,18 +252,5 @@ def num_planned(sweep_dir: Path) -> int:
 
 
 def all_well(made: Sequence[RunRecord], ending: str) -> bool:
-    """The job came to its end and every run in it to a good one.
-
-    What an earlier job was interrupted in is recorded by this one, and is well if made again.
-    """
-    good = {(r.experiment_id, r.repetition) for r in made if r.status is Status.OK}
-    bad = [
-        record
-        for record in made
-        if record.status is not Status.OK
-        and (
-            record.status is not Status.INTERRUPTED
-            or (record.experiment_id, record.repetition) not in good
-        )
-    ]
-    return not ending and not bad
+    """A job came to its end and every run in it to a good one."""
+    return bool(made) and not ending and all(record.status is Status.OK for record in made)

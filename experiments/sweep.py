@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ps_allreduce.errors import UserError
@@ -38,16 +38,18 @@ class Sweep:
         if not self.points:
             raise UserError(f"sweep {self.name} has no point: every combination was excluded.")
 
-    def runs(self) -> Iterator[PlannedRun]:
+    def runs(self) -> list[PlannedRun]:
         """Every point once per block of repetitions, each block in an order of its own.
 
         Interleaving lets a drift of the machine hit all points alike, and makes ratios of points
         pairs of the same block.
         """
+        runs: list[PlannedRun] = []
         for repetition in range(max(point.profile.repetitions for point in self.points)):
             block = [p for p in self.points if repetition < p.profile.repetitions]
             random.Random(f"{self.seed}/{repetition}").shuffle(block)
-            yield from (PlannedRun(experiment=point, repetition=repetition) for point in block)
+            runs += [PlannedRun(experiment=point, repetition=repetition) for point in block]
+        return runs
 
 
 def expand(

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import click
 from rich.console import Console
 
 from experiments import submission
@@ -29,13 +30,14 @@ from experiments.profiles import models_of
 from experiments.progress import SweepProgress
 from experiments.request import Describe, Request
 from experiments.studies import STUDIES
-from experiments.sweep import Sweep
+from experiments.sweep import PlannedRun, Sweep
 from launchers import SLURM, make_launcher
+from launchers.layout import num_hosts as hosts_needed
 from launchers.layout import too_few_hosts
 from launchers.local import LocalLauncher
 from launchers.options import network_from, settings_from
 from launchers.protocol import Capacity
-from launchers.slurm.batch import BatchJob, smallest_node
+from launchers.slurm.batch import smallest_node
 from ps_allreduce.errors import UserError
 from ps_allreduce.experiment import Experiment
 from ps_allreduce.record_files import iter_record_paths
@@ -65,7 +67,8 @@ def run_sweep(name: str, given: dict[str, Any]) -> int:
             )
         sweep = _plan(name, given, capacity, launcher.describe, console)
         if given["dry_run"]:
-            console.print(_render_dry_run(sweep), highlight=False)
+            left = submission.unsettled(sweep, given["results"] / name, source_state())
+            click.echo(_render_dry_run(sweep, left, submission.OVERHEAD_S))
             return 0
         result = execute(sweep, launcher, given["results"] / name, source_state(), progress)
     return _conclude(result, console)
@@ -106,9 +109,10 @@ def _refuse_unused(name: str, request: Request, points: Sequence[Experiment]) ->
             f"{name} has no strategy that deals steps: leave --staleness and --steps-per-dispatch "
             "out."
         )
-    if request.wire.host_aggregation and not any(point.traits.aggregates for point in points):
+    if request.wire.host_aggregation and not any(p.wire.host_aggregation for p in points):
         raise UserError(
-            f"{name} has no strategy that adds up on a host: leave --host-aggregation out."
+            f"no point of {name} adds up on a host, which takes ps_sync and several workers per "
+            "host: leave --host-aggregation out, or raise --workers-per-host."
         )
 
 
@@ -130,14 +134,20 @@ def _fitting(
             f"the first: {left_out[0]}",
             highlight=False,
         )
-    return tuple(point for point, reason in reasons.items() if not reason)
+    fitting = tuple(point for point, reason in reasons.items() if not reason)
+    most = max(hosts_needed(point) for point in fitting)
+    if most < num_hosts and fitting[0].spread is not None:
+        console.print(f"No point uses more than {most} of the {num_hosts} hosts.", highlight=False)
+    return fitting
 
 
-def _render_dry_run(sweep: Sweep) -> str:
-    expected = submission.estimate(sweep, submission.OVERHEAD_S)
+def _render_dry_run(sweep: Sweep, left: Sequence[PlannedRun], overhead_s: float) -> str:
+    expected = submission.estimate(left, overhead_s)
     titles = "\n".join(f"  {point.title}" for point in sweep.points)
+    kept = len(sweep.runs()) - len(left)
+    there = f" ({kept} are there already)" if kept else ""
     return (
-        f"{len(sweep.points)} points, {expected.num_runs} runs, about "
+        f"{len(sweep.points)} points, {len(sweep.runs())} runs{there}, about "
         f"{expected.usual_s / 60:.0f} min and at most {expected.most_s / 60:.0f} min:\n{titles}"
     )
 
@@ -148,53 +158,51 @@ def _submit(name: str, given: dict[str, Any], console: Console) -> int:
     known = list(iter_record_paths(sweep_dir))
     with LocalLauncher(given["results"] / "data", allow_login_node=True) as describer:
         sweep = _plan(name, given, _asked_for(given), describer.describe, console)
-    expected = submission.estimate(sweep, submission.STEP_OVERHEAD_S)
+    left = submission.unsettled(sweep, sweep_dir, source_state())
+    expected = submission.estimate(left, submission.STEP_OVERHEAD_S)
     job = submission.batch_job(name, given, expected, sweep_dir)
     if given["dry_run"]:
-        console.print(_render_dry_run(sweep), highlight=False)
-        _print_job(job, expected, sweep_dir, console)
+        click.echo(_render_dry_run(sweep, left, submission.STEP_OVERHEAD_S))
+        click.echo(submission.render_plan(job, expected, sweep_dir))
         return 0
     job_id = submission.live_job(sweep_dir, job)
     if job_id is None:
-        if not submission.num_unsettled(sweep, sweep_dir, source_state()):
+        if not left:
             console.print("All runs of this sweep are there; no job is submitted.")
             return 0
-        _print_job(job, expected, sweep_dir, console)
+        text = submission.render_plan(job, expected, sweep_dir)
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
         job_id = submission.submit_job(job, sweep_dir)
-    return _follow(job_id, expected.num_runs, known, sweep_dir, console)
-
-
-def _print_job(
-    job: BatchJob, expected: submission.Estimate, sweep_dir: Path, console: Console
-) -> None:
-    text = submission.render_plan(job, expected, sweep_dir)
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    with SweepProgress(console) as progress:
+        progress.begin(len(left), len(sweep.runs()) - len(left))
+        ending = _follow(job_id, known, sweep_dir, progress, console)
+    return _conclude_job(job_id, ending, sweep_dir, console)
 
 
 def _follow(
-    job_id: str, num_runs: int, known: Sequence[Path], sweep_dir: Path, console: Console
-) -> int:
+    job_id: str,
+    known: Sequence[Path],
+    sweep_dir: Path,
+    progress: SweepProgress,
+    console: Console,
+) -> str:
     console.print(
         f"Following job {job_id}. Ctrl-C leaves it alone and the same command follows it again; "
         f"scancel {job_id} ends it.",
         highlight=False,
     )
-    with SweepProgress(console) as progress:
-        progress.begin(num_runs, 0)
-        made, ending = submission.follow(job_id, sweep_dir, known, progress, console.print)
-    return _conclude_job(job_id, made, ending, sweep_dir, console)
+    return submission.follow(job_id, sweep_dir, known, progress, console.print)
 
 
-def _conclude_job(
-    job_id: str, made: Sequence[Any], ending: str, sweep_dir: Path, console: Console
-) -> int:
+def _conclude_job(job_id: str, ending: str, sweep_dir: Path, console: Console) -> int:
+    made = submission.made_by(job_id, sweep_dir)
     console.print(f"{len(made)} runs were made by job {job_id}.", highlight=False)
     if ending:
         console.print(f"{ending}; the same command goes on in a new job.", highlight=False)
     if not made:
         text = f"Its output is in {sweep_dir}/slurm:\n{submission.last_output(sweep_dir)}"
         console.print(text, highlight=False, markup=False, soft_wrap=True)
-    return 0 if made and submission.all_well(made, ending) else 1
+    return 0 if submission.all_well(made, ending) else 1
 
 
 def _asked_for(given: dict[str, Any]) -> Capacity:

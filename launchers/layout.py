@@ -68,10 +68,12 @@ def place_tasks(experiment: Experiment, hosts: Sequence[str]) -> Placed:
     needed = num_hosts(experiment)
     if needed > len(hosts):
         servers = f", {experiment.num_ps} ps {experiment.layout}" if experiment.num_ps else ""
+        ways = ["fewer workers", "more of them per host"]
+        if experiment.layout is LayoutKind.DEDICATED:
+            ways += ["fewer servers", "the layout colocated"]
         raise UserError(
             f"{experiment.num_workers} workers{servers}: {needed} hosts are needed but there are "
-            f"{len(hosts)}. Ask for fewer workers or servers, more of them per host, or the layout "
-            "colocated."
+            f"{len(hosts)}. Ask for {', '.join(ways[:-1])} or {ways[-1]}."
         )
     return {task: hosts[position] for task, position in _positions(experiment).items()}
 

@@ -178,7 +178,13 @@ class Experiment:
             return
         if self.staleness == 0:
             raise UserError("staleness 0 is synchronous: use strategy ps_sync.")
-        at_least(self.steps_per_dispatch, staleness=self.staleness)
+        at_least(1, staleness=self.staleness)
+        if self.staleness < self.steps_per_dispatch:
+            raise UserError(
+                f"staleness {self.staleness} leaves no room for steps_per_dispatch "
+                f"{self.steps_per_dispatch}: no worker could ever begin; the bound must be as "
+                f"large at least, and {2 * self.steps_per_dispatch - 1} for workers to overlap."
+            )
 
     def _check_aggregation(self) -> None:
         if not self.wire.host_aggregation:
@@ -267,13 +273,16 @@ class Experiment:
         parts = [str(self.strategy), self.workload.model, workers]
         if self.traits.uses_servers:
             parts += [f"{self.num_ps} ps", str(self.placement)]
-        if self.bytes_per_pack:
-            parts.append(f"{self.bytes_per_pack / 1e6:g} MB packs")
+        if self.bytes_per_pack is not None:
+            packs = f"{self.bytes_per_pack / 1e6:g} MB packs"
+            parts.append(packs if self.bytes_per_pack else "one pack")
         parts += [f"{name} {value}" for name, value in self.wire.changed.items()]
         if self.staleness is not None:
             parts.append(f"staleness {self.staleness}")
         if self.steps_per_dispatch > 1:
             parts.append(f"steps_per_dispatch {self.steps_per_dispatch}")
+        if self.workload.accumulation > 1:
+            parts.append(f"accumulation {self.workload.accumulation}")
         if self.workload.precision is not Precision.FLOAT32:
             parts.append(str(self.workload.precision))
         return ", ".join(parts)

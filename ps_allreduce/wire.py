@@ -32,8 +32,9 @@ class Wire:
             sends each on its own.
         cut_bytes: larger tensors are cut into messages of at most so many bytes of float32; 0 never
             cuts.
-        in_flight: so many messages are under way at once, to each server or in the ring; 0 is no
-            bound.  Sends that start together share the link and all arrive late.
+        in_flight: so many messages are under way at once, in the ring or to each server until the
+            new value is back; 0 is no bound.  Sends that start together share the link and all
+            arrive late.
         gradients: the format of gradients on the wire; parameters travel in float32.
         host_aggregation: workers of one host send the mean of their gradients once, and fetch new
             values once (what tf_cnn_benchmarks called distributed_replicated).

@@ -83,7 +83,7 @@ class Workload:
         if tensor_set(self.model) is not None and self.emulated is None:
             raise UserError(
                 f"model {self.model} computes nothing: state forward_s and backward_s of an "
-                "emulated accelerator."
+                "emulated accelerator (--emulate 0.02,0.04)."
             )
         at_least(1, batch_per_worker=self.batch_per_worker, accumulation=self.accumulation)
         at_least(2, num_classes=self.num_classes)

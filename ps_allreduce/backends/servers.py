@@ -254,21 +254,23 @@ class ServerBackend:
         """Send every bucket to its server and fetch its new value as soon as it may be read.
 
         Buckets follow one another: while one is on its way to a server, the value of an earlier one
-        comes back, so that both directions of a link are in use.
+        comes back, so that both directions of a link are in use.  A bucket is under way until its
+        value is back: a worker that ran ahead of the others would take their share of the server's
+        link, and the values that it waits for would come later, not sooner.
         """
         wire = self._experiment.wire
-        acknowledged: dict[int, list[tf.Operation]] = {}
+        back: dict[int, list[tf.Tensor]] = {}
         pushed, arrived = [], []
         for number, (bucket, unit) in enumerate(zip(self._served.buckets, units, strict=True)):
-            earlier = acknowledged.setdefault(bucket.server, [])
+            earlier = back.setdefault(bucket.server, [])
             sent = hold(tf.cast(unit, wire.gradients), earlier, wire.in_flight)
             with tf.device(server_device(bucket.server)):
                 done, readable = update(number, tf.cast(sent, tf.float32))
                 with tf.control_dependencies([readable]):
                     value = self._served.variables[number].read_value()
-            earlier.append(done)
             pushed.append(done)
             arrived.append(tf.identity(value))
+            earlier.append(arrived[-1])
         return Sent(pushed=pushed, arrived=arrived)
 
 

@@ -186,7 +186,7 @@ def test_bounds_are_lines_where_a_network_sets_them(
 ) -> None:
     case = case_of(*(bounded(workers) for workers in (1, 2, 4)))
     figure = plot(case)
-    assert "bound by the links (same marker)" in legend(figure)
+    assert "bound by links and compute (same marker)" in legend(figure)
     assert figure is not None
     lines = [line for line in figure.axes[0].get_lines() if line.get_linewidth() == 0.7]
     drawn = [np.asarray(line.get_xydata()) for line in lines]
@@ -194,7 +194,7 @@ def test_bounds_are_lines_where_a_network_sets_them(
     assert bound[:, 0].tolist() == [2, 4]
     assert bound[-1, 1] == pytest.approx(height)
     assert figure.axes[0].get_ylim()[1] > height
-    assert "bound by the links (same marker)" not in legend(plot_throughput(case_of(RING)))
+    assert "bound by links and compute (same marker)" not in legend(plot_throughput(case_of(RING)))
 
 
 def test_placement_shows_bytes_beside_throughput() -> None:

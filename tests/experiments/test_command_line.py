@@ -88,7 +88,8 @@ MISTAKES = [
     (["ps-sweep", "--steps-per-dispatch", "17"], "steps_per_dispatch must be at most 16, got 17."),
     (
         ["compare", "--staleness", "1", "--steps-per-dispatch", "2"],
-        "staleness must be at least 2, got 1.",
+        "staleness 1 leaves no room for steps_per_dispatch 2: no worker could ever begin; the "
+        "bound must be as large at least, and 3 for workers to overlap.",
     ),
     (
         ["allreduce-sweep", "--staleness", "2"],
@@ -105,7 +106,8 @@ MISTAKES = [
     ),
     (
         ["allreduce-sweep", "--host-aggregation"],
-        "allreduce-sweep has no strategy that adds up on a host: leave --host-aggregation out.",
+        "no point of allreduce-sweep adds up on a host, which takes ps_sync and several workers "
+        "per host: leave --host-aggregation out, or raise --workers-per-host.",
     ),
     (
         ["run-one", "--strategy", "single", "--in-flight", "1"],

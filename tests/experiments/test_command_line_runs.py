@@ -248,7 +248,7 @@ def test_a_dry_run_tells_the_points_and_the_time_and_runs_nothing(
     launcher: FakeLauncher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("allreduce-sweep", "--workers", "1", "--dry-run") == 0
-    told = capsys.readouterr().err
+    told = capsys.readouterr().out
     assert "6 points, 18 runs, about" in told
     assert "  allreduce, SmallCNN, 1 worker" in told
     assert launcher.launched == []

@@ -21,10 +21,11 @@ from experiments.submission import (
     estimate,
     follow,
     live_job,
+    made_by,
     minutes_from,
-    num_unsettled,
     render_plan,
     submit_job,
+    unsettled,
 )
 from experiments.sweep import Sweep
 from ps_allreduce.errors import UserError
@@ -38,7 +39,7 @@ EXPECTED = Estimate(num_runs=10, usual_s=1000.0, most_s=4000.0)
 
 
 def test_a_sweep_takes_what_its_runs_take() -> None:
-    expected = estimate(SWEEP, 20.0)
+    expected = estimate(SWEEP.runs(), 20.0)
     assert expected.num_runs == 4
     assert expected.usual_s == 4 * (PROFILE.warmup_s + USUAL_MEASURED_S + 20.0)
     assert expected.most_s == 4 * (PROFILE.deadline_s + LAUNCH_ALLOWANCE_S)
@@ -47,7 +48,7 @@ def test_a_sweep_takes_what_its_runs_take() -> None:
 def test_a_run_that_measures_longer_than_usual_is_given_that_time() -> None:
     long = make_experiment(profile=replace(PROFILE, measured_s=100.0, repetitions=1))
     sweep = Sweep(name="x", points=(long,), seed=1)
-    assert estimate(sweep, 0.0).usual_s == PROFILE.warmup_s + 100.0
+    assert estimate(sweep.runs(), 0.0).usual_s == PROFILE.warmup_s + 100.0
 
 
 @pytest.mark.parametrize(
@@ -194,9 +195,8 @@ def test_who_follows_a_job_hears_of_every_new_record(
         leave(tmp_path, repetition=next(coming))
 
     paths = [RunFiles.of(tmp_path, known.experiment_id, 0, 0).record]
-    made, ending = follow("17", tmp_path, paths, listener, told.append, sleep)
+    ending = follow("17", tmp_path, paths, listener, told.append, sleep)
     assert told == ["job 17 pending (Priority)", "job 17 running"]
-    assert [record.repetition for record in made] == [1, 2, 3]
     assert ending == ""
     ids = [f"{known.experiment_id}/{number}-0" for number in (1, 2, 3)]
     assert listener.heard == [
@@ -221,8 +221,9 @@ def test_a_record_that_has_not_arrived_whole_is_waited_for(
             path.unlink()
             leave(tmp_path)
 
-    made, ending = follow("17", tmp_path, [], Follower(), lambda _: None, sleep)
-    assert len(made) == 1
+    listener = Listener()
+    ending = follow("17", tmp_path, [], listener, lambda _: None, sleep)
+    assert any(said.endswith("/0-0") for said in listener.heard)
     assert ending == "job 17 reached its time limit (TIMEOUT)"
 
 
@@ -231,24 +232,26 @@ def test_a_job_ended_well_if_it_did_and_its_runs_did() -> None:
     assert all_well([make_record()], "")
     assert not all_well([make_record(), failed], "")
     assert not all_well([make_record()], "job 17 was cancelled")
+    assert not all_well([], "")
 
 
-def test_a_run_of_an_earlier_job_is_well_once_it_is_made_again() -> None:
-    lost = make_record(status=Status.INTERRUPTED, reason="job 4 lost a node", metrics=None)
-    assert not all_well([lost], "")
-    assert all_well([lost, make_record(attempt=1)], "")
+def test_runs_that_an_earlier_job_was_interrupted_in_are_not_this_jobs(tmp_path: Path) -> None:
+    reason = "job 4 lost a node"
+    leave(tmp_path, job_id="4", status=Status.INTERRUPTED, reason=reason, metrics=None)
+    again = leave(tmp_path, job_id="17", attempt=1)
+    assert made_by("17", tmp_path) == [again]
 
 
 def test_runs_that_this_commit_has_settled_are_not_counted(tmp_path: Path) -> None:
     here, sweep = PROVENANCE.commit, SWEEP
-    assert num_unsettled(sweep, tmp_path, here) == 4
+    assert unsettled(sweep, tmp_path, here) == sweep.runs()
     point = sweep.points[0]
     leave(tmp_path, experiment=point, repetition=0)
     leave(tmp_path, experiment=point, repetition=1, **why(Status.INVALID))
-    assert num_unsettled(sweep, tmp_path, here) == 2
-    assert num_unsettled(sweep, tmp_path, "another") == 4
+    assert {run.experiment for run in unsettled(sweep, tmp_path, here)} == {sweep.points[1]}
+    assert len(unsettled(sweep, tmp_path, "another")) == 4
     leave(tmp_path, experiment=sweep.points[1], repetition=0, **why(Status.FAILED))
-    assert num_unsettled(sweep, tmp_path, here) == 2
+    assert len(unsettled(sweep, tmp_path, here)) == 2
 
 
 def why(status: Status) -> dict[str, Any]:
@@ -260,7 +263,7 @@ def test_outside_of_a_job_a_dry_run_shows_the_script_and_submits_nothing(
 ) -> None:
     words = ["--launcher", "slurm", "--hosts", "2", "--cores-per-worker", "1", "--dry-run"]
     assert run("allreduce-sweep", *words) == 0
-    told = capsys.readouterr().err
+    told = capsys.readouterr().out
     assert "1 job on 2 hosts" in told
     assert "#SBATCH --nodes=2" in told
     assert not (tmp_path / "results").exists()

@@ -43,8 +43,17 @@ class FakeNetlink:
 
 
 @pytest.mark.parametrize("rate", RATES)
-def test_no_link_gives_away_more_than_half_a_millisecond_or_32_kilobytes(rate: float) -> None:
-    assert burst_bytes(rate) == max(32 * 1024, round(rate / 8 * 0.5e-3))
+def test_no_link_gives_away_much_more_than_a_millisecond_or_32_kilobytes(rate: float) -> None:
+    assert burst_bytes(rate) <= max(32 * 1024, rate / 8 * 1.2e-3 + 1)
+
+
+def test_a_gigabit_has_room_for_trains_of_full_length() -> None:
+    assert train_bytes(1e9) == MAX_TRAIN_BYTES
+    assert burst_bytes(1e9) < 150_000
+
+
+def test_no_link_gives_away_more_for_long_trains_than_it_takes() -> None:
+    assert burst_bytes(1e10) == round(1e10 / 8 * 0.5e-3)
 
 
 @pytest.mark.parametrize("own", RATES)

@@ -111,7 +111,7 @@ def test_too_few_hosts_are_counted_and_a_way_out_is_told(granted: int) -> None:
     with pytest.raises(UserError) as caught:
         place_tasks(dedicated(2, 2), HOSTS[:granted])
     assert f"4 hosts are needed but there are {granted}." in str(caught.value)
-    assert "more of them per host, or the layout colocated" in str(caught.value)
+    assert "more of them per host, fewer servers or the layout colocated" in str(caught.value)
 
 
 def test_a_host_that_is_listed_twice_is_refused() -> None:

@@ -45,7 +45,10 @@ def _served(strategy: Strategy, **settings: Any) -> None:
     [
         ({"staleness": 0}, "staleness 0 is synchronous: use strategy ps_sync"),
         ({"staleness": -1}, "staleness must be at least 1, got -1"),
-        ({"staleness": 2, "steps_per_dispatch": 4}, "staleness must be at least 4, got 2"),
+        (
+            {"staleness": 2, "steps_per_dispatch": 4},
+            "staleness 2 leaves no room for steps_per_dispatch 4",
+        ),
         ({"steps_per_dispatch": 0}, "steps_per_dispatch must be at least 1, got 0"),
         ({"steps_per_dispatch": 17}, "steps_per_dispatch must be at most 16, got 17"),
     ],

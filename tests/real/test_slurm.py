@@ -97,9 +97,9 @@ def nothing_is_left(cluster: SlurmCluster) -> None:
 def test_allreduce_sweep_through_sbatch(cluster: SlurmCluster, results: Path) -> None:
     words = make("allreduce-sweep", results, "--hosts 2")
     planned = run(cluster, [*words[:-1], f"{words[-1]} --dry-run"])
-    assert "at most 0." in planned.stderr
-    assert "node hours" in planned.stderr
-    assert "#SBATCH --nodes=2" in planned.stderr
+    assert "at most 0." in planned.stdout
+    assert "node hours" in planned.stdout
+    assert "#SBATCH --nodes=2" in planned.stdout
     assert not (results / "allreduce-sweep" / "runs").exists()
 
     run(cluster, words)
