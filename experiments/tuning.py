@@ -61,8 +61,8 @@ def _variants(usual: Experiment) -> Iterator[Experiment]:
 
 def _wires(wire: Wire) -> list[Wire]:
     return [
-        *(replace(wire, group_bytes=size) for size in (0, 4_000_000)),
-        *(replace(wire, cut_bytes=size) for size in (0, 250_000, 4_000_000)),
+        *(replace(wire, group_bytes=size) for size in (0, 2_000_000)),
+        *(replace(wire, cut_bytes=size) for size in (0, 125_000, 2_000_000)),
         *(replace(wire, in_flight=count) for count in (0, 1, 2, 16)),
         *(replace(wire, gradients=kind) for kind in WireType),
     ]

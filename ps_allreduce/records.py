@@ -25,7 +25,7 @@ from ps_allreduce.placement import Shard
 from ps_allreduce.provenance import Provenance
 from ps_allreduce.steps import Metrics
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 
 #: From this share of its processor time on, a machine may be what limits a run on hosts that are
 #: emulated on it, and not their network.

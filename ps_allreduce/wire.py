@@ -31,7 +31,8 @@ class Wire:
         group_bytes: neighbouring tensors are sent in one message up to so many bytes of float32; 0
             sends each on its own.
         cut_bytes: larger tensors are cut into messages of at most so many bytes of float32; 0 never
-            cuts.
+            cuts.  A ring of n workers cuts what it is given once more, into n parts, so it is given
+            n times as much as either size at once.
         in_flight: so many messages are under way at once, in the ring or to each server until the
             new value is back; 0 is no bound.  Sends that start together share the link and all
             arrive late.
@@ -40,8 +41,8 @@ class Wire:
             values once (what tf_cnn_benchmarks called distributed_replicated).
     """
 
-    group_bytes: int = 2_000_000
-    cut_bytes: int = 2_000_000
+    group_bytes: int = 500_000
+    cut_bytes: int = 500_000
     in_flight: int = 4
     gradients: WireType = WireType.FLOAT32
     host_aggregation: bool = False

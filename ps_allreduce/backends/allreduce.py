@@ -31,7 +31,8 @@ class AllReduce(MirroredWorker):
         wire = self._task.experiment.wire
         self._shapes = [tuple(variable.shape) for variable in self._variables]
         tensors = [Tensor(variable.shape.num_elements()) for variable in self._variables]
-        self._buckets = fill_buckets(tensors, wire.group_size, wire.cut_size)
+        parts = self._task.experiment.num_workers
+        self._buckets = fill_buckets(tensors, parts * wire.group_size, parts * wire.cut_size)
         with tf.device(HOST):
             self._steps_begun = tf.Variable(0, dtype=tf.int32)
 

@@ -75,9 +75,9 @@ def test_what_sets_wires_apart_is_in_the_label() -> None:
     wires = [STOCK, Wire(), Wire(gradients=WireType.FLOAT16), Wire(in_flight=0)]
     assert labels([experiment(Strategy.PS_SYNC, 2, wire=wire) for wire in wires]) == [
         "ps_sync, round_robin, stock messages",
-        "ps_sync, round_robin, 2 MB messages, all in flight, float32 gradients",
-        "ps_sync, round_robin, 2 MB messages, 4 in flight, float32 gradients",
-        "ps_sync, round_robin, 2 MB messages, 4 in flight, float16 gradients",
+        "ps_sync, round_robin, 0.5 MB messages, all in flight, float32 gradients",
+        "ps_sync, round_robin, 0.5 MB messages, 4 in flight, float32 gradients",
+        "ps_sync, round_robin, 0.5 MB messages, 4 in flight, float16 gradients",
     ]
     others = [
         Wire(group_bytes=0),
@@ -86,10 +86,10 @@ def test_what_sets_wires_apart_is_in_the_label() -> None:
         Wire(host_aggregation=True),
     ]
     assert labels([experiment(Strategy.PS_SYNC, 2, wire=wire) for wire in others]) == [
-        "ps_sync, round_robin, ungrouped, cut at 2 MB, sent per worker",
-        "ps_sync, round_robin, groups of 2 MB, uncut, sent per worker",
-        "ps_sync, round_robin, 2 MB messages, sent per worker",
-        "ps_sync, round_robin, 2 MB messages, sent per host",
+        "ps_sync, round_robin, ungrouped, cut at 0.5 MB, sent per worker",
+        "ps_sync, round_robin, groups of 0.5 MB, uncut, sent per worker",
+        "ps_sync, round_robin, 0.5 MB messages, sent per worker",
+        "ps_sync, round_robin, 0.5 MB messages, sent per host",
     ]
 
 

@@ -135,7 +135,7 @@ def test_asynchronous_staleness_is_what_it_was_bound_to(
     [
         pytest.param(
             experiment(Strategy.PS_SYNC, 2, wire=Wire(in_flight=2, gradients=WireType.FLOAT16)),
-            ("2000000", "2000000", "2", "float16", "false", ""),
+            ("500000", "500000", "2", "float16", "false", ""),
             id="buckets",
         ),
         pytest.param(
