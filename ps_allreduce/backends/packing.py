@@ -59,9 +59,9 @@ def hold(tensor: tf.Tensor, earlier: Sequence[tf.Tensor | tf.Operation], bound: 
     """The tensor, once fewer than `bound` of the earlier things are missing; 0 is no bound.
 
     A send starts as soon as its data is there, whatever the receiving operation waits for: to put
-    sends in order the data itself must wait, where it is.  TensorFlow's graph optimisation moves
-    such a wait away from an identity behind a split, so that some sends are not held at all (seen
-    with TensorFlow 2.21: steps took 1.2 times as long); a check of the shape keeps it.
+    sends in order the data itself must wait, where it is.  A check of the shape waits, not an
+    identity: TensorFlow's graph optimisation rewrites identities, and with some bounds steps took
+    1.2 times as long (2.21; not so with either its arithmetic or its constant folding pass off).
     """
     waits = [earlier[-bound]] if bound and len(earlier) >= bound else []
     with tf.control_dependencies(waits):
