@@ -25,6 +25,9 @@ from ps_allreduce.strategies import Strategy
 
 NOT_RUN = "not run"
 
+#: What a row says about processors, as `Measured` names it.
+COSTS = ("machine_busy", "cpu_s_per_gigabyte", "core_bits_per_s")
+
 HEADINGS = (
     "strategy  workers ps layout      MB tensors compute s   step s  bound s fraction  busy "
     "CPU s/GB Gbit/s per core target"
@@ -72,8 +75,7 @@ class Row:
         """The row as `bench.json` keeps it."""
         experiment = self.point.experiment
         fractions = [one.fraction for one in self.measured]
-        names = ("link_bits_per_s", "step_s", "bound_s", "machine_busy")
-        costs = ("cpu_s_per_gigabyte", "core_bits_per_s")
+        names = ("link_bits_per_s", "step_s", "bound_s", *COSTS)
         return {
             "strategy": str(experiment.strategy),
             "num_workers": experiment.num_workers,
@@ -83,7 +85,7 @@ class Row:
             "num_tensors": self.point.num_tensors,
             "compute_s": self.point.compute_s,
             "tuned": self.point.tuned,
-            **{name: self.median(name) for name in (*names, *costs)},
+            **{name: self.median(name) for name in names},
             "cpu_over": ", ".join(dict.fromkeys(one.cpu_over for one in self.measured)),
             "fraction_of_bound": self.fraction,
             "fraction_low": min(fractions, default=None),
@@ -168,9 +170,7 @@ def _line(row: Row) -> str:
     step_s, bound_s = row.median("step_s"), row.median("bound_s")
     verdict = {None: "TensorFlow's own settings" * (not point.tuned), True: "met", False: "missed"}
     target = "" if point.target is None else f"{point.target:.2f}"
-    busy, cost, rate = (
-        row.median(name) for name in ("machine_busy", "cpu_s_per_gigabyte", "core_bits_per_s")
-    )
+    busy, cost, rate = (row.median(name) for name in COSTS)
     return (
         f"{settings} {step_s:>8.3f} {bound_s:>8.3f} {row.fraction:>8.3f} {_number(busy, 5, 2)} "
         f"{_number(cost, 8, 2)} {_number(rate and rate / 1e9, 15, 2)} {target:>6} "
@@ -193,17 +193,20 @@ def _cost(strategy: Strategy, rows: Sequence[Row]) -> list[str]:
         f"{strategy}: one core per host keeps up with links of {usual:.2f} Gbit/s "
         f"({low:.2f} to {high:.2f})"
     )
-    pairs = [
-        (ours, theirs)
-        for stock in mine
-        if not stock.point.tuned and (theirs := stock.median("cpu_s_per_gigabyte"))
-        for tuned in mine
-        if tuned.point.rival_of(stock.point) and (ours := tuned.median("cpu_s_per_gigabyte"))
-    ]
-    if pairs:
-        shares = [ours / theirs for ours, theirs in pairs]
+    if shares := _shares_of_stock(mine):
         text += f"; processor time per byte {statistics.mean(shares):.2f} of TensorFlow's own"
     return [text]
+
+
+def _shares_of_stock(rows: Sequence[Row]) -> list[float]:
+    """Processor time over that of TensorFlow's own settings, wherever both are known."""
+    spent = [(row.point, cost) for row in rows if (cost := row.median("cpu_s_per_gigabyte"))]
+    return [
+        cost / stock_cost
+        for stock, stock_cost in spent
+        for point, cost in spent
+        if not stock.tuned and point.rival_of(stock)
+    ]
 
 
 def _summary(purpose: str, rows: Sequence[Row]) -> str:

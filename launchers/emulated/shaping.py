@@ -56,9 +56,9 @@ def burst_bytes(bits_per_s: float, train: int = 0) -> int:
     Args:
         train: bytes of the longest train that comes in.
     """
-    long = min(bits_per_s / 8 * LONG_BURST_S, MAX_TRAIN_BYTES * TRAINS_PER_BURST)
-    usual = max(bits_per_s / 8 * BURST_S, long)
-    return max(MIN_BURST_BYTES, math.ceil(usual), math.ceil(train * TRAINS_PER_BURST))
+    lengthened = min(bits_per_s / 8 * LONG_BURST_S, MAX_TRAIN_BYTES * TRAINS_PER_BURST)
+    sizes = (bits_per_s / 8 * BURST_S, lengthened, train * TRAINS_PER_BURST)
+    return max(MIN_BURST_BYTES, math.ceil(max(sizes)))
 
 
 def queue_bytes(bits_per_s: float) -> int:
