@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from experiments import __main__ as command_line
-from experiments import execute, sweep_command
+from experiments import execute, job_command, sweep_command
 from launchers import LAUNCHERS, make_launcher
 from launchers.settings import LauncherSettings
 from ps_allreduce.hosts import HostFacts
@@ -49,10 +49,10 @@ def launcher(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeLa
         LAUNCHERS[name](settings)  # refuses what the real one would refuse
         return fake
 
-    for module in (command_line, sweep_command):
-        monkeypatch.setattr(module, "make_launcher", make)
-        monkeypatch.setattr(module, "LocalLauncher", lambda *_, **__: fake)
-        monkeypatch.setattr(module, "source_state", lambda: "0123456789ab")
+    for module in (command_line, sweep_command, job_command):
+        monkeypatch.setattr(module, "make_launcher", make, raising=False)
+        monkeypatch.setattr(module, "LocalLauncher", lambda *_, **__: fake, raising=False)
+        monkeypatch.setattr(module, "source_state", lambda: "0123456789ab", raising=False)
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     monkeypatch.chdir(tmp_path)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}

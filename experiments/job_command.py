@@ -1,0 +1,88 @@
+"""A sweep from a login node: submit a job for it, or find the one that there is, and follow it.
+
+Decides what is said on the way and at the end; how a job is described, remembered and followed is
+decided in `submission`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from experiments import submission
+from experiments.commit import source_state
+from experiments.progress import SweepProgress
+from experiments.sweep_plan import plan_sweep, render_sweep
+from launchers.local import LocalLauncher
+from launchers.protocol import Capacity
+from launchers.slurm.batch import smallest_node
+from ps_allreduce.errors import UserError
+from ps_allreduce.record_files import iter_record_paths
+
+
+def submit_sweep(name: str, given: dict[str, Any], console: Console) -> int:
+    """Submit a job for the sweep, or find the one that there is; follow it."""
+    sweep_dir: Path = given["results"] / name
+    known = list(iter_record_paths(sweep_dir))
+    with LocalLauncher(given["results"] / "data", allow_login_node=True) as describer:
+        sweep = plan_sweep(name, given, _asked_for(given), describer.describe, console)
+    left = submission.unsettled(sweep, sweep_dir, source_state())
+    expected = submission.estimate(left, submission.STEP_OVERHEAD_S)
+    job = submission.batch_job(name, given, expected, sweep_dir)
+    if given["dry_run"]:
+        click.echo(render_sweep(sweep, left, submission.STEP_OVERHEAD_S))
+        click.echo(submission.render_plan(job, expected, sweep_dir))
+        return 0
+    job_id = submission.live_job(sweep_dir, job)
+    if job_id is None:
+        if not left:
+            console.print("All runs of this sweep are there; no job is submitted.")
+            return 0
+        text = submission.render_plan(job, expected, sweep_dir)
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+        job_id = submission.submit_job(job, sweep_dir)
+    with SweepProgress(console) as progress:
+        progress.begin(len(left), len(sweep.runs()) - len(left))
+        ending = _follow(job_id, known, sweep_dir, progress, console)
+    return _conclude_job(job_id, ending, sweep_dir, console)
+
+
+def _follow(
+    job_id: str,
+    known: Sequence[Path],
+    sweep_dir: Path,
+    progress: SweepProgress,
+    console: Console,
+) -> str:
+    console.print(
+        f"Following job {job_id}. Ctrl-C leaves it alone and the same command follows it again; "
+        f"scancel {job_id} ends it.",
+        highlight=False,
+    )
+    return submission.follow(job_id, sweep_dir, known, progress, console.print)
+
+
+def _conclude_job(job_id: str, ending: str, sweep_dir: Path, console: Console) -> int:
+    made = submission.made_by(job_id, sweep_dir)
+    console.print(f"{len(made)} runs were made by job {job_id}.", highlight=False)
+    if ending:
+        console.print(f"{ending}; the same command goes on in a new job.", highlight=False)
+    if not made:
+        text = f"Its output is in {sweep_dir}/slurm:\n{submission.last_output(sweep_dir)}"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+    return 0 if submission.all_well(made, ending) else 1
+
+
+def _asked_for(given: dict[str, Any]) -> Capacity:
+    """What the hosts will offer that a job asks for."""
+    if given["hosts"] is None:
+        raise UserError(
+            "outside of a Slurm job the launcher slurm needs --hosts, the number of hosts to ask "
+            "for; or run the same command inside salloc."
+        )
+    cores = given["cores_per_worker"] or smallest_node(given["partition"])
+    return Capacity(num_hosts=given["hosts"], cores_per_host=cores)

@@ -1,0 +1,117 @@
+"""The sweep that a command line asks for, as far as it fits on the hosts.
+
+Decides which points are left out and what is said of them; which there are is decided in `studies`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+
+from experiments import submission
+from experiments.given import (
+    choice,
+    dealing_from,
+    device_from,
+    profile_from,
+    scale_from,
+    spread_from,
+    wire_from,
+    workload_from,
+)
+from experiments.profiles import models_of
+from experiments.request import Describe, Request
+from experiments.studies import STUDIES
+from experiments.sweep import PlannedRun, Sweep
+from launchers.layout import num_hosts as hosts_needed
+from launchers.layout import too_few_hosts
+from launchers.options import network_from
+from launchers.protocol import Capacity
+from ps_allreduce.errors import UserError
+from ps_allreduce.experiment import Experiment
+from ps_allreduce.spread import LayoutKind
+
+
+def plan_sweep(
+    name: str, given: dict[str, Any], capacity: Capacity, describe: Describe, console: Console
+) -> Sweep:
+    """The sweep's points, as far as they fit on the hosts."""
+    profile = profile_from(given)
+    models = (given["model"],) if given["model"] else models_of(profile)
+    request = Request(
+        workloads=tuple(workload_from(given, model) for model in models),
+        profile=profile,
+        scale=scale_from(given, profile, capacity),
+        launcher=given["launcher"],
+        device=device_from(given),
+        spread=spread_from(given),
+        network=network_from(given),
+        interface=given["interface"],
+        wire=wire_from(given),
+        dealing=dealing_from(given),
+        num_ps=given["num_ps"],
+        layout=choice(LayoutKind, given["layout"], "layout"),
+        split_bytes=given["split_bytes"],
+        describe=describe,
+    )
+    points = STUDIES[name](request)
+    _refuse_unused(name, request, points)
+    fitting = _fitting(points, capacity.num_hosts, console)
+    return Sweep(name=name, points=fitting, seed=given["seed"])
+
+
+def _refuse_unused(name: str, request: Request, points: Sequence[Experiment]) -> None:
+    """Settings that not one point has would be lost without a word."""
+    if request.dealing and not any(point.traits.deals_steps for point in points):
+        raise UserError(
+            f"{name} has no strategy that deals steps: leave --staleness and --steps-per-dispatch "
+            "out."
+        )
+    if request.wire.host_aggregation and not any(p.wire.host_aggregation for p in points):
+        raise UserError(
+            f"no point of {name} adds up on a host, which takes ps_sync and several workers per "
+            "host: leave --host-aggregation out, or raise --workers-per-host."
+        )
+
+
+def _fitting(
+    points: Sequence[Experiment], num_hosts: int, console: Console
+) -> tuple[Experiment, ...]:
+    """Those points that fit on the hosts; says how many do not, and why the first does not.
+
+    Raises:
+        UserError: none does.
+    """
+    reasons = {point: too_few_hosts(point, num_hosts) for point in points}
+    left_out = [reason for reason in reasons.values() if reason]
+    if left_out and len(left_out) == len(points):
+        raise UserError(left_out[0])
+    if left_out:
+        console.print(
+            f"{len(left_out)} of {len(points)} points do not fit on the hosts and are left out; "
+            f"the first: {left_out[0]}",
+            highlight=False,
+        )
+    fitting = tuple(point for point, reason in reasons.items() if not reason)
+    most = max(hosts_needed(point) for point in fitting)
+    if most < num_hosts and fitting[0].spread is not None:
+        console.print(f"No point uses more than {most} of the {num_hosts} hosts.", highlight=False)
+    return fitting
+
+
+def render_sweep(sweep: Sweep, left: Sequence[PlannedRun], overhead_s: float) -> str:
+    """What a sweep would run: points, runs that are left, and how long they take.
+
+    Args:
+        overhead_s: of every run beyond measuring.
+    """
+    expected = submission.estimate(left, overhead_s)
+    titles = "\n".join(f"  {point.title}" for point in sweep.points)
+    kept = len(sweep.runs()) - len(left)
+    there = f" ({kept} are there already)" if kept else ""
+    return (
+        f"{len(sweep.points)} points, {len(sweep.runs())} runs{there}, about "
+        f"{expected.usual_s / 60:.0f} min and at most {expected.most_s / 60:.0f} min:\n{titles}"
+    )
