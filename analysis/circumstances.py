@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from analysis.efficiency import base_of_single
 from analysis.points import Case, machine_was_limit
+from analysis.statistics import estimate
 from analysis.wording import count_text
 from ps_allreduce.hosts import kinds
 from ps_allreduce.records import BUSY_LIMIT, RunRecord, Status
@@ -45,7 +47,8 @@ def circumstances(case: Case) -> list[str]:
             "(oversubscribed): no efficiency is claimed from them."
         )
     launches = [record for point in case.points for record in point.launches.values()]
-    return lines + _machine_lines(launches) + _interface_lines(launches) + mixed_lines(launches)
+    lines += _machine_lines(launches) + _interface_lines(launches) + mixed_lines(launches)
+    return lines + _job_lines(case)
 
 
 def busy_lines(records: Sequence[RunRecord]) -> list[str]:
@@ -86,6 +89,24 @@ def _interface_lines(launches: Sequence[RunRecord]) -> list[str]:
     return [
         f"Runs used different interfaces ({', '.join(names)}), so differences between them may be "
         "those of the networks: choose one with --interface."
+    ]
+
+
+def _job_lines(case: Case) -> list[str]:
+    """How far the base tells the jobs of a sweep apart; empty where not several measured it."""
+    base = base_of_single(case)
+    rates: dict[str, list[float]] = {}
+    for number, record in base.launches.items() if base else ():
+        if base and record.job_id is not None and number in base.rates:
+            rates.setdefault(record.job_id, []).append(base.rates[number])
+    if len(rates) < 2:
+        return []
+    means = [estimate(found).mean for found in rates.values()]
+    listed = ", ".join(f"{mean:.4g}" for mean in means)
+    return [
+        f"The base, a single worker, was measured in {len(rates)} jobs: {listed} images/s, up to "
+        f"{max(means) / min(means) - 1:.0%} apart. Points of different jobs may differ by that "
+        "much for no reason of their own."
     ]
 
 

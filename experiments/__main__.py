@@ -71,6 +71,11 @@ def _add_sweep(name: str) -> None:
     @click.option("--cores-per-worker", type=int)
     @click.option("--repetitions", type=int, help="Launches per point, instead of the profile's.")
     @click.option("--seed", type=int, default=1, show_default=True, help="Of the order of runs.")
+    @click.option(
+        "--jobs-by-size",
+        is_flag=True,
+        help="slurm: a job for each number of hosts, one after the other, instead of one for all.",
+    )
     @click.option("--dry-run", is_flag=True, help="Say what would be run, and run nothing.")
     def sweep(**given: Any) -> None:
         sys.exit(run_sweep(name, given))

@@ -204,7 +204,8 @@ def _useful_fraction(launcher: HostsLauncher, where: Where) -> float:
     profile = replace(PROFILES["standard"], repetitions=1)
     sweep = Sweep(name="standard", points=tuple(_points(profile).values()), seed=1)
     folder = where.results / "bench" / "standard"
-    return execute(sweep, launcher, folder, where.commit, Follower()).useful_fraction
+    result = execute(sweep, sweep.runs(), launcher, folder, where.commit, Follower())
+    return result.useful_fraction
 
 
 def render_recording(recording: Mapping[str, Mapping[str, float]]) -> list[str]:

@@ -101,21 +101,28 @@ class Session:
 
 
 def execute(
-    sweep: Sweep, launcher: Launcher, sweep_dir: Path, commit: str, follower: Follower
+    sweep: Sweep,
+    wanted: Sequence[PlannedRun],
+    launcher: Launcher,
+    sweep_dir: Path,
+    commit: str,
+    follower: Follower,
 ) -> Result:
     """Make the runs that are missing.
+
+    Args:
+        wanted: those runs of the sweep that are this session's.
 
     Raises:
         UserError: a point cannot be run, or the folder cannot be used.
     """
     begin = time.monotonic()
-    for point in sweep.points:
+    for point in dict.fromkeys(run.experiment for run in wanted):
         launcher.check(point)
     with locked(sweep_dir):
         recover_run(sweep_dir, follower)
         hosts = launcher.host_facts()
         history = read_history(sweep_dir, collect(commit, hosts).fingerprint)
-        wanted = sweep.runs()
         queue = [run for run in wanted if history.needs_run(run)]
         _save_definition(sweep, sweep_dir)
         follower.begin(len(queue), len(wanted) - len(queue))

@@ -1,6 +1,6 @@
-"""A sweep from a login node: submit a job for it, or find the one that there is, and follow it.
+"""A sweep from a login node: submit jobs for it, or find those that there are, and follow them.
 
-Decides what is said on the way and at the end; how a job is described, remembered and followed is
+Decides what is said on the way and at the end; how jobs are described, remembered and followed is
 decided in `submission`.
 """
 
@@ -23,58 +23,63 @@ from launchers.slurm.batch import smallest_node
 from ps_allreduce.errors import UserError
 from ps_allreduce.record_files import iter_record_paths
 
+NOTHING_LEFT = "All runs of this sweep are there; no job is submitted."
+
 
 def submit_sweep(name: str, given: dict[str, Any], console: Console) -> int:
-    """Submit a job for the sweep, or find the one that there is; follow it."""
+    """Submit jobs for the sweep, or find those that there are; follow them."""
     sweep_dir: Path = given["results"] / name
     known = list(iter_record_paths(sweep_dir))
     with LocalLauncher(given["results"] / "data", allow_login_node=True) as describer:
         sweep = plan_sweep(name, given, _asked_for(given), describer.describe, console)
-    left = submission.unsettled(sweep, sweep_dir, source_state())
-    expected = submission.estimate(left, submission.STEP_OVERHEAD_S)
-    job = submission.batch_job(name, given, expected, sweep_dir)
+    left = submission.unsettled(sweep.runs(), sweep_dir, source_state())
+    jobs = submission.planned_jobs(sweep, left, given, sweep_dir)
     if given["dry_run"]:
         click.echo(render_sweep(sweep, left, submission.STEP_OVERHEAD_S))
-        click.echo(submission.render_plan(job, expected, sweep_dir))
+        click.echo(submission.render_plan(jobs, sweep_dir) if jobs else NOTHING_LEFT)
         return 0
-    job_id = submission.live_job(sweep_dir, job)
-    if job_id is None:
-        if not left:
-            console.print("All runs of this sweep are there; no job is submitted.")
+    job_ids = submission.live_jobs(sweep_dir)
+    if not job_ids:
+        if not jobs:
+            console.print(NOTHING_LEFT)
             return 0
-        text = submission.render_plan(job, expected, sweep_dir)
+        text = submission.render_plan(jobs, sweep_dir)
         console.print(text, highlight=False, markup=False, soft_wrap=True)
-        job_id = submission.submit_job(job, sweep_dir)
+        job_ids = submission.submit_jobs(jobs, sweep_dir)
     with SweepProgress(console) as progress:
         progress.begin(len(left), len(sweep.runs()) - len(left))
-        ending = _follow(job_id, known, sweep_dir, progress, console)
-    return _conclude_job(job_id, ending, sweep_dir, console)
+        ending = _follow(job_ids, known, sweep_dir, progress, console)
+    return _conclude_jobs(job_ids, ending, sweep_dir, console)
 
 
 def _follow(
-    job_id: str,
+    job_ids: Sequence[str],
     known: Sequence[Path],
     sweep_dir: Path,
     progress: SweepProgress,
     console: Console,
 ) -> str:
     console.print(
-        f"Following job {job_id}. Ctrl-C leaves it alone and the same command follows it again; "
-        f"scancel {job_id} ends it.",
+        f"Following {_jobs_text(job_ids)}. Ctrl-C leaves it alone and the same command follows it "
+        f"again; scancel {' '.join(job_ids)} ends it.",
         highlight=False,
     )
-    return submission.follow(job_id, sweep_dir, known, progress, console.print)
+    return submission.follow(job_ids, sweep_dir, known, progress, console.print)
 
 
-def _conclude_job(job_id: str, ending: str, sweep_dir: Path, console: Console) -> int:
-    made = submission.made_by(job_id, sweep_dir)
-    console.print(f"{len(made)} runs were made by job {job_id}.", highlight=False)
+def _conclude_jobs(job_ids: Sequence[str], ending: str, sweep_dir: Path, console: Console) -> int:
+    made = submission.made_by(job_ids, sweep_dir)
+    console.print(f"{len(made)} runs were made by {_jobs_text(job_ids)}.", highlight=False)
     if ending:
         console.print(f"{ending}; the same command goes on in a new job.", highlight=False)
     if not made:
         text = f"Its output is in {sweep_dir}/slurm:\n{submission.last_output(sweep_dir)}"
         console.print(text, highlight=False, markup=False, soft_wrap=True)
     return 0 if submission.all_well(made, ending) else 1
+
+
+def _jobs_text(job_ids: Sequence[str]) -> str:
+    return f"job {job_ids[0]}" if len(job_ids) == 1 else f"jobs {', '.join(job_ids)}"
 
 
 def _asked_for(given: dict[str, Any]) -> Capacity:

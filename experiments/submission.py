@@ -1,6 +1,6 @@
-"""A sweep in a Slurm job of its own: submit it from a login node, and follow it.
+"""A sweep in Slurm jobs of its own: submit them from a login node, and follow them.
 
-Decides how much is asked for, that a sweep has one job at a time, and what is shown of it.  The job
+Decides how much is asked for, that a sweep has one job at a time, and what is shown of it.  A job
 runs the same command on its own hosts; whoever follows only reads what it leaves in the results
 folder, and may go away and come back.
 """
@@ -14,7 +14,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -90,12 +90,39 @@ def minutes_from(text: str | None, expected: Estimate) -> int:
     return max(1, (int(days or 0) * 24 + hours) * 60 + minutes + math.ceil(seconds / 60))
 
 
-def batch_job(name: str, given: dict[str, Any], expected: Estimate, sweep_dir: Path) -> BatchJob:
-    """The job for a sweep: this same command, on hosts of its own."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedJob:
+    """A job and what its runs take."""
+
+    job: BatchJob
+    expected: Estimate
+
+
+def planned_jobs(
+    sweep: Sweep, left: Sequence[PlannedRun], given: dict[str, Any], sweep_dir: Path
+) -> list[PlannedJob]:
+    """The jobs that make the runs that are left: one, or one for each size that has any."""
+    wanted = set(left)
+    by_size: dict[int, Sequence[PlannedRun]] = {given["hosts"]: left}
+    if sweep.job_sizes:
+        by_size = {size: sweep.runs_of_job(size) for size in sweep.job_sizes}
+    jobs = []
+    for size, runs in by_size.items():
+        expected = estimate([run for run in runs if run in wanted], STEP_OVERHEAD_S)
+        if expected.num_runs:
+            job = batch_job(sweep.name, given, size, expected, sweep_dir)
+            jobs.append(PlannedJob(job=job, expected=expected))
+    return jobs
+
+
+def batch_job(
+    name: str, given: dict[str, Any], num_hosts: int, expected: Estimate, sweep_dir: Path
+) -> BatchJob:
+    """A job for a sweep: this same command, on hosts of its own."""
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     return BatchJob(
         name=name,
-        num_hosts=given["hosts"],
+        num_hosts=num_hosts,
         minutes=minutes_from(given["time_limit"], expected),
         partition=given["partition"],
         account=given["account"],
@@ -104,54 +131,64 @@ def batch_job(name: str, given: dict[str, Any], expected: Estimate, sweep_dir: P
         whole_nodes=not given["shared_nodes"],
         options=tuple(given["sbatch"]),
         setup=tuple(given["setup"]),
-        log=(sweep_dir / "slurm" / f"{stamp}.log").resolve(),
+        log=(sweep_dir / "slurm" / f"{stamp}-{num_hosts}.log").resolve(),
         folder=Path.cwd(),
         variables={"PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT))},
-        command=(sys.executable, "-m", "experiments", *_wanted(sys.argv[1:])),
+        command=own_command(),
     )
 
 
-def _wanted(words: Sequence[str]) -> list[str]:
-    """The words of the command that a job runs: those of a dry run, but not dry."""
-    return [word for word in words if word != "--dry-run"]
+def own_command() -> tuple[str, ...]:
+    """The words of the command that a job runs: this one, but not dry."""
+    words = [word for word in sys.argv[1:] if word != "--dry-run"]
+    return (sys.executable, "-m", "experiments", *words)
 
 
-def render_plan(job: BatchJob, expected: Estimate, sweep_dir: Path) -> str:
-    """What a submission would cost and leave behind, and the script."""
+def render_plan(jobs: Sequence[PlannedJob], sweep_dir: Path) -> str:
+    """What a submission would cost and leave behind, and the scripts."""
+    lines = [_render_job(one) for one in jobs]
+    if len(jobs) > 1:
+        hours = sum(one.job.node_hours for one in jobs)
+        lines.append(f"each begins when the one before it has ended; in all {hours:.1f} node hours")
+    files = FILES_PER_RUN * sum(one.expected.num_runs for one in jobs)
+    lines.append(f"at most {files} files below {sweep_dir}/runs")
+    return "\n\n".join(["\n".join(lines), *(render_script(one.job) for one in jobs)])
+
+
+def _render_job(one: PlannedJob) -> str:
+    job, expected = one.job, one.expected
+    hosts = "1 host" if job.num_hosts == 1 else f"{job.num_hosts} hosts"
     return (
-        f"1 job on {job.num_hosts} hosts, limit {job.minutes} min: at most {job.node_hours:.1f} "
-        "node hours\n"
-        f"{expected.num_runs} runs, about {expected.usual_s / 60:.0f} min and at most "
-        f"{expected.most_s / 60:.0f} min; what does not fit goes into the next job\n"
-        f"at most {FILES_PER_RUN * expected.num_runs} files below {sweep_dir}/runs\n\n"
-        f"{render_script(job)}"
+        f"1 job on {hosts}, limit {job.minutes} min: at most "
+        f"{job.node_hours:.1f} node hours\n"
+        f"{expected.num_runs} runs, about {expected.usual_s / 60:.0f} min and at "
+        f"most {expected.most_s / 60:.0f} min; what does not fit goes into the next job"
     )
 
 
-def live_job(sweep_dir: Path, job: BatchJob) -> str | None:
-    """The job of this sweep that waits or runs; None if there is none.
+def live_jobs(sweep_dir: Path) -> list[str]:
+    """The jobs of this sweep that wait or run, in their order.
 
     Raises:
-        UserError: there is one, but it was asked for with another command than `job`.
+        UserError: there are some, but they were asked for with another command than this one.
     """
     try:
         note = json.loads((sweep_dir / JOB_FILE).read_text(encoding="utf-8"))
-        job_id, command = str(note["job_id"]), list(note["command"])
+        job_ids, command = [str(job["job_id"]) for job in note["jobs"]], list(note["command"])
     except (OSError, ValueError, KeyError, TypeError):
-        return None
-    if job_is_over(job_id):
-        return None
-    if command != list(job.command):
+        return []
+    living = [job_id for job_id in job_ids if not job_is_over(job_id)]
+    if living and command != list(own_command()):
         raise UserError(
-            f"job {job_id} of this sweep is still there and was asked for otherwise "
-            f"({shlex.join(command[3:])}); repeat that command to follow it, or scancel {job_id} "
-            "first."
+            f"job {living[0]} of this sweep is still there and was asked for otherwise "
+            f"({shlex.join(command[3:])}); repeat that command to follow it, or scancel "
+            f"{' '.join(living)} first."
         )
-    return job_id
+    return living
 
 
-def unsettled(sweep: Sweep, sweep_dir: Path, commit: str) -> list[PlannedRun]:
-    """The runs that no record of this commit has settled.
+def unsettled(wanted: Sequence[PlannedRun], sweep_dir: Path, commit: str) -> list[PlannedRun]:
+    """Those runs that no record of this commit has settled.
 
     Which hosts a job will get is unknown here; whoever wants the same runs on others of another
     kind chooses another results folder.
@@ -163,44 +200,53 @@ def unsettled(sweep: Sweep, sweep_dir: Path, commit: str) -> list[PlannedRun]:
         and record.provenance.commit == commit
         and record.status in (Status.OK, Status.INVALID)
     }
-    return [
-        run for run in sweep.runs() if (run.experiment.experiment_id, run.repetition) not in settled
-    ]
+    return [run for run in wanted if (run.experiment.experiment_id, run.repetition) not in settled]
 
 
-def submit_job(job: BatchJob, sweep_dir: Path) -> str:
-    """Write the script and submit it; remember the job."""
-    script = job.log.with_suffix(".sh")
-    write_atomically(script, render_script(job).encode())
-    job_id = submit(script)
-    note = {
-        "job_id": job_id,
-        "command": list(job.command),
-        "script": str(script),
-        "log": str(job.log),
-    }
-    write_atomically(sweep_dir / JOB_FILE, (json.dumps(note, indent=1) + "\n").encode())
-    return job_id
+def submit_jobs(jobs: Sequence[PlannedJob], sweep_dir: Path) -> list[str]:
+    """Write the scripts and submit them, each to begin after the one before; remember the jobs."""
+    submitted: list[dict[str, str]] = []
+    for one in jobs:
+        job = replace(one.job, after=submitted[-1]["job_id"] if submitted else None)
+        script = job.log.with_suffix(".sh")
+        write_atomically(script, render_script(job).encode())
+        submitted.append({"job_id": submit(script), "script": str(script), "log": str(job.log)})
+        note = {"command": list(job.command), "jobs": submitted}
+        write_atomically(sweep_dir / JOB_FILE, (json.dumps(note, indent=1) + "\n").encode())
+    return [note["job_id"] for note in submitted]
 
 
 def follow(
-    job_id: str,
+    job_ids: Sequence[str],
     sweep_dir: Path,
     known: Sequence[Path],
     follower: Follower,
     tell: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,
 ) -> str:
-    """Tell of every record that a job leaves, until it is over.
+    """Tell of every record that jobs leave, one job after the other, until all are over.
 
     Args:
         known: records that were there before.
-        tell: told in words whenever the job waits for another reason, or begins.
+        tell: told in words whenever a job waits for another reason, or begins.
 
     Returns:
-        What Slurm says about the job's end; empty if that was a good one.
+        What Slurm says about the jobs' ends; empty if those were good ones.
     """
-    seen, state = set(known), ""
+    seen = set(known)
+    said = [_follow_one(one, sweep_dir, seen, follower, tell, sleep) for one in job_ids]
+    return "; ".join(filter(None, said))
+
+
+def _follow_one(
+    job_id: str,
+    sweep_dir: Path,
+    seen: set[Path],
+    follower: Follower,
+    tell: Callable[[str], None],
+    sleep: Callable[[float], None],
+) -> str:
+    state = ""
     while True:
         over = job_is_over(job_id)
         if over:
@@ -217,15 +263,15 @@ def follow(
         sleep(POLL_S)
 
 
-def made_by(job_id: str, sweep_dir: Path) -> list[RunRecord]:
-    """All records of a job, those of runs that an earlier job was interrupted in not among them."""
+def made_by(job_ids: Sequence[str], sweep_dir: Path) -> list[RunRecord]:
+    """All records of jobs, those of runs that an earlier job was interrupted in not among them."""
     found = (_loaded(path) for path in iter_record_paths(sweep_dir))
-    return [record for record in found if record is not None and record.job_id == job_id]
+    return [record for record in found if record is not None and record.job_id in job_ids]
 
 
 def last_output(sweep_dir: Path) -> str:
     """The end of what the sweep's last job wrote."""
-    logs = sorted((sweep_dir / "slurm").glob("*.log"))
+    logs = sorted((sweep_dir / "slurm").glob("*.log"), key=lambda log: log.stat().st_mtime)
     return last_lines(logs[-1]) if logs else "(no log)"
 
 

@@ -6,6 +6,7 @@ Decides which of the two, and what is said at the end.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -17,9 +18,12 @@ from experiments.execute import Result, Stop, execute, has_time
 from experiments.given import profile_from
 from experiments.job_command import submit_sweep
 from experiments.progress import SweepProgress
-from experiments.sweep_plan import plan_sweep, render_sweep
+from experiments.request import Describe
+from experiments.sweep import PlannedRun, Sweep
+from experiments.sweep_plan import check_jobs_by_size, plan_sweep, render_sweep
 from launchers import SLURM, make_launcher
 from launchers.options import settings_from
+from launchers.protocol import Capacity
 from ps_allreduce.records import Status
 
 NO_TIME = "The job's time is up: no further run could finish. The same command goes on."
@@ -28,6 +32,7 @@ NO_TIME = "The job's time is up: no further run could finish. The same command g
 def run_sweep(name: str, given: dict[str, Any]) -> int:
     """Run the sweep of that name; return the exit status."""
     console = Console(stderr=True)
+    check_jobs_by_size(given)
     if given["launcher"] == SLURM and not os.environ.get("SLURM_JOB_ID"):
         return submit_sweep(name, given, console)
     launcher = make_launcher(given["launcher"], settings_from(given))
@@ -37,19 +42,32 @@ def run_sweep(name: str, given: dict[str, Any]) -> int:
             return 1
         progress.stage("preparing")
         capacity = launcher.capacity()
-        if given["launcher"] == SLURM and given["hosts"] not in (None, capacity.num_hosts):
-            console.print(
-                f"This job has {capacity.num_hosts} hosts, which are used; --hosts counts where a "
-                "job is submitted.",
-                highlight=False,
-            )
-        sweep = plan_sweep(name, given, capacity, launcher.describe, console)
+        sweep_dir = given["results"] / name
+        sweep, wanted = _for_this_session(name, given, capacity, launcher.describe, console)
         if given["dry_run"]:
-            left = submission.unsettled(sweep, given["results"] / name, source_state())
+            left = submission.unsettled(wanted, sweep_dir, source_state())
             click.echo(render_sweep(sweep, left, submission.OVERHEAD_S))
             return 0
-        result = execute(sweep, launcher, given["results"] / name, source_state(), progress)
+        result = execute(sweep, wanted, launcher, sweep_dir, source_state(), progress)
     return _conclude(result, console)
+
+
+def _for_this_session(
+    name: str, given: dict[str, Any], capacity: Capacity, describe: Describe, console: Console
+) -> tuple[Sweep, list[PlannedRun]]:
+    """The sweep, and those of its runs that are to be made on these hosts."""
+    if given["jobs_by_size"]:
+        whole = replace(capacity, num_hosts=given["hosts"])
+        sweep = plan_sweep(name, given, whole, describe, console)
+        return sweep, sweep.runs_of_job(capacity.num_hosts)
+    if given["launcher"] == SLURM and given["hosts"] not in (None, capacity.num_hosts):
+        console.print(
+            f"This job has {capacity.num_hosts} hosts, which are used; --hosts counts where a "
+            "job is submitted.",
+            highlight=False,
+        )
+    sweep = plan_sweep(name, given, capacity, describe, console)
+    return sweep, sweep.runs()
 
 
 def _conclude(result: Result, console: Console) -> int:

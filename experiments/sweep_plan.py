@@ -24,7 +24,8 @@ from experiments.given import (
 from experiments.profiles import models_of
 from experiments.request import Describe, Request
 from experiments.studies import STUDIES
-from experiments.sweep import PlannedRun, Sweep
+from experiments.sweep import PlannedRun, Sweep, job_sizes
+from launchers import SLURM
 from launchers.layout import num_hosts as hosts_needed
 from launchers.layout import too_few_hosts
 from launchers.options import network_from
@@ -59,7 +60,21 @@ def plan_sweep(
     points = STUDIES[name](request)
     _refuse_unused(name, request, points)
     fitting = _fitting(points, capacity.num_hosts, console)
-    return Sweep(name=name, points=fitting, seed=given["seed"])
+    sizes = job_sizes(given["hosts"]) if given["jobs_by_size"] else ()
+    return Sweep(name=name, points=fitting, seed=given["seed"], job_sizes=sizes)
+
+
+def check_jobs_by_size(given: dict[str, Any]) -> None:
+    """See that jobs of several sizes are asked for where there are jobs.
+
+    Raises:
+        UserError: they are asked for elsewhere.
+    """
+    if given["jobs_by_size"] and (given["launcher"] != SLURM or given["hosts"] is None):
+        raise UserError(
+            "--jobs-by-size needs LAUNCHER=slurm and --hosts, the number of hosts of the largest "
+            "job."
+        )
 
 
 def _refuse_unused(name: str, request: Request, points: Sequence[Experiment]) -> None:

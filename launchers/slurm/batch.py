@@ -34,6 +34,7 @@ class BatchJob:
         folder: working directory.
         variables: environment variables to set.
         command: the words of the suite's own command.
+        after: a job that this one waits for, however that ends.
     """
 
     name: str
@@ -50,6 +51,7 @@ class BatchJob:
     folder: Path
     variables: Mapping[str, str]
     command: tuple[str, ...]
+    after: str | None = None
 
     def __post_init__(self) -> None:
         if self.num_hosts < 1:
@@ -64,7 +66,10 @@ class BatchJob:
             _check_option(option)
 
     def _values(self) -> list[str]:
-        values = (self.name, self.partition, self.account, self.constraint, self.gpus_per_node)
+        values = (
+            *(self.name, self.partition, self.account, self.constraint, self.gpus_per_node),
+            self.after,
+        )
         return [value for value in values if value is not None]
 
     @property
@@ -100,12 +105,14 @@ def render_script(job: BatchJob) -> str:
     asked += [f"--account={job.account}"] if job.account else []
     asked += [f"--constraint={job.constraint}"] if job.constraint else []
     asked += [f"--gpus-per-node={job.gpus_per_node}"] if job.gpus_per_node else []
+    # Last, so that it holds even if an option of the user's says something else.
+    order = [f"--dependency=afterany:{job.after}"] if job.after else []
     exports = [
         f"export {name}={shlex.quote(value)}" for name, value in sorted(job.variables.items())
     ]
     lines = [
         "#!/bin/bash",
-        *(f"#SBATCH {option}" for option in (*asked, *job.options)),
+        *(f"#SBATCH {option}" for option in (*asked, *job.options, *order)),
         "",
         *(text for line in job.setup for text in (line, _check_of(line))),
         *exports,

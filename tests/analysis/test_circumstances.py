@@ -110,3 +110,17 @@ def test_other_interfaces_in_other_runs_are_told() -> None:
     mixed = [*on_hosts(*HOSTS)[:2], *on_hosts(*fast)[2:]]
     assert "Runs used different interfaces (lo, ib0)" in doubts(*mixed)
     assert "different interfaces" not in doubts(*on_hosts(*fast))
+
+
+def base_of_job(job_id: str, first: int, rate: float) -> list[RunRecord]:
+    own = experiment(Strategy.SINGLE, launcher="slurm", spread=Spread())
+    return runs(own, {first: rate, first + 1: rate}, job_id=job_id)
+
+
+def test_the_base_of_every_job_tells_how_far_jobs_are_apart() -> None:
+    found = doubts(*base_of_job("7", 0, 100.0), *base_of_job("8", 1000, 110.0))
+    assert "measured in 2 jobs: 100, 110 images/s, up to 10% apart" in found
+
+
+def test_the_base_of_one_job_tells_nothing_of_jobs() -> None:
+    assert "jobs" not in doubts(*base_of_job("7", 0, 100.0))

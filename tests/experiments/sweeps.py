@@ -28,7 +28,7 @@ def go(
     follower: Follower | None = None,
 ) -> Result:
     """Make the runs that are missing."""
-    return execute(sweep, launcher, sweep_dir, "0123456789ab", follower or Follower())
+    return execute(sweep, sweep.runs(), launcher, sweep_dir, "0123456789ab", follower or Follower())
 
 
 def records(sweep_dir: Path) -> list[RunRecord]:

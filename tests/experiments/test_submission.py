@@ -16,21 +16,25 @@ from experiments.submission import (
     JOB_FILE,
     USUAL_MEASURED_S,
     Estimate,
+    PlannedJob,
     all_well,
     batch_job,
     estimate,
     follow,
-    live_job,
+    live_jobs,
     made_by,
     minutes_from,
+    planned_jobs,
     render_plan,
-    submit_job,
+    submit_jobs,
     unsettled,
 )
-from experiments.sweep import Sweep
+from experiments.sweep import Sweep, job_sizes
 from ps_allreduce.errors import UserError
 from ps_allreduce.record_files import RunFiles, save_record
 from ps_allreduce.records import RunRecord, Status
+from ps_allreduce.spread import Spread
+from ps_allreduce.strategies import Strategy
 from tests.experiments.conftest import run
 from tests.experiments.sweeps import SWEEP
 from tests.fakes import PROFILE, PROVENANCE, FakeLauncher, make_experiment, make_record
@@ -85,15 +89,19 @@ def typed(**changes: Any) -> dict[str, Any]:
 
 def test_the_job_runs_this_same_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["experiments", "compare", "--launcher", "slurm"])
-    job = batch_job("compare", typed(time_limit="30", partition="gpu"), EXPECTED, tmp_path)
+    job = batch_job("compare", typed(time_limit="30", partition="gpu"), 4, EXPECTED, tmp_path)
     assert job.command[1:] == ("-m", "experiments", "compare", "--launcher", "slurm")
     assert (job.num_hosts, job.minutes, job.partition, job.whole_nodes) == (4, 30, "gpu", True)
     assert job.log.parent == tmp_path / "slurm"
 
 
+def one_job(sweep_dir: Path) -> PlannedJob:
+    job = batch_job("compare", typed(time_limit="30"), 4, EXPECTED, sweep_dir)
+    return PlannedJob(job=job, expected=EXPECTED)
+
+
 def test_a_plan_says_what_it_costs_and_what_it_leaves(tmp_path: Path) -> None:
-    job = batch_job("compare", typed(time_limit="30"), EXPECTED, tmp_path)
-    plan = render_plan(job, EXPECTED, tmp_path)
+    plan = render_plan([one_job(tmp_path)], tmp_path)
     assert "1 job on 4 hosts, limit 30 min: at most 2.0 node hours" in plan
     assert "10 runs, about 17 min and at most 67 min" in plan
     assert f"at most 30 files below {tmp_path}/runs" in plan
@@ -102,9 +110,8 @@ def test_a_plan_says_what_it_costs_and_what_it_leaves(tmp_path: Path) -> None:
 
 def test_a_submitted_job_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(submission, "submit", lambda script: f"17 {script.suffix}")
-    job = batch_job("compare", typed(time_limit="30"), EXPECTED, tmp_path)
-    assert submit_job(job, tmp_path) == "17 .sh"
-    note = json.loads((tmp_path / JOB_FILE).read_text())
+    assert submit_jobs([one_job(tmp_path)], tmp_path) == ["17 .sh"]
+    (note,) = json.loads((tmp_path / JOB_FILE).read_text())["jobs"]
     assert note["job_id"] == "17 .sh"
     assert "#SBATCH --nodes=4" in Path(note["script"]).read_text()
 
@@ -112,13 +119,19 @@ def test_a_submitted_job_is_remembered(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("text", "over", "expected"),
     [
-        ('{"job_id": "17", "command": ["same"]}', False, "17"),
-        ('{"job_id": "17", "command": ["same"]}', True, None),
-        ('{"job_id": "17"}', False, None),
-        ("{}", False, None),
-        ("[]", False, None),
-        ("{", False, None),
-        (None, False, None),
+        ('{"jobs": [{"job_id": "17"}], "command": ["same"]}', False, ["17"]),
+        ('{"jobs": [{"job_id": "17"}], "command": ["same"]}', True, []),
+        (
+            '{"jobs": [{"job_id": "17"}, {"job_id": "18"}], "command": ["same"]}',
+            False,
+            ["17", "18"],
+        ),
+        ('{"jobs": [{"job_id": "17"}]}', False, []),
+        ('{"jobs": ["17"], "command": ["same"]}', False, []),
+        ("{}", False, []),
+        ("[]", False, []),
+        ("{", False, []),
+        (None, False, []),
     ],
 )
 def test_a_sweep_has_one_job_at_a_time(
@@ -126,24 +139,24 @@ def test_a_sweep_has_one_job_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
     text: str | None,
     over: bool,
-    expected: str | None,
+    expected: list[str],
 ) -> None:
     monkeypatch.setattr(submission, "job_is_over", lambda _: over)
     if text is not None:
         (tmp_path / JOB_FILE).write_text(text)
-    job = replace(batch_job("compare", typed(), EXPECTED, tmp_path), command=("same",))
-    assert live_job(tmp_path, job) == expected
+    monkeypatch.setattr(submission, "own_command", lambda: ("same",))
+    assert live_jobs(tmp_path) == expected
 
 
 def test_a_job_that_was_asked_for_otherwise_is_not_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(submission, "job_is_over", lambda _: False)
-    note = {"job_id": "17", "command": ["python", "-m", "experiments", "compare"]}
+    command = ["python", "-m", "experiments", "compare"]
+    note = {"jobs": [{"job_id": "17"}, {"job_id": "18"}], "command": command}
     (tmp_path / JOB_FILE).write_text(json.dumps(note))
-    job = batch_job("compare", typed(), EXPECTED, tmp_path)
-    with pytest.raises(UserError, match=r"asked for otherwise \(compare\).* scancel 17 first"):
-        live_job(tmp_path, job)
+    with pytest.raises(UserError, match=r"asked for otherwise \(compare\).* scancel 17 18 first"):
+        live_jobs(tmp_path)
 
 
 def leave(sweep_dir: Path, **changes: Any) -> RunRecord:
@@ -195,7 +208,7 @@ def test_who_follows_a_job_hears_of_every_new_record(
         leave(tmp_path, repetition=next(coming))
 
     paths = [RunFiles.of(tmp_path, known.experiment_id, 0, 0).record]
-    ending = follow("17", tmp_path, paths, listener, told.append, sleep)
+    ending = follow(["17"], tmp_path, paths, listener, told.append, sleep)
     assert told == ["job 17 pending (Priority)", "job 17 running"]
     assert ending == ""
     ids = [f"{known.experiment_id}/{number}-0" for number in (1, 2, 3)]
@@ -222,7 +235,7 @@ def test_a_record_that_has_not_arrived_whole_is_waited_for(
             leave(tmp_path)
 
     listener = Listener()
-    ending = follow("17", tmp_path, [], listener, lambda _: None, sleep)
+    ending = follow(["17"], tmp_path, [], listener, lambda _: None, sleep)
     assert any(said.endswith("/0-0") for said in listener.heard)
     assert ending == "job 17 reached its time limit (TIMEOUT)"
 
@@ -239,23 +252,89 @@ def test_runs_that_an_earlier_job_was_interrupted_in_are_not_this_jobs(tmp_path:
     reason = "job 4 lost a node"
     leave(tmp_path, job_id="4", status=Status.INTERRUPTED, reason=reason, metrics=None)
     again = leave(tmp_path, job_id="17", attempt=1)
-    assert made_by("17", tmp_path) == [again]
+    assert made_by(["17"], tmp_path) == [again]
 
 
 def test_runs_that_this_commit_has_settled_are_not_counted(tmp_path: Path) -> None:
-    here, sweep = PROVENANCE.commit, SWEEP
-    assert unsettled(sweep, tmp_path, here) == sweep.runs()
-    point = sweep.points[0]
+    here, runs = PROVENANCE.commit, SWEEP.runs()
+    assert unsettled(runs, tmp_path, here) == runs
+    point = SWEEP.points[0]
     leave(tmp_path, experiment=point, repetition=0)
     leave(tmp_path, experiment=point, repetition=1, **why(Status.INVALID))
-    assert {run.experiment for run in unsettled(sweep, tmp_path, here)} == {sweep.points[1]}
-    assert len(unsettled(sweep, tmp_path, "another")) == 4
-    leave(tmp_path, experiment=sweep.points[1], repetition=0, **why(Status.FAILED))
-    assert len(unsettled(sweep, tmp_path, here)) == 2
+    assert {run.experiment for run in unsettled(runs, tmp_path, here)} == {SWEEP.points[1]}
+    assert len(unsettled(runs, tmp_path, "another")) == 4
+    leave(tmp_path, experiment=SWEEP.points[1], repetition=0, **why(Status.FAILED))
+    assert len(unsettled(runs, tmp_path, here)) == 2
 
 
 def why(status: Status) -> dict[str, Any]:
     return {"status": status, "reason": "why", "metrics": None}
+
+
+BY_SIZE = Sweep(
+    name="compare",
+    points=tuple(
+        make_experiment(strategy, workers, spread=Spread())
+        for strategy, workers in (
+            (Strategy.SINGLE, 1),
+            (Strategy.ALLREDUCE, 1),
+            (Strategy.ALLREDUCE, 2),
+            (Strategy.ALLREDUCE, 3),
+        )
+    ),
+    seed=1,
+    job_sizes=job_sizes(3),
+)
+
+
+def test_a_job_for_each_size_begins_after_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = iter("789")
+    monkeypatch.setattr(submission, "submit", lambda _: next(numbers))
+    jobs = planned_jobs(BY_SIZE, BY_SIZE.runs(), typed(hosts=3), tmp_path)
+    assert [one.job.num_hosts for one in jobs] == [1, 2, 3]
+    assert [one.expected.num_runs for one in jobs] == [4, 4, 4]
+    plan = render_plan(jobs, tmp_path)
+    assert "1 job on 1 host, limit" in plan
+    assert "each begins when the one before it has ended; in all" in plan
+    assert submit_jobs(jobs, tmp_path) == ["7", "8", "9"]
+    notes = json.loads((tmp_path / JOB_FILE).read_text())["jobs"]
+    scripts = [Path(note["script"]).read_text() for note in notes]
+    waits = [
+        [line for line in text.splitlines() if line.startswith("#SBATCH --dependency")]
+        for text in scripts
+    ]
+    assert waits == [
+        [],
+        ["#SBATCH --dependency=afterany:7"],
+        ["#SBATCH --dependency=afterany:8"],
+    ]
+
+
+def test_a_size_of_which_all_runs_are_there_gets_no_job(tmp_path: Path) -> None:
+    left = [run for run in BY_SIZE.runs() if run not in BY_SIZE.runs_of_job(2)]
+    jobs = planned_jobs(BY_SIZE, left, typed(hosts=3), tmp_path)
+    assert [one.job.num_hosts for one in jobs] == [1, 3]
+    assert planned_jobs(BY_SIZE, [], typed(hosts=3), tmp_path) == []
+
+
+def test_jobs_of_a_chain_are_followed_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = {"7": 2, "8": 1}
+
+    def over(job_id: str) -> bool:
+        looks[job_id] -= 1
+        return looks[job_id] < 0
+
+    monkeypatch.setattr(submission, "job_is_over", over)
+    monkeypatch.setattr(submission, "show_job", lambda _: {"JobState": "RUNNING"})
+    monkeypatch.setattr(submission, "explain_job", lambda job_id: f"job {job_id} failed")
+    told: list[str] = []
+    ending = follow(["7", "8"], tmp_path, [], Follower(), told.append, lambda _: None)
+    assert told == ["job 7 running", "job 8 running"]
+    assert ending == "job 7 failed; job 8 failed"
 
 
 def test_outside_of_a_job_a_dry_run_shows_the_script_and_submits_nothing(
@@ -267,4 +346,26 @@ def test_outside_of_a_job_a_dry_run_shows_the_script_and_submits_nothing(
     assert "1 job on 2 hosts" in told
     assert "#SBATCH --nodes=2" in told
     assert not (tmp_path / "results").exists()
+    assert launcher.launched == []
+
+
+def test_jobs_by_size_are_shown_before_they_are_submitted(
+    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--launcher", "slurm", "--hosts", "3", "--cores-per-worker", "1", "--jobs-by-size"]
+    assert run("allreduce-sweep", *words, "--dry-run") == 0
+    told = capsys.readouterr().out
+    assert "#SBATCH --nodes=1\n" in told
+    assert "#SBATCH --nodes=2\n" in told
+    assert launcher.launched == []
+
+
+@pytest.mark.parametrize(
+    "words", [["--launcher", "slurm"], ["--launcher", "emulated", "--hosts", "2"], []]
+)
+def test_jobs_by_size_need_jobs_and_a_size(
+    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    assert run("allreduce-sweep", *words, "--jobs-by-size") == 2
+    assert "--jobs-by-size needs LAUNCHER=slurm and --hosts" in capsys.readouterr().err
     assert launcher.launched == []

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.sweep import Sweep, expand
+from experiments.sweep import Sweep, expand, job_sizes
 from ps_allreduce.errors import UserError
 from ps_allreduce.experiment import Experiment, Profile
+from ps_allreduce.spread import Spread
 from ps_allreduce.strategies import Strategy
 from tests.examples import fast
 from tests.fakes import make_experiment
@@ -91,3 +92,55 @@ def test_excluded_combinations_are_left_out() -> None:
         lambda workers: None if workers == 2 else make_experiment(Strategy.ALLREDUCE, workers),
     )
     assert [point.num_workers for point in made] == [1, 3]
+
+
+def spread_points() -> tuple[Experiment, ...]:
+    strategies = [(Strategy.SINGLE, 1), *((Strategy.ALLREDUCE, n) for n in (1, 2, 3, 4, 6))]
+    return tuple(make_experiment(kind, n, spread=Spread()) for kind, n in strategies)
+
+
+def test_jobs_by_size_are_powers_of_two_and_all_hosts() -> None:
+    assert [job_sizes(hosts) for hosts in (1, 2, 6, 8)] == [
+        (1,),
+        (1, 2),
+        (1, 2, 4, 6),
+        (1, 2, 4, 8),
+    ]
+
+
+def test_every_point_is_in_the_smallest_job_that_holds_it_and_the_base_in_all() -> None:
+    sweep = Sweep(name="s", points=spread_points(), seed=1, job_sizes=job_sizes(6))
+    found = {
+        size: {(r.experiment.strategy, r.experiment.num_workers) for r in sweep.runs_of_job(size)}
+        for size in sweep.job_sizes
+    }
+    base, reduced = (Strategy.SINGLE, 1), Strategy.ALLREDUCE
+    assert found == {
+        1: {base, (reduced, 1)},
+        2: {base, (reduced, 2)},
+        4: {base, (reduced, 3), (reduced, 4)},
+        6: {base, (reduced, 6)},
+    }
+
+
+def test_runs_of_one_repetition_are_of_one_job() -> None:
+    sweep = Sweep(name="s", points=spread_points(), seed=1, job_sizes=job_sizes(6))
+    jobs = [{run.repetition for run in sweep.runs_of_job(size)} for size in sweep.job_sizes]
+    assert jobs == [{0, 1}, {1000, 1001}, {2000, 2001}, {3000, 3001}]
+    assert sweep.runs() == [run for size in sweep.job_sizes for run in sweep.runs_of_job(size)]
+    assert len(set(sweep.runs())) == len(sweep.runs())
+
+
+def test_a_job_with_nothing_but_bases_is_left_out() -> None:
+    single, *_, largest = spread_points()
+    sizes = job_sizes(6)
+    sweep = Sweep(name="s", points=(single, largest), seed=1, job_sizes=sizes)
+    assert [bool(sweep.runs_of_job(size)) for size in sizes] == [False, False, False, True]
+    alone = Sweep(name="s", points=(single,), seed=1, job_sizes=(1,))
+    assert len(alone.runs()) == 2
+
+
+def test_a_job_of_another_size_is_refused() -> None:
+    sweep = Sweep(name="s", points=spread_points(), seed=1, job_sizes=job_sizes(6))
+    with pytest.raises(UserError, match="has jobs of 1, 2, 4, 6 hosts, not of 3"):
+        sweep.runs_of_job(3)

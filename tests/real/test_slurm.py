@@ -6,11 +6,13 @@ through them.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -199,19 +201,43 @@ def test_training_on_a_login_node_is_refused(cluster: SlurmCluster, results: Pat
     assert "login node" in run(cluster, words, status=2).stderr
 
 
-def test_a_preempted_job_is_recorded_as_such(cluster: SlurmCluster, results: Path) -> None:
-    with (results.parent / f"{results.name}.log").open("w") as output:
-        words = make("allreduce-sweep", results, "--hosts 2")
+def test_a_preempted_job_is_recorded_as_such_and_the_job_of_the_next_size_begins(
+    cluster: SlurmCluster, results: Path
+) -> None:
+    sweep_dir = results / "allreduce-sweep"
+    output_file = results.parent / f"{results.name}.log"
+    with output_file.open("w") as output:
+        words = make("allreduce-sweep", results, "--hosts 2 --workers 1,2 --jobs-by-size")
         suite = cluster.popen(words, stdout=output, stderr=output)
-    note = results / "allreduce-sweep" / "in_flight.json"
-    wait_for(note.exists, "no run is begun")
+    wait_for(lambda: job_in_flight(sweep_dir) is not None, "no run is begun")
+    first, second = (job["job_id"] for job in read_json(sweep_dir / "slurm_job.json")["jobs"])
+    assert job_in_flight(sweep_dir) == first
+    assert "NumNodes=1 " in cluster.output("scontrol", "show", "job", first)
     time.sleep(1)
     cluster.output("srun", "--partition=urgent", "--nodes=4", "--exclusive", "true")
+
+    wait_for(lambda: job_in_flight(sweep_dir) == second, "the second job begins no run")
+    assert "NumNodes=2 " in cluster.output("scontrol", "show", "job", second)
+    cluster.output("scancel", second)
     assert suite.wait(120) == MAKE_FAILED
-    (record,) = records(results, "allreduce-sweep")
-    assert record.status is Status.INTERRUPTED
-    assert "preempt" in record.reason.replace("-", "")
+    reasons = {record.job_id: record.reason for record in records(results, "allreduce-sweep")}
+    assert "preempt" in reasons[first].replace("-", "")
+    assert reasons[second] == f"job {second} was cancelled"
+    assert f"Following jobs {first}, {second}." in output_file.read_text()
     nothing_is_left(cluster)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def job_in_flight(sweep_dir: Path) -> str | None:
+    """The job that makes a run right now; None if none does."""
+    try:
+        return str(read_json(sweep_dir / "in_flight.json")["job_id"])
+    except OSError:
+        return None
 
 
 def test_a_run_that_cannot_end_before_the_limit_is_not_begun(
