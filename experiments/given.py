@@ -205,22 +205,6 @@ def experiment_from(given: dict[str, Any], describe: Describe) -> Experiment:
         UserError: the options do not fit together.
     """
     strategy = choice(Strategy, given["strategy"], "strategy")
-    traits = TRAITS[strategy]
-    settings: dict[str, Any] = {}
-    if traits.uses_servers:
-        settings = server_settings(
-            1 if given["num_ps"] is None else given["num_ps"],
-            choice(Policy, given["placement"], "placement"),
-            choice(LayoutKind, given["layout"], "layout"),
-            _threshold(given, describe),
-        )
-    elif given["num_ps"] is not None:
-        settings["num_ps"] = given["num_ps"]  # for the point to refuse
-    if traits.uses_collective:
-        settings["collective"] = choice(Collective, given["collective"], "collective")
-        settings["bytes_per_pack"] = given["bytes_per_pack"]
-        if given["bytes_per_pack"] is None and settings["collective"] is not Collective.RING:
-            settings["bytes_per_pack"] = 0
     return Experiment(
         strategy=strategy,
         num_workers=given["num_workers"],
@@ -237,5 +221,26 @@ def experiment_from(given: dict[str, Any], describe: Describe) -> Experiment:
             device=device_from(given),
         ),
         profile=profile_from(given),
-        **settings,
+        **_settings_of(strategy, given, describe),
     )
+
+
+def _settings_of(strategy: Strategy, given: dict[str, Any], describe: Describe) -> dict[str, Any]:
+    """What only strategies of this kind have: servers, or a collective."""
+    traits = TRAITS[strategy]
+    settings: dict[str, Any] = {}
+    if traits.uses_servers:
+        settings = server_settings(
+            1 if given["num_ps"] is None else given["num_ps"],
+            choice(Policy, given["placement"], "placement"),
+            choice(LayoutKind, given["layout"], "layout"),
+            _threshold(given, describe),
+        )
+    elif given["num_ps"] is not None:
+        settings["num_ps"] = given["num_ps"]  # for the point to refuse
+    if traits.uses_collective:
+        settings["collective"] = choice(Collective, given["collective"], "collective")
+        settings["bytes_per_pack"] = given["bytes_per_pack"]
+        if given["bytes_per_pack"] is None and settings["collective"] is not Collective.RING:
+            settings["bytes_per_pack"] = 0
+    return settings

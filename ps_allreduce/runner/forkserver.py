@@ -11,7 +11,6 @@ forks stays in the control group and on the processors that the scheduler bound 
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import gc
 import os
@@ -31,8 +30,8 @@ from typing import Any
 import click
 import psutil
 
-from ps_allreduce.errors import InputDataError, SuiteError, UserError
 from ps_allreduce.runner import messages
+from ps_allreduce.runner.child import Reporter, detach, report_failure
 from ps_allreduce.runner.gpu import GpuSampler, load_nvml
 from ps_allreduce.runner.line import Line, connect_to, standard_streams
 from ps_allreduce.runner.look_around import look_around
@@ -43,24 +42,6 @@ from ps_allreduce.runner.sampling import take_sample
 from ps_allreduce.scratch import Scratch
 
 SAMPLE_INTERVAL_S = 0.5
-
-PR_SET_PDEATHSIG = 1
-
-
-class Reporter:
-    """A child's way to tell the launcher where it is, through a pipe that the parent reads."""
-
-    def __init__(self, name: str, descriptor: int) -> None:
-        self._name = name
-        self._descriptor = descriptor
-
-    def __call__(self, event: str, **details: Any) -> None:
-        """Send one event with the present time."""
-        message = Event(name=self._name, event=event, time=time.time(), **details)
-        line = encode(message)
-        while line:
-            line = line[os.write(self._descriptor, line) :]
-
 
 Job = Callable[[Any, Reporter], None]
 
@@ -165,7 +146,7 @@ class ForkServer:
         """Everything that happens in the forked process; never returns."""
         status = 1
         try:
-            _detach(parent, Path(request.log))
+            detach(parent, Path(request.log))
             # A crash inside TensorFlow leaves its Python stack in the log.
             faulthandler.enable()
             self.line.close()
@@ -175,7 +156,7 @@ class ForkServer:
             status = 0
         except BaseException as error:
             traceback.print_exc()
-            _report_failure(reporter, error)
+            report_failure(reporter, error)
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -245,7 +226,8 @@ class ForkServer:
     def _terminate(self, *_: object) -> None:
         self._kill_all()
         self.desk.close()
-        os._exit(1)
+        # No failure: srun would kill the other hosts' servers before they have cleaned up.
+        os._exit(0)
 
     def _send(self, message: object) -> None:
         self._send_line(encode(message))
@@ -257,44 +239,14 @@ class ForkServer:
             self._terminate()
 
 
-def _detach(parent: int, log: Path) -> None:
-    """Leave the parent's process group, die with the parent, and write to the log."""
-    os.setsid()
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
-    signal.set_wakeup_fd(-1)
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((nothing, 0), (output, 1), (output, 2)):
-        os.dup2(source, target)
-
-
-def essence(text: str) -> str:
-    """The line of an error message that says what happened.
-
-    TensorFlow puts it behind a trace of the graph, right before the node's name.
-    """
-    lines = [line.strip() for line in text.strip().splitlines() if line.strip()] or [""]
-    nodes = [number for number, line in enumerate(lines) if line.startswith("[[{{node")]
-    return lines[nodes[0] - 1 if nodes and nodes[0] else 0][:300]
-
-
-def _report_failure(reporter: Reporter, error: BaseException) -> None:
-    understood = isinstance(error, SuiteError)
-    text = str(error) if understood else f"{type(error).__name__}: {essence(str(error))}"
-    mistake = isinstance(error, UserError | InputDataError)
-    reporter("failed", text=text, user_error=mistake)
-
-
 @click.command()
 @click.option("--socket", "descriptor", type=int, help="Inherited socket.")
 @click.option("--connect", help="host:port,... of the launcher; the token is in the environment.")
 @click.option("--stdio", is_flag=True, help="Speak over standard input and output.")
 def main(descriptor: int | None, connect: str | None, stdio: bool) -> None:
     """Serve one launcher until it closes the line; one of the options says which line."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(0))  # leaves contexts; until there are children
     line: Line | None = None
     if descriptor is not None:
         line = socket.socket(fileno=descriptor)

@@ -20,7 +20,7 @@ from ps_allreduce.cluster import TaskId
 from ps_allreduce.errors import InputDataError, LaunchError
 from ps_allreduce.experiment import Device
 from ps_allreduce.runner.check_up import CHECK_UP_JOBS
-from ps_allreduce.runner.forkserver import Reporter, essence
+from ps_allreduce.runner.child import Reporter, essence
 from ps_allreduce.runner.messages import (
     ConvertImages,
     DescribeModel,
