@@ -91,7 +91,7 @@ def test_a_network_with_batch_norm_trains(strategy: Strategy, launcher: LocalLau
         assert run.placement.max_over_mean == pytest.approx(1.0, abs=0.01)
 
 
-EMULATED = Workload(emulated=EmulatedCompute(forward_s=0.02, backward_s=0.04), batch_per_worker=2)
+EMULATED = Workload(emulated=EmulatedCompute(forward_s=0.03, backward_s=0.03), batch_per_worker=2)
 
 
 @pytest.mark.parametrize("strategy", [Strategy.ALLREDUCE, Strategy.PS_SYNC, Strategy.PS_ASYNC])
@@ -105,8 +105,12 @@ def test_emulated_compute_takes_the_stated_time(
     assert run.steps is not None
     measured = run.steps.select(run.steps.phase == Phase.MEASURED)
     assert np.median(compute_spans(measured)) == pytest.approx(0.06, rel=0.03)
-    assert 1 < measured.releases.shape[1] <= 16
+    groups = measured.releases.shape[1]
+    assert 1 < groups <= 16
     assert (np.diff(measured.releases, axis=1) > 0).all()
+    released = np.median(measured.releases - measured.batches[:, 0, :1], axis=0)
+    planned = 0.03 + 0.03 * (1 + np.arange(groups)) / groups
+    assert released.tolist() == pytest.approx(planned.tolist(), abs=0.003)
     # Two clocks that are read at about the same time, neither of which waits for the other.
     late = measured.releases[:, -1] - measured.batches[:, -1, 2]
     assert np.median(late) < 0.001
