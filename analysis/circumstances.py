@@ -101,12 +101,14 @@ def _job_lines(case: Case) -> list[str]:
             rates.setdefault(record.job_id, []).append(base.rates[number])
     if len(rates) < 2:
         return []
+    others = {record.job_id for record in case.records if record.job_id is not None} - set(rates)
+    without = f" {count_text(len(others), 'other job')} had no base." if others else ""
     means = [estimate(found).mean for found in rates.values()]
     listed = ", ".join(f"{mean:.4g}" for mean in means)
     return [
         f"The base, a single worker, was measured in {len(rates)} jobs: {listed} images/s, up to "
         f"{max(means) / min(means) - 1:.0%} apart. Points of different jobs may differ by that "
-        "much for no reason of their own."
+        f"much for no reason of their own.{without}"
     ]
 
 

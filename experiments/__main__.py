@@ -32,7 +32,7 @@ from experiments.given import experiment_from
 from experiments.history import read_history
 from experiments.one_line import one_line
 from experiments.options import DEALING, LAUNCHER, PROFILE, SERVERS, WIRE, WORKLOAD
-from experiments.progress import FailureTeller, SweepProgress, counting_bar
+from experiments.progress import SweepProgress, counting_bar
 from experiments.results_folder import locked
 from experiments.studies import STUDIES
 from experiments.sweep import PlannedRun
@@ -107,12 +107,12 @@ def _launcher(given: dict[str, Any]) -> HostsLauncher:
 def run_one(**given: Any) -> None:
     """Run one experiment once more; print one JSON line."""
     sweep_dir = given["results"] / RUN_ONE
-    with _launcher(given) as launcher:
+    with _launcher(given) as launcher, SweepProgress(Console(stderr=True)) as follower:
+        follower.begin(1, 0)
         experiment = experiment_from(given, launcher.describe)
         launcher.check(experiment)
         with locked(sweep_dir):
             commit = source_state()
-            follower = FailureTeller(Console(stderr=True))
             recover_run(sweep_dir, follower)
             hosts = launcher.host_facts()
             history = read_history(sweep_dir, collect(commit, hosts).fingerprint)

@@ -243,4 +243,6 @@ def _settings_of(strategy: Strategy, given: dict[str, Any], describe: Describe) 
         settings["bytes_per_pack"] = given["bytes_per_pack"]
         if given["bytes_per_pack"] is None and settings["collective"] is not Collective.RING:
             settings["bytes_per_pack"] = 0
+    elif given["bytes_per_pack"] is not None:
+        settings["bytes_per_pack"] = given["bytes_per_pack"]  # for the point to refuse
     return settings

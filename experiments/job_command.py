@@ -17,28 +17,37 @@ from experiments import submission
 from experiments.commit import source_state
 from experiments.progress import SweepProgress
 from experiments.sweep_plan import plan_sweep, render_sweep
+from launchers import OF_SLURM, SLURM
 from launchers.local import LocalLauncher
+from launchers.options import settings_from
 from launchers.protocol import Capacity
 from launchers.slurm.batch import smallest_node
-from ps_allreduce.errors import UserError
+from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.record_files import iter_record_paths
+
+#: Exit status of a follower that was asked to stop.
+INTERRUPTED = 130
 
 NOTHING_LEFT = "All runs of this sweep are there; no job is submitted."
 
 
 def submit_sweep(name: str, given: dict[str, Any], console: Console) -> int:
     """Submit jobs for the sweep, or find those that there are; follow them."""
+    settings_from(given).refuse_others(SLURM, OF_SLURM)
     sweep_dir: Path = given["results"] / name
     known = list(iter_record_paths(sweep_dir))
     with LocalLauncher(given["results"] / "data", allow_login_node=True) as describer:
         sweep = plan_sweep(name, given, _asked_for(given), describer.describe, console)
     left = submission.unsettled(sweep.runs(), sweep_dir, source_state())
     jobs = submission.planned_jobs(sweep, left, given, sweep_dir)
-    if given["dry_run"]:
-        click.echo(render_sweep(sweep, left, submission.STEP_OVERHEAD_S))
-        click.echo(submission.render_plan(jobs, sweep_dir) if jobs else NOTHING_LEFT)
-        return 0
     job_ids = submission.live_jobs(sweep_dir)
+    if given["dry_run"]:
+        click.echo(render_sweep(sweep, sweep.runs(), left, submission.STEP_OVERHEAD_S))
+        if job_ids:
+            click.echo(f"{_jobs_text(job_ids)} would be followed, no other one submitted.")
+        else:
+            click.echo(submission.render_plan(jobs, sweep_dir) if jobs else NOTHING_LEFT)
+        return 0
     if not job_ids:
         if not jobs:
             console.print(NOTHING_LEFT)
@@ -46,9 +55,13 @@ def submit_sweep(name: str, given: dict[str, Any], console: Console) -> int:
         text = submission.render_plan(jobs, sweep_dir)
         console.print(text, highlight=False, markup=False, soft_wrap=True)
         job_ids = submission.submit_jobs(jobs, sweep_dir)
-    with SweepProgress(console) as progress:
-        progress.begin(len(left), len(sweep.runs()) - len(left))
-        ending = _follow(job_ids, known, sweep_dir, progress, console)
+    try:
+        with SweepProgress(console) as progress:
+            progress.begin(len(left), len(sweep.runs()) - len(left))
+            ending = _follow(job_ids, known, sweep_dir, progress, console)
+    except KeyboardInterrupt:
+        console.print(f"No longer following: {_stays_text(job_ids)}.", highlight=False)
+        return INTERRUPTED
     return _conclude_jobs(job_ids, ending, sweep_dir, console)
 
 
@@ -59,11 +72,8 @@ def _follow(
     progress: SweepProgress,
     console: Console,
 ) -> str:
-    console.print(
-        f"Following {_jobs_text(job_ids)}. Ctrl-C leaves it alone and the same command follows it "
-        f"again; scancel {' '.join(job_ids)} ends it.",
-        highlight=False,
-    )
+    text = f"Following {_jobs_text(job_ids)}. After Ctrl-C {_stays_text(job_ids)}."
+    console.print(text, highlight=False, soft_wrap=True)
     return submission.follow(job_ids, sweep_dir, known, progress, console.print)
 
 
@@ -78,6 +88,13 @@ def _conclude_jobs(job_ids: Sequence[str], ending: str, sweep_dir: Path, console
     return 0 if submission.all_well(made, ending) else 1
 
 
+def _stays_text(job_ids: Sequence[str]) -> str:
+    return (
+        f"{_jobs_text(job_ids)} will go on; the same command follows again, scancel "
+        f"{' '.join(job_ids)} ends what is left"
+    )
+
+
 def _jobs_text(job_ids: Sequence[str]) -> str:
     return f"job {job_ids[0]}" if len(job_ids) == 1 else f"jobs {', '.join(job_ids)}"
 
@@ -89,5 +106,6 @@ def _asked_for(given: dict[str, Any]) -> Capacity:
             "outside of a Slurm job the launcher slurm needs --hosts, the number of hosts to ask "
             "for; or run the same command inside salloc."
         )
+    at_least(1, hosts=given["hosts"])
     cores = given["cores_per_worker"] or smallest_node(given["partition"])
     return Capacity(num_hosts=given["hosts"], cores_per_host=cores)

@@ -49,36 +49,11 @@ def counting_bar(console: Console, doing: str) -> Iterator[Callable[[int, int], 
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-class FailureTeller(Follower):
-    """Says nothing of a run that went well, and why another did not."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-
-    def recovered(self, record: RunRecord) -> None:
-        """What became of the run that was being made when the suite was killed."""
-        self._print(f"recorded {record.run_id}: {record.status}, {record.reason}")
-
-    def finish(self, record: RunRecord, log_tail: str) -> None:
-        """Reason and end of the right log."""
-        if record.status is not Status.OK:
-            self._print(f"{record.status}, {record.reason}")
-            self._print_log(record, log_tail)
-
-    def _print(self, text: str) -> None:
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-    def _print_log(self, record: RunRecord, log_tail: str) -> None:
-        # Who interrupts a run knows why it ended.
-        for text in log_tail.splitlines() if record.status is not Status.INTERRUPTED else ():
-            self._print(f"      | {text}")
-
-
-class SweepProgress(FailureTeller):
+class SweepProgress(Follower):
     """A follower for people; writes to standard error."""
 
     def __init__(self, console: Console) -> None:
-        super().__init__(console)
+        self._console = console
         self._bar = _bar(console)
         self._task: TaskID | None = None
         self._title = ""
@@ -127,3 +102,15 @@ class SweepProgress(FailureTeller):
         self._print_log(record, log_tail)
         if self._task is not None:
             self._bar.update(self._task, completed=self._done, total=self._total)
+
+    def recovered(self, record: RunRecord) -> None:
+        """What became of the run that was being made when the suite was killed."""
+        self._print(f"recorded {record.run_id}: {record.status}, {record.reason}")
+
+    def _print(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def _print_log(self, record: RunRecord, log_tail: str) -> None:
+        # Who interrupts a run knows why it ended.
+        for text in log_tail.splitlines() if record.status is not Status.INTERRUPTED else ():
+            self._print(f"      | {text}")

@@ -149,7 +149,10 @@ def render_plan(jobs: Sequence[PlannedJob], sweep_dir: Path) -> str:
     lines = [_render_job(one) for one in jobs]
     if len(jobs) > 1:
         hours = sum(one.job.node_hours for one in jobs)
-        lines.append(f"each begins when the one before it has ended; in all {hours:.1f} node hours")
+        lines.append(
+            "each begins when the one before it has ended (--dependency=afterany, which is added "
+            f"on submission); in all at most {hours:.1f} node hours"
+        )
     files = FILES_PER_RUN * sum(one.expected.num_runs for one in jobs)
     lines.append(f"at most {files} files below {sweep_dir}/runs")
     return "\n\n".join(["\n".join(lines), *(render_script(one.job) for one in jobs)])
@@ -162,7 +165,7 @@ def _render_job(one: PlannedJob) -> str:
         f"1 job on {hosts}, limit {job.minutes} min: at most "
         f"{job.node_hours:.1f} node hours\n"
         f"{expected.num_runs} runs, about {expected.usual_s / 60:.0f} min and at "
-        f"most {expected.most_s / 60:.0f} min; what does not fit goes into the next job"
+        f"most {expected.most_s / 60:.0f} min; what does not fit is left to the next call"
     )
 
 

@@ -54,7 +54,7 @@ class Sweep:
         return [run for size in self.job_sizes for run in self.runs_of_job(size)]
 
     def runs_of_job(self, size: int) -> list[PlannedRun]:
-        """The runs of the job with so many hosts; none if it would have nothing but bases.
+        """The runs of the job with so many hosts; none if the base points would be alone in it.
 
         Raises:
             UserError: the sweep has no such job.
@@ -62,12 +62,13 @@ class Sweep:
         if size not in self.job_sizes:
             sizes = ", ".join(map(str, self.job_sizes))
             raise UserError(
-                f"this sweep has jobs of {sizes} hosts, not of {size}; submit it from a login node."
+                f"--jobs-by-size makes jobs of {sizes} hosts of this sweep, and this one has "
+                f"{size}: submit it from a login node, or leave the option out."
             )
         number = self.job_sizes.index(size)
         points = [p for p in self.points if not _joins(p) and self._size_of(p) == size]
         joining = [point for point in self.points if _joins(point)]
-        if not points and len(joining) < len(self.points):
+        if not points and (number or len(joining) < len(self.points)):
             return []
         return self._blocks([*joining, *points], number * REPETITIONS_APART)
 

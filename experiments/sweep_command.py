@@ -24,6 +24,7 @@ from experiments.sweep_plan import check_jobs_by_size, plan_sweep, render_sweep
 from launchers import SLURM, make_launcher
 from launchers.options import settings_from
 from launchers.protocol import Capacity
+from ps_allreduce.errors import UserError
 from ps_allreduce.records import Status
 
 NO_TIME = "The job's time is up: no further run could finish. The same command goes on."
@@ -46,7 +47,7 @@ def run_sweep(name: str, given: dict[str, Any]) -> int:
         sweep, wanted = _for_this_session(name, given, capacity, launcher.describe, console)
         if given["dry_run"]:
             left = submission.unsettled(wanted, sweep_dir, source_state())
-            click.echo(render_sweep(sweep, left, submission.OVERHEAD_S))
+            click.echo(render_sweep(sweep, wanted, left, submission.OVERHEAD_S))
             return 0
         result = execute(sweep, wanted, launcher, sweep_dir, source_state(), progress)
     return _conclude(result, console)
@@ -59,7 +60,13 @@ def _for_this_session(
     if given["jobs_by_size"]:
         whole = replace(capacity, num_hosts=given["hosts"])
         sweep = plan_sweep(name, given, whole, describe, console)
-        return sweep, sweep.runs_of_job(capacity.num_hosts)
+        wanted = sweep.runs_of_job(capacity.num_hosts)
+        if not wanted:
+            raise UserError(
+                f"no point of this sweep belongs to the job of {capacity.num_hosts} hosts; leave "
+                "--jobs-by-size out to use these hosts for the whole sweep."
+            )
+        return sweep, wanted
     if given["launcher"] == SLURM and given["hosts"] not in (None, capacity.num_hosts):
         console.print(
             f"This job has {capacity.num_hosts} hosts, which are used; --hosts counts where a "

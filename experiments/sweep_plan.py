@@ -5,6 +5,7 @@ Decides which points are left out and what is said of them; which there are is d
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -70,10 +71,17 @@ def check_jobs_by_size(given: dict[str, Any]) -> None:
     Raises:
         UserError: they are asked for elsewhere.
     """
-    if given["jobs_by_size"] and (given["launcher"] != SLURM or given["hosts"] is None):
+    if not given["jobs_by_size"]:
+        return
+    if given["launcher"] != SLURM:
         raise UserError(
-            "--jobs-by-size needs LAUNCHER=slurm and --hosts, the number of hosts of the largest "
-            "job."
+            f"--jobs-by-size is for the launcher slurm, and this is {given['launcher']}."
+        )
+    if given["hosts"] is None:
+        raise UserError("--jobs-by-size needs --hosts, the number of hosts of the largest job.")
+    if any(re.match(r"--dependency\b|-d", option) for option in given["sbatch"]):
+        raise UserError(
+            "--jobs-by-size decides what each job waits for: leave --dependency out of --sbatch."
         )
 
 
@@ -97,12 +105,13 @@ def _fitting(
     """Those points that fit on the hosts; says how many do not, and why the first does not.
 
     Raises:
-        UserError: none does.
+        UserError: none of those that communicate does.
     """
     reasons = {point: too_few_hosts(point, num_hosts) for point in points}
     left_out = [reason for reason in reasons.values() if reason]
-    if left_out and len(left_out) == len(points):
-        raise UserError(left_out[0])
+    communicates = {point.traits.communicates for point, reason in reasons.items() if not reason}
+    if left_out and communicates <= {False}:
+        raise UserError(left_out[0])  # bases alone compare nothing
     if left_out:
         console.print(
             f"{len(left_out)} of {len(points)} points do not fit on the hosts and are left out; "
@@ -116,17 +125,22 @@ def _fitting(
     return fitting
 
 
-def render_sweep(sweep: Sweep, left: Sequence[PlannedRun], overhead_s: float) -> str:
-    """What a sweep would run: points, runs that are left, and how long they take.
+def render_sweep(
+    sweep: Sweep, wanted: Sequence[PlannedRun], left: Sequence[PlannedRun], overhead_s: float
+) -> str:
+    """What would be run: points, runs that are left, and how long they take.
 
     Args:
+        wanted: runs of the sweep that these hosts are for; `left` of them are to be made.
         overhead_s: of every run beyond measuring.
     """
     expected = submission.estimate(left, overhead_s)
-    titles = "\n".join(f"  {point.title}" for point in sweep.points)
-    kept = len(sweep.runs()) - len(left)
+    mine = {run.experiment for run in wanted}
+    points = [point for point in sweep.points if point in mine]
+    titles = "\n".join(f"  {point.title}" for point in points)
+    kept = len(wanted) - len(left)
     there = f" ({kept} are there already)" if kept else ""
     return (
-        f"{len(sweep.points)} points, {len(sweep.runs())} runs{there}, about "
+        f"{len(points)} points, {len(wanted)} runs{there}, about "
         f"{expected.usual_s / 60:.0f} min and at most {expected.most_s / 60:.0f} min:\n{titles}"
     )

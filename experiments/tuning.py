@@ -36,6 +36,8 @@ def tuning_sweep(request: Request) -> tuple[Experiment, ...]:
 
 def _usual(request: Request, workload: Workload) -> list[Experiment]:
     workers = request.scale.workers[-1]
+    if workers < 2:
+        raise UserError("tuning-sweep changes how workers exchange gradients: give it 2 or more.")
     num_ps = request.num_ps or (workers if request.has_room(workers, workers) else 1)
     policy = request.best_policy(workload, num_ps)
     served = [request.served(workload, s, workers, num_ps, policy) for s in SERVER_STRATEGIES]

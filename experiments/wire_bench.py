@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,7 @@ from rich.console import Console
 
 from experiments.progress import counting_bar
 from experiments.wire_grid import Point
-from experiments.wire_measure import Measured, measure
+from experiments.wire_measure import LinksMismeasured, Measured, measure
 from launchers.protocol import Launcher
 from ps_allreduce.errors import SuiteError
 from ps_allreduce.records import Status
@@ -137,15 +138,21 @@ def run_wire_bench(
 
 
 def _launch(launcher: Launcher, point: Point) -> Measured | str:
-    """Figures of a launch, or why there are none."""
+    """Figures of a launch, or why there are none; mismeasured links are measured once more."""
     try:
         launcher.check(point.experiment)
-        run = launcher.launch(point.experiment, progress=lambda _: None)
-        if run.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt
-        return measure(point, run)
+        with suppress(LinksMismeasured):
+            return _launch_once(launcher, point)
+        return _launch_once(launcher, point)
     except SuiteError as error:
         return str(error)
+
+
+def _launch_once(launcher: Launcher, point: Point) -> Measured:
+    run = launcher.launch(point.experiment, progress=lambda _: None)
+    if run.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    return measure(point, run)
 
 
 def render_wire(rows: Sequence[Row]) -> list[str]:

@@ -57,11 +57,16 @@ class NothingMeasured(SuiteError):
     """A run says nothing about its links."""
 
 
+class LinksMismeasured(NothingMeasured):
+    """Something else disturbed the measurement of the links before a run."""
+
+
 def measure(point: Point, run: LaunchedRun) -> Measured:
     """Hold a run against its bound.
 
     Raises:
-        NothingMeasured: it did not succeed, or no link was measured, or not rightly.
+        NothingMeasured: it did not succeed, or no link was measured.
+        LinksMismeasured: it was faster than its links were measured to be.
     """
     if run.status is not Status.OK or run.gradient_bytes is None:
         raise NothingMeasured(f"{run.status}: {run.reason}")
@@ -78,7 +83,7 @@ def measure(point: Point, run: LaunchedRun) -> Measured:
         **_costs(point, run, run.gradient_bytes, crossings, step_s),
     )
     if measured.fraction > CREDIBLE:
-        raise NothingMeasured(
+        raise LinksMismeasured(
             f"{measured.fraction:.3f} of the bound cannot be: the rate of the links was measured "
             f"too low ({rate / 1e6:.0f} Mbit/s); leave the machine to the bench"
         )

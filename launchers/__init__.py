@@ -19,6 +19,9 @@ from ps_allreduce.errors import UserError
 
 LOCAL, EMULATED, SLURM, SSH = "local", "emulated", "slurm", "ssh"
 
+#: Settings that belong to the launcher slurm.
+OF_SLURM = ("container", "shared_nodes", "copy_environment")
+
 
 def _local(settings: LauncherSettings) -> Site:
     settings.refuse_others(LOCAL, ())
@@ -36,7 +39,7 @@ def _emulated(settings: LauncherSettings) -> Site:
 
 
 def _slurm(settings: LauncherSettings) -> Site:
-    settings.refuse_others(SLURM, ("container", "shared_nodes", "copy_environment"))
+    settings.refuse_others(SLURM, OF_SLURM)
     return SlurmSite(
         settings.container,
         shared_nodes=settings.shared_nodes,

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
-from launchers import LAUNCHERS, SLURM
+from launchers import EMULATED, LAUNCHERS, SLURM
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError
 from ps_allreduce.network import EmulatedNetwork, parse_delay, parse_rate
@@ -60,7 +60,7 @@ WHERE = options(
     click.option("--mixed-hosts", is_flag=True, help="Run on hosts of different kinds."),
 )
 
-EMULATED = options(
+EMULATED_HOSTS = options(
     click.option("--hosts", type=int, help="emulated, slurm: number of hosts."),
     click.option("--bandwidth", help="emulated: of every link and direction, as 1gbit."),
     click.option("--delay", help="emulated: from host to host, one way, as 1ms."),
@@ -96,7 +96,7 @@ SSH = options(
     ),
 )
 
-LAUNCHER = options(WHERE, EMULATED, SLURM_JOB, SSH)
+LAUNCHER = options(WHERE, EMULATED_HOSTS, SLURM_JOB, SSH)
 
 
 def _refuse_strangers(given: dict[str, Any]) -> None:
@@ -107,7 +107,7 @@ def _refuse_strangers(given: dict[str, Any]) -> None:
     """
     launcher = given["launcher"]
     strangers = [name for name in JOB_OPTIONS if launcher != SLURM]
-    strangers += [name for name in NETWORK_OPTIONS[1:] if launcher == SLURM]
+    strangers += [name for name in NETWORK_OPTIONS[1:] if launcher != EMULATED]
     typed = [name for name in strangers if given.get(name) not in (None, ())]
     if typed:
         option = "--time" if typed[0] == "time_limit" else f"--{typed[0].replace('_', '-')}"

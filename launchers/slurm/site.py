@@ -8,6 +8,7 @@ between runs shares one step.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import socket
 import sysconfig
@@ -34,6 +35,9 @@ from ps_allreduce.runner.messages import TOKEN
 from ps_allreduce.scratch import scratch_prefix
 
 STEP_END_S = 10.0
+
+#: Lines that say nothing of why a step ended.
+TENSORFLOW_CHATTER = re.compile(r"[IW]\d{4} |\d{4}-\d\d-\d\d .*: I |To enable the following")
 
 #: Of a job that has its nodes for itself, as `scontrol show job` tells.
 WHOLE_NODES = ("NO", "EXCLUSIVE")
@@ -180,5 +184,6 @@ def _gone(step: Background, log: Path) -> str:
     status = step.status()
     if status is None:
         return ""
-    said = " / ".join(last_lines(log, 3).splitlines())
+    lines = last_lines(log).splitlines()
+    said = " / ".join([line for line in lines if not TENSORFLOW_CHATTER.match(line)][-3:])
     return f"srun ended with status {status} before all hosts were up: {said}"

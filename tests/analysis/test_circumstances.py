@@ -124,3 +124,13 @@ def test_the_base_of_every_job_tells_how_far_jobs_are_apart() -> None:
 
 def test_the_base_of_one_job_tells_nothing_of_jobs() -> None:
     assert "jobs" not in doubts(*base_of_job("7", 0, 100.0))
+
+
+def test_jobs_without_a_base_are_told_of() -> None:
+    others = runs(
+        experiment(Strategy.ALLREDUCE, 2, launcher="slurm", spread=Spread()),
+        {1000: 200.0},
+        job_id="9",
+    )
+    found = doubts(*base_of_job("7", 0, 100.0), *base_of_job("8", 1000, 110.0), *others)
+    assert "1 other job had no base." in found

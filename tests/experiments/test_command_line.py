@@ -53,8 +53,10 @@ MISTAKES = [
         "bytes_per_pack must be at least 0, got -1.",
     ),
     (["compare", "--hosts", "4"], "the launcher local has no use for --hosts and the options of"),
-    (["compare", "--bandwidth", "1gbit"], "--bandwidth needs --hosts, the number of hosts."),
-    (["compare", "--slow-host", "0"], "--slow-host needs --hosts, the number of hosts."),
+    (
+        ["compare", "--launcher", "emulated", "--slow-host", "0"],
+        "--slow-host needs --hosts, the number of hosts.",
+    ),
     (["compare", "--host-file", "hosts"], "the launcher local has no use for --host-file;"),
     (["compare", "--container", "x"], "the launcher local has no use for --container; leave it"),
     (["compare", "--shared-nodes"], "the launcher local has no use for --shared-nodes; leave it"),
@@ -108,6 +110,15 @@ MISTAKES = [
         ["allreduce-sweep", "--host-aggregation"],
         "no point of allreduce-sweep adds up on a host, which takes ps_sync and several workers "
         "per host: leave --host-aggregation out, or raise --workers-per-host.",
+    ),
+    (
+        ["run-one", "--strategy", "ps_sync", "--bytes-per-pack", "0"],
+        "strategy ps_sync uses no collective: leave collective and bytes_per_pack out",
+    ),
+    (["compare", "--bandwidth", "1gbit"], "the launcher local has no use for --bandwidth"),
+    (
+        ["tuning-sweep", "--workers", "1"],
+        "tuning-sweep changes how workers exchange gradients: give it 2 or more",
     ),
     (
         ["run-one", "--strategy", "single", "--in-flight", "1"],

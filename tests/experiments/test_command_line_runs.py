@@ -157,7 +157,8 @@ def test_one_run_prints_one_line_and_is_made_again_every_time(
     for _ in range(2):
         assert run("run-one", "--strategy", "ps_sync", "--num-ps", "2", "--num-workers", "2") == 0
         out, err = capsys.readouterr()
-        assert (out.count("\n"), err) == (1, "")
+        assert out.count("\n") == 1
+        assert "1/1 ps_sync" in err
         runs.append(json.loads(out))
     assert [content["run_id"].split("/")[1] for content in runs] == ["0-0", "1-0"]
     record = load_record(tmp_path / runs[1]["record_path"])

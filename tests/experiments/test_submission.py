@@ -297,7 +297,7 @@ def test_a_job_for_each_size_begins_after_the_one_before(
     assert [one.expected.num_runs for one in jobs] == [4, 4, 4]
     plan = render_plan(jobs, tmp_path)
     assert "1 job on 1 host, limit" in plan
-    assert "each begins when the one before it has ended; in all" in plan
+    assert "each begins when the one before it has ended (--dependency=afterany" in plan
     assert submit_jobs(jobs, tmp_path) == ["7", "8", "9"]
     notes = json.loads((tmp_path / JOB_FILE).read_text())["jobs"]
     scripts = [Path(note["script"]).read_text() for note in notes]
@@ -360,12 +360,52 @@ def test_jobs_by_size_are_shown_before_they_are_submitted(
     assert launcher.launched == []
 
 
+SLURM = ["--launcher", "slurm", "--hosts", "2", "--cores-per-worker", "1"]
+
+
 @pytest.mark.parametrize(
-    "words", [["--launcher", "slurm"], ["--launcher", "emulated", "--hosts", "2"], []]
+    ("words", "told"),
+    [
+        (["--launcher", "slurm", "--jobs-by-size"], "--jobs-by-size needs --hosts"),
+        (["--launcher", "ssh", "--jobs-by-size"], "is for the launcher slurm, and this is ssh"),
+        (["--jobs-by-size"], "is for the launcher slurm, and this is local"),
+        ([*SLURM, "--jobs-by-size", "--sbatch=--dependency=singleton"], "leave --dependency out"),
+        ([*SLURM, "--jobs-by-size", "--sbatch=-d singleton"], "leave --dependency out"),
+        ([*SLURM, "--host-file", "hosts"], "the launcher slurm has no use for --host-file"),
+        ([*SLURM, "--bandwidth", "1gbit"], "the launcher slurm has no use for --bandwidth"),
+        ([*SLURM, "--hosts", "-2"], "hosts must be at least 1, got -2"),
+        ([*SLURM, "--workers", "4"], "4 workers"),
+    ],
 )
-def test_jobs_by_size_need_jobs_and_a_size(
-    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str], words: list[str]
+def test_what_no_job_can_be_asked_for_is_refused_on_the_login_node(
+    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str], words: list[str], told: str
 ) -> None:
-    assert run("allreduce-sweep", *words, "--jobs-by-size") == 2
-    assert "--jobs-by-size needs LAUNCHER=slurm and --hosts" in capsys.readouterr().err
+    assert run("allreduce-sweep", *words, "--dry-run") == 2
+    assert told in capsys.readouterr().err
     assert launcher.launched == []
+
+
+def test_a_dry_run_tells_of_a_job_that_is_still_there(
+    launcher: FakeLauncher,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(submission, "live_jobs", lambda _: ["7", "8"])
+    assert run("allreduce-sweep", *SLURM, "--dry-run") == 0
+    told = capsys.readouterr().out
+    assert "jobs 7, 8 would be followed, no other one submitted" in told
+    assert "#SBATCH" not in told
+
+
+def test_who_stops_following_is_told_that_the_job_goes_on(
+    launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def follow(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(submission, "live_jobs", lambda _: ["7"])
+    monkeypatch.setattr(submission, "follow", follow)
+    assert run("allreduce-sweep", *SLURM) == 130
+    told = capsys.readouterr().err
+    assert "job 7 will go on; the same command follows again, scancel 7 ends what is left" in told

@@ -136,11 +136,11 @@ def test_a_job_with_nothing_but_bases_is_left_out() -> None:
     sizes = job_sizes(6)
     sweep = Sweep(name="s", points=(single, largest), seed=1, job_sizes=sizes)
     assert [bool(sweep.runs_of_job(size)) for size in sizes] == [False, False, False, True]
-    alone = Sweep(name="s", points=(single,), seed=1, job_sizes=(1,))
-    assert len(alone.runs()) == 2
+    alone = Sweep(name="s", points=(single,), seed=1, job_sizes=(1, 2))
+    assert [len(alone.runs_of_job(size)) for size in (1, 2)] == [2, 0]
 
 
 def test_a_job_of_another_size_is_refused() -> None:
     sweep = Sweep(name="s", points=spread_points(), seed=1, job_sizes=job_sizes(6))
-    with pytest.raises(UserError, match="has jobs of 1, 2, 4, 6 hosts, not of 3"):
+    with pytest.raises(UserError, match=r"makes jobs of 1, 2, 4, 6 hosts .* this one has 3"):
         sweep.runs_of_job(3)

@@ -196,10 +196,17 @@ def test_one_failed_repetition_is_a_miss() -> None:
 
 
 def test_what_is_faster_than_its_links_is_not_believed() -> None:
-    launcher = FakeLauncher(script=[a_run(6.0)])
+    launcher = FakeLauncher(script=[a_run(6.0), a_run(6.0)])
     (row,) = run_wire_bench(launcher, [a_point(Strategy.PS_SYNC)], lambda _: None, SILENT)
     assert row.met is False
     assert "1.200 of the bound cannot be" in row.reason
+
+
+def test_links_that_were_mismeasured_once_are_measured_again() -> None:
+    launcher = FakeLauncher(script=[a_run(6.0), a_run(4.9)])
+    (row,) = run_wire_bench(launcher, [a_point(Strategy.PS_SYNC)], lambda _: None, SILENT)
+    assert row.reason == ""
+    assert row.fraction == pytest.approx(0.98)
 
 
 def test_what_does_not_fit_is_kept_with_its_reason() -> None:
