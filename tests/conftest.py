@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +22,13 @@ settings.register_profile(
     "suite", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("suite")
+
+# Programs that are tested here are interrupted and hung up; what a shell ignores for these tests
+# (`nohup make test &` ignores both) they would inherit.
+for _number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        _usual = signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL
+        signal.signal(_number, _usual)
 
 REQUIRE_ALL = "PS_ALLREDUCE_REQUIRE_ALL"
 
