@@ -119,7 +119,7 @@ check: lint
 
 # Real runs one at a time: their processes share the cores. -rs lists every skipped one with its reason.
 test: check
-	$(RUN) pytest -rs -m "tensorflow or slow" $$ARGS
+	$(RUN) pytest -rs --durations=20 -m "tensorflow or slow" $$ARGS
 
 test-slurm: dev-tools
 	$(RUN) pytest -rs -m slurm $$ARGS
