@@ -95,10 +95,12 @@ def _interface_lines(launches: Sequence[RunRecord]) -> list[str]:
 def _job_lines(case: Case) -> list[str]:
     """How far the base tells the jobs of a sweep apart; empty where not several measured it."""
     base = base_of_single(case)
+    if base is None:
+        return []
     rates: dict[str, list[float]] = {}
-    for number, record in base.launches.items() if base else ():
-        if base and record.job_id is not None and number in base.rates:
-            rates.setdefault(record.job_id, []).append(base.rates[number])
+    for number, rate in base.rates.items():
+        if job_id := base.launches[number].job_id:
+            rates.setdefault(job_id, []).append(rate)
     if len(rates) < 2:
         return []
     others = {record.job_id for record in case.records if record.job_id is not None} - set(rates)

@@ -27,9 +27,8 @@ from experiments.emulation_check import (
     render_agreements,
     save_agreements,
 )
-from experiments.execute import Follower, Session, recover_run, run_once
+from experiments.execute import Follower, open_session, run_once
 from experiments.given import experiment_from
-from experiments.history import read_history
 from experiments.one_line import one_line
 from experiments.options import DEALING, LAUNCHER, PROFILE, SERVERS, WIRE, WORKLOAD
 from experiments.progress import SweepProgress, counting_bar
@@ -46,7 +45,6 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.experiment import Collective
 from ps_allreduce.models import model_info
 from ps_allreduce.placement import Policy, usual_split_bytes
-from ps_allreduce.provenance import collect
 from ps_allreduce.records import Status
 from ps_allreduce.strategies import Strategy
 from ps_allreduce.workload import Workload
@@ -112,22 +110,10 @@ def run_one(**given: Any) -> None:
         experiment = experiment_from(given, launcher.describe)
         launcher.check(experiment)
         with locked(sweep_dir):
-            commit = source_state()
-            recover_run(sweep_dir, follower)
-            hosts = launcher.host_facts()
-            history = read_history(sweep_dir, collect(commit, hosts).fingerprint)
+            session = open_session(launcher, RUN_ONE, sweep_dir, source_state(), follower)
             launcher.prepare(experiment.workload)
-            taken = [n for key, n in history.next_attempt if key == experiment.experiment_id]
-            session = Session(
-                launcher=launcher,
-                sweep_name=RUN_ONE,
-                sweep_dir=sweep_dir,
-                commit=commit,
-                hosts=hosts,
-                history=history,
-                follower=follower,
-            )
-            run = PlannedRun(experiment=experiment, repetition=max(taken, default=-1) + 1)
+            repetition = session.history.next_repetition(experiment.experiment_id)
+            run = PlannedRun(experiment=experiment, repetition=repetition)
             record = run_once(session, run, given["weights"] and given["weights"].resolve())
     click.echo(json.dumps(one_line(record, sweep_dir)))
     sys.exit({Status.OK: 0, Status.INTERRUPTED: 130}.get(record.status, 1))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.execute import Follower, Session, recover_run, run_once
+from experiments.execute import Follower, Session, open_session, run_once
 from experiments.gpu_checks import (
     Item,
     Verdict,
@@ -29,7 +29,6 @@ from experiments.gpu_checks import (
     render,
 )
 from experiments.gpu_points import STEPS, Ground
-from experiments.history import read_history
 from experiments.results_folder import locked
 from experiments.sweep import PlannedRun
 from launchers import EMULATED, LOCAL
@@ -37,7 +36,6 @@ from launchers.hosts_launcher import HostsLauncher
 from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.experiment import Collective, Experiment
 from ps_allreduce.hosts import HostFacts
-from ps_allreduce.provenance import collect
 from ps_allreduce.record_files import write_atomically
 from ps_allreduce.records import RunRecord, Status
 from ps_allreduce.serialization import to_json
@@ -60,9 +58,8 @@ class Checklist:
 
     def run(self, experiment: Experiment, weights: Path | None = None) -> RunRecord:
         """One more run of a point."""
-        taken = self.session.history.next_attempt
-        before = [n for key, n in taken if key == experiment.experiment_id]
-        run = PlannedRun(experiment=experiment, repetition=max(before, default=-1) + 1)
+        repetition = self.session.history.next_repetition(experiment.experiment_id)
+        run = PlannedRun(experiment=experiment, repetition=repetition)
         self.session.launcher.check(experiment)
         record = run_once(self.session, run, weights)
         if record.status is Status.INTERRUPTED:
@@ -99,17 +96,7 @@ def accept_gpu(
         raise UserError("emulated hosts have no GPUs; use another launcher.")
     folder = (given["results"] / NAME).resolve()
     with locked(folder):
-        recover_run(folder, follower)
-        hosts = launcher.host_facts()
-        session = Session(
-            launcher=launcher,
-            sweep_name=NAME,
-            sweep_dir=folder,
-            commit=commit,
-            hosts=hosts,
-            history=read_history(folder, collect(commit, hosts).fingerprint),
-            follower=follower,
-        )
+        session = open_session(launcher, NAME, folder, commit, follower)
         items = []
         for item in go_through(Checklist(session, folder), given, launcher):
             say(render(item))

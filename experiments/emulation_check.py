@@ -198,9 +198,7 @@ def _measure(
     for repetition in range(profile.repetitions):
         for scale, session in sessions.items():
             for strategy, point in points_at(network, scale, profile).items():
-                taken = session.history.next_attempt
-                before = [n for key, n in taken if key == point.experiment_id]
-                number = max(before, default=-1) + 1
+                number = session.history.next_repetition(point.experiment_id)
                 record = run_once(session, PlannedRun(experiment=point, repetition=number))
                 times.setdefault((scale, strategy), []).append(_step_time(record, repetition))
     return times

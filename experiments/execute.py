@@ -120,23 +120,12 @@ def execute(
     for point in dict.fromkeys(run.experiment for run in wanted):
         launcher.check(point)
     with locked(sweep_dir):
-        recover_run(sweep_dir, follower)
-        hosts = launcher.host_facts()
-        history = read_history(sweep_dir, collect(commit, hosts).fingerprint)
-        queue = [run for run in wanted if history.needs_run(run)]
+        session = open_session(launcher, sweep.name, sweep_dir, commit, follower)
+        queue = [run for run in wanted if session.history.needs_run(run)]
         _save_definition(sweep, sweep_dir)
         follower.begin(len(queue), len(wanted) - len(queue))
         for workload in {run.experiment.workload for run in queue}:
             launcher.prepare(workload)
-        session = Session(
-            launcher=launcher,
-            sweep_name=sweep.name,
-            sweep_dir=sweep_dir,
-            commit=commit,
-            hosts=hosts,
-            history=history,
-            follower=follower,
-        )
         made, stop = _run_queue(session, queue)
     return Result(
         made=tuple(made),
@@ -146,8 +135,12 @@ def execute(
     )
 
 
-def recover_run(sweep_dir: Path, follower: Follower) -> None:
-    """Record the run that was being made when the suite was killed, if there is one.
+def open_session(
+    launcher: Launcher, sweep_name: str, sweep_dir: Path, commit: str, follower: Follower
+) -> Session:
+    """Look at the hosts and at what the folder holds already.
+
+    The run that was being made when the suite was killed, if there is one, is recorded first.
 
     Raises:
         UserError: somebody seems to be making that run still.
@@ -155,6 +148,16 @@ def recover_run(sweep_dir: Path, follower: Follower) -> None:
     record = recover(sweep_dir, job_is_over, explain_job)
     if record is not None:
         follower.recovered(record)
+    hosts = launcher.host_facts()
+    return Session(
+        launcher=launcher,
+        sweep_name=sweep_name,
+        sweep_dir=sweep_dir,
+        commit=commit,
+        hosts=hosts,
+        history=read_history(sweep_dir, collect(commit, hosts).fingerprint),
+        follower=follower,
+    )
 
 
 def _run_queue(

@@ -40,6 +40,11 @@ class History:
         if record.block == block:
             self.statuses.setdefault(key, []).append(record.status)
 
+    def next_repetition(self, experiment_id: str) -> int:
+        """The first number beyond all launches of a point."""
+        taken = [repetition for key, repetition in self.next_attempt if key == experiment_id]
+        return max(taken, default=-1) + 1
+
     def needs_run(self, run: PlannedRun) -> bool:
         """No attempt has settled this run, and it may be tried again."""
         tried = self.statuses.get(key_of(run), [])

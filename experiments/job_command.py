@@ -15,6 +15,7 @@ from rich.console import Console
 
 from experiments import submission
 from experiments.commit import source_state
+from experiments.estimate import STEP_OVERHEAD_S
 from experiments.progress import SweepProgress
 from experiments.sweep_plan import plan_sweep, render_sweep
 from launchers import OF_SLURM, SLURM
@@ -41,20 +42,17 @@ def submit_sweep(name: str, given: dict[str, Any], console: Console) -> int:
     left = submission.unsettled(sweep.runs(), sweep_dir, source_state())
     jobs = submission.planned_jobs(sweep, left, given, sweep_dir)
     job_ids = submission.live_jobs(sweep_dir)
+    plan = submission.render_plan(jobs, sweep_dir) if jobs else NOTHING_LEFT
     if given["dry_run"]:
-        click.echo(render_sweep(sweep, sweep.runs(), left, submission.STEP_OVERHEAD_S))
-        if job_ids:
-            click.echo(f"{_jobs_text(job_ids)} would be followed, no other one submitted.")
-        else:
-            click.echo(submission.render_plan(jobs, sweep_dir) if jobs else NOTHING_LEFT)
+        click.echo(render_sweep(sweep, sweep.runs(), left, STEP_OVERHEAD_S))
+        there = f"{_jobs_text(job_ids)} would be followed, no other one submitted."
+        click.echo(there if job_ids else plan)
         return 0
     if not job_ids:
-        if not jobs:
-            console.print(NOTHING_LEFT)
-            return 0
-        text = submission.render_plan(jobs, sweep_dir)
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
+        console.print(plan, highlight=False, markup=False, soft_wrap=True)
         job_ids = submission.submit_jobs(jobs, sweep_dir)
+    if not job_ids:
+        return 0
     try:
         with SweepProgress(console) as progress:
             progress.begin(len(left), len(sweep.runs()) - len(left))

@@ -19,7 +19,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from experiments.execute import LAUNCH_ALLOWANCE_S, Follower
+from experiments.estimate import STEP_OVERHEAD_S, Estimate, estimate
+from experiments.execute import Follower
 from experiments.sweep import PlannedRun, Sweep
 from launchers.fork_server import ROOT, last_lines
 from launchers.slurm.batch import BatchJob, render_script, submit
@@ -30,45 +31,12 @@ from ps_allreduce.records import RunRecord, Status
 
 JOB_FILE = "slurm_job.json"
 
-#: What a run takes beyond warm-up and measured steps: building and tracing; in a job of Slurm a
-#: step and imports as well.
-OVERHEAD_S = 5.0
-STEP_OVERHEAD_S = 20.0
-
-USUAL_MEASURED_S = 10.0
-
 POLL_S = 2.0
 
 #: A shared file system may show a record some time after the job has ended.
 LAST_LOOK_S = 5.0
 
 FILES_PER_RUN = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """What runs take.
-
-    Attributes:
-        usual_s: about so long.
-        most_s: no longer than this.
-    """
-
-    num_runs: int
-    usual_s: float
-    most_s: float
-
-
-def estimate(runs: Sequence[PlannedRun], overhead_s: float) -> Estimate:
-    """Add up what runs take, with so many seconds for each beyond measuring."""
-    profiles = [run.experiment.profile for run in runs]
-    return Estimate(
-        num_runs=len(profiles),
-        usual_s=sum(
-            p.warmup_s + max(p.measured_s, USUAL_MEASURED_S) + overhead_s for p in profiles
-        ),
-        most_s=sum(p.deadline_s + LAUNCH_ALLOWANCE_S for p in profiles),
-    )
 
 
 def minutes_from(text: str | None, expected: Estimate) -> int:
@@ -290,14 +258,6 @@ def _state(job_id: str) -> str:
     state, reason = job.get("JobState", "unknown"), job.get("Reason", "None")
     detail = f" ({reason})" if state == "PENDING" and reason != "None" else ""
     return f"job {job_id} {state.lower()}{detail}"
-
-
-def num_planned(sweep_dir: Path) -> int:
-    """Runs that the sweep's definition asks for; none before there is one."""
-    try:
-        return len(json.loads((sweep_dir / "sweep.json").read_text(encoding="utf-8"))["order"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0
 
 
 def all_well(made: Sequence[RunRecord], ending: str) -> bool:

@@ -12,13 +12,14 @@ from typing import Any
 import click
 from rich.console import Console
 
-from experiments import submission
 from experiments.commit import source_state
+from experiments.estimate import OVERHEAD_S
 from experiments.execute import Result, Stop, execute, has_time
 from experiments.given import profile_from
 from experiments.job_command import submit_sweep
 from experiments.progress import SweepProgress
 from experiments.request import Describe
+from experiments.submission import unsettled
 from experiments.sweep import PlannedRun, Sweep
 from experiments.sweep_plan import check_jobs_by_size, plan_sweep, render_sweep
 from launchers import SLURM, make_launcher
@@ -46,8 +47,8 @@ def run_sweep(name: str, given: dict[str, Any]) -> int:
         sweep_dir = given["results"] / name
         sweep, wanted = _for_this_session(name, given, capacity, launcher.describe, console)
         if given["dry_run"]:
-            left = submission.unsettled(wanted, sweep_dir, source_state())
-            click.echo(render_sweep(sweep, wanted, left, submission.OVERHEAD_S))
+            left = unsettled(wanted, sweep_dir, source_state())
+            click.echo(render_sweep(sweep, wanted, left, OVERHEAD_S))
             return 0
         result = execute(sweep, wanted, launcher, sweep_dir, source_state(), progress)
     return _conclude(result, console)

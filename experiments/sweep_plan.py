@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from experiments import submission
+from experiments.estimate import estimate
 from experiments.given import (
     choice,
     dealing_from,
@@ -134,7 +134,7 @@ def render_sweep(
         wanted: runs of the sweep that these hosts are for; `left` of them are to be made.
         overhead_s: of every run beyond measuring.
     """
-    expected = submission.estimate(left, overhead_s)
+    expected = estimate(left, overhead_s)
     mine = {run.experiment for run in wanted}
     points = [point for point in sweep.points if point in mine]
     titles = "\n".join(f"  {point.title}" for point in points)

@@ -66,11 +66,8 @@ class BatchJob:
             _check_option(option)
 
     def _values(self) -> list[str]:
-        values = (
-            *(self.name, self.partition, self.account, self.constraint, self.gpus_per_node),
-            self.after,
-        )
-        return [value for value in values if value is not None]
+        given = (self.partition, self.account, self.constraint, self.gpus_per_node, self.after)
+        return [self.name, *(value for value in given if value is not None)]
 
     @property
     def node_hours(self) -> float:

@@ -11,15 +11,13 @@ from typing import Any
 import pytest
 
 from experiments import submission
+from experiments.estimate import USUAL_MEASURED_S, Estimate, estimate
 from experiments.execute import LAUNCH_ALLOWANCE_S, Follower
 from experiments.submission import (
     JOB_FILE,
-    USUAL_MEASURED_S,
-    Estimate,
     PlannedJob,
     all_well,
     batch_job,
-    estimate,
     follow,
     live_jobs,
     made_by,
