@@ -64,6 +64,7 @@ export SUITE_PYTHON := $(VENV)/bin/python
 export PYTHONPATH := $(CURDIR)
 endif
 
+REAL = (tensorflow or slow)
 SWEEPS = compare ps-sweep allreduce-sweep placement-sweep tuning-sweep
 # Without file names: "set -f" keeps a * in ARGS from becoming one.
 RUN = @set -f; exec "$$SUITE_PYTHON" -m
@@ -117,9 +118,11 @@ lint: dev-tools
 check: lint
 	$(RUN) pytest -n auto --dist worksteal -m "not tensorflow and not slow" $$ARGS
 
-# Real runs one at a time: their processes share the cores. -rs lists every skipped one with its reason.
+# Two at a time: most of a real test is waiting, or an import on one core; but those that are held
+# against a clock run alone. Files in their order: the longest is not the last. -rs lists every skipped one with its reason.
 test: check
-	$(RUN) pytest -rs --durations=20 -m "tensorflow or slow" $$ARGS
+	$(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder -rs --durations=20 -m "$(REAL) and not timed" $$ARGS
+	$(RUN) pytest -rs --durations=20 -m "$(REAL) and timed" $$ARGS
 
 test-slurm: dev-tools
 	$(RUN) pytest -rs -m slurm $$ARGS

@@ -72,6 +72,7 @@ def lines_of(text: str, title: str) -> list[str]:
     return lines[first : first + 1 + (rest.index(False) if False in rest else len(rest))]
 
 
+@pytest.mark.timed
 def test_this_machine_is_well(own_tmp: Path) -> None:
     done = doctor(own_tmp, http_proxy="http://me:secret@proxy:3128")
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
@@ -84,6 +85,7 @@ def test_this_machine_is_well(own_tmp: Path) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.timed
 @pytest.mark.usefixtures("namespaces")
 def test_a_host_with_a_slow_link_is_named(own_tmp: Path) -> None:
     done = doctor(own_tmp, *FOUR_HOSTS, "--slow-host", "2", "--slow-bandwidth", "100mbit")
@@ -109,6 +111,7 @@ def test_an_interrupted_check_up_leaves_nothing(own_tmp: Path) -> None:
             process.kill()
 
 
+@pytest.mark.timed
 @pytest.mark.slurm
 def test_slurm_is_told_which_node_to_leave_out(tmp_path_factory: pytest.TempPathFactory) -> None:
     if reason := missing_for_slurm():

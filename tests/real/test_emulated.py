@@ -64,6 +64,7 @@ def emulated(strategy: Strategy, workers: int, **changes: object) -> Experiment:
     return replace(point(strategy, workers, num_ps=1), **(shared | changes))  # type: ignore[arg-type]
 
 
+@pytest.mark.timed
 def test_all_reduce_crosses_links_of_the_stated_rate(launcher: HostsLauncher) -> None:
     run = launcher.launch(emulated(Strategy.ALLREDUCE, 2), progress=lambda _: None)
     assert run.status is Status.OK, f"{run.reason}\n{run.log[-2000:]}"
@@ -91,6 +92,7 @@ def test_dedicated_servers_have_hosts_of_their_own(launcher: HostsLauncher) -> N
     assert hosts["chief:0"] == hosts["worker:0"] == "emulated0"
 
 
+@pytest.mark.timed
 def test_the_slow_host_is_measured(launcher: HostsLauncher) -> None:
     # Workers that do not wait for each other need some steps for a window that all are in.
     profile = replace(BRIEF, measured_steps=200)

@@ -27,7 +27,7 @@ from ps_allreduce.errors import SuiteError, UserError
 from ps_allreduce.network import EmulatedNetwork
 from tests.conftest import skip_or_fail
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timed]
 
 ROOT = Path(__file__).resolve().parents[2]
 

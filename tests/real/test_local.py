@@ -55,7 +55,7 @@ def test_a_run_leaves_a_complete_measurement(strategy: Strategy, launcher: Local
     assert run.metrics.compute_s > 0
     assert len(run.metrics.steps_per_worker) == workers
     assert run.phases.bring_up_s is not None
-    assert run.phases.bring_up_s < 20
+    assert run.phases.bring_up_s < 60
     assert {task.task.split(":")[0] for task in run.tasks} >= {"worker"}
     assert all(task.cpu_s is not None and task.peak_memory_bytes for task in run.tasks)
     assert "worker:0" in run.log

@@ -274,9 +274,11 @@ class TestEnd:
             assert processes_of(folder)
         assert processes_of(folder) == []
 
-    def test_nothing_is_left_of_a_cluster_whose_owner_is_killed(self, tmp_path: Path) -> None:
+    def test_nothing_is_left_of_a_cluster_whose_owner_is_killed(
+        self, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
         words = [sys.executable, "-m", "tests.real.slurm_cluster", "up", "--nodes=n1,n2"]
-        folder = tmp_path / "up"
+        folder = tmp_path_factory.mktemp("up") / "up"
         with subprocess.Popen(
             [*words, str(folder)], cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True
         ) as owner:
@@ -288,9 +290,11 @@ class TestEnd:
                 kill_group(owner.pid)
         wait_until(lambda: processes_of(folder) == [], 20, lambda: str(processes_of(folder)))
 
-    def test_interrupt_ends_the_command_line_in_peace(self, tmp_path: Path) -> None:
+    def test_interrupt_ends_the_command_line_in_peace(
+        self, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
         words = [sys.executable, "-m", "tests.real.slurm_cluster", "up", "--nodes=n1"]
-        folder = tmp_path / "up"
+        folder = tmp_path_factory.mktemp("up") / "up"
         with subprocess.Popen(
             [*words, str(folder)], cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True
         ) as owner:

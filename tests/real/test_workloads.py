@@ -94,6 +94,7 @@ def test_a_network_with_batch_norm_trains(strategy: Strategy, launcher: LocalLau
 EMULATED = Workload(emulated=EmulatedCompute(forward_s=0.03, backward_s=0.03), batch_per_worker=2)
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("strategy", [Strategy.ALLREDUCE, Strategy.PS_SYNC, Strategy.PS_ASYNC])
 def test_emulated_compute_takes_the_stated_time(
     strategy: Strategy, launcher: LocalLauncher
@@ -117,6 +118,7 @@ def test_emulated_compute_takes_the_stated_time(
     assert experiment.workload.compute == "emulated"
 
 
+@pytest.mark.timed
 def test_emulated_compute_burns_no_processor(launcher: LocalLauncher) -> None:
     profile = replace(BRIEF, measured_steps=60)
     workload = replace(EMULATED, emulated=EmulatedCompute(forward_s=0.1, backward_s=0.1))
