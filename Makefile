@@ -118,10 +118,11 @@ lint: dev-tools
 check: lint
 	$(RUN) pytest -n auto --dist worksteal -m "not tensorflow and not slow" $$ARGS
 
-# Two at a time: most of a real test is waiting, or an import on one core; but those that are held
-# against a clock run alone. Files in their order: the longest is not the last. -rs lists every skipped one with its reason.
+# Two at a time: most of a real test is waiting, or an import on one core; but those that
+# measure this machine run alone. The longest file begins first. -rs lists every skipped one with its reason.
 test: check
-	$(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder -rs --durations=20 -m "$(REAL) and not timed" $$ARGS
+	$(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder -rs --durations=20 -m "$(REAL) and not timed" \
+		tests/real/test_slurm.py tests $$ARGS
 	$(RUN) pytest -rs --durations=20 -m "$(REAL) and timed" $$ARGS
 
 test-slurm: dev-tools

@@ -33,6 +33,7 @@ import psutil
 from ps_allreduce.runner import messages
 from ps_allreduce.runner.child import Reporter, detach, report_failure
 from ps_allreduce.runner.gpu import GpuSampler, load_nvml
+from ps_allreduce.runner.left_out import UNUSED_BY_TASKS, left_out
 from ps_allreduce.runner.line import Line, connect_to, standard_streams
 from ps_allreduce.runner.look_around import look_around
 from ps_allreduce.runner.messages import Event, Exited, Ready, Sampled, Started, decode, encode
@@ -254,7 +255,8 @@ def main(descriptor: int | None, connect: str | None, stdio: bool) -> None:
         line = standard_streams()
     begin = time.monotonic()
     # Imported here: what takes seconds must be timed, and is not needed to read this module.
-    from ps_allreduce.runner.jobs import JOBS
+    with left_out(*UNUSED_BY_TASKS):
+        from ps_allreduce.runner.jobs import JOBS
 
     import_s = time.monotonic() - begin
     if line is None:

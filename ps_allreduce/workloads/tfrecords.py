@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 from PIL import Image
-from sklearn.datasets import load_digits
 
 from ps_allreduce.errors import InputDataError, UserError
 from ps_allreduce.workload import DIGITS
@@ -83,6 +82,9 @@ def write_digits(data_dir: Path) -> Path:
     """
 
     def samples() -> Iterator[tuple[bytes, int]]:
+        # Not for every task: it takes a second to import.
+        from sklearn.datasets import load_digits
+
         digits = load_digits()
         for pixels, label in zip(digits.images, digits.target, strict=True):
             stream = io.BytesIO()

@@ -115,6 +115,7 @@ def test_gradients_of_16_bits_cost_no_more_than_their_rounding(
 LEFT = {Strategy.ALLREDUCE: 0.5, Strategy.PS_SYNC: 0.75}
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("strategy", LEFT)
 def test_gradients_of_16_bits_cut_the_bytes_on_the_wire(
     strategy: Strategy, launcher: LocalLauncher

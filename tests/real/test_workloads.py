@@ -134,6 +134,7 @@ def test_emulated_compute_burns_no_processor(launcher: LocalLauncher) -> None:
     assert used[-1] - used[0] < 0.2 * window.length_s
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("strategy", [Strategy.ALLREDUCE, Strategy.PS_SYNC, Strategy.PS_ASYNC])
 def test_accumulation_cuts_the_bytes_on_the_wire(
     strategy: Strategy, launcher: LocalLauncher
