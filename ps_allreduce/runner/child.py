@@ -18,6 +18,9 @@ from ps_allreduce.runner.messages import Event, encode
 
 PR_SET_PDEATHSIG = 1
 
+#: Follows the cause in what every operation says after a collective has been aborted.
+AFTERTHOUGHT = "The error could be from a previous operation."
+
 
 class Reporter:
     """A child's way to tell the launcher where it is, through a pipe that the parent reads."""
@@ -54,7 +57,8 @@ def essence(text: str) -> str:
 
     TensorFlow puts it behind a trace of the graph, right before the node's name.
     """
-    lines = [line.strip() for line in text.strip().splitlines() if line.strip()] or [""]
+    stripped = [line.strip() for line in text.strip().splitlines()]
+    lines = [line for line in stripped if line and not line.startswith(AFTERTHOUGHT)] or [""]
     nodes = [number for number, line in enumerate(lines) if line.startswith("[[{{node")]
     return lines[nodes[0] - 1 if nodes and nodes[0] else 0][:300]
 
