@@ -20,8 +20,10 @@ from experiments.wire_grid import Point
 from experiments.wire_measure import LinksMismeasured, Measured, measure
 from launchers.protocol import Launcher
 from ps_allreduce.errors import SuiteError
+from ps_allreduce.experiment import Experiment
 from ps_allreduce.records import Status
 from ps_allreduce.serialization import to_json
+from ps_allreduce.spread import Spread
 from ps_allreduce.strategies import Strategy
 
 NOT_RUN = "not run"
@@ -30,8 +32,8 @@ NOT_RUN = "not run"
 COSTS = ("machine_busy", "cpu_s_per_gigabyte", "core_bits_per_s")
 
 HEADINGS = (
-    "strategy  workers ps layout      MB tensors compute s   step s  bound s fraction  busy "
-    "CPU s/GB Gbit/s per core target"
+    "strategy  workers ps per host layout      MB tensors compute s   step s  bound s fraction  "
+    "busy CPU s/GB Gbit/s per core target"
 )
 
 
@@ -81,6 +83,7 @@ class Row:
             "strategy": str(experiment.strategy),
             "num_workers": experiment.num_workers,
             "num_ps": experiment.num_ps,
+            "ps_per_host": _ps_per_host(experiment),
             "layout": to_json(experiment.layout),
             "gradient_bytes": self.point.gradient_bytes,
             "num_tensors": self.point.num_tensors,
@@ -170,6 +173,7 @@ def render_wire(rows: Sequence[Row]) -> list[str]:
 def _line(row: Row) -> str:
     experiment, point = row.point.experiment, row.point
     settings = f"{experiment.strategy:<9} {experiment.num_workers:>7} {experiment.num_ps:>2} "
+    settings += f"{_ps_per_host(experiment) or '':>8} "
     settings += f"{experiment.layout or '':<9} {point.gradient_bytes / 1e6:>4.0f} "
     settings += f"{point.num_tensors:>7} {point.compute_s:>9.3f}"
     if row.reason:
@@ -183,6 +187,12 @@ def _line(row: Row) -> str:
         f"{_number(cost, 8, 2)} {_number(rate and rate / 1e9, 15, 2)} {target:>6} "
         f"{verdict[row.met]}"
     )
+
+
+def _ps_per_host(experiment: Experiment) -> int:
+    """0 where there are no servers; no row has more servers than workers' hosts."""
+    usual = 1 if experiment.num_ps else 0
+    return (experiment.spread or Spread()).ps_per_host or usual
 
 
 def _number(value: float | None, width: int, digits: int) -> str:

@@ -91,6 +91,12 @@ def test_fast_links_have_no_targets_but_servers_that_share_a_host() -> None:
     assert len({point.experiment.experiment_id for point in grid}) == len(grid)
 
 
+def test_servers_that_share_a_host_are_told_from_those_that_do_not() -> None:
+    rows = [Row(point) for point in wire_grid(replace(NETWORK, bits_per_s=None))]
+    shown = {(row.to_json()["num_ps"], row.to_json()["ps_per_host"]) for row in rows}
+    assert shown == {(0, 0), (1, 1), (2, 1), (2, 2), (4, 1)}
+
+
 def test_points_fit_on_six_hosts_and_take_a_few_seconds() -> None:
     for point in GRID:
         assert point.experiment.network == NETWORK
