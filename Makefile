@@ -64,7 +64,6 @@ export SUITE_PYTHON := $(VENV)/bin/python
 export PYTHONPATH := $(CURDIR)
 endif
 
-REAL = (tensorflow or slow)
 SWEEPS = compare ps-sweep allreduce-sweep placement-sweep tuning-sweep
 # Without file names: "set -f" keeps a * in ARGS from becoming one.
 RUN = @set -f; exec "$$SUITE_PYTHON" -m
@@ -118,8 +117,9 @@ lint: dev-tools
 check: lint
 	$(RUN) pytest -n auto --dist worksteal -m "not tensorflow and not slow" $$ARGS
 
-# Two at a time: most of a real test is waiting, or an import on one core; but those that
-# measure this machine run alone. The longest file begins first. -rs lists every skipped one with its reason.
+# Two at a time: most of a real test is waiting, or an import on one core; but those that measure this
+# machine run alone. The longest file begins first. -rs lists every skipped one with its reason.
+REAL = (tensorflow or slow)
 test: check
 	$(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder -rs --durations=20 -m "$(REAL) and not timed" \
 		tests/real/test_slurm.py tests $$ARGS

@@ -23,7 +23,6 @@ from ps_allreduce.errors import SuiteError
 from ps_allreduce.experiment import Experiment
 from ps_allreduce.records import Status
 from ps_allreduce.serialization import to_json
-from ps_allreduce.spread import Spread
 from ps_allreduce.strategies import Strategy
 
 NOT_RUN = "not run"
@@ -190,9 +189,10 @@ def _line(row: Row) -> str:
 
 
 def _ps_per_host(experiment: Experiment) -> int:
-    """0 where there are no servers; no row has more servers than workers' hosts."""
-    usual = 1 if experiment.num_ps else 0
-    return (experiment.spread or Spread()).ps_per_host or usual
+    """Servers on a host that has any; 0 where there are none."""
+    if not experiment.num_ps or experiment.spread is None:
+        return experiment.num_ps
+    return experiment.spread.ps_per_host or 1
 
 
 def _number(value: float | None, width: int, digits: int) -> str:

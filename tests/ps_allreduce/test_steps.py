@@ -192,11 +192,11 @@ def test_raw_timings_are_read_back_as_they_were(tmp_path: Path) -> None:
     steps, events = one_worker(pull_s=0.1, compute_s=0.3), some_events()
     save_raw(tmp_path / "raw.npz", steps, events)
     steps_again, events_again = load_raw(tmp_path / "raw.npz")
-    same(steps, steps_again)
-    same(events, events_again)
+    assert_same(steps, steps_again)
+    assert_same(events, events_again)
 
 
-def same(before: StepTable | EventTable, after: StepTable | EventTable) -> None:
+def assert_same(before: StepTable | EventTable, after: StepTable | EventTable) -> None:
     for field in fields(before):
         old, new = getattr(before, field.name), getattr(after, field.name)
         np.testing.assert_array_equal(old, new, strict=True)
