@@ -13,7 +13,9 @@ from analysis.curves import save_figure
 from analysis.plots import plot_efficiency, plot_speedup, plot_throughput
 from analysis.plots_parts import plot_breakdown, plot_placement
 from analysis.plots_settings import plot_against_packs, plot_against_servers
+from analysis.plots_tuning import plot_tuning
 from analysis.points import Case
+from analysis.tuning import without_tuned
 
 _LAUNCHES = (
     "Small circles are single launches, large markers geometric means with 95 % intervals (from "
@@ -24,6 +26,10 @@ _MARKS = (
     "hosts kept their machine busy."
 )
 
+_LEFT_OUT = (
+    " Points with other settings of the exchange than the defaults have a figure of their own."
+)
+
 _BOUNDS = (
     "Thin dashed lines with hollow markers are the bound that the links of those runs set, with "
     "perfect overlap; there is none within one host."
@@ -32,12 +38,18 @@ _BOUNDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A sort of figure; `plot` returns None where a case has nothing to show."""
+    """A sort of figure.
+
+    Attributes:
+        plot: returns None where a case has nothing to show.
+        tuned: points with many different settings of the exchange can be told apart in it.
+    """
 
     name: str
     title: str
     caption: str
     plot: Callable[[Case], Figure | None]
+    tuned: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +87,14 @@ KINDS = (
         plot=plot_efficiency,
     ),
     Kind(
+        name="tuning",
+        title="What each setting of the exchange changes",
+        caption="Each row changes what it names in the setting of the title; ratios are of "
+        f"launches in the same repetition. {_LAUNCHES}",
+        plot=plot_tuning,
+        tuned=True,
+    ),
+    Kind(
         name="servers",
         title="Throughput against parameter servers",
         caption=f"{_LAUNCHES} Asynchronous settings do not compute the same as synchronous ones "
@@ -103,6 +123,7 @@ KINDS = (
         "time less compute less input wait. What is hidden behind compute is not in it; applying "
         "the update and starting the step are, so a single worker has some too.",
         plot=plot_breakdown,
+        tuned=True,
     ),
 )
 
@@ -117,15 +138,15 @@ def save_figures(case: Case, folder: Path, alone: bool) -> Sequence[SavedFigure]
         UserError: no permission, or no space left.
     """
     saved = []
+    untuned = without_tuned(case)
     for kind in KINDS:
-        figure = kind.plot(case)
+        figure = kind.plot(case if kind.tuned else untuned)
         if figure is not None:
             name = kind.name if alone else f"{kind.name}-{slug(case.name)}"
             paths = save_figure(figure, folder, name)
+            caption = kind.caption + _LEFT_OUT * (untuned is not case and not kind.tuned)
             saved.append(
-                SavedFigure(
-                    title=kind.title, caption=kind.caption, png=paths["png"], svg=paths["svg"]
-                )
+                SavedFigure(title=kind.title, caption=caption, png=paths["png"], svg=paths["svg"])
             )
     return saved
 

@@ -34,10 +34,12 @@ def plot_placement(case: Case) -> Figure | None:
     shown = [item for item in found if item.point.num_workers == workers]
     labels = list(dict.fromkeys(_category(item) for item in shown))
     with style():
-        figure, (left, right) = sized_figure(1, 2, 8.6, 1.6 + 0.42 * len(labels))
+        figure, (left, right) = sized_figure(1, 2, 8.6, 1.9 + 0.42 * len(labels))
         _draw_loads(left, shown, labels)
         _draw_rates(right, shown, labels)
-        left.set_title(f"{case.name}: trainable bytes per server", loc="left")
+        # Above both axes: a long name would run from the left one into the right one.
+        figure.suptitle(case.name, fontsize=9)
+        left.set_title("trainable bytes per server", loc="left")
         right.set_title(f"throughput, {workers_text(workers)}", loc="left")
         legend_of_figure(figure, [left], columns=4, place="outside lower left")
         legend_of_figure(figure, [right], columns=2, place="outside lower right")

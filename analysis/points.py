@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from analysis.settings import Setting, settings_of
+from analysis.settings import Setting, exchange_order, settings_of
 from analysis.wording import network_text
 from ps_allreduce.experiment import Experiment, Profile, Resources
 from ps_allreduce.network import EmulatedNetwork
@@ -20,7 +20,6 @@ from ps_allreduce.serialization import to_json
 from ps_allreduce.spread import LayoutKind
 from ps_allreduce.steps import Metrics
 from ps_allreduce.strategies import Strategy
-from ps_allreduce.wire import WireType
 from ps_allreduce.workload import Workload
 
 
@@ -238,17 +237,13 @@ def _points(records: Sequence[RunRecord]) -> tuple[Point, ...]:
 
 
 def _order(point: Point) -> tuple[object, ...]:
-    own, wire = point.setting, point.setting.wire
+    own = point.setting
     return (
         list(Strategy).index(own.strategy),
         own.num_ps or 0,
         -1 if own.layout is None else list(LayoutKind).index(own.layout),
         -1 if own.placement is None else list(Policy).index(own.placement),
-        list(WireType).index(wire.gradients),
-        -1 if own.bytes_per_pack is None else own.bytes_per_pack,
-        *(wire.group_bytes, wire.cut_bytes, wire.in_flight, wire.host_aggregation),
-        own.staleness or 0,
-        own.steps_per_dispatch,
+        exchange_order(point.experiment),
         own.label,
         point.num_workers,
     )

@@ -22,7 +22,8 @@ from analysis.pairs import Pair, all_pairs, pairs_apart
 from analysis.placement import PlacementPoint, placement_points
 from analysis.points import Case
 from analysis.statistics import CONFIDENCE, MIN_EFFECT, MIN_LAUNCHES
-from analysis.table import HEADINGS, estimate_text, legend, ratio_text, report_tables, rows
+from analysis.table import HEADINGS, NONE, estimate_text, legend, ratio_text, report_tables, rows
+from analysis.tuning import Tuned, is_tuning, tuned_points, without_tuned
 from analysis.verdict import Verdict
 from analysis.wording import count_text, rate_text
 from ps_allreduce.provenance import Provenance
@@ -86,6 +87,7 @@ def data_uri(path: Path) -> str:
 
 def _case_context(item: CaseReport) -> dict[str, object]:
     case = item.case
+    untuned = without_tuned(case)  # pairs of all of them would be hundreds
     return {
         "name": case.name,
         "headline": item.verdict.headline,
@@ -99,8 +101,9 @@ def _case_context(item: CaseReport) -> dict[str, object]:
             for point in placement_points(case)
             for line in point.deviations
         ],
-        "pairs": [_pair_row(pair) for pair in all_pairs(case)],
-        "pairs_apart": [[*_pair_row(pair), pair.label] for pair in pairs_apart(case)],
+        "tuned": [_tuned_row(item) for item in tuned_points(case)] if is_tuning(case) else [],
+        "pairs": [_pair_row(pair) for pair in all_pairs(untuned)],
+        "pairs_apart": [[*_pair_row(pair), pair.label] for pair in pairs_apart(untuned)],
         "settings": _setting_rows(case),
     }
 
@@ -132,6 +135,18 @@ def _placement_row(item: PlacementPoint) -> list[str]:
 
 def _bytes_text(loads: Sequence[int]) -> str:
     return " + ".join(f"{load:,}".replace(",", "\N{NO-BREAK SPACE}") for load in loads)
+
+
+def _tuned_row(item: Tuned) -> list[str]:
+    return [
+        item.point.setting.label,
+        item.usual.setting.label,
+        str(item.point.num_workers),
+        ratio_text(item.comparison),
+        str(min(item.comparison.n_first, item.comparison.n_second)),
+        NONE if item.adjusted_p is None else f"{item.adjusted_p:.2g}",
+        item.outcome.value,
+    ]
 
 
 def _pair_row(pair: Pair) -> list[str]:

@@ -6,8 +6,9 @@ only what tells a setting from its rivals.  What may be compared at all is decid
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from itertools import groupby
 from typing import Any
 
@@ -15,7 +16,20 @@ from ps_allreduce.experiment import Collective, Experiment
 from ps_allreduce.placement import Policy
 from ps_allreduce.spread import Coordinator, LayoutKind
 from ps_allreduce.strategies import TRAITS, Strategy, StrategyTraits
-from ps_allreduce.wire import STOCK, Wire
+from ps_allreduce.wire import STOCK, Wire, WireType
+
+_WIRE = {each.name: getattr(Wire(), each.name) for each in fields(Wire)}
+
+#: Everything that can be set about the exchange of gradients, with its default.
+_EXCHANGE: dict[str, object] = {
+    "bytes_per_pack": None,
+    **_WIRE,
+    "staleness": None,
+    "steps_per_dispatch": 1,
+}
+
+#: How the setting is called that leaves all of it at its default.
+DEFAULTS = "defaults"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +44,7 @@ class Setting:
         label: short, and different from that of every other setting of its case.
         variant: the label without strategy and number of servers, for figures that show those
             otherwise.
+        exchange: the part of the label that is about the exchange of gradients.
     """
 
     strategy: Strategy
@@ -46,6 +61,7 @@ class Setting:
     steps_per_dispatch: int
     label: str
     variant: str
+    exchange: str
 
     @property
     def traits(self) -> StrategyTraits:
@@ -62,7 +78,8 @@ def settings_of(experiments: Sequence[Experiment]) -> list[Setting]:
 def _setting(own: Experiment, experiments: Sequence[Experiment], follows: bool) -> Setting:
     rivals = [other for other in experiments if other.strategy is own.strategy]
     counted = own.traits.uses_servers and not follows and _vary(rivals, "num_ps")
-    variant = _variant(own, rivals)
+    exchange = _exchange_parts(own, rivals)
+    variant = [*_variant(own, rivals), *exchange]
     parts = [str(own.strategy), *variant[:1], *([f"{own.num_ps} ps"] * counted), *variant[1:]]
     return Setting(
         strategy=own.strategy,
@@ -79,6 +96,7 @@ def _setting(own: Experiment, experiments: Sequence[Experiment], follows: bool) 
         steps_per_dispatch=own.steps_per_dispatch,
         label=", ".join(parts),
         variant=", ".join(variant),
+        exchange=", ".join(exchange),
     )
 
 
@@ -102,9 +120,7 @@ def _variant(own: Experiment, rivals: Sequence[Experiment]) -> list[str]:
     parts += _spread_parts(own, rivals)
     if own.collective is not None and _vary(rivals, "collective"):
         parts.append(str(own.collective))
-    if _vary(rivals, "bytes_per_pack"):
-        parts.append(pack_label(own.bytes_per_pack))
-    return parts + _wire_parts(own, rivals) + _dealing_parts(own, rivals)
+    return parts
 
 
 def _splits_differ(own: Experiment, rivals: Sequence[Experiment]) -> bool:
@@ -113,29 +129,65 @@ def _splits_differ(own: Experiment, rivals: Sequence[Experiment]) -> bool:
     return len(found - {None}) > 1
 
 
+def _exchange_parts(own: Experiment, rivals: Sequence[Experiment]) -> list[str]:
+    """How it exchanges gradients, as far as that differs among its rivals.
+
+    Where one thing differs it is stated.  Where several do, as in a sweep that tunes one at a time,
+    only what is not at its default: everything else would be said in every label.
+    """
+    everyone = [exchange_of(other) for other in rivals]
+    mine = exchange_of(own)
+    differing = [name for name in _EXCHANGE if len(_values(name, everyone)) > 1]
+    if len(differing) > 1:
+        differing = [name for name in differing if name in mine and mine[name] != _EXCHANGE[name]]
+        if not differing:
+            return [DEFAULTS]
+    if sends_buckets(own) and own.wire == STOCK and set(differing) & set(_WIRE):
+        return ["stock messages", *_dealing_parts(own, differing)]
+    packs = [pack_label(own.bytes_per_pack)] if "bytes_per_pack" in differing else []
+    wire = _wire_parts(own.wire, differing) if sends_buckets(own) else []
+    return [*packs, *wire, *_dealing_parts(own, differing)]
+
+
+def _values(name: str, exchanges: Sequence[Mapping[str, object]]) -> set[object]:
+    return {one[name] for one in exchanges if name in one}
+
+
+def exchange_of(own: Experiment) -> dict[str, object]:
+    """Everything that is set about the exchange; what `wire` says only where it counts."""
+    wire = {name: getattr(own.wire, name) for name in _WIRE if sends_buckets(own)}
+    return wire | {name: getattr(own, name) for name in _EXCHANGE if name not in _WIRE}
+
+
+def exchange_order(own: Experiment) -> tuple[tuple[int, float], ...]:
+    """Sorts the defaults first, then one thing after the other, each by its value."""
+    mine = exchange_of(own)
+    return tuple(
+        (number, _rank(mine[name]))
+        for number, (name, default) in enumerate(_EXCHANGE.items())
+        if name in mine and mine[name] != default
+    )
+
+
+def _rank(value: object) -> float:
+    """By size; 0 stands for no limit, and number formats for themselves."""
+    if isinstance(value, WireType):
+        return float(list(WireType).index(value))
+    return float(value) if isinstance(value, int) and value else math.inf
+
+
 def sends_buckets(own: Experiment) -> bool:
     """Messages are those of `wire`, and not TensorFlow's own packs."""
     return own.traits.communicates and own.bytes_per_pack is None
 
 
-def _wire_parts(own: Experiment, rivals: Sequence[Experiment]) -> list[str]:
-    """What sets its wire apart from those of others that send buckets too."""
-    wires = {other.wire for other in rivals if sends_buckets(other)}
-    if not sends_buckets(own) or len(wires) < 2:
-        return []
-    if own.wire == STOCK:
-        return ["stock messages"]
-
-    def differ(name: str) -> bool:
-        return len({getattr(wire, name) for wire in wires}) > 1
-
-    wire = own.wire
-    parts = _size_parts(wire, differ("group_bytes"), differ("cut_bytes"))
-    if differ("in_flight"):
+def _wire_parts(wire: Wire, differing: Sequence[str]) -> list[str]:
+    parts = _size_parts(wire, "group_bytes" in differing, "cut_bytes" in differing)
+    if "in_flight" in differing:
         parts.append(f"{wire.in_flight or 'all'} in flight")
-    if differ("gradients"):
+    if "gradients" in differing:
         parts.append(f"{wire.gradients} gradients")
-    if differ("host_aggregation"):
+    if "host_aggregation" in differing:
         parts.append(f"sent per {'host' if wire.host_aggregation else 'worker'}")
     return parts
 
@@ -156,11 +208,11 @@ def _size_parts(wire: Wire, group: bool, cut: bool) -> list[str]:
     return parts
 
 
-def _dealing_parts(own: Experiment, rivals: Sequence[Experiment]) -> list[str]:
+def _dealing_parts(own: Experiment, differing: Sequence[str]) -> list[str]:
     parts = []
-    if _vary(rivals, "staleness"):
+    if "staleness" in differing:
         parts.append(f"staleness {'unbounded' if own.staleness is None else own.staleness}")
-    if _vary(rivals, "steps_per_dispatch"):
+    if "steps_per_dispatch" in differing:
         count = own.steps_per_dispatch
         parts.append(f"{count} step{'s' * (count != 1)} per dispatch")
     return parts

@@ -116,22 +116,26 @@ class Meeting:
         return self.first.kind.transport, self.second.kind.transport
 
 
-def meet(case: Case, first: Kind, second: Kind) -> Meeting | None:
-    """Compare two sides on the same transport; None where they do not meet on any.
+def meet(case: Case, first: Kind, second: Kind) -> Iterator[Meeting]:
+    """Compare two sides on every transport that both have; the usual one comes first.
 
     A strategy is judged with what its rival has as well: what is faster over another transport may
     be so because of the transport.
     """
-    shared = shared_transports(case, first, second)
-    found = (_meet(case, first.over(one), second.over(one)) for one in shared)
-    return next((meeting for meeting in found if meeting is not None), None)
+    for one in shared_transports(case, first, second):
+        meeting = _meet(case, first.over(one), second.over(one))
+        if meeting is not None:
+            yield meeting
 
 
 def meet_apart(case: Case, first: Kind, second: Kind) -> Iterator[Meeting]:
-    """Compare two sides on every two different transports."""
+    """Compare two sides on different transports, of which one side lacks one."""
+    shared = shared_transports(case, first, second)
     for one in _transports(case, first):
         for other in _transports(case, second):
-            meeting = _meet(case, first.over(one), second.over(other)) if one != other else None
+            if one == other or (one in shared and other in shared):
+                continue
+            meeting = _meet(case, first.over(one), second.over(other))
             if meeting is not None:
                 yield meeting
 

@@ -8,6 +8,7 @@ sentence of its own that says so.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analysis.circumstances import attempts_lines, circumstances
@@ -63,14 +64,16 @@ class Verdict:
 
 def verdict(case: Case) -> Verdict:
     """All sentences about a case."""
-    main = meet(case, ALLREDUCE, PS_SYNC)
+    alike = list(meet(case, ALLREDUCE, PS_SYNC))
+    main = alike[0] if alike else None
     details = [
         *(_core_lines(main.first, main.second) if main else ()),
         *(_host_lines(main.first, main.second) if main else ()),
         *circumstances(case),
         *(_doubts(main) if main else ()),
         *(_selection_lines(main) if main else ()),
-        *_other_transports(case),
+        *_other_transports(alike[1:]),
+        *_transports_apart(case),
         *_asynchronous(case),
         *attempts_lines(case.records),
     ]
@@ -233,7 +236,15 @@ def _unequal_effort(meeting: Meeting) -> list[str]:
     return [f"Settings tried: {tried}; the side with more of them had more chances."]
 
 
-def _other_transports(case: Case) -> list[str]:
+def _other_transports(alike: Sequence[Meeting]) -> list[str]:
+    """The strategies on each further transport that both sides have, 16-bit gradients say."""
+    return [
+        f"With {meeting.first.kind.transport} on both sides: {meeting_sentence(meeting)}"
+        for meeting in alike
+    ]
+
+
+def _transports_apart(case: Case) -> list[str]:
     """What came out with another transport: no verdict about the strategies alone."""
     return [
         f"{capital(transports_label(*meeting.transports))}, so this does not compare the "
@@ -243,5 +254,5 @@ def _other_transports(case: Case) -> list[str]:
 
 
 def _asynchronous(case: Case) -> list[str]:
-    meeting = meet(case, PS_ASYNC, ALLREDUCE)
+    meeting = next(meet(case, PS_ASYNC, ALLREDUCE), None)
     return [_ASYNCHRONOUS + meeting_sentence(meeting)] if meeting else []

@@ -3,6 +3,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from analysis.points import make_cases
 from ps_allreduce.experiment import Experiment, Profile
 from ps_allreduce.placement import Policy
@@ -50,8 +53,8 @@ def test_labels_say_only_what_differs() -> None:
         "ps_sync, round_robin, 2 ps",
         "ps_sync, partitioned, 2 ps, split 1 MB",
         "ps_sync, partitioned, 2 ps, split 4 MB",
-        "allreduce, one pack",
         "allreduce, 4 MB packs",
+        "allreduce, one pack",
     ]
 
 
@@ -74,23 +77,56 @@ def labels(points: Sequence[Experiment]) -> list[str]:
 def test_what_sets_wires_apart_is_in_the_label() -> None:
     wires = [STOCK, Wire(), Wire(gradients=WireType.FLOAT16), Wire(in_flight=0)]
     assert labels([experiment(Strategy.PS_SYNC, 2, wire=wire) for wire in wires]) == [
+        "ps_sync, round_robin, defaults",
         "ps_sync, round_robin, stock messages",
-        "ps_sync, round_robin, 0.5 MB messages, all in flight, float32 gradients",
-        "ps_sync, round_robin, 0.5 MB messages, 4 in flight, float32 gradients",
-        "ps_sync, round_robin, 0.5 MB messages, 4 in flight, float16 gradients",
+        "ps_sync, round_robin, all in flight",
+        "ps_sync, round_robin, float16 gradients",
     ]
     others = [
         Wire(group_bytes=0),
         Wire(),
         Wire(cut_bytes=0),
+        Wire(group_bytes=2_000_000, cut_bytes=2_000_000),
         Wire(host_aggregation=True),
     ]
     assert labels([experiment(Strategy.PS_SYNC, 2, wire=wire) for wire in others]) == [
-        "ps_sync, round_robin, ungrouped, cut at 0.5 MB, sent per worker",
-        "ps_sync, round_robin, groups of 0.5 MB, uncut, sent per worker",
-        "ps_sync, round_robin, 0.5 MB messages, sent per worker",
-        "ps_sync, round_robin, 0.5 MB messages, sent per host",
+        "ps_sync, round_robin, defaults",
+        "ps_sync, round_robin, 2 MB messages",
+        "ps_sync, round_robin, ungrouped",
+        "ps_sync, round_robin, uncut",
+        "ps_sync, round_robin, sent per host",
     ]
+
+
+def test_where_one_thing_differs_the_label_states_it() -> None:
+    few = [Wire(in_flight=2), Wire()]
+    assert labels([experiment(Strategy.PS_SYNC, 2, wire=wire) for wire in few]) == [
+        "ps_sync, round_robin, 4 in flight",
+        "ps_sync, round_robin, 2 in flight",
+    ]
+    formats = [Wire(gradients=kind) for kind in reversed(WireType)]
+    assert labels([experiment(Strategy.PS_SYNC, 2, wire=wire) for wire in formats]) == [
+        "ps_sync, round_robin, float32 gradients",
+        "ps_sync, round_robin, float16 gradients",
+        "ps_sync, round_robin, bfloat16 gradients",
+    ]
+
+
+SIZES = st.sampled_from([0, 500_000, 2_000_000])
+WIRES = st.builds(
+    Wire,
+    group_bytes=SIZES,
+    cut_bytes=SIZES,
+    in_flight=st.sampled_from([0, 2, 4]),
+    gradients=st.sampled_from(list(WireType)),
+    host_aggregation=st.booleans(),
+)
+
+
+@given(st.lists(WIRES, unique=True, min_size=1, max_size=8))
+def test_no_two_settings_are_called_the_same(wires: list[Wire]) -> None:
+    found = labels([experiment(Strategy.PS_SYNC, 2, wire=wire) for wire in wires])
+    assert len(set(found)) == len(wires)
 
 
 def test_buckets_are_told_from_packs_and_from_other_buckets() -> None:
@@ -99,15 +135,15 @@ def test_buckets_are_told_from_packs_and_from_other_buckets() -> None:
         experiment(Strategy.ALLREDUCE, 2, bytes_per_pack=None, wire=Wire(in_flight=n))
         for n in (2, 4)
     ]
-    assert labels([*packs, buckets[0]]) == [
+    assert labels([*packs, buckets[1]]) == [
         "allreduce, buckets",
-        "allreduce, one pack",
         "allreduce, 0.5 MB packs",
+        "allreduce, one pack",
     ]
     assert labels([*packs[:1], *buckets]) == [
-        "allreduce, buckets, 2 in flight",
-        "allreduce, buckets, 4 in flight",
+        "allreduce, defaults",
         "allreduce, one pack",
+        "allreduce, 2 in flight",
     ]
     assert labels(buckets[:1]) == ["allreduce"]
 
@@ -118,8 +154,8 @@ def test_dealing_is_in_the_label_where_it_differs() -> None:
         for staleness, count in ((None, 1), (4, 1), (4, 4))
     ]
     assert labels(dealt) == [
-        "ps_async, round_robin, staleness unbounded, 1 step per dispatch",
-        "ps_async, round_robin, staleness 4, 1 step per dispatch",
+        "ps_async, round_robin, defaults",
+        "ps_async, round_robin, staleness 4",
         "ps_async, round_robin, staleness 4, 4 steps per dispatch",
     ]
     assert labels(dealt[:2])[1] == "ps_async, round_robin, staleness 4"
