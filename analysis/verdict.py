@@ -92,7 +92,9 @@ def meeting_sentence(meeting: Meeting) -> str:
     where = f"at {workers_text(meeting.num_workers)}"
     said = outcome(found)
     if said is Outcome.TOO_FEW:
-        fewest = min(found.n_first, found.n_second, *_launches(meeting))
+        fewest = min(_launches(meeting))
+        if fewest >= MIN_LAUNCHES:  # in too few repetitions the same setting was there to be chosen
+            fewest = min(found.n_first, found.n_second)
         return f"No verdict: fewer than three launches ({fewest}) of {first} or {second} {where}."
     if said is Outcome.NO_DIFFERENCE:
         return (

@@ -17,6 +17,7 @@ from experiments import submission
 from experiments.commit import source_state
 from experiments.estimate import STEP_OVERHEAD_S
 from experiments.progress import SweepProgress
+from experiments.results_folder import check_writable
 from experiments.sweep_plan import plan_sweep, render_sweep
 from launchers import OF_SLURM, SLURM
 from launchers.local import LocalLauncher
@@ -44,6 +45,7 @@ def submit_sweep(name: str, given: dict[str, Any], console: Console) -> int:
     job_ids = submission.live_jobs(sweep_dir)
     plan = submission.render_plan(jobs, sweep_dir) if jobs else NOTHING_LEFT
     if given["dry_run"]:
+        check_writable(sweep_dir)
         click.echo(render_sweep(sweep, sweep.runs(), left, STEP_OVERHEAD_S))
         there = f"{_jobs_text(job_ids)} would be followed, no other one submitted."
         click.echo(there if job_ids else plan)

@@ -161,6 +161,19 @@ def _forget(files: RunFiles) -> None:
         path.unlink(missing_ok=True)
 
 
+def check_writable(sweep_dir: Path) -> None:
+    """Look whether a sweep could write, and write nothing.
+
+    Raises:
+        UserError: it could not.
+    """
+    there = next(path for path in (sweep_dir, *sweep_dir.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise UserError(f"cannot write to {sweep_dir}: {there} is no folder.")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UserError(f"cannot write to {sweep_dir}: no permission in {there}.")
+
+
 @contextmanager
 def locked(sweep_dir: Path) -> Iterator[None]:
     """Keep a second sweep out of the folder: the two would disturb each other's measurement.

@@ -19,6 +19,7 @@ from experiments.given import profile_from
 from experiments.job_command import submit_sweep
 from experiments.progress import SweepProgress
 from experiments.request import Describe
+from experiments.results_folder import check_writable
 from experiments.submission import unsettled
 from experiments.sweep import PlannedRun, Sweep
 from experiments.sweep_plan import check_jobs_by_size, plan_sweep, render_sweep
@@ -47,6 +48,7 @@ def run_sweep(name: str, given: dict[str, Any]) -> int:
         sweep_dir = given["results"] / name
         sweep, wanted = _for_this_session(name, given, capacity, launcher.describe, console)
         if given["dry_run"]:
+            check_writable(sweep_dir)
             left = unsettled(wanted, sweep_dir, source_state())
             click.echo(render_sweep(sweep, wanted, left, OVERHEAD_S))
             return 0

@@ -91,7 +91,7 @@ def test_below_three_launches_there_is_no_verdict() -> None:
 def test_one_launch_of_several_settings_has_nothing_to_choose_on() -> None:
     found = said({RING: times(1.8, 1), SYNC: times(1.0, 1), EVEN: times(0.9, 1)})
     assert found.headline.startswith(
-        "No verdict: fewer than three launches (0) of all-reduce or the best parameter-server "
+        "No verdict: fewer than three launches (1) of all-reduce or the best parameter-server "
         "setting at 2 workers"
     )
 

@@ -256,6 +256,16 @@ def test_a_dry_run_tells_the_points_and_the_time_and_runs_nothing(
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.usefixtures("launcher")
+def test_a_dry_run_tells_that_results_cannot_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "taken").write_text("")
+    words = ["--results", str(tmp_path / "taken"), "--dry-run"]
+    assert run("allreduce-sweep", "--workers", "1", *words) == 2
+    assert "is no folder" in capsys.readouterr().err
+
+
 def test_a_jobs_end_makes_status_1_and_says_how_to_go_on(
     launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,6 +17,7 @@ from experiments.results_folder import (
     NOTE,
     NOTE_GRACE_S,
     InFlight,
+    check_writable,
     keep,
     locked,
     noted,
@@ -263,3 +264,16 @@ def test_a_file_system_without_locks_is_no_obstacle(
 ) -> None:
     monkeypatch.setattr("fcntl.flock", no_locks)
     assert len(go(FakeLauncher(), tmp_path, ONE).made) == 2
+
+
+def test_what_a_sweep_could_not_write_is_told_beforehand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a file").write_text("")
+    with pytest.raises(UserError, match=r"cannot write to .*: .*a file is no folder\."):
+        check_writable(tmp_path / "a file" / "compare")
+    check_writable(tmp_path / "new" / "compare")
+    assert not (tmp_path / "new").exists()
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path)
+    with pytest.raises(UserError, match=f"no permission in {tmp_path}"):
+        check_writable(tmp_path / "new" / "compare")
