@@ -30,6 +30,7 @@ class Scaling:
         efficiency_single, efficiency_own: speed-up over workers; None where not claimed.
         marks: why no efficiency is claimed: `*` for runs that were oversubscribed with real
             compute, `+` for emulated hosts that kept their machine busy.
+        marks_single, marks_own: those of the point and of the base together.
     """
 
     point: Point
@@ -42,6 +43,8 @@ class Scaling:
     efficiency_single: Comparison | None
     efficiency_own: Comparison | None
     marks: str
+    marks_single: str
+    marks_own: str
 
 
 def scalings(case: Case) -> tuple[Scaling, ...]:
@@ -77,6 +80,8 @@ def _scaling(case: Case, point: Point, single: Point | None) -> Scaling:
         efficiency_single=_efficiency(case, point, single, speedup_single),
         efficiency_own=_efficiency(case, point, own, speedup_own),
         marks=_marks(case, point),
+        marks_single=_marks(case, point, single),
+        marks_own=_marks(case, point, own),
     )
 
 
@@ -89,8 +94,11 @@ def _per(throughput: Estimate | None, count: int | None) -> float | None:
     return throughput.mean / count if throughput and count else None
 
 
-def _marks(case: Case, point: Point) -> str:
-    return "*" * (point.oversubscribed and not case.emulated) + "+" * point.machine_limited
+def _marks(case: Case, *points: Point | None) -> str:
+    """Of all points that there are, each mark once."""
+    there = [point for point in points if point is not None]
+    star = not case.emulated and any(point.oversubscribed for point in there)
+    return "*" * star + "+" * any(point.machine_limited for point in there)
 
 
 def _speedup(point: Point, base: Point | None) -> Comparison | None:

@@ -21,6 +21,7 @@ from analysis.network import Link, network_parts
 from analysis.pairs import Pair, all_pairs, pairs_apart
 from analysis.placement import PlacementPoint, placement_points
 from analysis.points import Case
+from analysis.settings import exchange_of
 from analysis.statistics import CONFIDENCE, MIN_EFFECT, MIN_LAUNCHES
 from analysis.table import HEADINGS, NONE, estimate_text, legend, ratio_text, report_tables, rows
 from analysis.tuning import Tuned, is_tuning, tuned_points, without_tuned
@@ -183,12 +184,34 @@ def _setting_rows(case: Case) -> list[tuple[str, str]]:
             f"{profile.measured_s:g} s, {profile.repetitions} repetitions",
         ),
     ]
+    rows += _exchange_rows(case)
     if conditions.workers_per_host is not None:
         rows.append(("workers per host", str(conditions.workers_per_host)))
     if load.emulated is not None:
         emulated = f"forward {load.emulated.forward_s:g} s, backward {load.emulated.backward_s:g} s"
         rows.append(("compute", f"emulated: {emulated}"))
     return rows
+
+
+def _exchange_rows(case: Case) -> list[tuple[str, str]]:
+    """How points exchange gradients: what is the same for all, and what the labels tell."""
+    points = [p.experiment for p in case.points if p.experiment.traits.communicates]
+    if not points:
+        return []
+    found: dict[str, list[object]] = {}
+    for own in points:
+        for name, value in exchange_of(own).items():
+            found.setdefault(name, []).append(value)
+    parts = [f"{name} {_common_text(values)}" for name, values in found.items()]
+    rows = [("exchange of gradients", ", ".join(parts))]
+    layouts = [own.layout for own in points if own.layout is not None]
+    return [*rows, *([("layout of servers", _common_text(layouts))] if layouts else [])]
+
+
+def _common_text(values: Sequence[object]) -> str:
+    if len(set(values)) > 1:
+        return "as labelled"
+    return "none" if values[0] is None else str(values[0])
 
 
 def _link_row(link: Link) -> list[str]:

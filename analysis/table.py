@@ -169,8 +169,8 @@ def _row(scaling: Scaling, parts: Breakdown | None, reached: Reached | None) -> 
         per_total_core=_number(scaling.per_total_core),
         per_host=_number(scaling.per_host),
         speedup=_plain_ratio(scaling.speedup_single),
-        speedup_single=ratio_text(scaling.speedup_single) + mark,
-        speedup_own=ratio_text(scaling.speedup_own) + mark,
+        speedup_single=_marked(scaling.speedup_single, scaling.marks_single),
+        speedup_own=_marked(scaling.speedup_own, scaling.marks_own),
         efficiency_single=ratio_text(scaling.efficiency_single),
         efficiency_own=ratio_text(scaling.efficiency_own),
         step_p50_ms=_milliseconds(parts.step_time_p50_s if parts else None),
@@ -185,6 +185,11 @@ def _row(scaling: Scaling, parts: Breakdown | None, reached: Reached | None) -> 
         of_bound=f"{reached.fraction.mean:.2f}" if reached else NONE,
         attempts=_attempts(point),
     )
+
+
+def _marked(value: Comparison | None, marks: str) -> str:
+    text = ratio_text(value)
+    return f"{text} {marks}" if marks and text != NONE else text
 
 
 def _attempts(point: Point) -> str:

@@ -90,8 +90,15 @@ def _launcher(given: dict[str, Any]) -> HostsLauncher:
 @cli.command(RUN_ONE)
 @click.option("--strategy", required=True, help=f"One of {', '.join(Strategy)}.")
 @click.option("--num-workers", type=int, default=1, show_default=True)
-@click.option("--placement", default=Policy.ROUND_ROBIN.value, show_default=True)
-@click.option("--collective", default=Collective.RING.value, show_default=True)
+@click.option(
+    "--placement",
+    default=Policy.ROUND_ROBIN.value,
+    show_default=True,
+    help=f"One of {', '.join(Policy)}.",
+)
+@click.option(
+    "--collective", help=f"Of all-reduce: {', '.join(Collective)}; usually {Collective.RING}."
+)
 @click.option("--bytes-per-pack", type=int, help="TensorFlow's packs, not buckets; 0: one pack.")
 @click.option("--cores-per-worker", type=int, default=1, show_default=True)
 @click.option("--threads-per-worker", type=int, default=1, show_default=True)
@@ -191,12 +198,16 @@ def bench(**given: Any) -> None:
     """Measure what the suite itself costs; write bench/bench.json."""
     with _launcher(given) as launcher:
         where = Where(results=given["results"], commit=source_state(), console=Console(stderr=True))
-        click.echo(run_bench(launcher, given["launcher"], network_from(given), where))
+        try:
+            click.echo(run_bench(launcher, given["launcher"], network_from(given), where))
+        except KeyboardInterrupt:
+            click.echo(f"Interrupted; {where.path} holds what there is so far.", err=True)
+            sys.exit(130)
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
-    interrupted = "Interrupted; the same command goes on."
+    interrupted = "Interrupted. A sweep goes on with the same command, anything else begins again."
     return run_command_line(cli, words, "python -m experiments", interrupted)
 
 

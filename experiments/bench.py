@@ -12,7 +12,7 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,8 @@ from rich.console import Console
 from experiments.execute import Follower, execute
 from experiments.profiles import PROFILES, WORKLOADS
 from experiments.sweep import Sweep
-from experiments.wire_bench import render_wire, run_wire_bench
-from experiments.wire_grid import wire_grid
+from experiments.wire_bench import check_room, render_wire, run_wire_bench
+from experiments.wire_grid import Point, wire_grid
 from launchers import LOCAL
 from launchers.hosts_launcher import HostsLauncher
 from ps_allreduce.errors import LaunchError
@@ -74,8 +74,10 @@ def run_bench(
 
     Raises:
         LaunchError: a run failed.
-        UserError: the results cannot be written.
+        UserError: there are too few hosts, or the results cannot be written.
     """
+    points = wire_grid(network) if network is not None else []
+    check_room(launcher, points)
     launcher.prepare(WORKLOADS[SMALL_CNN])
     content = read_bench(where.path)
     lines: list[str] = []
@@ -83,7 +85,7 @@ def run_bench(
         lines += _bench_recording(launcher, content, where)
     lines += _bench_overhead(launcher, name, network, content, where)
     if network is not None:
-        lines += _bench_wire(launcher, network, content, where)
+        lines += _bench_wire(launcher, network, points, content, where)
     if name == LOCAL:
         where.console.print("useful fraction of a standard sweep", highlight=False)
         useful = _useful_fraction(launcher, where)
@@ -161,7 +163,11 @@ def _bench_overhead(
 
 
 def _bench_wire(
-    launcher: HostsLauncher, network: EmulatedNetwork, content: dict[str, Any], where: Where
+    launcher: HostsLauncher,
+    network: EmulatedNetwork,
+    points: Sequence[Point],
+    content: dict[str, Any],
+    where: Where,
 ) -> list[str]:
     """How close strategies come to what the links allow; rows are written as they come.
 
@@ -173,7 +179,7 @@ def _bench_wire(
         content["wire"] = others + rows
         _write(content, where)
 
-    return render_wire(run_wire_bench(launcher, wire_grid(network), save, where.console))
+    return render_wire(run_wire_bench(launcher, points, save, where.console))
 
 
 def _write(content: dict[str, Any], where: Where) -> None:

@@ -205,7 +205,7 @@ def experiment_from(given: dict[str, Any], describe: Describe) -> Experiment:
         UserError: the options do not fit together.
     """
     strategy = choice(Strategy, given["strategy"], "strategy")
-    return Experiment(
+    experiment = Experiment(
         strategy=strategy,
         num_workers=given["num_workers"],
         launcher=given["launcher"],
@@ -223,6 +223,12 @@ def experiment_from(given: dict[str, Any], describe: Describe) -> Experiment:
         profile=profile_from(given),
         **_settings_of(strategy, given, describe),
     )
+    if experiment.wire.host_aggregation and experiment.workers_together < 2:
+        raise UserError(
+            "--host-aggregation adds up the gradients of workers that share a host, and here none "
+            "do: leave it out, or place several workers on a host (--workers-per-host)."
+        )
+    return experiment
 
 
 def _settings_of(strategy: Strategy, given: dict[str, Any], describe: Describe) -> dict[str, Any]:
@@ -239,10 +245,12 @@ def _settings_of(strategy: Strategy, given: dict[str, Any], describe: Describe) 
     elif given["num_ps"] is not None:
         settings["num_ps"] = given["num_ps"]  # for the point to refuse
     if traits.uses_collective:
-        settings["collective"] = choice(Collective, given["collective"], "collective")
+        wanted = given["collective"] or Collective.RING
+        settings["collective"] = choice(Collective, wanted, "collective")
         settings["bytes_per_pack"] = given["bytes_per_pack"]
         if given["bytes_per_pack"] is None and settings["collective"] is not Collective.RING:
             settings["bytes_per_pack"] = 0
-    elif given["bytes_per_pack"] is not None:
-        settings["bytes_per_pack"] = given["bytes_per_pack"]  # for the point to refuse
+    elif given["collective"] is not None or given["bytes_per_pack"] is not None:
+        settings["collective"] = given["collective"]  # for the point to refuse
+        settings["bytes_per_pack"] = given["bytes_per_pack"]
     return settings

@@ -13,8 +13,10 @@ from launchers.options import options
 from ps_allreduce.experiment import Device
 from ps_allreduce.models import MODELS
 from ps_allreduce.spread import Coordinator, LayoutKind
-from ps_allreduce.wire import WireType
+from ps_allreduce.wire import Wire, WireType
 from ps_allreduce.workload import Precision
+
+USUAL = Wire()
 
 SPREAD = options(
     click.option("--workers-per-host", type=int, help="Where there are several hosts; usually 1."),
@@ -25,11 +27,14 @@ SPREAD = options(
 LAUNCHER = options(LAUNCHER_ALONE, SPREAD)
 
 WORKLOAD = options(
-    click.option("--model", help=f"One of {', '.join(MODELS)}."),
+    click.option(
+        "--model",
+        help=f"One of {', '.join(MODELS)}; with --emulate also Tensors-N-xMB, N plain tensors.",
+    ),
     click.option("--image-size", type=int, help="Pixels of the square images."),
     click.option("--num-classes", type=int),
     click.option("--batch-per-worker", type=int),
-    click.option("--accumulation", type=int, help="Batches per synchronisation."),
+    click.option("--accumulation", type=int, help="Batches per synchronisation; usually 1."),
     click.option("--input", "source", help="synthetic, digits, or a folder of TFRecord files."),
     click.option(
         "--emulate",
@@ -47,11 +52,25 @@ WORKLOAD = options(
 
 WIRE = options(
     click.option(
-        "--group-bytes", type=int, help="Tensors share a message up to so many; 0: never."
+        "--group-bytes",
+        type=int,
+        help=f"Tensors share a message up to so many bytes; usually {USUAL.group_bytes}, 0: never.",
     ),
-    click.option("--cut-bytes", type=int, help="Larger tensors are cut into messages; 0: never."),
-    click.option("--in-flight", type=int, help="Messages under way at once; 0: no bound."),
-    click.option("--gradients", help=f"Format on the wire: {', '.join(WireType)}."),
+    click.option(
+        "--cut-bytes",
+        type=int,
+        help="Larger tensors are cut into messages of so many bytes; usually "
+        f"{USUAL.cut_bytes}, 0: never.",
+    ),
+    click.option(
+        "--in-flight",
+        type=int,
+        help=f"Messages under way at once; usually {USUAL.in_flight}, 0: no bound.",
+    ),
+    click.option(
+        "--gradients",
+        help=f"Format on the wire: {', '.join(WireType)}; usually {USUAL.gradients}.",
+    ),
     click.option(
         "--host-aggregation", is_flag=True, help="Of ps_sync: workers of one host send one mean."
     ),
@@ -68,7 +87,12 @@ DEALING = options(
 
 SERVERS = options(
     click.option("--num-ps", type=int, help="Parameter servers."),
-    click.option("--layout", default=LayoutKind.COLOCATED.value, show_default=True),
+    click.option(
+        "--layout",
+        default=LayoutKind.COLOCATED.value,
+        show_default=True,
+        help=f"Servers beside workers or on hosts of their own: {', '.join(LayoutKind)}.",
+    ),
     click.option(
         "--split-bytes",
         type=int,

@@ -51,14 +51,23 @@ def _variants(usual: Experiment) -> Iterator[Experiment]:
         wires = wires[1:]  # TensorFlow's own way is a pack
     yield from (replace(usual, wire=other) for other in wires)
     if usual.traits.deals_steps:
-        yield from (replace(usual, staleness=steps) for steps in STALENESS)
-        yield from (replace(usual, steps_per_dispatch=steps) for steps in STEPS_PER_DISPATCH)
+        yield from _dealt(usual)
     if usual.traits.aggregates:
         yield from _aggregated(usual)
     workload = usual.workload
     yield replace(usual, workload=replace(workload, accumulation=ACCUMULATION))
     if workload.emulated is None:
         yield replace(usual, workload=replace(workload, precision=Precision.MIXED_BFLOAT16))
+
+
+def _dealt(usual: Experiment) -> Iterator[Experiment]:
+    """A bound on staleness leaves room for so many steps per dispatch and no more."""
+    for staleness in STALENESS:
+        if staleness >= usual.steps_per_dispatch:
+            yield replace(usual, staleness=staleness)
+    for steps in STEPS_PER_DISPATCH:
+        if usual.staleness is None or steps <= usual.staleness:
+            yield replace(usual, steps_per_dispatch=steps)
 
 
 def _wires(wire: Wire) -> list[Wire]:
@@ -72,6 +81,8 @@ def _wires(wire: Wire) -> list[Wire]:
 
 def _aggregated(usual: Experiment) -> Iterator[Experiment]:
     """Only where workers share hosts, equally many on each."""
+    if usual.workers_together < 2:
+        return
     try:
         yield replace(usual, wire=replace(usual.wire, host_aggregation=True))
     except UserError:

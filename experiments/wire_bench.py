@@ -18,8 +18,9 @@ from rich.console import Console
 from experiments.progress import counting_bar
 from experiments.wire_grid import Point
 from experiments.wire_measure import LinksMismeasured, Measured, measure
+from launchers.layout import num_hosts
 from launchers.protocol import Launcher
-from ps_allreduce.errors import SuiteError
+from ps_allreduce.errors import SuiteError, UserError
 from ps_allreduce.experiment import Experiment
 from ps_allreduce.records import Status
 from ps_allreduce.serialization import to_json
@@ -29,6 +30,9 @@ NOT_RUN = "not run"
 
 #: What a row says about processors, as `Measured` names it.
 COSTS = ("machine_busy", "cpu_s_per_gigabyte", "core_bits_per_s")
+
+#: Digits of the number of a launch.
+COUNTS = 3
 
 HEADINGS = (
     "strategy  workers ps per host layout      MB tensors compute s   step s  bound s fraction  "
@@ -124,6 +128,7 @@ def run_wire_bench(
     """
     rows = [Row(point) for point in points]
     total = repetitions * len(rows)
+    console.print(f"{'':>{2 * COUNTS + 1}} {HEADINGS}", highlight=False, soft_wrap=True)
     with counting_bar(console, "points held against the wire") as progress:
         for done in range(total):
             row = rows[done % len(rows)]
@@ -131,12 +136,24 @@ def run_wire_bench(
             row.launches.append(_launch(launcher, row.point))
             save([each.to_json() for each in rows])
             console.print(
-                f"{done + 1:>3}/{total} {_line(row)}",
+                f"{done + 1:>{COUNTS}}/{total:<{COUNTS}} {_line(row)}",
                 highlight=False,
                 markup=False,
                 soft_wrap=True,
             )
     return rows
+
+
+def check_room(launcher: Launcher, points: Sequence[Point]) -> None:
+    """Half an hour is too long to learn that there were too few hosts for half of the rows.
+
+    Raises:
+        UserError: there are too few.
+    """
+    there = launcher.capacity().num_hosts
+    needed = max((num_hosts(point.experiment) for point in points), default=1)
+    if there < needed:
+        raise UserError(f"the bench takes {needed} hosts, and there are {there}: --hosts {needed}.")
 
 
 def _launch(launcher: Launcher, point: Point) -> Measured | str:

@@ -73,7 +73,7 @@ def place_tasks(experiment: Experiment, hosts: Sequence[str]) -> Placed:
             ways += ["fewer servers", "the layout colocated"]
         raise UserError(
             f"{experiment.num_workers} workers{servers}: {needed} hosts are needed but there are "
-            f"{len(hosts)}. Ask for {', '.join(ways[:-1])} or {ways[-1]}."
+            f"{len(hosts)}. Take more hosts, or ask for {', '.join(ways[:-1])} or {ways[-1]}."
         )
     return {task: hosts[position] for task, position in _positions(experiment).items()}
 

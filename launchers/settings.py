@@ -14,7 +14,7 @@ from ps_allreduce.network import EmulatedNetwork
 
 #: Settings that only some launchers know, and how each is typed.
 OPTION_OF = {
-    "network": "--hosts and the options of its links",
+    "network": "--hosts and what shapes links",
     "host_file": "--host-file",
     "container": "--container",
     "shared_nodes": "--shared-nodes",

@@ -143,11 +143,11 @@ class Experiment:
         self._check_collective()
         self._check_device()
         self._check_dealing()
-        self._check_aggregation()
         if not self.traits.communicates and self.wire != Wire():
             raise UserError(
                 f"strategy {self.strategy} sends nothing: leave the settings of the wire out."
             )
+        self._check_aggregation()
 
     def _check_servers(self) -> None:
         parts = (self.placement, self.layout)
@@ -194,11 +194,10 @@ class Experiment:
                 f"strategy {self.strategy} has nothing to add up on a host before it sends: leave "
                 "host_aggregation out, or use strategy ps_sync."
             )
-        per_host = self.spread.workers_per_host if self.spread else self.num_workers
-        if self.num_workers % min(per_host, self.num_workers):
+        if self.num_workers % self.workers_together:
             raise UserError(
                 "host_aggregation needs equally many workers on every host: num_workers "
-                f"{self.num_workers} is no multiple of workers_per_host {per_host}."
+                f"{self.num_workers} is no multiple of workers_per_host {self.workers_together}."
             )
 
     def _check_collective(self) -> None:
@@ -227,8 +226,8 @@ class Experiment:
         at_least(0, bytes_per_pack=self.bytes_per_pack)
         if self.wire != Wire():
             raise UserError(
-                "with bytes_per_pack TensorFlow decides what is sent: leave the settings of the "
-                "wire out."
+                f"in packs (bytes_per_pack, or collective {Collective.NCCL} or {Collective.AUTO}) "
+                "TensorFlow decides what is sent: leave the settings of the wire out."
             )
 
     def _check_device(self) -> None:
@@ -249,6 +248,12 @@ class Experiment:
         if self.wire.gradients is WireType.FLOAT32:
             return carrier
         return f"{carrier} in {self.wire.gradients}"
+
+    @property
+    def workers_together(self) -> int:
+        """Workers on a host that has as many as there may be."""
+        per_host = self.spread.workers_per_host if self.spread else self.num_workers
+        return min(per_host, self.num_workers)
 
     @property
     def global_batch(self) -> int:

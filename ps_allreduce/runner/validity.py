@@ -12,10 +12,13 @@ import numpy as np
 
 from ps_allreduce.experiment import Experiment
 from ps_allreduce.runner.results import DriverResult
-from ps_allreduce.steps import Phase, StepTable
+from ps_allreduce.steps import Phase, StepTable, compute_spans
 
 #: Wall and monotonic clock may drift apart by so much during a run; a step of the clock is larger.
 CLOCK_TOLERANCE_S = 0.02
+
+#: An emulated accelerator that is early by more than both is not the one that was asked for.
+EARLY_SHARE, EARLY_S = 0.1, 0.0015
 
 
 def find_problems(
@@ -96,6 +99,25 @@ def _clocks_steady(
     return ""
 
 
+def _computed_for_as_long_as_stated(
+    experiment: Experiment, results: Sequence[DriverResult], steps: StepTable
+) -> str:
+    """An emulated accelerator may be slower than stated, where processors are busy, not faster."""
+    emulated = experiment.workload.emulated
+    if emulated is None:
+        return ""
+    stated_s = experiment.workload.accumulation * (emulated.forward_s + emulated.backward_s)
+    for index, table in enumerate(_by_worker(experiment, steps)):
+        spans = compute_spans(table.select(table.phase == Phase.MEASURED))
+        taken_s = float(np.median(spans)) if len(spans) else stated_s
+        if taken_s < stated_s - max(EARLY_SHARE * stated_s, EARLY_S):
+            return (
+                f"the emulated accelerator of worker:{index} took {taken_s * 1e3:.1f} ms for a "
+                f"step of {stated_s * 1e3:.1f} ms"
+            )
+    return ""
+
+
 def _placed_as_planned(
     experiment: Experiment, results: Sequence[DriverResult], steps: StepTable
 ) -> str:
@@ -118,5 +140,6 @@ CHECKS: tuple[Check, ...] = (
     _steps_add_up,
     _warm,
     _clocks_steady,
+    _computed_for_as_long_as_stated,
     _placed_as_planned,
 )

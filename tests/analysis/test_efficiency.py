@@ -106,6 +106,13 @@ def test_a_point_without_launches_has_no_figures() -> None:
     assert (found.throughput, found.speedup_single, found.per_worker_core) == (None, None, None)
 
 
+def test_a_mark_of_the_base_is_one_of_the_ratio_too() -> None:
+    busy = runs(experiment(Strategy.SINGLE), times(1.0), oversubscribed=True)
+    own = [runs(experiment(Strategy.ALLREDUCE, count), times(1.0)) for count in (1, 2)]
+    found = by_point(case_of(busy, *own))["allreduce", 2]
+    assert (found.marks, found.marks_single, found.marks_own) == ("", "*", "")
+
+
 def test_single_launches_are_divided_by_their_own_repetition() -> None:
     ratios = launch_ratios({0: 10.0, 5: 8.0}, {0: 5.0, 1: 20.0})
     # Repetition 5 has no base of its own: the geometric mean of 5 and 20 is 10.

@@ -205,6 +205,17 @@ def test_the_report_lists_every_setting_against_the_defaults(tmp_path: Path) -> 
     assert "All pairs of synchronous settings on the same transport (1)" in page
 
 
+def test_what_all_points_share_is_in_the_report_and_not_in_their_labels(tmp_path: Path) -> None:
+    wire = Wire(gradients=WireType.BFLOAT16, in_flight=1)
+    save(tmp_path, run(replace(ASYNC, wire=wire, staleness=7), 1.0))
+    save(tmp_path, run(replace(ASYNC, wire=wire, staleness=9), 1.0))
+    CliRunner().invoke(cli, ["report", str(tmp_path)])
+    page = (tmp_path / "report.html").read_text()
+    assert "in_flight 1, gradients bfloat16" in page
+    assert "staleness as labelled, steps_per_dispatch 1" in page
+    assert '<th scope="row">layout of servers</th><td class="long">colocated</td>' in page
+
+
 def test_a_report_without_tuning_says_nothing_of_it(tmp_path: Path) -> None:
     save(tmp_path, run(RING, 1.0))
     CliRunner().invoke(cli, ["report", str(tmp_path)])

@@ -52,7 +52,10 @@ MISTAKES = [
         ["run-one", "--strategy", "allreduce", "--bytes-per-pack", "-1"],
         "bytes_per_pack must be at least 0, got -1.",
     ),
-    (["compare", "--hosts", "4"], "the launcher local has no use for --hosts and the options of"),
+    (
+        ["compare", "--hosts", "4"],
+        "the launcher local has no use for --hosts and what shapes links",
+    ),
     (
         ["compare", "--launcher", "emulated", "--slow-host", "0"],
         "--slow-host needs --hosts, the number of hosts.",
@@ -126,7 +129,23 @@ MISTAKES = [
     ),
     (
         ["run-one", "--strategy", "allreduce", "--bytes-per-pack", "0", "--in-flight", "2"],
-        "with bytes_per_pack TensorFlow decides what is sent: leave the settings of the wire out.",
+        "in packs (bytes_per_pack, or collective nccl or auto) TensorFlow decides what is sent",
+    ),
+    (
+        ["run-one", "--strategy", "allreduce", "--collective", "auto", "--gradients", "float16"],
+        "in packs (bytes_per_pack, or collective nccl or auto) TensorFlow decides what is sent",
+    ),
+    (
+        ["run-one", "--strategy", "ps_sync", "--collective", "ring"],
+        "strategy ps_sync uses no collective: leave collective and bytes_per_pack out",
+    ),
+    (
+        ["run-one", "--strategy", "ps_sync", "--host-aggregation"],
+        "--host-aggregation adds up the gradients of workers that share a host, and here none do",
+    ),
+    (
+        ["run-one", "--strategy", "no_communication", "--host-aggregation"],
+        "strategy no_communication sends nothing: leave the settings of the wire out.",
     ),
     (["placement", "--model", "VGG17"], "unknown model 'VGG17'"),
     (["placement", "--num-ps", "0"], "placement needs at least 1 parameter server, got 0."),

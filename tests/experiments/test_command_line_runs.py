@@ -147,7 +147,29 @@ def test_an_interruption_between_runs_makes_status_130_too(
 
     launcher.on_launch = interrupt
     assert run("compare", "--workers", "1") == 130
-    assert "Interrupted; the same command goes on." in capsys.readouterr().err
+    assert "Interrupted. A sweep goes on with the same command" in capsys.readouterr().err
+
+
+def test_a_bench_that_is_interrupted_says_where_its_rows_are(
+    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launcher.num_hosts, launcher.script = 6, [bad_run(Status.INTERRUPTED)]
+    launcher.on_launch = lambda _: os.kill(os.getpid(), signal.SIGTERM)
+    words = ["--launcher", "emulated", "--hosts", "6", "--bandwidth", "1gbit"]
+    assert run("bench", *words) == 130
+    told = capsys.readouterr().err
+    assert "bench.json holds what there is so far." in told
+    assert "goes on" not in told
+
+
+def test_a_bench_on_too_few_hosts_is_refused_before_it_measures(
+    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launcher.num_hosts = 2
+    words = ["--launcher", "emulated", "--hosts", "2", "--bandwidth", "1gbit"]
+    assert run("bench", *words) == 2
+    assert "the bench takes 6 hosts, and there are 2: --hosts 6." in capsys.readouterr().err
+    assert launcher.launched == []
 
 
 def test_one_run_prints_one_line_and_is_made_again_every_time(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
+import pytest
+
 from experiments.tuning import tuning_sweep
 from ps_allreduce.experiment import Experiment
 from ps_allreduce.spread import Spread
@@ -40,6 +42,21 @@ def test_settings_of_dealing_are_tried_where_steps_are_dealt() -> None:
     usual, *others = _points(Strategy.PS_ASYNC)
     seen = {name for point in others for name in _differences(point, usual)}
     assert seen >= {"staleness", "steps_per_dispatch"}
+
+
+@pytest.mark.parametrize("dealing", [{"staleness": 8}, {"steps_per_dispatch": 8}])
+def test_what_the_settings_that_were_asked_for_leave_no_room_for_is_left_out(
+    dealing: dict[str, int],
+) -> None:
+    usual, *others = _points(Strategy.PS_ASYNC, dealing=dealing)
+    assert {name: getattr(usual, name) for name in dealing} == dealing
+    assert all(p.staleness is None or p.staleness >= p.steps_per_dispatch for p in others)
+    assert len({p.steps_per_dispatch for p in others}) > 1
+
+
+def test_aggregation_is_tried_only_where_workers_share_a_host() -> None:
+    points = _points(Strategy.PS_SYNC, spread=Spread(workers_per_host=1))
+    assert not any(point.wire.host_aggregation for point in points)
 
 
 def test_tensorflows_own_way_is_among_them() -> None:

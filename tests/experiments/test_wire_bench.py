@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from typing import Any
 
@@ -220,6 +221,20 @@ def test_what_does_not_fit_is_kept_with_its_reason() -> None:
     (row,) = run_wire_bench(launcher, GRID[:1], lambda _: None, SILENT)
     assert row.reason == "6 hosts are needed but there are 2."
     assert launcher.launched == []
+
+
+def test_columns_are_named_before_the_first_row() -> None:
+    console = Console(file=io.StringIO(), width=300)
+    launcher = FakeLauncher(script=[a_run(4.9)])
+    run_wire_bench(launcher, [a_point(Strategy.PS_SYNC)], lambda _: None, console)
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    lines = [line.rstrip() for line in file.getvalue().splitlines() if line.strip()]
+    heading = next(line for line in lines if "fraction" in line)
+    row = next(line for line in lines if "ps_sync" in line)
+    assert lines.index(heading) < lines.index(row)
+    assert row.index("ps_sync") == heading.index("strategy")
+    assert row.index("0.980") + len("0.980") == heading.index("fraction") + len("fraction")
 
 
 def test_rows_for_contrast_are_neither_met_nor_missed() -> None:

@@ -84,7 +84,8 @@ COLLECTIVE_MISTAKES: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"bytes_per_pack": 0, "wire": Wire(in_flight=1)},
-        "with bytes_per_pack TensorFlow decides what is sent: leave the settings of the wire out.",
+        "in packs (bytes_per_pack, or collective nccl or auto) TensorFlow decides what is sent: "
+        "leave the settings of the wire out.",
     ),
     ({"bytes_per_pack": -1}, "bytes_per_pack must be at least 0, got -1."),
     ({"num_ps": 1}, "strategy allreduce has no parameter servers: leave num_ps"),

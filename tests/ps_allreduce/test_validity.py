@@ -14,6 +14,7 @@ from ps_allreduce.runner.results import ClockPair, DriverResult
 from ps_allreduce.runner.validity import find_problems
 from ps_allreduce.steps import Phase, StepTable, concatenate
 from ps_allreduce.strategies import Strategy
+from ps_allreduce.workload import EmulatedCompute, Workload
 from tests.fakes import make_experiment, make_steps
 
 PROFILE = Profile(name="p", warmup_steps=2, warmup_s=1.5, measured_steps=3)
@@ -155,6 +156,33 @@ def test_a_clock_that_was_set_is_told(wall: float, told: str) -> None:
     assert find_problems(REDUCED, jumped, STEPS) == [
         f"the wall clock of worker:1 was set by {told}"
     ]
+
+
+def emulated(accumulation: int, forward_s: float) -> Experiment:
+    compute = EmulatedCompute(forward_s=forward_s, backward_s=2 * forward_s)
+    workload = Workload(emulated=compute, accumulation=accumulation)
+    return make_experiment(Strategy.ALLREDUCE, profile=PROFILE, workload=workload)
+
+
+@pytest.mark.parametrize("taken_s", [0.0285, 0.030, 0.5])
+def test_an_emulated_accelerator_may_be_slow_and_a_little_early(taken_s: float) -> None:
+    steps = [make_steps(w, [1, 2, 3, 4, 5], PHASES, compute_s=taken_s) for w in (0, 1)]
+    assert find_problems(emulated(1, 0.010), RESULTS, concatenate(steps)) == []
+
+
+def test_an_emulated_accelerator_that_is_faster_than_stated_is_told() -> None:
+    right = make_steps(0, [1, 2, 3, 4, 5], PHASES, compute_s=0.030)
+    early = make_steps(1, [1, 2, 3, 4, 5], PHASES, compute_s=0.0167)
+    assert find_problems(emulated(1, 0.010), RESULTS, concatenate([right, early])) == [
+        "the emulated accelerator of worker:1 took 16.7 ms for a step of 30.0 ms"
+    ]
+    twice = emulated(2, 0.010)
+    assert find_problems(twice, RESULTS, concatenate([right, early]))[0].endswith("of 60.0 ms")
+
+
+def test_clocks_read_a_little_late_do_not_make_short_passes_invalid() -> None:
+    steps = [make_steps(w, [1, 2, 3, 4, 5], PHASES, compute_s=0.0018) for w in (0, 1)]
+    assert find_problems(emulated(1, 0.001), RESULTS, concatenate(steps)) == []
 
 
 def test_a_variable_that_is_elsewhere_is_told() -> None:
