@@ -121,7 +121,7 @@ def _efficiency(
 
 def may_claim(case: Case, point: Point, base: Point) -> bool:
     """An efficiency may be stated: nothing but the setting can have held either of them back."""
-    return not (_marks(case, point) or _marks(case, base))
+    return not _marks(case, point, base)
 
 
 def scaled(comparison: Comparison, factor: float) -> Comparison:

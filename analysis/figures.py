@@ -26,9 +26,7 @@ _MARKS = (
     "hosts kept their machine busy."
 )
 
-_LEFT_OUT = (
-    " Points with other settings of the exchange than the defaults have a figure of their own."
-)
+_LEFT_OUT = " Other settings of the exchange have a figure of their own."
 
 _BOUNDS = (
     "Thin dashed lines with hollow markers are the bound that the links of those runs set, with "
@@ -89,8 +87,9 @@ KINDS = (
     Kind(
         name="tuning",
         title="What each setting of the exchange changes",
-        caption="Each row changes what it names in the setting of the title; ratios are of "
-        f"launches in the same repetition. {_LAUNCHES}",
+        caption="Each row is a setting of the exchange, held against the setting of the title, by "
+        f"launches of the same repetition where both have it. {_LAUNCHES} Intervals are not "
+        "corrected for their number; the p-values of the table are.",
         plot=plot_tuning,
         tuned=True,
     ),

@@ -32,12 +32,14 @@ def plot_tuning(case: Case) -> Figure | None:
     heights = [len(items) * _ROW + _AROUND for items in groups.values()]
     limits = _limits([item for items in groups.values() for item in items])
     with style():
-        figure = Figure(figsize=(_WIDTH, sum(heights) + 0.6), layout="constrained")
+        # The case above all axes: with a long name a title would run off the edge.
+        figure = Figure(figsize=(_WIDTH, sum(heights) + 0.8), layout="constrained")
+        figure.suptitle(case.name, fontsize=9)
         grid = figure.subplots(len(groups), 1, squeeze=False, height_ratios=heights, sharex=True)
         for number, (title, items) in enumerate(groups.items()):
             axes = grid[number, 0]
             _draw(axes, items, number, limits)
-            axes.set_title(f"{case.name}: {title}", loc="left")
+            axes.set_title(title, loc="left")
         axes.set_xlim(limits)
         axes.set_xlabel("images/s over those of the setting in the title (dotted line)")
     return figure
@@ -48,8 +50,9 @@ def _title(usual: Point) -> str:
 
 
 def _limits(items: Sequence[Tuned]) -> tuple[float, float]:
-    """Around all launches; an interval that is longer ends in an arrow."""
-    ratios = [1.0, *(ratio for item in items for ratio in _ratios(item).values())]
+    """Around all launches and means; an interval that is longer ends in an arrow."""
+    means = [item.comparison.ratio for item in items if item.comparison.ratio is not None]
+    ratios = [1.0, *means, *(ratio for item in items for ratio in _ratios(item).values())]
     margin = 0.08 * (max(ratios) - min(ratios)) or 0.1
     return min(ratios) - margin, max(ratios) + margin
 
@@ -63,7 +66,12 @@ def _draw(axes: Axes, items: Sequence[Tuned], number: int, limits: tuple[float, 
     axes.axvline(1.0, color=IDEAL, linewidth=1.0, linestyle=(0, (1, 1)), zorder=1)
     for row, item in enumerate(items):
         _draw_launches(axes, item, row, colour)
-        _draw_mean(axes, item.comparison, row, colour, marker, limits)
+        if item.comparison.ratio is not None:
+            _draw_mean(axes, item.comparison.ratio, row, colour, marker)
+            _draw_interval(axes, item.comparison, row, colour, limits)
+        else:
+            what = "nothing to compare with" if item.point.rates else "no launch ended well"
+            axes.text(limits[0], row, f" {what}", color=colour, va="center", fontsize=7)
     axes.set_yticks(range(len(items)), [_row_label(item.point) for item in items])
     axes.set_ylim(len(items) - 0.4, -0.6)
     axes.grid(axis="x", visible=True)
@@ -81,13 +89,13 @@ def _draw_launches(axes: Axes, item: Tuned, row: int, colour: str) -> None:
     axes.scatter(ratios, rows, s=6, facecolors="none", edgecolors=colour, linewidths=0.6, zorder=4)
 
 
-def _draw_mean(
-    axes: Axes, found: Comparison, row: int, colour: str, marker: str, limits: tuple[float, float]
+def _draw_mean(axes: Axes, ratio: float, row: int, colour: str, marker: str) -> None:
+    axes.plot([ratio], [row], marker, color=colour, markeredgecolor="white", zorder=3)
+
+
+def _draw_interval(
+    axes: Axes, found: Comparison, row: int, colour: str, limits: tuple[float, float]
 ) -> None:
-    if found.ratio is None:
-        axes.text(limits[0], row, " no launch ended well", color=colour, va="center", fontsize=7)
-        return
-    axes.plot([found.ratio], [row], marker, color=colour, markeredgecolor="white", zorder=3)
     if found.low is None or found.high is None:
         return
     left, right = max(found.low, limits[0]), min(found.high, limits[1])

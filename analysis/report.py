@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from analysis.wording import count_text, rate_text
 from ps_allreduce.provenance import Provenance
 from ps_allreduce.record_files import RunFiles, write_atomically
 from ps_allreduce.records import RunRecord, Status
+from ps_allreduce.strategies import Strategy
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
@@ -102,7 +103,8 @@ def _case_context(item: CaseReport) -> dict[str, object]:
             for point in placement_points(case)
             for line in point.deviations
         ],
-        "tuned": [_tuned_row(item) for item in tuned_points(case)] if is_tuning(case) else [],
+        "tuned": [_tuned_row(one) for one in tuned_points(case)] if is_tuning(case) else [],
+        "without_tuned": untuned is not case,
         "pairs": [_pair_row(pair) for pair in all_pairs(untuned)],
         "pairs_apart": [[*_pair_row(pair), pair.label] for pair in pairs_apart(untuned)],
         "settings": _setting_rows(case),
@@ -194,18 +196,24 @@ def _setting_rows(case: Case) -> list[tuple[str, str]]:
 
 
 def _exchange_rows(case: Case) -> list[tuple[str, str]]:
-    """How points exchange gradients: what is the same for all, and what the labels tell."""
-    points = [p.experiment for p in case.points if p.experiment.traits.communicates]
-    if not points:
-        return []
-    found: dict[str, list[object]] = {}
-    for own in points:
-        for name, value in exchange_of(own).items():
-            found.setdefault(name, []).append(value)
-    parts = [f"{name} {_common_text(values)}" for name, values in found.items()]
-    rows = [("exchange of gradients", ", ".join(parts))]
-    layouts = [own.layout for own in points if own.layout is not None]
-    return [*rows, *([("layout of servers", _common_text(layouts))] if layouts else [])]
+    """How each strategy exchanges gradients: what all its points share, and what labels tell."""
+    by_strategy: dict[Strategy, list[dict[str, object]]] = {}
+    for own in (point.experiment for point in case.points):
+        if own.traits.communicates:
+            layout = {} if own.layout is None else {"layout": own.layout}
+            by_strategy.setdefault(own.strategy, []).append(exchange_of(own) | layout)
+    return [
+        (f"exchange of {strategy}", ", ".join(_shared(exchanges)))
+        for strategy, exchanges in by_strategy.items()
+    ]
+
+
+def _shared(exchanges: Sequence[Mapping[str, object]]) -> list[str]:
+    values: dict[str, list[object]] = {}
+    for one in exchanges:
+        for name, value in one.items():
+            values.setdefault(name, []).append(value)
+    return [f"{name} {_common_text(found)}" for name, found in values.items()]
 
 
 def _common_text(values: Sequence[object]) -> str:

@@ -18,17 +18,17 @@ from ps_allreduce.spread import Coordinator, LayoutKind
 from ps_allreduce.strategies import TRAITS, Strategy, StrategyTraits
 from ps_allreduce.wire import STOCK, Wire, WireType
 
+#: What can be set of messages, and of strategies that deal steps, with its default.
 _WIRE = {each.name: getattr(Wire(), each.name) for each in fields(Wire)}
+_DEALING = {"staleness": None, "steps_per_dispatch": 1}
 
-#: Everything that can be set about the exchange of gradients, with its default.
-_EXCHANGE: dict[str, object] = {
-    "bytes_per_pack": None,
-    **_WIRE,
-    "staleness": None,
-    "steps_per_dispatch": 1,
-}
+#: Everything that can be set about the exchange of gradients, in the order in which it is sorted.
+_EXCHANGE: dict[str, object] = {"bytes_per_pack": None, **_WIRE, **_DEALING}
 
-#: How the setting is called that leaves all of it at its default.
+#: What makes messages those of TensorFlow itself.
+_STOCK = {"group_bytes", "cut_bytes", "in_flight"}
+
+#: How the setting is called that leaves at its default whatever differs among its rivals.
 DEFAULTS = "defaults"
 
 
@@ -142,7 +142,7 @@ def _exchange_parts(own: Experiment, rivals: Sequence[Experiment]) -> list[str]:
         differing = [name for name in differing if name in mine and mine[name] != _EXCHANGE[name]]
         if not differing:
             return [DEFAULTS]
-    if sends_buckets(own) and own.wire == STOCK and set(differing) & set(_WIRE):
+    if sends_buckets(own) and own.wire == STOCK and set(differing) & _STOCK:
         return ["stock messages", *_dealing_parts(own, differing)]
     packs = [pack_label(own.bytes_per_pack)] if "bytes_per_pack" in differing else []
     wire = _wire_parts(own.wire, differing) if sends_buckets(own) else []
@@ -154,26 +154,30 @@ def _values(name: str, exchanges: Sequence[Mapping[str, object]]) -> set[object]
 
 
 def exchange_of(own: Experiment) -> dict[str, object]:
-    """Everything that is set about the exchange; what `wire` says only where it counts."""
+    """Everything that is set about the exchange and counts for this experiment, by name."""
     wire = {name: getattr(own.wire, name) for name in _WIRE if sends_buckets(own)}
-    return wire | {name: getattr(own, name) for name in _EXCHANGE if name not in _WIRE}
+    packs = {"bytes_per_pack": own.bytes_per_pack} if own.traits.uses_collective else {}
+    dealing = {name: getattr(own, name) for name in _DEALING if own.traits.deals_steps}
+    return {**packs, **wire, **dealing}
 
 
 def exchange_order(own: Experiment) -> tuple[tuple[int, float], ...]:
     """Sorts the defaults first, then one thing after the other, each by its value."""
     mine = exchange_of(own)
     return tuple(
-        (number, _rank(mine[name]))
+        (number, _rank(name, mine[name]))
         for number, (name, default) in enumerate(_EXCHANGE.items())
         if name in mine and mine[name] != default
     )
 
 
-def _rank(value: object) -> float:
-    """By size; 0 stands for no limit, and number formats for themselves."""
+def _rank(name: str, value: object) -> float:
+    """By size; 0 is no limit but of groups, and number formats are as they are listed."""
     if isinstance(value, WireType):
         return float(list(WireType).index(value))
-    return float(value) if isinstance(value, int) and value else math.inf
+    if value == 0 and name != "group_bytes":
+        return math.inf
+    return float(value) if isinstance(value, int) else math.inf
 
 
 def sends_buckets(own: Experiment) -> bool:
@@ -248,4 +252,4 @@ def pack_label(bytes_per_pack: int | None) -> str:
 
 
 def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.3g} MB"
+    return f"{size / 1e6:g} MB"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from analysis.points import Case, Point
 from analysis.statistics import MIN_LAUNCHES, Comparison, Selection, choose_best, compare
 from ps_allreduce.strategies import StrategyTraits
+from ps_allreduce.wire import WireType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,11 +130,11 @@ def meet(case: Case, first: Kind, second: Kind) -> Iterator[Meeting]:
 
 
 def meet_apart(case: Case, first: Kind, second: Kind) -> Iterator[Meeting]:
-    """Compare two sides on different transports, of which one side lacks one."""
-    shared = shared_transports(case, first, second)
+    """Compare two sides on different transports, unless either is compared with its like."""
+    alike = {meeting.first.kind.transport for meeting in meet(case, first, second)}
     for one in _transports(case, first):
         for other in _transports(case, second):
-            if one == other or (one in shared and other in shared):
+            if one == other or (one in alike and other in alike):
                 continue
             meeting = _meet(case, first.over(one), second.over(other))
             if meeting is not None:
@@ -146,9 +147,10 @@ def shared_transports(case: Case, first: Kind, second: Kind) -> list[str]:
 
 
 def _transports(case: Case, kind: Kind) -> list[str]:
-    """Those of a side's settings, in the order of the points."""
-    found = (point.experiment.transport for point in case.points if kind.belongs(point))
-    return list(dict.fromkeys(transport for transport in found if transport is not None))
+    """Those of a side's settings: gradients in float32 first, then in the order of the points."""
+    mine = [point.experiment for point in case.points if kind.belongs(point)]
+    mine.sort(key=lambda own: list(WireType).index(own.wire.gradients))
+    return list(dict.fromkeys(own.transport for own in mine if own.transport is not None))
 
 
 def _meet(case: Case, first: Kind, second: Kind) -> Meeting | None:

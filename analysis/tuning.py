@@ -16,7 +16,7 @@ from analysis.statistics import Comparison, Outcome, compare, holm, outcome
 from ps_allreduce.experiment import Collective, Experiment
 from ps_allreduce.wire import Wire
 
-#: With more tuned points than this at one strategy, other figures leave them out.
+#: With more tuned settings than this of one strategy, other figures leave them out.
 MAX_BESIDE_OTHERS = 8
 
 
@@ -82,10 +82,19 @@ def _but_for_the_exchange(own: Experiment) -> Experiment:
 
 
 def _usual(points: Sequence[Point]) -> Point:
-    """The one with the fewest differences from all others; defaults stand first among equals."""
+    """The one with the fewest differences from all others; defaults stand first among equals.
+
+    One that was measured, if there is any; and buckets rather than packs, which share so little
+    with buckets that they never differ from them in much.
+    """
     exchanges = [exchange_of(point.experiment) for point in points]
-    counts = [sum(_num_differing(mine, other) for other in exchanges) for mine in exchanges]
-    return points[counts.index(min(counts))]
+
+    def distance(number: int) -> tuple[bool, int, bool]:
+        own, mine = points[number], exchanges[number]
+        differences = sum(_num_differing(mine, other) for other in exchanges)
+        return not own.rates, differences, own.experiment.bytes_per_pack is not None
+
+    return points[min(range(len(points)), key=distance)]
 
 
 def _num_differing(one: Mapping[str, object], other: Mapping[str, object]) -> int:
@@ -100,7 +109,8 @@ def is_tuning(case: Case) -> bool:
 def without_tuned(case: Case) -> Case:
     """The case without its tuned points, if they are too many to be told apart beside others."""
     tuned = [point for point, _ in _with_usual(case)]
-    strategies = [point.setting.strategy for point in tuned]
-    if max((strategies.count(one) for one in set(strategies)), default=0) <= MAX_BESIDE_OTHERS:
+    strategies = [setting.strategy for setting in {point.setting for point in tuned}]
+    most = max((strategies.count(one) for one in strategies), default=0)
+    if most <= MAX_BESIDE_OTHERS or not is_tuning(case):
         return case
     return replace(case, points=tuple(point for point in case.points if point not in tuned))

@@ -8,7 +8,6 @@ sentence of its own that says so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analysis.circumstances import attempts_lines, circumstances
@@ -34,6 +33,7 @@ from analysis.wording import (
     transports_label,
     workers_text,
 )
+from ps_allreduce.experiment import GRPC
 
 #: An interval whose ends differ by this factor cannot tell a large effect from none.
 WIDE_INTERVAL = 1.5
@@ -72,14 +72,14 @@ def verdict(case: Case) -> Verdict:
         *circumstances(case),
         *(_doubts(main) if main else ()),
         *(_selection_lines(main) if main else ()),
-        *_other_transports(alike[1:]),
+        *(_sentence_on_its_transport(meeting) for meeting in alike[1:]),
         *_transports_apart(case),
         *_asynchronous(case),
         *attempts_lines(case.records),
     ]
     return Verdict(
         case_name=case.name,
-        headline=meeting_sentence(main) if main else _why_none(case),
+        headline=_sentence_on_its_transport(main) if main else _why_none(case),
         details=tuple(details),
         comparison=main.comparison if main else None,
         outcome=outcome(main.comparison) if main else Outcome.TOO_FEW,
@@ -238,12 +238,11 @@ def _unequal_effort(meeting: Meeting) -> list[str]:
     return [f"Settings tried: {tried}; the side with more of them had more chances."]
 
 
-def _other_transports(alike: Sequence[Meeting]) -> list[str]:
-    """The strategies on each further transport that both sides have, 16-bit gradients say."""
-    return [
-        f"With {meeting.first.kind.transport} on both sides: {meeting_sentence(meeting)}"
-        for meeting in alike
-    ]
+def _sentence_on_its_transport(meeting: Meeting) -> str:
+    """A sentence about two sides on one transport, which is named unless it is plain gRPC."""
+    transport = meeting.first.kind.transport
+    where = "" if transport == GRPC else f"With {transport} on both sides: "
+    return where + meeting_sentence(meeting)
 
 
 def _transports_apart(case: Case) -> list[str]:
@@ -256,5 +255,7 @@ def _transports_apart(case: Case) -> list[str]:
 
 
 def _asynchronous(case: Case) -> list[str]:
-    meeting = next(meet(case, PS_ASYNC, ALLREDUCE), None)
-    return [_ASYNCHRONOUS + meeting_sentence(meeting)] if meeting else []
+    return [
+        _ASYNCHRONOUS + _sentence_on_its_transport(meeting)
+        for meeting in meet(case, PS_ASYNC, ALLREDUCE)
+    ]

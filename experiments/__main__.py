@@ -201,7 +201,7 @@ def bench(**given: Any) -> None:
         try:
             click.echo(run_bench(launcher, given["launcher"], network_from(given), where))
         except KeyboardInterrupt:
-            click.echo(f"Interrupted; {where.path} holds what there is so far.", err=True)
+            click.echo(f"Interrupted; parts that were over are in {where.path}.", err=True)
             sys.exit(130)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from rich.console import Console
 
-from experiments.execute import Follower, execute
+from experiments.execute import Follower, Stop, execute
 from experiments.profiles import PROFILES, WORKLOADS
 from experiments.sweep import Sweep
 from experiments.wire_bench import check_room, render_wire, run_wire_bench
@@ -73,6 +73,7 @@ def run_bench(
     What other launchers left in the file stays.
 
     Raises:
+        KeyboardInterrupt: the operator ended it; parts that were over are written.
         LaunchError: a run failed.
         UserError: there are too few hosts, or the results cannot be written.
     """
@@ -84,6 +85,7 @@ def run_bench(
     if name == LOCAL:
         lines += _bench_recording(launcher, content, where)
     lines += _bench_overhead(launcher, name, network, content, where)
+    _write(content, where)
     if network is not None:
         lines += _bench_wire(launcher, network, points, content, where)
     if name == LOCAL:
@@ -147,6 +149,8 @@ def _bench_overhead(
         begin = time.monotonic()
         run = launcher.launch(point, progress=lambda _: None)
         wall_s = time.monotonic() - begin
+        if run.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
         if run.status is not Status.OK or run.phases.bring_up_s is None:
             raise LaunchError(f"a run of the benchmark failed: {run.reason}")
         bring_up.append(run.phases.bring_up_s)
@@ -211,6 +215,8 @@ def _useful_fraction(launcher: HostsLauncher, where: Where) -> float:
     sweep = Sweep(name="standard", points=tuple(_points(profile).values()), seed=1)
     folder = where.results / "bench" / "standard"
     result = execute(sweep, sweep.runs(), launcher, folder, where.commit, Follower())
+    if result.stop is Stop.INTERRUPTED:
+        raise KeyboardInterrupt
     return result.useful_fraction
 
 

@@ -26,7 +26,7 @@ from ps_allreduce.experiment import (
 )
 from ps_allreduce.models import SMALL_CNN, model_info, tensor_set
 from ps_allreduce.placement import DEFAULT_SPLIT_BYTES, Policy, usual_split_bytes
-from ps_allreduce.spread import Coordinator, LayoutKind, Spread
+from ps_allreduce.spread import Coordinator, LayoutKind, Spread, workers_together
 from ps_allreduce.strategies import TRAITS, Strategy
 from ps_allreduce.wire import Wire, WireType
 from ps_allreduce.workload import DIGITS, SYNTHETIC, EmulatedCompute, Precision, Workload
@@ -223,10 +223,12 @@ def experiment_from(given: dict[str, Any], describe: Describe) -> Experiment:
         profile=profile_from(given),
         **_settings_of(strategy, given, describe),
     )
-    if experiment.wire.host_aggregation and experiment.workers_together < 2:
+    together = workers_together(experiment.num_workers, experiment.spread)
+    if experiment.wire.host_aggregation and together < 2:
         raise UserError(
             "--host-aggregation adds up the gradients of workers that share a host, and here none "
-            "do: leave it out, or place several workers on a host (--workers-per-host)."
+            "do: leave it out, or take several workers on a host (--num-workers, "
+            "--workers-per-host)."
         )
     return experiment
 

@@ -23,7 +23,7 @@ from ps_allreduce.experiment import (
 )
 from ps_allreduce.network import EmulatedNetwork
 from ps_allreduce.placement import Policy, VariableSpec, make_plan, suggest, usual_split_bytes
-from ps_allreduce.spread import LayoutKind, Spread
+from ps_allreduce.spread import LayoutKind, Spread, workers_together
 from ps_allreduce.strategies import TRAITS, Strategy
 from ps_allreduce.wire import Wire
 from ps_allreduce.workload import Workload
@@ -78,7 +78,7 @@ class Request:
         )
         traits = TRAITS[strategy]
         if traits.communicates:
-            together = min(workers, self.spread.workers_per_host if self.spread else workers)
+            together = workers_together(workers, self.spread)
             aggregates = traits.aggregates and together > 1 and self.wire.host_aggregation
             settings = {"wire": replace(self.wire, host_aggregation=aggregates)} | settings
         if traits.deals_steps:

@@ -167,11 +167,13 @@ def check_writable(sweep_dir: Path) -> None:
     Raises:
         UserError: it could not.
     """
-    there = next(path for path in (sweep_dir, *sweep_dir.absolute().parents) if path.exists())
+    folders = (sweep_dir, *sweep_dir.absolute().parents)
+    # Path.exists would raise below a folder that may not be searched.
+    there = next(path for path in folders if os.path.exists(path))
     if not there.is_dir():
         raise UserError(f"cannot write to {sweep_dir}: {there} is no folder.")
     if not os.access(there, os.W_OK | os.X_OK):
-        raise UserError(f"cannot write to {sweep_dir}: no permission in {there}.")
+        raise UserError(f"cannot write to {sweep_dir}: {there} cannot be written.")
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from dataclasses import replace
 from experiments.request import SERVER_STRATEGIES, Request
 from ps_allreduce.errors import UserError
 from ps_allreduce.experiment import Experiment
+from ps_allreduce.spread import workers_together
 from ps_allreduce.wire import STOCK, Wire, WireType
 from ps_allreduce.workload import Precision, Workload
 
@@ -81,7 +82,7 @@ def _wires(wire: Wire) -> list[Wire]:
 
 def _aggregated(usual: Experiment) -> Iterator[Experiment]:
     """Only where workers share hosts, equally many on each."""
-    if usual.workers_together < 2:
+    if workers_together(usual.num_workers, usual.spread) < 2:
         return
     try:
         yield replace(usual, wire=replace(usual.wire, host_aggregation=True))

@@ -145,7 +145,7 @@ def run_wire_bench(
 
 
 def check_room(launcher: Launcher, points: Sequence[Point]) -> None:
-    """Half an hour is too long to learn that there were too few hosts for half of the rows.
+    """See that all points fit, before half an hour is spent on those that do.
 
     Raises:
         UserError: there are too few.

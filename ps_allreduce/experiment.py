@@ -15,7 +15,7 @@ from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.network import EmulatedNetwork
 from ps_allreduce.placement import DEFAULT_SPLIT_BYTES, Policy
 from ps_allreduce.serialization import to_json
-from ps_allreduce.spread import LayoutKind, Spread
+from ps_allreduce.spread import LayoutKind, Spread, workers_together
 from ps_allreduce.strategies import TRAITS, Strategy, StrategyTraits
 from ps_allreduce.wire import Wire, WireType
 from ps_allreduce.workload import Precision, Workload
@@ -194,10 +194,11 @@ class Experiment:
                 f"strategy {self.strategy} has nothing to add up on a host before it sends: leave "
                 "host_aggregation out, or use strategy ps_sync."
             )
-        if self.num_workers % self.workers_together:
+        together = workers_together(self.num_workers, self.spread)
+        if self.num_workers % together:
             raise UserError(
                 "host_aggregation needs equally many workers on every host: num_workers "
-                f"{self.num_workers} is no multiple of workers_per_host {self.workers_together}."
+                f"{self.num_workers} is no multiple of workers_per_host {together}."
             )
 
     def _check_collective(self) -> None:
@@ -248,12 +249,6 @@ class Experiment:
         if self.wire.gradients is WireType.FLOAT32:
             return carrier
         return f"{carrier} in {self.wire.gradients}"
-
-    @property
-    def workers_together(self) -> int:
-        """Workers on a host that has as many as there may be."""
-        per_host = self.spread.workers_per_host if self.spread else self.num_workers
-        return min(per_host, self.num_workers)
 
     @property
     def global_batch(self) -> int:

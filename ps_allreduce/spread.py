@@ -47,3 +47,8 @@ class Spread:
         at_least(1, workers_per_host=self.workers_per_host)
         if self.ps_per_host is not None:
             at_least(1, ps_per_host=self.ps_per_host)
+
+
+def workers_together(num_workers: int, spread: Spread | None) -> int:
+    """Workers on a host that has as many as there may be."""
+    return num_workers if spread is None else min(num_workers, spread.workers_per_host)

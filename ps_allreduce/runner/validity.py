@@ -17,7 +17,8 @@ from ps_allreduce.steps import Phase, StepTable, compute_spans
 #: Wall and monotonic clock may drift apart by so much during a run; a step of the clock is larger.
 CLOCK_TOLERANCE_S = 0.02
 
-#: An emulated accelerator that is early by more than both is not the one that was asked for.
+#: An emulated accelerator that is early by more than this share of a step, and by more than these
+#: seconds of every batch, is not the one that was asked for.
 EARLY_SHARE, EARLY_S = 0.1, 0.0015
 
 
@@ -106,11 +107,12 @@ def _computed_for_as_long_as_stated(
     emulated = experiment.workload.emulated
     if emulated is None:
         return ""
-    stated_s = experiment.workload.accumulation * (emulated.forward_s + emulated.backward_s)
+    batches = experiment.workload.accumulation
+    stated_s = batches * (emulated.forward_s + emulated.backward_s)
     for index, table in enumerate(_by_worker(experiment, steps)):
         spans = compute_spans(table.select(table.phase == Phase.MEASURED))
         taken_s = float(np.median(spans)) if len(spans) else stated_s
-        if taken_s < stated_s - max(EARLY_SHARE * stated_s, EARLY_S):
+        if taken_s < stated_s - max(EARLY_SHARE * stated_s, EARLY_S * batches):
             return (
                 f"the emulated accelerator of worker:{index} took {taken_s * 1e3:.1f} ms for a "
                 f"step of {stated_s * 1e3:.1f} ms"

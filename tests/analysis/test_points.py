@@ -91,8 +91,8 @@ def test_what_sets_wires_apart_is_in_the_label() -> None:
     ]
     assert labels([experiment(Strategy.PS_SYNC, 2, wire=wire) for wire in others]) == [
         "ps_sync, round_robin, defaults",
-        "ps_sync, round_robin, 2 MB messages",
         "ps_sync, round_robin, ungrouped",
+        "ps_sync, round_robin, 2 MB messages",
         "ps_sync, round_robin, uncut",
         "ps_sync, round_robin, sent per host",
     ]
@@ -123,10 +123,42 @@ WIRES = st.builds(
 )
 
 
-@given(st.lists(WIRES, unique=True, min_size=1, max_size=8))
-def test_no_two_settings_are_called_the_same(wires: list[Wire]) -> None:
-    found = labels([experiment(Strategy.PS_SYNC, 2, wire=wire) for wire in wires])
-    assert len(set(found)) == len(wires)
+SERVED = st.builds(lambda wire: experiment(Strategy.PS_SYNC, 2, wire=wire), WIRES)
+DEALT = st.builds(
+    lambda wire, staleness, steps: experiment(
+        Strategy.PS_ASYNC,
+        2,
+        wire=replace(wire, host_aggregation=False),
+        staleness=staleness,
+        steps_per_dispatch=steps,
+    ),
+    WIRES,
+    st.sampled_from([None, 4, 8]),
+    st.sampled_from([1, 2, 4]),
+)
+REDUCED = st.builds(
+    lambda wire, size: experiment(
+        Strategy.ALLREDUCE,
+        2,
+        wire=replace(wire, host_aggregation=False) if size is None else Wire(),
+        bytes_per_pack=size,
+    ),
+    WIRES,
+    st.sampled_from([None, 0, 500_000, 500_004]),
+)
+
+
+@given(st.lists(SERVED | DEALT | REDUCED, unique=True, min_size=1, max_size=8))
+def test_no_two_settings_are_called_the_same(points: list[Experiment]) -> None:
+    assert len(set(labels(points))) == len(points)
+
+
+def test_messages_are_stock_by_their_sizes_and_number() -> None:
+    halves = [replace(STOCK, gradients=kind) for kind in (WireType.FLOAT32, WireType.BFLOAT16)]
+    assert labels([experiment(Strategy.PS_SYNC, 2, wire=wire) for wire in halves]) == [
+        "ps_sync, round_robin, float32 gradients",
+        "ps_sync, round_robin, bfloat16 gradients",
+    ]
 
 
 def test_buckets_are_told_from_packs_and_from_other_buckets() -> None:

@@ -67,11 +67,24 @@ def test_gradients_in_16_bits_are_compared_with_their_like() -> None:
     assert found.headline.startswith("All-reduce is 1.50x [1.50, 1.50] faster")
     (line,) = [line for line in found.details if "float16" in line]
     assert line.startswith("With grpc in float16 on both sides: All-reduce is 2.25x")
+    bucket = replace(RING, bytes_per_pack=None, wire=Wire(in_flight=2))
+    halves = replace(halved[0], wire=Wire(gradients=WireType.FLOAT16, group_bytes=0))
+    mixed = said({halves: times(9.0), bucket: times(1.5), SYNC: times(1.0), halved[1]: times(4.0)})
+    assert mixed.headline.startswith("All-reduce is 1.50x")
+    only = said({halves: times(9.0), halved[1]: times(4.0)})
+    assert only.headline.startswith("With grpc in float16 on both sides: All-reduce is 2.25x")
     alone = said({RING: times(1.5), halved[0]: times(9.0), SYNC: times(1.0)})
     (line,) = [line for line in alone.details if "float16" in line]
     assert line.startswith("Different transports (grpc in float16, grpc), so this does not compare")
     pairs = all_pairs(case_of({RING: times(1.5), halved[0]: times(9.0), SYNC: times(1.0)}))
     assert len(pairs) == 1
+
+
+def test_asynchronous_training_is_compared_on_every_transport_that_both_have() -> None:
+    half = Wire(gradients=WireType.FLOAT16)
+    points = [RING, replace(RING, wire=half, bytes_per_pack=None), ASYNC, replace(ASYNC, wire=half)]
+    lines = [line for line in said(dict.fromkeys(points, times(1.0))).details if "same tr" in line]
+    assert [("With grpc in float16 on both sides" in line) for line in lines] == [False, True]
 
 
 def test_only_another_transport_gives_no_verdict() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from matplotlib.figure import Figure
@@ -13,6 +14,7 @@ from matplotlib.figure import Figure
 from analysis.__main__ import cli
 from analysis.figures import save_figures
 from analysis.plots import plot_throughput
+from analysis.plots_settings import plot_against_packs
 from analysis.plots_tuning import plot_tuning
 from analysis.points import Case, make_cases
 from analysis.statistics import Outcome
@@ -78,10 +80,13 @@ def test_other_numbers_of_workers_are_no_tuning() -> None:
     assert tuned_points(case_of(runs(SYNC, rates(1.0)), runs(other, rates(1.0)))) == ()
 
 
-def test_what_was_asked_for_is_what_the_others_are_held_against() -> None:
-    half = replace(SYNC, wire=Wire(gradients=WireType.FLOAT16))
+@pytest.mark.parametrize("usual", [SYNC, RING])
+def test_what_was_asked_for_is_what_the_others_are_held_against(usual: Experiment) -> None:
+    half = replace(usual, wire=Wire(gradients=WireType.FLOAT16))
+    packs = [replace(RING, bytes_per_pack=size) for size in (0, 2_000_000)]
     others = [
-        SYNC,
+        usual,
+        *(packs if usual is RING else []),
         *(replace(half, wire=replace(half.wire, in_flight=count)) for count in (1, 2)),
         replace(half, wire=replace(half.wire, cut_bytes=0)),
     ]
@@ -96,6 +101,13 @@ def test_packs_and_dealing_are_held_against_the_defaults() -> None:
     found = tuned_points(case_of(*(runs(own, rates(1.0)) for own in (*packs, *dealt))))
     assert {item.usual.experiment for item in found} == {RING, ASYNC}
     assert len(found) == 4
+
+
+def test_what_failed_is_not_what_others_are_held_against() -> None:
+    others = [replace(SYNC, wire=Wire(in_flight=count)) for count in (1, 2)]
+    lost: dict[int, float | None] = {0: None, 1: None}
+    case = case_of(runs(SYNC, lost), *(runs(own, rates(1.0)) for own in others))
+    assert {item.usual.experiment for item in tuned_points(case)} == {others[0]}
 
 
 def test_packs_of_collectives_that_have_no_buckets_are_not_compared() -> None:
@@ -124,6 +136,30 @@ def test_many_tuned_points_are_left_out_of_other_figures_and_few_are_not() -> No
     assert without_tuned(few) is few
 
 
+def test_packs_of_several_sizes_and_workers_keep_their_own_figure() -> None:
+    case = case_of(
+        *(
+            runs(replace(RING, num_workers=workers, bytes_per_pack=size), rates(1.0))
+            for workers in (1, 2, 4)
+            for size in (None, 0, 500_000, 4_000_000)
+        )
+    )
+    assert without_tuned(case) is case
+    assert plot_against_packs(case) is not None
+
+
+def test_settings_are_counted_and_not_their_numbers_of_workers() -> None:
+    points = [
+        replace(SYNC, num_workers=workers, wire=wire)
+        for workers in (2, 3, 4, 5)
+        for wire in (Wire(), *WIRES[:3])
+    ]
+    case = case_of(*(runs(own, rates(1.0)) for own in points))
+    assert without_tuned(case) is case
+    figure = plot_tuning(case)
+    assert [len(rows) for rows in row_labels(figure)] == [3, 3, 3, 3]
+
+
 def row_labels(figure: Figure | None) -> list[list[str]]:
     assert figure is not None
     return [[text.get_text() for text in axes.get_yticklabels()] for axes in figure.axes]
@@ -134,9 +170,9 @@ def test_the_figure_has_a_row_for_each_setting_in_the_order_of_its_values() -> N
     rows = row_labels(figure)
     assert rows[0] == rows[1] == rows[2]
     assert rows[0] == [
-        "groups of 2 MB",
         "ungrouped",
         "stock messages",
+        "groups of 2 MB",
         "cut at 0.125 MB",
         "cut at 2 MB",
         "uncut",
@@ -148,11 +184,12 @@ def test_the_figure_has_a_row_for_each_setting_in_the_order_of_its_values() -> N
         "bfloat16 gradients",
     ]
     assert figure is not None
+    assert figure.get_suptitle() == "SmallCNN"
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert titles == [
-        "SmallCNN: ps_async, round_robin, defaults, 2 workers",
-        "SmallCNN: ps_sync, round_robin, defaults, 2 workers",
-        "SmallCNN: allreduce, defaults, 2 workers",
+        "ps_async, round_robin, defaults, 2 workers",
+        "ps_sync, round_robin, defaults, 2 workers",
+        "allreduce, defaults, 2 workers",
     ]
     assert figure.axes[-1].get_xlabel().startswith("images/s over those of the setting")
 
@@ -170,6 +207,17 @@ def test_an_interval_beyond_the_axes_ends_in_an_arrow() -> None:
     figure = plot_tuning(case_of(runs(SYNC, rates(1.0)), runs(replace(SYNC, wire=STOCK), wild)))
     assert figure is not None
     assert {"<", ">"} <= {line.get_marker() for line in figure.axes[0].get_lines()}
+
+
+def test_a_mean_that_is_not_one_of_launches_of_the_same_repetition_is_in_the_axes() -> None:
+    usual: dict[int, float | None] = {0: 100.0, 1: 100.0, 2: 70.0}
+    some: dict[int, float | None] = {0: 100.0, 1: 100.0, 2: None}
+    figure = plot_tuning(case_of(runs(SYNC, usual), runs(replace(SYNC, wire=STOCK), some)))
+    assert figure is not None
+    (axes,) = figure.axes
+    means = [float(np.asarray(line.get_xdata())[0]) for line in axes.get_lines()[1:]]
+    assert means
+    assert all(axes.get_xlim()[0] < mean < axes.get_xlim()[1] for mean in means)
 
 
 def test_all_figures_of_a_whole_sweep_have_room(tmp_path: Path) -> None:
@@ -201,6 +249,7 @@ def test_the_report_lists_every_setting_against_the_defaults(tmp_path: Path) -> 
     page = (tmp_path / "report.html").read_text()
     assert "<h3>Settings of the exchange</h3>" in page
     assert page.count("<td>1.50 [1.50, 1.50]</td><td>3</td>") == 3 * len(WIRES)
+    assert "Pairs below are without the settings" in page
     # Of the defaults alone: ps_sync against all-reduce.
     assert "All pairs of synchronous settings on the same transport (1)" in page
 
@@ -212,8 +261,18 @@ def test_what_all_points_share_is_in_the_report_and_not_in_their_labels(tmp_path
     CliRunner().invoke(cli, ["report", str(tmp_path)])
     page = (tmp_path / "report.html").read_text()
     assert "in_flight 1, gradients bfloat16" in page
-    assert "staleness as labelled, steps_per_dispatch 1" in page
-    assert '<th scope="row">layout of servers</th><td class="long">colocated</td>' in page
+    assert "staleness as labelled, steps_per_dispatch 1, layout colocated" in page
+
+
+def test_each_strategy_tells_what_its_own_points_share(tmp_path: Path) -> None:
+    for own in (SYNC, replace(ASYNC, staleness=4), RING):
+        save(tmp_path, run(own, 1.0))
+    CliRunner().invoke(cli, ["report", str(tmp_path)])
+    page = (tmp_path / "report.html").read_text()
+    assert "as labelled" not in page
+    assert page.count("staleness") == 1
+    assert "staleness 4, steps_per_dispatch 1" in page
+    assert page.count("bytes_per_pack none") == 1
 
 
 def test_a_report_without_tuning_says_nothing_of_it(tmp_path: Path) -> None:

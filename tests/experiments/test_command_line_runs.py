@@ -15,7 +15,7 @@ from experiments.studies import STUDIES
 from ps_allreduce.experiment import Experiment
 from ps_allreduce.network import EmulatedNetwork
 from ps_allreduce.record_files import iter_record_paths, load_record
-from ps_allreduce.records import Status
+from ps_allreduce.records import Phases, Status
 from ps_allreduce.spread import Spread
 from ps_allreduce.strategies import Strategy
 from ps_allreduce.wire import Wire, WireType
@@ -151,15 +151,25 @@ def test_an_interruption_between_runs_makes_status_130_too(
 
 
 def test_a_bench_that_is_interrupted_says_where_its_rows_are(
-    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
+    launcher: FakeLauncher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    launcher.num_hosts, launcher.script = 6, [bad_run(Status.INTERRUPTED)]
-    launcher.on_launch = lambda _: os.kill(os.getpid(), signal.SIGTERM)
+    measured = replace(ok_run(), phases=Phases(bring_up_s=0.5, total_s=1.0))
+    launcher.num_hosts, launcher.script = 6, [*[measured] * 5, bad_run(Status.INTERRUPTED)]
     words = ["--launcher", "emulated", "--hosts", "6", "--bandwidth", "1gbit"]
     assert run("bench", *words) == 130
     told = capsys.readouterr().err
-    assert "bench.json holds what there is so far." in told
-    assert "goes on" not in told
+    assert "Interrupted; parts that were over are in" in told
+    kept = json.loads((tmp_path / "results" / "bench" / "bench.json").read_text())
+    assert list(kept["overhead_per_run_s"]) == ["emulated"]
+
+
+def test_a_bench_that_is_interrupted_in_its_first_part_did_not_fail(
+    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launcher.num_hosts, launcher.script = 6, [bad_run(Status.INTERRUPTED)]
+    words = ["--launcher", "emulated", "--hosts", "6", "--bandwidth", "1gbit"]
+    assert run("bench", *words) == 130
+    assert "failed" not in capsys.readouterr().err
 
 
 def test_a_bench_on_too_few_hosts_is_refused_before_it_measures(

@@ -266,6 +266,10 @@ def test_a_file_system_without_locks_is_no_obstacle(
     assert len(go(FakeLauncher(), tmp_path, ONE).made) == 2
 
 
+def _no_permission(path: Path) -> NoReturn:
+    raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+
 def test_what_a_sweep_could_not_write_is_told_beforehand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,6 +278,7 @@ def test_what_a_sweep_could_not_write_is_told_beforehand(
         check_writable(tmp_path / "a file" / "compare")
     check_writable(tmp_path / "new" / "compare")
     assert not (tmp_path / "new").exists()
+    monkeypatch.setattr(Path, "exists", _no_permission)  # as below a folder of somebody else's
     monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path)
-    with pytest.raises(UserError, match=f"no permission in {tmp_path}"):
+    with pytest.raises(UserError, match=f"{tmp_path} cannot be written"):
         check_writable(tmp_path / "new" / "compare")

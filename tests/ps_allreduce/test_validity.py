@@ -181,8 +181,10 @@ def test_an_emulated_accelerator_that_is_faster_than_stated_is_told() -> None:
 
 
 def test_clocks_read_a_little_late_do_not_make_short_passes_invalid() -> None:
-    steps = [make_steps(w, [1, 2, 3, 4, 5], PHASES, compute_s=0.0018) for w in (0, 1)]
-    assert find_problems(emulated(1, 0.001), RESULTS, concatenate(steps)) == []
+    for batches in (1, 4):
+        taken_s = 0.0018 * batches
+        steps = [make_steps(w, [1, 2, 3, 4, 5], PHASES, compute_s=taken_s) for w in (0, 1)]
+        assert find_problems(emulated(batches, 0.001), RESULTS, concatenate(steps)) == []
 
 
 def test_a_variable_that_is_elsewhere_is_told() -> None:

@@ -118,6 +118,22 @@ def test_emulated_compute_takes_the_stated_time(
     assert experiment.workload.compute == "emulated"
 
 
+def test_what_is_taken_off_for_late_ticks_is_limited() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.real.calibrated_lateness", "1e-6", "1e-3"],
+        cwd=ROOT,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    # Ticks are never on time to the microsecond.
+    limited, usual = json.loads(done.stdout)
+    assert limited == pytest.approx(1e-6)
+    assert 1e-6 < usual <= 1e-3
+
+
 @pytest.mark.timed
 def test_emulated_compute_burns_no_processor(launcher: LocalLauncher) -> None:
     profile = replace(BRIEF, measured_steps=60)

@@ -1,0 +1,28 @@
+"""Print what an emulated accelerator takes off for late ticks, for each limit in seconds."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import tensorflow as tf
+
+from ps_allreduce.backends.order import leave_unordered
+from ps_allreduce.workloads import emulated
+
+
+def calibrated(limit_s: float) -> float:
+    """Seconds that are taken off with that limit."""
+    emulated.MOST_LATENESS_S = limit_s
+    handle = emulated.LATENESS.handle
+
+    def calibrate() -> tf.Tensor:
+        with tf.control_dependencies(emulated._calibrate(spacing_s=0.002, count=5)):
+            return emulated.LATENESS.read(handle())
+
+    return float(tf.function(calibrate, autograph=False)())
+
+
+if __name__ == "__main__":
+    leave_unordered()
+    print(json.dumps([calibrated(float(limit)) for limit in sys.argv[1:]]))
