@@ -255,7 +255,5 @@ def _transports_apart(case: Case) -> list[str]:
 
 
 def _asynchronous(case: Case) -> list[str]:
-    return [
-        _ASYNCHRONOUS + _sentence_on_its_transport(meeting)
-        for meeting in meet(case, PS_ASYNC, ALLREDUCE)
-    ]
+    said = [_sentence_on_its_transport(meeting) for meeting in meet(case, PS_ASYNC, ALLREDUCE)]
+    return [_ASYNCHRONOUS + " ".join(said)] if said else []
