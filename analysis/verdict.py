@@ -118,7 +118,7 @@ def _why_none(case: Case) -> str:
     kinds = [ALLREDUCE, PS_SYNC]
     absent = [kind.name for kind in kinds if not _points_of(case, kind)]
     if absent:
-        return f"No verdict: there are no runs of {' or '.join(absent)} yet."
+        return f"No verdict: there are no runs of {' or '.join(absent)}."
     names = " and ".join(kind.name for kind in kinds)
     shared = shared_transports(case, *kinds)
     if not shared:

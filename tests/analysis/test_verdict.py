@@ -98,10 +98,10 @@ def test_one_launch_of_several_settings_has_nothing_to_choose_on() -> None:
 
 def test_a_missing_side_is_named() -> None:
     assert said({RING: times(1.0)}).headline == (
-        "No verdict: there are no runs of synchronous parameter servers yet."
+        "No verdict: there are no runs of synchronous parameter servers."
     )
     assert said({experiment(Strategy.SINGLE): times(1.0)}).headline == (
-        "No verdict: there are no runs of all-reduce or synchronous parameter servers yet."
+        "No verdict: there are no runs of all-reduce or synchronous parameter servers."
     )
 
 
