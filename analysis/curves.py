@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 from matplotlib.transforms import offset_copy
 
+from analysis.statistics import Comparison, Estimate
 from ps_allreduce.record_files import write_atomically
 
 #: Okabe and Ito's colours without yellow, which is lost on white paper.
@@ -225,6 +226,23 @@ def _draw_mark(axes: Axes, mark: Mark, x: float, colour: str, top: float) -> Non
             axes.plot([x], [top], marker="^", color=colour, markersize=4, clip_on=False)
     if mark.failed:
         _draw_failures(axes, mark.failed, x, colour)
+
+
+def draw_interval(
+    axes: Axes,
+    found: Estimate | Comparison,
+    row: float,
+    colour: str,
+    limits: tuple[float, float],
+) -> None:
+    """An interval along the horizontal axis; ends beyond the limits become arrows."""
+    if found.low is None or found.high is None:
+        return
+    left, right = max(found.low, limits[0]), min(found.high, limits[1])
+    axes.plot([left, right], [row, row], color=colour, linewidth=1.0, zorder=2)
+    for end, seen, arrow in ((found.low, left, "<"), (found.high, right, ">")):
+        mark = "|" if end == seen else arrow
+        axes.plot([seen], [row], mark, color=colour, markersize=4, clip_on=False)
 
 
 def _draw_failures(axes: Axes, count: int, x: float, colour: str) -> None:

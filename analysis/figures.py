@@ -40,14 +40,14 @@ class Kind:
 
     Attributes:
         plot: returns None where a case has nothing to show.
-        tuned: points with many different settings of the exchange can be told apart in it.
+        shows_tuned: points with many different settings of the exchange can be told apart in it.
     """
 
     name: str
     title: str
     caption: str
     plot: Callable[[Case], Figure | None]
-    tuned: bool = False
+    shows_tuned: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ KINDS = (
         f"launches of the same repetition where both have it. {_LAUNCHES} Intervals are not "
         "corrected for their number; the p-values of the table are.",
         plot=plot_tuning,
-        tuned=True,
+        shows_tuned=True,
     ),
     Kind(
         name="servers",
@@ -122,7 +122,7 @@ KINDS = (
         "time less compute less input wait. What is hidden behind compute is not in it; applying "
         "the update and starting the step are, so a single worker has some too.",
         plot=plot_breakdown,
-        tuned=True,
+        shows_tuned=True,
     ),
 )
 
@@ -139,11 +139,11 @@ def save_figures(case: Case, folder: Path, alone: bool) -> Sequence[SavedFigure]
     saved = []
     untuned = without_tuned(case)
     for kind in KINDS:
-        figure = kind.plot(case if kind.tuned else untuned)
+        figure = kind.plot(case if kind.shows_tuned else untuned)
         if figure is not None:
             name = kind.name if alone else f"{kind.name}-{slug(case.name)}"
             paths = save_figure(figure, folder, name)
-            caption = kind.caption + _LEFT_OUT * (untuned is not case and not kind.tuned)
+            caption = kind.caption + _LEFT_OUT * (untuned is not case and not kind.shows_tuned)
             saved.append(
                 SavedFigure(title=kind.title, caption=caption, png=paths["png"], svg=paths["svg"])
             )

@@ -30,11 +30,9 @@ from analysis.curves import (
 )
 from analysis.efficiency import Scaling, base_of_own, base_of_single, launch_ratios, scalings
 from analysis.points import Case, Point
-from analysis.settings import Setting
+from analysis.settings import MAX_TOGETHER, Setting
 from analysis.statistics import Comparison, Estimate, estimate
 
-#: More curves than this in one axes cannot be told apart: one axes per strategy instead.
-MAX_CURVES = 8
 MAX_COLUMNS = 3
 
 Group = tuple[str, tuple[Setting, ...]]
@@ -249,7 +247,7 @@ def setting_groups(settings: Sequence[Setting]) -> list[Group]:
     Strategies without servers share one axes; a strategy with too many settings gets one for each
     number of servers.
     """
-    if len(settings) <= MAX_CURVES:
+    if len(settings) <= MAX_TOGETHER:
         return [("", tuple(settings))]
     groups: dict[str, list[Setting]] = {}
     for setting in settings:
@@ -261,9 +259,9 @@ def setting_groups(settings: Sequence[Setting]) -> list[Group]:
 def _group_name(setting: Setting, settings: Sequence[Setting]) -> str:
     if not setting.traits.uses_servers:
         rivals = sum(1 for other in settings if not other.traits.uses_servers)
-        return str(setting.strategy) if rivals > MAX_CURVES else "without servers"
+        return str(setting.strategy) if rivals > MAX_TOGETHER else "without servers"
     rivals = sum(1 for other in settings if other.strategy is setting.strategy)
-    many = rivals > MAX_CURVES and setting.num_ps is not None
+    many = rivals > MAX_TOGETHER and setting.num_ps is not None
     return f"{setting.strategy}, {setting.num_ps} ps" if many else str(setting.strategy)
 
 

@@ -12,7 +12,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.breakdown import Breakdown, breakdowns
-from analysis.curves import COLOURS, HATCHES, MARKERS, legend_of_figure, sized_figure, style
+from analysis.curves import (
+    COLOURS,
+    HATCHES,
+    MARKERS,
+    draw_interval,
+    legend_of_figure,
+    sized_figure,
+    style,
+)
 from analysis.placement import PlacementPoint, placement_points
 from analysis.points import Case
 from analysis.wording import workers_text
@@ -117,11 +125,7 @@ def _draw_rate_column(
             axes.text(0.02, row, "no launch ended well", color=colour, va="center", fontsize=7)
             continue
         axes.plot([mean.mean], [row], marker, color=colour, markeredgecolor="white")
-        if mean.low is not None and mean.high is not None:
-            ends = [mean.low, min(mean.high, right)]
-            axes.plot(ends, [row, row], color=colour, linewidth=1.0, marker="|")
-        if mean.high is not None and mean.high > right:
-            axes.plot([right], [row], marker=">", color=colour, markersize=4, clip_on=False)
+        draw_interval(axes, mean, row, colour, (0.0, right))
 
 
 def plot_breakdown(case: Case) -> Figure | None:

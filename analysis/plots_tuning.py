@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.curves import COLOURS, IDEAL, MARKERS, style
+from analysis.curves import COLOURS, IDEAL, MARKERS, draw_interval, style
 from analysis.efficiency import launch_ratios
 from analysis.points import Case, Point
-from analysis.statistics import Comparison
 from analysis.tuning import Tuned, is_tuning, tuned_points
 from analysis.wording import workers_text
 
@@ -68,7 +67,7 @@ def _draw(axes: Axes, items: Sequence[Tuned], number: int, limits: tuple[float, 
         _draw_launches(axes, item, row, colour)
         if item.comparison.ratio is not None:
             _draw_mean(axes, item.comparison.ratio, row, colour, marker)
-            _draw_interval(axes, item.comparison, row, colour, limits)
+            draw_interval(axes, item.comparison, row, colour, limits)
         else:
             what = "nothing to compare with" if item.point.rates else "no launch ended well"
             axes.text(limits[0], row, f" {what}", color=colour, va="center", fontsize=7)
@@ -91,15 +90,3 @@ def _draw_launches(axes: Axes, item: Tuned, row: int, colour: str) -> None:
 
 def _draw_mean(axes: Axes, ratio: float, row: int, colour: str, marker: str) -> None:
     axes.plot([ratio], [row], marker, color=colour, markeredgecolor="white", zorder=3)
-
-
-def _draw_interval(
-    axes: Axes, found: Comparison, row: int, colour: str, limits: tuple[float, float]
-) -> None:
-    if found.low is None or found.high is None:
-        return
-    left, right = max(found.low, limits[0]), min(found.high, limits[1])
-    axes.plot([left, right], [row, row], color=colour, linewidth=1.0, zorder=2)
-    for end, seen, arrow in ((found.low, left, "<"), (found.high, right, ">")):
-        mark = "|" if end == seen else arrow
-        axes.plot([seen], [row], mark, color=colour, markersize=4, clip_on=False)

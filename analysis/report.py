@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,16 +21,15 @@ from analysis.network import Link, network_parts
 from analysis.pairs import Pair, all_pairs, pairs_apart
 from analysis.placement import PlacementPoint, placement_points
 from analysis.points import Case
-from analysis.settings import exchange_of
 from analysis.statistics import CONFIDENCE, MIN_EFFECT, MIN_LAUNCHES
 from analysis.table import HEADINGS, NONE, estimate_text, legend, ratio_text, report_tables, rows
 from analysis.tuning import Tuned, is_tuning, tuned_points, without_tuned
 from analysis.verdict import Verdict
+from analysis.what_was_run import what_was_run
 from analysis.wording import count_text, rate_text
 from ps_allreduce.provenance import Provenance
 from ps_allreduce.record_files import RunFiles, write_atomically
 from ps_allreduce.records import RunRecord, Status
-from ps_allreduce.strategies import Strategy
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
@@ -107,7 +106,7 @@ def _case_context(item: CaseReport) -> dict[str, object]:
         "without_tuned": untuned is not case,
         "pairs": [_pair_row(pair) for pair in all_pairs(untuned)],
         "pairs_apart": [[*_pair_row(pair), pair.label] for pair in pairs_apart(untuned)],
-        "settings": _setting_rows(case),
+        "settings": what_was_run(case),
     }
 
 
@@ -161,65 +160,6 @@ def _pair_row(pair: Pair) -> list[str]:
         f"{pair.adjusted_p:.2g}",
         pair.outcome.value,
     ]
-
-
-def _setting_rows(case: Case) -> list[tuple[str, str]]:
-    conditions = case.conditions
-    load, profile, own = conditions.workload, conditions.profile, conditions.resources
-    rows = [
-        (
-            "model",
-            f"{load.model}, {load.image_size} x {load.image_size} x 3, {load.num_classes} classes",
-        ),
-        ("batch per worker", f"{load.batch_per_worker}, accumulation {load.accumulation}"),
-        ("input", load.input),
-        ("optimizer", f"SGD with momentum {load.momentum:g}, learning rate {load.learning_rate:g}"),
-        (
-            "worker",
-            f"{own.device}, {own.cores_per_worker} core(s), {own.threads_per_worker} thread(s)",
-        ),
-        ("launcher", conditions.launcher),
-        (
-            "profile",
-            f"{profile.name}: warm-up {profile.warmup_steps} steps and "
-            f"{profile.warmup_s:g} s, measured {profile.measured_steps} steps and "
-            f"{profile.measured_s:g} s, {profile.repetitions} repetitions",
-        ),
-    ]
-    rows += _exchange_rows(case)
-    if conditions.workers_per_host is not None:
-        rows.append(("workers per host", str(conditions.workers_per_host)))
-    if load.emulated is not None:
-        emulated = f"forward {load.emulated.forward_s:g} s, backward {load.emulated.backward_s:g} s"
-        rows.append(("compute", f"emulated: {emulated}"))
-    return rows
-
-
-def _exchange_rows(case: Case) -> list[tuple[str, str]]:
-    """How each strategy exchanges gradients: what all its points share, and what labels tell."""
-    by_strategy: dict[Strategy, list[dict[str, object]]] = {}
-    for own in (point.experiment for point in case.points):
-        if own.traits.communicates:
-            layout = {} if own.layout is None else {"layout": own.layout}
-            by_strategy.setdefault(own.strategy, []).append(exchange_of(own) | layout)
-    return [
-        (f"exchange of {strategy}", ", ".join(_shared(exchanges)))
-        for strategy, exchanges in by_strategy.items()
-    ]
-
-
-def _shared(exchanges: Sequence[Mapping[str, object]]) -> list[str]:
-    values: dict[str, list[object]] = {}
-    for one in exchanges:
-        for name, value in one.items():
-            values.setdefault(name, []).append(value)
-    return [f"{name} {_common_text(found)}" for name, found in values.items()]
-
-
-def _common_text(values: Sequence[object]) -> str:
-    if len(set(values)) > 1:
-        return "as labelled"
-    return "none" if values[0] is None else str(values[0])
 
 
 def _link_row(link: Link) -> list[str]:

@@ -31,6 +31,9 @@ _STOCK = {"group_bytes", "cut_bytes", "in_flight"}
 #: How the setting is called that leaves at its default whatever differs among its rivals.
 DEFAULTS = "defaults"
 
+#: More settings than this cannot be told apart in one axes.
+MAX_TOGETHER = 8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:

@@ -11,13 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from analysis.points import Case, Point
-from analysis.settings import exchange_of
+from analysis.settings import MAX_TOGETHER, exchange_of
 from analysis.statistics import Comparison, Outcome, compare, holm, outcome
 from ps_allreduce.experiment import Collective, Experiment
 from ps_allreduce.wire import Wire
-
-#: With more tuned settings than this of one strategy, other figures leave them out.
-MAX_BESIDE_OTHERS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +108,6 @@ def without_tuned(case: Case) -> Case:
     tuned = [point for point, _ in _with_usual(case)]
     strategies = [setting.strategy for setting in {point.setting for point in tuned}]
     most = max((strategies.count(one) for one in strategies), default=0)
-    if most <= MAX_BESIDE_OTHERS or not is_tuning(case):
+    if most <= MAX_TOGETHER or not is_tuning(case):
         return case
     return replace(case, points=tuple(point for point in case.points if point not in tuned))

@@ -32,7 +32,7 @@ NOT_RUN = "not run"
 COSTS = ("machine_busy", "cpu_s_per_gigabyte", "core_bits_per_s")
 
 #: Digits of the number of a launch.
-COUNTS = 3
+LAUNCH_DIGITS = 3
 
 HEADINGS = (
     "strategy  workers ps per host layout      MB tensors compute s   step s  bound s fraction  "
@@ -128,7 +128,7 @@ def run_wire_bench(
     """
     rows = [Row(point) for point in points]
     total = repetitions * len(rows)
-    console.print(f"{'':>{2 * COUNTS + 1}} {HEADINGS}", highlight=False, soft_wrap=True)
+    console.print(f"{'':>{2 * LAUNCH_DIGITS + 1}} {HEADINGS}", highlight=False, soft_wrap=True)
     with counting_bar(console, "points held against the wire") as progress:
         for done in range(total):
             row = rows[done % len(rows)]
@@ -136,7 +136,7 @@ def run_wire_bench(
             row.launches.append(_launch(launcher, row.point))
             save([each.to_json() for each in rows])
             console.print(
-                f"{done + 1:>{COUNTS}}/{total:<{COUNTS}} {_line(row)}",
+                f"{done + 1:>{LAUNCH_DIGITS}}/{total:<{LAUNCH_DIGITS}} {_line(row)}",
                 highlight=False,
                 markup=False,
                 soft_wrap=True,

@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 from analysis.curves import Curve, Mark, render_figure, top_of
 from analysis.figures import KINDS, save_figures, slug
 from analysis.plots import (
-    MAX_CURVES,
     plot_efficiency,
     plot_speedup,
     plot_throughput,
@@ -19,6 +18,7 @@ from analysis.plots import (
 from analysis.plots_parts import plot_breakdown, plot_placement
 from analysis.plots_settings import plot_against_packs, plot_against_servers
 from analysis.points import Case, make_cases
+from analysis.settings import MAX_TOGETHER
 from ps_allreduce.placement import Policy
 from ps_allreduce.records import RunRecord
 from ps_allreduce.strategies import Strategy
@@ -102,7 +102,7 @@ def test_too_many_settings_get_axes_per_strategy() -> None:
     assert [name for name, _ in groups] == ["without servers"] + [
         f"{strategy}, {count} ps" for strategy in ("ps_async", "ps_sync") for count in (1, 2, 4)
     ]
-    assert all(len(settings) <= MAX_CURVES for _, settings in groups)
+    assert all(len(settings) <= MAX_TOGETHER for _, settings in groups)
     figure = plot_throughput(case)
     assert figure is not None
     assert len(figure.axes) == len(groups)

@@ -75,9 +75,10 @@ def test_a_task_that_shares_ports_can_take_it_and_is_the_one_reached(desk: Desk)
         task.bind(("127.0.0.1", port))
         task.listen()
         for _ in range(20):
-            with socket.create_connection(("127.0.0.1", port), timeout=5):
-                connection, _ = task.accept()
+            with socket.create_connection(("127.0.0.1", port), timeout=5) as caller:
+                connection, address = task.accept()
                 connection.close()
+                assert address == caller.getsockname()
 
 
 def test_a_held_port_accepts_no_connection(desk: Desk) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,6 +30,20 @@ from tests.real.points import BRIEF, point
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def printed_by(program: str, *words: object) -> Any:
+    """What a program of this folder prints as JSON; it imports TensorFlow, which tests do not."""
+    done = subprocess.run(
+        [sys.executable, "-m", f"tests.real.{program}", *(str(word) for word in words)],
+        cwd=ROOT,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return json.loads(done.stdout)
 
 
 @pytest.fixture
@@ -61,16 +76,7 @@ def test_imbalance_of_every_model_and_policy(model: str, launcher: LocalLauncher
 def test_round_robin_is_what_stock_tensorflow_does(
     model: str, size: int, num_ps: int, launcher: LocalLauncher
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.real.stock_devices", model, str(size), str(num_ps)],
-        cwd=ROOT,
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    stock = json.loads(done.stdout)
+    stock = printed_by("stock_devices", model, size, num_ps)
     variables = launcher.describe(Workload(model=model, image_size=size))
     plan = make_plan(Policy.ROUND_ROBIN, variables, num_ps)
     assert [tuple(shape) for shape, _ in stock] == [spec.shape for spec in variables]
@@ -119,17 +125,8 @@ def test_emulated_compute_takes_the_stated_time(
 
 
 def test_what_is_taken_off_for_late_ticks_is_limited() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.real.calibrated_lateness", "1e-6", "1e-3"],
-        cwd=ROOT,
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
     # Ticks are never on time to the microsecond.
-    limited, usual = json.loads(done.stdout)
+    limited, usual = printed_by("calibrated_lateness", 1e-6, 1e-3)
     assert limited == pytest.approx(1e-6)
     assert 1e-6 < usual <= 1e-3
 
