@@ -9,13 +9,13 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from analysis.figures import save_figures
-from analysis.load import SweepResults, find_sweeps, load_sweep
-from analysis.points import make_cases
-from analysis.report import CaseReport, write_report
-from analysis.summary import write_summary
-from analysis.table import render_table
-from analysis.verdict import verdict
+from analysis.data.cases import make_cases
+from analysis.data.load import SweepResults, find_sweeps, load_sweep
+from analysis.figures.save import save_figures
+from analysis.report.page import CaseReport, write_report
+from analysis.report.summary import write_summary
+from analysis.report.table import render_table
+from analysis.report.verdict import verdict
 from ps_allreduce.errors import SuiteError, UserError
 
 OK, SOME_FAILED, MISTAKE = 0, 1, 2

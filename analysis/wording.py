@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from analysis.statistics import Comparison
-from ps_allreduce.network import EmulatedNetwork, render_rate
+from analysis.stats.statistics import Comparison
+from ps_allreduce.point.network import EmulatedNetwork, render_rate
 
 _PREFIXES = (("G", 1e9), ("M", 1e6), ("k", 1e3))
 

@@ -16,38 +16,38 @@ from typing import Any
 import click
 from rich.console import Console
 
-from experiments.accept_gpu import NAME as ACCEPT_GPU
-from experiments.accept_gpu import SETTINGS as GPU_SETTINGS
-from experiments.accept_gpu import accept_gpu as go_through_gpus
-from experiments.bench import Where, run_bench
-from experiments.commit import source_state
-from experiments.dry_run import render_dry_run
-from experiments.emulation_check import (
+from experiments.cli.dry_run import render_dry_run
+from experiments.cli.given import experiment_from
+from experiments.cli.one_line import one_line
+from experiments.cli.options import DEALING, LAUNCHER, PROFILE, SERVERS, WIRE, WORKLOAD
+from experiments.studies.catalogue import STUDIES
+from experiments.suite.accept_gpu import NAME as ACCEPT_GPU
+from experiments.suite.accept_gpu import SETTINGS as GPU_SETTINGS
+from experiments.suite.accept_gpu import accept_gpu as go_through_gpus
+from experiments.suite.bench import Where, run_bench
+from experiments.suite.emulation_check import (
     check_emulation,
     render_agreements,
     save_agreements,
 )
-from experiments.execute import Follower, open_session, run_once
-from experiments.given import experiment_from
-from experiments.one_line import one_line
-from experiments.options import DEALING, LAUNCHER, PROFILE, SERVERS, WIRE, WORKLOAD
-from experiments.progress import SweepProgress, counting_bar
-from experiments.results_folder import locked
-from experiments.studies import STUDIES
-from experiments.sweep import PlannedRun
-from experiments.sweep_command import run_sweep
+from experiments.sweep.command import run_sweep
+from experiments.sweep.execute import Follower, open_session, run_once
+from experiments.sweep.folder import locked
+from experiments.sweep.progress import SweepProgress, counting_bar
+from experiments.sweep.source_state import source_state
+from experiments.sweep.sweep import PlannedRun
 from launchers import EMULATED, make_launcher
 from launchers.command_line import run_command_line
-from launchers.hosts_launcher import HostsLauncher
-from launchers.local import LocalLauncher
 from launchers.options import network_from, settings_from
+from launchers.run.launcher import HostsLauncher
+from launchers.sites.local import LocalLauncher
 from ps_allreduce.errors import UserError
-from ps_allreduce.experiment import Collective
-from ps_allreduce.models import model_info
-from ps_allreduce.placement import Policy, usual_split_bytes
-from ps_allreduce.records import Status
-from ps_allreduce.strategies import Strategy
-from ps_allreduce.workload import Workload
+from ps_allreduce.point.architectures import model_info
+from ps_allreduce.point.experiment import Collective
+from ps_allreduce.point.placement import Policy, usual_split_bytes
+from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.workload import Workload
+from ps_allreduce.record.records import Status
 
 RUN_ONE = "run-one"
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from launchers.emulated.site import EmulatedSite
-from launchers.hosts_launcher import HostsLauncher
-from launchers.local import LocalSite
+from launchers.run.launcher import HostsLauncher
 from launchers.settings import LauncherSettings
-from launchers.site import Site
-from launchers.slurm.site import SlurmSite
-from launchers.ssh.site import SshSite
+from launchers.sites.emulated.site import EmulatedSite
+from launchers.sites.local import LocalSite
+from launchers.sites.protocol import Site
+from launchers.sites.slurm.site import SlurmSite
+from launchers.sites.ssh.site import SshSite
 from ps_allreduce.errors import UserError
 
 LOCAL, EMULATED, SLURM, SSH = "local", "emulated", "slurm", "ssh"

@@ -16,7 +16,7 @@ import click
 from launchers import EMULATED, LAUNCHERS, SLURM
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError
-from ps_allreduce.network import EmulatedNetwork, parse_delay, parse_rate
+from ps_allreduce.point.network import EmulatedNetwork, parse_delay, parse_rate
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import click
 
-from launchers.hostlist import parse_hostlist
-from launchers.layout import Placed, cluster_of, drivers_of, place_tasks
+from launchers.sites.slurm.hostlist import parse_hostlist
 from ps_allreduce.cluster import TaskId, TfConfig
 from ps_allreduce.errors import UserError
-from ps_allreduce.experiment import Collective, Experiment, Profile, server_settings
-from ps_allreduce.placement import Policy
-from ps_allreduce.spread import Coordinator, LayoutKind, Spread
-from ps_allreduce.strategies import Strategy
+from ps_allreduce.point.experiment import Collective, Experiment, Profile, server_settings
+from ps_allreduce.point.layout import Placed, cluster_of, drivers_of, place_tasks
+from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
+from ps_allreduce.point.strategies import Strategy
 
 FIRST_PORT = 2222
 

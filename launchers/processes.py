@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ps_allreduce.errors import LaunchError
 
-FORK_SERVER_MODULE = ("-m", "ps_allreduce.runner.forkserver")
+FORK_SERVER_MODULE = ("-m", "ps_allreduce.fork_server.server")
 
 FORK_SERVER = (sys.executable, *FORK_SERVER_MODULE)
 

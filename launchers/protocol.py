@@ -8,12 +8,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from ps_allreduce.experiment import Experiment
-from ps_allreduce.hosts import HostFacts, HostRecord
-from ps_allreduce.placement import VariableSpec
-from ps_allreduce.records import LinkRecord, Phases, PlacementUsed, Sample, Status, TaskRecord
-from ps_allreduce.steps import EventTable, Metrics, StepTable
-from ps_allreduce.workload import Workload
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.placement import VariableSpec
+from ps_allreduce.point.workload import Workload
+from ps_allreduce.record.hosts import HostFacts, HostRecord
+from ps_allreduce.record.records import (
+    LinkRecord,
+    Phases,
+    PlacementUsed,
+    Sample,
+    Status,
+    TaskRecord,
+)
+from ps_allreduce.record.steps import EventTable, Metrics, StepTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

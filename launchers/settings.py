@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ps_allreduce.errors import UserError
-from ps_allreduce.network import EmulatedNetwork
+from ps_allreduce.point.network import EmulatedNetwork
 
 #: Settings that only some launchers know, and how each is typed.
 OPTION_OF = {

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ps_allreduce.cluster import TaskId, TaskType
-from ps_allreduce.experiment import Experiment
-from ps_allreduce.wire import WireType
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.wire import WireType
 
 #: Bytes that a host sends and receives over its link.
 Crossing = tuple[float, float]

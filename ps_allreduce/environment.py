@@ -7,7 +7,7 @@ TensorFlow least of all.  So it knows that a package is there and which version 
 works.
 
 The versions it asks for are those of pyproject.toml and are stated nowhere else.  It installs
-nothing (requirements/set_up.sh does) and records nothing (`ps_allreduce.provenance` does).
+nothing (requirements/set_up.sh does) and records nothing (`ps_allreduce.record.provenance` does).
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from launchers.host_servers import HostServers
-from launchers.local import OwnServer
+from launchers.fork_servers.host_servers import HostServers
+from launchers.sites.local import OwnServer
 from ps_allreduce.errors import LaunchError, UserError
-from ps_allreduce.experiment import Experiment
+from ps_allreduce.point.experiment import Experiment
 
 ADDRESSES = {"n10": "127.0.0.10", "n1": "127.0.0.1", "n9": "127.0.0.9"}
 

@@ -9,14 +9,20 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from ps_allreduce.experiment import Collective, Experiment, Profile, Resources, server_settings
-from ps_allreduce.models import MODELS
-from ps_allreduce.network import EmulatedNetwork
-from ps_allreduce.placement import Policy
-from ps_allreduce.spread import Coordinator, LayoutKind, Spread
-from ps_allreduce.strategies import TRAITS, Strategy
-from ps_allreduce.wire import Wire, WireType
-from ps_allreduce.workload import DIGITS, SYNTHETIC, EmulatedCompute, Precision, Workload
+from ps_allreduce.point.architectures import MODELS
+from ps_allreduce.point.experiment import (
+    Collective,
+    Experiment,
+    Profile,
+    Resources,
+    server_settings,
+)
+from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
+from ps_allreduce.point.strategies import TRAITS, Strategy
+from ps_allreduce.point.wire import Wire, WireType
+from ps_allreduce.point.workload import DIGITS, SYNTHETIC, EmulatedCompute, Precision, Workload
 from tests.fakes import make_experiment
 
 #: For properties: few examples, and no time limit on a busy machine.

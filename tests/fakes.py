@@ -11,14 +11,14 @@ from typing import Any, Self
 import numpy as np
 
 from launchers.protocol import Capacity, LaunchedRun
-from ps_allreduce.experiment import Collective, Experiment, Profile, server_settings
-from ps_allreduce.hosts import HostFacts, HostRecord, Interface
-from ps_allreduce.placement import Policy, VariableSpec
-from ps_allreduce.provenance import Provenance
-from ps_allreduce.records import Phases, RunRecord, Sample, Status
-from ps_allreduce.steps import EventTable, Metrics, Phase, StepTable
-from ps_allreduce.strategies import TRAITS, Strategy
-from ps_allreduce.workload import Workload
+from ps_allreduce.point.experiment import Collective, Experiment, Profile, server_settings
+from ps_allreduce.point.placement import Policy, VariableSpec
+from ps_allreduce.point.strategies import TRAITS, Strategy
+from ps_allreduce.point.workload import Workload
+from ps_allreduce.record.hosts import HostFacts, HostRecord, Interface
+from ps_allreduce.record.provenance import Provenance
+from ps_allreduce.record.records import Phases, RunRecord, Sample, Status
+from ps_allreduce.record.steps import EventTable, Metrics, Phase, StepTable
 
 PROFILE = Profile(name="test", repetitions=2)
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from ps_allreduce.cluster import TaskId
-from ps_allreduce.raw_timings import save_raw
-from ps_allreduce.runner.messages import StartTask
+from ps_allreduce.fork_server.messages import StartTask
+from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.record.raw_timings import save_raw
+from ps_allreduce.record.steps import Phase
 from ps_allreduce.runner.results import ClockPair, DriverResult
 from ps_allreduce.serialization import to_json
-from ps_allreduce.steps import Phase
-from ps_allreduce.strategies import Strategy
 from tests.fakes import make_experiment, make_steps, no_events
 
 #: The real fork server, but for its jobs: a task executes the Python text in its `tf_config`.
@@ -21,12 +21,12 @@ FORK_SERVER_SCRIPT = """
 import os, socket, sys, tempfile
 from dataclasses import replace
 from pathlib import Path
-from ps_allreduce.placement import VariableSpec
-from ps_allreduce.runner import messages
-from ps_allreduce.runner.forkserver import ForkServer
-from ps_allreduce.runner.look_around import look_around
-from ps_allreduce.runner.run_place import Desk
-from ps_allreduce.runner.streams import receive_stream, send_stream
+from ps_allreduce.point.placement import VariableSpec
+from ps_allreduce.fork_server import messages
+from ps_allreduce.fork_server.server import ForkServer
+from ps_allreduce.inspection.facts import look_around
+from ps_allreduce.fork_server.run_folder import Desk
+from ps_allreduce.fork_server.streams import receive_stream, send_stream
 from ps_allreduce.scratch import Scratch
 
 def execute(request, report):

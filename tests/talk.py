@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 import psutil
 
-from launchers.fork_server import ForkServerClient, fork_server_environment
+from launchers.fork_servers.client import ForkServerClient, fork_server_environment
 from launchers.processes import start_with_socket
-from ps_allreduce.runner.messages import (
+from ps_allreduce.fork_server.messages import (
     Event,
     Exited,
     Ready,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from ps_allreduce.strategies import Strategy
+from ps_allreduce.point.strategies import Strategy
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -29,11 +29,18 @@ MAY_IMPORT = {
     "analysis": ("analysis", "ps_allreduce"),
 }
 
-MEASURED_PROGRAM = ("ps_allreduce.backends", "ps_allreduce.workloads", "ps_allreduce.runner")
+MEASURED_PROGRAM = (
+    "ps_allreduce.backends",
+    "ps_allreduce.workloads",
+    "ps_allreduce.runner",
+    "ps_allreduce.fork_server",
+    "ps_allreduce.inspection",
+)
 
 #: The words that both ends of the line speak, and the judgement of a run: no TensorFlow in them.
 SHARED = (
-    "ps_allreduce.runner.messages",
+    "ps_allreduce.fork_server.messages",
+    "ps_allreduce.fork_server.check_up_messages",
     "ps_allreduce.runner.results",
     "ps_allreduce.runner.validity",
 )
@@ -49,7 +56,7 @@ TENSORFLOW_ONLY_IN = (
 
 PROCESSES_ONLY_IN = "launchers/processes.py"
 
-FORK_ONLY_IN = "ps_allreduce/runner/forkserver.py"
+FORK_ONLY_IN = "ps_allreduce/fork_server/server.py"
 
 STRATEGIES_ONLY_IN = "ps_allreduce/backends/__init__.py"
 
@@ -68,7 +75,10 @@ DOCUMENTS = [
     for path in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 ]
 
-CORE = [relative for relative in SOURCES if Path(relative).parent.as_posix() == "ps_allreduce"]
+#: The domain: it is imported by everything and imports nothing but itself.
+CORE_ROOMS = ("ps_allreduce", "ps_allreduce/point", "ps_allreduce/record")
+
+CORE = [relative for relative in SOURCES if Path(relative).parent.as_posix() in CORE_ROOMS]
 
 
 @cache
@@ -163,7 +173,7 @@ def test_tensorflow_is_imported_by_the_measured_program_only() -> None:
 
 def test_neither_launching_nor_serving_forks_loads_tensorflow_unasked() -> None:
     code = (
-        "import sys, experiments.__main__, launchers, ps_allreduce.runner.forkserver\n"
+        "import sys, experiments.__main__, launchers, ps_allreduce.fork_server.server\n"
         "print([m for m in sys.modules if m.split('.')[0] in ('tensorflow', 'keras')])"
     )
     done = subprocess.run(

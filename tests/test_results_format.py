@@ -11,10 +11,10 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
-from analysis.summary import COLUMNS
-from experiments.results_folder import NOTE, InFlight
-from ps_allreduce.records import FORMAT_VERSION, RunRecord
-from ps_allreduce.steps import EventTable, StepTable
+from analysis.report.summary import COLUMNS
+from experiments.sweep.folder import NOTE, InFlight
+from ps_allreduce.record.records import FORMAT_VERSION, RunRecord
+from ps_allreduce.record.steps import EventTable, StepTable
 
 TEXT = (Path(__file__).resolve().parents[1] / "docs/results_format.md").read_text(encoding="utf-8")
 

@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from launchers.host_servers import HostServers
+from launchers.fork_servers.host_servers import HostServers
 from ps_allreduce.errors import LaunchError
-from ps_allreduce.runner.messages import EndAll, Event, Exited
+from ps_allreduce.fork_server.messages import EndAll, Event, Exited
 
 
 @dataclass(slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ps_allreduce.check_up import HostState
-from ps_allreduce.hosts import HostFacts
-from ps_allreduce.records import LinkRecord
+from ps_allreduce.fork_server.check_up_messages import HostState
+from ps_allreduce.record.hosts import HostFacts
+from ps_allreduce.record.records import LinkRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

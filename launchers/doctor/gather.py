@@ -14,18 +14,24 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 
-from launchers.addresses import task_address
 from launchers.doctor.asking import Answers, ask_hosts
 from launchers.doctor.facts import Facts, HostCheck
 from launchers.doctor.pairs import Pair
 from launchers.doctor.sharing import try_sharing
 from launchers.doctor.speed import measure_all_links, measure_computing
-from launchers.host_servers import HostServers
-from launchers.site import Site
-from ps_allreduce.check_up import AnswerCalls, CheckHost, CountGpus, Peer, grpc_proxies
+from launchers.fork_servers.addresses import task_address
+from launchers.fork_servers.host_servers import HostServers
+from launchers.sites.protocol import Site
 from ps_allreduce.errors import LaunchError
-from ps_allreduce.provenance import PACKAGES, package_versions, program_digest
-from ps_allreduce.runner.messages import EndAll
+from ps_allreduce.fork_server.check_up_messages import (
+    AnswerCalls,
+    CheckHost,
+    CountGpus,
+    Peer,
+    grpc_proxies,
+)
+from ps_allreduce.fork_server.messages import EndAll
+from ps_allreduce.record.provenance import PACKAGES, package_versions, program_digest
 
 LISTEN_S = 30.0
 

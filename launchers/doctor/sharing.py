@@ -13,8 +13,8 @@ from pathlib import Path
 
 from launchers.doctor.asking import Answers, ask_hosts
 from launchers.doctor.facts import Sharing
-from launchers.host_servers import HostServers
-from ps_allreduce.check_up import ShareFile
+from launchers.fork_servers.host_servers import HostServers
+from ps_allreduce.fork_server.check_up_messages import ShareFile
 
 #: NFS may remember for so long that a file is not there.  Source: nfs(5), acdirmin.
 WITHIN_S = 35.0

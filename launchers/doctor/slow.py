@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
-from ps_allreduce.records import LinkRecord
+from ps_allreduce.record.records import LinkRecord
 
 #: Less than this share of what the others reach is slow.
 SHARE = 0.8

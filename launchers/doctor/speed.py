@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from launchers.doctor.asking import ask_hosts
 from launchers.doctor.pairs import Pair, both_ways, rounds_of_pairs
 from launchers.doctor.slow import slow_links, slow_ones
-from launchers.host_servers import HostServers, measure_links
-from ps_allreduce.check_up import MultiplyMatrices
+from launchers.fork_servers.host_servers import HostServers, measure_links
 from ps_allreduce.errors import LaunchError
-from ps_allreduce.records import LinkRecord
+from ps_allreduce.fork_server.check_up_messages import MultiplyMatrices
+from ps_allreduce.record.records import LinkRecord
 
 #: Large enough for the library to use all cores, small enough for many products in a second.
 SIZE = 1024

@@ -8,13 +8,13 @@ from __future__ import annotations
 from importlib import import_module
 
 from ps_allreduce.backends.protocol import Backend, Task
-from ps_allreduce.strategies import Strategy
+from ps_allreduce.point.strategies import Strategy
 
 _CLASSES = {
     Strategy.SINGLE: ("ps_allreduce.backends.single", "Single"),
     Strategy.NO_COMMUNICATION: ("ps_allreduce.backends.no_communication", "NoCommunication"),
-    Strategy.PS_ASYNC: ("ps_allreduce.backends.ps_async", "AsynchronousServers"),
-    Strategy.PS_SYNC: ("ps_allreduce.backends.ps_sync", "SynchronousServers"),
+    Strategy.PS_ASYNC: ("ps_allreduce.backends.parameter_servers.ps_async", "AsynchronousServers"),
+    Strategy.PS_SYNC: ("ps_allreduce.backends.parameter_servers.ps_sync", "SynchronousServers"),
     Strategy.ALLREDUCE: ("ps_allreduce.backends.allreduce", "AllReduce"),
 }
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from ps_allreduce.backends.buckets import Tensor, fill_buckets
 from ps_allreduce.backends.local_worker import Combined
 from ps_allreduce.backends.mirrored import MirroredWorker
 from ps_allreduce.backends.packing import hold, pack, unpack
-from ps_allreduce.buckets import Tensor, fill_buckets
 from ps_allreduce.workloads.program import Program
 from ps_allreduce.workloads.worker_local import HOST
 

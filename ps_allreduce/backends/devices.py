@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from ps_allreduce.cluster import TaskType
 from ps_allreduce.errors import LaunchError
-from ps_allreduce.experiment import Device
+from ps_allreduce.point.experiment import Device
 
 COMPUTE = {Device.CPU: "/device:CPU:0", Device.GPU: "/device:GPU:0"}
 

@@ -23,7 +23,7 @@ from ps_allreduce.backends.worker_step import (
     trace_step,
     traced_function,
 )
-from ps_allreduce.placement import Plan
+from ps_allreduce.point.placement import Plan
 from ps_allreduce.workloads.program import Program
 
 

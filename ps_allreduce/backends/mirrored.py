@@ -10,7 +10,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from ps_allreduce.backends.local_worker import LocalWorker
-from ps_allreduce.experiment import Collective
+from ps_allreduce.point.experiment import Collective
 
 _IMPLEMENTATIONS = {
     Collective.RING: tf.distribute.experimental.CommunicationImplementation.RING,

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_allreduce.cluster import TfConfig
-from ps_allreduce.experiment import Experiment
-from ps_allreduce.placement import Plan
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.placement import Plan
 from ps_allreduce.workloads.program import Program
 
 Rows = npt.NDArray[np.float64]

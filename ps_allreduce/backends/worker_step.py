@@ -17,7 +17,7 @@ from tensorflow.types.experimental import PolymorphicFunction
 
 from ps_allreduce.backends.order import leave_unordered
 from ps_allreduce.backends.protocol import Rows
-from ps_allreduce.steps import EventKind, EventTable, StepTable
+from ps_allreduce.record.steps import EventKind, EventTable, StepTable
 from ps_allreduce.workloads.program import Program, now_after, run_batches
 from ps_allreduce.workloads.worker_local import HOST, LocalVariable, assign
 

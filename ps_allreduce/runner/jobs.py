@@ -14,14 +14,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from ps_allreduce.backends import allreduce, no_communication, ps_async, ps_sync, single
+from ps_allreduce.backends import allreduce, no_communication, single
 from ps_allreduce.backends.devices import VISIBLE, gpu_environment, require_gpus
+from ps_allreduce.backends.parameter_servers import ps_async, ps_sync
 from ps_allreduce.cluster import TaskId
 from ps_allreduce.errors import InputDataError, LaunchError
-from ps_allreduce.experiment import Device
-from ps_allreduce.runner.check_up import CHECK_UP_JOBS
-from ps_allreduce.runner.child import Reporter, essence
-from ps_allreduce.runner.messages import (
+from ps_allreduce.fork_server.child import Reporter, essence
+from ps_allreduce.fork_server.messages import (
     ConvertImages,
     DescribeModel,
     PrepareInput,
@@ -29,17 +28,19 @@ from ps_allreduce.runner.messages import (
     SendStream,
     StartTask,
 )
-from ps_allreduce.runner.out_of_memory import explain_out_of_memory
-from ps_allreduce.runner.streams import receive_stream, send_stream
+from ps_allreduce.fork_server.out_of_memory import explain_out_of_memory
+from ps_allreduce.fork_server.streams import receive_stream, send_stream
+from ps_allreduce.inspection.check_up import CHECK_UP_JOBS
+from ps_allreduce.point.experiment import Device
+from ps_allreduce.point.workload import DIGITS, SYNTHETIC
 from ps_allreduce.runner.task import run_task
-from ps_allreduce.workload import DIGITS, SYNTHETIC
-from ps_allreduce.workloads.networks import build_network
-from ps_allreduce.workloads.tfrecords import (
+from ps_allreduce.workloads.data.tfrecords import (
     check_files,
     convert_images,
     record_files,
     write_digits,
 )
+from ps_allreduce.workloads.keras_models import build_network
 
 #: Imported for their cost: the fork server pays it once instead of every task.
 PRELOADED = (allreduce, no_communication, ps_async, ps_sync, single)

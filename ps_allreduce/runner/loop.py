@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from ps_allreduce.experiment import Profile
-from ps_allreduce.steps import Phase
+from ps_allreduce.point.experiment import Profile
+from ps_allreduce.record.steps import Phase
 
 RowsT = TypeVar("RowsT")
 RowsT_co = TypeVar("RowsT_co", covariant=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ps_allreduce.records import PlacementUsed
+from ps_allreduce.record.records import PlacementUsed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,18 +20,18 @@ from ps_allreduce.backends import make_backend
 from ps_allreduce.backends.protocol import Backend, Rows, Task
 from ps_allreduce.backends.worker_step import RowLayout
 from ps_allreduce.cluster import TaskId, TaskType, TfConfig
-from ps_allreduce.experiment import Experiment, Profile
-from ps_allreduce.placement import check_devices
-from ps_allreduce.raw_timings import save_raw
-from ps_allreduce.records import PlacementUsed
+from ps_allreduce.fork_server.messages import StartTask
+from ps_allreduce.point.experiment import Experiment, Profile
+from ps_allreduce.point.placement import check_devices
+from ps_allreduce.record.raw_timings import save_raw
+from ps_allreduce.record.records import PlacementUsed
+from ps_allreduce.record.steps import Phase, StepTable, concatenate, concatenate_events
 from ps_allreduce.runner.loop import Stretch, timed_loop
-from ps_allreduce.runner.messages import StartTask
 from ps_allreduce.runner.results import ClockPair, DriverResult, OverheadResult
 from ps_allreduce.serialization import to_json
-from ps_allreduce.steps import Phase, StepTable, concatenate, concatenate_events
-from ps_allreduce.workloads.emulated import EmulatedProgram
+from ps_allreduce.workloads.emulated_accelerator import EmulatedProgram
+from ps_allreduce.workloads.keras_program import RealProgram
 from ps_allreduce.workloads.program import Program
-from ps_allreduce.workloads.real import RealProgram
 
 #: Operations that wait (for a token, a sum, a timer) hold no thread of these, but a pool of one
 #: thread, which TensorFlow chooses for a server pinned to one core, deadlocks.

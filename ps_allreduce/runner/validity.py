@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ps_allreduce.experiment import Experiment
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.record.steps import Phase, StepTable, compute_spans
 from ps_allreduce.runner.results import DriverResult
-from ps_allreduce.steps import Phase, StepTable, compute_spans
 
 #: Wall and monotonic clock may drift apart by so much during a run; a step of the clock is larger.
 CLOCK_TOLERANCE_S = 0.02

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from ps_allreduce.placement import VariableSpec
+from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.workloads.worker_local import LocalIterator, LocalVariable, assign
 
 

@@ -9,16 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from ps_allreduce.experiment import Collective, Experiment, Profile
-from ps_allreduce.placement import Policy, Shard
-from ps_allreduce.provenance import Provenance
-from ps_allreduce.raw_timings import save_raw
-from ps_allreduce.record_files import RunFiles, save_record
-from ps_allreduce.records import LinkRecord, Phases, PlacementUsed, RunRecord, Status, TaskRecord
-from ps_allreduce.spread import LayoutKind
-from ps_allreduce.steps import EventTable, Metrics, StepTable
-from ps_allreduce.strategies import TRAITS, Strategy
-from ps_allreduce.workload import Workload
+from ps_allreduce.point.experiment import Collective, Experiment, Profile
+from ps_allreduce.point.placement import Policy, Shard
+from ps_allreduce.point.spread import LayoutKind
+from ps_allreduce.point.strategies import TRAITS, Strategy
+from ps_allreduce.point.workload import Workload
+from ps_allreduce.record.files import RunFiles, save_record
+from ps_allreduce.record.provenance import Provenance
+from ps_allreduce.record.raw_timings import save_raw
+from ps_allreduce.record.records import (
+    LinkRecord,
+    Phases,
+    PlacementUsed,
+    RunRecord,
+    Status,
+    TaskRecord,
+)
+from ps_allreduce.record.steps import EventTable, Metrics, StepTable
 from tests.fakes import make_host
 
 PROFILE = Profile(name="quick", repetitions=5)

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from experiments import __main__ as command_line
-from experiments import execute, job_command, sweep_command
+from experiments.sweep import command, execute, job_command
 from launchers import LAUNCHERS, make_launcher
 from launchers.settings import LauncherSettings
-from ps_allreduce.hosts import HostFacts
+from ps_allreduce.record.hosts import HostFacts
 from tests.fakes import PROVENANCE, FakeLauncher
 
 
@@ -49,7 +49,7 @@ def launcher(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeLa
         LAUNCHERS[name](settings)  # refuses what the real one would refuse
         return fake
 
-    for module in (command_line, sweep_command, job_command):
+    for module in (command_line, command, job_command):
         monkeypatch.setattr(module, "make_launcher", make, raising=False)
         monkeypatch.setattr(module, "LocalLauncher", lambda *_, **__: fake, raising=False)
         monkeypatch.setattr(module, "source_state", lambda: "0123456789ab", raising=False)

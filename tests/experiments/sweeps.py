@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.execute import Follower, Result, execute
-from experiments.sweep import Sweep
-from ps_allreduce.record_files import iter_record_paths, load_record
-from ps_allreduce.records import RunRecord
-from ps_allreduce.strategies import Strategy
+from experiments.sweep.execute import Follower, Result, execute
+from experiments.sweep.sweep import Sweep
+from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.record.files import iter_record_paths, load_record
+from ps_allreduce.record.records import RunRecord
 from tests.fakes import FakeLauncher, make_experiment
 
 #: Two repetitions of two points: four runs.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launchers import course
+from launchers.run import follow
 from tests.cluster import ADDRESSES, Cluster
 from tests.pretend import pretending_server
 
@@ -26,7 +26,7 @@ def kept(folder: Path) -> Iterator[Cluster]:
 @pytest.fixture
 def cluster(kept: Cluster, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """The cluster of all tests, as if it were new."""
-    monkeypatch.setattr(course, "GRACE_S", 0.1)
+    monkeypatch.setattr(follow, "GRACE_S", 0.1)
     for path in folder.iterdir():
         path.unlink()
     fresh = Cluster(kept.words)

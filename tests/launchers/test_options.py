@@ -9,7 +9,7 @@ import pytest
 
 from launchers.options import NETWORK_OPTIONS, network_from, settings_from
 from ps_allreduce.errors import UserError
-from ps_allreduce.network import EmulatedNetwork
+from ps_allreduce.point.network import EmulatedNetwork
 
 
 def given(**typed: Any) -> dict[str, Any]:

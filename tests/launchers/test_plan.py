@@ -8,7 +8,7 @@ import re
 import pytest
 
 from launchers.__main__ import main
-from launchers.hostlist import parse_hostlist
+from launchers.sites.slurm.hostlist import parse_hostlist
 from ps_allreduce.cluster import TfConfig
 
 ASKED = ["plan", "--nodelist", "n[9-11]", "--num-workers", "3", "--num-ps", "2"]

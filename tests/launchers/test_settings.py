@@ -11,7 +11,7 @@ import pytest
 from launchers import LAUNCHERS, make_launcher
 from launchers.settings import OPTION_OF, LauncherSettings
 from ps_allreduce.errors import UserError
-from ps_allreduce.network import EmulatedNetwork
+from ps_allreduce.point.network import EmulatedNetwork
 
 TYPED: dict[str, Any] = {
     "network": EmulatedNetwork(num_hosts=2, bits_per_s=None),

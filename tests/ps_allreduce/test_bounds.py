@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from ps_allreduce.bounds import link_bytes, network_time_s, step_bound_s
-from ps_allreduce.experiment import server_settings
-from ps_allreduce.placement import Policy
-from ps_allreduce.strategies import Strategy
-from ps_allreduce.wire import Wire, WireType
+from ps_allreduce.point.experiment import server_settings
+from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.wire import Wire, WireType
 from tests.fakes import make_experiment
 
 HALVED = Wire(gradients=WireType.BFLOAT16)

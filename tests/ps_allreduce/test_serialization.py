@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ps_allreduce.errors import RecordFormatError, UserError
-from ps_allreduce.experiment import Experiment
-from ps_allreduce.hosts import Gpu
-from ps_allreduce.placement import Shard
-from ps_allreduce.records import (
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.placement import Shard
+from ps_allreduce.record.hosts import Gpu
+from ps_allreduce.record.records import (
     LinkRecord,
     Phases,
     PlacementUsed,
@@ -26,8 +26,8 @@ from ps_allreduce.records import (
     Status,
     TaskRecord,
 )
+from ps_allreduce.record.steps import Metrics
 from ps_allreduce.serialization import from_json, to_json
-from ps_allreduce.steps import Metrics
 from tests.examples import experiments, fast, seconds
 from tests.fakes import METRICS, make_experiment, make_facts, make_host, make_record
 

@@ -8,17 +8,17 @@ import sys
 import tensorflow as tf
 
 from ps_allreduce.backends.order import leave_unordered
-from ps_allreduce.workloads import emulated
+from ps_allreduce.workloads import emulated_accelerator
 
 
 def calibrated(limit_s: float) -> float:
     """Seconds that are taken off with that limit."""
-    emulated.MOST_LATENESS_S = limit_s
-    handle = emulated.LATENESS.handle
+    emulated_accelerator.MOST_LATENESS_S = limit_s
+    handle = emulated_accelerator.LATENESS.handle
 
     def calibrate() -> tf.Tensor:
-        with tf.control_dependencies(emulated._calibrate(spacing_s=0.002, count=5)):
-            return emulated.LATENESS.read(handle())
+        with tf.control_dependencies(emulated_accelerator._calibrate(spacing_s=0.002, count=5)):
+            return emulated_accelerator.LATENESS.read(handle())
 
     return float(tf.function(calibrate, autograph=False)())
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from launchers.local import LocalLauncher
-from ps_allreduce.workload import DIGITS, Workload
+from launchers.sites.local import LocalLauncher
+from ps_allreduce.point.workload import DIGITS, Workload
 
 PATCHED = Path(__file__).with_name("patched_fork_server.py")
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from launchers.hosts_launcher import HostsLauncher
-from ps_allreduce.experiment import Experiment
-from ps_allreduce.records import Status
-from ps_allreduce.strategies import Strategy
-from ps_allreduce.workload import Workload
+from launchers.run.launcher import HostsLauncher
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.workload import Workload
+from ps_allreduce.record.records import Status
 from tests.real.points import point
 
 #: Sums in another order differ by rounding; a wrong mean differs by far more.

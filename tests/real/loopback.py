@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import psutil
 
-from launchers.local import LocalLauncher
-from ps_allreduce.experiment import Experiment
-from ps_allreduce.records import Status
-from ps_allreduce.steps import Phase
+from launchers.sites.local import LocalLauncher
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.record.records import Status
+from ps_allreduce.record.steps import Phase
 
 
 def loopback_bytes_per_image(launcher: LocalLauncher, experiment: Experiment) -> float:

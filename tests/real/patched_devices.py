@@ -14,8 +14,9 @@ from typing import Any
 import tensorflow as tf
 
 from ps_allreduce.backends import devices
-from ps_allreduce.experiment import Device
-from ps_allreduce.runner import forkserver, jobs, task
+from ps_allreduce.fork_server import server
+from ps_allreduce.point.experiment import Device
+from ps_allreduce.runner import jobs, task
 from tests.fake_nvml import FakeNvml, busy_gpu
 
 
@@ -51,7 +52,7 @@ def second_device() -> None:
 
 def out_of_memory() -> None:
     """A worker's step asks for a tensor that no machine has room for."""
-    from ps_allreduce.workloads.real import RealProgram
+    from ps_allreduce.workloads.keras_program import RealProgram
 
     batch = RealProgram.batch
 
@@ -75,4 +76,4 @@ PATCHES: dict[str, Callable[[], None]] = {
 
 if __name__ == "__main__":
     PATCHES[sys.argv.pop(1)]()
-    forkserver.main()
+    server.main()

@@ -12,13 +12,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from ps_allreduce import placement
 from ps_allreduce.backends.allreduce import AllReduce
 from ps_allreduce.backends.local_worker import LocalWorker
-from ps_allreduce.backends.ps_async import AsynchronousServers
-from ps_allreduce.backends.ps_sync import SynchronousServers
+from ps_allreduce.backends.parameter_servers.ps_async import AsynchronousServers
+from ps_allreduce.backends.parameter_servers.ps_sync import SynchronousServers
 from ps_allreduce.backends.worker_step import Exchange
-from ps_allreduce.runner import forkserver
+from ps_allreduce.fork_server import server
+from ps_allreduce.point import placement
 
 
 def sum_instead_of_mean() -> None:
@@ -126,4 +126,4 @@ PATCHES: dict[str, Callable[[], None]] = {
 
 if __name__ == "__main__":
     PATCHES[sys.argv.pop(1)]()
-    forkserver.main()
+    server.main()

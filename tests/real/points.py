@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ps_allreduce.experiment import Collective, Experiment, Profile, server_settings
-from ps_allreduce.placement import DEFAULT_SPLIT_BYTES, Policy
-from ps_allreduce.spread import LayoutKind
-from ps_allreduce.strategies import TRAITS, Strategy
-from ps_allreduce.wire import Wire
-from ps_allreduce.workload import Workload
+from ps_allreduce.point.experiment import Collective, Experiment, Profile, server_settings
+from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Policy
+from ps_allreduce.point.spread import LayoutKind
+from ps_allreduce.point.strategies import TRAITS, Strategy
+from ps_allreduce.point.wire import Wire
+from ps_allreduce.point.workload import Workload
 
 #: A run makes exactly 1 + 1 + 3 + 6 steps: first, warm-up, settling, measured.
 BRIEF = Profile(

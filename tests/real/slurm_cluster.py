@@ -2,8 +2,8 @@
 
 Decides how Slurm is configured, and that nothing of it outlives the context.  Every node has
 a network, processes, a host name and a /tmp of its own; the end of its first process ends all
-that runs on it, as when a machine fails.  The network is that of `launchers.emulated`; what is
-tested on the cluster is not known here.
+that runs on it, as when a machine fails.  The network is that of `launchers.sites.emulated`;
+what is tested on the cluster is not known here.
 
     python -m tests.real.slurm_cluster up FOLDER
 """
@@ -28,9 +28,9 @@ from typing import Any, NoReturn
 
 import click
 
-from launchers.emulated.network import EmulatedHost, hold_network
+from launchers.sites.emulated.network import EmulatedHost, hold_network
 from ps_allreduce.errors import LaunchError, UserError
-from ps_allreduce.network import EmulatedNetwork
+from ps_allreduce.point.network import EmulatedNetwork
 
 LOGIN = "login"
 

@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from launchers.emulated.network import EmulatedHost, hold_network
-from ps_allreduce.network import EmulatedNetwork
+from launchers.sites.emulated.network import EmulatedHost, hold_network
+from ps_allreduce.point.network import EmulatedNetwork
 from tests.real.slurm_cluster import ROOT, SEARCH_PATH, processes_in, wait_until
 
 #: Where ssh is typed, two hosts that are as they should be, and two that are not.

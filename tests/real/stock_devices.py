@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from ps_allreduce.workload import Workload
-from ps_allreduce.workloads.networks import _build
+from ps_allreduce.point.workload import Workload
+from ps_allreduce.workloads.keras_models import _build
 
 
 def free_port() -> int:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from experiments.accept_gpu import accept_gpu
-from experiments.execute import Follower
-from experiments.gpu_points import MANY_STEPS, Ground
-from launchers.local import LocalLauncher
-from ps_allreduce.experiment import Experiment
-from ps_allreduce.strategies import Strategy
+from experiments.suite.accept_gpu import accept_gpu
+from experiments.suite.gpu_points import MANY_STEPS, Ground
+from experiments.sweep.execute import Follower
+from launchers.sites.local import LocalLauncher
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.strategies import Strategy
 
 pytestmark = [
     pytest.mark.tensorflow,

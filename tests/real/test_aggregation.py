@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 
 from launchers import EMULATED, make_launcher
-from launchers.emulated.network import hold_network
-from launchers.hosts_launcher import HostsLauncher
-from launchers.local import LocalLauncher
+from launchers.run.launcher import HostsLauncher
 from launchers.settings import LauncherSettings
+from launchers.sites.emulated.network import hold_network
+from launchers.sites.local import LocalLauncher
 from ps_allreduce.errors import SuiteError
-from ps_allreduce.experiment import Experiment
-from ps_allreduce.network import EmulatedNetwork
-from ps_allreduce.placement import Policy
-from ps_allreduce.records import Status
-from ps_allreduce.spread import LayoutKind, Spread
-from ps_allreduce.steps import Phase
-from ps_allreduce.strategies import Strategy
-from ps_allreduce.wire import Wire
-from ps_allreduce.workload import EmulatedCompute, Workload
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.wire import Wire
+from ps_allreduce.point.workload import EmulatedCompute, Workload
+from ps_allreduce.record.records import Status
+from ps_allreduce.record.steps import Phase
 from tests.conftest import skip_or_fail
 from tests.real.gate import (
     TOLERANCE,

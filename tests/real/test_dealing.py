@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from launchers.local import LocalLauncher
-from ps_allreduce.experiment import Experiment, Profile
-from ps_allreduce.records import Status
-from ps_allreduce.steps import StepTable
-from ps_allreduce.strategies import Strategy
-from ps_allreduce.workload import EmulatedCompute, Workload
+from launchers.sites.local import LocalLauncher
+from ps_allreduce.point.experiment import Experiment, Profile
+from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.workload import EmulatedCompute, Workload
+from ps_allreduce.record.records import Status
+from ps_allreduce.record.steps import StepTable
 from tests.real.gate import (
     TOLERANCE,
     difference,

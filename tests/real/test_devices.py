@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from launchers.local import LocalLauncher
 from launchers.protocol import LaunchedRun
-from ps_allreduce.experiment import Device, Experiment, Resources
-from ps_allreduce.records import Status
-from ps_allreduce.strategies import Strategy
-from ps_allreduce.workload import Workload
+from launchers.sites.local import LocalLauncher
+from ps_allreduce.point.experiment import Device, Experiment, Resources
+from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.workload import Workload
+from ps_allreduce.record.records import Status
 from tests.real.gate import (
     TOLERANCE,
     difference_from_single,

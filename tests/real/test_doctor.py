@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from launchers.doctor.checks import CHECKS
-from launchers.emulated.network import hold_network
+from launchers.sites.emulated.network import hold_network
 from ps_allreduce.errors import SuiteError
-from ps_allreduce.network import EmulatedNetwork
+from ps_allreduce.point.network import EmulatedNetwork
 from tests.conftest import skip_or_fail
 from tests.real.slurm_cluster import NAMES, missing_for_slurm, slurm_cluster, wait_until
 

@@ -15,17 +15,17 @@ import psutil
 import pytest
 
 from launchers import EMULATED, make_launcher
-from launchers.emulated.network import hold_network
-from launchers.hosts_launcher import HostsLauncher
+from launchers.run.launcher import HostsLauncher
 from launchers.settings import LauncherSettings
+from launchers.sites.emulated.network import hold_network
 from ps_allreduce.errors import SuiteError, UserError
-from ps_allreduce.experiment import Experiment
-from ps_allreduce.network import EmulatedNetwork
-from ps_allreduce.record_files import iter_record_paths, load_record
-from ps_allreduce.records import RunRecord, Status
-from ps_allreduce.spread import LayoutKind, Spread
-from ps_allreduce.strategies import Strategy
-from ps_allreduce.workload import EmulatedCompute, Workload
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.workload import EmulatedCompute, Workload
+from ps_allreduce.record.files import iter_record_paths, load_record
+from ps_allreduce.record.records import RunRecord, Status
 from tests.conftest import skip_or_fail
 from tests.real.points import BRIEF, point
 

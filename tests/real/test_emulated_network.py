@@ -22,9 +22,9 @@ from typing import Any
 
 import pytest
 
-from launchers.emulated.network import EmulatedHost, HeldNetwork, hold_network
+from launchers.sites.emulated.network import EmulatedHost, HeldNetwork, hold_network
 from ps_allreduce.errors import SuiteError, UserError
-from ps_allreduce.network import EmulatedNetwork
+from ps_allreduce.point.network import EmulatedNetwork
 from tests.conftest import skip_or_fail
 
 pytestmark = [pytest.mark.slow, pytest.mark.timed]
@@ -84,9 +84,9 @@ with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=10) as co
 HOLD = """
 import json, sys
 from dataclasses import asdict
-from launchers.emulated.network import hold_network
+from launchers.sites.emulated.network import hold_network
 from ps_allreduce.errors import SuiteError
-from ps_allreduce.network import EmulatedNetwork
+from ps_allreduce.point.network import EmulatedNetwork
 try:
     with hold_network(EmulatedNetwork(num_hosts=3, bits_per_s=1e8), ["n1", "n2", "n3"]) as held:
         print(json.dumps([asdict(host) for host in held.hosts]), flush=True)

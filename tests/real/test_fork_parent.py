@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 CHECK = """
 import sys
-from ps_allreduce.runner.left_out import UNUSED_BY_TASKS, left_out
+from ps_allreduce.fork_server.unused_imports import UNUSED_BY_TASKS, left_out
 with left_out(*UNUSED_BY_TASKS):
     from ps_allreduce.runner import jobs
 from tensorflow.python.eager import context

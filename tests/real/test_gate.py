@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from launchers.local import LocalLauncher
-from ps_allreduce.buckets import Tensor, fill_buckets
-from ps_allreduce.experiment import Experiment
-from ps_allreduce.placement import Policy, make_plan
-from ps_allreduce.records import Status
-from ps_allreduce.strategies import Strategy
-from ps_allreduce.wire import ELEMENT_BYTES, STOCK, Wire
-from ps_allreduce.workload import DIGITS, Workload
+from launchers.sites.local import LocalLauncher
+from ps_allreduce.backends.buckets import Tensor, fill_buckets
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.placement import Policy, make_plan
+from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.wire import ELEMENT_BYTES, STOCK, Wire
+from ps_allreduce.point.workload import DIGITS, Workload
+from ps_allreduce.record.records import Status
 from tests.real.gate import (
     TOLERANCE,
     difference_from_single,

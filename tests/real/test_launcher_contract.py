@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from launchers import EMULATED, LAUNCHERS, LOCAL, SLURM, SSH
-from ps_allreduce.record_files import iter_record_paths, load_record
-from ps_allreduce.records import RunRecord, Status
+from ps_allreduce.record.files import iter_record_paths, load_record
+from ps_allreduce.record.records import RunRecord, Status
 from tests.conftest import skip_or_fail
 from tests.real.slurm_cluster import missing_for_slurm, slurm_cluster
 from tests.real.ssh_hosts import PORT, missing_for_ssh, ssh_hosts

@@ -16,15 +16,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from experiments.results_folder import NOTE
-from launchers.local import LocalLauncher
+from experiments.sweep.folder import NOTE
 from launchers.protocol import LaunchedRun
-from ps_allreduce.placement import Policy
-from ps_allreduce.record_files import iter_record_paths, load_record
-from ps_allreduce.records import RunRecord, Status
-from ps_allreduce.steps import EventKind
-from ps_allreduce.strategies import Strategy
-from ps_allreduce.workload import Workload
+from launchers.sites.local import LocalLauncher
+from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.workload import Workload
+from ps_allreduce.record.files import iter_record_paths, load_record
+from ps_allreduce.record.records import RunRecord, Status
+from ps_allreduce.record.steps import EventKind
 from tests.real.killing import kill_when_measured
 from tests.real.points import BRIEF, LONG, point
 

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from launchers.local import LocalLauncher
-from ps_allreduce.experiment import Experiment, Profile
-from ps_allreduce.strategies import Strategy
-from ps_allreduce.wire import Wire, WireType
-from ps_allreduce.workload import Precision, Workload
+from launchers.sites.local import LocalLauncher
+from ps_allreduce.point.experiment import Experiment, Profile
+from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.wire import Wire, WireType
+from ps_allreduce.point.workload import Precision, Workload
 from tests.real.gate import Trained, single_with_whole_batch, train
 from tests.real.loopback import loopback_bytes_per_image
 from tests.real.points import point

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from ps_allreduce.record_files import iter_record_paths, load_record
-from ps_allreduce.records import RunRecord, Status
+from ps_allreduce.record.files import iter_record_paths, load_record
+from ps_allreduce.record.records import RunRecord, Status
 from tests.conftest import skip_or_fail
 from tests.real.slurm_cluster import NAMES, SlurmCluster, missing_for_slurm, slurm_cluster
 
@@ -253,7 +253,7 @@ def test_a_run_that_cannot_end_before_the_limit_is_not_begun(
 COPY = """
 import sys
 from pathlib import Path
-from launchers.slurm.broadcast import NodeCopy
+from launchers.sites.slurm.broadcast import NodeCopy
 copy = NodeCopy(["n8", "n9"], Path(sys.argv[1]))
 copy.spread()
 print(copy.folder, flush=True)

@@ -55,7 +55,7 @@ import pytest
 
 from launchers.processes import kill_group
 from ps_allreduce.errors import UserError
-from ps_allreduce.network import EmulatedNetwork
+from ps_allreduce.point.network import EmulatedNetwork
 from tests.conftest import skip_or_fail
 from tests.real.slurm_cluster import (
     LOGIN,

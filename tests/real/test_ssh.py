@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 
 from launchers import SSH
-from launchers.hosts_launcher import HostsLauncher
-from launchers.ssh import words
-from launchers.ssh.site import SshSite
+from launchers.run.launcher import HostsLauncher
+from launchers.sites.ssh import words
+from launchers.sites.ssh.site import SshSite
 from ps_allreduce.errors import LaunchError, UserError
-from ps_allreduce.experiment import Experiment, Profile
-from ps_allreduce.record_files import load_record
-from ps_allreduce.records import Status
-from ps_allreduce.spread import Spread
-from ps_allreduce.strategies import Strategy
+from ps_allreduce.point.experiment import Experiment, Profile
+from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.record.files import load_record
+from ps_allreduce.record.records import Status
 from tests.conftest import skip_or_fail
 from tests.real.points import BRIEF, LONG, point
 from tests.real.slurm_cluster import ROOT, wait_until

@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from launchers.local import LocalLauncher
+from launchers.sites.local import LocalLauncher
 from ps_allreduce.errors import UserError
-from ps_allreduce.experiment import Profile
-from ps_allreduce.models import MODELS
-from ps_allreduce.placement import Policy, make_plan
-from ps_allreduce.records import Status
-from ps_allreduce.steps import Phase, compute_spans, measurement_window
-from ps_allreduce.strategies import Strategy
-from ps_allreduce.workload import EmulatedCompute, Workload
+from ps_allreduce.point.architectures import MODELS
+from ps_allreduce.point.experiment import Profile
+from ps_allreduce.point.placement import Policy, make_plan
+from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.workload import EmulatedCompute, Workload
+from ps_allreduce.record.records import Status
+from ps_allreduce.record.steps import Phase, compute_spans, measurement_window
 from tests.real.loopback import loopback_bytes_per_image
 from tests.real.points import BRIEF, point
 

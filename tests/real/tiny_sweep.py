@@ -6,12 +6,13 @@ import sys
 from pathlib import Path
 
 from experiments import __main__ as command_line
-from experiments import profiles, studies
-from experiments.request import Request
-from ps_allreduce.experiment import Experiment, Profile
-from ps_allreduce.placement import Policy
-from ps_allreduce.strategies import Strategy
-from ps_allreduce.workload import Workload
+from experiments.studies import catalogue
+from experiments.studies.request import Request
+from experiments.sweep import profiles
+from ps_allreduce.point.experiment import Experiment, Profile
+from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.workload import Workload
 
 TINY = Profile(
     name="quick",
@@ -35,6 +36,6 @@ def tiny(request: Request) -> tuple[Experiment, ...]:
 
 if __name__ == "__main__":
     profiles.PROFILES = {"quick": TINY}
-    studies.STUDIES["compare"] = tiny
+    catalogue.STUDIES["compare"] = tiny
     words = ["compare", "--results", str(Path(sys.argv[1])), "--allow-login-node"]
     sys.exit(command_line.main(words))

@@ -1,0 +1,1 @@
+"""From the files of a sweep to what may be compared."""

@@ -1,0 +1,216 @@
+"""How fast a step could be at best, given the links of a run, and how near the run came to that.
+
+Which bytes cross which link is worked out by `ps_allreduce.bounds`, from the hosts that the tasks
+were on, the bytes read back from every server, and the format of gradients on the wire.  Here they
+become times, with the rates that were measured right before the run.
+
+Network time: T, the largest of a host's bytes over its rate, over hosts and directions, in a step
+of all n workers.  For dedicated servers on hosts of equal rate B (bytes/s) that is
+max(n L / B, S / B), with S the bytes of all gradients and L those of the hottest server.
+
+Synchronous step: forward + max(backward, T).  Of several accumulated batches only the last backward
+pass can overlap: nothing is sent before it.  What overlaps with the *next* forward pass as well is
+not part of this bound; no strategy here does that, a step begins when all values are there.
+
+Asynchronous step, of all workers, which is n worker steps: workers take turns on a link, and one
+worker's forward pass hides another one's traffic, so max(forward + max(backward, own), T) with
+`own` the time of the worker's traffic alone.  Over n, T is max(L / B, S / (n B)) seconds per worker
+step for dedicated servers.  Where steps are dealt without a bound of staleness, the workers that
+are nearer to the servers may make more of them: the bound is for the best division of the steps, a
+linear program, which yields the same number where all workers are placed alike.
+
+Latency and links between racks are not in these bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from scipy.optimize import linprog
+
+from analysis.data.cases import Case, Point
+from analysis.stats.statistics import Estimate, estimate
+from ps_allreduce.bounds import Crossing, link_bytes, step_bound_s
+from ps_allreduce.record.records import RunRecord
+
+#: Bytes per second of every host's link, in either direction.
+Rates = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """The least times of a step of all workers, seconds.
+
+    Attributes:
+        network_s: in which the busiest link can carry its bytes.
+        step_s: with the computation, where communication overlaps perfectly.
+    """
+
+    network_s: float
+    step_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """A point beside its bound; means over launches.
+
+    Attributes:
+        network_s, bound_s, step_s: arithmetic means; `step_s` was measured.
+        fraction: bound over step, 1 is the bound.
+        images_per_sec: at the bound.
+    """
+
+    point: Point
+    network_s: float
+    bound_s: float
+    step_s: float
+    fraction: Estimate
+    images_per_sec: float
+
+
+def bound_of(record: RunRecord) -> Bound | None:
+    """The bound of a run; None without a network that limits it, or where it is unknown."""
+    compute, rates = _compute(record), host_rates(record)
+    crossings = _crossings(record)
+    if compute is None or not crossings or not set(crossings) <= set(rates):
+        return None
+    network_s = busiest_s(crossings, rates)
+    before, last = compute
+    step_s = step_bound_s(before, last, network_s)
+    if record.experiment.traits.deals_steps:
+        step_s = _dealt_step_s(record, before, last, rates)
+    return Bound(network_s=network_s, step_s=step_s)
+
+
+def step_time_s(record: RunRecord) -> float | None:
+    """Seconds of a step of all workers, at the throughput that was measured."""
+    metrics = record.metrics
+    return record.experiment.global_batch / metrics.images_per_sec if metrics else None
+
+
+def fraction_of_bound(record: RunRecord) -> float | None:
+    """The bound over the step that was reached; 1 is the bound."""
+    bound, step_s = bound_of(record), step_time_s(record)
+    return bound.step_s / step_s if bound and step_s else None
+
+
+def host_rates(record: RunRecord) -> Rates:
+    """Bytes per second of each host's link.
+
+    Two links were measured at every host, one in each direction.  A slow host at the other end
+    makes one of them slow, so the faster one tells what the host can do.
+    """
+    rates: dict[str, float] = {}
+    for link in record.links:
+        for host in (link.source, link.target):
+            rates[host] = max(rates.get(host, 0.0), link.bits_per_s / 8)
+    return rates
+
+
+def busiest_s(crossings: Mapping[str, Crossing], rates: Rates) -> float:
+    """Seconds until the busiest link has carried its bytes, both directions at once."""
+    return max(max(both) / rates[host] for host, both in crossings.items())
+
+
+def _compute(record: RunRecord) -> tuple[float, float] | None:
+    """Seconds of a worker's step before its last backward pass, and of that pass."""
+    load = record.experiment.workload
+    count = load.accumulation
+    if load.emulated is not None:
+        forward_s, backward_s = load.emulated.forward_s * count, load.emulated.backward_s * count
+    elif record.metrics is not None:
+        forward_s, backward_s = record.metrics.forward_s, record.metrics.backward_s
+    else:
+        return None
+    last_s = backward_s / count
+    return forward_s + backward_s - last_s, last_s
+
+
+def _crossings(record: RunRecord) -> dict[str, Crossing]:
+    """Bytes over the links of a step of all workers, by those hosts that send or receive any."""
+    own, placement = record.experiment, record.placement
+    host_of = {task.task: task.host for task in record.tasks}
+    wanted = [f"worker:{index}" for index in range(own.num_workers)]
+    wanted += [f"ps:{index}" for index in range(own.num_ps)]
+    if not set(wanted) <= set(host_of) or record.gradient_bytes is None:
+        return {}
+    if own.traits.uses_servers and placement is None:
+        return {}
+    loads = placement.bytes_per_server if placement else ()
+    found = link_bytes(own, host_of, loads, record.gradient_bytes)
+    return {host: both for host, both in found.items() if max(both) > 0}
+
+
+def _dealt_step_s(record: RunRecord, before: float, last: float, rates: Rates) -> float:
+    """Seconds of as many worker steps as there are workers, which make them on their own."""
+    own = record.experiment
+    shares = [_worker_crossings(record, worker) for worker in range(own.num_workers)]
+    alone = [
+        step_bound_s(before, last, busiest_s(share, rates) if share else 0.0) for share in shares
+    ]
+    if own.staleness is not None:
+        # Nobody gets far ahead, so all make the same number of steps.
+        return max(*alone, busiest_s(_crossings(record), rates))
+    return own.num_workers / most_steps_per_s(shares, alone, rates)
+
+
+def _worker_crossings(record: RunRecord, worker: int) -> dict[str, Crossing]:
+    """Bytes over the links of one step of one worker."""
+    tasks = tuple(
+        replace(task, task="worker:0") if task.task == f"worker:{worker}" else task
+        for task in record.tasks
+        if not task.task.startswith("worker:") or task.task == f"worker:{worker}"
+    )
+    own = replace(record.experiment, num_workers=1)
+    return _crossings(replace(record, experiment=own, experiment_id=own.experiment_id, tasks=tasks))
+
+
+def most_steps_per_s(
+    shares: Sequence[Mapping[str, Crossing]], alone: Sequence[float], rates: Rates
+) -> float:
+    """Worker steps per second of all workers together, each making as many as it can.
+
+    Args:
+        shares: bytes over the links in a step of each worker.
+        alone: the least seconds of a step of each worker.
+    """
+    hosts = dict.fromkeys(host for share in shares for host in share)
+    # No link may be used for more than a second in a second.
+    usage = [
+        [share.get(host, (0.0, 0.0))[direction] / rates[host] for share in shares]
+        for host in hosts
+        for direction in (0, 1)
+    ]
+    limits = [(0.0, 1 / seconds) for seconds in alone]
+    found = linprog([-1.0] * len(shares), A_ub=usage, b_ub=[1.0] * len(usage), bounds=limits)
+    if found.x is None:
+        raise ValueError(f"the best division of steps was not found: {found.message}")
+    return float(found.x.sum())
+
+
+def reached_by(case: Case) -> tuple[Reached, ...]:
+    """One for each point whose launches have a bound, in the order of the case."""
+    found = (reached_at(point) for point in case.points)
+    return tuple(item for item in found if item is not None)
+
+
+def reached_at(point: Point) -> Reached | None:
+    """A point's launches beside their bounds; None where there is no bound."""
+    found = [
+        (bound, step_s)
+        for record in point.launches.values()
+        if (bound := bound_of(record)) and (step_s := step_time_s(record))
+    ]
+    if not found:
+        return None
+    global_batch = point.experiment.global_batch
+    return Reached(
+        point=point,
+        network_s=fmean(bound.network_s for bound, _ in found),
+        bound_s=fmean(bound.step_s for bound, _ in found),
+        step_s=fmean(step_s for _, step_s in found),
+        fraction=estimate([bound.step_s / step_s for bound, step_s in found]),
+        images_per_sec=estimate([global_batch / bound.step_s for bound, _ in found]).mean,
+    )

@@ -1,0 +1,1 @@
+"""Figures for reports and papers."""

@@ -1,0 +1,92 @@
+"""What each setting of the exchange changes: a row for each.
+
+One function per figure: a case in, a figure out, or None where a case has nothing to show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.data.cases import Case, Point
+from analysis.derive.efficiency import launch_ratios
+from analysis.figures.curves import COLOURS, IDEAL, MARKERS, draw_interval, style
+from analysis.stats.tuning import Tuned, is_tuning, tuned_points
+from analysis.wording import workers_text
+
+_WIDTH = 7.4
+_ROW = 0.24
+_AROUND = 0.75
+
+
+def plot_tuning(case: Case) -> Figure | None:
+    """Images per second over those of the point that was changed; one axes for each such point."""
+    if not is_tuning(case):
+        return None
+    groups: dict[str, list[Tuned]] = {}
+    for item in tuned_points(case):
+        groups.setdefault(_title(item.usual), []).append(item)
+    heights = [len(items) * _ROW + _AROUND for items in groups.values()]
+    limits = _limits([item for items in groups.values() for item in items])
+    with style():
+        # The case above all axes: with a long name a title would run off the edge.
+        figure = Figure(figsize=(_WIDTH, sum(heights) + 0.8), layout="constrained")
+        figure.suptitle(case.name, fontsize=9)
+        grid = figure.subplots(len(groups), 1, squeeze=False, height_ratios=heights, sharex=True)
+        for number, (title, items) in enumerate(groups.items()):
+            axes = grid[number, 0]
+            _draw(axes, items, number, limits)
+            axes.set_title(title, loc="left")
+        axes.set_xlim(limits)
+        axes.set_xlabel("images/s over those of the setting in the title (dotted line)")
+    return figure
+
+
+def _title(usual: Point) -> str:
+    return f"{usual.setting.label}, {workers_text(usual.num_workers)}"
+
+
+def _limits(items: Sequence[Tuned]) -> tuple[float, float]:
+    """Around all launches and means; an interval that is longer ends in an arrow."""
+    means = [item.comparison.ratio for item in items if item.comparison.ratio is not None]
+    ratios = [1.0, *means, *(ratio for item in items for ratio in _ratios(item).values())]
+    margin = 0.08 * (max(ratios) - min(ratios)) or 0.1
+    return min(ratios) - margin, max(ratios) + margin
+
+
+def _ratios(item: Tuned) -> Mapping[int, float]:
+    return launch_ratios(item.point.rates, item.usual.rates)
+
+
+def _draw(axes: Axes, items: Sequence[Tuned], number: int, limits: tuple[float, float]) -> None:
+    colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+    axes.axvline(1.0, color=IDEAL, linewidth=1.0, linestyle=(0, (1, 1)), zorder=1)
+    for row, item in enumerate(items):
+        _draw_launches(axes, item, row, colour)
+        if item.comparison.ratio is not None:
+            _draw_mean(axes, item.comparison.ratio, row, colour, marker)
+            draw_interval(axes, item.comparison, row, colour, limits)
+        else:
+            what = "nothing to compare with" if item.point.rates else "no launch ended well"
+            axes.text(limits[0], row, f" {what}", color=colour, va="center", fontsize=7)
+    axes.set_yticks(range(len(items)), [_row_label(item.point) for item in items])
+    axes.set_ylim(len(items) - 0.4, -0.6)
+    axes.grid(axis="x", visible=True)
+
+
+def _row_label(point: Point) -> str:
+    failed = f" ({len(point.unusable)} not ok)" if point.unusable else ""
+    return point.setting.exchange + failed
+
+
+def _draw_launches(axes: Axes, item: Tuned, row: int, colour: str) -> None:
+    ratios = list(_ratios(item).values())
+    # A little above, where the mean does not hide them.
+    rows = [row - 0.22] * len(ratios)
+    axes.scatter(ratios, rows, s=6, facecolors="none", edgecolors=colour, linewidths=0.6, zorder=4)
+
+
+def _draw_mean(axes: Axes, ratio: float, row: int, colour: str, marker: str) -> None:
+    axes.plot([ratio], [row], marker, color=colour, markeredgecolor="white", zorder=3)

@@ -1,0 +1,155 @@
+"""Which figures a case gets, what they are called and what is said below them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from analysis.data.cases import Case
+from analysis.figures.curves import save_figure
+from analysis.figures.plots import plot_efficiency, plot_speedup, plot_throughput
+from analysis.figures.plots_parts import plot_breakdown, plot_placement
+from analysis.figures.plots_settings import plot_against_packs, plot_against_servers
+from analysis.figures.plots_tuning import plot_tuning
+from analysis.stats.tuning import without_tuned
+
+_LAUNCHES = (
+    "Small circles are single launches, large markers geometric means with 95 % intervals (from "
+    "three launches on; an arrow marks an interval that leaves the axes)."
+)
+_MARKS = (
+    "A star marks settings whose tasks had fewer cores than they use, a plus those whose emulated "
+    "hosts kept their machine busy."
+)
+
+_LEFT_OUT = " Other settings of the exchange have a figure of their own."
+
+_BOUNDS = (
+    "Thin dashed lines with hollow markers are the bound that the links of those runs set, with "
+    "perfect overlap; there is none within one host."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A sort of figure.
+
+    Attributes:
+        plot: returns None where a case has nothing to show.
+        shows_tuned: points with many different settings of the exchange can be told apart in it.
+    """
+
+    name: str
+    title: str
+    caption: str
+    plot: Callable[[Case], Figure | None]
+    shows_tuned: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedFigure:
+    """A figure on disk."""
+
+    title: str
+    caption: str
+    png: Path
+    svg: Path
+
+
+KINDS = (
+    Kind(
+        name="throughput",
+        title="Throughput against workers",
+        caption=f"{_LAUNCHES} The dotted line is workers times the rate of strategy single. "
+        "Asynchronous settings (ps_async) do not compute the same as synchronous ones. "
+        f"{_MARKS} {_BOUNDS}",
+        plot=plot_throughput,
+    ),
+    Kind(
+        name="speedup",
+        title="Speed-up against workers",
+        caption=f"On both bases: strategy single with one worker's cores and threads, and one "
+        f"worker of the same setting. {_LAUNCHES} {_MARKS} {_BOUNDS}",
+        plot=plot_speedup,
+    ),
+    Kind(
+        name="efficiency",
+        title="Efficiency against workers",
+        caption="Speed-up over workers. Points whose tasks had fewer cores than they use (unless "
+        "compute is emulated), or whose emulated hosts kept their machine busy, claim no "
+        f"efficiency and are left out. {_BOUNDS}",
+        plot=plot_efficiency,
+    ),
+    Kind(
+        name="tuning",
+        title="What each setting of the exchange changes",
+        caption="Each row is a setting of the exchange, held against the setting of the title, by "
+        f"launches of the same repetition where both have it. {_LAUNCHES} Intervals are not "
+        "corrected for their number; the p-values of the table are.",
+        plot=plot_tuning,
+        shows_tuned=True,
+    ),
+    Kind(
+        name="servers",
+        title="Throughput against parameter servers",
+        caption=f"{_LAUNCHES} Asynchronous settings do not compute the same as synchronous ones "
+        "and stand apart. A grey dashed line across, where there is one, is all-reduce with as "
+        "many workers.",
+        plot=plot_against_servers,
+    ),
+    Kind(
+        name="packs",
+        title="Throughput against bytes per pack",
+        caption="All-reduce with TensorFlow's own packs, and in buckets; sizes stand at equal "
+        f"distances. {_LAUNCHES}",
+        plot=plot_against_packs,
+    ),
+    Kind(
+        name="placement",
+        title="Placement: bytes per server, and throughput",
+        caption="Trainable bytes on each parameter server, read back from the devices. The number "
+        "beside a bar is the hottest server's load over the mean; 1.00 is balanced.",
+        plot=plot_placement,
+    ),
+    Kind(
+        name="breakdown",
+        title="Where the time of a step goes",
+        caption="Means over steps, workers and launches. Communication is the exposed part: step "
+        "time less compute less input wait. What is hidden behind compute is not in it; applying "
+        "the update and starting the step are, so a single worker has some too.",
+        plot=plot_breakdown,
+        shows_tuned=True,
+    ),
+)
+
+
+def save_figures(case: Case, folder: Path, alone: bool) -> Sequence[SavedFigure]:
+    """Draw and write all figures of a case.
+
+    Args:
+        alone: the case is the only one of its sweep, so file names need not tell it apart.
+
+    Raises:
+        UserError: no permission, or no space left.
+    """
+    saved = []
+    untuned = without_tuned(case)
+    for kind in KINDS:
+        figure = kind.plot(case if kind.shows_tuned else untuned)
+        if figure is not None:
+            name = kind.name if alone else f"{kind.name}-{slug(case.name)}"
+            paths = save_figure(figure, folder, name)
+            caption = kind.caption + _LEFT_OUT * (untuned is not case and not kind.shows_tuned)
+            saved.append(
+                SavedFigure(title=kind.title, caption=caption, png=paths["png"], svg=paths["svg"])
+            )
+    return saved
+
+
+def slug(name: str) -> str:
+    """A name as part of a file name."""
+    return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-")

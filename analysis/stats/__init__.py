@@ -1,0 +1,1 @@
+"""Intervals, comparisons and choices over launches."""

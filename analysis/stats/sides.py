@@ -1,0 +1,192 @@
+"""The two sides of a comparison, and the choice of each side's best setting.
+
+Decides which strategies form a side, that settings of one side use one transport, at which number
+of workers two sides meet, and that the best setting of a side is chosen on other launches than
+those it is reported on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from analysis.data.cases import Case, Point
+from analysis.stats.statistics import MIN_LAUNCHES, Comparison, Selection, choose_best, compare
+from ps_allreduce.point.strategies import StrategyTraits
+from ps_allreduce.point.wire import WireType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """What makes a side.
+
+    Attributes:
+        name: in a sentence about the side as a whole.
+        setting: in a sentence about one of its settings.
+        strategies: tells from a strategy's traits whether it is on this side.
+        alone: one setting without rivals is called by `name` only.
+        transport: what carries its gradients; None for any.
+    """
+
+    name: str
+    setting: str
+    strategies: Callable[[StrategyTraits], bool]
+    alone: bool = False
+    transport: str | None = None
+
+    def belongs(self, point: Point) -> bool:
+        """The point's setting is on this side."""
+        own = point.experiment
+        return self.strategies(own.traits) and self.transport in (None, own.transport)
+
+    def over(self, transport: str) -> Kind:
+        """The settings of this kind with one transport."""
+        return replace(self, transport=transport)
+
+
+ALLREDUCE = Kind(
+    name="all-reduce",
+    setting="all-reduce setting",
+    strategies=lambda traits: traits.uses_collective,
+    alone=True,
+)
+PS_SYNC = Kind(
+    name="synchronous parameter servers",
+    setting="parameter-server setting",
+    strategies=lambda traits: traits.uses_servers and traits.synchronous,
+)
+PS_ASYNC = Kind(
+    name="asynchronous parameter servers",
+    setting="asynchronous parameter-server setting",
+    strategies=lambda traits: traits.uses_servers and not traits.synchronous,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """The settings of a kind that were measured at one number of workers.
+
+    Attributes:
+        points: the settings to choose from, in the order of the case; not empty.
+        selection: the choice among them.
+    """
+
+    kind: Kind
+    points: tuple[Point, ...]
+    selection: Selection
+
+    @property
+    def rates(self) -> Mapping[int, float]:
+        """Images per second by repetition, of the setting chosen without that repetition."""
+        return self.selection.values
+
+    @property
+    def favourite(self) -> Point | None:
+        """The setting chosen most often; None where there are too few launches to choose."""
+        position = self.selection.favourite
+        return None if position is None else self.points[position]
+
+    @property
+    def title(self) -> str:
+        """For a sentence: `the best parameter-server setting (ps_sync, partitioned)`."""
+        if len(self.points) == 1 and self.kind.alone:
+            return self.kind.name
+        best = "best " if len(self.points) > 1 else ""
+        chosen = f" ({self.favourite.setting.label})" if self.favourite else ""
+        return f"the {best}{self.kind.setting}{chosen}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meeting:
+    """Two sides at the largest number of workers at which they can be compared.
+
+    Attributes:
+        comparison: first over second.
+        beyond: larger numbers of workers that both sides were run at, without enough launches.
+    """
+
+    num_workers: int
+    first: Side
+    second: Side
+    comparison: Comparison
+    beyond: tuple[int, ...] = ()
+
+    @property
+    def transports(self) -> tuple[str | None, str | None]:
+        """What carries the gradients of either side."""
+        return self.first.kind.transport, self.second.kind.transport
+
+
+def meet(case: Case, first: Kind, second: Kind) -> Iterator[Meeting]:
+    """Compare two sides on every transport that both have; the usual one comes first.
+
+    A strategy is judged with what its rival has as well: what is faster over another transport may
+    be so because of the transport.
+    """
+    for one in shared_transports(case, first, second):
+        meeting = _meet(case, first.over(one), second.over(one))
+        if meeting is not None:
+            yield meeting
+
+
+def meet_apart(case: Case, first: Kind, second: Kind) -> Iterator[Meeting]:
+    """Compare two sides on different transports, unless either is compared with its like."""
+    alike = {meeting.first.kind.transport for meeting in meet(case, first, second)}
+    for one in _transports(case, first):
+        for other in _transports(case, second):
+            if one == other or (one in alike and other in alike):
+                continue
+            meeting = _meet(case, first.over(one), second.over(other))
+            if meeting is not None:
+                yield meeting
+
+
+def shared_transports(case: Case, first: Kind, second: Kind) -> list[str]:
+    """Transports that both sides have settings with."""
+    return [one for one in _transports(case, first) if one in _transports(case, second)]
+
+
+def _transports(case: Case, kind: Kind) -> list[str]:
+    """Those of a side's settings: gradients in float32 first, then in the order of the points."""
+    mine = [point.experiment for point in case.points if kind.belongs(point)]
+    mine.sort(key=lambda own: list(WireType).index(own.wire.gradients))
+    return list(dict.fromkeys(own.transport for own in mine if own.transport is not None))
+
+
+def _meet(case: Case, first: Kind, second: Kind) -> Meeting | None:
+    """Compare two sides; None where they have no number of workers in common.
+
+    The largest number of workers with three launches on both sides counts, else the largest one
+    with any.
+    """
+    common = sorted(_workers(case, first, 1) & _workers(case, second, 1))
+    enough = _workers(case, first, MIN_LAUNCHES) & _workers(case, second, MIN_LAUNCHES)
+    if not common:
+        return None
+    workers = max(enough, default=common[-1])
+    sides = side_at(case, first, workers), side_at(case, second, workers)
+    return Meeting(
+        num_workers=workers,
+        first=sides[0],
+        second=sides[1],
+        comparison=compare(sides[0].rates, sides[1].rates),
+        beyond=tuple(count for count in common if count > workers),
+    )
+
+
+def _workers(case: Case, kind: Kind, launches: int) -> set[int]:
+    return {
+        point.num_workers
+        for point in case.points
+        if kind.belongs(point) and len(point.rates) >= launches
+    }
+
+
+def side_at(case: Case, kind: Kind, num_workers: int) -> Side:
+    """A side at a number of workers at which it has launches."""
+    points = tuple(
+        point
+        for point in case.points
+        if point.num_workers == num_workers and kind.belongs(point) and point.rates
+    )
+    return Side(kind=kind, points=points, selection=choose_best([p.rates for p in points]))

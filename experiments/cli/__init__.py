@@ -1,0 +1,1 @@
+"""The command line: options, and what was typed as domain values."""

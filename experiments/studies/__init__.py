@@ -1,0 +1,1 @@
+"""The sweeps that come with the suite: one readable module per study."""

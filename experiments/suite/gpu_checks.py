@@ -1,0 +1,182 @@
+"""What the checklist for GPUs makes of the runs that it is shown.  Pure.
+
+Decides when an item has passed.  Which points are run is decided in `gpu_points`, their order in
+`accept_gpu`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from ps_allreduce.cluster import TaskId, TaskType
+from ps_allreduce.record.gpu_samples import GpuSample
+from ps_allreduce.record.hosts import HostFacts
+from ps_allreduce.record.records import RunRecord, Status
+
+#: Of the weights after eleven steps, relative to the largest.  Processors differ from each other by
+#: 1e-6, a server that is read too early by 4e-2, a sum in the place of a mean by 0.9.
+TOLERANCE = 5e-3
+
+#: A GPU that works for five seconds is seen ten times.
+FEWEST_SAMPLES = 5
+
+
+class Verdict(StrEnum):
+    """How an item went."""
+
+    PASSED = "passed"
+    FAILED = "FAILED"
+    IMPOSSIBLE = "not possible here"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """A line of the checklist.
+
+    Attributes:
+        detail: what was found, or why it is not possible.
+        run: of the record that tells more; empty if there is none.
+    """
+
+    name: str
+    verdict: Verdict
+    detail: str
+    run: str = ""
+
+
+def judge_driver(hosts: Sequence[HostFacts]) -> Item:
+    """The driver answers through NVML, and says what the GPUs are."""
+    found = {
+        f"{gpu.model} ({(gpu.memory_bytes or 0) / 2**30:.0f} GiB, compute capability "
+        f"{gpu.compute_capability or '?'}, driver {gpu.driver or '?'})"
+        for host in hosts
+        for gpu in host.gpus
+    }
+    count = sum(len(host.gpus) for host in hosts)
+    detail = f"{count} GPUs on {len(hosts)} hosts: {', '.join(sorted(found))}"
+    if all(gpu.driver and gpu.memory_bytes for host in hosts for gpu in host.gpus):
+        return Item(name="driver and NVML", verdict=Verdict.PASSED, detail=detail)
+    detail = f"NVML does not answer (is nvidia-ml-py installed?); {detail}"
+    return Item(name="driver and NVML", verdict=Verdict.FAILED, detail=detail)
+
+
+def judge_visibility(record: RunRecord) -> Item:
+    """Every worker saw a GPU of its own, as planned; servers and chief saw none.
+
+    That TensorFlow found the same, every task has checked before it began.
+    """
+    granted = {host.name: {gpu.identity for gpu in host.facts.gpus} for host in record.hosts}
+    wrong, taken = [], set()
+    for task in record.tasks:
+        is_worker = TaskId.parse(task.task).type is TaskType.WORKER
+        own = task.gpus in granted.get(task.host, ()) and (task.host, task.gpus) not in taken
+        taken.add((task.host, task.gpus))
+        if own != is_worker or (not is_worker and task.gpus):
+            wrong.append(f"{task.task} on {task.host} saw {task.gpus!r}")
+    seen = ", ".join(f"{task.task} {task.gpus or 'none'}" for task in record.tasks)
+    name = "workers see the planned GPUs, servers none"
+    if record.status is not Status.OK or wrong:
+        detail = "; ".join(wrong) or record.reason
+        return Item(name=name, verdict=Verdict.FAILED, detail=detail, run=record.run_id)
+    return Item(name=name, verdict=Verdict.PASSED, detail=seen, run=record.run_id)
+
+
+Weights = Sequence[npt.NDArray[np.float32]]
+
+
+def difference(mine: Weights, reference: Weights) -> float:
+    """The largest difference of a weight, relative to the largest of its variable."""
+    return max(
+        float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-3))
+        for a, b in zip(mine, reference, strict=True)
+    )
+
+
+def judge_weights(name: str, record: RunRecord, mine: Weights, reference: Weights) -> Item:
+    """A run on GPUs trained what a single worker trains on processors."""
+    if record.status is not Status.OK:
+        return judge_run(name, record)
+    found = difference(mine, reference) if mine else float("inf")
+    verdict = Verdict.PASSED if found < TOLERANCE else Verdict.FAILED
+    detail = f"weights differ from those on processors by {found:.1e} (allowed: {TOLERANCE:.0e})"
+    return Item(name=f"trains: {name}", verdict=verdict, detail=detail, run=record.run_id)
+
+
+def judge_nccl(item: Item, log: str) -> Item:
+    """All-reduce went through NCCL, as it says itself under NCCL_DEBUG=VERSION."""
+    said = re.search(r"NCCL version \S+", log)
+    if said is not None:
+        return replace(item, detail=f"{said[0]}; {item.detail}")
+    detail = "NCCL did not print its version: not used, or NCCL_DEBUG did not reach the hosts"
+    return replace(item, verdict=Verdict.FAILED, detail=f"{detail}; {item.detail}")
+
+
+def judge_run(name: str, record: RunRecord) -> Item:
+    """A run came to its end and was valid."""
+    passed = record.status is Status.OK
+    rate = record.metrics.images_per_sec if record.metrics else 0.0
+    return Item(
+        name=f"trains: {name}",
+        verdict=Verdict.PASSED if passed else Verdict.FAILED,
+        detail=f"{rate:.0f} images/s" if passed else f"{record.status}: {record.reason}",
+        run=record.run_id,
+    )
+
+
+def judge_samples(record: RunRecord) -> Item:
+    """The GPU that worked was seen at work."""
+    used = {task.gpus for task in record.tasks}
+    looks = [gpu for s in record.samples for gpu in s.gpus if gpu.identity in used]
+    at_work = [look for look in looks if (look.utilisation or 0) > 0 or look.utilisation is None]
+    passed = record.status is Status.OK and len(at_work) >= FEWEST_SAMPLES
+    detail = f"{len(looks)} samples, {len(at_work)} at work: {_summary(looks)}"
+    if record.status is not Status.OK:
+        detail = f"{record.status}: {record.reason}"
+    warned = f"; warnings: {'; '.join(record.warnings)}" if record.warnings else ""
+    return Item(
+        name="samples of GPUs are recorded",
+        verdict=Verdict.PASSED if passed else Verdict.FAILED,
+        detail=detail + warned,
+        run=record.run_id,
+    )
+
+
+def _summary(looks: Sequence[GpuSample]) -> str:
+    """The largest of every value, or that it is not told."""
+    names: Mapping[str, str] = {
+        "utilisation": "utilisation {:.0%}",
+        "memory_bytes": "memory {:,.0f} bytes",
+        "sm_mhz": "SM {} MHz",
+        "memory_mhz": "memory {} MHz",
+        "power_w": "{:.0f} W",
+        "temperature_c": "{} degrees",
+    }
+    parts = []
+    for name, text in names.items():
+        values = [value for look in looks if (value := getattr(look, name)) is not None]
+        parts.append(text.format(max(values)) if values else f"{name} not told")
+    return ", ".join(parts)
+
+
+def judge_out_of_memory(record: RunRecord) -> Item:
+    """A batch that is too large failed, and the reason says why."""
+    batch = record.experiment.workload.batch_per_worker
+    told = "out of memory" in record.reason and "host" not in record.reason
+    passed = record.status is Status.FAILED and told
+    return Item(
+        name="want of memory is told as such",
+        verdict=Verdict.PASSED if passed else Verdict.FAILED,
+        detail=f"batch {batch}: {record.status}{': ' if record.reason else ''}{record.reason}",
+        run=record.run_id,
+    )
+
+
+def render(item: Item) -> str:
+    """`[passed] name: detail`."""
+    return f"[{item.verdict}] {item.name}: {item.detail}"

@@ -1,0 +1,1 @@
+"""Sweeps: which runs there are, in which order, and how they are made, resumed and recorded."""

@@ -1,0 +1,206 @@
+"""The folder of a sweep: who may write into it, the files of a run, and the run that is being made.
+
+Decides that records are never overwritten and that no run is lost: while one is being made, a note
+of it lies in the folder, and whoever finds a note whose writer is gone turns it into a record.  The
+kernel's locks are used where they work and not relied on, since shared file systems may have none.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from launchers.protocol import LaunchedRun
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.record.files import RunFiles, check_free, save_record, write_atomically
+from ps_allreduce.record.provenance import Provenance
+from ps_allreduce.record.raw_timings import save_raw
+from ps_allreduce.record.records import RunRecord, Status
+from ps_allreduce.serialization import from_json, to_json
+
+NOTE = "in_flight.json"
+
+#: A note whose writer cannot be asked is given so long beyond the run's own deadline.
+NOTE_GRACE_S = 120.0
+
+
+def now() -> str:
+    """The present moment as records state it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InFlight:
+    """The note of a run that is being made.
+
+    Attributes:
+        host, pid: of the process that makes it.
+        job_id: of its scheduler's job, None without one.
+    """
+
+    sweep: str
+    experiment: Experiment
+    repetition: int
+    attempt: int
+    started_at: str
+    provenance: Provenance
+    host: str
+    pid: int
+    job_id: str | None = None
+
+
+@contextmanager
+def noted(sweep_dir: Path, note: InFlight) -> Iterator[None]:
+    """Leave a note for as long as a run is being made.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    path = sweep_dir / NOTE
+    write_atomically(path, (json.dumps(to_json(note)) + "\n").encode())
+    yield
+    # Not in a "finally": a run that was not recorded keeps its note.
+    path.unlink(missing_ok=True)
+
+
+def recover(
+    sweep_dir: Path, job_is_over: Callable[[str], bool], explain: Callable[[str], str]
+) -> RunRecord | None:
+    """Record the run that a sweep was making when it was killed, if there is one.
+
+    Args:
+        job_is_over: whether the scheduler's job of that number has ended.
+        explain: what the scheduler says about the end of a job.
+
+    Raises:
+        UserError: somebody seems to be making that run still.
+    """
+    path = sweep_dir / NOTE
+    if not path.exists():
+        return None
+    try:
+        note = from_json(InFlight, json.loads(path.read_text(encoding="utf-8")), str(path))
+    except (OSError, ValueError, UserError):
+        path.unlink(missing_ok=True)  # written by another version: nothing to go by
+        return None
+    if not _is_over(note, path, job_is_over):
+        raise UserError(
+            f"process {note.pid} on {note.host} seems to be making a run in {sweep_dir} (since "
+            f"{note.started_at}); wait for it, choose another RESULTS, or remove {path}."
+        )
+    record = _abandoned(note, explain)
+    files = RunFiles.of(sweep_dir, record.experiment_id, record.repetition, record.attempt)
+    if not files.record.exists():
+        save_record(files.record, record)
+    path.unlink(missing_ok=True)
+    return record
+
+
+def _is_over(note: InFlight, path: Path, job_is_over: Callable[[str], bool]) -> bool:
+    if note.host == socket.gethostname():
+        return note.pid == os.getpid() or not Path("/proc", str(note.pid)).exists()
+    if note.job_id is not None and job_is_over(note.job_id):
+        return True
+    age = time.time() - path.stat().st_mtime
+    return age > note.experiment.profile.deadline_s + NOTE_GRACE_S
+
+
+def _abandoned(note: InFlight, explain: Callable[[str], str]) -> RunRecord:
+    reason = "the suite ended during this run"
+    if note.job_id is not None and (said := explain(note.job_id)):
+        reason += f": {said}"
+    return RunRecord(
+        sweep=note.sweep,
+        experiment=note.experiment,
+        experiment_id=note.experiment.experiment_id,
+        repetition=note.repetition,
+        attempt=note.attempt,
+        status=Status.INTERRUPTED,
+        reason=reason,
+        started_at=note.started_at,
+        finished_at=now(),
+        provenance=note.provenance,
+        job_id=note.job_id,
+        oversubscribed=False,
+        total_cores=0,
+    )
+
+
+def keep(record: RunRecord, launched: LaunchedRun, sweep_dir: Path) -> None:
+    """Write the files of a run; the record comes last and makes them count.
+
+    Raises:
+        UserError: the disk refuses; nothing of the run is left behind.
+    """
+    files = RunFiles.of(sweep_dir, record.experiment_id, record.repetition, record.attempt)
+    check_free(files.record)  # its log and timings would be lost, too
+    try:
+        write_atomically(files.log, launched.log.encode())
+        if launched.steps is not None and launched.events is not None:
+            save_raw(files.raw, launched.steps, launched.events)
+        save_record(files.record, record)
+    except OSError as error:
+        _forget(files)
+        raise UserError(f"cannot write {files.raw}: {error.strerror}.") from error
+    except UserError:
+        _forget(files)
+        raise
+
+
+def _forget(files: RunFiles) -> None:
+    for path in (files.log, files.raw):
+        path.unlink(missing_ok=True)
+
+
+def check_writable(sweep_dir: Path) -> None:
+    """Look whether a sweep could write, and write nothing.
+
+    Raises:
+        UserError: it could not.
+    """
+    folders = (sweep_dir, *sweep_dir.absolute().parents)
+    # Path.exists would raise below a folder that may not be searched.
+    there = next(path for path in folders if os.path.exists(path))
+    if not there.is_dir():
+        raise UserError(f"cannot write to {sweep_dir}: {there} is no folder.")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UserError(f"cannot write to {sweep_dir}: {there} cannot be written.")
+
+
+@contextmanager
+def locked(sweep_dir: Path) -> Iterator[None]:
+    """Keep a second sweep out of the folder: the two would disturb each other's measurement.
+
+    The kernel drops the lock with the process.  Where the file system knows no locks, go on
+    without.
+
+    Raises:
+        UserError: another process holds it, or the folder cannot be written.
+    """
+    try:
+        sweep_dir.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(sweep_dir / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise UserError(f"cannot write to {sweep_dir}: {error.strerror}.") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise UserError(
+            f"another sweep is running in {sweep_dir}; wait for it or choose another RESULTS."
+        ) from None
+    except OSError:
+        pass
+    try:
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,69 @@
+"""The attempts that a results folder holds already, and what is left to do.
+
+Decides from the records alone whether a run has to be made.  Runs of another block (machine,
+software or commit) do not count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from experiments.sweep.sweep import PlannedRun
+from ps_allreduce.record.files import iter_record_paths, load_record
+from ps_allreduce.record.records import RunRecord, Status
+
+#: Attempts at a run that fails or times out.
+MAX_ATTEMPTS = 2
+
+REPEATED = (Status.FAILED, Status.TIMED_OUT)
+
+Key = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The attempts that a results folder holds already.
+
+    Attributes:
+        statuses: of the attempts of the present block, by experiment and repetition.
+        next_attempt: the first number that is free, whatever the block.
+    """
+
+    statuses: dict[Key, list[Status]] = field(default_factory=dict)
+    next_attempt: dict[Key, int] = field(default_factory=dict)
+
+    def add(self, record: RunRecord, block: str) -> None:
+        """Note one record."""
+        key = (record.experiment_id, record.repetition)
+        self.next_attempt[key] = max(self.next_attempt.get(key, 0), record.attempt + 1)
+        if record.block == block:
+            self.statuses.setdefault(key, []).append(record.status)
+
+    def next_repetition(self, experiment_id: str) -> int:
+        """The first number beyond all launches of a point."""
+        taken = [repetition for key, repetition in self.next_attempt if key == experiment_id]
+        return max(taken, default=-1) + 1
+
+    def needs_run(self, run: PlannedRun) -> bool:
+        """No attempt has settled this run, and it may be tried again."""
+        tried = self.statuses.get(key_of(run), [])
+        settled = any(status in (Status.OK, Status.INVALID) for status in tried)
+        return not settled and sum(status in REPEATED for status in tried) < MAX_ATTEMPTS
+
+
+def key_of(run: PlannedRun) -> Key:
+    """What the attempts at one run have in common."""
+    return run.experiment.experiment_id, run.repetition
+
+
+def read_history(sweep_dir: Path, block: str) -> History:
+    """Read all records of a sweep.
+
+    Raises:
+        RecordFormatError: one is damaged or of another version.
+    """
+    history = History()
+    for path in iter_record_paths(sweep_dir):
+        history.add(load_record(path), block)
+    return history

@@ -1,0 +1,116 @@
+"""Show how a sweep goes on: a bar with the time left on a terminal, a line per run elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Column
+
+from experiments.sweep.execute import Follower
+from experiments.sweep.sweep import PlannedRun
+from ps_allreduce.record.records import RunRecord, Status
+
+
+def _bar(console: Console) -> Progress:
+    """What is being done, how far it is, and the time left; nothing where there is no terminal."""
+    return Progress(
+        MofNCompleteColumn(),
+        BarColumn(bar_width=12),
+        TimeRemainingColumn(compact=True),
+        TextColumn("left"),
+        TextColumn(
+            "{task.fields[doing]}",
+            table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"),
+        ),
+        console=console,
+        expand=True,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+@contextmanager
+def counting_bar(console: Console, doing: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar that is told how many are done, of how many."""
+    with _bar(console) as bar:
+        task = bar.add_task("", total=None, doing=doing)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+class SweepProgress(Follower):
+    """A follower for people; writes to standard error."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bar = _bar(console)
+        self._task: TaskID | None = None
+        self._title = ""
+        self._total = 0
+        self._done = 0
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+
+    def begin(self, total: int, kept: int) -> None:
+        """Start the bar; say what is kept from earlier."""
+        self._total = total
+        if kept:
+            self._print(f"{kept} runs are there already, {total} to go.")
+        self._task = self._bar.add_task("", total=total, doing="starting")
+
+    def start(self, run: PlannedRun) -> None:
+        """Name the run."""
+        self._title = f"{run.experiment.title} #{run.repetition + 1}"
+        self.stage("starting")
+
+    def stage(self, text: str) -> None:
+        """Say what it is doing."""
+        if self._task is not None:
+            self._bar.update(self._task, doing=f"{self._title}: {text}")
+
+    def finish(self, record: RunRecord, log_tail: str) -> None:
+        """One line for every run that is over; the end of the right log if it failed."""
+        self._done += 1
+        self._total = max(self._total, self._done)  # a second attempt comes on top
+        line = f"{self._done:>3}/{self._total} {record.experiment.title} #{record.repetition + 1}: "
+        if record.status is Status.OK and record.metrics is not None:
+            line += f"{record.metrics.images_per_sec:.1f} images/s"
+        else:
+            line += f"{record.status}, {record.reason}"
+        self._print(line)
+        self._print_log(record, log_tail)
+        if self._task is not None:
+            self._bar.update(self._task, completed=self._done, total=self._total)
+
+    def recovered(self, record: RunRecord) -> None:
+        """What became of the run that was being made when the suite was killed."""
+        self._print(f"recorded {record.run_id}: {record.status}, {record.reason}")
+
+    def _print(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def _print_log(self, record: RunRecord, log_tail: str) -> None:
+        # Who interrupts a run knows why it ended.
+        for text in log_tail.splitlines() if record.status is not Status.INTERRUPTED else ():
+            self._print(f"      | {text}")

@@ -1,0 +1,269 @@
+"""A launcher's end of the line to one fork server.
+
+Decides nothing about runs: it sends requests and hands out what comes back.  Who starts the server,
+and where, is the sites' business.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import select
+import socket
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ps_allreduce.errors import LaunchError, UserError
+from ps_allreduce.fork_server import messages
+from ps_allreduce.fork_server.messages import (
+    Event,
+    Exited,
+    FileRead,
+    ReadFile,
+    Ready,
+    decode,
+    encode,
+)
+
+START_DEADLINE_S = 120.0
+
+END_DEADLINE_S = 10.0
+
+ANSWER_DEADLINE_S = 30.0
+
+PIECE_BYTES = 1 << 20
+
+#: So much may a login shell print before the fork server, whose standard output it has as well.
+MAX_GREETING_LINES = 1000
+
+FIRST_BYTES = b'{"type":'
+
+ROOT = Path(__file__).resolve().parents[2]
+
+T = TypeVar("T")
+
+
+class ForkServerClient:
+    """The line to a fork server that runs.
+
+    Attributes:
+        host: its host's name, as the launcher calls it.
+        lost: the line is cut.
+        greeting: what came before the first message, and is no message.
+    """
+
+    def __init__(self, connection: socket.socket, log: Path, host: str) -> None:
+        self.host = host
+        self.lost = False
+        self.greeting = b""
+        self._ready: Ready | None = None
+        self._connection = connection
+        self._log = log
+        self._partial = b""
+
+    def wait_ready(self, deadline_s: float = START_DEADLINE_S) -> None:
+        """Take in the server's first message.
+
+        Raises:
+            LaunchError: it does not come, or speaks of another version.
+        """
+        try:
+            message = self._first_message(deadline_s)
+        except LaunchError:
+            message = None
+        if not isinstance(message, Ready):
+            raise LaunchError(
+                f"no fork server came up on {self.host}: TensorFlow could not be imported there."
+                f"\nThe last lines of {self._log}:\n{last_lines(self._log)}"
+            )
+        self._ready = message
+        if message.version != messages.VERSION:
+            self.lost = True
+            raise LaunchError(
+                f"the fork server on {self.host} speaks version {message.version} of the protocol "
+                f"and this one {messages.VERSION}: use the same checkout on all hosts."
+            )
+
+    def _first_message(self, deadline_s: float) -> Any | None:
+        deadline = time.monotonic() + deadline_s
+        for _ in range(MAX_GREETING_LINES):
+            line = self._next_line(deadline - time.monotonic())
+            if line is None:
+                break
+            greeting, begin, rest = line.partition(FIRST_BYTES)
+            self.greeting += greeting if begin else line + b"\n"
+            if begin:
+                return decode(begin + rest)
+        return None
+
+    @property
+    def is_ready(self) -> bool:
+        """Its first message has come."""
+        return self._ready is not None
+
+    @property
+    def ready(self) -> Ready:
+        """What it said of itself; `wait_ready` comes first."""
+        if self._ready is None:
+            raise ValueError(f"the fork server on {self.host} is not ready")
+        return self._ready
+
+    def fileno(self) -> int:
+        """Readable when something has come."""
+        return self._connection.fileno()
+
+    @property
+    def has_message(self) -> bool:
+        """A whole message has been read already."""
+        return b"\n" in self._partial
+
+    def send(self, request: object) -> None:
+        """Send one request.
+
+        Raises:
+            LaunchError: the fork server is gone.
+        """
+        try:
+            self._connection.sendall(encode(request))
+        except OSError as error:
+            raise self._gone(f" ({error.strerror})") from error
+
+    def receive(self, timeout_s: float) -> Any | None:
+        """The next message, or None if there is none within the time.
+
+        Raises:
+            LaunchError: the fork server is gone.
+        """
+        line = self._next_line(timeout_s)
+        return None if line is None else decode(line)
+
+    def _next_line(self, timeout_s: float) -> bytes | None:
+        deadline = time.monotonic() + timeout_s
+        while not self.has_message:
+            left = deadline - time.monotonic()
+            readable, _, _ = select.select([self._connection], [], [], max(left, 0))
+            if not readable:
+                return None
+            try:
+                content = self._connection.recv(1 << 18)
+            except OSError:
+                content = b""
+            if not content:
+                raise self._gone("")
+            self._partial += content
+        line, self._partial = self._partial.split(b"\n", 1)
+        return line
+
+    def _gone(self, detail: str) -> LaunchError:
+        self.lost = True
+        return LaunchError(
+            f"the fork server on {self.host}, from which its tasks are forked, ended{detail}.\n"
+            f"The last lines of its log:\n{last_lines(self._log)}"
+        )
+
+    def answer(self, request: object, kind: type[T]) -> T:
+        """Send a request and return the answer, passing over reports that come in between.
+
+        Raises:
+            LaunchError: the fork server is gone or does not answer.
+        """
+        self.send(request)
+        deadline = time.monotonic() + ANSWER_DEADLINE_S
+        while (left := deadline - time.monotonic()) > 0:
+            message = self.receive(left)
+            if isinstance(message, kind):
+                return message
+        self.lost = True
+        raise LaunchError(
+            f"the fork server on {self.host} does not answer within {ANSWER_DEADLINE_S:.0f} s."
+        )
+
+    def ask(
+        self,
+        request: object,
+        deadline_s: float,
+        hear: Callable[[Event], None] = lambda _: None,
+    ) -> Event:
+        """Have one job done and return its answer, its last event; `hear` is told of every one.
+
+        Raises:
+            UserError: the job found a mistake of the user's.
+            LaunchError: it failed otherwise, or took too long.
+        """
+        self.send(request)
+        answer: Event | None = None
+        deadline = time.monotonic() + deadline_s
+        while (left := deadline - time.monotonic()) > 0:
+            message = self.receive(left)
+            if isinstance(message, Event):
+                hear(message)
+                answer = message
+            if isinstance(message, Exited):
+                return _checked(answer, message)
+        self._end_job()
+        raise LaunchError(f"{type(request).__name__} took longer than {deadline_s:.0f} s.")
+
+    def _end_job(self) -> None:
+        """Kill a job and take note of its end, so that the next one is not mistaken for it."""
+        self.send(messages.EndAll())
+        deadline = time.monotonic() + END_DEADLINE_S
+        while (left := deadline - time.monotonic()) > 0:
+            if isinstance(self.receive(left), Exited):
+                return
+
+    def fetch(self, source: str, target: Path) -> None:
+        """Copy a file from the server's host; none is written where there is none.
+
+        Raises:
+            LaunchError: the fork server is gone.
+        """
+        offset, size = 0, None
+        while size is None or offset < size:
+            request = ReadFile(path=source, offset=offset, length=PIECE_BYTES)
+            piece = self.answer(request, FileRead)
+            content = base64.b64decode(piece.content)
+            if piece.size is None or (not content and piece.size):
+                return
+            with target.open("ab") as stream:
+                stream.write(content)
+            offset, size = offset + len(content), piece.size
+
+    def close(self) -> None:
+        """Cut the line, which ends the server and everything it forked."""
+        self.lost = True
+        self._connection.close()
+
+
+def _checked(answer: Event | None, exited: Exited) -> Event:
+    if answer is not None and answer.event == "failed":
+        raise (UserError if answer.user_error else LaunchError)(answer.text)
+    if answer is None or exited.status != 0:
+        raise LaunchError(f"{exited.name} ended with status {exited.status} and no answer.")
+    return answer
+
+
+def fork_server_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of the measured program.
+
+    Proxies would be obeyed by gRPC even for a cluster's own addresses; a TF_CONFIG left over in the
+    shell would be read by TensorFlow.
+    """
+    kept = {name: value for name, value in environment.items() if name not in UNWANTED}
+    path = os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH", "")]))
+    return kept | {"PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "1"}
+
+
+#: Variables that change how TensorFlow's tasks find and reach each other.
+UNWANTED = frozenset(
+    {"TF_CONFIG", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "grpc_proxy"}
+)
+
+
+def last_lines(path: Path, count: int = 12) -> str:
+    """The end of a log, for a message."""
+    try:
+        return "\n".join(path.read_text(errors="replace").splitlines()[-count:])
+    except OSError:
+        return "(no log)"

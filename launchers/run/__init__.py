@@ -1,0 +1,1 @@
+"""One run, from an experiment and the hosts of a site to what became of it."""

@@ -1,0 +1,1 @@
+"""Training with parameter servers: variables live on servers, a chief drives the workers."""

@@ -1,0 +1,125 @@
+"""Workers of one host that reach the servers as one.
+
+The first worker of a host, in order, is its leader.  The others add their gradients to accumulators
+on the leader, which sends the mean of the host to the servers and passes the new values on, so that
+both cross the host's link once.  Every host has equally many workers, or the mean of the hosts'
+means would not be that of the workers: `Experiment` refuses anything else.
+
+Decides who leads whom, and what is exchanged inside a host.  How a leader's gradients reach the
+servers is the strategy's business.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from ps_allreduce.backends.packing import hold
+from ps_allreduce.backends.parameter_servers.accumulators import (
+    add_gradient,
+    make_accumulator,
+    take_mean,
+)
+from ps_allreduce.backends.parameter_servers.servers import Send, Sent, worker_device
+from ps_allreduce.cluster import ClusterSpec, TaskType
+from ps_allreduce.workloads.worker_local import HOST
+
+
+def workers_by_host(cluster: ClusterSpec) -> list[list[int]]:
+    """The workers of every host, both in the order of the cluster specification."""
+    found: dict[str, list[int]] = {}
+    for worker, address in enumerate(cluster.addresses[TaskType.WORKER]):
+        found.setdefault(address.rpartition(":")[0], []).append(worker)
+    return list(found.values())
+
+
+def join_cluster(cluster: ClusterSpec) -> None:
+    """Connect the chief, and let the workers of a host reach one another.
+
+    ParameterServerStrategy would let them reach servers and the chief only.
+    """
+    filters = tf.config.experimental.ClusterDeviceFilters()
+    for workers in workers_by_host(cluster):
+        peers = [f"/job:worker/task:{worker}" for worker in workers]
+        for worker in workers:
+            filters.set_device_filters("worker", worker, ["/job:ps", "/job:chief", *peers])
+    for server in range(len(cluster.addresses[TaskType.PS])):
+        filters.set_device_filters("ps", server, ["/job:worker", "/job:chief"])
+    # In one stream, as by default, a worker's request would wait for the step that waits for it.
+    os.environ["TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"] = "False"
+    tf.config.experimental_connect_to_cluster(
+        tf.train.ClusterSpec(cluster.as_dict()),
+        job_name=str(TaskType.CHIEF),
+        protocol="grpc",
+        cluster_device_filters=filters,
+    )
+
+
+class HostGroup:
+    """The workers of one host, with an accumulator per bucket and queues of values on the leader.
+
+    A queue of its own for every follower and bucket, as for tokens: nobody takes another's value.
+
+    Attributes:
+        workers: of the host, in order.
+        leader: the first of them, which sends.
+        values: for every other worker, the queues from which it takes new values, by bucket.
+    """
+
+    def __init__(self, workers: Sequence[int], sizes: Sequence[int]) -> None:
+        """Create the leader's resources; `sizes` are elements of each bucket."""
+        self.workers = tuple(workers)
+        self.leader, *followers = workers
+        self._sizes = sizes
+        with tf.device(worker_device(self.leader)):
+            self._accumulators = [
+                make_accumulator(size, f"host_accumulator/{number}")
+                for number, size in enumerate(sizes)
+            ]
+            self.values = {
+                follower: [
+                    _make_value_queue(size, f"values/{number}/{follower}")
+                    for number, size in enumerate(sizes)
+                ]
+                for follower in followers
+            }
+
+    def lead(self, units: Sequence[tf.Tensor], send: Send) -> Sent:
+        """Send the means of the host, and hand every new value to all followers."""
+        with tf.device(HOST):  # where the accumulators are, whatever the worker computes on
+            means = [self._mean_with(number, unit) for number, unit in enumerate(units)]
+            sent = send(means)
+            for queues in self.values.values():
+                for queue, value in zip(queues, sent.arrived, strict=True):
+                    tf.raw_ops.QueueEnqueueV2(handle=queue, components=[value])
+        return sent
+
+    def _mean_with(self, number: int, unit: tf.Tensor) -> tf.Tensor:
+        """The host's mean of a bucket, once the others have added theirs to the leader's."""
+        accumulator = self._accumulators[number]
+        with tf.control_dependencies([add_gradient(accumulator, unit)]):
+            return take_mean(accumulator, len(self.workers), self._sizes[number])
+
+    def follow(
+        self, units: Sequence[tf.Tensor], queues: Sequence[tf.Tensor], in_flight: int
+    ) -> Sent:
+        """Give the gradients to the leader, and take the new values from it."""
+        pushed: list[tf.Operation] = []
+        arrived = []
+        for number, (unit, queue) in enumerate(zip(units, queues, strict=True)):
+            held = hold(unit, pushed, in_flight)
+            with tf.device(worker_device(self.leader)):
+                pushed.append(add_gradient(self._accumulators[number], held))
+                # Only then: a step that was asked for early must not take this one's value.
+                with tf.control_dependencies(pushed[-1:]):
+                    (value,) = tf.raw_ops.QueueDequeueV2(handle=queue, component_types=[tf.float32])
+            arrived.append(tf.ensure_shape(value, [self._sizes[number]]))
+        return Sent(pushed=pushed, arrived=arrived)
+
+
+def _make_value_queue(size: int, name: str) -> tf.Tensor:
+    return tf.raw_ops.FIFOQueueV2(
+        component_types=[tf.float32], shapes=[[size]], capacity=1, shared_name=name
+    )

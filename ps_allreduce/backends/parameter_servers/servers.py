@@ -1,0 +1,300 @@
+"""What both parameter-server strategies share: the cluster, the variables and their placement.
+
+The chief creates every variable or shard on the server that the plan names, with its momentum slot
+beside it, and traces one step that any worker can execute (decision 0002).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from ps_allreduce.backends.buckets import Tensor, fill_buckets, holders
+from ps_allreduce.backends.devices import on_device
+from ps_allreduce.backends.packing import hold, pack, unpack
+from ps_allreduce.backends.parameter_servers.listening import wait_for_servers
+from ps_allreduce.backends.protocol import Rows, Task
+from ps_allreduce.backends.worker_step import (
+    Exchange,
+    checksum,
+    initialise_worker,
+    momentum_update,
+    traced_function,
+)
+from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Plan, Shard, make_plan
+from ps_allreduce.point.wire import Wire
+from ps_allreduce.workloads.program import Program
+from ps_allreduce.workloads.worker_local import LocalVariable, assign
+
+ROWS_PER_FETCH = 500
+
+
+class ServedVariables:
+    """The trainable variables on the servers, one TensorFlow variable per bucket.
+
+    Momentum works element by element, so a bucket is updated as its tensors would be.
+    """
+
+    def __init__(self, plan: Plan, wire: Wire, values: Sequence[npt.NDArray[np.float32]]) -> None:
+        """Create buckets and slots; `values` are whole variables in creation order."""
+        self.plan = plan
+        order = sorted({shard.variable for shard in plan.shards})
+        self._groups = [
+            [i for i, shard in enumerate(plan.shards) if shard.variable == variable]
+            for variable in order
+        ]
+        whole = dict(zip(order, values, strict=True))
+        parts = [_slice(whole[shard.variable], shard) for shard in plan.shards]
+        self._shapes = [part.shape for part in parts]
+        tensors = [
+            Tensor(p.size, shard.server) for p, shard in zip(parts, plan.shards, strict=True)
+        ]
+        self.buckets = fill_buckets(tensors, wire.group_size, wire.cut_size)
+        self.variables: list[Any] = []
+        self.slots: list[Any] = []
+        flats = pack(self.buckets, [tf.constant(part) for part in parts])
+        for bucket, flat in zip(self.buckets, flats, strict=True):
+            with tf.device(server_device(bucket.server)):
+                self.variables.append(tf.Variable(flat))
+                self.slots.append(tf.Variable(tf.zeros([bucket.size])))
+
+    def assemble(self, flats: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Whole variables, in creation order, from one flat tensor per bucket."""
+        parts = unpack(self.buckets, flats, self._shapes)
+        return [
+            parts[group[0]]
+            if len(group) == 1
+            else tf.concat([parts[i] for i in group], self.plan.shards[group[0]].axis)
+            for group in self._groups
+        ]
+
+    def pack(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """One flat tensor per bucket, from whole gradients in creation order."""
+        parts: list[tf.Tensor] = [None] * len(self.plan.shards)
+        for group, gradient in zip(self._groups, gradients, strict=True):
+            shards = [self.plan.shards[i] for i in group]
+            lengths = [shard.length for shard in shards]
+            pieces = [gradient] if len(group) == 1 else tf.split(gradient, lengths, shards[0].axis)
+            for index, piece in zip(group, pieces, strict=True):
+                parts[index] = piece
+        return pack(self.buckets, parts)
+
+    def read(self) -> list[tf.Tensor]:
+        """The present value of every bucket."""
+        return [variable.read_value() for variable in self.variables]
+
+    def on_server(self, server: int) -> list[int]:
+        """Positions of the buckets of one server."""
+        return [i for i, bucket in enumerate(self.buckets) if bucket.server == server]
+
+    def devices(self) -> dict[int, str]:
+        """For every shard of the plan, the devices that hold it, as TensorFlow reports them."""
+        found = holders(self.buckets, len(self.plan.shards))
+        return {
+            shard: ", ".join(dict.fromkeys(self.variables[number].device for number, _ in pieces))
+            for shard, pieces in enumerate(found)
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """Buckets on their way.
+
+    Attributes:
+        pushed: what acknowledges each bucket's gradient.
+        arrived: each bucket's new value, on the worker.
+    """
+
+    pushed: list[tf.Operation]
+    arrived: list[tf.Tensor]
+
+
+#: Applies a bucket's gradient on its server; yields what acknowledges the gradient, and what tells
+#: that the new value may be read.
+Update = Callable[[int, tf.Tensor], tuple[tf.Operation, tf.Operation]]
+
+
+#: Sends one tensor per bucket.
+Send = Callable[[Sequence[tf.Tensor]], Sent]
+
+
+def _slice(value: npt.NDArray[np.float32], shard: Shard) -> npt.NDArray[np.float32]:
+    if shard.axis is None:
+        return value
+    taken = np.take(value, range(shard.start, shard.start + shard.length), axis=shard.axis)
+    return np.ascontiguousarray(taken)
+
+
+def server_device(server: int) -> str:
+    """Device of a parameter server."""
+    return f"/job:ps/replica:0/task:{server}/device:CPU:0"
+
+
+def worker_device(worker: int) -> str:
+    """Where a worker's functions begin: on its host, whatever device they compute on."""
+    return f"/job:worker/replica:0/task:{worker}/device:CPU:0"
+
+
+class ServerBackend:
+    """The chief of a cluster with parameter servers."""
+
+    def __init__(self, task: Task) -> None:
+        if task.tf_config is None:
+            raise ValueError("parameter servers need a TF_CONFIG")
+        self._task = task
+        self._experiment = task.experiment
+        self._tf_config = task.tf_config
+        self._traces = 0
+
+    def connect(self) -> None:
+        """Wait until all tasks listen, then connect to them."""
+        wait_for_servers(self._tf_config.cluster)
+        os.environ["TF_CONFIG"] = self._tf_config.render()
+        resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+        self._strategy = tf.distribute.ParameterServerStrategy(resolver)
+        self._coordinator = tf.distribute.coordinator.ClusterCoordinator(self._strategy)
+
+    def build(self, program: Program) -> None:
+        """Place the variables and create every worker's own resources."""
+        experiment = self._experiment
+        if experiment.placement is None:
+            raise ValueError("parameter servers need a placement")
+        plan = make_plan(
+            experiment.placement,
+            program.variables,
+            experiment.num_ps,
+            experiment.split_bytes or DEFAULT_SPLIT_BYTES,
+        )
+        self._program = program
+        values = program.initial_values()
+        self._served = ServedVariables(plan, experiment.wire, values)
+        self._values = [
+            LocalVariable(f"value/{i}", tf.float32, value.shape) for i, value in enumerate(values)
+        ]
+        initialise = traced_function(self._on_device(self._initialise))
+        # Traced outside of any device scope, so that one trace serves all workers.
+        initialise = initialise.get_concrete_function(tf.TensorSpec([], tf.int32))
+        for worker in range(experiment.num_workers):
+            with tf.device(worker_device(worker)):
+                initialise(tf.constant(worker))
+
+    def _initialise(self, worker: tf.Tensor) -> tf.Tensor:
+        """A worker's own resources, and the initial values of the parameters."""
+        ready = initialise_worker(self._program, worker)
+        with tf.control_dependencies(self._store(self._served.read())):
+            return tf.identity(ready)
+
+    def _store(self, flats: Sequence[tf.Tensor]) -> list[tf.Operation]:
+        """Keep values of all buckets on the executing worker."""
+        whole = self._served.assemble([tf.identity(flat) for flat in flats])
+        return [assign(v.handle(), value) for v, value in zip(self._values, whole, strict=True)]
+
+    def values(self) -> list[tf.Tensor]:
+        """What the worker holds, which the exchange of its last step has brought."""
+        return [variable.read(variable.handle()) for variable in self._values]
+
+    def _on_device(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of a worker, on the device that workers compute on."""
+        return on_device(self._experiment.resources.device, function)
+
+    def agree(self, value: float) -> float:
+        """The chief decides for all."""
+        return value
+
+    def weight_checksums(self) -> list[int]:
+        """One exact sum per bucket, computed on its server."""
+        sums = []
+        for variable in self._served.variables:
+            with tf.device(variable.device):
+                sums.append(int(checksum(variable.read_value())))
+        return sums
+
+    def read_weights(self) -> list[npt.NDArray[np.float32]]:
+        """Whole variables, fetched to the chief."""
+        return [value.numpy() for value in self._served.assemble(self._served.read())]
+
+    def trace_count(self) -> int:
+        """How often a step function was traced."""
+        return self._traces
+
+    def placement(self) -> tuple[Plan, Mapping[int, str]] | None:
+        """The plan and the devices of the shards."""
+        return self._served.plan, self._served.devices()
+
+    def num_messages(self) -> int:
+        """One message per bucket and direction."""
+        return len(self._served.buckets)
+
+    def _update(self, number: int, gradient: tf.Tensor) -> tf.Operation:
+        """Apply a gradient to a bucket, where the bucket is."""
+        workload = self._experiment.workload
+        return momentum_update(
+            self._served.variables[number].handle,
+            self._served.slots[number].handle,
+            gradient,
+            workload.learning_rate,
+            workload.momentum,
+        )
+
+    def _exchange(self, gradients: Sequence[tf.Tensor], send: Send) -> Exchange:
+        """Hand the gradients' buckets to `send`, and keep what it brings back."""
+        units = self._served.pack(gradients)
+        sent = send(units)
+        done = self._store(sent.arrived)
+        return Exchange(units=units, pushed=sent.pushed, pulled=sent.arrived, done=done)
+
+    def _send(self, units: Sequence[tf.Tensor], update: Update) -> Sent:
+        """Send every bucket to its server and fetch its new value as soon as it may be read.
+
+        Buckets follow one another: while one is on its way to a server, the value of an earlier one
+        comes back, so that both directions of a link are in use.  A bucket is under way until its
+        value is back: a worker that ran ahead of the others would take their share of the server's
+        link, and the values that it waits for would come later, not sooner.
+        """
+        wire = self._experiment.wire
+        back: dict[int, list[tf.Tensor]] = {}
+        pushed, arrived = [], []
+        for number, (bucket, unit) in enumerate(zip(self._served.buckets, units, strict=True)):
+            earlier = back.setdefault(bucket.server, [])
+            sent = hold(tf.cast(unit, wire.gradients), earlier, wire.in_flight)
+            with tf.device(server_device(bucket.server)):
+                done, readable = update(number, tf.cast(sent, tf.float32))
+                with tf.control_dependencies([readable]):
+                    value = self._served.variables[number].read_value()
+            pushed.append(done)
+            arrived.append(tf.identity(value))
+            earlier.append(arrived[-1])
+        return Sent(pushed=pushed, arrived=arrived)
+
+
+def raise_first(futures: list[Future[list[tf.Tensor]]]) -> None:
+    """Wait for all; if one fails, raise at once, for the others may wait for it forever."""
+    done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+    for future in done:
+        if error := future.exception():
+            raise error
+
+
+def fetch_rows(rows: Sequence[tf.Tensor]) -> Rows:
+    """Bring rows, or matrices of them, from the workers they are on to the chief.
+
+    One row at a time would cost a round trip each, which is a few per cent of a short step; so each
+    worker stacks its own first.
+    """
+    alike: dict[tuple[str, tuple[int, ...]], list[tf.Tensor]] = {}
+    for row in rows:
+        alike.setdefault((row.backing_device, tuple(row.shape)), []).append(row)
+    stacks = []
+    for (device, shape), mine in alike.items():
+        with tf.device(device):
+            for start in range(0, len(mine), ROWS_PER_FETCH):
+                stack = tf.stack(mine[start : start + ROWS_PER_FETCH]).numpy()
+                stacks.append(stack.reshape(-1, shape[-1]))
+    return np.concatenate(stacks)

@@ -1,0 +1,293 @@
+"""What launcher and fork server say to each other: one JSON object per line over a socket.
+
+Version 2.  The launcher sends requests, the fork server reports; `type` names the kind of message.
+Every host has a fork server of its own, and what a run leaves there is fetched over the same line.
+Standard library and core only, so that launchers can import it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ps_allreduce.errors import LaunchError, UserError
+from ps_allreduce.fork_server.check_up_messages import (
+    AnswerCalls,
+    CheckHost,
+    CountGpus,
+    HostState,
+    MultiplyMatrices,
+    ShareFile,
+)
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.placement import VariableSpec
+from ps_allreduce.point.workload import Workload
+from ps_allreduce.record.hosts import HostFacts
+from ps_allreduce.record.records import Sample
+from ps_allreduce.serialization import from_json, to_json
+
+VERSION = 2
+
+#: Environment variable with the token of a fork server that connects by itself.
+TOKEN = "PS_ALLREDUCE_TOKEN"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartTask:
+    """Fork one task of a run.
+
+    Attributes:
+        host: name of the host that the task belongs on; it refuses to run elsewhere.
+        tf_config: text for TF_CONFIG, empty for a single worker without a cluster.
+        cores: processors that the task is pinned to.
+        threads: TensorFlow's intra-operation threads.
+        log: file that takes the task's output.
+        result: the driving task writes `<result>.json` and `<result>.npz`.
+        weights: file for the final weights, None if nobody asked for them.
+        recording_rounds: not 0: instead of measuring, time so many pairs of recorded and bare
+            stretches; the driving task writes an `OverheadResult` to `<result>.json`.
+    """
+
+    task: str
+    host: str
+    tf_config: str
+    experiment: Experiment
+    cores: tuple[int, ...]
+    threads: int
+    environment: Mapping[str, str]
+    data_dir: str
+    log: str
+    result: str
+    weights: str | None = None
+    recording_rounds: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeModel:
+    """Fork a process that builds a model and reports its variables in creation order."""
+
+    workload: Workload
+    log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareInput:
+    """Fork a process that makes the digits if need be, and checks the input's files."""
+
+    workload: Workload
+    data_dir: str
+    log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertImages:
+    """Fork a process that writes a folder of images as TFRecord files."""
+
+    source: str
+    target: str
+    log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiveStream:
+    """Fork a process that takes in bytes from one sender and reports their rate."""
+
+    address: str
+    log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendStream:
+    """Fork a process that sends bytes to a `ReceiveStream` for some seconds."""
+
+    address: str
+    port: int
+    seconds: float
+    log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareRun:
+    """Make a folder on this host, and hold free ports until the run is over."""
+
+    num_ports: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPrepared:
+    """Ports that nobody else can take, and an empty folder on the host's own disk.
+
+    Attributes:
+        problem: why there are none; empty if there are.
+    """
+
+    ports: tuple[int, ...] = ()
+    folder: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadFile:
+    """Read a piece of a file that a run left."""
+
+    path: str
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRead:
+    """The piece, in Base64; `size` is that of the whole file, None if there is no such file."""
+
+    content: str = ""
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishRun:
+    """Remove the run's folder and let go of its ports."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskTime:
+    """Ask for the wall clock of the host."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeTold:
+    """The wall clock of the host; seconds since the epoch."""
+
+    time: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndAll:
+    """Kill every process that was forked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """TensorFlow is imported; requests can be served.
+
+    Attributes:
+        token: proves that this is the server that was asked to connect; empty on a line that
+            nobody else can have.
+        scratch: a folder of this server's own, on the host's own disk.
+    """
+
+    version: int
+    token: str = ""
+    import_s: float
+    pid: int
+    scratch: str
+    facts: HostFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A process was forked; `name` is the task or the kind of request."""
+
+    name: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """A task has got somewhere.
+
+    Attributes:
+        event: `placed`, `connected`, `built`, `phase:<name>`, `variables`, `input`, `listening`,
+            `received`, `sent`, `state`, `unwritable`, `written`, `seen`, `gpus`, `multiplied`,
+            `done` or `failed`.
+        time: seconds since the epoch.
+        text: a reason, for `failed` and `unwritable`, and for fewer `gpus` than there should be.
+        user_error: the failure is the user's mistake.
+        variables: the answer to `DescribeModel`.
+        counts: the answer to `PrepareInput` (records), `ConvertImages` (images per class),
+            `ReceiveStream` and `SendStream`, and to what a check-up asks for.
+        state: the answer to `CheckHost`.
+        cores, gpus: what a task was really given, for `placed`.
+    """
+
+    name: str
+    event: str
+    time: float
+    text: str = ""
+    user_error: bool = False
+    variables: tuple[VariableSpec, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    state: HostState | None = None
+    cores: tuple[int, ...] = ()
+    gpus: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exited:
+    """A forked process has ended; a negative status is a signal."""
+
+    name: str
+    pid: int
+    status: int
+    cpu_s: float
+    peak_memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """A look at all forked processes and the network."""
+
+    sample: Sample
+
+
+MESSAGES: dict[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (
+        StartTask,
+        DescribeModel,
+        PrepareInput,
+        ConvertImages,
+        ReceiveStream,
+        SendStream,
+        AnswerCalls,
+        CheckHost,
+        ShareFile,
+        CountGpus,
+        MultiplyMatrices,
+        PrepareRun,
+        RunPrepared,
+        ReadFile,
+        FileRead,
+        FinishRun,
+        AskTime,
+        TimeTold,
+        EndAll,
+        Ready,
+        Started,
+        Event,
+        Exited,
+        Sampled,
+    )
+}
+
+
+def encode(message: object) -> bytes:
+    """One line."""
+    body = {"type": type(message).__name__, **to_json(message)}
+    return json.dumps(body, separators=(",", ":")).encode() + b"\n"
+
+
+def decode(line: bytes) -> Any:
+    """The message in a line.
+
+    Raises:
+        LaunchError: the line is no message of this version.
+    """
+    try:
+        body = json.loads(line)
+        return from_json(MESSAGES[body.pop("type")], body)
+    except (ValueError, KeyError, AttributeError, TypeError, UserError) as error:
+        raise LaunchError(
+            f"not a message of version {VERSION} ({error!r}): {line[:200]!r}"
+        ) from None

@@ -1,0 +1,105 @@
+"""A run's place on a host: a folder on the host's own disk, and ports that nobody else can take.
+
+A port is held by a socket that is bound but does not listen; TensorFlow's server binds the same
+port with SO_REUSEPORT (`TF_GRPC_REUSE_PORT`), and connections reach only the one that listens.
+Files are removed when the run is over.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import socket
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ps_allreduce.fork_server.messages import (
+    AskTime,
+    FileRead,
+    FinishRun,
+    PrepareRun,
+    ReadFile,
+    RunPrepared,
+    TimeTold,
+)
+
+
+@dataclass(slots=True)
+class Desk:
+    """Serves the requests that need no process of their own."""
+
+    scratch: Path
+    held: list[socket.socket] = field(default_factory=list)
+    folder: Path | None = None
+
+    def serve(self, request: object) -> object | None:
+        """The answer to a request; None where none is expected."""
+        match request:
+            case PrepareRun(num_ports=count):
+                return self._prepare_run(count)
+            case ReadFile(path=path, offset=offset, length=length):
+                return read_piece(Path(path), offset, length)
+            case AskTime():
+                return TimeTold(time=time.time())
+            case FinishRun():
+                self.finish_run()
+        return None
+
+    def _prepare_run(self, num_ports: int) -> RunPrepared:
+        self.finish_run()
+        try:
+            for _ in range(num_ports):
+                self.held.append(hold_port())
+            self.folder = Path(tempfile.mkdtemp(prefix="run-", dir=self.scratch))
+        except OSError as error:
+            self.finish_run()
+            return RunPrepared(problem=f"no free port or no room in {self.scratch} ({error})")
+        ports = tuple(sock.getsockname()[1] for sock in self.held)
+        return RunPrepared(ports=ports, folder=str(self.folder))
+
+    def finish_run(self) -> None:
+        """Let go of the ports and remove the files."""
+        for sock in self.held:
+            sock.close()
+        self.held.clear()
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder = None
+
+    def close(self) -> None:
+        """Remove everything that this server wrote."""
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def hold_port() -> socket.socket:
+    """Bind all addresses of both families, as TensorFlow's server will, to one free port.
+
+    Raises:
+        OSError: there is none.
+    """
+    family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+    held = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family is socket.AF_INET6:
+            held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        held.bind(("", 0))
+    except OSError:
+        held.close()
+        raise
+    return held
+
+
+def read_piece(path: Path, offset: int, length: int) -> FileRead:
+    """Some bytes of a file."""
+    try:
+        with path.open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            stream.seek(offset)
+            content = stream.read(length)
+    except OSError:
+        return FileRead()
+    return FileRead(content=base64.b64encode(content).decode(), size=size)

@@ -1,0 +1,286 @@
+"""Import TensorFlow once, then fork every task from here.
+
+`python -m ps_allreduce.fork_server.server` serves one launcher over a line until that is cut; then
+it kills what it forked, removes its files and ends.  Importing takes seconds and a fork hundredths,
+so a sweep pays for the import once per host.
+
+This process executes nothing of TensorFlow: after a single operation in the parent, a forked
+child's first function hangs.  It knows what a request asks for, not what it is for.  What it
+forks stays in the control group and on the processors that the scheduler bound it to.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import os
+import selectors
+import signal
+import socket
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+import psutil
+
+from ps_allreduce.fork_server import messages
+from ps_allreduce.fork_server.child import Reporter, detach, report_failure
+from ps_allreduce.fork_server.line import Line, connect_to, standard_streams
+from ps_allreduce.fork_server.messages import Event, Exited, Ready, Sampled, Started, decode, encode
+from ps_allreduce.fork_server.out_of_memory import ADVICE, KernelWatch
+from ps_allreduce.fork_server.run_folder import Desk
+from ps_allreduce.fork_server.unused_imports import UNUSED_BY_TASKS, left_out
+from ps_allreduce.inspection.facts import look_around
+from ps_allreduce.inspection.gpu import GpuSampler, load_nvml
+from ps_allreduce.inspection.sampling import take_sample
+from ps_allreduce.scratch import Scratch
+
+SAMPLE_INTERVAL_S = 0.5
+
+Job = Callable[[Any, Reporter], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A forked process."""
+
+    name: str
+    pid: int
+    reports: int
+    process: psutil.Process
+
+
+@dataclass(slots=True)
+class ForkServer:
+    """Serves requests, relays reports, samples, and reaps.
+
+    Attributes:
+        jobs: what a child does, by the kind of request; any other request is the desk's.
+        gpus: looked at with every sample.
+        kernel: tells whether it has killed a child for want of memory.
+        ended: children that were killed from here.
+    """
+
+    line: Line
+    jobs: Mapping[type[Any], Job]
+    desk: Desk
+    children: dict[int, Child] = field(default_factory=dict)
+    partial: dict[int, bytes] = field(default_factory=dict)
+    next_sample: float = 0.0
+    gpus: GpuSampler = field(default_factory=GpuSampler)
+    kernel: KernelWatch = field(default_factory=KernelWatch)
+    ended: set[int] = field(default_factory=set)
+
+    def serve(self) -> None:
+        """Run until the launcher is gone."""
+        wakeup_read, wakeup_write = os.pipe()
+        os.set_blocking(wakeup_write, False)
+        signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._terminate)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.line, selectors.EVENT_READ)
+            selector.register(wakeup_read, selectors.EVENT_READ)
+            try:
+                while self._serve_once(selector, wakeup_read):
+                    pass
+            finally:
+                self._kill_all()
+                self.desk.finish_run()
+
+    def _serve_once(self, selector: selectors.BaseSelector, wakeup: int) -> bool:
+        ready = [key.fileobj for key, _ in selector.select(SAMPLE_INTERVAL_S)]
+        if wakeup in ready:
+            os.read(wakeup, 4096)
+        for source in ready:
+            if source is self.line:
+                if not self._handle_requests(selector):
+                    return False
+            elif source != wakeup:
+                self._relay(selector, int(source))  # type: ignore[arg-type]
+        self._reap(selector)
+        self._sample()
+        return True
+
+    def _handle_requests(self, selector: selectors.BaseSelector) -> bool:
+        try:
+            content = self.line.recv(1 << 16)
+        except OSError:
+            return False
+        if not content:
+            return False
+        *lines, rest = (self.partial.get(-1, b"") + content).split(b"\n")
+        self.partial[-1] = rest
+        for line in lines:
+            request = decode(line)
+            if isinstance(request, messages.EndAll):
+                self._kill_all()
+            elif type(request) in self.jobs:
+                self._fork(selector, request)
+            elif (answer := self.desk.serve(request)) is not None:
+                self._send(answer)
+        return True
+
+    def _fork(self, selector: selectors.BaseSelector, request: Any) -> None:
+        name = getattr(request, "task", type(request).__name__)
+        reports, write_end = os.pipe()
+        parent = os.getpid()
+        self.gpus.rest()
+        self.kernel.begin()
+        pid = os.fork()
+        if pid == 0:
+            self._be_child(request, Reporter(name, write_end), parent)
+        os.close(write_end)
+        self.children[pid] = Child(name, pid, reports, psutil.Process(pid))
+        selector.register(reports, selectors.EVENT_READ)
+        self._send(Started(name=name, pid=pid))
+
+    def _be_child(self, request: Any, reporter: Reporter, parent: int) -> None:
+        """Everything that happens in the forked process; never returns."""
+        status = 1
+        try:
+            detach(parent, Path(request.log))
+            # A crash inside TensorFlow leaves its Python stack in the log.
+            faulthandler.enable()
+            self.line.close()
+            for child in self.children.values():
+                os.close(child.reports)
+            self.jobs[type(request)](request, reporter)
+            status = 0
+        except BaseException as error:
+            traceback.print_exc()
+            report_failure(reporter, error)
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            # TensorFlow's servers and thread pools have no clean shutdown.
+            os._exit(status)
+
+    def _relay(self, selector: selectors.BaseSelector, descriptor: int) -> None:
+        content = os.read(descriptor, 1 << 16)
+        if not content:
+            selector.unregister(descriptor)
+            return
+        *lines, rest = (self.partial.get(descriptor, b"") + content).split(b"\n")
+        self.partial[descriptor] = rest
+        for line in lines:
+            self._send_line(line + b"\n")
+
+    def _reap(self, selector: selectors.BaseSelector) -> None:
+        for child in list(self.children.values()):
+            pid, status, usage = os.wait4(child.pid, os.WNOHANG)
+            if pid == 0:
+                continue
+            while child.reports in selector.get_map():  # its last words come before its exit
+                self._relay(selector, child.reports)
+            if pid not in self.ended:
+                # Whatever was measured last lies between two looks.
+                self.next_sample = 0.0
+                self._sample()
+            os.close(child.reports)
+            self.partial.pop(child.reports, None)
+            del self.children[pid]
+            self._explain_kill(child, status)
+            self._send(
+                Exited(
+                    name=child.name,
+                    pid=pid,
+                    status=os.waitstatus_to_exitcode(status),
+                    cpu_s=usage.ru_utime + usage.ru_stime,
+                    peak_memory_bytes=usage.ru_maxrss * 1024,
+                )
+            )
+
+    def _explain_kill(self, child: Child, status: int) -> None:
+        """Speak for a child that the kernel has killed."""
+        killed = os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+        if killed and child.pid not in self.ended and self.kernel.has_killed:
+            host = socket.gethostname()
+            text = f"out of memory on host {host}: the kernel ended it; {ADVICE}"
+            self._send(Event(name=child.name, event="failed", time=time.time(), text=text))
+        self.ended.discard(child.pid)
+
+    def _sample(self) -> None:
+        now = time.time()
+        if not self.children or now < self.next_sample:
+            return
+        self.next_sample = now + SAMPLE_INTERVAL_S
+        processes = {child.name: child.process for child in self.children.values()}
+        self._send(Sampled(sample=take_sample(now, processes, self.gpus.look())))
+
+    def _kill_all(self) -> None:
+        """End every child and its process group, which it may not lead yet."""
+        self.ended.update(self.children)
+        for pid in self.children:
+            for kill in (os.kill, os.killpg):
+                with suppress(ProcessLookupError):
+                    kill(pid, signal.SIGKILL)
+
+    def _terminate(self, *_: object) -> None:
+        self._kill_all()
+        self.desk.close()
+        # No failure: srun would kill the other hosts' servers before they have cleaned up.
+        os._exit(0)
+
+    def _send(self, message: object) -> None:
+        self._send_line(encode(message))
+
+    def _send_line(self, line: bytes) -> None:
+        try:
+            self.line.sendall(line)
+        except OSError:
+            self._terminate()
+
+
+@click.command()
+@click.option("--socket", "descriptor", type=int, help="Inherited socket.")
+@click.option("--connect", help="host:port,... of the launcher; the token is in the environment.")
+@click.option("--stdio", is_flag=True, help="Speak over standard input and output.")
+def main(descriptor: int | None, connect: str | None, stdio: bool) -> None:
+    """Serve one launcher until it closes the line; one of the options says which line."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(0))  # leaves contexts; until there are children
+    line: Line | None = None
+    if descriptor is not None:
+        line = socket.socket(fileno=descriptor)
+    elif stdio:
+        line = standard_streams()
+    begin = time.monotonic()
+    # Imported here: what takes seconds must be timed, and is not needed to read this module.
+    with left_out(*UNUSED_BY_TASKS):
+        from ps_allreduce.runner.jobs import JOBS
+
+    import_s = time.monotonic() - begin
+    if line is None:
+        # Not before: whoever calls is expected to be ready.
+        line = connect_to(connect or "")
+    nvml = load_nvml()
+    facts = look_around(os.environ, nvml)
+    gpus = GpuSampler(nvml, tuple(gpu.identity for gpu in facts.gpus))
+    with Scratch(Path(tempfile.gettempdir())) as scratch:
+        ready = Ready(
+            version=messages.VERSION,
+            token=os.environ.pop(messages.TOKEN, ""),
+            import_s=import_s,
+            pid=os.getpid(),
+            scratch=str(scratch),
+            facts=facts,
+        )
+        line.sendall(encode(ready))
+        # What is imported stays: a child's garbage collector that walked over it would copy every
+        # page.
+        gc.collect()
+        gc.freeze()
+        ForkServer(line, JOBS, Desk(scratch), gpus=gpus).serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""What a forked process does when its host is checked up before a run.
+
+Decides how each request is answered.  What of an answer is good or bad is the business of the
+launchers; nothing of TensorFlow is used.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ps_allreduce.errors import LaunchError
+from ps_allreduce.fork_server.check_up_messages import (
+    AnswerCalls,
+    CheckHost,
+    CountGpus,
+    MultiplyMatrices,
+    ShareFile,
+)
+from ps_allreduce.inspection.state import find_state
+
+#: Between a first look for files that are not there yet, and writing one.
+PAUSE_S = 0.2
+
+POLL_S = 0.02
+
+NO_DEVICE = 100
+
+Report = Callable[..., None]
+
+
+def answer_calls(request: AnswerCalls, report: Report) -> None:
+    """Tell every caller the name of this host, until this process is ended.
+
+    Raises:
+        LaunchError: the address is none of this host.
+    """
+    try:
+        server = socket.create_server((request.address, 0), backlog=1024)
+    except OSError as error:
+        raise LaunchError(f"cannot listen at {request.address} ({error.strerror}).") from error
+    with server:
+        report("listening", counts={"port": server.getsockname()[1]})
+        while True:
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                connection.sendall(request.name.encode())
+
+
+def check_host(request: CheckHost, report: Report) -> None:
+    """Look at this host, and from here at the others."""
+    report("state", state=find_state(request.peers))
+
+
+def share_file(request: ShareFile, report: Report) -> None:
+    """Write a file into a folder, and note when those of the other hosts are seen there."""
+    deadline = time.monotonic() + request.within_s
+    folder = Path(request.folder)
+    for other in request.others:  # file systems remember what was not there, and so they are asked
+        _holds(folder / other, other)
+    time.sleep(PAUSE_S)
+    problem = _write(folder / request.own, request.own, deadline)
+    if problem:
+        report("unwritable", text=problem)
+    else:
+        report("written", counts={"ns": time.time_ns()})
+    seen: dict[str, int] = {}
+    while (missing := set(request.others) - seen.keys()) and time.monotonic() < deadline:
+        seen |= {other: time.time_ns() for other in missing if _holds(folder / other, other)}
+        time.sleep(POLL_S)
+    report("seen", counts=seen)
+
+
+def _write(path: Path, content: str, deadline: float) -> str:
+    """Why a file cannot be written; empty if it was.  Its folder may not be seen here yet."""
+    while True:
+        try:
+            path.write_text(content, encoding="utf-8")
+            return ""
+        except OSError as error:
+            if not isinstance(error, FileNotFoundError) or time.monotonic() > deadline:
+                return error.strerror or str(error)
+        time.sleep(POLL_S)
+
+
+def _holds(path: Path, content: str) -> bool:
+    try:
+        return path.read_text(encoding="utf-8") == content
+    except OSError:
+        return False
+
+
+def count_gpus(request: CountGpus, report: Report) -> None:
+    """Count the GPUs that CUDA shows a process with such an environment."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = request.visible
+    count, problem = ask_cuda(ctypes.CDLL)
+    report("gpus", counts={"gpus": count}, text=problem)
+
+
+def ask_cuda(load: Callable[[str], Any]) -> tuple[int, str]:
+    """How many GPUs CUDA shows this process, and what is wrong; empty if nothing is."""
+    try:
+        cuda = load("libcuda.so.1")
+    except OSError:
+        return 0, "there is no CUDA driver"
+    count = ctypes.c_int()
+    status = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
+    if status not in (0, NO_DEVICE):
+        return 0, f"CUDA ends with error {status}"
+    return count.value, ""
+
+
+def multiply(request: MultiplyMatrices, report: Report) -> None:
+    """Multiply matrices for some seconds; report the median time of one product."""
+    random = np.random.default_rng(0)
+    matrix = random.random((request.size, request.size), dtype=np.float32)
+    product = matrix @ matrix  # the library starts its threads
+    durations: list[int] = []
+    end = time.monotonic() + request.seconds
+    while not durations or time.monotonic() < end:
+        begin = time.perf_counter_ns()
+        np.matmul(matrix, matrix, out=product)
+        durations.append(time.perf_counter_ns() - begin)
+    report("multiplied", counts={"ns": int(statistics.median(durations))})
+
+
+#: What is done, by the kind of request.
+CHECK_UP_JOBS: Mapping[type[Any], Callable[[Any, Report], None]] = {
+    AnswerCalls: answer_calls,
+    CheckHost: check_host,
+    ShareFile: share_file,
+    CountGpus: count_gpus,
+    MultiplyMatrices: multiply,
+}

@@ -1,0 +1,97 @@
+"""What a fork server finds on its host.
+
+Decides where each fact comes from.  What is made of them is not known here.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import platform
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from ps_allreduce.inspection.gpu import find_gpus, granted_entries
+from ps_allreduce.record.hosts import Gpu, HostFacts, Interface
+from ps_allreduce.record.provenance import PACKAGES, package_versions, parse_cpuinfo
+
+GPU_FOLDER = Path("/proc/driver/nvidia/gpus")
+
+
+def look_around(environment: Mapping[str, str], nvml: Any | None = None) -> HostFacts:
+    """Describe this host as this process sees it.
+
+    Args:
+        nvml: as `runner.gpu` loads it, None without an answering driver.
+    """
+    model, flags = parse_cpuinfo(Path("/proc/cpuinfo").read_text(errors="replace"))
+    return HostFacts(
+        name=socket.gethostname(),
+        scheduler_name=environment.get("SLURMD_NODENAME", ""),
+        interfaces=interfaces(),
+        cores=tuple(sorted(os.sched_getaffinity(0))),
+        gpus=_gpus(environment, nvml),
+        cpu_model=model,
+        cpu_flags=flags,
+        memory_bytes=psutil.virtual_memory().total,
+        switch=environment.get("SLURM_TOPOLOGY_ADDR", ""),
+        versions=package_versions(PACKAGES) | {"kernel": platform.release()},
+    )
+
+
+def interfaces() -> tuple[Interface, ...]:
+    """Interfaces that are up and have an IPv4 address, in the kernel's order."""
+    stats = psutil.net_if_stats()
+    found = []
+    for name, addresses in psutil.net_if_addrs().items():
+        if name not in stats or not stats[name].isup:
+            continue
+        for address in addresses:
+            if address.family is socket.AF_INET:
+                # A link from one point to another states none.
+                network = ipaddress.ip_network(f"0.0.0.0/{address.netmask or 32}")
+                # Virtual interfaces state 10 Gbit/s or nothing, whatever they carry.
+                speed = stats[name].speed * 1e6 or None
+                found.append(
+                    Interface(
+                        name=name,
+                        address=address.address,
+                        prefix_length=network.prefixlen,
+                        bits_per_s=speed,
+                    )
+                )
+    return tuple(found)
+
+
+def _gpus(environment: Mapping[str, str], nvml: Any | None) -> tuple[Gpu, ...]:
+    if nvml is not None:
+        return find_gpus(nvml, environment.get("CUDA_VISIBLE_DEVICES"))
+    return visible_gpus(environment, gpu_models(GPU_FOLDER))
+
+
+def gpu_models(folder: Path) -> tuple[str, ...]:
+    """Models of this host's NVIDIA GPUs, from their driver, in the order of the bus."""
+    models = []
+    for path in sorted(folder.glob("*/information")):
+        lines = path.read_text(errors="replace").splitlines()
+        models += [line.partition(":")[2].strip() for line in lines if line.startswith("Model:")]
+    return tuple(models)
+
+
+def visible_gpus(environment: Mapping[str, str], models: tuple[str, ...]) -> tuple[Gpu, ...]:
+    """The GPUs that CUDA will show: those that the scheduler granted, or all."""
+    identities = granted_entries(environment.get("CUDA_VISIBLE_DEVICES"))
+    if identities is None:
+        identities = [str(index) for index in range(len(models))]
+    return tuple(Gpu(identity=identity, model=_model(identity, models)) for identity in identities)
+
+
+def _model(identity: str, models: tuple[str, ...]) -> str:
+    """By its number, or the only model that there is."""
+    if identity.isdecimal() and int(identity) < len(models):
+        return models[int(identity)]
+    return models[0] if len(set(models)) == 1 else ""

@@ -1,0 +1,153 @@
+"""A network as an emulated one is asked for: so many hosts, links of such a rate.
+
+Decides what such a network consists of, which make sense, and how rates and delays are spelled.
+How one comes into being is the business of `launchers.sites.emulated`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from ps_allreduce.errors import UserError
+
+MAX_HOSTS = 250
+
+MIN_RATE = 1e3
+
+#: The kernel's token bucket counts bytes per second in 32 bits.
+MAX_RATE = 32e9
+
+MAX_DELAY_S = 10.0
+
+RATE_UNITS = {"gbit": 1e9, "mbit": 1e6, "kbit": 1e3, "bit": 1.0}
+
+#: How many make a second.
+DELAY_UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmulatedNetwork:
+    """Hosts that each have one full-duplex link to a switch.
+
+    Attributes:
+        bits_per_s: rate of every host's link, per direction; None for no limit.
+        delay_s: from any host to any other, one way.
+        slow_host: the host (counted from 0) whose link has the rate `slow_bits_per_s` instead.
+        racks: 1, or 2 with a switch each; the first half of the hosts is in rack 0.
+        uplink_bits_per_s: rate of the link between two racks, per direction; None for no limit.
+    """
+
+    num_hosts: int
+    bits_per_s: float | None
+    delay_s: float = 0.0
+    slow_host: int | None = None
+    slow_bits_per_s: float | None = None
+    racks: int = 1
+    uplink_bits_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.num_hosts <= MAX_HOSTS:
+            raise UserError(
+                f"an emulated network has 1 to {MAX_HOSTS} hosts, got {self.num_hosts}."
+            )
+        self._check_rates()
+        self._check_slow_host()
+        self._check_racks()
+        if not 0 <= self.delay_s <= MAX_DELAY_S:  # "not a number" is in no range
+            raise UserError(
+                f"the delay of an emulated network is 0 to {MAX_DELAY_S:g} s, "
+                f"got {self.delay_s:g} s."
+            )
+
+    def _check_rates(self) -> None:
+        rates = {
+            "link": self.bits_per_s,
+            "slow host's link": self.slow_bits_per_s,
+            "uplink": self.uplink_bits_per_s,
+        }
+        for name, rate in rates.items():
+            if rate is not None and not MIN_RATE <= rate <= MAX_RATE:
+                raise UserError(
+                    f"the rate of an emulated {name} is {render_rate(MIN_RATE)} to "
+                    f"{render_rate(MAX_RATE)}, got {rate:g} bit/s."
+                )
+
+    def _check_slow_host(self) -> None:
+        if (self.slow_host is None) != (self.slow_bits_per_s is None):
+            raise UserError("a slow host needs a rate of its own, and a slow rate needs its host.")
+        if self.slow_host is not None and not 0 <= self.slow_host < self.num_hosts:
+            raise UserError(
+                f"the slow host is one of 0 to {self.num_hosts - 1}, got {self.slow_host}."
+            )
+
+    def _check_racks(self) -> None:
+        if self.racks not in (1, 2):
+            raise UserError(f"an emulated network has 1 or 2 racks, got {self.racks}.")
+        if self.racks == 2 and self.num_hosts < 2:
+            raise UserError("two racks need at least 2 hosts, got 1.")
+        if self.racks == 1 and self.uplink_bits_per_s is not None:
+            raise UserError("one rack has no uplink to give a rate to; ask for 2 racks.")
+
+    def rack_of(self, host: int) -> int:
+        """The rack of a host; of an odd number, the larger half is in rack 0."""
+        return 0 if self.racks == 1 or host < (self.num_hosts + 1) // 2 else 1
+
+    def link_bits_per_s(self, host: int) -> float | None:
+        """The rate of a host's link, per direction; None for no limit."""
+        return self.slow_bits_per_s if host == self.slow_host else self.bits_per_s
+
+    def scaled(self, factor: float) -> EmulatedNetwork:
+        """The same network on another time scale: rates times a factor, delays divided by it."""
+        if not (math.isfinite(factor) and factor > 0):
+            raise UserError(f"a network is scaled by a number above 0, got {factor:g}.")
+
+        def scale(rate: float | None) -> float | None:
+            return None if rate is None else rate * factor
+
+        return replace(
+            self,
+            bits_per_s=scale(self.bits_per_s),
+            delay_s=self.delay_s / factor,
+            slow_bits_per_s=scale(self.slow_bits_per_s),
+            uplink_bits_per_s=scale(self.uplink_bits_per_s),
+        )
+
+
+def parse_rate(text: str) -> float:
+    """Bits per second of `1gbit`; prefixes count in thousands, as those of `tc` do.
+
+    Raises:
+        UserError: the text is no rate.
+    """
+    number, unit = _parse(text, RATE_UNITS, "rate", "1gbit or 2.5mbit")
+    return number * RATE_UNITS[unit]
+
+
+def parse_delay(text: str) -> float:
+    """Seconds of `5ms`.
+
+    Raises:
+        UserError: the text is no delay.
+    """
+    number, unit = _parse(text, DELAY_UNITS, "delay", "5ms or 50us")
+    return number / DELAY_UNITS[unit]
+
+
+def render_rate(bits_per_s: float) -> str:
+    """A rate as `parse_rate` reads it, in the largest unit of which there is at least one."""
+    fitting = [(unit, size) for unit, size in RATE_UNITS.items() if bits_per_s >= size]
+    unit, size = fitting[0] if fitting else ("bit", 1.0)
+    return f"{format(bits_per_s / size, '.12f').rstrip('0').rstrip('.')}{unit}"
+
+
+def _parse(text: str, units: Iterable[str], what: str, example: str) -> tuple[float, str]:
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([a-z]+)", text.strip().lower())
+    if match is None or match[2] not in units:
+        raise UserError(
+            f"{text!r} is not a {what}; a {what} is a number and one of {', '.join(units)}, "
+            f"for instance {example}."
+        )
+    return float(match[1]), match[2]

@@ -1,0 +1,159 @@
+"""Where, on what and with which software a run was made.
+
+Decides what is recorded about machine and software, and which part of it makes runs comparable: the
+fingerprint.  Collecting reads files and environment variables of this machine; it starts no process
+and never imports TensorFlow, whose version is read from its package metadata.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from ps_allreduce.environment import environment_kind
+from ps_allreduce.record.hosts import HostFacts, hardware
+
+PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "numpy", "psutil", "grpcio", "protobuf")
+
+#: Environment variables that change what TensorFlow computes or how it communicates.
+SETTINGS = (
+    "TF_ENABLE_ONEDNN_OPTS",
+    "ONEDNN_MAX_CPU_ISA",
+    "TF_XLA_FLAGS",
+    "XLA_FLAGS",
+    "NVIDIA_TF32_OVERRIDE",
+    "TF_GRPC_WORKER_CACHE_THREADS",
+    "OMP_NUM_THREADS",
+    "NCCL_IB_DISABLE",
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """A description of machine and software.
+
+    Attributes:
+        commit: of the suite, with a digest of uncommitted changes; `unknown` without git.
+        versions: of Python and the packages that matter.
+        environment: `venv` if it holds the suite's lock file, else `existing`.
+        command: the command line that made the run.
+        cpu_flags: the vector extensions, which decide what oneDNN does.
+        affinity: processors this process may use.
+        load_average: of one minute, before the run.
+        settings: environment variables that change computation or communication, and defaults.
+    """
+
+    commit: str
+    versions: Mapping[str, str]
+    environment: str
+    command: str
+    host: str
+    system: str
+    cpu_model: str
+    cpu_count: int
+    cpu_flags: tuple[str, ...]
+    memory_bytes: int
+    affinity: tuple[int, ...]
+    load_average: float
+    settings: Mapping[str, str]
+    fingerprint: str
+
+
+def collect(commit: str, hosts: Sequence[HostFacts] = ()) -> Provenance:
+    """Describe this machine and this process.
+
+    Args:
+        hosts: those of a cluster.  Their hardware counts then, not that of this machine, which may
+            be a login node, nor their names, so that a sweep goes on with other hosts of the kind.
+    """
+    cpu_model, flags = parse_cpuinfo(_read(Path("/proc/cpuinfo")))
+    found = {
+        "commit": commit,
+        "versions": package_versions(PACKAGES),
+        "environment": str(environment_kind()),
+        "host": platform.node(),
+        "system": platform.platform(),
+        "cpu_model": cpu_model,
+        "cpu_count": os.cpu_count() or 1,
+        "cpu_flags": flags,
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "affinity": tuple(sorted(os.sched_getaffinity(0))),
+        "settings": tensorflow_settings(os.environ),
+    }
+    return Provenance(
+        **found,  # type: ignore[arg-type]
+        command=shlex.join(sys.orig_argv),
+        load_average=os.getloadavg()[0],
+        fingerprint=fingerprint(_of_cluster(found, hosts) if hosts else found),
+    )
+
+
+def _of_cluster(found: Mapping[str, object], hosts: Sequence[HostFacts]) -> dict[str, object]:
+    names = ("commit", "versions", "environment", "settings")
+    return {name: found[name] for name in names} | {"hosts": hardware(hosts)}
+
+
+def fingerprint(found: Mapping[str, object]) -> str:
+    """Eight hexadecimal digits; equal only where runs may be pooled."""
+    text = json.dumps(found, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def parse_cpuinfo(text: str) -> tuple[str, tuple[str, ...]]:
+    """Model name and vector extensions from the text of /proc/cpuinfo."""
+    model, flags = "unknown", ""
+    for line in text.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "model name" and model == "unknown":
+            model = value.strip()
+        if key.strip() in ("flags", "Features") and not flags:
+            flags = value
+    vector = ("sse4", "avx", "fma", "amx", "neon", "sve", "asimd")
+    return model, tuple(sorted({flag for flag in flags.split() if flag.startswith(vector)}))
+
+
+def package_versions(names: Iterable[str]) -> dict[str, str]:
+    """Versions of Python and of those packages that are installed."""
+    versions = {"python": platform.python_version()}
+    for name in names:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def tensorflow_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Settings that change results or speed; those not set are TensorFlow's defaults."""
+    stated = {name: environment.get(name, "default") for name in SETTINGS}
+    return stated | {"data_layout": "channels_last", "xla_jit": "off", "batch_norm": "worker_local"}
+
+
+def source_digest(paths: Iterable[Path]) -> str:
+    """Eight hexadecimal digits over the content of files, by name."""
+    total = hashlib.sha256()
+    for path in sorted(paths):
+        total.update(path.name.encode() + b"\0" + path.read_bytes())
+    return total.hexdigest()[:8]
+
+
+def program_digest() -> str:
+    """Of the measured program's source, as it is on this host."""
+    return source_digest(Path(__file__).resolve().parents[1].rglob("*.py"))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

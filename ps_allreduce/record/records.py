@@ -1,0 +1,222 @@
+"""The record that a run leaves.
+
+Decides what it holds (`docs/results_format.md`); files are the business of `record_files`.  It does
+not decide which runs are made (`experiments`) nor what is concluded from them (`analysis`).
+
+Format history:
+    1: first version.
+    2: several hosts: `hosts` describes every host, `links` what was measured between them;
+       experiments state spread, network and interface; hosts and samples tell of GPUs.
+    3: close to the wire: experiments state wire, staleness, steps per dispatch and precision;
+       metrics tell forward from backward; per-tensor events became events of buckets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ps_allreduce.errors import RecordFormatError
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.placement import Shard
+from ps_allreduce.record.gpu_samples import GpuSample
+from ps_allreduce.record.hosts import HostRecord
+from ps_allreduce.record.provenance import Provenance
+from ps_allreduce.record.steps import Metrics
+
+FORMAT_VERSION = 4
+
+#: From this share of its processor time on, a machine may be what limits a run on hosts that are
+#: emulated on it, and not their network.
+BUSY_LIMIT = 0.9
+
+
+class Status(StrEnum):
+    """How a run ended."""
+
+    OK = "ok"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    INVALID = "invalid"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRecord:
+    """One task of a run as it really was.
+
+    Attributes:
+        task: for instance `worker:0`.
+        host: its host name; `address` is its entry in the cluster specification.
+        cores: processor numbers that it was really pinned to, as it found itself.
+        gpus: CUDA_VISIBLE_DEVICES as it found it; empty for none, None if it did not get so far.
+        exit: exit status, negative for a signal, None if it was ended by the launcher.
+        cpu_s: processor time used between launch and end.
+        peak_memory_bytes: largest resident memory sampled.
+    """
+
+    task: str
+    host: str
+    address: str
+    cores: tuple[int, ...]
+    gpus: str | None = None
+    pid: int
+    exit: int | None = None
+    cpu_s: float | None = None
+    peak_memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One look at the machine: processor and memory per task, network bytes per interface.
+
+    Attributes:
+        time: seconds since the epoch.
+        cpu_s: processor seconds used so far, by task.
+        memory_bytes: resident memory, by task.
+        sent_bytes, received_bytes: interface counters, by interface name.
+        busy_s, idle_s: processor seconds of the whole machine since it started.
+        gpus: those of the step; none without an NVIDIA driver.
+    """
+
+    time: float
+    host: str
+    busy_s: float
+    idle_s: float
+    cpu_s: Mapping[str, float]
+    memory_bytes: Mapping[str, int]
+    sent_bytes: Mapping[str, int]
+    received_bytes: Mapping[str, int]
+    gpus: tuple[GpuSample, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkRecord:
+    """What plain TCP reached from one host to another right before the run.
+
+    All hosts of the run send at once, each to the next one, so that both directions of every link
+    are in use.
+
+    Attributes:
+        bits_per_s: payload per second.
+        round_trip_s: median time until one byte has come back.
+    """
+
+    source: str
+    target: str
+    bits_per_s: float
+    round_trip_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementUsed:
+    """Where the trainable variables really were, read back from their devices.
+
+    Attributes:
+        shards: as planned.
+        variables: names by position in creation order, for the shards to point into.
+        deviations: one sentence for every shard that was elsewhere.
+        max_over_mean: trainable bytes of the hottest server over the mean.
+    """
+
+    shards: tuple[Shard, ...]
+    variables: tuple[str, ...]
+    bytes_per_server: tuple[int, ...]
+    max_over_mean: float
+    deviations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phases:
+    """How long the parts of a run took; seconds, None where a run did not get so far.
+
+    Attributes:
+        bring_up_s: launch until all tasks are connected.
+        build_s: building the model and creating the variables.
+        first_step_s: the first step, with tracing.
+        warmup_s, measured_s: the timed loop.
+        total_s: launch until the last task was gone.
+    """
+
+    bring_up_s: float | None = None
+    build_s: float | None = None
+    first_step_s: float | None = None
+    warmup_s: float | None = None
+    measured_s: float | None = None
+    total_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """One attempt at one repetition of one experiment.
+
+    Attributes:
+        reason: why the run is not `ok`; empty if it is.
+        warnings: doubts that do not make the run invalid.
+        hosts: in the scheduler's order.
+        machine_busy: share of this machine's processor time that was used in the measured window,
+            where emulated hosts share one machine.
+        oversubscribed: tasks had fewer cores than they use.
+        block: runs of different blocks are never pooled; the fingerprint of machine, software and
+            commit.
+    """
+
+    format_version: int = FORMAT_VERSION
+    sweep: str
+    experiment: Experiment
+    experiment_id: str
+    repetition: int
+    attempt: int
+    status: Status
+    reason: str = ""
+    warnings: tuple[str, ...] = ()
+    started_at: str
+    finished_at: str
+    provenance: Provenance
+    hosts: tuple[HostRecord, ...] = ()
+    links: tuple[LinkRecord, ...] = ()
+    machine_busy: float | None = None
+    job_id: str | None = None
+    oversubscribed: bool
+    total_cores: int
+    tasks: tuple[TaskRecord, ...] = ()
+    phases: Phases = field(default_factory=Phases)
+    metrics: Metrics | None = None
+    placement: PlacementUsed | None = None
+    samples: tuple[Sample, ...] = ()
+    weights_digest: str | None = None
+    gradient_bytes: int | None = None
+    num_tensors: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.status is Status.OK) != (self.reason == ""):
+            raise ValueError(f"status {self.status} with reason {self.reason!r}")
+        if self.status is Status.OK and self.metrics is None:
+            raise ValueError("a run that is ok has metrics")
+        if self.experiment_id != self.experiment.experiment_id:
+            raise RecordFormatError(
+                f"experiment {self.experiment_id} holds the content of "
+                f"{self.experiment.experiment_id}: the record was edited or damaged."
+            )
+
+    @property
+    def link_bits_per_s(self) -> float | None:
+        """Rate of the slowest link of the run; None if no link was measured."""
+        return min((link.bits_per_s for link in self.links), default=None)
+
+    @property
+    def interface(self) -> str | None:
+        """The interface that the tasks used; None if it is unknown or hosts differ."""
+        names = {host.interface.name if host.interface else None for host in self.hosts}
+        return names.pop() if len(names) == 1 else None
+
+    @property
+    def run_id(self) -> str:
+        """Unique within a sweep."""
+        return f"{self.experiment_id}/{self.repetition}-{self.attempt}"
+
+    @property
+    def block(self) -> str:
+        """Identifies the machine, software and commit that the run was made with."""
+        return self.provenance.fingerprint

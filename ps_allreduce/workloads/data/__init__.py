@@ -1,0 +1,1 @@
+"""Input files and the pipelines that read them (TensorFlow)."""

@@ -1,0 +1,73 @@
+"""Why runs are not pooled, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from analysis.data.differences import differences
+from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.record.hosts import HostRecord
+from ps_allreduce.record.records import RunRecord
+from tests.analysis.builders import experiment, provenance, run
+from tests.fakes import make_facts, make_host
+
+SLURM: dict[str, Any] = {"launcher": "slurm", "spread": Spread()}
+
+
+def block(*hosts: HostRecord, settings: dict[str, Any] = SLURM, **changes: Any) -> list[RunRecord]:
+    """One run on these hosts, begun on a machine that its provenance describes."""
+    own = experiment(Strategy.ALLREDUCE, 2, **settings)
+    return [run(own, 100.0, hosts=hosts, provenance=provenance(**changes))]
+
+
+def host(name: str, **facts: Any) -> HostRecord:
+    return make_host(name, facts=make_facts(name, **facts))
+
+
+def test_another_kind_of_hosts_is_described() -> None:
+    old = block(host("n1", cpu_model="Old one"), host("n2", cpu_model="Old one"))
+    assert differences(old, block(host("n3"))) == (
+        "hosts n1, n2 (analysed: n3): cpu_model Old one and A processor",
+    )
+
+
+def test_a_kind_that_joined_or_left_is_described() -> None:
+    mixed = block(host("n1"), host("n2", cpu_model="Old one"))
+    alike = block(host("n3"))
+    assert differences(mixed, alike) == (
+        "hosts n2 (analysed: n3): cpu_model Old one and A processor",
+    )
+    assert differences(alike, mixed) == (
+        "hosts n3 (analysed: n2): cpu_model A processor and Old one",
+    )
+
+
+def test_the_machine_that_a_cluster_was_used_from_explains_nothing() -> None:
+    old = block(host("n1"), host="login1", cpu_count=64, commit="older")
+    assert differences(old, block(host("n2"), host="login2", cpu_count=8)) == (
+        "commit: older (analysed: 0123abc)",
+    )
+
+
+def test_the_machine_below_emulated_hosts_does_count() -> None:
+    network = EmulatedNetwork(num_hosts=1, bits_per_s=None)
+    emulated = {"launcher": "emulated", "spread": Spread(), "network": network}
+    old = block(host("emulated0"), settings=emulated, cpu_count=64)
+    assert differences(old, block(host("emulated0"), settings=emulated)) == (
+        "cpu_count: 64 (analysed: 2)",
+    )
+
+
+def test_what_the_records_cannot_tell_is_said() -> None:
+    (line,) = differences(block(host("n1")), block(host("n2")))
+    assert line.startswith("nothing that the records hold: perhaps hosts of the job")
+    # Which cores a run was given depends on its point, and says nothing about the block.
+    assert differences(block(host("n1", cores=(0,))), block(host("n2"))) == (line,)
+
+
+def test_other_launchers_are_named() -> None:
+    assert differences(block(host("n1"), settings={}), block(host("n1"))) == (
+        "launcher: local (analysed: slurm)",
+    )

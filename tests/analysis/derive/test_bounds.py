@@ -1,0 +1,231 @@
+"""Bounds worked out by hand: gradients of 400 bytes on links of 100 bytes a second."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from analysis.data.cases import make_cases
+from analysis.derive.bounds import bound_of, fraction_of_bound, reached_by, step_time_s
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.spread import LayoutKind
+from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.wire import Wire, WireType
+from ps_allreduce.point.workload import EmulatedCompute, Workload
+from ps_allreduce.record.records import LinkRecord, RunRecord, TaskRecord
+from tests.analysis.builders import experiment, placement_used, run
+from tests.fakes import make_host
+
+SIZE = 400
+BYTES_PER_S = 100.0
+S_OVER_B = SIZE / BYTES_PER_S
+
+FORWARD_S, BACKWARD_S = 0.5, 1.0
+WORKLOAD = Workload(
+    batch_per_worker=10,
+    emulated=EmulatedCompute(forward_s=FORWARD_S, backward_s=BACKWARD_S),
+)
+
+SYNC, ASYNC = Strategy.PS_SYNC, Strategy.PS_ASYNC
+
+
+def links(hosts: list[str], slow: str = "") -> tuple[LinkRecord, ...]:
+    """Each host sends to the next one; the links of a slow host carry a tenth."""
+    if len(hosts) < 2:
+        return ()
+    pairs = zip(hosts, [*hosts[1:], hosts[0]], strict=True)
+    return tuple(
+        LinkRecord(
+            source=source,
+            target=target,
+            bits_per_s=8 * BYTES_PER_S * (0.1 if slow in (source, target) else 1),
+            round_trip_s=1e-4,
+        )
+        for source, target in pairs
+    )
+
+
+def made(
+    own: Experiment,
+    workers: str,
+    servers: str = "",
+    loads: tuple[int, ...] = (),
+    *,
+    slow: str = "",
+    rate: float | None = 1.0,
+    **changes: Any,
+) -> RunRecord:
+    """A run with a letter for the host of each worker and each server."""
+    places = {f"worker:{i}": host for i, host in enumerate(workers)}
+    places |= {f"ps:{i}": host for i, host in enumerate(servers)}
+    hosts = list(dict.fromkeys(places.values()))
+    settings: dict[str, Any] = {
+        "hosts": tuple(make_host(name) for name in hosts),
+        "links": links(hosts, slow),
+        "tasks": tuple(
+            TaskRecord(task=task, host=host, address=f"{host}:1", cores=(0,), pid=1)
+            for task, host in places.items()
+        ),
+        "placement": placement_used(*loads) if loads else None,
+        "gradient_bytes": SIZE,
+    }
+    return run(own, rate, **(settings | changes))
+
+
+def served(
+    strategy: Strategy, workers: str, servers: str, *loads: int, slow: str = "", **changes: Any
+) -> RunRecord:
+    own = experiment(
+        strategy,
+        len(workers),
+        num_ps=len(servers),
+        layout=LayoutKind.COLOCATED if set(servers) & set(workers) else LayoutKind.DEDICATED,
+        **({"workload": WORKLOAD} | changes),
+    )
+    return made(own, workers, servers, loads, slow=slow)
+
+
+def reduced(workers: str, **changes: Any) -> RunRecord:
+    settings = {"workload": WORKLOAD, "bytes_per_pack": None} | changes
+    return made(experiment(Strategy.ALLREDUCE, len(workers), **settings), workers)
+
+
+def network_s(record: RunRecord) -> float:
+    bound = bound_of(record)
+    assert bound is not None
+    return bound.network_s
+
+
+def step_s(record: RunRecord) -> float:
+    bound = bound_of(record)
+    assert bound is not None
+    return bound.step_s
+
+
+AGGREGATED = Wire(host_aggregation=True)
+HALF = Wire(gradients=WireType.BFLOAT16)
+
+
+@pytest.mark.parametrize(
+    ("record", "seconds"),
+    [
+        # The server's link carries every worker's gradients in, and values out.
+        pytest.param(served(SYNC, "ab", "x", 400), 8, id="one dedicated server"),
+        pytest.param(served(SYNC, "ab", "xy", 200, 200), 4, id="two dedicated servers"),
+        # Two servers of 200 take 3 x 200 each, a worker 400.
+        pytest.param(served(SYNC, "abc", "xy", 200, 200), 6, id="three workers, two servers"),
+        pytest.param(served(SYNC, "ab", "wxyz", 100, 100, 100, 100), 4, id="workers' own links"),
+        pytest.param(served(SYNC, "ab", "xy", 300, 100), 6, id="unbalanced, hottest server"),
+        pytest.param(served(SYNC, "ab", "xx", 200, 200), 8, id="two servers on one host"),
+        # Out of each host: gradients of 200 to the other server, values of 200 for its worker.
+        pytest.param(served(SYNC, "ab", "ab", 200, 200), 4, id="colocated as a ring of 2"),
+        pytest.param(served(SYNC, "abcd", "abcd", 100, 100, 100, 100), 6, id="as a ring of 4"),
+        # Out of a: 300 for b's values, 100 of its own gradients; into b the same.
+        pytest.param(served(SYNC, "ab", "ab", 300, 100), 4, id="colocated, unbalanced, 2 hosts"),
+        # Out of a: 2 x 300 as values, 100 as gradients.
+        pytest.param(served(SYNC, "abc", "ab", 300, 100), 7, id="colocated, unbalanced, 3 hosts"),
+        pytest.param(served(SYNC, "ab", "a", 400), 4, id="one colocated server"),
+        pytest.param(served(SYNC, "aabb", "x", 400), 16, id="two workers per host"),
+        pytest.param(served(SYNC, "aabb", "x", 400, wire=AGGREGATED), 8, id="aggregated on hosts"),
+        # Values stay float32 and fill the other direction.
+        pytest.param(served(SYNC, "ab", "x", 400, wire=HALF), 8, id="16 bits, dedicated"),
+        pytest.param(served(SYNC, "ab", "ab", 200, 200, wire=HALF), 3, id="16 bits, colocated"),
+        pytest.param(reduced("ab"), 4, id="ring of 2"),
+        pytest.param(reduced("abcd"), 6, id="ring of 4"),
+        pytest.param(reduced("abcd", wire=HALF), 3, id="ring of 4 in 16 bits"),
+        pytest.param(reduced("aabb"), 6, id="ring of 4 on 2 hosts"),
+        pytest.param(reduced("abcd", bytes_per_pack=0), 6, id="TensorFlow's packs"),
+    ],
+)
+def test_network_time(record: RunRecord, seconds: float) -> None:
+    assert network_s(record) == pytest.approx(seconds)
+    assert step_s(record) == pytest.approx(FORWARD_S + max(BACKWARD_S, seconds))
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+@pytest.mark.parametrize("loads", [(400,), (200, 200), (300, 100), (100, 100, 100, 100)])
+def test_dedicated_servers_agree_with_the_closed_formulas(
+    workers: int, loads: tuple[int, ...]
+) -> None:
+    names = "abcde"[:workers], "wxyz"[: len(loads)]
+    hottest_s = max(loads) / BYTES_PER_S
+    closed = max(workers * hottest_s, S_OVER_B)
+    assert network_s(served(SYNC, *names, *loads)) == pytest.approx(closed)
+    per_worker_step = max(hottest_s, S_OVER_B / workers)
+    dealt = served(ASYNC, *names, *loads)
+    assert network_s(dealt) / workers == pytest.approx(per_worker_step)
+    # One worker's step also takes its own forward pass and transfer.
+    alone = (FORWARD_S + max(BACKWARD_S, S_OVER_B)) / workers
+    assert step_s(dealt) / workers == pytest.approx(max(per_worker_step, alone))
+    bounded = served(ASYNC, *names, *loads, staleness=3)
+    assert step_s(bounded) == pytest.approx(step_s(dealt))
+
+
+def test_workers_that_do_not_wait_leave_more_steps_to_the_one_beside_the_server() -> None:
+    # Worker 0 makes a step in 1.5 s without the network, worker 1 in 0.5 + 4 s.
+    dealt = served(ASYNC, "ab", "a", 400)
+    assert step_s(dealt) == pytest.approx(2 / (1 / 1.5 + 1 / 4.5))
+    assert step_s(served(ASYNC, "ab", "a", 400, staleness=2)) == pytest.approx(4.5)
+
+
+def test_only_the_last_of_accumulated_backward_passes_overlaps() -> None:
+    load = Workload(accumulation=3, emulated=WORKLOAD.emulated)
+    assert step_s(reduced("ab", workload=load)) == pytest.approx(2 * 1.5 + 0.5 + 4)
+
+
+def test_a_network_faster_than_the_backward_pass_costs_nothing() -> None:
+    quick = made(experiment(Strategy.ALLREDUCE, 2, workload=WORKLOAD), "ab", gradient_bytes=40)
+    assert step_s(quick) == pytest.approx(FORWARD_S + BACKWARD_S)
+
+
+def test_real_compute_is_taken_from_the_run() -> None:
+    # Forward 4 ms and backward 8 ms, as the builders have it.
+    record = reduced("ab", workload=Workload(batch_per_worker=10))
+    assert step_s(record) == pytest.approx(0.004 + 4)
+
+
+def test_a_slow_host_slows_only_its_own_link() -> None:
+    # A slow worker moves 400 bytes at 10 bytes/s; the server 3 x 400 at 100.
+    assert network_s(served(SYNC, "abc", "x", 400, slow="c")) == pytest.approx(40)
+    assert network_s(served(SYNC, "abc", "x", 400)) == pytest.approx(12)
+
+
+def test_the_fraction_is_of_the_step_that_was_reached() -> None:
+    record = made(experiment(Strategy.ALLREDUCE, 2, workload=WORKLOAD), "ab", rate=2.0)
+    assert step_time_s(record) == pytest.approx(10.0)
+    assert fraction_of_bound(record) == pytest.approx(4.5 / 10)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        pytest.param(reduced("aa"), id="one host"),
+        pytest.param(made(experiment(Strategy.NO_COMMUNICATION, 2), "ab"), id="nothing is sent"),
+        pytest.param(made(experiment(SYNC, 2), "ab", "ab"), id="placement unknown"),
+        pytest.param(made(experiment(SYNC, 2), "ab", "", (200, 200)), id="servers unknown"),
+        pytest.param(made(experiment(Strategy.ALLREDUCE, 2), "ab", links=()), id="not measured"),
+        pytest.param(
+            made(experiment(Strategy.ALLREDUCE, 2), "ab", gradient_bytes=None), id="size unknown"
+        ),
+        pytest.param(
+            made(experiment(Strategy.ALLREDUCE, 2), "ab", rate=None), id="no time of computation"
+        ),
+    ],
+)
+def test_without_a_network_that_is_known_there_is_no_bound(record: RunRecord) -> None:
+    assert bound_of(record) is None
+    assert fraction_of_bound(record) is None
+
+
+def test_a_point_averages_over_its_launches() -> None:
+    own = experiment(Strategy.ALLREDUCE, 2, workload=WORKLOAD)
+    records = [made(own, "ab", rate=rate, repetition=i) for i, rate in enumerate((1.0, 2.0, 4.0))]
+    lost = made(own, "ab", rate=None, repetition=3)
+    (case,) = make_cases([*records, lost])
+    (reached,) = reached_by(case)
+    assert (reached.network_s, reached.bound_s) == pytest.approx((4.0, 4.5))
+    assert reached.step_s == pytest.approx((20 + 10 + 5) / 3)
+    assert reached.fraction.mean == pytest.approx(0.45)
+    assert reached.fraction.n == 3
+    assert reached.images_per_sec == pytest.approx(20 / 4.5)

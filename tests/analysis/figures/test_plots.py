@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from analysis.data.cases import Case, make_cases
+from analysis.data.settings import MAX_TOGETHER
+from analysis.figures.curves import Curve, Mark, render_figure, top_of
+from analysis.figures.plots import (
+    plot_efficiency,
+    plot_speedup,
+    plot_throughput,
+    setting_groups,
+)
+from analysis.figures.plots_parts import plot_breakdown, plot_placement
+from analysis.figures.plots_settings import plot_against_packs, plot_against_servers
+from analysis.figures.save import KINDS, save_figures, slug
+from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.workload import EmulatedCompute, Workload
+from ps_allreduce.record.records import RunRecord
+from tests.analysis.builders import experiment, on_own_hosts, placement_used, runs
+
+RATES: dict[int, float | None] = {0: 100.0, 1: 110.0, 2: 95.0}
+FAILED: dict[int, float | None] = {0: None, 1: None}
+SINGLE = runs(experiment(Strategy.SINGLE), RATES)
+RING = [record for n in (1, 2) for record in runs(experiment(Strategy.ALLREDUCE, n), RATES)]
+SERVERS = [
+    record
+    for strategy in (Strategy.PS_SYNC, Strategy.PS_ASYNC)
+    for count in (1, 2, 4)
+    for policy in Policy
+    for record in runs(
+        experiment(strategy, 2, num_ps=count, placement=policy),
+        RATES,
+        placement=placement_used(*range(1, count + 1)),
+    )
+]
+
+
+def case_of(*groups: Iterable[RunRecord]) -> Case:
+    (case,) = make_cases(record for group in groups for record in group)
+    return case
+
+
+def legend(figure: Figure | None) -> list[str]:
+    assert figure is not None
+    holders = [*figure.legends, *(a.get_legend() for a in figure.axes if a.get_legend())]
+    return [text.get_text() for holder in holders if holder for text in holder.get_texts()]
+
+
+def labels(figure: Figure | None) -> list[tuple[str, str]]:
+    assert figure is not None
+    return [(axes.get_xlabel(), axes.get_ylabel()) for axes in figure.axes]
+
+
+def test_throughput_has_a_tick_for_each_measured_number_of_workers() -> None:
+    case = case_of(
+        SINGLE,
+        runs(experiment(Strategy.ALLREDUCE, 1), RATES),
+        runs(experiment(Strategy.ALLREDUCE, 4), RATES),
+    )
+    figure = plot_throughput(case)
+    assert figure is not None
+    (axes,) = figure.axes
+    assert list(axes.get_xticks()) == [1, 4]
+    assert labels(figure) == [("workers", "images/s")]
+    assert legend(figure) == ["ideal: workers x single", "single", "allreduce"]
+    assert axes.get_ylim()[0] == 0
+
+
+def test_failures_are_drawn_and_explained() -> None:
+    figure = plot_throughput(case_of(SINGLE, runs(experiment(Strategy.ALLREDUCE, 2), FAILED)))
+    assert figure is not None
+    assert "attempts not ok (count)" in legend(figure)
+    assert "2" in [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_speedup_is_shown_on_both_bases() -> None:
+    figure = plot_speedup(case_of(SINGLE, RING))
+    assert figure is not None
+    assert [axes.get_title(loc="left") for axes in figure.axes] == [
+        "SmallCNN, base: single",
+        "SmallCNN, base: its own 1 worker",
+    ]
+
+
+def test_oversubscribed_settings_have_no_efficiency_but_a_star_in_the_throughput() -> None:
+    crowded = runs(experiment(Strategy.PS_SYNC, 2), RATES, oversubscribed=True)
+    case = case_of(SINGLE, crowded)
+    assert "ps_sync, round_robin *" in legend(plot_throughput(case))
+    assert "ps_sync, round_robin *" not in legend(plot_efficiency(case))
+
+
+def test_too_many_settings_get_axes_per_strategy() -> None:
+    case = case_of(SINGLE, RING, SERVERS)
+    groups = setting_groups(case.settings)
+    assert [name for name, _ in groups] == ["without servers"] + [
+        f"{strategy}, {count} ps" for strategy in ("ps_async", "ps_sync") for count in (1, 2, 4)
+    ]
+    assert all(len(settings) <= MAX_TOGETHER for _, settings in groups)
+    figure = plot_throughput(case)
+    assert figure is not None
+    assert len(figure.axes) == len(groups)
+    assert len({axes.get_ylim() for axes in figure.axes}) == 1
+
+
+def test_nothing_is_drawn_for_settings_without_a_base() -> None:
+    case = case_of(SINGLE, RING, SERVERS)
+    figure = plot_speedup(case)
+    assert figure is not None
+    assert all(len(axes.lines) > 1 for axes in figure.axes)
+
+
+def test_servers_are_drawn_where_their_number_varies() -> None:
+    figure = plot_against_servers(case_of(SERVERS, RING))
+    assert figure is not None
+    assert [axes.get_title(loc="left") for axes in figure.axes] == [
+        "SmallCNN, 2 workers: asynchronous",
+        "SmallCNN, 2 workers: synchronous",
+    ]
+    assert "allreduce, same workers" in legend(figure)
+    assert plot_against_servers(case_of(RING)) is None
+    assert plot_against_servers(case_of(runs(experiment(Strategy.PS_SYNC, 2), RATES))) is None
+
+
+def test_one_pack_stands_at_the_right_end() -> None:
+    sizes = (0, 4_000_000, 500_000)
+    case = case_of(
+        *(runs(experiment(Strategy.ALLREDUCE, 2, bytes_per_pack=n), RATES) for n in sizes)
+    )
+    figure = plot_against_packs(case)
+    assert figure is not None
+    ticks = [text.get_text() for text in figure.axes[0].get_xticklabels()]
+    assert ticks == ["0.5 MB", "4 MB", "one pack"]
+    assert plot_against_packs(case_of(RING)) is None
+
+
+def test_buckets_stand_apart_from_packs() -> None:
+    sizes = (0, 500_000, None)
+    case = case_of(
+        *(
+            runs(experiment(Strategy.ALLREDUCE, workers, bytes_per_pack=n), RATES)
+            for n in sizes
+            for workers in (2, 4)
+        )
+    )
+    figure = plot_against_packs(case)
+    assert figure is not None
+    ticks = [text.get_text() for text in figure.axes[0].get_xticklabels()]
+    assert ticks == ["0.5 MB", "one pack", "buckets"]
+    assert legend(figure) == [
+        "allreduce, buckets, 2 workers",
+        "allreduce, buckets, 4 workers",
+        "allreduce, 2 workers",
+        "allreduce, 4 workers",
+    ]
+
+
+EMULATED = Workload(emulated=EmulatedCompute(forward_s=0.001, backward_s=0.001))
+
+
+def bounded(workers: int) -> list[RunRecord]:
+    """All-reduce on hosts of their own, at half of a bound of 1000 images/s."""
+    # 16 images per worker and step: 16 ms for each worker, 1 ms of them forward.
+    network_s = 0.016 * workers - 0.001
+    crossing = 2 * (workers - 1) / workers * 10_000
+    return runs(
+        experiment(Strategy.ALLREDUCE, workers, workload=EMULATED),
+        {0: 500.0},
+        gradient_bytes=10_000,
+        **on_own_hosts(workers, bits_per_s=8 * crossing / network_s),
+    )
+
+
+@pytest.mark.parametrize(
+    ("plot", "height"),
+    [(plot_throughput, 1000.0), (plot_speedup, 2.0), (plot_efficiency, 2.0 / 4)],
+)
+def test_bounds_are_lines_where_a_network_sets_them(
+    plot: Callable[[Case], Figure | None], height: float
+) -> None:
+    case = case_of(*(bounded(workers) for workers in (1, 2, 4)))
+    figure = plot(case)
+    assert "bound by links and compute (same marker)" in legend(figure)
+    assert figure is not None
+    lines = [line for line in figure.axes[0].get_lines() if line.get_linewidth() == 0.7]
+    drawn = [np.asarray(line.get_xydata()) for line in lines]
+    (bound,) = (points for points in drawn if len(points))
+    assert bound[:, 0].tolist() == [2, 4]
+    assert bound[-1, 1] == pytest.approx(height)
+    assert figure.axes[0].get_ylim()[1] > height
+    assert "bound by links and compute (same marker)" not in legend(plot_throughput(case_of(RING)))
+
+
+def test_placement_shows_bytes_beside_throughput() -> None:
+    figure = plot_placement(case_of(SERVERS))
+    assert figure is not None
+    rows = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert rows[:2] == ["round_robin, 1 ps", "greedy, 1 ps"]
+    assert "1.60" in [text.get_text() for text in figure.axes[0].texts]
+    assert legend(figure) == ["ps:0", "ps:1", "ps:2", "ps:3", "ps_async", "ps_sync"]
+    assert plot_placement(case_of(RING)) is None
+
+
+def test_placement_without_a_good_launch_says_so() -> None:
+    lost = runs(experiment(Strategy.PS_SYNC, 2), FAILED)
+    figure = plot_placement(case_of(lost))
+    assert figure is not None
+    assert [text.get_text() for text in figure.axes[1].texts] == ["no launch ended well"]
+
+
+def test_breakdown_has_a_bar_per_point_with_launches() -> None:
+    case = case_of(SINGLE, RING, runs(experiment(Strategy.PS_SYNC, 2), FAILED))
+    figure = plot_breakdown(case)
+    assert figure is not None
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == [
+        "single (1 worker)",
+        "allreduce (1 worker)",
+        "allreduce (2 workers)",
+    ]
+    labels = set(legend(figure))
+    assert {"compute", "input wait"} <= labels
+    assert any("exposed communication" in label for label in labels)
+
+
+def test_nothing_measured_draws_nothing() -> None:
+    case = case_of(runs(experiment(Strategy.ALLREDUCE, 2), FAILED))
+    assert [kind.name for kind in KINDS if kind.plot(case) is not None] == []
+
+
+def test_a_huge_interval_does_not_squash_the_launches() -> None:
+    marks = (Mark(x=1, launches=(1.0, 2.0), mean=1.5, low=0.1, high=100.0),)
+    assert top_of([Curve(label="a", marks=marks)]) == pytest.approx(2.6)
+    assert top_of([]) == 1.0
+
+
+@pytest.mark.parametrize("kind", ["png", "svg"])
+def test_the_same_case_gives_the_same_bytes(kind: str) -> None:
+    case = case_of(SINGLE, RING)
+    first, second = plot_throughput(case), plot_throughput(case)
+    assert first is not None
+    assert second is not None
+    assert render_figure(first, kind) == render_figure(second, kind)
+
+
+def test_files_are_named_after_the_figure_and_where_needed_the_case(tmp_path: Path) -> None:
+    case = case_of(SINGLE)
+    alone = save_figures(case, tmp_path, alone=True)
+    assert [figure.png.name for figure in alone] == [
+        "throughput.png",
+        "speedup.png",
+        "efficiency.png",
+        "breakdown.png",
+    ]
+    shared = save_figures(case, tmp_path, alone=False)
+    assert shared[0].svg.name == "throughput-SmallCNN.svg"
+    assert all(figure.png.exists() and figure.svg.exists() for figure in [*alone, *shared])
+    assert slug("VGG16, input /data set, batch_per_worker 8") == (
+        "VGG16-input-data-set-batch_per_worker-8".replace("_", "-")
+    )

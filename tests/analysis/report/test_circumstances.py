@@ -1,0 +1,136 @@
+"""Doubts that only several hosts give rise to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from analysis.data.cases import Case, make_cases
+from analysis.derive.efficiency import Scaling, scalings
+from analysis.figures.plots import plot_efficiency, plot_throughput
+from analysis.report.circumstances import circumstances
+from analysis.report.table import legend, rows
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.workload import EmulatedCompute, Workload
+from ps_allreduce.record.hosts import HostRecord, Interface
+from ps_allreduce.record.records import RunRecord
+from tests.analysis.builders import experiment, runs
+from tests.fakes import make_facts, make_host
+
+NETWORK = EmulatedNetwork(num_hosts=2, bits_per_s=1e9)
+EMULATED: dict[str, Any] = {"launcher": "emulated", "network": NETWORK, "spread": Spread()}
+SINGLE = experiment(Strategy.SINGLE, **EMULATED)
+RING = experiment(Strategy.ALLREDUCE, 2, **EMULATED)
+HOSTS = (make_host("n0"), make_host("n1"))
+RATES: dict[int, float | None] = {0: 100.0, 1: 102.0, 2: 98.0}
+
+
+def emulated_case(busy: float | None, ring: Experiment = RING) -> Case:
+    (case,) = make_cases(
+        [
+            *runs(experiment(Strategy.SINGLE, workload=ring.workload, **EMULATED), RATES),
+            *runs(ring, RATES, hosts=HOSTS, machine_busy=busy),
+        ]
+    )
+    return case
+
+
+def ring_of(case: Case) -> Scaling:
+    return scalings(case)[-1]
+
+
+def on_hosts(*hosts: HostRecord) -> list[RunRecord]:
+    own = experiment(Strategy.ALLREDUCE, 2, launcher="slurm", spread=Spread())
+    return runs(own, RATES, hosts=hosts)
+
+
+def doubts(*records: RunRecord) -> str:
+    (case,) = make_cases(records)
+    return " ".join(circumstances(case))
+
+
+def test_emulated_hosts_share_one_machine() -> None:
+    lines = circumstances(emulated_case(0.5))
+    assert lines[0].startswith("Hosts are emulated: they share one machine's processors")
+    assert len(lines) == 1
+
+
+@pytest.mark.parametrize("busy", [0.9, 1.0, None])
+def test_a_busy_machine_claims_no_efficiency_and_is_marked(busy: float | None) -> None:
+    case = emulated_case(busy)
+    found = ring_of(case)
+    assert (found.marks, found.efficiency_single) == ("+", None)
+    assert found.speedup_single is not None
+    assert rows(case)[-1].images_per_sec.endswith("] +")
+    assert "+ in some launch this machine's processors were 90% busy or more" in legend(case)
+    assert "allreduce +" in _curves(case)
+    assert plot_efficiency(case) is not None
+    unknown = " (in 3 of these the window was too short to tell)" if busy is None else ""
+    assert (
+        f"In 3 of 6 runs this machine's processors were 90% busy or more{unknown}: they may have "
+        "been the limit, not the emulated network."
+    ) in " ".join(circumstances(case))
+
+
+def _curves(case: Case) -> list[object]:
+    figure = plot_throughput(case)
+    assert figure is not None
+    return [line.get_label() for line in figure.axes[0].get_lines()]
+
+
+def test_a_machine_with_time_left_claims_efficiency() -> None:
+    found = ring_of(emulated_case(0.89))
+    assert found.marks == ""
+    assert found.efficiency_single is not None
+
+
+def test_emulated_compute_does_not_excuse_a_busy_machine() -> None:
+    load = Workload(emulated=EmulatedCompute(forward_s=0.01, backward_s=0.02))
+    ring = experiment(Strategy.ALLREDUCE, 2, workload=load, **EMULATED)
+    assert ring_of(emulated_case(0.95, ring)).efficiency_single is None
+    assert ring_of(emulated_case(0.5, ring)).efficiency_single is not None
+
+
+def test_hosts_of_different_kinds_are_told() -> None:
+    other = make_host("n1", facts=make_facts("n1", cpu_model="Another one"))
+    text = doubts(*on_hosts(make_host("n0"), other))
+    assert (
+        "Hosts of different kinds took part in 3 of 3 runs (kinds in one of them: n0; n1)" in text
+    )
+    assert "different kinds" not in doubts(*on_hosts(*HOSTS))
+
+
+def test_other_interfaces_in_other_runs_are_told() -> None:
+    other = Interface(name="ib0", address="10.1.0.9", prefix_length=24)
+    fast = tuple(make_host(name, interface=other) for name in ("n0", "n1"))
+    mixed = [*on_hosts(*HOSTS)[:2], *on_hosts(*fast)[2:]]
+    assert "Runs used different interfaces (lo, ib0)" in doubts(*mixed)
+    assert "different interfaces" not in doubts(*on_hosts(*fast))
+
+
+def base_of_job(job_id: str, first: int, rate: float) -> list[RunRecord]:
+    own = experiment(Strategy.SINGLE, launcher="slurm", spread=Spread())
+    return runs(own, {first: rate, first + 1: rate}, job_id=job_id)
+
+
+def test_the_base_of_every_job_tells_how_far_jobs_are_apart() -> None:
+    found = doubts(*base_of_job("7", 0, 100.0), *base_of_job("8", 1000, 110.0))
+    assert "measured in 2 jobs: 100, 110 images/s, up to 10% apart" in found
+
+
+def test_the_base_of_one_job_tells_nothing_of_jobs() -> None:
+    assert "jobs" not in doubts(*base_of_job("7", 0, 100.0))
+
+
+def test_jobs_without_a_base_are_told_of() -> None:
+    others = runs(
+        experiment(Strategy.ALLREDUCE, 2, launcher="slurm", spread=Spread()),
+        {1000: 200.0},
+        job_id="9",
+    )
+    found = doubts(*base_of_job("7", 0, 100.0), *base_of_job("8", 1000, 110.0), *others)
+    assert "1 other job had no base." in found

@@ -1,0 +1,240 @@
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from analysis.__main__ import cli
+from analysis.data.hosts import host_rows, leaf_switch
+from analysis.data.load import load_sweep
+from analysis.report.network import links_of, network_parts
+from analysis.report.summary import render_summary
+from analysis.wording import network_text, rate_text
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.record.hosts import Gpu, HostRecord, Interface
+from ps_allreduce.record.records import LinkRecord, RunRecord
+from tests.analysis.builders import experiment, run, save
+from tests.fakes import make_facts, make_host
+
+NETWORK = EmulatedNetwork(num_hosts=2, bits_per_s=1e9)
+OWN = experiment(Strategy.ALLREDUCE, 2, launcher="slurm", spread=Spread())
+EMULATED = replace(OWN, launcher="emulated", network=NETWORK)
+HOSTS = (make_host("n9"), make_host("n10"))
+
+
+def link(source: str, target: str, rate: float, trip: float = 1e-4) -> LinkRecord:
+    return LinkRecord(source=source, target=target, bits_per_s=rate, round_trip_s=trip)
+
+
+def measured(*rates: float, own: Experiment = OWN, **changes: Any) -> list[RunRecord]:
+    """A run for every rate from n9 to n10; the way back always carries 900 Mbit/s."""
+    return [
+        run(
+            own,
+            100.0,
+            repetition,
+            hosts=HOSTS,
+            links=(link("n9", "n10", rate), link("n10", "n9", 9e8, 3e-4)),
+            **changes,
+        )
+        for repetition, rate in enumerate(rates)
+    ]
+
+
+def network_of(*records: RunRecord) -> dict[str, str]:
+    (part,) = network_parts(records)
+    return dict(part.rows)
+
+
+def hosts_of(*hosts: HostRecord, **changes: Any) -> dict[str, str]:
+    return dict(host_rows([run(OWN, 100.0, hosts=hosts, **changes)]))
+
+
+def test_the_slowest_link_is_so_by_its_median() -> None:
+    # One disturbed measurement of the way back does not make it the slowest.
+    records = [*measured(5e8, 5e8, 5e8), *measured(5e8, 5e8)]
+    disturbed = replace(records[0], links=(link("n9", "n10", 5e8), link("n10", "n9", 1e8, 3e-4)))
+    rows = network_of(disturbed, *records[1:])
+    assert rows["links measured"] == "median 500 Mbit/s (10 measurements)"
+    assert rows["slowest link"] == "n9 to n10: median 500 Mbit/s, lowest 500 Mbit/s"
+    assert rows["round trip"] == "median 0.2 ms; longest n10 to n9, median 0.3 ms"
+    assert [item.name for item in links_of(records)] == ["n9 to n10", "n10 to n9"]
+
+
+def test_no_links_are_no_silence() -> None:
+    local = experiment(Strategy.ALLREDUCE, 2)
+    assert network_of(run(local, 1.0))["links"] == "none: every run was on one host"
+    assert network_of(run(OWN, 1.0, hosts=HOSTS))["links"] == "not measured"
+
+
+def test_the_interface_and_what_it_states() -> None:
+    eth = Interface(name="eth0", address="10.0.0.9", prefix_length=24, bits_per_s=1e10)
+    on_eth = tuple(replace(host, interface=eth) for host in HOSTS)
+    assert network_of(run(OWN, 1.0, hosts=on_eth))["interface"] == "eth0, states 10 Gbit/s"
+    assert network_of(run(EMULATED, 1.0, hosts=on_eth))["interface"] == (
+        "eth0, states 10 Gbit/s (as virtual ones do, whatever they carry)"
+    )
+    assert network_of(run(OWN, 1.0, hosts=(on_eth[0], HOSTS[1])))["interface"] == (
+        "eth0, states 10 Gbit/s (n9); lo, states no rate (n10)"
+    )
+    asked = replace(OWN, interface="10.0.0.0/24")
+    assert network_of(run(asked, 1.0))["interface asked for"] == "10.0.0.0/24"
+
+
+def test_how_busy_the_machine_below_emulated_hosts_was() -> None:
+    records = measured(9e8, own=EMULATED, machine_busy=0.5)
+    records += measured(9e8, own=EMULATED, machine_busy=0.95)
+    rows = network_of(*records)
+    assert rows["machine's processors"] == (
+        "median 72% busy, highest 95%; 1 of 2 runs at 90% or above, or not known"
+    )
+    assert rows["emulated"] == "2 hosts, 1gbit; all hosts share one machine"
+    assert "machine's processors" not in network_of(*measured(9e8))
+
+
+def test_every_network_of_a_sweep_has_its_part() -> None:
+    parts = network_parts([*measured(9e8), *measured(9e8, own=EMULATED)])
+    assert [part.title for part in parts] == ["slurm", "emulated, 2 hosts, 1gbit"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, "1gbit"),
+        ({"bits_per_s": None}, "no limit"),
+        ({"delay_s": 5e-5}, "1gbit, delay 0.05ms"),
+        ({"slow_host": 1, "slow_bits_per_s": 1e8}, "1gbit, host 1 100mbit"),
+        ({"racks": 2, "uplink_bits_per_s": 5e8}, "1gbit, 2 racks, uplink 500mbit"),
+    ],
+)
+def test_networks_as_text(changes: dict[str, float], text: str) -> None:
+    assert network_text(replace(NETWORK, **changes)) == text  # type: ignore[arg-type]
+
+
+def test_rates_as_text() -> None:
+    rates = (1e10, 1.904e8, 5e4, 12.0)
+    assert [rate_text(rate) for rate in rates] == [
+        "10 Gbit/s",
+        "190 Mbit/s",
+        "50 kbit/s",
+        "12 bit/s",
+    ]
+
+
+def test_hosts_keep_their_order_and_kinds_are_told() -> None:
+    other = make_host("n2", facts=make_facts("n2", cpu_model="Another one"))
+    rows = hosts_of(*HOSTS, other, job_id="17")
+    assert rows["hosts"] == "3: n9, n10, n2"
+    assert rows["numbers of the jobs"] == "17"
+    assert rows["kinds of hosts"] == (
+        "2 (mixed): n9, n10: A processor, 8.0 GB; n2 against n9: cpu_model Another one and "
+        "A processor"
+    )
+    assert hosts_of(*HOSTS)["kinds of hosts"] == "one: A processor, 8.0 GB"
+    assert host_rows([run(OWN, None, hosts=())]) == []
+
+
+def test_cores_that_a_run_was_given_make_no_kind() -> None:
+    few = make_host("n10", facts=make_facts("n10", cores=(0,)))
+    assert hosts_of(HOSTS[0], few)["kinds of hosts"].startswith("one: ")
+
+
+def test_gpus_are_named() -> None:
+    gpus = (Gpu(identity="a", model="A GPU model"), Gpu(identity="b", model="A GPU model"))
+    rows = hosts_of(make_host("n1", facts=make_facts("n1", gpus=gpus)))
+    assert rows["kinds of hosts"].endswith("8.0 GB, 2 GPUs A GPU model")
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "leaf"),
+    [
+        ("top.leaf1.n9", "n9", "leaf1"),
+        ("s[0-1].leaf.n9.example.org", "n9.example.org", "leaf"),
+        ("n9", "n9", ""),
+        ("", "n9", ""),
+    ],
+)
+def test_the_leaf_switch_is_the_last_one_above_a_host(path: str, name: str, leaf: str) -> None:
+    assert leaf_switch(make_facts("n9", switch=path, scheduler_name=name)) == leaf
+
+
+def test_leaf_switches_are_reported_where_they_are_told() -> None:
+    told = [
+        make_host(name, facts=make_facts(name, switch=f"top.{leaf}.{name}"))
+        for name, leaf in (("n9", "a"), ("n10", "a"), ("n2", "b"))
+    ]
+    assert hosts_of(*told)["leaf switches"] == "a: n9, n10; b: n2"
+    assert hosts_of(told[0], HOSTS[1])["leaf switches"] == "a: n9; not told: n10"
+    assert "leaf switches" not in hosts_of(*HOSTS)
+
+
+def test_slow_imports_come_with_a_hint() -> None:
+    quick = [make_host(name, import_s=seconds) for name, seconds in (("n9", 4.0), ("n10", 5.0))]
+    assert hosts_of(*quick)["import of TensorFlow"] == "median 4.5 s, longest 5.0 s (n10)"
+    slow = hosts_of(*quick, make_host("n2", import_s=31.0))["import of TensorFlow"]
+    assert slow.startswith("median 5.0 s, longest 31.0 s (n2); an environment on a shared file")
+    assert "docs/slurm.md" in slow
+    assert "import of TensorFlow" not in hosts_of(*HOSTS)
+
+
+def test_the_report_has_a_part_about_the_network(tmp_path: Path) -> None:
+    for record in measured(5e8, 4e8, 5e8):
+        save(tmp_path, record)
+    result = CliRunner().invoke(cli, ["report", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "report.html").read_text()
+    assert "<h2>Network</h2>" in page
+    assert "n9 to n10: median 500 Mbit/s, lowest 400 Mbit/s" in page
+    assert "All links (2)" in page
+    assert "2: n9, n10" in page
+
+
+def test_warnings_that_differ_in_figures_count_as_one(tmp_path: Path) -> None:
+    for key, share in enumerate((97, 98, 97)):
+        save(tmp_path, run(OWN, 1.0, key, warnings=(f"processors were {share}% busy",)))
+    save(tmp_path, run(OWN, 1.0, 3, warnings=("something else",)))
+    CliRunner().invoke(cli, ["report", str(tmp_path)])
+    page = (tmp_path / "report.html").read_text()
+    assert "<li>processors were 97% busy (3 runs like it)</li>" in page
+    assert "<li>something else (1 run)</li>" in page
+
+
+def test_the_summary_tells_hosts_links_and_spread(tmp_path: Path) -> None:
+    own = experiment(
+        Strategy.PS_SYNC,
+        2,
+        layout=LayoutKind.DEDICATED,
+        launcher="emulated",
+        network=replace(NETWORK, num_hosts=4, delay_s=0.001),
+        spread=Spread(ps_per_host=2),
+    )
+    links = (link("n9", "n10", 9e8, 1e-4), link("n10", "n9", 8e8, 2e-4))
+    hosts = (replace(HOSTS[0], import_s=3.0), replace(HOSTS[1], import_s=4.0))
+    save(tmp_path, run(own, 1.0, hosts=hosts, links=links, machine_busy=0.25, job_id="17"))
+    save(tmp_path, run(experiment(Strategy.SINGLE), 1.0))
+    rows = list(csv.DictReader(io.StringIO(render_summary(load_sweep(tmp_path).runs))))
+    far, near = sorted(rows, key=lambda row: row["strategy"])
+    expected = {
+        "num_hosts": "2",
+        "transport": "grpc",
+        "network": "1gbit, delay 1ms",
+        "ps_per_host": "2",
+        "coordinator": "first_worker",
+        "link_bits_per_s": "800000000.0",
+        "link_round_trip_s": "0.0002",
+        "machine_busy": "0.25",
+        "host_kinds": "1",
+        "import_s": "4.0",
+        "job_id": "17",
+    }
+    assert {name: far[name] for name in expected} == expected
+    empty = ("transport", "network", "ps_per_host", "coordinator", "machine_busy", "import_s")
+    assert {near[name] for name in empty} == {""}

@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+import io
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from analysis.__main__ import cli, main
+from analysis.data.cases import make_cases
+from analysis.report.table import render_table, rows
+from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.workload import Workload
+from ps_allreduce.record.records import RunRecord
+from tests.analysis.builders import (
+    experiment,
+    on_own_hosts,
+    placement_used,
+    provenance,
+    run,
+    runs,
+    save,
+)
+
+RATES: dict[int, float | None] = {0: 100.0, 1: 102.0, 2: 98.0}
+DOUBLE: dict[int, float | None] = {0: 200.0, 1: 204.0, 2: 196.0}
+VOID = {"meta", "img", "br", "link", "input", "hr"}
+
+
+def compare_sweep() -> list[RunRecord]:
+    return [
+        *runs(experiment(Strategy.SINGLE), RATES),
+        *runs(experiment(Strategy.PS_SYNC, 2), RATES),
+        *runs(experiment(Strategy.ALLREDUCE, 2), DOUBLE),
+    ]
+
+
+def write(sweep: Path, records: list[RunRecord]) -> None:
+    for record in records:
+        save(sweep, record)
+
+
+class Balance(HTMLParser):
+    """Collects tags that are not closed in order, visible text, and what is loaded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text: list[str] = []
+        self.sources: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.sources += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open and "title" not in self.open and data.strip():
+            self.text.append(" ".join(data.split()))
+
+
+def parse(path: Path) -> Balance:
+    page = Balance()
+    page.feed(path.read_text())
+    assert page.open == []
+    return page
+
+
+def invoke(*arguments: str, exit_code: int = 0) -> str:
+    result = CliRunner().invoke(cli, list(arguments))
+    assert result.exit_code == exit_code, result.output
+    return result.output
+
+
+def test_the_first_line_of_the_report_is_the_verdict(tmp_path: Path) -> None:
+    write(tmp_path, compare_sweep())
+    output = invoke("report", str(tmp_path))
+    page = parse(tmp_path / "report.html")
+    assert page.text[0] == (
+        "All-reduce is 2.00x [2.00, 2.00] faster than the parameter-server setting "
+        "(ps_sync, round_robin) at 2 workers, 3 launches each."
+    )
+    assert "All-reduce is 2.00x" in output
+    assert str(tmp_path / "report.html") in output
+    assert (tmp_path / "summary.csv").exists()
+    assert (tmp_path / "throughput.png").exists()
+
+
+def test_the_report_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    write(tmp_path, compare_sweep())
+    invoke("report", str(tmp_path))
+    page = parse(tmp_path / "report.html")
+    assert all(source.startswith(("data:image/svg+xml;base64,", "#")) for source in page.sources)
+    text = re.sub(r'"data:[^"]*"', "", (tmp_path / "report.html").read_text())
+    assert "http" not in text
+    assert "@import" not in text
+    assert "url(" not in text
+
+
+def test_the_report_holds_what_a_reviewer_asks_for(tmp_path: Path) -> None:
+    astray = placement_used(300, 100, deviations=("variable 0 was planned on ps:0",))
+    old = provenance(fingerprint="bbbbbbbb", commit="older")
+    own = experiment(Strategy.PS_SYNC, 2, placement=Policy.PARTITIONED)
+    write(
+        tmp_path,
+        [
+            *compare_sweep(),
+            run(own, 90.0, 0, placement=astray, warnings=("load average 3.0 before the run",)),
+            run(own, None, 1, reason="<script>alert(1)</script> & more"),
+            run(own, 1.0, 2, provenance=old, started_at="2025-01-01T00:00:00+00:00"),
+        ],
+    )
+    invoke("report", str(tmp_path), exit_code=1)
+    text = " ".join(parse(tmp_path / "report.html").text)
+    for expected in (
+        "variable 0 was planned on ps:0",
+        "load average 3.0 before the run (1 run)",
+        "<script>alert(1)</script> & more",
+        f"runs/{own.experiment_id}/1-1.log",
+        "bbbbbbbb: 1 run(s)",
+        "commit: older (analysed: 0123abc)",
+        "tensorflow 2.21.0",
+        "TF_ENABLE_ONEDNN_OPTS=default",
+        "0.25 to 0.25 (one minute)",
+        "geometric",
+    ):
+        assert expected in text
+    assert "<script>" not in (tmp_path / "report.html").read_text()
+
+
+def test_the_report_tells_how_near_a_point_came_to_its_bound(tmp_path: Path) -> None:
+    # 25 bytes at 100 bytes/s behind a forward pass of 4 ms; 32 images at 100 images/s in 0.32 s.
+    near: dict[str, Any] = {"gradient_bytes": 25, **on_own_hosts(2, bits_per_s=800.0)}
+    records = runs(experiment(Strategy.ALLREDUCE, 2), RATES, **near)
+    write(tmp_path, records)
+    invoke("report", str(tmp_path))
+    text = parse(tmp_path / "report.html").text
+    assert "Bounds by the links" in text
+    (row,) = rows(*make_cases(records))
+    assert row.fraction_of_bound in text
+    assert (row.network_ms, row.bound_ms, row.step_ms) == ("250.00", "254.00", "320.09")
+    assert row.fraction_of_bound == "0.79 [0.76, 0.83]"
+
+
+def test_without_links_there_is_no_table_of_bounds(tmp_path: Path) -> None:
+    write(tmp_path, compare_sweep())
+    invoke("report", str(tmp_path))
+    assert "Bounds by the links" not in parse(tmp_path / "report.html").text
+
+
+def test_missing_raw_files_are_a_warning(tmp_path: Path) -> None:
+    save(tmp_path, run(experiment(Strategy.SINGLE), 1.0), raw=False)
+    invoke("report", str(tmp_path))
+    text = " ".join(parse(tmp_path / "report.html").text)
+    assert "Raw timings are missing beside 1 record," in text
+
+
+def test_runs_begun_on_a_busy_machine_are_a_warning(tmp_path: Path) -> None:
+    own = experiment(Strategy.SINGLE)
+    save(tmp_path, run(own, 1.0, 0, provenance=provenance(load_average=4.5)))
+    save(tmp_path, run(own, 1.0, 1))
+    invoke("report", str(tmp_path))
+    text = " ".join(parse(tmp_path / "report.html").text)
+    assert "1 of 2 runs began with a load average above 2 per processor" in text
+
+
+def test_all_runs_failed_is_still_a_report(tmp_path: Path) -> None:
+    write(tmp_path, runs(experiment(Strategy.ALLREDUCE, 2), {0: None, 1: None}))
+    output = invoke("report", str(tmp_path), exit_code=1)
+    assert "No verdict" in output
+    assert parse(tmp_path / "report.html").text[0].startswith("No verdict")
+
+
+def test_a_retried_point_is_not_a_failed_one(tmp_path: Path) -> None:
+    own = experiment(Strategy.SINGLE)
+    write(tmp_path, [run(own, None, 0, attempt=1), run(own, 5.0, 0, attempt=2)])
+    output = invoke("report", str(tmp_path))
+    assert "Of 2 attempts 1 ended well" in output
+
+
+def test_several_sweeps_below_a_folder_are_all_reported(tmp_path: Path) -> None:
+    write(tmp_path / "one", compare_sweep())
+    write(tmp_path / "two", runs(experiment(Strategy.SINGLE), {0: 1.0}))
+    invoke("report", str(tmp_path))
+    assert (tmp_path / "one" / "report.html").exists()
+    assert (tmp_path / "two" / "report.html").exists()
+
+
+def test_a_sweep_that_cannot_be_read_does_not_stop_the_others(tmp_path: Path) -> None:
+    (tmp_path / "empty" / "runs").mkdir(parents=True)
+    write(tmp_path / "good", compare_sweep())
+    output = invoke("report", str(tmp_path), exit_code=2)
+    assert "holds no records yet" in output
+    assert (tmp_path / "good" / "report.html").exists()
+
+
+def test_two_models_have_two_verdicts_and_files_of_their_own(tmp_path: Path) -> None:
+    load = Workload(model="ResNet50")
+    others = runs(experiment(Strategy.SINGLE, workload=load), RATES)
+    write(tmp_path, [*compare_sweep(), *others])
+    invoke("report", str(tmp_path))
+    assert (tmp_path / "throughput-ResNet50.svg").exists()
+    assert (tmp_path / "throughput-SmallCNN.svg").exists()
+    headlines = " ".join(parse(tmp_path / "report.html").text[:12])
+    assert "ResNet50: No verdict" in headlines
+    assert "SmallCNN: All-reduce is 2.00x" in headlines
+
+
+def test_a_damaged_record_is_told_and_ends_with_one(tmp_path: Path) -> None:
+    write(tmp_path, compare_sweep())
+    path = save(tmp_path, run(experiment(Strategy.SINGLE), 1.0, 9))
+    path.write_text("{")
+    output = invoke("summary", str(tmp_path), exit_code=1)
+    assert "Not read: runs/" in output
+    assert len((tmp_path / "summary.csv").read_text().splitlines()) == 1 + len(compare_sweep())
+    invoke("report", str(tmp_path), exit_code=1)
+    assert "1 file(s) could not be read" in " ".join(parse(tmp_path / "report.html").text)
+
+
+@pytest.mark.parametrize("command", ["report", "summary"])
+def test_a_users_mistake_is_one_sentence(
+    command: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.argv", ["analysis", command, str(tmp_path / "nowhere")])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    errors = capsys.readouterr().err
+    assert errors == f"Error: {tmp_path / 'nowhere'}: no such folder of results.\n"
+
+
+def test_the_table_shows_figures_and_statuses() -> None:
+    (case,) = make_cases(
+        [
+            *compare_sweep(),
+            run(experiment(Strategy.ALLREDUCE, 2), None, 3),
+            *runs(experiment(Strategy.PS_ASYNC, 2), {0: None}),
+        ]
+    )
+    found = {row.setting: row for row in rows(case)}
+    ring = found["allreduce"]
+    assert (ring.launches, ring.speedup, ring.attempts) == ("3", "2.00", "3 ok, 1 failed")
+    assert ring.compute_ms == "12.00"
+    assert found["single"].images_per_sec.startswith("99.99 [9")
+    assert found["ps_async, round_robin"].images_per_sec == "-"
+    console = Console(width=140, file=io.StringIO(), record=True)
+    console.print(render_table(case))
+    assert "3 ok, 1 failed" in console.export_text()

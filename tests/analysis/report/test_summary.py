@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from analysis.data.load import load_sweep
+from analysis.report.summary import COLUMNS, render_summary, write_summary
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.wire import Wire, WireType
+from ps_allreduce.point.workload import Precision, Workload
+from ps_allreduce.record.records import LinkRecord, TaskRecord
+from tests.analysis.builders import experiment, placement_used, provenance, run, save
+from tests.fakes import make_host
+
+CONTRACT = """
+sweep, experiment_id, run_id, repetition, attempt, status, reason, strategy, num_workers, num_ps,
+placement, placement_max_over_mean, layout, model, image_size, batch_per_worker, accumulation,
+global_batch, input, precision, optimizer, compute, launcher, num_hosts, workers_per_host,
+devices_per_worker, device, cores_per_worker, oversubscribed, interface, link_bits_per_s,
+collective, bytes_per_pack, split_bytes, staleness, images_per_sec, images_per_sec_per_host,
+step_time_p50_s, step_time_p95_s, compute_s, communication_s, input_wait_s, bring_up_s, build_s,
+first_step_s, warmup_steps, measured_steps, hosts, job_id, fingerprint, record_path
+"""
+
+
+def rows(sweep: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(render_summary(load_sweep(sweep).runs))))
+
+
+def test_the_contract_comes_first_and_in_order() -> None:
+    contract = [name.strip() for name in CONTRACT.split(",")]
+    assert list(COLUMNS[: len(contract)]) == contract
+    assert len(set(COLUMNS)) == len(COLUMNS)
+
+
+def test_a_run_with_servers(tmp_path: Path) -> None:
+    own = experiment(Strategy.PS_SYNC, 2, placement=Policy.PARTITIONED)
+    save(tmp_path, run(own, 100.0, 3, placement=placement_used(300, 100)))
+    (row,) = rows(tmp_path)
+    expected = {
+        "run_id": f"{own.experiment_id}/3-1",
+        "status": "ok",
+        "reason": "",
+        "placement": "partitioned",
+        "placement_max_over_mean": "1.5",
+        "layout": "colocated",
+        "global_batch": "32",
+        "precision": "float32",
+        "optimizer": "sgd_momentum",
+        "compute": "real",
+        "num_hosts": "1",
+        "workers_per_host": "2",
+        "devices_per_worker": "1",
+        "oversubscribed": "false",
+        "interface": "lo",
+        "link_bits_per_s": "",
+        "collective": "",
+        "split_bytes": "4000000",
+        "staleness": "0",
+        "images_per_sec": "100.0",
+        "images_per_sec_per_worker_core": "50.0",
+        "hosts": "node1",
+        "job_id": "",
+        "fingerprint": "aaaaaaaa",
+        "record_path": f"runs/{own.experiment_id}/3-1.json",
+        "peak_memory_bytes": "1001",
+        "cpu_s": "6.0",
+    }
+    assert {name: row[name] for name in expected} == expected
+
+
+def test_a_run_on_two_hosts(tmp_path: Path) -> None:
+    own = experiment(Strategy.ALLREDUCE, 2)
+    hosts = (make_host("n9"), make_host("n10"))
+    links = tuple(
+        LinkRecord(source=source, target=target, bits_per_s=rate, round_trip_s=1e-4)
+        for source, target, rate in (("n9", "n10", 2e9), ("n10", "n9", 1e9))
+    )
+    tasks = tuple(
+        TaskRecord(task=f"worker:{i}", host=host.name, address="a:1", cores=(0,), pid=1)
+        for i, host in enumerate(hosts)
+    )
+    changes: dict[str, Any] = {
+        "hosts": hosts,
+        "links": links,
+        "tasks": tasks,
+        "gradient_bytes": 80_000_000,
+    }
+    save(tmp_path, run(own, 100.0, **changes))
+    (row,) = rows(tmp_path)
+    expected = {
+        "hosts": "n9 n10",
+        "num_hosts": "2",
+        "images_per_sec_per_host": "50.0",
+        "interface": "lo",
+        "link_bits_per_s": "1000000000.0",
+    }
+    assert {name: row[name] for name in expected} == expected
+    # Forward takes 4 ms, and 80 MB at 2 Gbit/s 320 ms; 32 images at 100 images/s another 320 ms.
+    assert float(row["bound_s"]) == pytest.approx(0.324)
+    assert float(row["fraction_of_bound"]) == pytest.approx(0.324 / 0.32)
+
+
+def test_what_is_unknown_is_empty(tmp_path: Path) -> None:
+    own = experiment(Strategy.ALLREDUCE, 2)
+    save(tmp_path, run(own, None, hosts=(), tasks=()))
+    (row,) = rows(tmp_path)
+    empty = ("placement", "staleness", "split_bytes", "images_per_sec", "compute_s", "hosts")
+    unknown = ("num_hosts", "workers_per_host", "interface", "measured_steps", "cpu_s")
+    assert {row[name] for name in empty + unknown} == {""}
+    assert (row["status"], row["reason"]) == ("failed", "worker:1 ended with signal 9")
+    assert (row["bytes_per_pack"], row["num_ps"]) == ("0", "0")
+
+
+@pytest.mark.parametrize(("staleness", "cell"), [(None, ""), (4, "4")])
+def test_asynchronous_staleness_is_what_it_was_bound_to(
+    tmp_path: Path, staleness: int | None, cell: str
+) -> None:
+    own = experiment(Strategy.PS_ASYNC, 2, staleness=staleness, steps_per_dispatch=2)
+    save(tmp_path, run(own, 1.0))
+    assert rows(tmp_path)[0]["staleness"] == cell
+    assert rows(tmp_path)[0]["steps_per_dispatch"] == str(own.steps_per_dispatch)
+
+
+@pytest.mark.parametrize(
+    ("own", "cells"),
+    [
+        pytest.param(
+            experiment(Strategy.PS_SYNC, 2, wire=Wire(in_flight=2, gradients=WireType.FLOAT16)),
+            ("500000", "500000", "2", "float16", "false", ""),
+            id="buckets",
+        ),
+        pytest.param(
+            experiment(Strategy.ALLREDUCE, 2),
+            ("", "", "", "float32", "false", ""),
+            id="TensorFlow's packs",
+        ),
+        pytest.param(experiment(Strategy.SINGLE), ("",) * 6, id="nothing is sent"),
+    ],
+)
+def test_how_gradients_travelled(tmp_path: Path, own: Experiment, cells: tuple[str, ...]) -> None:
+    save(tmp_path, run(own, 1.0))
+    (row,) = rows(tmp_path)
+    names = ("group_bytes", "cut_bytes", "in_flight", "gradients_on_wire")
+    assert tuple(row[n] for n in (*names, "host_aggregation", "steps_per_dispatch")) == cells
+
+
+def test_precision_is_that_of_the_workload(tmp_path: Path) -> None:
+    load = Workload(precision=Precision.MIXED_BFLOAT16)
+    save(tmp_path, run(experiment(Strategy.SINGLE, workload=load), 1.0))
+    assert rows(tmp_path)[0]["precision"] == "mixed_bfloat16"
+
+
+def test_all_attempts_of_all_blocks_have_a_row(tmp_path: Path) -> None:
+    own = experiment(Strategy.SINGLE)
+    save(tmp_path, run(own, None, 0, attempt=1))
+    save(tmp_path, run(own, 1.0, 0, attempt=2))
+    save(tmp_path, run(own, 1.0, 1, provenance=provenance(fingerprint="bbbbbbbb")))
+    found = rows(tmp_path)
+    assert len(found) == 3
+    assert {row["fingerprint"] for row in found} == {"aaaaaaaa", "bbbbbbbb"}
+
+
+def test_text_with_commas_and_quotes_survives(tmp_path: Path) -> None:
+    reason = 'worker:0 said "no space left", line 3\nand stopped'
+    save(tmp_path, run(experiment(Strategy.SINGLE), None, reason=reason))
+    path = tmp_path / "summary.csv"
+    write_summary(path, load_sweep(tmp_path).runs)
+    table = pd.read_csv(path)
+    assert table["reason"][0] == reason
+    assert not table["oversubscribed"][0]
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    save(tmp_path, run(experiment(Strategy.SINGLE), 1.0))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot write"):
+        write_summary(tmp_path / "file" / "summary.csv", load_sweep(tmp_path).runs)

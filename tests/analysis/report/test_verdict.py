@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from analysis.data.cases import Case, make_cases
+from analysis.report.verdict import Verdict, verdict
+from analysis.stats.pairs import all_pairs
+from analysis.stats.sides import ALLREDUCE, PS_SYNC, meet
+from analysis.stats.statistics import Outcome
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.workload import EmulatedCompute, Workload
+from ps_allreduce.record.records import RunRecord, Status
+from tests.analysis.builders import experiment, run, runs
+
+# Three launches with a little noise around 100 images per second, in geometric mean 100.
+BASE = {0: 100.0, 1: 102.0, 2: 100.0 / 1.02}
+RING = experiment(Strategy.ALLREDUCE, 2)
+SYNC = experiment(Strategy.PS_SYNC, 2)
+EVEN = experiment(Strategy.PS_SYNC, 2, placement=Policy.PARTITIONED)
+ASYNC = experiment(Strategy.PS_ASYNC, 2)
+
+
+def times(factor: float, launches: int = 3) -> dict[int, float | None]:
+    return {key: rate * factor for key, rate in list(BASE.items())[:launches]}
+
+
+def case_of(*groups: Iterable[RunRecord]) -> Case:
+    (case,) = make_cases(record for group in groups for record in group)
+    return case
+
+
+def said(points: Mapping[Experiment, dict[int, float | None]]) -> Verdict:
+    return verdict(case_of(*(runs(own, rates) for own, rates in points.items())))
+
+
+def test_allreduce_is_faster_than_the_best_of_two_settings() -> None:
+    found = said({RING: times(1.8), SYNC: times(0.5), EVEN: times(1.0)})
+    assert found.headline == (
+        "All-reduce is 1.80x [1.80, 1.80] faster than the best parameter-server setting "
+        "(ps_sync, partitioned) at 2 workers, 3 launches each."
+    )
+    assert found.outcome is Outcome.FASTER
+    assert (
+        "Per worker core: all-reduce 90 images/s (2 worker cores), synchronous parameter "
+        + ("servers 50 images/s (2 worker cores).")
+        in found.details
+    )
+    assert "Both sides use the same 2 cores in all, servers included." in found.details
+    choice = next(line for line in found.details if line.startswith("Best settings"))
+    assert "chosen in 3 of 3 repetitions out of 2 settings" in choice
+    assert "with 3 launches, on 2 of them" in choice
+    assert any("the side with more of them had more chances" in line for line in found.details)
+
+
+def test_the_faster_side_comes_first() -> None:
+    found = said({RING: times(1.0), SYNC: times(2.0)})
+    assert found.headline.startswith(
+        "The parameter-server setting (ps_sync, round_robin) is 2.00x [2.00, 2.00] faster than "
+        "all-reduce at 2 workers"
+    )
+    assert found.outcome is Outcome.SLOWER
+
+
+def test_no_difference_shown() -> None:
+    found = said({RING: {0: 100.0, 1: 120.0, 2: 90.0}, SYNC: {0: 101.0, 1: 95.0, 2: 110.0}})
+    assert found.headline.startswith(
+        "No difference shown between all-reduce and the parameter-server setting "
+        "(ps_sync, round_robin) at 2 workers, 3 launches each (ratio of images/sec 1.0"
+    )
+
+
+def test_a_wide_interval_comes_with_a_remedy() -> None:
+    wide = said({RING: {0: 100.0, 1: 300.0, 2: 90.0}, SYNC: {0: 100.0, 1: 95.0, 2: 110.0}})
+    assert any("more repetitions would narrow it" in line for line in wide.details)
+    tight = said({RING: times(1.0), SYNC: times(1.0)})
+    assert not any("would narrow it" in line for line in tight.details)
+
+
+def test_below_three_launches_there_is_no_verdict() -> None:
+    found = said({RING: times(1.8, 2), SYNC: times(1.0, 2)})
+    assert found.headline == (
+        "No verdict: fewer than three launches (2) of all-reduce or the parameter-server setting "
+        "(ps_sync, round_robin) at 2 workers."
+    )
+
+
+def test_one_launch_of_several_settings_has_nothing_to_choose_on() -> None:
+    found = said({RING: times(1.8, 1), SYNC: times(1.0, 1), EVEN: times(0.9, 1)})
+    assert found.headline.startswith(
+        "No verdict: fewer than three launches (1) of all-reduce or the best parameter-server "
+        "setting at 2 workers"
+    )
+
+
+def test_a_missing_side_is_named() -> None:
+    assert said({RING: times(1.0)}).headline == (
+        "No verdict: there are no runs of synchronous parameter servers."
+    )
+    assert said({experiment(Strategy.SINGLE): times(1.0)}).headline == (
+        "No verdict: there are no runs of all-reduce or synchronous parameter servers."
+    )
+
+
+def test_a_side_without_a_good_run_is_named_with_its_reason() -> None:
+    found = said({RING: times(1.0), SYNC: {0: None, 1: None, 2: None}})
+    assert found.headline == "No verdict: no run of synchronous parameter servers ended well."
+    assert found.details[-1] == (
+        "Of 6 attempts 3 ended well: 3 failed. Commonest reason (3 of 3): worker:1 ended with "
+        "signal 9"
+    )
+
+
+def test_sides_that_never_meet() -> None:
+    found = said({RING: times(1.0), experiment(Strategy.PS_SYNC, 4): times(1.0)})
+    assert "not measured at the same number of workers" in found.headline
+
+
+def test_the_largest_number_of_workers_with_enough_launches_decides() -> None:
+    found = said(
+        {
+            RING: times(2.0),
+            SYNC: times(1.0),
+            experiment(Strategy.ALLREDUCE, 4): times(9.0, 1),
+            experiment(Strategy.PS_SYNC, 4): times(1.0, 1),
+        }
+    )
+    assert "at 2 workers" in found.headline
+    assert "Too few launches for a verdict at more workers (4)." in found.details
+
+
+def test_asynchronous_training_has_a_sentence_of_its_own() -> None:
+    found = said({RING: times(1.0), SYNC: times(0.5), ASYNC: times(3.0)})
+    assert "ps_async" not in found.headline
+    (line,) = [line for line in found.details if "ps_async" in line]
+    assert line.startswith("Asynchronous training is not the same training")
+    assert "is 3.00x [3.00, 3.00] faster than all-reduce" in line
+
+
+def test_local_runs_say_what_they_are_about() -> None:
+    local = said({RING: times(1.0)})
+    assert any("over loopback" in line for line in local.details)
+    far = said({experiment(Strategy.ALLREDUCE, 2, launcher="slurm"): times(1.0)})
+    assert not any("over loopback" in line for line in far.details)
+
+
+def test_emulated_and_oversubscribed_compute_are_told() -> None:
+    load = Workload(emulated=EmulatedCompute(forward_s=0.01, backward_s=0.02))
+    emulated = said({experiment(Strategy.ALLREDUCE, 2, workload=load): times(1.0)})
+    assert any(line.startswith("Compute is emulated") for line in emulated.details)
+    found = verdict(case_of(runs(RING, times(1.0), oversubscribed=True)))
+    assert any("1 of 1 points had fewer cores" in line for line in found.details)
+
+
+@pytest.mark.parametrize(
+    ("cores", "sentence"),
+    [((3,), "allreduce 2, ps_sync, round_robin 3 with those"), ((3, 4), "Launches differ")],
+)
+def test_different_cores_in_all_are_told(cores: tuple[int, ...], sentence: str) -> None:
+    servers = [
+        run(SYNC, rate, key, total_cores=cores[key % len(cores)])
+        for key, rate in times(0.5).items()
+    ]
+    found = verdict(case_of(runs(RING, times(1.0)), servers))
+    assert any(sentence in line for line in found.details)
+
+
+def test_counts_of_all_statuses_and_the_commonest_reason() -> None:
+    bad = [
+        run(RING, None, 3, reason="slow", status=Status.TIMED_OUT),
+        run(RING, None, 4, reason="slow", status=Status.TIMED_OUT),
+        run(RING, None, 5, reason="loss is not finite", status=Status.INVALID),
+    ]
+    found = verdict(case_of(runs(RING, times(1.0)), bad))
+    assert found.details[-1] == (
+        "Of 6 attempts 3 ended well: 2 timed out, 1 invalid. Commonest reason (2 of 3): slow"
+    )
+
+
+def test_a_lucky_launch_does_not_make_a_setting_the_best() -> None:
+    lucky: dict[int, float | None] = {0: 80.0, 1: 80.0, 2: 200.0}
+    (meeting,) = meet(
+        case_of(runs(RING, times(1.0)), runs(SYNC, times(1.0)), runs(EVEN, lucky)),
+        ALLREDUCE,
+        PS_SYNC,
+    )
+    # Repetition 2 is reported with the setting that was best on 0 and 1, not with its 200.
+    assert meeting.second.rates[2] == pytest.approx(BASE[2])
+
+
+def test_pairs_leave_out_asynchronous_and_single_points() -> None:
+    case = case_of(
+        runs(RING, times(2.0)),
+        runs(SYNC, times(1.0)),
+        runs(EVEN, times(1.0)),
+        runs(ASYNC, times(1.0)),
+        runs(experiment(Strategy.SINGLE), times(1.0)),
+        runs(experiment(Strategy.NO_COMMUNICATION, 2), times(1.0)),
+    )
+    found = all_pairs(case)
+    assert [(pair.first.setting.label, pair.second.setting.label) for pair in found] == [
+        ("ps_sync, round_robin", "ps_sync, partitioned"),
+        ("ps_sync, round_robin", "allreduce"),
+        ("ps_sync, partitioned", "allreduce"),
+    ]
+    assert [pair.outcome for pair in found] == [
+        Outcome.NO_DIFFERENCE,
+        Outcome.SLOWER,
+        Outcome.SLOWER,
+    ]
+
+
+def test_pairs_need_two_settings_with_three_launches() -> None:
+    assert all_pairs(case_of(runs(RING, times(1.0)), runs(SYNC, times(1.0, 2)))) == []

@@ -1,0 +1,59 @@
+"""The placement dry run, word by word."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.cli.dry_run import render_dry_run
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.placement import VariableSpec
+from tests.fakes import TWO_LAYERS
+
+MEGABYTES = tuple(
+    VariableSpec(name=spec.name, shape=(*spec.shape, 100), dtype="float32", trainable=True)
+    for spec in TWO_LAYERS
+)
+
+GOLDEN = """\
+Tiny: 4 trainable variables, 2.2 MB; largest dense/kernel with 1.3 MB; 2 servers
+
+policy         max/mean  MB (variables or shards) per server
+round_robin        1.96  2.14 (2)  0.05 (2)
+greedy             1.20  0.88 (2)  1.31 (2)
+largest_first      1.17  1.28 (1)  0.91 (3)
+partitioned        1.11  1.22 (4)  0.98 (5)
+
+Suggested: partitioned (max/mean 1.11, 9 variables or shards).
+"""
+
+
+def test_every_policy_is_shown_and_one_suggested() -> None:
+    assert render_dry_run("Tiny", MEGABYTES, 2, 400_000) == GOLDEN.rstrip("\n")
+
+
+def test_statistics_are_no_load() -> None:
+    statistics = VariableSpec(name="mean", shape=(10**6,), dtype="float32", trainable=False)
+    assert "4 trainable variables, 2.2 MB; largest dense/kernel" in render_dry_run(
+        "Tiny", [*MEGABYTES, statistics], 2, 400_000
+    )
+
+
+def test_useless_servers_are_told() -> None:
+    text = render_dry_run("Tiny", MEGABYTES, 3, 400_000)
+    assert "no more than 2 servers can share the load of this model" in text
+    assert (
+        "largest_first: the hottest of 3 servers holds 1.28 MB, with num_ps 2 it holds 1.28 MB"
+        in text
+    )
+
+
+def test_a_useless_second_server_is_told() -> None:
+    one = VariableSpec(name="kernel", shape=(1000,), dtype="float32", trainable=True)
+    tiny = VariableSpec(name="bias", shape=(1,), dtype="float32", trainable=True)
+    text = render_dry_run("Tiny", [one, tiny, one, tiny], 2, 4_000_000)
+    assert "with num_ps 1 it holds 0.01 MB; use 1 or another policy" in text
+
+
+def test_more_servers_than_variables_are_refused() -> None:
+    with pytest.raises(UserError, match="5 parameter servers but only 4 trainable variables"):
+        render_dry_run("Tiny", TWO_LAYERS, 5, 4_000_000)

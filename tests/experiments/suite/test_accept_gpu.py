@@ -1,0 +1,359 @@
+"""The checklist for GPUs: what passes, what fails, and what cannot be tried."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments.suite.accept_gpu import SETTINGS
+from experiments.suite.gpu_checks import TOLERANCE, Item, Verdict, judge_nccl
+from experiments.suite.gpu_points import BYTES_PER_IMAGE, MOST_IMAGES, Ground
+from launchers.protocol import LaunchedRun
+from ps_allreduce.point.experiment import Collective, Device, Experiment
+from ps_allreduce.point.layout import place_tasks, plan_gpus
+from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.record.gpu_samples import GpuSample
+from ps_allreduce.record.hosts import Gpu, HostFacts
+from ps_allreduce.record.records import Status, TaskRecord
+from tests.experiments.conftest import Machine, run
+from tests.fakes import FakeLauncher, bad_run, make_facts, make_host, make_sample, ok_run
+
+GIB = 2**30
+
+OOM = "worker:0: out of memory on GPU 0 (no room for a tensor float[9]); use a smaller --batch"
+
+
+def gpu(name: str, **changes: Any) -> Gpu:
+    settings: dict[str, Any] = {
+        "model": "T4",
+        "memory_bytes": 16 * GIB,
+        "driver": "550.1",
+        "compute_capability": "7.5",
+    }
+    return Gpu(identity=name, **(settings | changes))
+
+
+def host_with(*gpus: Gpu, name: str = "n9", memory_bytes: int = 64 * GIB) -> HostFacts:
+    return make_facts(name, gpus=gpus, memory_bytes=memory_bytes)
+
+
+@dataclass(slots=True)
+class GpuMachine(FakeLauncher):
+    """A launcher on whose hosts everything works, but for what a test changes."""
+
+    here: tuple[HostFacts, ...] = (host_with(gpu("GPU-a"), gpu("GPU-b")),)
+    error: float = 1e-6
+    change: Callable[[Experiment, LaunchedRun], LaunchedRun] = lambda _, launched: launched
+    devices: list[Device] = field(default_factory=list)
+
+    def launch(
+        self,
+        experiment: Experiment,
+        *,
+        progress: Callable[[str], None],
+        weights: Path | None = None,
+    ) -> LaunchedRun:
+        self.launched.append(experiment)
+        self.on_launch(experiment)
+        on_gpu = experiment.resources.device is Device.GPU
+        if weights is not None:
+            value = 1.0 + (self.error if on_gpu else 0.0)
+            values = {"0000": np.full((2, 3), value, np.float32)}
+            np.savez(weights, allow_pickle=False, **values)
+        return self.change(experiment, self._ran(experiment))
+
+    def _ran(self, experiment: Experiment) -> LaunchedRun:
+        if experiment.workload.batch_per_worker > 64:
+            return replace(bad_run(Status.FAILED, OOM), hosts=self._hosts())
+        placed = place_tasks(experiment, [facts.name for facts in self.here])
+        offered = {facts.name: [one.identity for one in facts.gpus] for facts in self.here}
+        visible = plan_gpus(experiment, placed, offered)
+        tasks = tuple(
+            TaskRecord(
+                task=str(task),
+                host=host,
+                address=f"{host}:1",
+                cores=(0,),
+                gpus=visible[task].split(",")[0],
+                pid=7,
+            )
+            for task, host in placed.items()
+        )
+        look = GpuSample(identity=tasks[0].gpus or "", utilisation=0.9, memory_bytes=GIB)
+        samples = tuple(make_sample(float(second), gpus=(look,)) for second in range(9))
+        log = "NCCL version 2.25.1+cuda12.5\n" if experiment.collective is Collective.NCCL else ""
+        return ok_run(hosts=self._hosts(), tasks=tasks, samples=samples, log=log)
+
+    def _hosts(self) -> tuple[Any, ...]:
+        return tuple(make_host(facts.name, facts=facts) for facts in self.here)
+
+
+@pytest.fixture
+def gpus(launcher: FakeLauncher, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> GpuMachine:
+    from experiments import __main__ as command_line
+
+    made = GpuMachine()
+    monkeypatch.setattr(command_line, "make_launcher", lambda *_: made)
+    for name in SETTINGS:
+        monkeypatch.setenv(name, "")  # so that it is put back
+    return made
+
+
+def checked(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, str]]:
+    """Exit status, and the verdict of every item by its name."""
+    status = run("accept-gpu", *words)
+    path = Path("results/accept-gpu/accept_gpu.json")
+    items = json.loads(path.read_text())
+    out = capsys.readouterr().out
+    for item in items:
+        assert f"[{item['verdict']}] {item['name']}: {item['detail']}" in out
+    return status, {item["name"]: item["verdict"] for item in items}
+
+
+ALL = (
+    "driver and NVML",
+    "trains: single",
+    "trains: ps_async, 1 worker",
+    "workers see the planned GPUs, servers none",
+    "trains: ps_sync, 2 workers",
+    "trains: allreduce over RING, 2 workers",
+    "trains: no_communication, 2 workers",
+    "trains: ps_async, 2 workers",
+    "trains: allreduce over NCCL, 2 workers",
+    "samples of GPUs are recorded",
+    "want of memory is told as such",
+)
+
+
+def test_where_everything_works_everything_passes(
+    gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, items = checked(capsys)
+    assert (status, items) == (0, dict.fromkeys(ALL, "passed"))
+    assert {point.strategy for point in gpus.launched} == set(Strategy)
+    reference, *others = gpus.launched
+    assert reference.resources.device is Device.CPU
+    assert {point.resources.device for point in others} == {Device.GPU}
+    assert {point.global_batch for point in gpus.launched if point.workload.image_size == 32} == {
+        16
+    }
+
+
+def test_every_run_is_recorded_and_no_weights_are_left(
+    gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checked(capsys)
+    folder = Path("results/accept-gpu")
+    assert len(list(folder.glob("runs/*/*.json"))) == len(gpus.launched) == 10
+    assert not (folder / "weights.npz").exists()
+
+
+def test_a_second_time_adds_to_the_first(
+    gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert [checked(capsys)[0] for _ in range(2)] == [0, 0]
+    assert len(list(Path("results/accept-gpu/runs").glob("*/1-0.json"))) == 10
+
+
+def test_products_are_exact_and_nccl_tells_that_it_is_there(
+    gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import os
+
+    checked(capsys)
+    assert {name: os.environ[name] for name in SETTINGS} == SETTINGS
+
+
+def test_without_a_gpu_that_is_said_in_a_sentence(
+    gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpus.here = (host_with(),)
+    assert run("accept-gpu") == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err == "Error: n9: there is no GPU that CUDA would show here.\n"
+    assert len(gpus.launched) == 1
+
+
+def test_emulated_hosts_have_none(gpus: GpuMachine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("accept-gpu", "--launcher", "emulated", "--hosts", "2") == 2
+    assert "emulated hosts have no GPUs; use another launcher." in capsys.readouterr().err
+    assert gpus.launched == []
+
+
+def test_with_one_gpu_nothing_can_be_reduced(
+    gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpus.here = (host_with(gpu("GPU-a")),)
+    status, items = checked(capsys)
+    assert status == 0
+    assert items["trains: allreduce over RING and NCCL, 2 workers"] == "not possible here"
+    assert items["trains: allreduce over RING, 1 workers"] == "passed"
+    assert max(point.num_workers for point in gpus.launched) == 1
+
+
+def test_two_hosts_have_a_worker_each(gpus: GpuMachine, capsys: pytest.CaptureFixture[str]) -> None:
+    gpus.here = (host_with(gpu("GPU-a"), name="n1"), host_with(gpu("GPU-b"), name="n2"))
+    gpus.facts = gpus.here
+    status, items = checked(capsys, "--launcher", "slurm")
+    assert (status, items) == (0, dict.fromkeys(ALL, "passed"))
+    spreads = {point.spread.workers_per_host for point in gpus.launched if point.spread}
+    assert spreads == {1}
+
+
+def test_a_driver_that_tells_nothing_fails(
+    gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpus.here = (host_with(gpu("0", driver="", memory_bytes=None), gpu("1")),)
+    status, items = checked(capsys)
+    assert status == 1
+    assert items["driver and NVML"] == "FAILED"
+    assert items["want of memory is told as such"] == "not possible here"
+
+
+def test_other_weights_fail(gpus: GpuMachine, capsys: pytest.CaptureFixture[str]) -> None:
+    gpus.error = 2 * TOLERANCE
+    status, items = checked(capsys)
+    assert status == 1
+    assert sum(verdict == "FAILED" for verdict in items.values()) == 5
+    assert items["trains: no_communication, 2 workers"] == "passed"
+
+
+def with_gpus(index: int, seen: str | None) -> Callable[[Experiment, LaunchedRun], LaunchedRun]:
+    """A task of the synchronous run saw another GPU."""
+
+    def change(experiment: Experiment, launched: LaunchedRun) -> LaunchedRun:
+        if experiment.strategy is not Strategy.PS_SYNC:
+            return launched
+        tasks = list(launched.tasks)
+        tasks[index] = replace(tasks[index], gpus=seen)
+        return replace(launched, tasks=tuple(tasks))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("index", "seen"),
+    [
+        pytest.param(0, "GPU-a", id="a server sees a GPU"),
+        pytest.param(3, "GPU-b", id="the chief sees a GPU"),
+        pytest.param(1, "GPU-c", id="a worker sees an unknown one"),
+        pytest.param(1, "", id="a worker sees none"),
+        pytest.param(1, None, id="a worker did not get so far"),
+        pytest.param(2, "GPU-a", id="two workers see the same"),
+    ],
+)
+def test_gpus_that_are_not_as_planned_fail(
+    index: int, seen: str | None, gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpus.change = with_gpus(index, seen)
+    status, items = checked(capsys)
+    assert status == 1
+    failed = [name for name, verdict in items.items() if verdict == "FAILED"]
+    assert failed == ["workers see the planned GPUs, servers none"]
+
+
+def failing(strategy: Strategy) -> Callable[[Experiment, LaunchedRun], LaunchedRun]:
+    def change(experiment: Experiment, launched: LaunchedRun) -> LaunchedRun:
+        is_bad = experiment.strategy is strategy and experiment.resources.device is Device.GPU
+        return bad_run(Status.FAILED, "chief:0: no luck") if is_bad else launched
+
+    return change
+
+
+def test_runs_that_fail_are_failed_items_with_their_reason_and_log(
+    gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpus.change = failing(Strategy.PS_SYNC)
+    assert run("accept-gpu") == 1
+    out = capsys.readouterr().out
+    assert "[FAILED] trains: ps_sync, 2 workers: failed: chief:0: no luck" in out
+    assert "9 passed, 2 FAILED. Please send this to the project" in out
+    (log,) = [line.strip() for line in out.splitlines() if line.endswith(".log")]
+    assert Path(log).exists()
+
+
+def test_a_gpu_that_is_never_seen_at_work_fails(
+    gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def idle(_: Experiment, launched: LaunchedRun) -> LaunchedRun:
+        look = GpuSample(identity="GPU-a", utilisation=0.0)
+        samples = tuple(make_sample(float(second), gpus=(look,)) for second in range(9))
+        return replace(launched, samples=samples)
+
+    gpus.change = idle
+    assert checked(capsys)[1]["samples of GPUs are recorded"] == "FAILED"
+
+
+@pytest.mark.parametrize(
+    ("reason", "verdict"),
+    [
+        (OOM, "passed"),
+        ("worker:0: out of memory; use a smaller --batch-per-worker", "passed"),
+        ("worker:0: out of memory on the host (no room); use a smaller --batch", "FAILED"),
+        ("worker:0 was killed by SIGKILL", "FAILED"),
+    ],
+)
+def test_want_of_memory_must_be_told_as_such(
+    reason: str, verdict: str, gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpus.change = lambda point, launched: (
+        bad_run(Status.FAILED, reason) if point.workload.image_size == 224 else launched
+    )
+    assert checked(capsys)[1]["want of memory is told as such"] == verdict
+
+
+def test_a_batch_that_fits_is_not_what_was_asked_for(
+    gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpus.change = lambda point, launched: ok_run() if launched.status is not Status.OK else launched
+    assert checked(capsys)[1]["want of memory is told as such"] == "FAILED"
+
+
+def beyond(memory_bytes: int | None, host_bytes: int = 512 * GIB) -> int | None:
+    facts = host_with(gpu("GPU-a", memory_bytes=memory_bytes), memory_bytes=host_bytes)
+    point = Ground.of("local", None, [facts], 8).beyond_memory()
+    return None if point is None else point.workload.batch_per_worker
+
+
+def test_the_batch_that_does_not_fit_follows_the_memory() -> None:
+    assert beyond(None) is None
+    for memory in (16 * GIB, 80 * GIB):
+        batch = beyond(memory)
+        assert batch is not None
+        assert batch * BYTES_PER_IMAGE > 1.4 * memory
+    assert beyond(1000 * GIB) == MOST_IMAGES
+    assert beyond(80 * GIB, host_bytes=4 * GIB) is None
+
+
+def test_nccl_has_to_say_that_it_is_there() -> None:
+    item = Item(name="n", verdict=Verdict.PASSED, detail="fine")
+    there = judge_nccl(item, "==> worker:0 <==\nNCCL version 2.25.1+cuda12.5\n")
+    assert (there.verdict, there.detail) == (Verdict.PASSED, "NCCL version 2.25.1+cuda12.5; fine")
+    assert judge_nccl(item, "Enabled NCCL communication but no GPUs").verdict is Verdict.FAILED
+
+
+def test_an_interruption_ends_the_checklist(
+    gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpus.change = lambda _, __: bad_run(Status.INTERRUPTED, "interrupted by the operator")
+    assert run("accept-gpu") == 130
+    assert len(gpus.launched) == 1
+
+
+def test_a_reference_that_fails_ends_the_checklist(
+    gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpus.change = lambda _, launched: replace(
+        bad_run(Status.FAILED, "worker:0: no luck"), hosts=launched.hosts
+    )
+    assert run("accept-gpu") == 1
+    assert "the reference on processors cannot be trained: worker:0: no luck" in (
+        capsys.readouterr().err
+    )

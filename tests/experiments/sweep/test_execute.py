@@ -1,0 +1,247 @@
+"""Resuming, retrying and keeping records, with a launcher that starts nothing."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from experiments.sweep.execute import LAUNCH_ALLOWANCE_S, Follower, Result, Stop
+from experiments.sweep.history import MAX_ATTEMPTS
+from experiments.sweep.sweep import PlannedRun
+from ps_allreduce.errors import RecordFormatError, UserError
+from ps_allreduce.record.files import RunFiles, iter_record_paths
+from ps_allreduce.record.raw_timings import load_raw
+from ps_allreduce.record.records import Phases, RunRecord, Status
+from tests.experiments.conftest import Machine
+from tests.experiments.sweeps import ONE, SWEEP, attempts, go, records
+from tests.fakes import PROFILE, FakeLauncher, bad_run, make_facts, make_record, ok_run
+
+pytestmark = pytest.mark.usefixtures("machine")
+
+
+def test_every_run_leaves_a_record_raw_timings_and_a_log(tmp_path: Path) -> None:
+    launcher = FakeLauncher()
+    result = go(launcher, tmp_path)
+    assert (len(result.made), result.kept, result.stop) == (4, 0, None)
+    assert sorted(records(tmp_path), key=str) == sorted(result.made, key=str)
+    for record in result.made:
+        files = RunFiles.of(tmp_path, record.experiment_id, record.repetition, record.attempt)
+        assert len(load_raw(files.raw)[0]) == 6
+        assert files.log.read_text() == "==> worker:0 <==\nhello\n"
+        assert record.sweep == "compare"
+        assert record.provenance.commit == "0123456789ab"
+        assert [host.name for host in record.hosts] == ["n9"]
+
+
+def test_runs_are_made_in_the_order_of_the_sweep(tmp_path: Path) -> None:
+    launcher = FakeLauncher()
+    go(launcher, tmp_path)
+    assert launcher.launched == [run.experiment for run in SWEEP.runs()]
+
+
+def test_the_definition_lies_beside_the_runs(tmp_path: Path) -> None:
+    go(FakeLauncher(), tmp_path)
+    definition = json.loads((tmp_path / "sweep.json").read_text())
+    assert (definition["name"], definition["seed"]) == ("compare", 1)
+    assert len(definition["order"]) == 4
+    assert set(definition["points"]) == {point.experiment_id for point in SWEEP.points}
+
+
+def test_each_input_is_prepared_once(tmp_path: Path) -> None:
+    launcher = FakeLauncher()
+    go(launcher, tmp_path)
+    assert launcher.prepared == [SWEEP.points[0].workload]
+
+
+def test_nothing_is_done_twice(tmp_path: Path) -> None:
+    go(FakeLauncher(), tmp_path)
+    again = FakeLauncher()
+    result = go(again, tmp_path)
+    assert (result.made, result.kept) == ((), 4)
+    assert result.useful_fraction == 0.0
+    assert (again.launched, again.prepared) == ([], [])
+
+
+def test_an_interrupted_run_is_recorded_and_ends_the_sweep(tmp_path: Path) -> None:
+    launcher = FakeLauncher([ok_run(), bad_run(Status.INTERRUPTED, "interrupted by the operator")])
+    result = go(launcher, tmp_path)
+    assert result.stop is Stop.INTERRUPTED
+    assert [record.status for record in result.made] == [Status.OK, Status.INTERRUPTED]
+    assert len(records(tmp_path)) == 2
+
+
+def test_an_interrupted_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
+    go(FakeLauncher([ok_run(), bad_run(Status.INTERRUPTED)]), tmp_path)
+    again = FakeLauncher()
+    result = go(again, tmp_path)
+    assert (len(result.made), result.kept) == (3, 1)
+    assert again.launched == [run.experiment for run in SWEEP.runs()][1:]
+    statuses = Counter((r.experiment_id, r.repetition, r.status) for r in records(tmp_path))
+    assert sum(statuses[key] for key in statuses if key[2] is Status.OK) == 4
+    assert max(statuses.values()) == 1
+
+
+@pytest.mark.parametrize("status", [Status.FAILED, Status.TIMED_OUT])
+def test_a_run_that_fails_is_tried_again_after_all_others(tmp_path: Path, status: Status) -> None:
+    launcher = FakeLauncher([bad_run(status)])
+    go(launcher, tmp_path, ONE)
+    assert attempts(tmp_path) == [(0, 0, str(status)), (0, 1, "ok"), (1, 0, "ok")]
+    assert len(launcher.launched) == 3
+
+
+def test_failures_are_tried_again_up_to_a_bound(tmp_path: Path) -> None:
+    launcher = FakeLauncher([bad_run(Status.FAILED)] * 20)
+    result = go(launcher, tmp_path, ONE)
+    assert len(result.made) == 2 * MAX_ATTEMPTS
+    again = FakeLauncher()
+    assert go(again, tmp_path, ONE).kept == 2
+    assert again.launched == []
+
+
+def test_attempts_of_earlier_sessions_count_towards_the_bound(tmp_path: Path) -> None:
+    go(FakeLauncher([bad_run(Status.FAILED), bad_run(Status.INTERRUPTED)]), tmp_path, ONE)
+    go(FakeLauncher([bad_run(Status.FAILED)] * 20), tmp_path, ONE)
+    tried = Counter((repetition, status) for repetition, _, status in attempts(tmp_path))
+    assert tried == {(0, "failed"): 2, (1, "interrupted"): 1, (1, "failed"): 2}
+
+
+def test_interruptions_have_no_bound(tmp_path: Path) -> None:
+    for _ in range(MAX_ATTEMPTS + 2):
+        interrupted = go(FakeLauncher([bad_run(Status.INTERRUPTED)]), tmp_path, ONE)
+        assert interrupted.stop is Stop.INTERRUPTED
+    assert go(FakeLauncher(), tmp_path, ONE).stop is None
+    assert attempts(tmp_path)[-2:] == [(0, MAX_ATTEMPTS + 2, "ok"), (1, 0, "ok")]
+
+
+def test_an_invalid_run_is_kept_and_not_repeated(tmp_path: Path) -> None:
+    invalid = ok_run(status=Status.INVALID, reason="a step function was traced again")
+    go(FakeLauncher([invalid]), tmp_path, ONE)
+    assert attempts(tmp_path) == [(0, 0, "invalid"), (1, 0, "ok")]
+    assert go(FakeLauncher(), tmp_path, ONE).kept == 2
+
+
+def test_a_changed_machine_opens_a_new_block_and_overwrites_nothing(
+    tmp_path: Path, machine: Machine
+) -> None:
+    go(FakeLauncher(), tmp_path, ONE)
+    before = {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*.*")}
+    machine.fingerprint = "bbbbbbbb"
+    result = go(FakeLauncher(), tmp_path, ONE)
+    assert (len(result.made), result.kept) == (2, 0)
+    assert attempts(tmp_path) == [(0, 0, "ok"), (0, 1, "ok"), (1, 0, "ok"), (1, 1, "ok")]
+    assert {path: path.read_bytes() for path in before} == before
+    assert [record.block for record in records(tmp_path)] == ["aaaaaaaa", "bbbbbbbb"] * 2
+
+
+def test_a_block_of_before_counts_again_when_the_machine_is_back(
+    tmp_path: Path, machine: Machine
+) -> None:
+    go(FakeLauncher(), tmp_path, ONE)
+    machine.fingerprint = "bbbbbbbb"
+    go(FakeLauncher([ok_run(), bad_run(Status.INTERRUPTED)]), tmp_path, ONE)
+    machine.fingerprint = "aaaaaaaa"
+    assert go(FakeLauncher(), tmp_path, ONE).kept == 2
+
+
+def test_other_hosts_of_the_same_kind_go_on_and_another_kind_begins_anew(tmp_path: Path) -> None:
+    go(FakeLauncher(facts=(make_facts("n1"), make_facts("n2"))), tmp_path, ONE)
+    assert go(FakeLauncher(facts=(make_facts("n7"),)), tmp_path, ONE).kept == 2
+    other = FakeLauncher(facts=(make_facts("n1", cpu_model="Another"),))
+    assert go(other, tmp_path, ONE).kept == 0
+    assert len({record.block for record in records(tmp_path)}) == 2
+
+
+def test_a_new_point_is_added_to_what_is_there(tmp_path: Path) -> None:
+    go(FakeLauncher(), tmp_path, ONE)
+    launcher = FakeLauncher()
+    assert go(launcher, tmp_path).kept == 2
+    assert launcher.launched == [SWEEP.points[1]] * 2
+
+
+def test_a_point_that_cannot_run_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    def refuses(point: object) -> Exception | None:
+        return UserError("too few cores") if point == SWEEP.points[1] else None
+
+    launcher = FakeLauncher(refuses=refuses)
+    with pytest.raises(UserError, match="too few cores"):
+        go(launcher, tmp_path)
+    assert launcher.launched == []
+    assert records(tmp_path) == []
+
+
+def test_a_damaged_record_stops_the_sweep_with_its_name(tmp_path: Path) -> None:
+    go(FakeLauncher(), tmp_path, ONE)
+    path = next(iter(iter_record_paths(tmp_path)))
+    path.write_text(path.read_text()[:-100])
+    with pytest.raises(RecordFormatError, match=str(path)):
+        go(FakeLauncher(), tmp_path, ONE)
+
+
+def seconds_left(*left: float | None) -> FakeLauncher:
+    """A launcher in a job that comes to its limit."""
+    clock = list(left)
+    return FakeLauncher(time_left=lambda: clock.pop(0))
+
+
+def test_a_run_that_could_not_finish_in_time_is_not_begun(tmp_path: Path) -> None:
+    enough = PROFILE.deadline_s + LAUNCH_ALLOWANCE_S
+    launcher = seconds_left(enough, enough - 1)
+    result = go(launcher, tmp_path)
+    assert (len(result.made), result.stop) == (1, Stop.NO_TIME)
+    assert len(launcher.launched) == 1
+    assert go(FakeLauncher(), tmp_path).kept == 1
+
+
+def test_a_second_attempt_is_not_begun_without_time_either(tmp_path: Path) -> None:
+    launcher = seconds_left(9999, 9999, 10)
+    launcher.script = [bad_run(Status.FAILED)]
+    assert go(launcher, tmp_path, ONE).stop is Stop.NO_TIME
+    assert attempts(tmp_path) == [(0, 0, "failed"), (1, 0, "ok")]
+
+
+def test_without_a_limit_all_runs_are_made(tmp_path: Path) -> None:
+    assert go(seconds_left(*[None] * 4), tmp_path).stop is None
+
+
+def test_the_useful_fraction_is_time_in_warm_up_and_measurement() -> None:
+    made = tuple(make_record(phases=Phases(warmup_s=2.0, measured_s=3.0)) for _ in range(2))
+    failed = make_record(status=Status.FAILED, reason="x", metrics=None)
+    result = Result(made=(*made, failed), kept=0, wall_s=40.0, stop=None)
+    assert result.useful_fraction == pytest.approx(10 / 40)
+
+
+@dataclass(slots=True)
+class Listener(Follower):
+    """Notes what it is told."""
+
+    heard: list[object] = field(default_factory=list)
+
+    def begin(self, total: int, kept: int) -> None:
+        self.heard.append((total, kept))
+
+    def start(self, run: PlannedRun) -> None:
+        self.heard.append("start")
+
+    def stage(self, text: str) -> None:
+        self.heard.append(text)
+
+    def recovered(self, record: RunRecord) -> None:
+        self.heard.append(f"recovered {record.run_id}")
+
+    def finish(self, record: RunRecord, log_tail: str) -> None:
+        self.heard.append(f"{record.status} {log_tail}".strip())
+
+
+def test_a_follower_hears_every_run(tmp_path: Path) -> None:
+    listener = Listener()
+    go(FakeLauncher([bad_run(Status.FAILED)]), tmp_path, ONE, listener)
+    assert listener.heard == [
+        (2, 0),
+        *("start", "measured", "failed"),
+        *("start", "measured", "ok"),
+        *("start", "measured", "ok"),
+    ]

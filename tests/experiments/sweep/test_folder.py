@@ -1,0 +1,284 @@
+"""The folder of a sweep: one sweep at a time, no record overwritten, no run lost."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from experiments.sweep.folder import (
+    NOTE,
+    NOTE_GRACE_S,
+    InFlight,
+    check_writable,
+    keep,
+    locked,
+    noted,
+    recover,
+)
+from ps_allreduce.errors import UserError
+from ps_allreduce.record.files import RunFiles, load_record, save_record
+from ps_allreduce.record.records import Status
+from tests.experiments.sweep.test_execute import Listener
+from tests.experiments.sweeps import ONE, attempts, go, records
+from tests.fakes import PROFILE, PROVENANCE, FakeLauncher, make_experiment, make_record, ok_run
+
+pytestmark = pytest.mark.usefixtures("machine")
+
+NO_PROCESS = 2**22 + 1
+
+EXPERIMENT = make_experiment()
+
+
+def note(**changes: Any) -> InFlight:
+    """A run that a process of this host was making when it was killed."""
+    settings: dict[str, Any] = {
+        "sweep": "compare",
+        "experiment": EXPERIMENT,
+        "repetition": 2,
+        "attempt": 1,
+        "started_at": "2026-01-01T00:00:00.000+00:00",
+        "provenance": PROVENANCE,
+        "host": socket.gethostname(),
+        "pid": NO_PROCESS,
+    }
+    return InFlight(**(settings | changes))
+
+
+def leave(sweep_dir: Path, found: InFlight, age_s: float = 0.0) -> Path:
+    """Leave a note as whoever is killed leaves it."""
+    with pytest.raises(ZeroDivisionError), noted(sweep_dir, found):
+        _ = 1 / 0
+    moment = time.time() - age_s
+    os.utime(sweep_dir / NOTE, (moment, moment))
+    return sweep_dir / NOTE
+
+
+def never(job_id: str) -> bool:
+    raise AssertionError(f"Slurm was asked about job {job_id}")
+
+
+def silent(_: str) -> str:
+    return ""
+
+
+def test_a_note_lies_in_the_folder_for_as_long_as_a_run_is_being_made(tmp_path: Path) -> None:
+    with noted(tmp_path, note()):
+        assert json.loads((tmp_path / NOTE).read_text())["pid"] == NO_PROCESS
+    assert not (tmp_path / NOTE).exists()
+
+
+def test_a_run_that_was_not_recorded_keeps_its_note(tmp_path: Path) -> None:
+    assert leave(tmp_path, note()).exists()
+
+
+def test_nothing_is_recovered_where_nothing_was_lost(tmp_path: Path) -> None:
+    assert recover(tmp_path, never, silent) is None
+
+
+def test_a_run_whose_maker_is_dead_becomes_a_record(tmp_path: Path) -> None:
+    path = leave(tmp_path, note())
+    record = recover(tmp_path, never, silent)
+    assert record is not None
+    assert (record.status, record.reason) == (Status.INTERRUPTED, "the suite ended during this run")
+    assert (record.repetition, record.attempt, record.experiment) == (2, 1, EXPERIMENT)
+    assert (record.started_at, record.block) == ("2026-01-01T00:00:00.000+00:00", "0badcafe")
+    assert load_record(files_of(tmp_path).record) == record
+    assert not path.exists()
+    assert recover(tmp_path, never, silent) is None
+
+
+def files_of(sweep_dir: Path) -> RunFiles:
+    return RunFiles.of(sweep_dir, EXPERIMENT.experiment_id, 2, 1)
+
+
+def test_the_scheduler_tells_why(tmp_path: Path) -> None:
+    leave(tmp_path, note(job_id="17"))
+    record = recover(tmp_path, never, lambda job_id: f"job {job_id} reached its time limit")
+    assert record is not None
+    assert record.reason == "the suite ended during this run: job 17 reached its time limit"
+    assert record.job_id == "17"
+
+
+@pytest.mark.parametrize("pid", [1, os.getppid()])
+def test_a_run_whose_maker_lives_is_left_to_it(tmp_path: Path, pid: int) -> None:
+    path = leave(tmp_path, note(pid=pid, job_id="17"), age_s=1e6)
+    with pytest.raises(
+        UserError, match=rf"process {pid} on .* seems to be making a run in"
+    ) as told:
+        recover(tmp_path, lambda _: True, silent)
+    assert f"wait for it, choose another RESULTS, or remove {path}." in str(told.value)
+    assert path.exists()
+    assert records(tmp_path) == []
+
+
+def test_a_note_of_this_very_process_is_an_old_one(tmp_path: Path) -> None:
+    leave(tmp_path, note(pid=os.getpid()))
+    assert recover(tmp_path, never, silent) is not None
+
+
+@pytest.mark.parametrize(
+    ("job_id", "job_is_over", "age_s", "over"),
+    [
+        pytest.param("17", True, 0.0, True, id="the job has ended"),
+        pytest.param("17", False, 0.0, False, id="the job goes on"),
+        pytest.param("17", False, 1e6, True, id="no run takes so long"),
+        pytest.param(None, True, 0.0, False, id="not known for long"),
+        pytest.param(None, True, PROFILE.deadline_s + NOTE_GRACE_S - 30, False, id="in time"),
+        pytest.param(None, True, PROFILE.deadline_s + NOTE_GRACE_S + 30, True, id="too long"),
+    ],
+)
+def test_a_maker_on_another_host_is_given_the_time_of_its_run(
+    tmp_path: Path, job_id: str | None, job_is_over: bool, age_s: float, over: bool
+) -> None:
+    leave(tmp_path, note(host="another-host", pid=os.getppid(), job_id=job_id), age_s)
+    if over:
+        assert recover(tmp_path, lambda _: job_is_over, silent) is not None
+    else:
+        with pytest.raises(UserError, match="on another-host seems to be making a run"):
+            recover(tmp_path, lambda _: job_is_over, silent)
+
+
+def test_a_run_that_was_recorded_after_all_stays_as_it_is(tmp_path: Path) -> None:
+    kept = make_record(experiment=EXPERIMENT, repetition=2, attempt=1)
+    save_record(files_of(tmp_path).record, kept)
+    path = leave(tmp_path, note())
+    recover(tmp_path, never, silent)
+    assert load_record(files_of(tmp_path).record) == kept
+    assert not path.exists()
+
+
+def other_version(text: str) -> str:
+    content = json.loads(text)
+    content["experiment"]["colour"] = "red"
+    return json.dumps(content)
+
+
+def no_longer_valid(text: str) -> str:
+    content = json.loads(text)
+    content["experiment"]["workload"]["model"] = "LeNet"
+    return json.dumps(content)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda text: "", id="empty"),
+        pytest.param(lambda text: text[:100], id="cut short"),
+        pytest.param(lambda text: "[]", id="something else"),
+        pytest.param(other_version, id="another version"),
+        pytest.param(no_longer_valid, id="a point that makes no sense now"),
+    ],
+)
+def test_a_note_that_cannot_be_read_is_nothing_to_go_by(
+    tmp_path: Path, damage: Callable[[str], str]
+) -> None:
+    path = leave(tmp_path, note())
+    path.write_text(damage(path.read_text()))
+    assert recover(tmp_path, never, silent) is None
+    assert not path.exists()
+
+
+class Killed(BaseException):
+    """As much of a kill as a test can take."""
+
+
+def kill(_: object) -> NoReturn:
+    raise Killed
+
+
+def test_a_sweep_that_was_killed_records_its_run_and_goes_on(tmp_path: Path) -> None:
+    with pytest.raises(Killed):
+        go(FakeLauncher(on_launch=kill, job_id="17"), tmp_path, ONE)
+    assert attempts(tmp_path) == []
+    listener = Listener()
+    go(FakeLauncher(), tmp_path, ONE, listener)
+    assert attempts(tmp_path) == [(0, 0, "interrupted"), (0, 1, "ok"), (1, 0, "ok")]
+    assert listener.heard[0] == f"recovered {ONE.points[0].experiment_id}/0-0"
+    assert records(tmp_path)[0].job_id == "17"
+    assert not (tmp_path / NOTE).exists()
+
+
+def test_a_sweep_leaves_no_note(tmp_path: Path) -> None:
+    go(FakeLauncher(), tmp_path, ONE)
+    assert not (tmp_path / NOTE).exists()
+
+
+def test_without_locks_the_note_keeps_a_second_sweep_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    leave(tmp_path, note(pid=1))
+    launcher = FakeLauncher()
+    with pytest.raises(UserError, match="seems to be making a run"):
+        go(launcher, tmp_path, ONE)
+    assert launcher.launched == []
+
+
+def test_a_record_that_is_there_keeps_its_log_and_timings(tmp_path: Path) -> None:
+    record = make_record()
+    keep(record, ok_run(log="mine"), tmp_path)
+    files = RunFiles.of(tmp_path, record.experiment_id, 0, 0)
+    before = [path.read_bytes() for path in (files.record, files.raw, files.log)]
+    with pytest.raises(UserError, match="never overwritten"):
+        keep(record, ok_run(log="another's"), tmp_path)
+    assert [path.read_bytes() for path in (files.record, files.raw, files.log)] == before
+
+
+def test_a_second_sweep_in_the_folder_is_refused(tmp_path: Path) -> None:
+    with locked(tmp_path):
+        with pytest.raises(UserError, match=r"another sweep is running in .*another RESULTS"):
+            go(FakeLauncher(), tmp_path)
+        go(FakeLauncher(), tmp_path / "elsewhere", ONE)
+    assert len(go(FakeLauncher(), tmp_path, ONE).made) == 2
+
+
+def test_the_lock_is_dropped_after_a_failure(tmp_path: Path) -> None:
+    def crash(_: object) -> NoReturn:
+        raise RuntimeError("a defect")
+
+    with pytest.raises(RuntimeError):
+        go(FakeLauncher(on_launch=crash), tmp_path, ONE)
+    assert len(go(FakeLauncher(), tmp_path, ONE).made) == 2
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "results").write_text("a file")
+    with pytest.raises(UserError, match="cannot write to"):
+        go(FakeLauncher(), tmp_path / "results" / "compare")
+
+
+def no_locks(*_: object) -> NoReturn:
+    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+
+def test_a_file_system_without_locks_is_no_obstacle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    assert len(go(FakeLauncher(), tmp_path, ONE).made) == 2
+
+
+def _no_permission(path: Path) -> NoReturn:
+    raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+
+def test_what_a_sweep_could_not_write_is_told_beforehand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a file").write_text("")
+    with pytest.raises(UserError, match=r"cannot write to .*: .*a file is no folder\."):
+        check_writable(tmp_path / "a file" / "compare")
+    check_writable(tmp_path / "new" / "compare")
+    assert not (tmp_path / "new").exists()
+    monkeypatch.setattr(Path, "exists", _no_permission)  # as below a folder of somebody else's
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path)
+    with pytest.raises(UserError, match=f"{tmp_path} cannot be written"):
+        check_writable(tmp_path / "new" / "compare")

@@ -1,0 +1,67 @@
+"""The state of the source that records are filed under."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from experiments.sweep import source_state as source_state_module
+from experiments.sweep.source_state import source_state
+from launchers.processes import Answer
+from ps_allreduce.record.provenance import source_digest
+
+
+def answers(
+    monkeypatch: pytest.MonkeyPatch, head: tuple[int, str] | None, changes: tuple[int, str] | None
+) -> None:
+    """Let git say which commit is checked out and what has changed."""
+
+    def run_quietly(words: Sequence[str], timeout_s: float) -> Answer | None:
+        given = head if "rev-parse" in words else changes
+        return given and Answer(status=given[0], out=given[1], err="")
+
+    monkeypatch.setattr(source_state_module, "run_quietly", run_quietly)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    for name in source_state_module.PACKAGES:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "module.py").write_text(name)
+    return tmp_path
+
+
+def test_a_clean_checkout_is_its_commit(monkeypatch: pytest.MonkeyPatch, source: Path) -> None:
+    answers(monkeypatch, (0, "0123456789ab\n"), (0, ""))
+    assert source_state(source) == "0123456789ab"
+
+
+@pytest.mark.parametrize("changes", [(0, " M launchers/module.py\n"), (128, ""), None])
+def test_changes_are_told_with_a_digest(
+    monkeypatch: pytest.MonkeyPatch, source: Path, changes: tuple[int, str] | None
+) -> None:
+    answers(monkeypatch, (0, "0123456789ab\n"), changes)
+    before = source_state(source)
+    assert before.startswith("0123456789ab with changes, source ")
+    (source / "launchers" / "module.py").write_text("changed")
+    assert source_state(source) != before
+
+
+@pytest.mark.parametrize("head", [None, (128, "")])
+def test_without_git_the_digest_is_all(
+    monkeypatch: pytest.MonkeyPatch, source: Path, head: tuple[int, str] | None
+) -> None:
+    answers(monkeypatch, head, None)
+    assert source_state(source).startswith("unknown, source ")
+
+
+def test_a_digest_depends_on_names_and_content_not_on_place(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x.py").write_text("1")
+    one, other = (source_digest([tmp_path / folder / "x.py"]) for folder in ("a", "b"))
+    assert one == other
+    (tmp_path / "b" / "x.py").rename(tmp_path / "b" / "y.py")
+    assert source_digest([tmp_path / "b" / "y.py"]) != one

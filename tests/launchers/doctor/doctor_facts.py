@@ -1,0 +1,119 @@
+"""Made-up facts about hosts with which all is well, and ways to spoil them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from launchers.doctor.facts import Facts, HostCheck, Sharing
+from launchers.doctor.findings import Finding, Findings, Level
+from ps_allreduce.fork_server.check_up_messages import HostState, PeerSeen, TemporaryFolder
+from ps_allreduce.record.hosts import Interface
+from ps_allreduce.record.records import LinkRecord
+from tests.fakes import make_facts
+
+#: In the order of the allocation, which is no order of names.
+HOSTS = ("n10", "n1", "n9")
+
+GIB = 2**30
+
+VERSIONS = {"python": "3.11.2", "tensorflow": "2.21.0", "numpy": "2.4.6"}
+
+
+def address(host: str) -> str:
+    return f"10.0.0.{host.removeprefix('n')}"
+
+
+def seen(host: str, **changes: Any) -> PeerSeen:
+    settings: dict[str, Any] = {
+        "resolved": (address(host),),
+        "reverse": (f"{host}.cluster",),
+        "lookup_s": 0.001,
+    }
+    return PeerSeen(**(settings | changes))
+
+
+def state(host: str, hosts: Sequence[str] = HOSTS, **changes: Any) -> HostState:
+    settings: dict[str, Any] = {
+        "busy_share": 0.01,
+        "free_bytes": 64 * GIB,
+        "open_files": 65536,
+        "addresses": (address(host), "fe80::1"),
+        "digest": "0badcafe",
+        "temporary": TemporaryFolder(
+            path="/tmp", asked="", file_system="xfs", free_bytes=100 * GIB
+        ),
+        "peers": {other: seen(other) for other in hosts if other != host},
+    }
+    return HostState(**(settings | changes))
+
+
+def host_check(host: str, hosts: Sequence[str] = HOSTS) -> HostCheck:
+    link = Interface(name="eth0", address=address(host), prefix_length=24, bits_per_s=1e10)
+    facts = make_facts(host, interfaces=(link,), versions=VERSIONS | {"kernel": "6.1"})
+    return HostCheck(
+        facts=facts,
+        address=address(host),
+        import_s=4.0,
+        state=state(host, hosts),
+        clock_offset_s=0.0002,
+        gpus_of_worker=0,
+        gpus_of_server=0,
+    )
+
+
+def link(source: str, target: str, bits_per_s: float = 9.4e9) -> LinkRecord:
+    return LinkRecord(source=source, target=target, bits_per_s=bits_per_s, round_trip_s=5e-5)
+
+
+def links(hosts: Sequence[str] = HOSTS) -> tuple[LinkRecord, ...]:
+    return tuple(link(a, b) for a in hosts for b in hosts if a != b)
+
+
+def healthy(hosts: Sequence[str] = HOSTS, **changes: Any) -> Facts:
+    """A cluster without any trouble."""
+    settings: dict[str, Any] = {
+        "hosts": tuple(hosts),
+        "one_machine": False,
+        "shares_files": True,
+        "scheduled": True,
+        "results": "/scratch/results",
+        "own_digest": "0badcafe",
+        "own_versions": VERSIONS,
+        "start_s": 6.0,
+        "checked": {host: host_check(host, hosts) for host in hosts},
+        "sharing": Sharing(
+            delays_s={reader: {w: 0.02 for w in hosts if w != reader} for reader in hosts}
+        ),
+        "flops": dict.fromkeys(hosts, 1000000000000.0),
+        "links": links(hosts),
+    }
+    return Facts(**(settings | changes))
+
+
+def with_host(facts: Facts, host: str, /, **changes: Any) -> Facts:
+    """The same facts but for one host."""
+    return replace(facts, checked={**facts.checked, host: replace(facts.checked[host], **changes)})
+
+
+def with_state(facts: Facts, host: str, /, **changes: Any) -> Facts:
+    """The same facts but for what one host found."""
+    return with_host(facts, host, state=replace(facts.states[host], **changes))
+
+
+def with_peer(facts: Facts, host: str, other: str, /, **changes: Any) -> Facts:
+    """The same facts but for how one host sees another."""
+    peers = facts.states[host].peers
+    return with_state(facts, host, peers={**peers, other: replace(peers[other], **changes)})
+
+
+def levels(findings: Findings) -> list[Level]:
+    return [finding.level for finding in findings]
+
+
+def only(findings: Findings, level: Level) -> Finding:
+    """The one finding, which is of that level."""
+    (finding,) = findings
+    assert finding.level is level
+    return finding

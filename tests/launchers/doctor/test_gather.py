@@ -1,0 +1,213 @@
+"""Hosts, here fork servers on this machine, are asked everything, and none holds up the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from launchers.doctor import sharing, speed
+from launchers.doctor.asking import ask_hosts
+from launchers.doctor.checks import examine
+from launchers.doctor.facts import Facts
+from launchers.doctor.findings import Level
+from launchers.doctor.gather import NUM_STEPS, gather
+from launchers.doctor.pairs import Pair
+from launchers.doctor.speed import measure_all_links, num_rounds
+from launchers.fork_servers.host_servers import HostServers, measure_links
+from ps_allreduce.errors import UserError
+from ps_allreduce.fork_server.check_up_messages import CountGpus
+from ps_allreduce.record.records import LinkRecord
+from tests.cluster import ADDRESSES, Cluster
+from tests.launchers.doctor.doctor_facts import link
+from tests.launchers.doctor.doctor_hosts import server
+
+HOSTS = tuple(ADDRESSES)
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    # A fork server that is killed leaves its folder to the next one.
+    monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("tmp")))
+    monkeypatch.setattr(speed, "SECONDS", 0.05)
+    monkeypatch.setattr(speed, "measure_links", partial(measure_links, seconds=0.05))
+    monkeypatch.setattr(sharing, "WITHIN_S", 2.0)
+
+
+def examined(cluster: Cluster, results: Path, interface: str | None = None) -> Facts:
+    return gather(cluster, results, interface, mixed_hosts=False, tell=lambda _: None)
+
+
+def troubled(facts: Facts) -> dict[str, str]:
+    """What the checks say that is no compliment, but for what depends on this machine's mood."""
+    moody = ("load", "memory", "compute", "links")
+    return {
+        title: finding.text
+        for title, findings in examine(facts).items()
+        for finding in findings
+        if finding.level is Level.FAILURE and title not in moody
+    }
+
+
+def test_everything_is_found_out_about_hosts_that_are_well(tmp_path: Path) -> None:
+    told: list[str] = []
+    cluster = Cluster(dict.fromkeys(HOSTS, server()))
+    facts = gather(cluster, tmp_path / "a" / "b", None, mixed_hosts=False, tell=told.append)
+    assert (facts.hosts, tuple(facts.checked), tuple(facts.states)) == (HOSTS, HOSTS, HOSTS)
+    assert cluster.asked == [dict.fromkeys(HOSTS, 2)]
+    assert (facts.troubles, facts.not_started, facts.links_trouble) == ({}, "", "")
+    assert {h: c.address for h, c in facts.checked.items()} == ADDRESSES
+    assert all(abs(c.clock_offset_s or 1.0) < 0.1 for c in facts.checked.values())
+    assert {(c.gpus_of_worker, c.gpus_of_server) for c in facts.checked.values()} == {(0, 0)}
+    for host, state in facts.states.items():
+        assert list(state.peers) == [other for other in HOSTS if other != host]
+        assert {peer.unreached for peer in state.peers.values()} == {""}
+    assert facts.sharing is not None
+    assert {(r, w) for r, by in facts.sharing.delays_s.items() for w in by} == pairs()
+    assert facts.sharing.unseen_here == ()
+    assert set(facts.flops) == set(HOSTS)
+    assert {(one.source, one.target) for one in facts.links} == pairs()
+    assert troubled(facts) == {}
+    assert len({text for text in told if "again" not in text}) == NUM_STEPS + num_rounds(len(HOSTS))
+    assert list(tmp_path.iterdir()) == []
+
+
+def pairs() -> set[Pair]:
+    return {(a, b) for a in HOSTS for b in HOSTS if a != b}
+
+
+def test_hosts_of_one_machine_compute_one_at_a_time(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    results.mkdir()
+    facts = examined(Cluster({"n1": server(), "n9": server()}, one_machine=True), results)
+    assert list(facts.flops) == ["n1"]
+    assert {c.clock_offset_s for c in facts.checked.values()} == {None}
+    assert list(results.iterdir()) == []
+    assert troubled(facts) == {}
+
+
+@pytest.mark.parametrize(
+    ("request_kind", "job", "reason"),
+    [
+        ("CheckHost", "die", "the fork server on n1, from which its tasks are forked, ended"),
+        ("ShareFile", "die", ""),
+        ("CheckHost", "complain", "out of luck."),
+        ("CountGpus", "complain", "out of luck."),
+    ],
+)
+def test_a_host_that_falls_ill_is_named_and_the_others_are_examined(
+    tmp_path: Path, request_kind: str, job: str, reason: str
+) -> None:
+    words = dict.fromkeys(HOSTS, server()) | {"n1": server(**{request_kind: job})}
+    facts = examined(Cluster(words), tmp_path)
+    told = [finding.text for finding in examine(facts)["fork servers"]]
+    assert any(text.startswith(f"n1: {reason}") for text in told) or request_kind == "ShareFile"
+    assert "n1" in " ".join(troubled(facts).values())
+    assert {"n10", "n9"} <= set(facts.states)
+    assert {("n10", "n9"), ("n9", "n10")} <= {(one.source, one.target) for one in facts.links}
+    assert facts.links_trouble == ""
+
+
+def test_an_address_that_a_host_does_not_have_is_told(tmp_path: Path) -> None:
+    cluster = Cluster(dict.fromkeys(HOSTS, server()), addresses=ADDRESSES | {"n1": "192.0.2.77"})
+    facts = examined(cluster, tmp_path)
+    assert facts.troubles["n1"].startswith("cannot listen at 192.0.2.77 (")
+    assert len(facts.links) == 2
+
+
+def test_hosts_that_do_not_come_up_are_told(tmp_path: Path) -> None:
+    facts = examined(Cluster({"n1": server()}, broken="no fork server came up on n1."), tmp_path)
+    assert facts.not_started == "no fork server came up on n1."
+    assert troubled(facts) == {"fork servers": "no fork server came up on n1."}
+
+
+def test_a_network_that_a_host_does_not_have_is_the_users_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="has no interface ib7"):
+        examined(Cluster({"n1": server()}), tmp_path, "ib7")
+
+
+def test_a_results_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    facts = examined(Cluster({"n1": server()}), tmp_path / "file" / "results")
+    assert "cannot be written here (" in troubled(facts)["RESULTS"]
+
+
+def test_a_host_that_leaves_no_file_is_missed_by_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing, "WITHIN_S", 0.5)
+    words = {"n10": server(), "n1": server(ShareFile="do_nothing")}
+    facts = examined(Cluster(words), tmp_path)
+    assert "n10 does not see the file of n1" in troubled(facts)["RESULTS"]
+
+
+@pytest.fixture
+def hanging() -> Iterator[HostServers]:
+    cluster = Cluster({"n10": server(), "n1": server(CountGpus="hang")})
+    with cluster, cluster.servers(dict.fromkeys(cluster.hosts, 1), None) as servers:
+        yield servers
+
+
+def test_who_does_not_answer_in_time_is_left_behind(hanging: HostServers) -> None:
+    requests = {
+        host: CountGpus(visible="", log=f"{client.ready.scratch}/log")
+        for host, client in hanging.clients.items()
+    }
+    answers = ask_hosts(hanging, requests, 2.0)
+    assert list(answers.of("gpus")) == ["n10"]
+    assert answers.troubles == {"n1": "no answer within 2 s"}
+    # What hung was ended, and is not mistaken for the next one.
+    answers = ask_hosts(hanging, requests, 1.0)
+    assert list(answers.of("gpus")) == ["n10"]
+
+
+class Network:
+    """Links whose rates are made up: the first rate of a link, then the next."""
+
+    def __init__(self, rates: dict[Pair, list[float]]) -> None:
+        self._rates = rates
+        self.measured: list[list[Pair]] = []
+
+    def measure(
+        self, servers: HostServers, links: Sequence[Pair], address_of: object
+    ) -> tuple[LinkRecord, ...]:
+        self.measured.append(list(links))
+        return tuple(link(a, b, self._rates.get((a, b), [1e9]).pop(0)) for a, b in links)
+
+
+@pytest.mark.parametrize(
+    ("rates", "expected"),
+    [([0.2e9, 0.9e9], 0.9e9), ([0.2e9, 0.1e9, 0.9e9], 0.9e9), ([0.2e9, 0.3e9, 0.1e9], 0.3e9)],
+)
+def test_a_slow_link_is_measured_again(
+    monkeypatch: pytest.MonkeyPatch, rates: list[float], expected: float
+) -> None:
+    network = Network({("n10", "n1"): list(rates)})
+    monkeypatch.setattr(speed, "measure_links", network.measure)
+    servers = HostServers(dict.fromkeys(HOSTS))  # type: ignore[arg-type]
+    every = [("n10", "n1"), ("n10", "n9"), ("n1", "n9")]
+    links, trouble = measure_all_links(servers, every, str, lambda _: None)
+    assert trouble == ""
+    found = {(one.source, one.target): one.bits_per_s for one in links}
+    assert found == dict.fromkeys(pairs(), 1e9) | {("n10", "n1"): expected}
+    assert network.measured[3:] == [[("n10", "n1")]] * (len(rates) - 1)
+
+
+def test_pairs_that_cannot_reach_each_other_are_not_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network = Network({})
+    monkeypatch.setattr(speed, "measure_links", network.measure)
+    servers = HostServers(dict.fromkeys(HOSTS))  # type: ignore[arg-type]
+    measure_all_links(servers, [("n1", "n9")], str, lambda _: None)
+    assert [sorted(links) for links in network.measured] == [[("n1", "n9"), ("n9", "n1")]]
+
+
+def test_a_slow_host_computes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    once, twice = {"n10": 1e9, "n1": 0.1e9}, {"n10": 0.9e9, "n1": 0.2e9}
+    rates = iter([once, twice, {"n10": 0.9e9, "n1": 0.95e9}])
+    monkeypatch.setattr(speed, "_multiply", lambda *_: next(rates))
+    found = speed.measure_computing(HostServers({}), ["n10", "n1"])
+    assert found == {"n10": 1e9, "n1": 0.95e9}

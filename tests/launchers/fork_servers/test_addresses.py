@@ -1,0 +1,60 @@
+"""The network that a run uses: chosen by name or by subnet, else the first that leads outside."""
+
+from __future__ import annotations
+
+import pytest
+
+from launchers.fork_servers.addresses import choose_interface
+from ps_allreduce.errors import UserError
+from ps_allreduce.record.hosts import Interface
+
+LO = Interface(name="lo", address="127.0.0.1", prefix_length=8)
+
+ETH = Interface(name="eth0", address="192.168.7.9", prefix_length=24)
+
+IB = Interface(name="ib0", address="10.1.2.3", prefix_length=16)
+
+SECOND = Interface(name="ib0", address="10.1.9.9", prefix_length=24)
+
+ALL = (LO, ETH, IB, SECOND)
+
+
+def test_the_first_that_leads_outside_is_taken_if_nothing_is_asked_for() -> None:
+    assert choose_interface("n9", ALL, None) == ETH
+    assert choose_interface("n9", (IB, LO, ETH), None) == IB
+
+
+def test_a_host_with_a_loopback_only_uses_that() -> None:
+    assert choose_interface("n9", (LO,), None) == LO
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ("ib0", IB),
+        ("lo", LO),
+        ("eth0", ETH),
+        ("10.1.0.0/16", IB),
+        ("10.1.9.0/24", SECOND),
+        ("10.1.2.3", IB),
+        ("10.1.9.9/16", IB),
+        ("192.168.0.0/16", ETH),
+        ("0.0.0.0/0", LO),
+    ],
+)
+def test_an_interface_is_chosen_by_name_or_by_subnet(wanted: str, expected: Interface) -> None:
+    assert choose_interface("n9", ALL, wanted) == expected
+
+
+@pytest.mark.parametrize("wanted", ["ib", "ib00", "eth1", "10.2.0.0/16", "fe80::/10", "10.1", ""])
+def test_an_interface_that_is_not_there_is_told_with_those_that_are(wanted: str) -> None:
+    with pytest.raises(UserError) as caught:
+        choose_interface("n10", (LO, IB), wanted)
+    told = str(caught.value)
+    assert told.startswith("host n10 has no interface ")
+    assert "it has: lo (127.0.0.1/8), ib0 (10.1.2.3/16). Choose one with --interface" in told
+
+
+def test_a_host_without_any_is_told() -> None:
+    with pytest.raises(UserError, match="host n9 has no interface with an address; it has: none"):
+        choose_interface("n9", (), None)

@@ -1,0 +1,153 @@
+"""Fork servers that call back: whoever knows the token is let in, from a host that was asked."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from launchers.fork_servers import callbacks
+from launchers.fork_servers.callbacks import let_in, own_addresses
+from launchers.fork_servers.client import ForkServerClient
+from ps_allreduce.errors import LaunchError
+from ps_allreduce.fork_server.messages import VERSION, Ready, encode
+from tests.fakes import make_facts
+
+TOKEN = "secret"
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener
+
+
+@pytest.fixture
+def call(listener: socket.socket) -> Iterator[Callable[[bytes], socket.socket]]:
+    """Calls the launcher, says something, and stays on the line."""
+    lines: list[socket.socket] = []
+
+    def call(content: bytes) -> socket.socket:
+        lines.append(socket.create_connection(listener.getsockname()))
+        lines[-1].sendall(content)
+        return lines[-1]
+
+    yield call
+    for line in lines:
+        line.close()
+
+
+Call = Callable[[bytes], socket.socket]
+
+
+def hello(host: str, token: str = TOKEN, scheduler_name: str = "", version: int = VERSION) -> bytes:
+    facts = make_facts(host, scheduler_name=scheduler_name)
+    return encode(
+        Ready(version=version, token=token, import_s=0.0, pid=1, scratch="/tmp", facts=facts)
+    )
+
+
+def nobody_is_gone() -> str:
+    return ""
+
+
+def wait(
+    listener: socket.socket, *hosts: str, gone: Callable[[], str] = nobody_is_gone
+) -> dict[str, ForkServerClient]:
+    clients = let_in(listener, hosts, TOKEN, Path("step.log"), gone)
+    for client in clients.values():
+        client.close()
+    return clients
+
+
+def test_callers_come_in_any_order_and_are_known_in_the_hosts(
+    listener: socket.socket, call: Call
+) -> None:
+    for host in ("n1", "n9", "n10"):
+        call(hello(host))
+    clients = wait(listener, "n10", "n1", "n9")
+    assert list(clients) == ["n10", "n1", "n9"]
+    assert [client.host for client in clients.values()] == ["n10", "n1", "n9"]
+
+
+def test_the_scheduler_names_a_host_where_there_is_one(listener: socket.socket, call: Call) -> None:
+    call(hello("ip-10-0-0-9", scheduler_name="n9"))
+    assert wait(listener, "n9")["n9"].ready.facts.name == "ip-10-0-0-9"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [hello("n9", token="guess"), hello("n9", token=""), b"GET / HTTP/1.1\r\n\r\n"],
+    ids=["another token", "no token", "something else"],
+)
+def test_strangers_are_sent_away_and_do_not_stop_others(
+    listener: socket.socket, call: Call, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    monkeypatch.setattr(callbacks, "HELLO_DEADLINE_S", 0.2)
+    stranger = call(content)
+    call(hello("n9"))
+    assert list(wait(listener, "n9")) == ["n9"]
+    stranger.settimeout(5)
+    assert stranger.recv(1) == b""
+
+
+def test_whoever_hangs_up_or_says_nothing_does_not_stop_others(
+    listener: socket.socket, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(callbacks, "HELLO_DEADLINE_S", 0.2)
+    call(b"")
+    call(b"").close()
+    call(hello("n9"))
+    assert list(wait(listener, "n9")) == ["n9"]
+
+
+@pytest.mark.parametrize("host", ["n90", "n", "another"])
+def test_a_host_that_was_not_asked_for_ends_the_launch(
+    listener: socket.socket, call: Call, host: str
+) -> None:
+    good, wrong = call(hello("n1")), call(hello(host))
+    with pytest.raises(LaunchError, match=f"came up on {host}, where none was asked for"):
+        wait(listener, "n1", "n9")
+    for line in (good, wrong):
+        line.settimeout(5)
+        assert line.recv(1) == b""
+
+
+def test_a_host_that_calls_twice_is_not_two_hosts(listener: socket.socket, call: Call) -> None:
+    call(hello("n1"))
+    call(hello("n1"))
+    with pytest.raises(LaunchError, match="came up on n1, where none was asked for; expected: n9"):
+        wait(listener, "n1", "n9")
+
+
+def test_hosts_that_do_not_call_are_named(
+    listener: socket.socket, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(callbacks, "START_DEADLINE_S", 0.3)
+    call(hello("n1"))
+    with pytest.raises(LaunchError, match="no fork server called from n10, n9 within"):
+        wait(listener, "n10", "n1", "n9")
+
+
+def test_when_nobody_is_to_be_expected_the_reason_is_told_at_once(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(LaunchError, match="srun ended with status 1"):
+        wait(listener, "n9", gone=lambda: "srun ended with status 1")
+
+
+def test_a_caller_who_comes_late_is_waited_for(listener: socket.socket, call: Call) -> None:
+    late = threading.Timer(0.4, lambda: call(hello("n9")))
+    late.start()
+    assert list(wait(listener, "n9")) == ["n9"]
+    late.join()
+
+
+def test_the_loopback_is_the_last_address_to_try() -> None:
+    found = own_addresses()
+    assert "127.0.0.1" in found
+    loops = [address.startswith("127.") for address in found]
+    assert loops == sorted(loops)

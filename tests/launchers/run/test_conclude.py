@@ -1,0 +1,256 @@
+"""What is kept of a run however it ended: who is to blame, what was used, what was the limit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launchers.run.conclude import (
+    RunState,
+    conclude,
+    failure_reason,
+    log_path,
+    machine_busy,
+    result_path,
+)
+from launchers.run.monitor import RunMonitor
+from ps_allreduce.cluster import TaskId, TaskType
+from ps_allreduce.fork_server.messages import Event, Exited, Started, StartTask
+from ps_allreduce.point.experiment import Profile
+from ps_allreduce.point.layout import CorePlan, drivers_of, place_tasks
+from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.record.records import Sample, Status
+from tests.fakes import make_experiment, make_host, make_sample
+from tests.pretend import driver_result, leave_results
+
+PROFILE = Profile(name="p", warmup_steps=2, warmup_s=1.0, measured_steps=3, deadline_s=20.0)
+
+REDUCED = make_experiment(Strategy.ALLREDUCE, profile=PROFILE, spread=Spread())
+
+ZERO, ONE = TaskId(TaskType.WORKER, 0), TaskId(TaskType.WORKER, 1)
+
+
+def request(task: TaskId) -> StartTask:
+    return StartTask(
+        task=str(task),
+        host="n",
+        tf_config="",
+        experiment=REDUCED,
+        cores=(task.index,),
+        threads=1,
+        environment={},
+        data_dir="",
+        log="",
+        result="r",
+    )
+
+
+def state(folder: Path, **changes: Any) -> RunState:
+    """A run on two hosts that has been started."""
+    placed = place_tasks(REDUCED, ["n10", "n1"])
+    settings: dict[str, Any] = {
+        "one_machine": False,
+        "job_id": None,
+        "launched_at": 100.0,
+        "ended_at": 120.0,
+        "hosts": (make_host("n10"), make_host("n1")),
+        "cores": CorePlan({}, 2, False),
+        "addresses": {ZERO: "10.0.0.10:1", ONE: "10.0.0.1:1"},
+        "requests": [request(ZERO), request(ONE)],
+    }
+    monitor = RunMonitor(list(placed), drivers_of(REDUCED))
+    return RunState(placed=placed, folder=folder, monitor=monitor, **(settings | changes))
+
+
+def complete(folder: Path, **changes: Any) -> RunState:
+    """The same when it has come to its end."""
+    paths = leave_results(folder, driver_result(0), driver_result(1))
+    for task, path in paths.items():
+        for ending in ("json", "npz"):
+            Path(f"{path}.{ending}").rename(f"{result_path(folder, task)}.{ending}")
+    return state(folder, status=Status.OK, **changes)
+
+
+def exited(task: TaskId, status: int) -> Exited:
+    return Exited(name=str(task), pid=7, status=status, cpu_s=1.5, peak_memory_bytes=9)
+
+
+def test_a_run_that_went_well_has_its_hosts_and_its_tasks(tmp_path: Path) -> None:
+    run = complete(tmp_path)
+    for task in (ZERO, ONE):
+        run.monitor.take(Started(name=str(task), pid=7))
+        run.monitor.take(exited(task, 0))
+    launched = conclude(REDUCED, run)
+    assert (launched.status, launched.reason) == (Status.OK, "")
+    assert [host.name for host in launched.hosts] == ["n10", "n1"]
+    assert [(t.task, t.host, t.address) for t in launched.tasks] == [
+        ("worker:0", "n10", "10.0.0.10:1"),
+        ("worker:1", "n1", "10.0.0.1:1"),
+    ]
+    assert [(t.pid, t.exit, t.cpu_s) for t in launched.tasks] == [(7, 0, 1.5)] * 2
+
+
+def test_a_task_has_the_clock_of_its_host(tmp_path: Path) -> None:
+    run = state(tmp_path, hosts=(make_host("n10"), make_host("n1", clock_offset_s=-2.5)))
+    assert (run.offset_of(ZERO), run.offset_of(ONE)) == (0.0, -2.5)
+    assert state(tmp_path, hosts=()).offset_of(ONE) == 0.0
+
+
+def test_the_clock_of_its_host_is_taken_from_a_workers_moments(tmp_path: Path) -> None:
+    ahead = (make_host("n10"), make_host("n1", clock_offset_s=1.0))
+    # The second worker connected at 102 on a clock that was a second ahead.
+    assert conclude(REDUCED, complete(tmp_path, hosts=ahead)).phases.bring_up_s == 1.0
+
+
+def test_a_task_is_recorded_with_the_cores_that_it_found(tmp_path: Path) -> None:
+    run = state(tmp_path, status=Status.TIMED_OUT)
+    run.monitor.take(Event(name="worker:1", event="placed", time=1.0, cores=(9,), gpus="GPU-1"))
+    tasks = conclude(REDUCED, run).tasks
+    assert [(task.cores, task.gpus) for task in tasks] == [((0,), None), ((9,), "GPU-1")]
+
+
+def test_results_that_are_missing_fail_the_run(tmp_path: Path) -> None:
+    launched = conclude(REDUCED, state(tmp_path, status=Status.OK))
+    assert launched.status is Status.FAILED
+    assert launched.reason.startswith("results are missing: ")
+
+
+def test_only_the_driver_that_is_asked_writes_weights(tmp_path: Path) -> None:
+    run = state(tmp_path)
+    run.ask_for_weights(ONE)
+    assert [request.weights for request in run.requests] == [None, "r.weights.npz"]
+
+
+def test_what_the_launcher_killed_has_no_exit_status(tmp_path: Path) -> None:
+    run = state(tmp_path, status=Status.TIMED_OUT)
+    run.monitor.take(exited(ZERO, -9))
+    run.monitor.ended_by_us.add("worker:0")
+    (zero, one) = conclude(REDUCED, run).tasks
+    assert (zero.exit, zero.cpu_s) == (None, 1.5)
+    assert (one.exit, one.cpu_s, one.pid) == (None, None, 0)
+
+
+def test_a_run_that_never_began_is_recorded_without_tasks(tmp_path: Path) -> None:
+    run = state(tmp_path, status=Status.FAILED, requests=(), hosts=(), addresses={})
+    run.monitor.lost_contact = "no fork server came up on n1"
+    launched = conclude(REDUCED, run)
+    assert (launched.reason, launched.tasks, launched.hosts) == (
+        "no fork server came up on n1",
+        (),
+        (),
+    )
+    assert launched.phases.total_s == 20.0
+    assert launched.phases.bring_up_s is None
+
+
+@pytest.mark.parametrize(
+    ("status", "post_mortem", "reason"),
+    [
+        (Status.TIMED_OUT, "", "not finished after 20 s; last heard of: starting"),
+        (Status.FAILED, "", "the line is cut"),
+        (Status.FAILED, "job 7 lost a node", "the line is cut; job 7 lost a node"),
+        (Status.INTERRUPTED, "job 7 lost a node", "the line is cut; job 7 lost a node"),
+    ],
+)
+def test_a_run_that_did_not_come_to_its_end_says_why(
+    tmp_path: Path, status: Status, post_mortem: str, reason: str
+) -> None:
+    run = state(tmp_path, status=status, post_mortem=post_mortem)
+    run.monitor.lost_contact = "the line is cut"
+    assert failure_reason(REDUCED, run) == reason
+
+
+@pytest.mark.parametrize(
+    ("post_mortem", "reason"),
+    [
+        ("", "interrupted by the operator"),
+        ("job 7 reached its time limit", "job 7 reached its time limit"),
+    ],
+)
+def test_an_interruption_is_the_operators_unless_the_scheduler_says_otherwise(
+    tmp_path: Path, post_mortem: str, reason: str
+) -> None:
+    run = state(tmp_path, status=Status.INTERRUPTED, post_mortem=post_mortem)
+    assert failure_reason(REDUCED, run) == reason
+
+
+def test_the_log_of_the_culprit_is_quoted(tmp_path: Path) -> None:
+    log_path(tmp_path, ZERO).write_text("fine\n")
+    log_path(tmp_path, ONE).write_text("Traceback\nno luck\n")
+    run = state(tmp_path, status=Status.FAILED)
+    run.monitor.take(exited(ONE, 1))
+    launched = conclude(REDUCED, run)
+    assert launched.reason == "worker:1 ended with status 1"
+    assert launched.log_tail == "Traceback\nno luck"
+    assert launched.log == "==> worker:0 <==\nfine\n\n==> worker:1 <==\nTraceback\nno luck\n"
+
+
+def looks(*usage: tuple[float, float, float], host: str = "n10") -> list[Sample]:
+    """Looks at a machine: time, busy and idle seconds since it started."""
+    return [make_sample(time, host, busy_s=busy, idle_s=idle) for time, busy, idle in usage]
+
+
+@pytest.mark.parametrize(
+    ("samples", "expected"),
+    [
+        pytest.param(looks((111.0, 10.0, 0.0), (114.0, 13.0, 1.0)), 0.75, id="inside"),
+        pytest.param(
+            looks((1.0, 0.0, 0.0), (109.0, 1.0, 0.0), (111.0, 2.0, 7.0), (114.0, 3.0, 8.0)),
+            0.2,
+            id="from the last before",
+        ),
+        pytest.param(
+            looks((112.0, 0.0, 0.0), (115.0, 1.0, 3.0), (116.0, 99.0, 99.0)),
+            0.25,
+            id="to the first after",
+        ),
+        pytest.param(looks((109.0, 0.0, 0.0), (116.0, 1.0, 1.0)), 0.5, id="none inside"),
+    ],
+)
+def test_a_machine_is_as_busy_as_its_processors_were_around_the_window(
+    samples: list[Sample], expected: float
+) -> None:
+    assert machine_busy(samples, (110.0, 115.0)) == pytest.approx(expected)
+
+
+def test_of_hosts_that_share_a_machine_the_first_one_is_looked_at() -> None:
+    first = looks((110.0, 10.0, 0.0), (112.0, 13.0, 1.0))
+    other = looks((110.5, 11.0, 0.0), (114.0, 50.0, 1.0), host="n1")
+    mixed = sorted([*first, *other], key=lambda sample: sample.time)
+    assert machine_busy(mixed, (110.0, 115.0)) == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        pytest.param([], id="none"),
+        pytest.param(looks((111.0, 1.0, 1.0)), id="one"),
+        pytest.param(looks((1.0, 1.0, 1.0), (2.0, 2.0, 2.0)), id="before the window"),
+        pytest.param(looks((120.0, 1.0, 1.0), (121.0, 2.0, 2.0)), id="after the window"),
+        pytest.param(looks((111.0, 1.0, 1.0), (112.0, 1.0, 1.0)), id="a counter that stands still"),
+    ],
+)
+def test_too_few_looks_are_no_claim(samples: list[Sample]) -> None:
+    assert machine_busy(samples, (110.0, 115.0)) is None
+
+
+@pytest.mark.parametrize(
+    ("one_machine", "busy_s", "expected", "warned"),
+    [
+        (True, 1.9, 0.95, True),
+        (True, 1.0, 0.5, False),
+        (False, 1.9, None, False),
+    ],
+)
+def test_a_busy_machine_is_a_warning_where_hosts_are_emulated_on_it(
+    tmp_path: Path, one_machine: bool, busy_s: float, expected: float | None, warned: bool
+) -> None:
+    run = complete(tmp_path, one_machine=one_machine)
+    run.monitor.samples = looks((111.0, 0.0, 0.0), (113.0, busy_s, 2.0 - busy_s))
+    launched = conclude(REDUCED, run)
+    assert launched.machine_busy == pytest.approx(expected)
+    told = "this machine's processors were 95% busy: it may have been the limit"
+    assert [told in warning for warning in launched.warnings] == [True] * warned

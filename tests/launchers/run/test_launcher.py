@@ -1,0 +1,232 @@
+"""Runs on several hosts: real fork servers that stand for hosts, tasks that only pretend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launchers.protocol import LaunchedRun
+from launchers.run.launcher import HostsLauncher
+from ps_allreduce.cluster import TfConfig
+from ps_allreduce.errors import UserError
+from ps_allreduce.fork_server.messages import AskTime, TimeTold
+from ps_allreduce.point.experiment import Experiment, Profile
+from ps_allreduce.point.spread import Coordinator, Spread
+from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.record.records import Status
+from tests.cluster import ADDRESSES, Cluster
+from tests.fakes import make_experiment
+from tests.pretend import (
+    FOREVER,
+    GOOD,
+    WAIT,
+    driver_result,
+    leave_results,
+)
+from tests.talk import assert_gone, is_gone
+
+PROFILE = Profile(name="p", warmup_steps=2, warmup_s=1.0, measured_steps=3, deadline_s=20.0)
+
+REDUCED = make_experiment(Strategy.ALLREDUCE, profile=PROFILE, spread=Spread())
+
+Launch = Callable[..., LaunchedRun]
+
+
+@pytest.fixture
+def launch(cluster: Cluster, folder: Path) -> Launch:
+    def launch(
+        code: str,
+        experiment: Experiment = REDUCED,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> LaunchedRun:
+        (folder / "task.py").write_text(code)
+        leave_results(folder, driver_result(0), driver_result(1))
+        # Not entered: the fork servers are kept for the next test.
+        return HostsLauncher(cluster, folder).launch(experiment, progress=progress)
+
+    return launch
+
+
+def test_a_run_on_two_hosts_is_complete(launch: Launch, cluster: Cluster) -> None:
+    stages: list[str] = []
+    run = launch(GOOD, progress=stages.append)
+    assert (run.status, run.reason, run.job_id) == (Status.OK, "", "7")
+    assert run.metrics is not None
+    assert [(host.name, host.address) for host in run.hosts] == [
+        ("n10", "127.0.0.10"),
+        ("n1", "127.0.0.1"),
+    ]
+    assert [(task.task, task.host) for task in run.tasks] == [
+        ("worker:0", "n10"),
+        ("worker:1", "n1"),
+    ]
+    assert [task.address.split(":")[0] for task in run.tasks] == ["127.0.0.10", "127.0.0.1"]
+    assert [task.exit for task in run.tasks] == [0, 0]
+    assert run.log == "==> worker:0 <==\ntrained\n\n==> worker:1 <==\ntrained\n"
+    assert stages[0] == "starting on n10, n1"
+    assert cluster.asked == [{"n10": 1, "n1": 1}]
+
+
+def test_links_and_clocks_of_its_hosts_are_measured_before_a_run(launch: Launch) -> None:
+    run = launch(GOOD)
+    assert [(link.source, link.target) for link in run.links] == [("n10", "n1"), ("n1", "n10")]
+    assert all(link.bits_per_s > 0 and link.round_trip_s > 0 for link in run.links)
+    assert all(abs(host.clock_offset_s) < 0.1 for host in run.hosts)
+
+
+def test_measuring_is_no_part_of_bringing_tasks_up(launch: Launch) -> None:
+    run = launch(FOREVER + WAIT, replace(REDUCED, profile=replace(PROFILE, deadline_s=1.0)))
+    assert run.status is Status.TIMED_OUT
+    assert run.phases.bring_up_s is not None
+    assert run.phases.bring_up_s < 0.4
+
+
+def test_a_run_on_one_host_needs_no_links(launch: Launch, cluster: Cluster) -> None:
+    single = make_experiment(Strategy.SINGLE, profile=PROFILE, spread=Spread())
+    run = launch(GOOD, single)
+    assert (run.status, run.links, [host.name for host in run.hosts]) == (Status.OK, (), ["n10"])
+    assert cluster.asked == [{"n10": 1}]
+
+
+def test_every_task_is_told_its_place_in_one_cluster(launch: Launch, folder: Path) -> None:
+    code = "open(f'{out}/{name}.config', 'w').write(request.tf_config)\n" + GOOD
+    run = launch(code)
+    configs = [TfConfig.parse(path.read_text()) for path in sorted(folder.glob("*.config"))]
+    assert configs[0].cluster == configs[1].cluster
+    assert [configs[0].cluster.address(c.task) for c in configs] == [t.address for t in run.tasks]
+
+
+def test_a_task_is_told_the_name_that_its_host_has_for_itself(launch: Launch) -> None:
+    # Hosts are called n10 and n1 here; the machine that plays them has another name.
+    code = "import socket; assert request.host == socket.gethostname()\n" + GOOD
+    assert launch(code).reason == ""
+
+
+def test_servers_on_hosts_of_their_own(launch: Launch, cluster: Cluster) -> None:
+    served = make_experiment(
+        Strategy.PS_SYNC,
+        profile=PROFILE,
+        num_workers=1,
+        num_ps=1,
+        spread=Spread(coordinator=Coordinator.OWN_HOST),
+    )
+    code = FOREVER + "\nif name != 'chief:0':" + WAIT.replace("\n", "\n    ", 1) + GOOD
+    run = launch(code, served)
+    assert [(task.task, task.host, task.exit) for task in run.tasks] == [
+        ("ps:0", "n10", None),
+        ("worker:0", "n10", None),
+        ("chief:0", "n1", 0),
+    ]
+    ports = [task.address for task in run.tasks]
+    assert len(set(ports)) == 3
+    assert cluster.asked == [{"n10": 1, "n1": 1}]
+
+
+def started(folder: Path) -> list[int]:
+    """The processes of the tasks that got so far."""
+    pids = [int(path.read_text()) for path in folder.glob("*.pid")]
+    assert pids
+    return pids
+
+
+def survivors(folder: Path) -> list[int]:
+    return [pid for pid in started(folder) if not is_gone(pid)]
+
+
+def test_a_failure_on_one_host_ends_the_tasks_of_all(launch: Launch, folder: Path) -> None:
+    run = launch(FOREVER + "if name == 'worker:1': raise ValueError('no luck')" + WAIT)
+    assert (run.status, run.reason) == (Status.FAILED, "worker:1: ValueError: no luck")
+    assert [task.exit for task in run.tasks] == [None, 1]
+    assert survivors(folder) == []
+
+
+WHEN_BOTH_ARE_UP = FOREVER.replace(
+    "open(", "while name == 'worker:1' and not os.path.exists(f'{out}/worker:0.pid'): pass\nopen("
+)
+
+
+def test_a_lost_host_ends_the_run_with_its_name_and_the_next_run_works(
+    launch: Launch, cluster: Cluster, folder: Path
+) -> None:
+    cluster.said = "job 7 lost a node (NODE_FAIL)"
+    run = launch(WHEN_BOTH_ARE_UP + "if name == 'worker:1': os.kill(os.getppid(), 9)" + WAIT)
+    assert run.status is Status.FAILED
+    assert run.reason == (
+        "the fork server on n1, from which its tasks are forked, ended; "
+        "job 7 lost a node (NODE_FAIL)"
+    )
+    assert [(task.host, task.exit) for task in run.tasks] == [("n10", None), ("n1", None)]
+    assert run.tasks[0].cpu_s is not None
+    assert run.tasks[1].cpu_s is None
+    assert_gone(started(folder))
+    cluster.said = ""
+    assert launch(GOOD).reason == ""
+
+
+def test_what_a_lost_host_had_said_is_kept(launch: Launch) -> None:
+    code = WHEN_BOTH_ARE_UP + "print('hello', flush=True)\n"
+    run = launch(code + "if name == 'worker:1': os.kill(os.getppid(), 9)" + WAIT)
+    assert "==> worker:0 <==\nhello" in run.log
+
+
+def test_hosts_that_do_not_come_up_fail_the_run(launch: Launch, cluster: Cluster) -> None:
+    cluster.broken = "no fork server came up on n1: TensorFlow could not be imported there.\nlog"
+    run = launch(GOOD)
+    assert run.status is Status.FAILED
+    assert run.reason == "no fork server came up on n1: TensorFlow could not be imported there."
+    assert (run.tasks, run.hosts) == ((), ())
+
+
+def test_a_run_whose_job_is_over_is_interrupted_and_has_not_failed(
+    launch: Launch, cluster: Cluster
+) -> None:
+    cluster.over, cluster.said = True, "job 7 reached its time limit (TIMEOUT)"
+    run = launch("raise ValueError('lost')")
+    assert run.status is Status.INTERRUPTED
+    assert run.reason.endswith(cluster.said)
+    assert launch(GOOD).status is Status.OK
+
+
+def test_an_interruption_is_explained_by_the_scheduler(
+    launch: Launch, cluster: Cluster, folder: Path
+) -> None:
+    cluster.said = "job 7 was pre-empted by another job (PREEMPTED)"
+
+    def interrupt(_: str) -> None:
+        if len(list(folder.glob("*.pid"))) == 2:
+            raise KeyboardInterrupt
+
+    run = launch(FOREVER + WAIT, progress=interrupt)
+    assert (run.status, run.reason) == (Status.INTERRUPTED, cluster.said)
+    assert survivors(folder) == []
+
+
+def test_runs_leave_nothing_on_any_host(launch: Launch, cluster: Cluster) -> None:
+    launch(GOOD)
+    with cluster.servers({"n10": 1, "n1": 1}, None) as servers:
+        for client in servers.clients.values():
+            client.answer(AskTime(), TimeTold)  # the request before it has been served
+            assert list(Path(client.ready.scratch).glob("run-*")) == []
+
+
+def test_addresses_are_looked_up_where_the_site_knows_none(
+    launch: Launch, cluster: Cluster
+) -> None:
+    cluster.addresses = dict.fromkeys(ADDRESSES, None)
+    run = launch(GOOD, replace(REDUCED, interface="lo"))
+    assert [host.address for host in run.hosts] == ["127.0.0.1", "127.0.0.1"]
+    assert all(host.interface is not None for host in run.hosts)
+    with pytest.raises(UserError, match=r"host n10 has no interface ib7; it has: .*lo"):
+        launch(GOOD, replace(REDUCED, interface="ib7"))
+
+
+def test_hosts_that_share_one_machine_share_its_cores(launch: Launch, cluster: Cluster) -> None:
+    cluster.one_machine = True
+    assert [task.cores for task in launch(GOOD).tasks] == [(0,), (1,)]
+    three = make_experiment(Strategy.ALLREDUCE, 3, profile=PROFILE, spread=Spread())
+    run = launch(FOREVER + "raise ValueError" + WAIT, three)
+    assert [task.cores for task in run.tasks] == [(0, 1)] * 3
+    assert (run.oversubscribed, run.total_cores) == (True, 2)

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launchers.sites.emulated.messages import Held, HeldHost, HoldNetwork, decode, encode
+from launchers.sites.emulated.namespaces import (
+    enter_words,
+    explain_refusal,
+    has_capabilities,
+    read_settings,
+    unshare_words,
+)
+from launchers.sites.emulated.network import hold_network
+from launchers.sites.emulated.shaping import (
+    MAX_TRAIN_BYTES,
+    burst_bytes,
+    longest_train,
+    needed_disciplines,
+    queue_bytes,
+    shape,
+    train_bytes,
+)
+from launchers.sites.emulated.switch import address_of
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.network import EmulatedNetwork
+
+RATES = [1e6, 1e8, 1e9, 2.5e9, 1e10, 3.2e10]
+
+
+class FakeNetlink:
+    """Notes what would be asked of the kernel."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def tc(self, *words: Any, **arguments: Any) -> None:
+        self.calls.append((*words, arguments))
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_no_link_gives_away_much_more_than_a_millisecond_or_32_kilobytes(rate: float) -> None:
+    assert burst_bytes(rate) <= max(32 * 1024, rate / 8 * 1.2e-3 + 1)
+
+
+def test_a_gigabit_has_room_for_trains_of_full_length() -> None:
+    assert train_bytes(1e9) == MAX_TRAIN_BYTES
+    assert burst_bytes(1e9) < 150_000
+
+
+def test_no_link_gives_away_more_for_long_trains_than_it_takes() -> None:
+    assert burst_bytes(1e10) == round(1e10 / 8 * 0.5e-3)
+
+
+@pytest.mark.parametrize("own", RATES)
+@pytest.mark.parametrize("other", [*RATES, None])
+def test_two_trains_of_any_host_fit_into_the_burst_of_any_receiver(
+    own: float, other: float | None
+) -> None:
+    uneven = EmulatedNetwork(num_hosts=2, bits_per_s=other, slow_host=0, slow_bits_per_s=own)
+    assert 2 * train_bytes(own) < burst_bytes(own)
+    assert 2 * longest_train(uneven) < burst_bytes(own, longest_train(uneven))
+
+
+@pytest.mark.parametrize("rate", [1e10, None])
+def test_trains_are_not_shortened_where_links_are_fast(rate: float | None) -> None:
+    assert train_bytes(rate) == MAX_TRAIN_BYTES
+
+
+@pytest.mark.parametrize(("rate", "size"), [(1e8, 128 * 1024), (1e9, 1_250_000)])
+def test_a_port_buffers_ten_milliseconds_but_no_less_than_small_switches(
+    rate: float, size: int
+) -> None:
+    assert queue_bytes(rate) == size
+
+
+def test_an_unlimited_link_is_left_alone() -> None:
+    kernel = FakeNetlink()
+    shape(kernel, 7, None)
+    assert kernel.calls == []
+
+
+def test_a_delay_comes_behind_the_limit_of_the_same_link() -> None:
+    kernel = FakeNetlink()
+    shape(kernel, 7, 1e9, delay_s=0.005)
+    assert [(call[1], call[3], call[4].get("parent")) for call in kernel.calls] == [
+        ("tbf", 0x10000, None),
+        ("netem", 0x100000, 0x10001),
+    ]
+    assert kernel.calls[1][4]["delay"] == 5000  # microseconds, as pyroute2 takes it
+
+
+def test_a_delay_needs_no_limit() -> None:
+    kernel = FakeNetlink()
+    shape(kernel, 7, None, delay_s=0.005)
+    assert [(call[1], call[3]) for call in kernel.calls] == [("netem", 0x10000)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "needed"),
+    [
+        ({}, []),
+        ({"bits_per_s": 1e9}, ["tbf"]),
+        ({"slow_host": 0, "slow_bits_per_s": 1e9}, ["tbf"]),
+        ({"racks": 2, "uplink_bits_per_s": 1e9}, ["tbf"]),
+        ({"delay_s": 0.001}, ["netem"]),
+        ({"bits_per_s": 1e9, "delay_s": 0.001}, ["tbf", "netem"]),
+    ],
+)
+def test_only_what_the_network_needs_is_tried(changes: dict[str, Any], needed: list[str]) -> None:
+    network = EmulatedNetwork(**({"num_hosts": 2, "bits_per_s": None} | changes))
+    assert list(needed_disciplines(network)) == needed
+
+
+def test_hosts_have_addresses_in_their_order() -> None:
+    assert [address_of(host) for host in (0, 1, 249)] == ["10.77.0.1", "10.77.0.2", "10.77.0.250"]
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "expected"),
+    [
+        ("000001ffffffffff", True),
+        ("0000000000201000", True),
+        ("0000000000200000", False),
+        ("00000000a80425fb", False),  # root in a container of Docker's
+        ("0000000000000000", False),
+    ],
+)
+def test_both_capabilities_are_needed(capabilities: str, expected: bool) -> None:
+    assert has_capabilities(f"Name:\tx\nCapEff:\t{capabilities}\nSeccomp:\t0\n") is expected
+
+
+def test_a_user_namespace_is_made_and_entered_only_without_the_capabilities() -> None:
+    assert unshare_words(False) == ("unshare", "--net", "--")
+    assert unshare_words(True)[1:3] == ("--user", "--map-root-user")
+    assert enter_words(7, "/n", "/u", False) == ("nsenter", "--net=/n", "--uts=/u", "--")
+    assert enter_words(7, "/n", "/u", True)[1:3] == (
+        "--user=/proc/7/ns/user",
+        "--preserve-credentials",
+    )
+
+
+def test_settings_that_this_kernel_does_not_have_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "user").mkdir()
+    (tmp_path / "user" / "max_user_namespaces").write_text("0\n")
+    assert read_settings(tmp_path) == {"user.max_user_namespaces": "0"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "remedy"),
+    [
+        (
+            {"kernel.unprivileged_userns_clone": "0", "user.max_user_namespaces": "96365"},
+            "'sysctl -w kernel.unprivileged_userns_clone=1'",
+        ),
+        ({"user.max_user_namespaces": "0"}, "'sysctl -w user.max_user_namespaces=10000'"),
+        (
+            {"kernel.apparmor_restrict_unprivileged_userns": "1"},
+            "'sysctl -w kernel.apparmor_restrict_unprivileged_userns=0'",
+        ),
+        ({"kernel.unprivileged_userns_clone": "1"}, "SYS_ADMIN and NET_ADMIN"),
+        ({}, "run this as root; inside a container"),
+    ],
+)
+def test_a_refusal_says_what_to_change(settings: dict[str, str], remedy: str) -> None:
+    text = explain_refusal("Operation not permitted", settings)
+    assert remedy in text
+    assert "refuses (Operation not permitted)" in text
+
+
+def test_a_reached_limit_is_no_lack_of_rights() -> None:
+    text = explain_refusal(os.strerror(errno.ENOSPC), {"user.max_net_namespaces": "2"})
+    assert "raise the limits of 'sysctl user'" in text
+
+
+@pytest.mark.parametrize(
+    "names", [[], ["a"], ["a", "a"], ["a", ""], ["a", "b c"], ["a", "-b"], ["a", "b" * 65]]
+)
+def test_bad_names_are_refused_before_anything_is_started(
+    names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("launchers.sites.emulated.network.start_with_socket", pytest.fail)
+    network = EmulatedNetwork(num_hosts=2, bits_per_s=None)
+    with pytest.raises(UserError, match="name"), hold_network(network, names):
+        pass
+
+
+def test_messages_are_lines_that_come_back_the_same() -> None:
+    request = HoldNetwork(
+        network=EmulatedNetwork(num_hosts=2, bits_per_s=1e9), names=("node-1", "node-2.local")
+    )
+    host = HeldHost(name="node-1", address="10.77.0.1", interface="eth0", net="/n", uts="/u")
+    held = Held(pid=7, hosts=(host,))
+    assert encode(request).count(b"\n") == 1
+    assert decode(HoldNetwork, encode(request)) == request
+    assert decode(Held, encode(held)) == held

@@ -1,0 +1,100 @@
+"""No worker runs ahead by more than the bound, and none waits for nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Lock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ps_allreduce.backends.parameter_servers.staleness import StalenessClock
+
+#: Seconds after which a thread that still waits is taken to wait.
+SOON = 0.1
+
+
+@given(
+    num_workers=st.integers(1, 4),
+    bound=st.integers(1, 5),
+    steps=st.integers(0, 20),
+    data=st.data(),
+)
+def test_no_step_begins_too_early_and_all_end(
+    num_workers: int, bound: int, steps: int, data: st.DataObject
+) -> None:
+    dispatch = data.draw(st.integers(1, bound))
+    pauses = data.draw(st.lists(st.sampled_from([0.0, 0.001]), min_size=4, max_size=4))
+    clock = StalenessClock(num_workers, bound)
+    ended = [0] * num_workers
+    lock = Lock()
+
+    def drive(worker: int) -> None:
+        left = steps
+        while left:
+            count = min(dispatch, left)
+            assert clock.begin(worker, count)
+            with lock:
+                # The last step of a dispatch begins when the ones before it have ended.
+                assert min(ended) >= ended[worker] + count - 1 - bound
+            time.sleep(pauses[worker])
+            with lock:
+                ended[worker] += count
+            clock.end(worker, count)
+            left -= count
+
+    run_all(drive, num_workers)
+    assert ended == [steps] * num_workers
+
+
+def run_all(drive: Callable[[int], None], num_workers: int) -> None:
+    with ThreadPoolExecutor(num_workers) as pool:
+        for future in [pool.submit(drive, worker) for worker in range(num_workers)]:
+            future.result(timeout=30)
+
+
+@pytest.mark.parametrize("bound", [1, 3])
+def test_the_bound_is_used_up(bound: int) -> None:
+    clock, waits, begun = StalenessClock(2, bound), Event(), []
+
+    def fast() -> None:
+        for step in range(bound + 2):
+            if step == bound + 1:
+                waits.set()
+            clock.begin(0, 1)
+            begun.append(step)
+            clock.end(0, 1)
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(fast)
+        assert waits.wait(timeout=30)
+        time.sleep(SOON)
+        assert begun == list(range(bound + 1))
+        clock.begin(1, 1)
+        clock.end(1, 1)
+        done.result(timeout=30)
+    assert begun == list(range(bound + 2))
+
+
+def test_a_single_worker_never_waits() -> None:
+    clock = StalenessClock(1, 1)
+    for _ in range(100):
+        assert clock.begin(0, 1)
+        clock.end(0, 1)
+
+
+def test_those_who_wait_for_a_failed_worker_are_let_go() -> None:
+    clock = StalenessClock(2, 1)
+    for _ in range(2):
+        assert clock.begin(0, 1)
+        clock.end(0, 1)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(clock.begin, 0, 1)
+        time.sleep(SOON)
+        assert not waiting.done()
+        clock.abandon()
+        assert waiting.result(timeout=30) is False
+    assert clock.begin(1, 1) is False

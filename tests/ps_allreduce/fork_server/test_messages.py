@@ -1,0 +1,188 @@
+"""What launcher and fork server say to each other is understood, and anything else refused."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ps_allreduce.errors import LaunchError
+from ps_allreduce.fork_server import messages
+from ps_allreduce.fork_server.check_up_messages import (
+    AnswerCalls,
+    CheckHost,
+    CountGpus,
+    HostState,
+    MultiplyMatrices,
+    Peer,
+    PeerSeen,
+    ShareFile,
+    TemporaryFolder,
+)
+from ps_allreduce.fork_server.messages import MESSAGES, decode, encode
+from ps_allreduce.point.placement import VariableSpec
+from ps_allreduce.point.workload import Workload
+from tests.examples import experiments, fast, seconds, workloads
+from tests.fakes import make_experiment, make_facts, make_sample
+
+SPEC = VariableSpec(name="conv/kernel", shape=(3, 3), dtype="float32", trainable=True)
+
+SAMPLE = make_sample(
+    1.5,
+    cpu_s={"worker:0": 1.0},
+    memory_bytes={"worker:0": 1 << 40},
+    sent_bytes={"lo": 0},
+    received_bytes={"lo": 9},
+)
+
+STATE = HostState(
+    busy_share=0.25,
+    free_bytes=1 << 33,
+    memory_limit_bytes=None,
+    open_files=1024,
+    digest="0badcafe",
+    temporary=TemporaryFolder(path="/tmp", asked="", file_system="ext4", free_bytes=1 << 40),
+    peers={"n10": PeerSeen(resolved=("10.0.0.10",), reverse=("n10", "n10.local"))},
+)
+
+EXAMPLES: list[Any] = [
+    messages.StartTask(
+        task="worker:0",
+        host="n9",
+        tf_config='{"cluster": {}}',
+        experiment=make_experiment(),
+        cores=(0, 1),
+        threads=2,
+        environment={"CUDA_VISIBLE_DEVICES": ""},
+        data_dir="/data/a b\nc",
+        log="/log",
+        result="/result",
+        weights=None,
+    ),
+    messages.DescribeModel(workload=Workload(), log="/log"),
+    messages.PrepareInput(workload=Workload(), data_dir="/data", log="/log"),
+    messages.ConvertImages(source="/a", target="/b", log="/log"),
+    messages.ReceiveStream(address="10.0.0.1", log="/log"),
+    messages.SendStream(address="10.0.0.1", port=40001, seconds=0.4, log="/log"),
+    AnswerCalls(address="10.0.0.1", name="n9", log="/log"),
+    CheckHost(peers=(Peer(host="n10", name="n10.local", address="10.0.0.2", port=7),), log="/log"),
+    ShareFile(folder="/shared", own="n9", others=("n10",), within_s=9.5, log="/log"),
+    CountGpus(visible="GPU-0,GPU-1", log="/log"),
+    MultiplyMatrices(size=1024, seconds=1.0, log="/log"),
+    messages.PrepareRun(num_ports=3),
+    messages.RunPrepared(ports=(40001, 40002, 40003), folder="/tmp/run-x"),
+    messages.ReadFile(path="/tmp/run-x/worker-0.log", offset=1 << 40, length=1 << 20),
+    messages.FileRead(content="AP8=", size=2),
+    messages.FinishRun(),
+    messages.AskTime(),
+    messages.TimeTold(time=1.7e9),
+    messages.EndAll(),
+    messages.Ready(
+        version=2, token="x", import_s=3.5, pid=7, scratch="/tmp/s", facts=make_facts("n9")
+    ),
+    messages.Started(name="worker:0", pid=7),
+    messages.Event(
+        name="worker:0", event="failed", time=1.0, text="line 1\nline 2 \u2028 \U0001f600"
+    ),
+    messages.Event(name="DescribeModel", event="variables", time=1.0, variables=(SPEC,)),
+    messages.Event(name="PrepareInput", event="input", time=1.0, counts={"records": 1797}),
+    messages.Event(name="CheckHost", event="state", time=1.0, state=STATE),
+    messages.Event(name="worker:0", event="placed", time=1.0, cores=(0, 1), gpus="GPU-0"),
+    messages.Exited(name="ps:0", pid=7, status=-9, cpu_s=1.0, peak_memory_bytes=1 << 40),
+    messages.Sampled(sample=SAMPLE),
+]
+
+
+def test_every_kind_of_message_is_tried() -> None:
+    assert {type(example) for example in EXAMPLES} == set(MESSAGES.values())
+
+
+@pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)
+def test_a_message_is_one_line_and_understood(message: object) -> None:
+    line = encode(message)
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    assert decode(line) == message
+
+
+@fast
+@given(st.text(), st.text(), seconds(), st.booleans())
+def test_an_event_with_any_text_is_understood(
+    name: str, text: str, time: float, user_error: bool
+) -> None:
+    event = messages.Event(name=name, event="failed", time=time, text=text, user_error=user_error)
+    assert decode(encode(event)) == event
+
+
+@fast
+@given(experiments(), workloads(), st.dictionaries(st.text(), st.text(), max_size=3))
+def test_any_request_is_understood(
+    experiment: Any, workload: Workload, environment: dict[str, str]
+) -> None:
+    task = messages.StartTask(
+        task="ps:0",
+        host="n10",
+        tf_config="",
+        experiment=experiment,
+        cores=(),
+        threads=1,
+        environment=environment,
+        data_dir="",
+        log="",
+        result="",
+        weights="w.npz",
+    )
+    assert decode(encode(task)) == task
+    describe = messages.DescribeModel(workload=workload, log="")
+    assert decode(encode(describe)) == describe
+
+
+GARBAGE = [
+    b"",
+    b"\n",
+    b"garbage",
+    b"\xff\xfe\x00",
+    b"[]",
+    b"null",
+    b"7",
+    b'"text"',
+    b"{}",
+    b'{"type": "Nonsense"}',
+    b'{"type": 7}',
+    b'{"type": ["EndAll"]}',
+    b'{"type": "EndAll", "extra": 1}',
+    b'{"type": "Started", "name": "x"}',
+    b'{"type": "Started", "name": "x", "pid": "7"}',
+    b'{"type": "StartTask"',
+    b'{"type": "DescribeModel", "log": "", "workload": {"model": "Nonsense"}}',
+]
+
+
+@pytest.mark.parametrize("line", GARBAGE)
+def test_garbage_is_refused(line: bytes) -> None:
+    with pytest.raises(LaunchError, match="not a message of version 2"):
+        decode(line)
+
+
+@fast
+@given(st.binary(max_size=60))
+def test_no_line_breaks_the_reader(line: bytes) -> None:
+    with pytest.raises(LaunchError):
+        decode(line)
+
+
+def test_a_long_line_is_quoted_in_part() -> None:
+    with pytest.raises(LaunchError) as caught:
+        decode(b"x" * 100_000)
+    assert len(str(caught.value)) < 500
+
+
+def test_a_message_without_a_needed_key_is_refused() -> None:
+    for kind in MESSAGES.values():
+        needed = [f for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
+        if needed:
+            with pytest.raises(LaunchError):
+                decode(f'{{"type": "{kind.__name__}"}}'.encode())

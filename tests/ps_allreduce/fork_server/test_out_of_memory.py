@@ -1,0 +1,153 @@
+"""Want of memory is told apart from other failures, wherever it shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ps_allreduce.fork_server.messages import EndAll, Event, Exited
+from ps_allreduce.fork_server.out_of_memory import KernelWatch, count_kills, explain_out_of_memory
+from tests.pretend import FORK_SERVER_SCRIPT
+from tests.talk import ENDLESS, Server
+
+ALLOCATOR = (
+    "Graph execution error:\n\nDetected at node conv\n\nOOM when allocating tensor with "
+    "shape[4096,112,112,64] and type float on {place} by allocator {allocator}\n"
+    "\t [[{{{{node conv}}}}]]"
+)
+
+
+def allocation(place: str, allocator: str = "GPU_0_bfc") -> str:
+    return ALLOCATOR.format(place=place, allocator=allocator)
+
+
+ROOM = "(no room for a tensor float[4096,112,112,64]); use a smaller --batch-per-worker"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            allocation("/job:localhost/replica:0/task:0/device:GPU:0"),
+            f"out of memory on GPU 0 {ROOM}",
+        ),
+        (
+            allocation("/job:worker/replica:0/task:1/device:GPU:0"),
+            f"out of memory on GPU 0 of worker:1 {ROOM}",
+        ),
+        (allocation("/job:chief/replica:0/task:0/device:GPU:0"), f"out of memory on GPU 0 {ROOM}"),
+        (
+            allocation("/job:ps/replica:0/task:3/device:CPU:0", "cpu"),
+            f"out of memory on the host of ps:3 {ROOM}",
+        ),
+        (
+            "{{function_node __wrapped__Fill}} failed to allocate memory [Op:Fill]",
+            "out of memory; use a smaller --batch-per-worker",
+        ),
+        (
+            "Dst tensor is not initialized.",
+            "out of memory; use a smaller --batch-per-worker",
+        ),
+        (
+            "Failed to create CUBLAS handle: CUBLAS_STATUS_ALLOC_FAILED",
+            "out of memory; use a smaller --batch-per-worker",
+        ),
+        (
+            "Unable to allocate 7.11 PiB for an array with shape (9,) and data type float64",
+            "out of memory; use a smaller --batch-per-worker",
+        ),
+        # gRPC has the same code for messages that are too long.
+        ("RESOURCE_EXHAUSTED: Received message larger than max (9 vs. 4)", ""),
+        ("Nan in summary histogram", ""),
+    ],
+)
+def test_what_tensorflow_says_becomes_a_sentence(text: str, expected: str) -> None:
+    assert explain_out_of_memory(text, "chief:0") == expected
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_the_counter_of_our_control_group_is_read(tmp_path: Path) -> None:
+    write(tmp_path / "proc/self/cgroup", "0::/slurm/job_7/step_0\n")
+    write(tmp_path / "proc/vmstat", "nr_free_pages 9\noom_kill 40\n")
+    assert count_kills(tmp_path) == 40
+    events = tmp_path / "sys/fs/cgroup/slurm/job_7/step_0/memory.events"
+    write(events, "low 0\nhigh 0\nmax 3\noom 2\noom_kill 1\noom_group_kill 0\n")
+    assert count_kills(tmp_path) == 1
+
+
+def test_the_counter_of_the_first_version_is_read(tmp_path: Path) -> None:
+    write(tmp_path / "proc/self/cgroup", "9:name=systemd:/\n4:cpu,memory:/slurm/step_0\n0::/\n")
+    control = tmp_path / "sys/fs/cgroup/memory/slurm/step_0/memory.oom_control"
+    write(control, "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
+    assert count_kills(tmp_path) == 2
+
+
+def test_a_kernel_that_does_not_count_has_killed_nobody(tmp_path: Path) -> None:
+    assert count_kills(tmp_path) == 0
+    write(tmp_path / "proc/vmstat", "nr_free_pages 9\n")
+    assert count_kills(tmp_path) == 0
+
+
+def test_only_what_happened_since_the_last_look_counts(tmp_path: Path) -> None:
+    write(tmp_path / "proc/vmstat", "oom_kill 4\n")
+    watch = KernelWatch(tmp_path)
+    watch.begin()
+    assert not watch.has_killed
+    write(tmp_path / "proc/vmstat", "oom_kill 5\n")
+    assert watch.has_killed
+    watch.begin()
+    assert not watch.has_killed
+
+
+KILL = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Path:
+    """The counter of a made-up kernel."""
+    path = tmp_path / "root/proc/vmstat"
+    write(path, "oom_kill 4\n")
+    return path
+
+
+def watching(folder: Path) -> Server:
+    """A fork server that asks the made-up kernel."""
+    script = "from ps_allreduce.fork_server.out_of_memory import KernelWatch\n" + FORK_SERVER_SCRIPT
+    own = f"Desk(scratch), kernel=KernelWatch(Path({str(folder / 'root')!r})))"
+    return Server(folder, script.replace("Desk(scratch))", own))
+
+
+def test_a_task_that_the_kernel_ended_for_want_of_memory_says_so(
+    tmp_path: Path, kernel: Path
+) -> None:
+    server = watching(tmp_path)
+    try:
+        count = f"open({str(kernel)!r}, 'w').write('oom_kill 5\\n'); "
+        exited, (event,), _ = server.run("worker:1", count + KILL)
+        assert exited.status == -9
+        assert (event.name, event.event) == ("worker:1", "failed")
+        assert event.text.startswith(f"out of memory on host {server.ready.facts.name}: the kernel")
+        # Another one, that the kernel had nothing to do with.
+        _, events, _ = server.run("worker:1", KILL)
+        assert events == []
+    finally:
+        server.program.end()
+
+
+def test_what_we_end_ourselves_is_not_out_of_memory(tmp_path: Path, kernel: Path) -> None:
+    server = watching(tmp_path)
+    try:
+        server.start("worker:0", ENDLESS)
+        server.expect(Event)
+        kernel.write_text("oom_kill 5\n")
+        server.seen.clear()
+        server.send(EndAll())
+        assert server.expect(Exited).status == -9
+        assert [message for message in server.seen if isinstance(message, Event)] == []
+    finally:
+        server.program.end()

@@ -1,0 +1,37 @@
+"""Packages are missing for as long as was asked, and only those that were not there before."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import pytest
+
+from ps_allreduce.fork_server.unused_imports import left_out
+
+
+@pytest.fixture
+def unused(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module that can be imported and was not yet."""
+    monkeypatch.delitem(sys.modules, "this", raising=False)
+    monkeypatch.setattr(sys, "stdout", None)  # it prints a poem
+    return "this"
+
+
+def test_a_package_is_missing_for_a_while(unused: str) -> None:
+    with left_out(unused), pytest.raises(ImportError):
+        importlib.import_module(unused)
+    assert unused not in sys.modules
+    assert importlib.import_module(unused).__name__ == unused
+
+
+def test_it_is_there_again_after_a_failure(unused: str) -> None:
+    with pytest.raises(KeyError), left_out(unused):
+        raise KeyError
+    assert importlib.import_module(unused).__name__ == unused
+
+
+def test_what_is_imported_stays() -> None:
+    with left_out("importlib"):
+        assert importlib.import_module("importlib") is importlib
+    assert sys.modules["importlib"] is importlib

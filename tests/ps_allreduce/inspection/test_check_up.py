@@ -1,0 +1,222 @@
+"""What a host does when it is asked to look around, and what it is told about proxies."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import threading
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+import pytest
+
+from ps_allreduce.errors import LaunchError
+from ps_allreduce.fork_server.check_up_messages import (
+    AnswerCalls,
+    CheckHost,
+    CountGpus,
+    MultiplyMatrices,
+    Peer,
+    ShareFile,
+    grpc_proxies,
+)
+from ps_allreduce.inspection import check_up
+from ps_allreduce.inspection import state as state_module
+from ps_allreduce.inspection.check_up import (
+    answer_calls,
+    ask_cuda,
+    check_host,
+    count_gpus,
+    multiply,
+    share_file,
+)
+from ps_allreduce.inspection.state import call_peer
+
+PATIENCE_S = 10.0
+
+
+class Ear:
+    """Takes in what a job reports."""
+
+    def __init__(self) -> None:
+        self._heard: Queue[tuple[str, dict[str, Any]]] = Queue()
+
+    def __call__(self, event: str, **details: Any) -> None:
+        self._heard.put((event, details))
+
+    def expect(self, event: str) -> dict[str, Any]:
+        heard, details = self._heard.get(timeout=PATIENCE_S)
+        assert heard == event
+        return details
+
+
+@pytest.fixture
+def answering() -> int:
+    """The port of a host that answers as n9, as long as the tests run."""
+    ear = Ear()
+    request = AnswerCalls(address="127.0.0.9", name="n9", log="")
+    threading.Thread(target=answer_calls, args=(request, ear), daemon=True).start()
+    return int(ear.expect("listening")["counts"]["port"])
+
+
+def peer(port: int, name: str = "n9", address: str = "127.0.0.9") -> Peer:
+    return Peer(host="n9", name=name, address=address, port=port)
+
+
+def test_a_host_that_answers_is_reached_as_often_as_it_is_called(answering: int) -> None:
+    assert [call_peer(peer(answering)) for _ in range(3)] == ["", "", ""]
+
+
+def test_another_host_at_the_address_is_told(answering: int) -> None:
+    assert call_peer(peer(answering, name="n1")) == "n9 answers at 127.0.0.9"
+
+
+def test_a_port_that_is_closed_is_told() -> None:
+    with socket.create_server(("127.0.0.9", 0)) as server:
+        port = server.getsockname()[1]
+    assert call_peer(peer(port)) == "Connection refused"
+
+
+def test_a_call_that_nobody_takes_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_module, "CALL_TIMEOUT_S", 0.1)
+    with socket.create_server(("127.0.0.9", 0)) as server:  # listens, but never answers
+        assert call_peer(peer(server.getsockname()[1])) == "timed out"
+
+
+def test_an_address_of_another_host_cannot_be_listened_at() -> None:
+    request = AnswerCalls(address="192.0.2.77", name="n9", log="")
+    with pytest.raises(LaunchError, match=r"cannot listen at 192\.0\.2\.77 \(.+\)"):
+        answer_calls(request, Ear())
+
+
+def test_a_host_sees_itself_and_the_others(answering: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_module, "WATCH_S", 0.05)
+    ear = Ear()
+    known = Peer(host="n9", name="n9", address="127.0.0.9", port=answering)
+    unknown = Peer(host="n1", name="no-such-name.invalid", address="127.0.0.9", port=answering)
+    check_host(CheckHost(peers=(known, unknown), log=""), ear)
+    state = ear.expect("state")["state"]
+    assert list(state.peers) == ["n9", "n1"]
+    assert state.peers["n9"].unreached == ""
+    assert (state.peers["n1"].resolved, state.peers["n1"].unreached) == (
+        (),
+        "n9 answers at 127.0.0.9",
+    )
+    assert 0.0 <= state.busy_share <= 1.0
+    assert min(state.free_bytes, state.open_files, state.temporary.free_bytes) > 0
+    assert state.temporary.problem == ""
+    assert not any(address.startswith("127.") for address in state.addresses)
+
+
+def share(folder: Path, own: str, others: tuple[str, ...], within_s: float = 1.0) -> ShareFile:
+    return ShareFile(folder=str(folder), own=own, others=others, within_s=within_s, log="")
+
+
+def test_hosts_see_each_others_files(tmp_path: Path) -> None:
+    ears = {"n10": Ear(), "n9": Ear()}
+    threads = [
+        threading.Thread(target=share_file, args=(share(tmp_path, own, (other,), 10.0), ears[own]))
+        for own, other in (("n10", "n9"), ("n9", "n10"))
+    ]
+    for thread in threads:
+        thread.start()
+    written = {host: ear.expect("written")["counts"]["ns"] for host, ear in ears.items()}
+    seen = {host: ear.expect("seen")["counts"] for host, ear in ears.items()}
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert (list(seen["n10"]), list(seen["n9"])) == (["n9"], ["n10"])
+    assert abs(seen["n10"]["n9"] - written["n9"]) < 5e9
+
+
+def test_a_file_that_does_not_come_is_not_seen(tmp_path: Path) -> None:
+    (tmp_path / "n1").write_text("half of it")
+    ear = Ear()
+    share_file(share(tmp_path, "n10", ("n1", "n9"), 0.3), ear)
+    ear.expect("written")
+    assert ear.expect("seen")["counts"] == {}
+
+
+def test_a_folder_that_is_not_shared_is_told(tmp_path: Path) -> None:
+    ear = Ear()
+    share_file(share(tmp_path / "elsewhere", "n10", (), 0.3), ear)
+    assert ear.expect("unwritable")["text"] == "No such file or directory"
+    assert ear.expect("seen")["counts"] == {}
+
+
+def test_a_folder_that_is_seen_late_is_awaited(tmp_path: Path) -> None:
+    ear = Ear()
+    folder = tmp_path / "late"
+    timer = threading.Timer(0.5, folder.mkdir)
+    timer.start()
+    share_file(share(folder, "n10", (), 10.0), ear)
+    timer.join(PATIENCE_S)
+    ear.expect("written")
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    ear = Ear()
+    share_file(share(tmp_path / "file", "n10", (), 10.0), ear)
+    assert ear.expect("unwritable")["text"] == "Not a directory"
+
+
+class Cuda:
+    """A driver that shows what it is told to."""
+
+    def __init__(self, shown: int, status: int = 0) -> None:
+        self._shown = shown
+        self._status = status
+
+    def cuInit(self, flags: int) -> int:
+        return self._status
+
+    def cuDeviceGetCount(self, count: Any) -> int:
+        ctypes.cast(count, ctypes.POINTER(ctypes.c_int))[0] = self._shown
+        return 0
+
+
+def missing(name: str) -> Cuda:
+    raise OSError(f"{name}: cannot open shared object file")
+
+
+def test_gpus_are_those_that_cuda_shows() -> None:
+    assert ask_cuda(lambda _: Cuda(4)) == (4, "")
+    assert ask_cuda(lambda _: Cuda(4, status=100)) == (0, "")  # none of them is visible
+    assert ask_cuda(lambda _: Cuda(4, status=803)) == (0, "CUDA ends with error 803")
+    assert ask_cuda(missing) == (0, "there is no CUDA driver")
+
+
+def test_cuda_is_asked_with_what_a_task_may_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
+    monkeypatch.setattr(
+        check_up, "ask_cuda", lambda _: (len(os.environ["CUDA_VISIBLE_DEVICES"].split(",")), "")
+    )
+    ear = Ear()
+    count_gpus(CountGpus(visible="2,3", log=""), ear)
+    assert ear.expect("gpus")["counts"] == {"gpus": 2}
+
+
+def test_a_product_takes_time() -> None:
+    ear = Ear()
+    multiply(MultiplyMatrices(size=64, seconds=0.0, log=""), ear)
+    assert 0 < ear.expect("multiplied")["counts"]["ns"] < 5e9
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, {}),
+        ({"http_proxy": ""}, {}),
+        ({"HTTP_PROXY": "proxy:1", "no_proxy": "*"}, {}),
+        ({"http_proxy": "http://proxy.site:3128/"}, {"http_proxy": "proxy.site:3128"}),
+        ({"https_proxy": "proxy:3128"}, {"https_proxy": "proxy:3128"}),
+        ({"grpc_proxy": "http://me:secret@proxy:1"}, {"grpc_proxy": "proxy:1"}),
+        ({"grpc_proxy": "me:p@ss@proxy:1/x"}, {"grpc_proxy": "proxy:1"}),
+    ],
+)
+def test_proxies_are_told_without_passwords(
+    environment: dict[str, str], expected: dict[str, str]
+) -> None:
+    assert grpc_proxies(environment) == expected

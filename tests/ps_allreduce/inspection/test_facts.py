@@ -1,0 +1,113 @@
+"""What a fork server finds on its host."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import namedtuple
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ps_allreduce.inspection.facts import gpu_models, interfaces, look_around, visible_gpus
+from ps_allreduce.record.hosts import Gpu, Interface
+
+Address = namedtuple("Address", "family address netmask")
+
+Stats = namedtuple("Stats", "isup speed")
+
+
+def link(address: str, netmask: str) -> Address:
+    return Address(socket.AF_INET, address, netmask)
+
+
+def with_interfaces(
+    monkeypatch: pytest.MonkeyPatch, addresses: dict[str, list[Address]], stats: dict[str, Stats]
+) -> None:
+    monkeypatch.setattr(psutil, "net_if_addrs", lambda: addresses)
+    monkeypatch.setattr(psutil, "net_if_stats", lambda: stats)
+
+
+def test_this_host_is_described_as_this_process_sees_it() -> None:
+    facts = look_around({})
+    assert facts.name == socket.gethostname()
+    assert facts.cores == tuple(sorted(os.sched_getaffinity(0)))
+    assert facts.memory_bytes == psutil.virtual_memory().total
+    assert {"python", "numpy", "kernel"} <= set(facts.versions)
+    assert (facts.scheduler_name, facts.switch, facts.gpus) == ("", "", facts.gpus)
+    assert any(one.address == "127.0.0.1" for one in facts.interfaces)
+
+
+def test_what_slurm_says_is_noted() -> None:
+    facts = look_around({"SLURMD_NODENAME": "n9", "SLURM_TOPOLOGY_ADDR": "root.leaf3.n9"})
+    assert (facts.scheduler_name, facts.switch) == ("n9", "root.leaf3.n9")
+
+
+def test_only_what_is_up_and_has_an_address_is_an_interface(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mac = Address(psutil.AF_LINK, "00:11:22:33:44:55", None)
+    six = Address(socket.AF_INET6, "fe80::1", "ffff::")
+    with_interfaces(
+        monkeypatch,
+        {
+            "lo": [link("127.0.0.1", "255.0.0.0"), mac],
+            "ib0": [six, link("10.1.2.3", "255.255.0.0")],
+            "eth0": [link("192.168.7.9", "255.255.255.0"), link("192.168.8.9", "255.255.255.128")],
+            "eth1": [link("192.168.9.9", "255.255.255.0")],
+            "eth2": [six],
+            "gone": [link("192.168.9.9", "255.255.255.0")],
+        },
+        {
+            "lo": Stats(True, 0),
+            "ib0": Stats(True, 100_000),
+            "eth0": Stats(True, 1000),
+            "eth1": Stats(False, 1000),
+            "eth2": Stats(True, 1000),
+        },
+    )
+    assert interfaces() == (
+        Interface(name="lo", address="127.0.0.1", prefix_length=8, bits_per_s=None),
+        Interface(name="ib0", address="10.1.2.3", prefix_length=16, bits_per_s=1e11),
+        Interface(name="eth0", address="192.168.7.9", prefix_length=24, bits_per_s=1e9),
+        Interface(name="eth0", address="192.168.8.9", prefix_length=25, bits_per_s=1e9),
+    )
+
+
+def test_a_host_without_interfaces_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_interfaces(monkeypatch, {}, {})
+    assert interfaces() == ()
+
+
+def test_gpus_are_found_in_the_order_of_the_bus(tmp_path: Path) -> None:
+    for bus, model in (("0000:07:00.0", "NVIDIA A100-SXM4-40GB"), ("0000:0a:00.0", "Tesla T4")):
+        (tmp_path / bus).mkdir()
+        text = f"Model: \t\t {model}\nIRQ:   \t\t 42\nGPU UUID: \t GPU-1\n"
+        (tmp_path / bus / "information").write_text(text)
+    assert gpu_models(tmp_path) == ("NVIDIA A100-SXM4-40GB", "Tesla T4")
+    assert gpu_models(tmp_path / "no driver") == ()
+
+
+TWO = ("A100", "T4")
+
+
+@pytest.mark.parametrize(
+    ("environment", "models", "expected"),
+    [
+        ({}, (), []),
+        ({}, TWO, [("0", "A100"), ("1", "T4")]),
+        ({"CUDA_VISIBLE_DEVICES": ""}, TWO, []),
+        ({"CUDA_VISIBLE_DEVICES": "1"}, TWO, [("1", "T4")]),
+        ({"CUDA_VISIBLE_DEVICES": "1, 0"}, TWO, [("1", "T4"), ("0", "A100")]),
+        ({"CUDA_VISIBLE_DEVICES": "7"}, TWO, [("7", "")]),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-8f2c"}, TWO, [("GPU-8f2c", "")]),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-8f2c"}, ("A100", "A100"), [("GPU-8f2c", "A100")]),
+        ({"CUDA_VISIBLE_DEVICES": "MIG-1,MIG-2"}, (), [("MIG-1", ""), ("MIG-2", "")]),
+    ],
+)
+def test_gpus_are_those_that_were_granted(
+    environment: dict[str, str], models: tuple[str, ...], expected: list[tuple[str, str]]
+) -> None:
+    found = visible_gpus(environment, models)
+    assert found == tuple(Gpu(identity=identity, model=model) for identity, model in expected)

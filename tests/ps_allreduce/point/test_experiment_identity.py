@@ -1,0 +1,156 @@
+"""Everything that decides what is measured is part of a point's identity."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from ps_allreduce.point.experiment import Collective, Device, Experiment, Profile
+from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
+from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.wire import WireType
+from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
+from tests.examples import experiments, fast
+from tests.fakes import make_experiment
+
+GOLDEN = Experiment(
+    strategy=Strategy.PS_SYNC,
+    num_workers=2,
+    num_ps=2,
+    placement=Policy.PARTITIONED,
+    split_bytes=4_000_000,
+    layout=LayoutKind.COLOCATED,
+    workload=Workload(emulated=EmulatedCompute(forward_s=0.02, backward_s=0.04)),
+    profile=Profile(name="golden"),
+)
+
+#: On hosts of an emulated network.
+SPREAD = replace(
+    GOLDEN,
+    launcher="emulated",
+    spread=Spread(workers_per_host=2, ps_per_host=2),
+    network=EmulatedNetwork(
+        num_hosts=4,
+        bits_per_s=1e9,
+        slow_host=3,
+        slow_bits_per_s=1e8,
+        racks=2,
+        uplink_bits_per_s=1e9,
+    ),
+)
+
+REDUCED = Experiment(
+    strategy=Strategy.ALLREDUCE,
+    num_workers=2,
+    collective=Collective.RING,
+    bytes_per_pack=0,
+    profile=Profile(name="golden"),
+)
+
+
+def test_the_identity_of_a_point_stays() -> None:
+    # Everybody's records are found by these. They change when a field of Experiment (or of what it
+    # holds) is added, renamed or given another default: that makes every point a new one, so it
+    # needs a new records.FORMAT_VERSION and a line in its history. Only then, update them.
+    identities = [point.experiment_id for point in (GOLDEN, SPREAD, REDUCED)]
+    assert identities == ["e8dbf35dcaae", "81b76eadb8dc", "03b071676cf7"]
+
+
+DEALT = replace(GOLDEN, strategy=Strategy.PS_ASYNC)
+
+UNLIMITED = EmulatedNetwork(num_hosts=4, bits_per_s=None)
+
+CHANGES: list[tuple[str, Experiment, Any]] = [
+    ("strategy", GOLDEN, Strategy.PS_ASYNC),
+    ("num_workers", GOLDEN, 3),
+    ("num_ps", GOLDEN, 3),
+    ("placement", make_experiment(), Policy.GREEDY),
+    ("split_bytes", GOLDEN, 4_000_001),
+    ("layout", GOLDEN, LayoutKind.DEDICATED),
+    ("collective", REDUCED, Collective.AUTO),
+    ("bytes_per_pack", REDUCED, 1),
+    ("bytes_per_pack", REDUCED, None),
+    ("launcher", GOLDEN, "slurm"),
+    ("spread", GOLDEN, Spread()),
+    ("spread.workers_per_host", SPREAD, 1),
+    ("spread.ps_per_host", SPREAD, None),
+    ("spread.coordinator", SPREAD, Coordinator.FIRST_SERVER),
+    ("network", GOLDEN, UNLIMITED),
+    ("network.num_hosts", SPREAD, 5),
+    ("network.bits_per_s", SPREAD, None),
+    ("network.delay_s", SPREAD, 0.001),
+    ("network.slow_host", SPREAD, 0),
+    ("network.slow_bits_per_s", SPREAD, 2e8),
+    ("network.racks", replace(SPREAD, network=UNLIMITED), 2),
+    ("network.uplink_bits_per_s", SPREAD, 2e9),
+    ("interface", GOLDEN, "eth0"),
+    ("wire.group_bytes", GOLDEN, 0),
+    ("wire.cut_bytes", GOLDEN, 0),
+    ("wire.in_flight", GOLDEN, 0),
+    ("wire.gradients", GOLDEN, WireType.FLOAT16),
+    ("wire.host_aggregation", GOLDEN, True),
+    ("staleness", DEALT, 2),
+    ("steps_per_dispatch", DEALT, 2),
+    ("workload.model", GOLDEN, "ResNet50"),
+    ("workload.image_size", GOLDEN, 33),
+    ("workload.num_classes", GOLDEN, 11),
+    ("workload.batch_per_worker", GOLDEN, 17),
+    ("workload.accumulation", GOLDEN, 2),
+    ("workload.input", GOLDEN, "digits"),
+    ("workload.learning_rate", GOLDEN, 0.02),
+    ("workload.momentum", GOLDEN, 0.0),
+    ("workload.seed", GOLDEN, 2),
+    ("workload.precision", REDUCED, Precision.MIXED_FLOAT16),
+    ("workload.emulated", GOLDEN, None),
+    ("workload.emulated.forward_s", GOLDEN, 0.021),
+    ("workload.emulated.backward_s", GOLDEN, 0.041),
+    ("workload.emulated.groups", GOLDEN, 8),
+    ("resources.device", GOLDEN, Device.GPU),
+    ("resources.cores_per_worker", GOLDEN, 2),
+    ("resources.threads_per_worker", GOLDEN, 2),
+    ("profile.name", GOLDEN, "other"),
+    ("profile.warmup_steps", GOLDEN, 11),
+    ("profile.warmup_s", GOLDEN, 6.0),
+    ("profile.measured_steps", GOLDEN, 101),
+    ("profile.measured_s", GOLDEN, 1.0),
+    ("profile.event_steps", GOLDEN, 1),
+    ("profile.repetitions", GOLDEN, 4),
+    ("profile.deadline_s", GOLDEN, 121.0),
+]
+
+
+def changed(value: Any, path: str, new: object) -> Any:
+    """A copy with one field, somewhere inside, of another value."""
+    name, _, rest = path.partition(".")
+    return replace(value, **{name: changed(getattr(value, name), rest, new) if rest else new})
+
+
+@pytest.mark.parametrize(("path", "base", "new"), CHANGES)
+def test_another_value_is_another_point(path: str, base: Experiment, new: object) -> None:
+    assert changed(base, path, new).experiment_id != base.experiment_id
+
+
+def paths(value: Any, prefix: str = "") -> set[str]:
+    found = set()
+    for field in fields(value):
+        inner = getattr(value, field.name)
+        found |= (
+            paths(inner, f"{prefix}{field.name}.") if is_dataclass(inner) else {prefix + field.name}
+        )
+    return found
+
+
+def test_no_field_is_left_out_of_the_changes() -> None:
+    assert paths(GOLDEN) | paths(SPREAD) <= {path for path, _, _ in CHANGES}
+
+
+@fast
+@given(experiments())
+def test_an_identity_is_twelve_hexadecimal_digits(experiment: Experiment) -> None:
+    assert re.fullmatch("[0-9a-f]{12}", experiment.experiment_id)

@@ -1,0 +1,200 @@
+"""Cores and GPUs of several hosts, which are real or share one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ps_allreduce.cluster import TaskType
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.experiment import Device, Experiment, Resources
+from ps_allreduce.point.layout import (
+    CorePlan,
+    cores_needed,
+    place_tasks,
+    plan_cores,
+    plan_gpus,
+    share_machine,
+)
+from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
+from ps_allreduce.point.strategies import Strategy
+from tests.examples import fast, spread_experiments
+from tests.fakes import make_experiment
+
+HOSTS = ("n10", "n1", "n9", "n100")
+
+#: What Slurm may bind a step to: numbers that differ from host to host, with gaps.
+OFFERED = {"n10": [0, 1, 2, 3], "n1": [8, 9, 10, 11], "n9": [3, 5, 7, 9], "n100": [0, 2, 4, 6]}
+
+
+def plan(
+    experiment: Experiment, offered: Mapping[str, Sequence[int]] = OFFERED
+) -> dict[str, tuple[int, ...]]:
+    placed = place_tasks(experiment, HOSTS)
+    return {str(t): c for t, c in plan_cores(experiment, placed, offered).cores.items()}
+
+
+def reduced(num_workers: int, **changes: Any) -> Experiment:
+    return make_experiment(Strategy.ALLREDUCE, num_workers, **({"spread": Spread()} | changes))
+
+
+def test_every_worker_gets_cores_of_its_own_host_as_they_are_numbered_there() -> None:
+    assert plan(reduced(3)) == {"worker:0": (0,), "worker:1": (8,), "worker:2": (3,)}
+    two = Resources(cores_per_worker=2)
+    spread = Spread(workers_per_host=2)
+    assert plan(reduced(3, resources=two, spread=spread)) == {
+        "worker:0": (0, 1),
+        "worker:1": (2, 3),
+        "worker:2": (8, 9),
+    }
+
+
+def test_colocated_servers_share_the_slices_of_their_own_host() -> None:
+    assert plan(make_experiment(num_ps=3, spread=Spread())) == {
+        "ps:0": (0,),
+        "ps:1": (8,),
+        "ps:2": (0,),
+        "worker:0": (0,),
+        "worker:1": (8,),
+        "chief:0": (0,),
+    }
+
+
+def test_dedicated_servers_and_a_lonely_chief_get_a_workers_share() -> None:
+    experiment = make_experiment(
+        num_workers=1,
+        layout=LayoutKind.DEDICATED,
+        resources=Resources(cores_per_worker=2),
+        spread=Spread(ps_per_host=2, coordinator=Coordinator.OWN_HOST),
+    )
+    assert cores_needed(experiment, place_tasks(experiment, HOSTS)) == {"n1": 4, "n10": 2, "n9": 2}
+    assert plan(experiment) == {
+        "worker:0": (0, 1),
+        "ps:0": (8, 9),
+        "ps:1": (10, 11),
+        "chief:0": (3, 5),
+    }
+
+
+def test_cores_of_hosts_that_are_numbered_alike_are_counted_apart() -> None:
+    experiment = reduced(4, resources=Resources(cores_per_worker=2))
+    offered = dict.fromkeys(HOSTS, (0, 1))
+    placed = place_tasks(experiment, HOSTS)
+    dealt = plan_cores(experiment, placed, offered)
+    assert (dealt.total, dealt.oversubscribed) == (8, False)
+
+
+def test_tasks_on_equal_cores_of_different_hosts_do_not_share_them() -> None:
+    experiment = make_experiment(num_workers=1, num_ps=1, layout=LayoutKind.DEDICATED)
+    apart = make_experiment(
+        num_workers=1, num_ps=1, layout=LayoutKind.DEDICATED, spread=Spread(ps_per_host=1)
+    )
+    offered = dict.fromkeys(HOSTS, (0, 1))
+    assert not plan_cores(apart, place_tasks(apart, HOSTS), offered).oversubscribed
+    assert not plan_cores(experiment, place_tasks(experiment, HOSTS), offered).oversubscribed
+    together = make_experiment(num_workers=2, num_ps=2, spread=Spread())
+    assert plan_cores(together, place_tasks(together, HOSTS), offered).oversubscribed
+
+
+def test_a_host_with_too_few_cores_is_named() -> None:
+    offered = OFFERED | {"n1": [8]}
+    with pytest.raises(UserError, match="1 x 2 cores are needed but host n1 offers 1"):
+        plan(reduced(2, resources=Resources(cores_per_worker=2)), offered)
+
+
+#: Enough for four workers, four servers and a chief.
+NINE = tuple(f"h{index}" for index in range(9))
+
+
+@fast
+@given(spread_experiments(4), st.permutations(range(30)))
+def test_workers_of_a_host_share_no_core_and_get_what_was_asked_for(
+    experiment: Experiment, numbers: list[int]
+) -> None:
+    placed = place_tasks(experiment, NINE)
+    offered = {host: numbers[index:] for index, host in enumerate(NINE)}
+    dealt = plan_cores(experiment, placed, offered).cores
+    assert set(dealt) == set(placed)
+    for host in set(placed.values()):
+        workers = [dealt[t] for t in placed if placed[t] == host and t.type is TaskType.WORKER]
+        flat = [core for mine in workers for core in mine]
+        assert len(set(flat)) == len(flat)
+        assert {len(mine) for mine in workers} <= {experiment.resources.cores_per_worker}
+        here = {core for task, mine in dealt.items() if placed[task] == host for core in mine}
+        assert here == set(offered[host][: cores_needed(experiment, placed)[host]])
+
+
+def share(experiment: Experiment, cores: int) -> CorePlan:
+    return share_machine(experiment, place_tasks(experiment, HOSTS), range(cores))
+
+
+def test_emulated_hosts_get_cores_of_their_own_where_there_are_enough() -> None:
+    dealt = share(reduced(2, resources=Resources(cores_per_worker=2)), 5)
+    assert list(dealt.cores.values()) == [(0, 1), (2, 3)]
+    assert (dealt.total, dealt.oversubscribed) == (4, False)
+
+
+def test_emulated_hosts_share_all_cores_where_there_are_too_few() -> None:
+    dealt = share(reduced(4), 3)
+    assert set(dealt.cores.values()) == {(0, 1, 2)}
+    assert (len(dealt.cores), dealt.total, dealt.oversubscribed) == (4, 3, True)
+
+
+@fast
+@given(spread_experiments(4), st.integers(1, 20))
+def test_no_core_is_in_two_emulated_hosts_unless_all_are(
+    experiment: Experiment, machine: int
+) -> None:
+    placed = place_tasks(experiment, NINE)
+    dealt = share_machine(experiment, placed, range(machine))
+    by_host: dict[str, set[int]] = {}
+    for task, mine in dealt.cores.items():
+        by_host.setdefault(placed[task], set()).update(mine)
+    if sum(cores_needed(experiment, placed).values()) <= machine:
+        assert sum(map(len, by_host.values())) == len(set().union(*by_host.values()))
+    else:
+        assert all(mine == set(range(machine)) for mine in by_host.values())
+        assert dealt.oversubscribed
+
+
+ON_GPUS = Resources(device=Device.GPU)
+
+
+def gpus(experiment: Experiment, offered: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    placed = place_tasks(experiment, HOSTS)
+    return {str(t): text for t, text in plan_gpus(experiment, placed, offered).items()}
+
+
+def test_on_processors_no_task_sees_a_gpu() -> None:
+    assert set(gpus(make_experiment(), {"n10": ["0", "1"]}).values()) == {""}
+
+
+def test_workers_share_the_gpus_of_their_host_and_others_see_none() -> None:
+    experiment = make_experiment(
+        num_workers=3, num_ps=1, resources=ON_GPUS, spread=Spread(workers_per_host=2)
+    )
+    offered = {"n10": ["GPU-a", "GPU-b", "GPU-c", "GPU-d"], "n1": ["0", "1"]}
+    assert gpus(experiment, offered) == {
+        "ps:0": "",
+        "worker:0": "GPU-a,GPU-b",
+        "worker:1": "GPU-c,GPU-d",
+        "worker:2": "0,1",
+        "chief:0": "",
+    }
+
+
+def test_hosts_of_servers_need_no_gpu() -> None:
+    experiment = make_experiment(
+        num_workers=1, num_ps=1, layout=LayoutKind.DEDICATED, resources=ON_GPUS, spread=Spread()
+    )
+    assert gpus(experiment, {"n10": ["0"], "n1": []})["worker:0"] == "0"
+
+
+def test_a_host_with_too_few_gpus_is_named() -> None:
+    experiment = reduced(2, resources=ON_GPUS, spread=Spread(workers_per_host=2))
+    with pytest.raises(UserError, match=r"host n10 has 1 GPUs for 2 workers\. Ask for fewer"):
+        gpus(experiment, {"n10": ["0"]})

@@ -1,0 +1,205 @@
+"""Tasks on several hosts: every one of them on exactly one, in the order that was given."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from ps_allreduce.cluster import TaskId, TaskType
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.layout import num_hosts, place_tasks, tasks_of, too_few_hosts
+from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
+from ps_allreduce.point.strategies import Strategy
+from tests.examples import fast, spread_experiments
+from tests.fakes import make_experiment
+
+#: As a scheduler may list them: not in the order of any alphabet, some the beginning of another.
+HOSTS = ("n10", "n1", "n9", "n100", "login", "n", "n11", "n2", "N1", "n01")
+
+
+def place(experiment: Experiment, hosts: Sequence[str] = HOSTS) -> dict[str, list[str]]:
+    """The names of the tasks of every host that has some, in the order of placing."""
+    found: dict[str, list[str]] = {}
+    for task, host in place_tasks(experiment, hosts).items():
+        found.setdefault(host, []).append(str(task))
+    return found
+
+
+def served(num_workers: int, num_ps: int, **changes: Any) -> Experiment:
+    spread = changes.pop("spread", Spread())
+    return make_experiment(Strategy.PS_SYNC, num_workers, num_ps=num_ps, spread=spread, **changes)
+
+
+def dedicated(num_workers: int, num_ps: int, **changes: Any) -> Experiment:
+    return served(num_workers, num_ps, layout=LayoutKind.DEDICATED, **changes)
+
+
+def test_without_a_spread_all_tasks_share_the_first_host() -> None:
+    assert list(place(make_experiment())) == ["n10"]
+    assert num_hosts(make_experiment()) == 1
+
+
+def test_one_worker_per_host_in_the_order_of_the_hosts() -> None:
+    reduced = make_experiment(Strategy.ALLREDUCE, 3, spread=Spread())
+    assert place(reduced) == {"n10": ["worker:0"], "n1": ["worker:1"], "n9": ["worker:2"]}
+
+
+def test_hosts_are_filled_one_after_the_other() -> None:
+    spread = Spread(workers_per_host=2)
+    assert place(make_experiment(Strategy.NO_COMMUNICATION, 3, spread=spread)) == {
+        "n10": ["worker:0", "worker:1"],
+        "n1": ["worker:2"],
+    }
+
+
+def test_colocated_servers_are_dealt_to_the_hosts_of_workers() -> None:
+    assert place(served(2, 3)) == {
+        "n10": ["ps:0", "ps:2", "worker:0", "chief:0"],
+        "n1": ["ps:1", "worker:1"],
+    }
+
+
+def test_dedicated_servers_have_the_hosts_after_the_workers() -> None:
+    assert place(dedicated(2, 2)) == {
+        "n10": ["worker:0", "chief:0"],
+        "n1": ["worker:1"],
+        "n9": ["ps:0"],
+        "n100": ["ps:1"],
+    }
+    assert place(dedicated(2, 3, spread=Spread(ps_per_host=2))) == {
+        "n10": ["worker:0", "chief:0"],
+        "n1": ["worker:1"],
+        "n9": ["ps:0", "ps:1"],
+        "n100": ["ps:2"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("coordinator", "host"),
+    [
+        (Coordinator.FIRST_WORKER, "n10"),
+        (Coordinator.FIRST_SERVER, "n9"),
+        (Coordinator.OWN_HOST, "n100"),
+    ],
+)
+def test_the_chief_is_where_it_is_asked_to_be(coordinator: Coordinator, host: str) -> None:
+    experiment = dedicated(2, 1, spread=Spread(coordinator=coordinator))
+    assert place_tasks(experiment, HOSTS)[TaskId(TaskType.CHIEF, 0)] == host
+
+
+def test_a_chief_on_its_own_host_is_alone_there() -> None:
+    assert place(served(2, 2, spread=Spread(coordinator=Coordinator.OWN_HOST)))["n9"] == ["chief:0"]
+
+
+def test_more_colocated_servers_than_a_host_may_have_are_refused() -> None:
+    experiment = served(2, 5, spread=Spread(ps_per_host=2))
+    with pytest.raises(UserError, match="5 colocated servers do not fit on 2 hosts of workers"):
+        place_tasks(experiment, HOSTS)
+    assert "5 colocated servers do not fit" in too_few_hosts(experiment, 100)
+    assert place(served(2, 4, spread=Spread(ps_per_host=2)))["n1"] == ["ps:1", "ps:3", "worker:1"]
+
+
+@pytest.mark.parametrize("granted", [0, 1, 3])
+def test_too_few_hosts_are_counted_and_a_way_out_is_told(granted: int) -> None:
+    with pytest.raises(UserError) as caught:
+        place_tasks(dedicated(2, 2), HOSTS[:granted])
+    assert f"4 hosts are needed but there are {granted}." in str(caught.value)
+    assert "more of them per host, fewer servers or the layout colocated" in str(caught.value)
+
+
+def test_a_host_that_is_listed_twice_is_refused() -> None:
+    with pytest.raises(UserError, match="host n1 is listed more than once"):
+        place_tasks(dedicated(1, 1), ["n10", "n1", "n1"])
+
+
+MANY = tuple(f"n{number}" for number in (*range(20, 0, -1), *range(100, 120)))
+
+
+@fast
+@given(spread_experiments())
+def test_every_task_has_exactly_one_host_and_hosts_are_taken_in_order(
+    experiment: Experiment,
+) -> None:
+    placed = place_tasks(experiment, MANY)
+    assert tuple(placed) == tasks_of(experiment)
+    used = set(placed.values())
+    assert used == set(MANY[: num_hosts(experiment)])
+
+
+@fast
+@given(spread_experiments())
+def test_it_depends_on_the_position_of_a_host_and_not_on_its_name(experiment: Experiment) -> None:
+    placed = place_tasks(experiment, MANY)
+    other = [f"{number:02d}" for number in range(len(MANY))]
+    renamed = dict(zip(MANY, other, strict=True))
+    assert place_tasks(experiment, other) == {t: renamed[host] for t, host in placed.items()}
+
+
+@fast
+@given(spread_experiments())
+def test_no_host_has_more_workers_or_servers_than_it_may(experiment: Experiment) -> None:
+    placed = place_tasks(experiment, MANY)
+    assert experiment.spread is not None
+    workers = Counter(host for task, host in placed.items() if task.type is TaskType.WORKER)
+    most = experiment.spread.workers_per_host
+    assert max(workers.values()) <= most
+    assert sum(count < most for count in workers.values()) <= 1
+    assert len(workers) == math.ceil(experiment.num_workers / most)
+    servers = Counter(host for task, host in placed.items() if task.type is TaskType.PS)
+    if experiment.spread.ps_per_host is not None and servers:
+        assert max(servers.values()) <= experiment.spread.ps_per_host
+
+
+@fast
+@given(spread_experiments())
+def test_dedicated_servers_share_no_host_with_workers_and_colocated_ones_always_do(
+    experiment: Experiment,
+) -> None:
+    placed = place_tasks(experiment, MANY)
+    workers = {host for task, host in placed.items() if task.type is TaskType.WORKER}
+    servers = {host for task, host in placed.items() if task.type is TaskType.PS}
+    if experiment.layout is LayoutKind.DEDICATED:
+        assert not workers & servers
+    else:
+        assert servers <= workers
+
+
+@fast
+@given(spread_experiments())
+def test_colocated_servers_are_spread_evenly(experiment: Experiment) -> None:
+    assume(experiment.layout is LayoutKind.COLOCATED)
+    placed = place_tasks(experiment, MANY)
+    hosts = {host for task, host in placed.items() if task.type is TaskType.WORKER}
+    servers = Counter(host for task, host in placed.items() if task.type is TaskType.PS)
+    counts = [servers[host] for host in hosts]
+    assert max(counts) - min(counts) <= 1
+
+
+@fast
+@given(spread_experiments())
+def test_the_chief_of_its_own_host_shares_it_with_nobody(experiment: Experiment) -> None:
+    assert experiment.spread is not None
+    assume(experiment.traits.uses_servers)
+    placed = place_tasks(experiment, MANY)
+    own = placed[TaskId(TaskType.CHIEF, 0)]
+    beside = [task for task, host in placed.items() if host == own]
+    assert (len(beside) == 1) == (experiment.spread.coordinator is Coordinator.OWN_HOST)
+
+
+@fast
+@given(spread_experiments(), st.integers(0, 40))
+def test_there_are_enough_hosts_or_it_is_refused(experiment: Experiment, granted: int) -> None:
+    if granted >= num_hosts(experiment):
+        place_tasks(experiment, MANY[:granted])
+        assert too_few_hosts(experiment, granted) == ""
+    else:
+        assert "hosts are needed but there are" in too_few_hosts(experiment, granted)
+        with pytest.raises(UserError, match="hosts are needed but there are"):
+            place_tasks(experiment, MANY[:granted])

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.network import (
+    MAX_RATE,
+    MIN_RATE,
+    EmulatedNetwork,
+    parse_delay,
+    parse_rate,
+    render_rate,
+)
+from ps_allreduce.serialization import from_json, to_json
+
+
+def network(**changes: Any) -> EmulatedNetwork:
+    return EmulatedNetwork(**({"num_hosts": 4, "bits_per_s": 1e9} | changes))
+
+
+@pytest.mark.parametrize(
+    ("text", "bits_per_s"),
+    [("1gbit", 1e9), ("2.5Gbit", 2.5e9), ("100mbit", 1e8), (" 64kbit ", 64e3), ("2000bit", 2000.0)],
+)
+def test_rates_are_read_as_tc_reads_them(text: str, bits_per_s: float) -> None:
+    assert parse_rate(text) == bits_per_s
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("5ms", 0.005), ("50us", 50e-6), ("1s", 1.0), ("0ms", 0.0)]
+)
+def test_delays_are_read(text: str, seconds: float) -> None:
+    assert parse_delay(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "fast", "1", "1gb", "1gbps", "-1gbit", "1e9bit", "1 2gbit"])
+def test_what_is_no_rate_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(UserError, match="gbit, mbit, kbit, bit, for instance 1gbit"):
+        parse_rate(text)
+
+
+def test_what_is_no_delay_is_refused_with_an_example() -> None:
+    with pytest.raises(UserError, match="s, ms, us, for instance 5ms"):
+        parse_delay("5 minutes")
+
+
+@pytest.mark.parametrize(
+    ("bits_per_s", "text"), [(1e9, "1gbit"), (2.5e9, "2.5gbit"), (1e8, "100mbit"), (999, "999bit")]
+)
+def test_rates_are_shown_in_the_largest_unit_that_fits(bits_per_s: float, text: str) -> None:
+    assert render_rate(bits_per_s) == text
+
+
+@given(st.floats(MIN_RATE, MAX_RATE))
+def test_a_rate_that_is_shown_can_be_read(bits_per_s: float) -> None:
+    assert math.isclose(parse_rate(render_rate(bits_per_s)), bits_per_s, rel_tol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_hosts": 0}, "1 to 250 hosts"),
+        ({"num_hosts": 251}, "1 to 250 hosts"),
+        ({"bits_per_s": 0.0}, "rate of an emulated link is 1kbit to 32gbit"),
+        ({"bits_per_s": 1e11}, "rate of an emulated link"),
+        ({"bits_per_s": math.nan}, "rate of an emulated link"),
+        ({"delay_s": -0.001}, "delay"),
+        ({"delay_s": math.nan}, "delay"),
+        ({"slow_host": 1}, "rate of its own"),
+        ({"slow_bits_per_s": 1e8}, "its host"),
+        ({"slow_host": 4, "slow_bits_per_s": 1e8}, "one of 0 to 3"),
+        ({"slow_host": 0, "slow_bits_per_s": math.inf}, "slow host's link"),
+        ({"racks": 3}, "1 or 2 racks"),
+        ({"racks": 2, "num_hosts": 1}, "at least 2 hosts"),
+        ({"uplink_bits_per_s": 1e9}, "no uplink"),
+        ({"racks": 2, "uplink_bits_per_s": 1.0}, "emulated uplink"),
+    ],
+)
+def test_impossible_networks_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        network(**changes)
+
+
+@pytest.mark.parametrize(
+    ("num_hosts", "racks"), [(2, [0, 1]), (4, [0, 0, 1, 1]), (5, [0, 0, 0, 1, 1])]
+)
+def test_the_first_half_of_the_hosts_is_in_the_first_rack(num_hosts: int, racks: list[int]) -> None:
+    halves = network(num_hosts=num_hosts, racks=2)
+    assert [halves.rack_of(host) for host in range(num_hosts)] == racks
+
+
+def test_without_racks_all_hosts_are_in_one() -> None:
+    assert {network().rack_of(host) for host in range(4)} == {0}
+
+
+def test_a_slow_host_has_a_link_of_its_own() -> None:
+    uneven = network(slow_host=2, slow_bits_per_s=1e8)
+    assert [uneven.link_bits_per_s(host) for host in range(4)] == [1e9, 1e9, 1e8, 1e9]
+
+
+def test_scaling_changes_rates_and_delays_against_each_other() -> None:
+    original = network(
+        delay_s=0.001, slow_host=0, slow_bits_per_s=1e8, racks=2, uplink_bits_per_s=2e9
+    )
+    assert original.scaled(0.5) == network(
+        bits_per_s=5e8,
+        delay_s=0.002,
+        slow_host=0,
+        slow_bits_per_s=5e7,
+        racks=2,
+        uplink_bits_per_s=1e9,
+    )
+
+
+def test_what_is_unlimited_stays_so_at_any_scale() -> None:
+    assert network(bits_per_s=None).scaled(10) == network(bits_per_s=None)
+
+
+@pytest.mark.parametrize("factor", [0, -1, math.nan, math.inf])
+def test_a_scale_is_a_number_above_zero(factor: float) -> None:
+    with pytest.raises(UserError, match="above 0"):
+        network().scaled(factor)
+
+
+def test_a_network_survives_a_record() -> None:
+    original = network(slow_host=1, slow_bits_per_s=1e8, racks=2)
+    assert from_json(EmulatedNetwork, to_json(original)) == original

@@ -1,0 +1,355 @@
+"""Where variables go: by hand for small models, and what must hold for every model."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from math import ceil
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.placement import (
+    DEFAULT_SPLIT_BYTES,
+    Plan,
+    Policy,
+    Shard,
+    VariableSpec,
+    best_axis,
+    better_num_ps,
+    check_devices,
+    make_plan,
+    suggest,
+    useful_servers,
+    usual_split_bytes,
+)
+from tests.examples import fast
+
+WHOLE = (Policy.ROUND_ROBIN, Policy.GREEDY, Policy.LARGEST_FIRST)
+
+
+def variable(*shape: int, trainable: bool = True, dtype: str = "float32") -> VariableSpec:
+    return VariableSpec(name="v", shape=shape, dtype=dtype, trainable=trainable)
+
+
+def variables(*sizes: int) -> list[VariableSpec]:
+    """Trainable vectors of so many bytes."""
+    return [variable(size, dtype="uint8") for size in sizes]
+
+
+def servers(plan: Plan) -> list[int]:
+    return [shard.server for shard in plan.shards]
+
+
+def test_a_size_counts_elements_and_their_bytes() -> None:
+    assert variable(3, 3, 2).num_bytes == 72
+    assert variable(3, dtype="float16").num_bytes == 6
+    assert variable().num_bytes == 4
+
+
+class TestByHand:
+    """Results that were worked out on paper."""
+
+    def test_round_robin_puts_every_kernel_of_a_period_two_model_on_one_server(self) -> None:
+        # kernel, bias, kernel, bias: what leaves half of two servers without work.
+        plan = make_plan(Policy.ROUND_ROBIN, variables(100, 1, 100, 1, 100, 1), 2)
+        assert servers(plan) == [0, 1, 0, 1, 0, 1]
+        assert plan.bytes_per_server() == (300, 3)
+        assert plan.max_over_mean == pytest.approx(300 / 151.5)
+
+    def test_round_robin_is_cured_by_an_odd_number_of_servers(self) -> None:
+        plan = make_plan(Policy.ROUND_ROBIN, variables(100, 1, 100, 1, 100, 1), 3)
+        assert plan.bytes_per_server() == (101, 101, 101)
+        assert plan.max_over_mean == pytest.approx(1.0)
+
+    def test_statistics_take_their_turn_but_carry_no_load(self) -> None:
+        # Period 4, as convolution + batch normalisation without scale: with four servers, one
+        # holds every kernel and one every offset (InceptionV3's 4.00 of the design).
+        block = [
+            variable(1000),
+            variable(10),
+            variable(10, trainable=False),
+            variable(10, trainable=False),
+        ]
+        plan = make_plan(Policy.ROUND_ROBIN, block * 3, 4)
+        assert servers(plan) == [0, 1, 0, 1, 0, 1]
+        assert plan.bytes_per_server() == (12_000, 120, 0, 0)
+        assert plan.max_over_mean == pytest.approx(12_000 / 3_030)
+
+    def test_greedy_takes_the_emptiest_server_in_creation_order(self) -> None:
+        plan = make_plan(Policy.GREEDY, variables(5, 3, 1, 4, 9), 2)
+        assert servers(plan) == [0, 1, 1, 1, 0]
+        assert plan.bytes_per_server() == (14, 8)
+
+    def test_greedy_is_bad_where_the_largest_comes_last(self) -> None:
+        assert make_plan(Policy.GREEDY, variables(4, 4, 8), 2).bytes_per_server() == (12, 4)
+        assert make_plan(Policy.LARGEST_FIRST, variables(4, 4, 8), 2).max_over_mean == 1.0
+
+    def test_largest_first_keeps_creation_order_among_equals(self) -> None:
+        plan = make_plan(Policy.LARGEST_FIRST, variables(2, 7, 7, 3), 2)
+        assert servers(plan) == [1, 0, 1, 0]
+
+    def test_greedy_counts_statistics_too(self) -> None:
+        mixed = [variable(10), variable(100, trainable=False), variable(10), variable(10)]
+        assert servers(make_plan(Policy.GREEDY, mixed, 2)) == [0, 0, 0]
+
+    def test_partitioned_cuts_only_what_exceeds_the_threshold(self) -> None:
+        plan = make_plan(Policy.PARTITIONED, variables(10, 25, 10), 2, split_bytes=10)
+        assert [(s.variable, s.axis, s.start, s.length, s.num_bytes) for s in plan.shards] == [
+            (0, None, 0, 0, 10),
+            (1, 0, 0, 8, 8),
+            (1, 0, 8, 8, 8),
+            (1, 0, 16, 9, 9),
+            (2, None, 0, 0, 10),
+        ]
+        assert servers(plan) == [0, 1, 1, 0, 1]
+        assert plan.bytes_per_server() == (19, 26)
+
+    def test_partitioned_cuts_along_the_axis_that_divides_evenly(self) -> None:
+        kernel = variable(3, 3, 3, 100)
+        plan = make_plan(Policy.PARTITIONED, [kernel], 2, split_bytes=kernel.num_bytes // 2)
+        assert [(s.axis, s.length) for s in plan.shards] == [(3, 50), (3, 50)]
+
+    def test_one_server_holds_everything(self) -> None:
+        plan = make_plan(Policy.GREEDY, variables(3, 5), 1)
+        assert plan.bytes_per_server() == (8,)
+        assert plan.shards_per_server() == (2,)
+        assert plan.max_over_mean == 1.0
+
+
+@pytest.mark.parametrize(
+    ("shape", "count", "axis"),
+    [((4, 4), 2, 0), ((3, 4), 2, 1), ((3, 3, 64, 128), 2, 2), ((7, 1000), 4, 1), ((5,), 9, 0)],
+)
+def test_the_best_axis_is_the_first_with_the_smallest_largest_slice(
+    shape: tuple[int, ...], count: int, axis: int
+) -> None:
+    assert best_axis(shape, count) == axis
+
+
+MODELS = st.lists(
+    st.builds(
+        lambda shape, dtype, trainable: variable(*shape, dtype=dtype, trainable=trainable),
+        st.lists(st.integers(1, 40), max_size=3),
+        st.sampled_from(["float32", "float16", "int64"]),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=12,
+).filter(lambda model: any(spec.trainable for spec in model))
+
+
+def count_trainable(model: Sequence[VariableSpec]) -> int:
+    return sum(spec.trainable for spec in model)
+
+
+@fast
+@given(MODELS, st.sampled_from(Policy), st.integers(1, 12), st.integers(1, 5000))
+def test_every_trainable_variable_is_placed_once_and_whole(
+    model: list[VariableSpec], policy: Policy, num_ps: int, split_bytes: int
+) -> None:
+    num_ps = min(num_ps, count_trainable(model))
+    plan = make_plan(policy, model, num_ps, split_bytes)
+    assert set(servers(plan)) <= set(range(num_ps))
+    placed = {
+        index: list(shards)
+        for index, shards in itertools.groupby(plan.shards, key=lambda shard: shard.variable)
+    }
+    assert list(placed) == [index for index, spec in enumerate(model) if spec.trainable]
+    for index, shards in placed.items():
+        assert sum(shard.num_bytes for shard in shards) == model[index].num_bytes
+        covers_without_gap(model[index], shards)
+    assert sum(plan.bytes_per_server()) == sum(s.num_bytes for s in model if s.trainable)
+    assert sum(plan.shards_per_server()) == len(plan.shards)
+    assert plan.max_over_mean >= 1 - 1e-9
+
+
+def covers_without_gap(spec: VariableSpec, shards: Sequence[Shard]) -> None:
+    (axis,) = {shard.axis for shard in shards}
+    if axis is None:
+        assert len(shards) == 1
+        return
+    starts = [shard.start for shard in shards]
+    stops = [shard.start + shard.length for shard in shards]
+    assert starts == [0, *stops[:-1]]
+    assert stops[-1] == spec.shape[axis]
+    lengths = [shard.length for shard in shards]
+    assert max(lengths) - min(lengths) <= 1
+
+
+@fast
+@given(MODELS, st.integers(1, 12))
+def test_round_robin_deals_all_variables_in_turn(model: list[VariableSpec], num_ps: int) -> None:
+    num_ps = min(num_ps, count_trainable(model))
+    for shard in make_plan(Policy.ROUND_ROBIN, model, num_ps).shards:
+        assert shard.server == shard.variable % num_ps
+
+
+SIZES = st.lists(st.integers(1, 1000), min_size=1, max_size=30)
+
+
+@fast
+@given(SIZES, st.integers(1, 8), st.sampled_from([Policy.GREEDY, Policy.LARGEST_FIRST]))
+def test_greedy_exceeds_the_mean_by_less_than_the_largest(
+    sizes: list[int], num_ps: int, policy: Policy
+) -> None:
+    num_ps = min(num_ps, len(sizes))
+    load = make_plan(policy, variables(*sizes), num_ps).bytes_per_server()
+    assert max(load) <= sum(sizes) / num_ps + max(sizes)
+
+
+def optimum(sizes: Sequence[int], num_ps: int) -> int:
+    """The least hottest load, by trying everything."""
+    return min(
+        max(
+            sum(size for size, server in zip(sizes, choice, strict=True) if server == number)
+            for number in range(num_ps)
+        )
+        for choice in itertools.product(range(num_ps), repeat=len(sizes))
+    )
+
+
+@fast
+@given(st.lists(st.integers(1, 50), min_size=3, max_size=6), st.integers(1, 3))
+def test_largest_first_is_within_a_third_of_the_optimum(sizes: list[int], num_ps: int) -> None:
+    load = make_plan(Policy.LARGEST_FIRST, variables(*sizes), num_ps).bytes_per_server()
+    # Graham 1969: 4/3 - 1/(3 n).
+    assert max(load) <= (4 / 3 - 1 / (3 * num_ps)) * optimum(sizes, num_ps) + 1e-9
+
+
+@fast
+@given(SIZES, st.integers(1, 8), st.integers(1, 500))
+def test_suggestion_is_within_two_percent_of_the_best(
+    sizes: list[int], num_ps: int, split_bytes: int
+) -> None:
+    model = variables(*sizes)
+    num_ps = min(num_ps, len(sizes))
+    plans = [make_plan(policy, model, num_ps, split_bytes) for policy in Policy]
+    chosen = suggest(plans)
+    best = min(plan.max_over_mean for plan in plans)
+    assert chosen.max_over_mean <= best * 1.02
+    assert all(
+        len(chosen.shards) <= len(plan.shards)
+        for plan in plans
+        if plan.max_over_mean <= best * 1.02
+    )
+
+
+def test_a_gain_below_two_percent_is_not_worth_more_messages() -> None:
+    model = variables(100, 101)
+    plans = [make_plan(policy, model, 2, split_bytes=10) for policy in Policy]
+    assert suggest(plans).policy is not Policy.PARTITIONED
+    assert suggest([make_plan(p, variables(100, 1), 2, 10) for p in Policy]).policy is (
+        Policy.PARTITIONED
+    )
+
+
+@pytest.mark.parametrize("policy", WHOLE)
+def test_more_servers_than_variables_are_refused(policy: Policy) -> None:
+    model = [*variables(1, 1), variable(5, trainable=False)]
+    with pytest.raises(
+        UserError, match=rf"3 parameter servers but only 2 trainable .*{policy}.*num_ps up to 2"
+    ):
+        make_plan(policy, model, 3)
+
+
+def test_shards_give_more_servers_something_to_hold() -> None:
+    plan = make_plan(Policy.PARTITIONED, variables(10, 10), 5, split_bytes=4)
+    assert min(plan.shards_per_server()) == 1
+    with pytest.raises(UserError, match="7 parameter servers but only 6 shards"):
+        make_plan(Policy.PARTITIONED, variables(10, 10), 7, split_bytes=4)
+
+
+@pytest.mark.parametrize("num_ps", [0, -1])
+def test_no_server_is_refused(num_ps: int) -> None:
+    with pytest.raises(UserError, match=f"at least 1 parameter server, got {num_ps}"):
+        make_plan(Policy.GREEDY, variables(1), num_ps)
+
+
+@pytest.mark.parametrize("split_bytes", [0, -1])
+def test_a_threshold_of_nothing_is_refused(split_bytes: int) -> None:
+    with pytest.raises(UserError, match=f"split_bytes must be at least 1, got {split_bytes}"):
+        make_plan(Policy.PARTITIONED, variables(1, 2), 1, split_bytes)
+
+
+def test_whole_variables_cap_the_useful_number_of_servers() -> None:
+    assert useful_servers(variables(400, 100, 100)) == 2
+    assert useful_servers([*variables(400, 100, 100), variable(9999, trainable=False)]) == 2
+
+
+def test_fewer_servers_are_proposed_where_they_carry_no_more() -> None:
+    # Round robin with period 2: the hottest of two servers carries as much as the only one.
+    model = variables(100, 1, 100, 1)
+    assert better_num_ps(Policy.ROUND_ROBIN, model, 2, 10) == 1
+    assert better_num_ps(Policy.LARGEST_FIRST, model, 2, 10) == 2
+    assert better_num_ps(Policy.LARGEST_FIRST, variables(300, 100, 100, 100), 4, 1000) == 2
+
+
+@fast
+@given(SIZES, st.integers(1, 8), st.sampled_from(WHOLE))
+def test_what_is_proposed_carries_hardly_more(
+    sizes: list[int], num_ps: int, policy: Policy
+) -> None:
+    model, num_ps = variables(*sizes), min(num_ps, len(sizes))
+    better = better_num_ps(policy, model, num_ps, 1000)
+    asked = max(make_plan(policy, model, num_ps).bytes_per_server())
+    assert 1 <= better <= num_ps
+    assert max(make_plan(policy, model, better).bytes_per_server()) <= asked * 1.02
+
+
+@fast
+@given(SIZES)
+def test_no_server_can_carry_less_than_the_largest_variable(sizes: list[int]) -> None:
+    model = variables(*sizes)
+    limit = useful_servers(model)
+    assert 1 <= limit <= len(sizes)
+    assert limit == ceil(sum(sizes) / max(sizes))
+
+
+DEVICES = {
+    0: "/job:ps/replica:0/task:0/device:CPU:0",
+    1: "/job:ps/replica:0/task:1/device:CPU:0",
+    2: "/job:ps/replica:0/task:0/device:CPU:0",
+}
+
+
+def test_devices_as_planned_are_no_problem() -> None:
+    assert check_devices(make_plan(Policy.ROUND_ROBIN, variables(1, 1, 1), 2), DEVICES) == []
+
+
+@pytest.mark.parametrize(
+    ("device", "found"),
+    [
+        ("/job:ps/replica:0/task:0/device:CPU:0", "'/job:ps/replica:0/task:0/device:CPU:0'"),
+        ("/job:ps/replica:0/task:11/device:CPU:0", "task:11"),
+        ("/job:worker/replica:0/task:1/device:CPU:0", "/job:worker"),
+        ("", "''"),
+    ],
+)
+def test_a_variable_elsewhere_is_told(device: str, found: str) -> None:
+    plan = make_plan(Policy.ROUND_ROBIN, variables(1, 1, 1), 2)
+    (problem,) = check_devices(plan, DEVICES | {1: device})
+    assert problem.startswith("variable 1 (from 0) was planned on ps:1 but is on ")
+    assert found in problem
+
+
+def test_a_variable_that_nobody_saw_is_told() -> None:
+    plan = make_plan(Policy.ROUND_ROBIN, variables(1, 1), 2)
+    assert "'no device'" in check_devices(plan, {0: DEVICES[0]})[0]
+
+
+def test_models_with_large_variables_are_cut_at_4_mb() -> None:
+    sizes = [VariableSpec(name="fc", shape=(2_000_000,), dtype="float32", trainable=True)]
+    assert usual_split_bytes(sizes, 8) == DEFAULT_SPLIT_BYTES
+
+
+def test_small_models_are_cut_at_half_a_fair_share() -> None:
+    specs = [
+        VariableSpec(name=str(size), shape=(size,), dtype="float32", trainable=True)
+        for size in (100_000, 20_000)
+    ]
+    assert usual_split_bytes(specs, 2) == 120_000
+    plan = make_plan(Policy.PARTITIONED, specs, 2, usual_split_bytes(specs, 2))
+    assert plan.max_over_mean < 1.2

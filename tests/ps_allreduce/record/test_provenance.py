@@ -1,0 +1,191 @@
+"""What is said about a machine, and which of it keeps runs apart."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from typing import Any
+
+import pytest
+
+from ps_allreduce.record import provenance
+from ps_allreduce.record.provenance import (
+    collect,
+    fingerprint,
+    package_versions,
+    parse_cpuinfo,
+    tensorflow_settings,
+)
+from tests.fakes import make_facts
+
+X86 = """\
+processor\t: 0
+vendor_id\t: GenuineIntel
+cpu family\t: 6
+model\t\t: 143
+model name\t: Intel(R) Xeon(R) Platinum 8480+
+stepping\t: 8
+cpu MHz\t\t: 2000.000
+flags\t\t: fpu vme sse sse2 ssse3 fma cx16 sse4_1 sse4_2 avx f16c avx2 avx512f amx_tile hypervisor
+vmx flags\t: vnmi preemption_timer
+bugs\t\t: spectre_v1 spectre_v2
+
+processor\t: 1
+vendor_id\t: GenuineIntel
+model name\t: Intel(R) Xeon(R) Platinum 8480+
+flags\t\t: fpu avx avx2
+"""
+
+ARM = """\
+processor\t: 0
+BogoMIPS\t: 243.75
+Features\t: fp asimd evtstrm aes crc32 atomics fphp asimdhp sve sve2 bf16
+CPU implementer\t: 0x41
+CPU architecture: 8
+CPU part\t: 0xd40
+
+processor\t: 1
+Features\t: fp asimd
+"""
+
+
+def test_an_x86_processor_is_recognised() -> None:
+    model, flags = parse_cpuinfo(X86)
+    assert model == "Intel(R) Xeon(R) Platinum 8480+"
+    assert flags == ("amx_tile", "avx", "avx2", "avx512f", "fma", "sse4_1", "sse4_2")
+
+
+def test_an_arm_processor_has_extensions_but_no_name() -> None:
+    assert parse_cpuinfo(ARM) == ("unknown", ("asimd", "asimdhp", "sve", "sve2"))
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "no colon", ":", "flags"])
+def test_an_unknown_processor_is_unknown(text: str) -> None:
+    assert parse_cpuinfo(text) == ("unknown", ())
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """A machine that does not change between two looks."""
+    versions = {"python": "3.11.2", "tensorflow": "2.21.0"}
+    monkeypatch.setattr(provenance, "package_versions", lambda _: dict(versions))
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.5, 0.5, 0.5))
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    return monkeypatch
+
+
+def test_the_same_machine_is_the_same_block(machine: pytest.MonkeyPatch) -> None:
+    before = collect("0123456789ab")
+    machine.setattr(os, "getloadavg", lambda: (7.5, 0.5, 0.5))
+    machine.setattr(sys, "orig_argv", ["python", "-m", "experiments", "ps-sweep"])
+    after = collect("0123456789ab")
+    assert (after.load_average, after.command) == (7.5, "python -m experiments ps-sweep")
+    assert after.fingerprint == before.fingerprint
+
+
+def changed_commit(machine: pytest.MonkeyPatch) -> str:
+    return "0123456789ab with changes, source 11111111"
+
+
+def changed_version(machine: pytest.MonkeyPatch) -> str:
+    machine.setattr(provenance, "package_versions", lambda _: {"tensorflow": "2.21.1"})
+    return "0123456789ab"
+
+
+def changed_settings(machine: pytest.MonkeyPatch) -> str:
+    machine.setenv("OMP_NUM_THREADS", "1")
+    return "0123456789ab"
+
+
+def changed_affinity(machine: pytest.MonkeyPatch) -> str:
+    machine.setattr(os, "sched_getaffinity", lambda _: {11, 12})
+    return "0123456789ab"
+
+
+def changed_processor(machine: pytest.MonkeyPatch) -> str:
+    machine.setattr(provenance, "_read", lambda _: ARM)
+    return "0123456789ab"
+
+
+def changed_host(machine: pytest.MonkeyPatch) -> str:
+    machine.setattr(platform, "node", lambda: "another-host")
+    return "0123456789ab"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        changed_commit,
+        changed_version,
+        changed_settings,
+        changed_affinity,
+        changed_processor,
+        changed_host,
+    ],
+)
+def test_what_changes_results_opens_a_new_block(
+    machine: pytest.MonkeyPatch, change: Callable[[pytest.MonkeyPatch], str]
+) -> None:
+    before = collect("0123456789ab").fingerprint
+    assert collect(change(machine)).fingerprint != before
+
+
+def test_hosts_of_a_kind_are_one_block_whatever_their_names(machine: pytest.MonkeyPatch) -> None:
+    before = collect("0123456789ab", [make_facts("n9"), make_facts("n10", cores=(4, 5, 6, 7))])
+    after = collect("0123456789ab", [make_facts("n2"), make_facts("n1"), make_facts("n3")])
+    assert after.fingerprint == before.fingerprint
+
+
+def test_of_a_cluster_its_hosts_count_and_not_the_login_node(
+    machine: pytest.MonkeyPatch,
+) -> None:
+    before = collect("0123456789ab", [make_facts()])
+    machine.setattr(provenance, "_read", lambda _: ARM)
+    machine.setattr(os, "sched_getaffinity", lambda _: {11, 12})
+    machine.setattr(platform, "node", lambda: "login2")
+    after = collect("0123456789ab", [make_facts()])
+    assert after.fingerprint == before.fingerprint
+    assert (after.host, after.affinity) == ("login2", (11, 12))
+    assert collect("0123456789ab").fingerprint != before.fingerprint
+
+
+@pytest.mark.parametrize("change", [changed_commit, changed_version, changed_settings])
+def test_the_suite_itself_counts_on_a_cluster_too(
+    machine: pytest.MonkeyPatch, change: Callable[[pytest.MonkeyPatch], str]
+) -> None:
+    before = collect("0123456789ab", [make_facts()]).fingerprint
+    assert collect(change(machine), [make_facts()]).fingerprint != before
+
+
+@pytest.mark.parametrize(
+    "changes", [{"cores": (0, 1)}, {"cpu_model": "Another"}, {"versions": {"tensorflow": "2.22"}}]
+)
+def test_another_kind_of_host_opens_a_new_block(
+    machine: pytest.MonkeyPatch, changes: dict[str, Any]
+) -> None:
+    before = collect("0123456789ab", [make_facts()]).fingerprint
+    assert collect("0123456789ab", [make_facts(**changes)]).fingerprint != before
+    assert collect("0123456789ab", [make_facts(), make_facts(**changes)]).fingerprint != before
+
+
+def test_a_fingerprint_is_eight_hexadecimal_digits_whatever_the_order() -> None:
+    assert re.fullmatch("[0-9a-f]{8}", fingerprint({"a": 1, "b": (2,)}))
+    assert fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1})
+
+
+def test_packages_that_are_not_installed_are_left_out() -> None:
+    versions = package_versions(["numpy", "no-such-package"])
+    assert set(versions) == {"python", "numpy"}
+    assert versions["numpy"] == metadata.version("numpy")
+
+
+def test_settings_state_what_was_not_set() -> None:
+    settings = tensorflow_settings({"TF_ENABLE_ONEDNN_OPTS": "0", "HOME": "/"})
+    assert settings["TF_ENABLE_ONEDNN_OPTS"] == "0"
+    assert settings["OMP_NUM_THREADS"] == "default"
+    assert settings["data_layout"] == "channels_last"
+    assert "HOME" not in settings

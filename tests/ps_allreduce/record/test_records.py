@@ -1,0 +1,287 @@
+"""Records are written whole or not at all, never overwritten, and read strictly."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from ps_allreduce.errors import RecordFormatError, UserError
+from ps_allreduce.point.placement import Shard
+from ps_allreduce.point.workload import Workload
+from ps_allreduce.record.files import (
+    RunFiles,
+    iter_record_paths,
+    load_record,
+    save_record,
+    write_atomically,
+)
+from ps_allreduce.record.records import (
+    FORMAT_VERSION,
+    LinkRecord,
+    Phases,
+    PlacementUsed,
+    Status,
+    TaskRecord,
+)
+from tests.fakes import PROVENANCE, make_experiment, make_host, make_record, make_sample
+
+FULL = make_record(
+    warnings=("the machine was busy",),
+    hosts=(make_host("n9", clock_offset_s=-0.25, import_s=3.5), make_host("n10", interface=None)),
+    links=(
+        LinkRecord(source="n9", target="n10", bits_per_s=9e8, round_trip_s=1e-4),
+        LinkRecord(source="n10", target="n9", bits_per_s=1e9, round_trip_s=1e-4),
+    ),
+    machine_busy=0.5,
+    job_id="17",
+    tasks=(
+        TaskRecord(
+            task="worker:0", host="n9", address="n9:1", cores=(0, 1), gpus="", pid=7, exit=0
+        ),
+    ),
+    phases=Phases(bring_up_s=1.5, measured_s=10.0),
+    placement=PlacementUsed(
+        shards=(Shard(variable=0, axis=1, start=0, length=2, server=1, num_bytes=8),),
+        variables=("conv/kernel",),
+        bytes_per_server=(0, 8),
+        max_over_mean=2.0,
+    ),
+    samples=(
+        make_sample(
+            cpu_s={"worker:0": 0.5},
+            memory_bytes={"worker:0": 1 << 30},
+            sent_bytes={"lo": 5},
+            received_bytes={"lo": 5},
+        ),
+    ),
+    weights_digest="abc",
+    gradient_bytes=8,
+    num_tensors=1,
+)
+
+
+def saved(tmp_path: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    """A good record that somebody edited."""
+    path = tmp_path / "0-0.json"
+    save_record(path, FULL)
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_a_record_is_loaded_as_it_was_saved(tmp_path: Path) -> None:
+    save_record(tmp_path / "deep" / "down" / "0-0.json", FULL)
+    assert load_record(tmp_path / "deep" / "down" / "0-0.json") == FULL
+
+
+def test_a_record_is_readable_by_everybody_and_has_no_neighbours(tmp_path: Path) -> None:
+    save_record(tmp_path / "0-0.json", FULL)
+    assert (tmp_path / "0-0.json").stat().st_mode & 0o777 == 0o644
+    assert [path.name for path in tmp_path.iterdir()] == ["0-0.json"]
+
+
+def test_a_record_is_never_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "0-0.json"
+    save_record(path, FULL)
+    before = path.read_bytes()
+    with pytest.raises(UserError, match=r"0-0.json exists already: records are never overwritten"):
+        save_record(path, make_record())
+    assert path.read_bytes() == before
+
+
+def failing(code: int) -> Callable[..., NoReturn]:
+    def fail(*_: object) -> NoReturn:
+        raise OSError(code, os.strerror(code))
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("function", "code", "sentence"),
+    [
+        ("fsync", errno.ENOSPC, "No space left on device"),
+        ("replace", errno.EACCES, "Permission denied"),
+        ("fsync", errno.EDQUOT, "quota"),
+    ],
+)
+def test_a_disk_that_refuses_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, code: int, sentence: str
+) -> None:
+    monkeypatch.setattr(os, function, failing(code))
+    with pytest.raises(UserError, match=rf"cannot write .*0-0.json: .*{sentence}"):
+        save_record(tmp_path / "0-0.json", FULL)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_refuses_leaves_the_old_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "sweep.json"
+    write_atomically(path, b"old")
+    monkeypatch.setattr(os, "fsync", failing(errno.ENOSPC))
+    with pytest.raises(UserError):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [found.name for found in tmp_path.iterdir()] == ["sweep.json"]
+
+
+def test_an_interrupted_write_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: int) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(tmp_path / "x", b"content")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("")
+    with pytest.raises(UserError, match="cannot write"):
+        write_atomically(tmp_path / "runs" / "x", b"")
+
+
+@pytest.mark.parametrize(
+    ("version", "advice"),
+    [
+        (FORMAT_VERSION - 1, r"Start a new RESULTS folder\."),
+        (FORMAT_VERSION + 1, "Update the suite"),
+        ("two", "Update the suite"),
+    ],
+)
+def test_a_record_of_another_version_says_what_to_do(
+    tmp_path: Path, version: object, advice: str
+) -> None:
+    path = saved(tmp_path, lambda content: content.update(format_version=version))
+    with pytest.raises(
+        RecordFormatError,
+        match=rf"0-0.json: record of format version {version}, this suite reads .*{advice}",
+    ):
+        load_record(path)
+
+
+def test_a_record_without_a_version_is_refused(tmp_path: Path) -> None:
+    path = saved(tmp_path, lambda content: content.pop("format_version"))
+    with pytest.raises(RecordFormatError, match="format version None"):
+        load_record(path)
+
+
+def test_an_edited_point_is_noticed(tmp_path: Path) -> None:
+    path = saved(tmp_path, lambda content: content["experiment"].update(num_workers=1))
+    with pytest.raises(RecordFormatError, match="the record was edited or damaged"):
+        load_record(path)
+
+
+def test_an_edited_identity_is_noticed(tmp_path: Path) -> None:
+    path = saved(tmp_path, lambda content: content.update(experiment_id="0" * 12))
+    with pytest.raises(RecordFormatError, match=r"experiment 000000000000 holds the content of"):
+        load_record(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"unknown": 1}, r"0-0.json: unknown key unknown"),
+        ({"attempt": "0"}, r"0-0.json.attempt: expected int"),
+        ({"status": "failed"}, r"0-0.json: status failed with reason ''"),
+        ({"reason": "slow"}, r"0-0.json: status ok with reason 'slow'"),
+        ({"metrics": None}, r"0-0.json: a run that is ok has metrics"),
+    ],
+)
+def test_a_record_that_contradicts_itself_is_refused(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    path = saved(tmp_path, lambda content: content.update(change))
+    with pytest.raises(RecordFormatError, match=message):
+        load_record(path)
+
+
+def test_a_point_that_makes_no_sense_is_refused_with_its_file(tmp_path: Path) -> None:
+    path = saved(tmp_path, lambda content: content["experiment"].update(num_workers=0))
+    with pytest.raises(RecordFormatError, match=r"0-0.json: num_workers must be at least 1"):
+        load_record(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'"text"'])
+def test_what_is_no_record_is_refused_with_its_name(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "0-0.json").write_bytes(content)
+    with pytest.raises(RecordFormatError, match=r"0-0.json: "):
+        load_record(tmp_path / "0-0.json")
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
+def test_a_truncated_record_is_refused(tmp_path: Path, share: float) -> None:
+    path = tmp_path / "0-0.json"
+    save_record(path, FULL)
+    text = path.read_text()
+    path.write_text(text[: int(len(text) * share)])
+    with pytest.raises(RecordFormatError, match="not a readable record"):
+        load_record(path)
+
+
+def test_a_record_is_read_after_its_images_are_gone(tmp_path: Path) -> None:
+    images = tmp_path / "images"
+    images.mkdir()
+    experiment = make_experiment(workload=Workload(input=str(images)))
+    save_record(tmp_path / "0-0.json", make_record(experiment=experiment))
+    images.rmdir()
+    assert load_record(tmp_path / "0-0.json").experiment == experiment
+
+
+def test_records_come_in_numeric_order(tmp_path: Path) -> None:
+    wanted = [("aaa", 2, 9), ("aaa", 2, 10), ("aaa", 10, 0), ("bbb", 9, 0), ("bbb", 10, 1)]
+    for name, repetition, attempt in reversed(wanted):
+        write_atomically(RunFiles.of(tmp_path, name, repetition, attempt).record, b"")
+    found = [path.relative_to(tmp_path / "runs") for path in iter_record_paths(tmp_path)]
+    assert [str(path) for path in found] == [f"{e}/{r}-{a}.json" for e, r, a in wanted]
+
+
+def test_a_half_written_neighbour_is_no_record(tmp_path: Path) -> None:
+    files = RunFiles.of(tmp_path, "aaa", 0, 0)
+    write_atomically(files.log, b"")
+    (files.record.parent / ".0-0.json.k2j3").write_text("{")
+    assert list(iter_record_paths(tmp_path)) == []
+
+
+def test_a_record_with_another_name_is_told(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "runs" / "aaa" / "0-copy.json", b"")
+    with pytest.raises(RecordFormatError, match=r"0-copy.json: a record is named"):
+        list(iter_record_paths(tmp_path))
+
+
+def test_a_new_folder_has_no_records(tmp_path: Path) -> None:
+    assert list(iter_record_paths(tmp_path)) == []
+
+
+def test_the_files_of_a_run_stand_side_by_side(tmp_path: Path) -> None:
+    files = RunFiles.of(tmp_path, "0123456789ab", 2, 1)
+    folder = tmp_path / "runs" / "0123456789ab"
+    assert (files.record, files.raw, files.log) == (
+        folder / "2-1.json",
+        folder / "2-1.npz",
+        folder / "2-1.log",
+    )
+
+
+def test_runs_are_pooled_by_fingerprint_only() -> None:
+    one = make_record()
+    other = make_record(provenance=replace(PROVENANCE, fingerprint="12345678"))
+    assert one.run_id == other.run_id == f"{one.experiment_id}/0-0"
+    assert (one.block, other.block) == ("0badcafe", "12345678")
+
+
+@pytest.mark.parametrize("status", [status for status in Status if status is not Status.OK])
+def test_a_run_that_is_not_ok_says_why(status: Status) -> None:
+    with pytest.raises(ValueError, match="with reason ''"):
+        make_record(status=status)
+    assert make_record(status=status, reason="why", metrics=None).metrics is None

@@ -1,0 +1,278 @@
+"""The figures of a run, worked out by hand for small tables of timings."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ps_allreduce.errors import RecordFormatError
+from ps_allreduce.record.raw_timings import load_raw, save_raw
+from ps_allreduce.record.steps import (
+    EventKind,
+    EventTable,
+    Phase,
+    StepTable,
+    Window,
+    backward_spans,
+    compute_metrics,
+    compute_spans,
+    concatenate,
+    concatenate_events,
+    forward_spans,
+    input_spans,
+    measurement_window,
+)
+from tests.fakes import make_steps, no_events
+
+FIRST, WARMUP, MEASURED = Phase.FIRST, Phase.WARMUP, Phase.MEASURED
+
+#: Steps of a second; the first one compiles, the second one warms up.
+SIX_STEPS = [FIRST, WARMUP, MEASURED, MEASURED, MEASURED, MEASURED]
+
+
+def one_worker(**spans: float) -> StepTable:
+    return make_steps(0, [1, 2, 3, 4, 5, 6], SIX_STEPS, **spans)
+
+
+def test_the_window_of_one_worker_holds_its_measured_steps() -> None:
+    assert measurement_window(one_worker()) == Window(start=2.0, end=6.0)
+
+
+def test_the_window_opens_with_the_last_warm_up_and_closes_with_the_first_worker_done() -> None:
+    late = make_steps(1, [1.5, 2.5, 3.5, 4.5, 5.5, 6.5], SIX_STEPS)
+    window = measurement_window(concatenate([one_worker(), late]))
+    assert window == Window(start=2.5, end=6.0)
+    assert window.length_s == 3.5
+
+
+def test_traced_steps_are_outside_the_window() -> None:
+    table = make_steps(0, [1, 2, 3, 4, 9], [FIRST, WARMUP, MEASURED, MEASURED, Phase.EVENTS])
+    assert measurement_window(table) == Window(start=2.0, end=4.0)
+
+
+def test_settling_steps_that_count_as_warm_up_move_the_window() -> None:
+    table = make_steps(0, [1, 2, 3, 4, 5, 6], [FIRST, *[WARMUP] * 3, MEASURED, MEASURED])
+    metrics = compute_metrics(table, 10)
+    assert (metrics.warmup_steps, metrics.measured_steps) == (4, 2)
+    assert metrics.window_s == 2.0
+    assert metrics.images_per_sec == 10.0
+
+
+@pytest.mark.parametrize(
+    ("phases", "missing"),
+    [([FIRST, WARMUP], "measured"), ([MEASURED, MEASURED], "warm-up")],
+)
+def test_a_worker_without_one_of_the_phases_is_named(phases: list[Phase], missing: str) -> None:
+    table = concatenate([one_worker(), make_steps(3, [1, 2], phases)])
+    with pytest.raises(ValueError, match=rf"worker:3 .*{missing}"):
+        measurement_window(table)
+
+
+def test_a_synchronous_step_is_split_into_its_parts() -> None:
+    metrics = compute_metrics(one_worker(pull_s=0.1, wait_s=0.05, compute_s=0.6), 32)
+    assert metrics.images_per_sec == pytest.approx(32.0)
+    assert metrics.step_time_p50_s == pytest.approx(1.0)
+    assert metrics.step_time_p95_s == pytest.approx(1.0)
+    assert metrics.input_wait_s == pytest.approx(0.05)
+    assert metrics.compute_s == pytest.approx(0.6)
+    assert (metrics.forward_s, metrics.backward_s) == pytest.approx((0.2, 0.4))
+    assert metrics.communication_s == pytest.approx(1.0 - 0.6 - 0.05)
+    assert metrics.warmup_steps == 2
+    assert metrics.measured_steps == 4
+    assert metrics.window_s == pytest.approx(4.0)
+    assert metrics.steps_per_worker == (4,)
+
+
+def test_workers_add_up() -> None:
+    both = concatenate([one_worker(compute_s=0.5), make_steps(1, [1, 2, 3, 4, 5, 6], SIX_STEPS)])
+    metrics = compute_metrics(both, 32)
+    assert metrics.images_per_sec == pytest.approx(64.0)
+    assert metrics.steps_per_worker == (4, 4)
+    assert metrics.compute_s == pytest.approx(0.25)
+
+
+def test_the_order_of_rows_does_not_matter() -> None:
+    both = concatenate([one_worker(compute_s=0.5), make_steps(1, [1, 2, 3, 4, 5, 6], SIX_STEPS)])
+    shuffled = both.select(np.random.default_rng(1).permutation(len(both)))
+    assert compute_metrics(shuffled, 32) == compute_metrics(both, 32)
+
+
+def test_an_asynchronous_worker_that_is_twice_as_fast_makes_twice_the_steps() -> None:
+    slow = make_steps(0, [2, 4, 6, 8, 10], [FIRST, WARMUP, *[MEASURED] * 3])
+    fast = make_steps(1, range(1, 13), [FIRST, *[WARMUP] * 3, *[MEASURED] * 8])
+    metrics = compute_metrics(concatenate([slow, fast]), 10)
+    # The window is 4 to 10: 3 steps of the slow worker, 6 of the fast one.
+    assert metrics.window_s == 6.0
+    assert metrics.steps_per_worker == (3, 6)
+    assert metrics.images_per_sec == pytest.approx(15.0)
+    assert metrics.step_time_p50_s == 1.0
+    assert metrics.step_time_p95_s == 2.0
+    assert metrics.warmup_steps == 2
+    assert metrics.measured_steps == round((3 + 8) / 2)
+
+
+def test_a_step_that_reaches_over_an_end_counts_by_its_part() -> None:
+    # Opens at 2.5 amid a step of worker 0, closes at 6 amid a step of worker 1.
+    late = make_steps(1, [1.5, 2.5, 3.5, 4.5, 5.5, 6.5], SIX_STEPS)
+    metrics = compute_metrics(concatenate([one_worker(), late]), 7)
+    assert metrics.steps_per_worker == (3, 3)
+    assert metrics.images_per_sec == pytest.approx(2 * 7)
+
+
+def test_time_between_steps_belongs_to_the_next_step() -> None:
+    table = one_worker()
+    table = StepTable(
+        **{f.name: getattr(table, f.name) for f in fields(table) if f.name != "start"},
+        start=table.start + 0.25,
+    )
+    assert compute_metrics(table, 1).step_time_p50_s == pytest.approx(1.0)
+
+
+def test_workers_that_never_measure_together_have_no_figures() -> None:
+    late = make_steps(1, [11, 12, 13, 14, 15, 16], SIX_STEPS, first_start=10)
+    with pytest.raises(ValueError, match="no whole step"):
+        compute_metrics(concatenate([one_worker(), late]), 1)
+
+
+def one_step(
+    batches: list[tuple[float, float, float]], pulled: float = 0.0, end: float = 10.0
+) -> StepTable:
+    """A single step that starts at 0."""
+    row = make_steps(0, [end], [MEASURED])
+    changes: dict[str, Any] = {
+        "pulled": np.asarray([pulled]),
+        "batches": np.asarray([batches], dtype=np.float64),
+    }
+    return StepTable(**({f.name: getattr(row, f.name) for f in fields(row)} | changes))
+
+
+@pytest.mark.parametrize(
+    ("batches", "pulled", "forward_s", "backward_s", "wait_s"),
+    [
+        # (input ready, loss ready, last gradient ready) of each batch
+        pytest.param([(0, 1, 3)], 0, 1, 2, 0, id="input was there"),
+        pytest.param([(2, 3, 5)], 0, 1, 2, 2, id="waited for input"),
+        pytest.param([(2, 3, 5)], 4, 0, 1, 0, id="input came before the parameters"),
+        pytest.param([(-5, 1, 3)], 1, 0, 2, 0, id="input was read ahead"),
+        pytest.param([(0, 1, 3), (0, 4, 6)], 0, 2, 4, 0, id="two batches without a gap"),
+        pytest.param([(0, 1, 3), (4, 5, 7)], 0, 2, 4, 1, id="second batch waited for input"),
+        pytest.param([(1, 2, 4), (6, 7, 9)], 1, 2, 4, 2, id="both, after a pull"),
+        pytest.param([(0, 1, 3)], 4, 0, 0, 0, id="gradients before the last parameter"),
+        pytest.param([(0, 3.5, 3)], 0, 3, 0, 0, id="loss noted after the last gradient"),
+    ],
+)
+def test_spans_of_a_step(
+    batches: list[tuple[float, float, float]],
+    pulled: float,
+    forward_s: float,
+    backward_s: float,
+    wait_s: float,
+) -> None:
+    table = one_step(batches, pulled)
+    assert forward_spans(table).tolist() == pytest.approx([forward_s])
+    assert backward_spans(table).tolist() == pytest.approx([backward_s])
+    assert compute_spans(table).tolist() == pytest.approx([forward_s + backward_s])
+    assert input_spans(table).tolist() == pytest.approx([wait_s])
+
+
+def some_events() -> EventTable:
+    whole = np.asarray([0, 1], dtype=np.int64)
+    kind = np.asarray([EventKind.PULLED, EventKind.PUSHED], dtype=np.int64)
+    return EventTable(
+        worker=whole, step=whole, kind=kind, tensor=whole, time=np.asarray([0.0, 0.5])
+    )
+
+
+def test_raw_timings_are_read_back_as_they_were(tmp_path: Path) -> None:
+    steps, events = one_worker(pull_s=0.1, compute_s=0.3), some_events()
+    save_raw(tmp_path / "raw.npz", steps, events)
+    steps_again, events_again = load_raw(tmp_path / "raw.npz")
+    assert_same(steps, steps_again)
+    assert_same(events, events_again)
+
+
+def assert_same(before: StepTable | EventTable, after: StepTable | EventTable) -> None:
+    for field in fields(before):
+        old, new = getattr(before, field.name), getattr(after, field.name)
+        np.testing.assert_array_equal(old, new, strict=True)
+
+
+def test_a_run_without_events_is_read_back(tmp_path: Path) -> None:
+    save_raw(tmp_path / "raw.npz", one_worker(), no_events())
+    assert len(load_raw(tmp_path / "raw.npz")[1].time) == 0
+
+
+def test_tables_of_several_tasks_become_one() -> None:
+    assert len(concatenate([one_worker(), one_worker()])) == 12
+    assert len(concatenate_events([some_events(), no_events(), some_events()]).time) == 4
+
+
+def good_bytes(tmp_path: Path) -> bytes:
+    save_raw(tmp_path / "good.npz", one_worker(), some_events())
+    return (tmp_path / "good.npz").read_bytes()
+
+
+def pickled_bytes() -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, steps_worker=np.asarray([{}], dtype=object))
+    return buffer.getvalue()
+
+
+def single_array_bytes() -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, np.zeros(3))
+    return buffer.getvalue()
+
+
+def other_arrays_bytes() -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, something=np.zeros(3))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"not an archive", b"PK\x03\x04 and no more", single_array_bytes(), other_arrays_bytes()],
+    ids=["empty", "text", "beginning of an archive", "one array", "other arrays"],
+)
+def test_what_is_no_raw_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "raw.npz").write_bytes(content)
+    with pytest.raises(RecordFormatError, match=r"raw.npz: raw timings cannot be read"):
+        load_raw(tmp_path / "raw.npz")
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
+def test_a_truncated_file_is_refused(tmp_path: Path, share: float) -> None:
+    good = good_bytes(tmp_path)
+    (tmp_path / "raw.npz").write_bytes(good[: int(len(good) * share)])
+    with pytest.raises(RecordFormatError):
+        load_raw(tmp_path / "raw.npz")
+
+
+def test_a_damaged_byte_is_refused_or_harmless(tmp_path: Path) -> None:
+    good = good_bytes(tmp_path)
+    path = tmp_path / "raw.npz"
+    refused = 0
+    for position in range(0, len(good), 41):
+        path.write_bytes(good[:position] + bytes([good[position] ^ 0x55]) + good[position + 1 :])
+        try:
+            load_raw(path)
+        except RecordFormatError:
+            refused += 1
+    assert refused > 10
+
+
+def test_pickled_objects_are_never_loaded(tmp_path: Path) -> None:
+    (tmp_path / "raw.npz").write_bytes(pickled_bytes())
+    with pytest.raises(RecordFormatError, match="allow_pickle"):
+        load_raw(tmp_path / "raw.npz")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RecordFormatError, match=r"gone.npz"):
+        load_raw(tmp_path / "gone.npz")

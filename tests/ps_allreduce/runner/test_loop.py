@@ -1,0 +1,185 @@
+"""The timed loop against a clock that a test moves: warm-up, agreement, what counts as what."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ps_allreduce.point.experiment import Profile
+from ps_allreduce.record.steps import Phase
+from ps_allreduce.runner.loop import MARGIN, SETTLING_STEPS, Stretch, timed_loop
+from tests.examples import fast
+from tests.fakes import FakeClock
+
+
+@dataclass(slots=True)
+class FakeDriver:
+    """Makes steps that take the time they are told to take.
+
+    Attributes:
+        step_s: seconds of the nth step.
+        calls: what was asked for, and whether steps were traced.
+    """
+
+    clock: FakeClock
+    step_s: Callable[[int], float]
+    agreement: Callable[[float], float] = lambda value: value
+    calls: list[tuple[int, bool]] = field(default_factory=list)
+    made: int = 0
+
+    def run(self, num_steps: int, *, events: bool = False) -> range:
+        self.calls.append((num_steps, events))
+        first = self.made
+        self.made += num_steps
+        self.clock.now += sum(self.step_s(step) for step in range(first, self.made))
+        return range(first, self.made)
+
+    def agree(self, value: float) -> float:
+        return self.agreement(value)
+
+
+def steady(step_s: float) -> Callable[[int], float]:
+    return lambda _: step_s
+
+
+def run_loop(
+    profile: Profile, step_s: Callable[[int], float]
+) -> tuple[list[Stretch[range]], FakeDriver, list[Phase]]:
+    clock = FakeClock(now=1000.0)
+    driver = FakeDriver(clock, step_s)
+    told: list[Phase] = []
+    return timed_loop(driver, profile, clock, told.append), driver, told
+
+
+def steps_of(stretches: list[Stretch[range]], phase: Phase) -> int:
+    return sum(stretch.num_steps for stretch in stretches if stretch.phase is phase)
+
+
+def test_slow_steps_are_warmed_up_by_number() -> None:
+    stretches, _, _ = run_loop(Profile(name="p"), steady(2.0))
+    assert steps_of(stretches, Phase.WARMUP) == 10
+
+
+def test_quick_steps_are_warmed_up_by_time() -> None:
+    stretches, _, _ = run_loop(Profile(name="p", warmup_s=5.0), steady(0.01))
+    assert 500 <= steps_of(stretches, Phase.WARMUP) <= 510
+
+
+@fast
+@given(
+    st.integers(1, 30),
+    st.floats(0, 10),
+    st.lists(st.floats(0.005, 3), min_size=1, max_size=20),
+)
+def test_warm_up_reaches_both_steps_and_seconds(
+    warmup_steps: int, warmup_s: float, step_times: list[float]
+) -> None:
+    # The last step time stays, the first one is tracing.
+    profile = Profile(name="p", warmup_steps=warmup_steps, warmup_s=warmup_s, measured_steps=1)
+    clock = FakeClock()
+    driver = FakeDriver(clock, lambda n: step_times[min(n, len(step_times) - 1)])
+    begun: dict[Phase, tuple[float, int]] = {}
+
+    def progress(phase: Phase) -> None:
+        begun[phase] = (clock.now, driver.made)
+
+    timed_loop(driver, profile, clock, progress)
+    (warm_at, steps_before), (measured_at, steps_after) = begun[Phase.WARMUP], begun[Phase.MEASURED]
+    assert steps_before == 1
+    assert steps_after - steps_before >= warmup_steps
+    assert measured_at - warm_at >= warmup_s - 1e-6
+
+
+def test_the_first_step_stands_alone() -> None:
+    stretches, driver, _ = run_loop(Profile(name="p"), steady(1.0))
+    assert (stretches[0].phase, stretches[0].num_steps) == (Phase.FIRST, 1)
+    assert driver.calls[0] == (1, False)
+
+
+def test_measured_steps_are_made_in_one_go_after_settling() -> None:
+    stretches, _, _ = run_loop(Profile(name="p", measured_steps=100), steady(1.0))
+    (measured,) = [s for s in stretches if s.phase is Phase.MEASURED]
+    assert measured.num_steps == SETTLING_STEPS + 100
+    assert measured.leading == SETTLING_STEPS
+
+
+def test_quick_steps_are_measured_by_time_with_a_margin() -> None:
+    profile = Profile(name="p", measured_steps=100, measured_s=20.0)
+    stretches, _, _ = run_loop(profile, steady(0.01))
+    measured = steps_of(stretches, Phase.MEASURED) - SETTLING_STEPS
+    assert measured == pytest.approx(20.0 * MARGIN / 0.01, abs=2)
+
+
+def test_slow_steps_are_measured_by_number() -> None:
+    profile = Profile(name="p", measured_steps=100, measured_s=20.0)
+    stretches, _, _ = run_loop(profile, steady(1.0))
+    assert steps_of(stretches, Phase.MEASURED) == SETTLING_STEPS + 100
+
+
+def test_only_the_last_stretch_is_traced() -> None:
+    stretches, driver, told = run_loop(Profile(name="p", event_steps=3), steady(1.0))
+    assert driver.calls[-1] == (3, True)
+    assert [events for _, events in driver.calls].count(True) == 1
+    assert (stretches[-1].phase, stretches[-1].num_steps) == (Phase.EVENTS, 3)
+    assert told == [Phase.FIRST, Phase.WARMUP, Phase.MEASURED, Phase.EVENTS]
+
+
+def test_nothing_is_traced_unless_asked_for() -> None:
+    stretches, _, told = run_loop(Profile(name="p"), steady(1.0))
+    assert stretches[-1].phase is Phase.MEASURED
+    assert told == [Phase.FIRST, Phase.WARMUP, Phase.MEASURED]
+
+
+def test_every_step_is_in_one_stretch() -> None:
+    stretches, driver, _ = run_loop(Profile(name="p", event_steps=2), steady(0.3))
+    assert [step for stretch in stretches for step in stretch.rows] == list(range(driver.made))
+
+
+class Meeting:
+    """Lets several drivers, each in a thread of its own, agree on the largest value."""
+
+    def __init__(self, parties: int) -> None:
+        self._barrier = threading.Barrier(parties, timeout=10)
+        self._values: list[float] = []
+
+    def __call__(self, value: float) -> float:
+        self._values.append(value)
+        self._barrier.wait()
+        largest = max(self._values)
+        if self._barrier.wait() == 0:
+            self._values.clear()
+        self._barrier.wait()
+        return largest
+
+
+def run_together(profile: Profile, speeds: list[float]) -> list[FakeDriver]:
+    """One timed loop per driver at the same time; every one with a clock of its own."""
+    meeting = Meeting(len(speeds))
+    drivers = [FakeDriver(FakeClock(now=7.0 * s), steady(s), meeting) for s in speeds]
+    threads = [
+        threading.Thread(target=timed_loop, args=(driver, profile, driver.clock, lambda _: None))
+        for driver in drivers
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=20)
+    return drivers
+
+
+@fast
+@given(st.lists(st.floats(0.005, 2), min_size=2, max_size=3))
+def test_drivers_of_different_speed_make_the_same_steps(speeds: list[float]) -> None:
+    profile = Profile(name="p", warmup_s=3.0, measured_steps=20, measured_s=2.0, event_steps=1)
+    drivers = run_together(profile, speeds)
+    assert all(driver.calls == drivers[0].calls for driver in drivers)
+    assert drivers[0].calls[-1] == (1, True)
+    # Even the quickest is warm, and has measured for long enough.
+    quickest = min(speeds)
+    assert sum(n for n, _ in drivers[0].calls[1:-2]) * quickest >= 3.0 - 1e-6
+    assert drivers[0].calls[-2][0] * quickest >= 2.0
