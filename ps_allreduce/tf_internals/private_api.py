@@ -1,0 +1,81 @@
+"""Names of TensorFlow that the suite uses although they are not public.
+
+Decides how each is used.  Importing this module sees that all are there: assigning to an attribute
+that was renamed would fail without a word.  It executes nothing of TensorFlow, because a process
+that is to fork must not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from ps_allreduce.tf_internals import CHECKED_WITH
+
+
+def missing(item: object) -> ImportError:
+    """The error for something that TensorFlow has taken away."""
+    return ImportError(
+        f"TensorFlow {tf.__version__} lacks what the suite needs and TensorFlow does not publish: "
+        f"{item}. Install TensorFlow {CHECKED_WITH}."
+    )
+
+
+def require(owner: object, owner_name: str, *names: str) -> None:
+    """See that an object has these attributes.
+
+    Raises:
+        ImportError: it lacks one.
+    """
+    for name in names:
+        if not hasattr(owner, name):
+            raise missing(f"{owner_name}.{name}")
+
+
+try:
+    from tensorflow.python.distribute.coordinator import values
+    from tensorflow.python.framework import auto_control_deps, ops
+except ImportError as error:
+    raise missing(error) from error
+
+require(auto_control_deps, "auto_control_deps", "ASYNC_STATEFUL_OPS")
+require(values.RemoteValueImpl(None, None), "RemoteValueImpl", "_values", "_has_fetched_to_local")
+require(ops.EagerTensor, "EagerTensor", "backing_device")
+
+#: Operations that TensorFlow may not put in order while it traces a step.  The last are handles of
+#: what a worker finds by name.
+UNORDERED = frozenset(
+    {"Timestamp", "CollectiveReduceV2", "VarHandleOp", "IteratorV2", "FIFOQueueV2"}
+)
+
+
+def leave_unordered() -> None:
+    """Leave `UNORDERED` unordered in everything that this process traces from now on.
+
+    TensorFlow chains all stateful operations that use no resource, in the order in which they are
+    created (`AutomaticControlDependencies`).  A clock that is read for one tensor would wait for
+    everything that was created before it, and a collective for the clock before it: timestamps
+    would gate, and nothing would overlap.  Data and control inputs order these operations as far as
+    they need it.
+    """
+    auto_control_deps.ASYNC_STATEFUL_OPS |= UNORDERED
+
+
+def leave_on_worker(result: Any) -> None:
+    """Keep a result that was just scheduled from being copied to the chief.
+
+    The coordinator copies each result before the worker goes on, which costs a round trip.  It does
+    not where it believes that this is done.
+    """
+    result._has_fetched_to_local = True
+
+
+def value_on_worker(result: Any) -> tf.Tensor:
+    """The tensor of a result that is ready, where it is; `fetch` would copy it."""
+    return result._values
+
+
+def memory_device(tensor: tf.Tensor) -> str:
+    """The device that holds a tensor; `tensor.device` is where the operation ran."""
+    return str(tensor.backing_device)

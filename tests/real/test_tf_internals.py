@@ -1,0 +1,89 @@
+"""TensorFlow has what the suite relies on although it is not published, and says what is read."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from ps_allreduce.fork_server.out_of_memory import ADVICE, explain_out_of_memory
+from ps_allreduce.record.provenance import ROOT
+from ps_allreduce.tf_internals import CHECKED_WITH, texts
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow")]
+
+
+@pytest.fixture(scope="module")
+def findings() -> Mapping[str, Any]:
+    """What `provoked_internals` prints, and what is written while it imports TensorFlow."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.real.provoked_internals"],
+        cwd=ROOT,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return {**json.loads(done.stdout), "chatter": done.stderr.partition("imported\n")[0]}
+
+
+def test_importing_all_jobs_executes_nothing_and_loads_nothing_unused(
+    findings: Mapping[str, Any],
+) -> None:
+    assert (findings["asleep"], findings["loaded"]) == (True, [])
+
+
+def test_this_version_was_checked_and_what_it_lacks_is_named(findings: Mapping[str, Any]) -> None:
+    assert f"{findings['version']}.".startswith(f"{CHECKED_WITH}.")
+    assert "publish: RemoteValueImpl._x. Install TensorFlow" in findings["renamed"]
+
+
+def test_operations_are_ordered_unless_tensorflow_is_told(findings: Mapping[str, Any]) -> None:
+    unordered = {"Timestamp", "CollectiveReduceV2", "VarHandleOp", "IteratorV2", "FIFOQueueV2"}
+    assert unordered <= set(findings["ordered_before"])
+    assert findings["ordered_after"] == []
+
+
+def test_a_result_stays_on_its_worker(findings: Mapping[str, Any]) -> None:
+    assert findings["left"] == {
+        "copied": False,
+        "device": "/job:worker/replica:0/task:0/device:CPU:0",
+        "value": 7,
+    }
+
+
+def test_a_task_shares_a_held_port_and_a_taken_one_is_recognised(
+    findings: Mapping[str, Any],
+) -> None:
+    assert findings["served_at_held_ports"] is True
+    assert findings["port_taken"] in texts.PORT_TAKEN
+
+
+def test_tensorflow_sets_or_reads_variables_whose_effect_takes_several_tasks(
+    findings: Mapping[str, Any],
+) -> None:
+    assert findings["named"] == ["GRPC_FAIL_FAST", *texts.CALLS_WITHOUT_STREAM]
+
+
+def test_want_of_memory_is_recognised(findings: Mapping[str, Any]) -> None:
+    sentence = "out of memory on the host (no room for a tensor float[1000000,1000000,1000])"
+    for text in findings["out_of_memory"]:
+        assert explain_out_of_memory(text, "worker:0") == f"{sentence}; {ADVICE}"
+
+
+def test_the_cause_is_found_in_an_error(findings: Mapping[str, Any]) -> None:
+    assert texts.essence(findings["aborted"]) == "Collective ops is aborted by: no peer"
+    assert texts.cause_of_file_error(findings["unwritable"]) == "No such file or directory"
+
+
+def test_what_an_import_writes_is_chatter(findings: Mapping[str, Any]) -> None:
+    lines = findings["chatter"].splitlines()
+    assert lines
+    assert [line for line in lines if not texts.CHATTER.match(line)] == []
