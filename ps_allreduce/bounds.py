@@ -37,9 +37,9 @@ def link_bytes(
         gradient_bytes: of one worker, in float32.
     """
     hosts = dict.fromkeys(host_of.values(), (0.0, 0.0))
-    if experiment.traits.uses_servers:
+    if experiment.strategy.uses_servers:
         return _of_servers(experiment, host_of, bytes_per_server, hosts)
-    if experiment.traits.uses_collective:
+    if experiment.strategy.uses_collective:
         return hosts | _of_ring(experiment, host_of, gradient_bytes)
     return hosts
 
@@ -79,12 +79,13 @@ def _senders(experiment: Experiment, host_of: Mapping[str, str]) -> list[str]:
     """The host of every worker; with aggregation on hosts each host once."""
     workers = [TaskId(TaskType.WORKER, index) for index in range(experiment.num_workers)]
     hosts = [host_of[str(worker)] for worker in workers]
-    return list(dict.fromkeys(hosts)) if experiment.wire.host_aggregation else hosts
+    return list(dict.fromkeys(hosts)) if experiment.strategy.host_aggregation else hosts
 
 
 def _push_share(experiment: Experiment) -> float:
     """Bytes of a gradient on the wire over those in float32."""
-    return 1.0 if experiment.wire.gradients is WireType.FLOAT32 else 0.5
+    wire = experiment.strategy.wire
+    return 1.0 if wire is None or wire.gradients is WireType.FLOAT32 else 0.5
 
 
 def network_time_s(crossings: Mapping[str, Crossing], bits_per_s: float) -> float:

@@ -1,20 +1,45 @@
 """Frozen dataclasses to JSON values and back, strictly.
 
-Decides that an unknown or missing key, or a value of another type, is an error: a misspelt key in a
-results file or a message is never passed over.  It knows nothing of any particular dataclass.
+Decides that an unknown, missing or repeated key, or a value of another type, is an error: a
+misspelt key in a results file or a message is never passed over.  One of several dataclasses in a
+union is told by its class variable `kind`, which is written beside its fields.  It knows nothing of
+any particular dataclass.
 """
 
 from __future__ import annotations
 
+import json
+import re
 import types
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
+from functools import cache
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from ps_allreduce.errors import RecordFormatError
 
 T = TypeVar("T")
+
+#: The class variable, and the key in JSON, that tells one class of a union from the others.
+KIND = "kind"
+
+#: Types whose values JSON holds as they are.
+_SCALARS = (bool, int, float, str)
+
+#: The end of every key, and of some text that looks like one.
+_KEY_ENDS = re.compile(r'"\s*:')
+
+#: Makes a value of one type from parsed JSON.
+Reader = Callable[[Any], Any]
+
+
+class _Mismatch(Exception):
+    """A value is not of the type wanted; `path` grows from its place to the top level."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.path: list[str] = []
 
 
 def to_json(value: object) -> Any:
@@ -23,17 +48,64 @@ def to_json(value: object) -> Any:
     Raises:
         TypeError: the value holds something that has no JSON form.
     """
+    return _plain(value, lambda _: True)
+
+
+def identity_of(value: object) -> Any:
+    """The JSON form of what tells two equal values from others.
+
+    Fields that a dataclass leaves out of its comparison are left out.
+
+    Raises:
+        TypeError: the value holds something that has no JSON form.
+    """
+    return _plain(value, lambda field: field.compare)
+
+
+def _plain(value: object, wanted: Callable[[Field[Any]], bool]) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
+        tag = {KIND: getattr(value, KIND)} if hasattr(value, KIND) else {}
+        named = {f.name: _plain(getattr(value, f.name), wanted) for f in fields(value) if wanted(f)}
+        return tag | named
     if isinstance(value, Enum):
         return value.value
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Mapping):
-        return {str(key): to_json(item) for key, item in value.items()}
+        return {str(key): _plain(item, wanted) for key, item in value.items()}
     if isinstance(value, Sequence):
-        return [to_json(item) for item in value]
+        return [_plain(item, wanted) for item in value]
     raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def parse_json(text: str | bytes) -> Any:
+    """JSON values; an object may not have a key twice.
+
+    Raises:
+        ValueError: the text is no JSON, or a key is repeated.
+    """
+    content = text.decode() if isinstance(text, bytes) else text
+    num_keys = 0
+
+    def count(found: dict[str, Any]) -> dict[str, Any]:
+        nonlocal num_keys
+        num_keys += len(found)
+        return found
+
+    parsed = json.loads(content, object_hook=count)
+    # A repeated key leaves fewer keys than colons behind a quote; so does text with such colons in
+    # it, which takes the slow way for nothing.
+    if num_keys == len(_KEY_ENDS.findall(content)):
+        return parsed
+    return json.loads(content, object_pairs_hook=_refuse_repeats)
+
+
+def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} is repeated")
+    return made
 
 
 def from_json(cls: type[T], value: object, where: str = "") -> T:
@@ -47,68 +119,142 @@ def from_json(cls: type[T], value: object, where: str = "") -> T:
     Raises:
         RecordFormatError: a key is unknown or missing, or a value has another type.
     """
-    return cast(T, _structure(cls, value, where or "top level"))
+    try:
+        return cast(T, _reader(cast(Any, cls))(value))
+    except _Mismatch as mismatch:
+        place = (where or "top level") + "".join(reversed(mismatch.path))
+        raise RecordFormatError(f"{place}: {mismatch}.") from mismatch
 
 
-def _structure(kind: Any, value: Any, where: str) -> Any:
+@cache
+def _reader(kind: Any) -> Reader:
+    """Types are looked at once: reading a record makes thousands of values of a few types."""
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any or kind is object:
-        return value
+        return lambda value: value
     if origin in (Union, types.UnionType):
-        return _structure_optional(arguments, value, where)
+        return _union_reader(arguments)
     if origin is tuple:
-        _expect(isinstance(value, list), value, "a list", where)
-        return tuple(
-            _structure(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(value)
-        )
+        return _tuple_reader(_reader(arguments[0]))
     if origin is not None and issubclass(origin, Mapping):
-        _expect(isinstance(value, dict), value, "an object", where)
-        return {
-            key: _structure(arguments[1], item, f"{where}.{key}") for key, item in value.items()
-        }
+        return _mapping_reader(arguments[1])
     if is_dataclass(kind):
-        return _structure_dataclass(kind, value, where)
-    return _structure_scalar(kind, value, where)
+        return _dataclass_reader(kind)
+    return _enum_reader(kind) if issubclass(kind, Enum) else _scalar_reader(kind)
 
 
-def _structure_optional(choices: tuple[Any, ...], value: Any, where: str) -> Any:
-    if value is None and type(None) in choices:
-        return None
-    (kind,) = [choice for choice in choices if choice is not type(None)]
-    return _structure(kind, value, where)
+def _union_reader(choices: tuple[Any, ...]) -> Reader:
+    """Of None and one type, or of None and dataclasses that have a `kind`."""
+    classes = [choice for choice in choices if choice is not type(None)]
+    read = _reader(classes[0]) if len(classes) == 1 else _tagged_reader(classes)
+    if len(classes) == len(choices):
+        return read
+    return lambda value: None if value is None else read(value)
 
 
-def _structure_dataclass(kind: Any, value: Any, where: str) -> Any:
-    _expect(isinstance(value, dict), value, "an object", where)
-    hints = get_type_hints(kind)
-    known = {field.name: field for field in fields(kind)}
-    if unknown := set(value) - set(known):
-        raise RecordFormatError(f"{where}: unknown key {', '.join(sorted(unknown))}.")
-    required = {
-        name
-        for name, field in known.items()
-        if field.default is MISSING and field.default_factory is MISSING
-    }
-    if missing := required - set(value):
-        raise RecordFormatError(f"{where}: missing key {', '.join(sorted(missing))}.")
-    return kind(
-        **{name: _structure(hints[name], item, f"{where}.{name}") for name, item in value.items()}
-    )
+def _tagged_reader(classes: Sequence[Any]) -> Reader:
+    known = {getattr(cls, KIND): cls for cls in classes}
+
+    def read(value: Any) -> Any:
+        _expect(isinstance(value, dict) and KIND in value, value, f"an object with a {KIND}")
+        if value[KIND] not in known:
+            raise _Mismatch(f"unknown {KIND} {value[KIND]!r}; choose one of {', '.join(known)}")
+        return _reader(known[value[KIND]])(value)
+
+    return read
 
 
-def _structure_scalar(kind: Any, value: Any, where: str) -> Any:
-    if issubclass(kind, Enum):
+def _tuple_reader(read: Reader) -> Reader:
+    def read_all(value: Any) -> Any:
+        _expect(isinstance(value, list), value, "a list")
+        made = []
+        for index, item in enumerate(value):
+            try:
+                made.append(read(item))
+            except _Mismatch as mismatch:
+                mismatch.path.append(f"[{index}]")
+                raise
+        return tuple(made)
+
+    return read_all
+
+
+def _mapping_reader(kind: Any) -> Reader:
+    read = _reader(kind)
+
+    def read_all(value: Any) -> Any:
+        _expect(isinstance(value, dict), value, "an object")
+        if kind in _SCALARS and set(map(type, value.values())) <= {kind}:
+            return value  # as it is already: samples hold thousands of such mappings
+        return {key: _read_named(key, read, item) for key, item in value.items()}
+
+    return read_all
+
+
+def _read_named(name: str, read: Reader, item: Any) -> Any:
+    try:
+        return read(item)
+    except _Mismatch as mismatch:
+        mismatch.path.append(f".{name}")
+        raise
+
+
+def _dataclass_reader(cls: Any) -> Reader:
+    hints = get_type_hints(cls)
+    tag = {KIND} if hasattr(cls, KIND) else set()
+    names = frozenset(field.name for field in fields(cls))
+    required = {f.name for f in fields(cls) if f.default is f.default_factory is MISSING}
+    readers: dict[str, Reader] = {}
+
+    def read(value: Any) -> Any:
+        _expect(isinstance(value, dict), value, "an object")
+        if not readers:  # not earlier: a class may hold others of its own kind
+            readers.update({name: _reader(hints[name]) for name in names})
+        if value.keys() != names:
+            _check_keys(value.keys() - tag, names, required)
+        made = {}
+        try:
+            for name, item in value.items():
+                if type(item) is hints.get(name):
+                    made[name] = item
+                elif name not in tag:
+                    made[name] = readers[name](item)
+        except _Mismatch as mismatch:
+            mismatch.path.append(f".{name}")
+            raise
+        return cls(**made)
+
+    return read
+
+
+def _check_keys(keys: Set[str], names: Set[str], required: Set[str]) -> None:
+    if unknown := keys - names:
+        raise _Mismatch(f"unknown key {', '.join(sorted(unknown))}")
+    if missing := required - keys:
+        raise _Mismatch(f"missing key {', '.join(sorted(missing))}")
+
+
+def _enum_reader(kind: Any) -> Reader:
+    def read(value: Any) -> Any:
         try:
             return kind(value)
         except ValueError as error:
-            raise RecordFormatError(f"{where}: {error}.") from error
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    exact = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-    _expect(exact, value, kind.__name__, where)
-    return value
+            raise _Mismatch(str(error)) from error
+
+    return read
 
 
-def _expect(holds: bool, value: object, wanted: str, where: str) -> None:
+def _scalar_reader(kind: Any) -> Reader:
+    def read(value: Any) -> Any:
+        if type(value) is kind:
+            return value
+        if kind is float and type(value) is int:
+            return float(value)
+        raise _Mismatch(f"expected {kind.__name__}, found {value!r}")
+
+    return read
+
+
+def _expect(holds: bool, value: object, wanted: str) -> None:
     if not holds:
-        raise RecordFormatError(f"{where}: expected {wanted}, found {value!r}.")
+        raise _Mismatch(f"expected {wanted}, found {value!r}")

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from ps_allreduce.point.architectures import MODELS
-from ps_allreduce.point.experiment import (
-    Collective,
-    Experiment,
-    Profile,
-    Resources,
-    server_settings,
-)
+from ps_allreduce.point.architectures import ARCHITECTURES, ImageModel
+from ps_allreduce.point.data import Digits, Synthetic
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.resources import Resources
 from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
-from ps_allreduce.point.strategies import TRAITS, Strategy
-from ps_allreduce.point.wire import Wire, WireType
-from ps_allreduce.point.workload import DIGITS, SYNTHETIC, EmulatedCompute, Precision, Workload
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AnyStrategy,
+    AsynchronousServers,
+    NoCommunication,
+    Single,
+    SynchronousServers,
+)
+from ps_allreduce.point.strategies.all_reduce import Packs
+from ps_allreduce.point.strategies.base import Servers
+from ps_allreduce.point.wire import Collective, Wire, WireType
+from ps_allreduce.point.workload import EmulatedCompute, Optimizer, Precision, Workload
 from tests.fakes import make_experiment
 
 #: For properties: few examples, and no time limit on a busy machine.
@@ -31,51 +36,55 @@ fast = settings(max_examples=40, deadline=None)
 
 def experiments() -> st.SearchStrategy[Experiment]:
     """Any experiment that makes sense."""
-    return st.sampled_from(Strategy).flatmap(_points_of)
-
-
-def _points_of(strategy: Strategy) -> st.SearchStrategy[Experiment]:
-    traits = TRAITS[strategy]
-    settings: st.SearchStrategy[dict[str, Any]] = st.just({})
-    if traits.uses_servers:
-        settings = st.builds(
-            server_settings,
-            st.integers(1, 9),
-            st.sampled_from(Policy),
-            st.sampled_from(LayoutKind),
-            st.integers(1, 1 << 40),
+    return strategies().flatmap(
+        lambda strategy: st.builds(
+            Experiment,
+            strategy=st.just(strategy),
+            num_workers=st.integers(1, strategy.max_workers or 99),
+            launcher=st.sampled_from(["local", "emulated", "slurm"]),
+            spread=st.none() | spreads(),
+            network=st.none() | networks(),
+            interface=st.none() | st.sampled_from(["eth0", "10.1.0.0/16"]),
+            workload=workloads(),
+            resources=st.builds(
+                Resources,
+                cores_per_worker=st.integers(1, 64),
+                threads_per_worker=st.integers(1, 64),
+            ),
+            measurement=st.builds(
+                Measurement,
+                warmup_s=seconds(),
+                measured_steps=st.integers(1, 10_000),
+                event_steps=st.integers(0, 5),
+            ),
         )
-    if traits.uses_collective:
-        settings = st.fixed_dictionaries(
-            {
-                "collective": st.sampled_from([Collective.RING, Collective.AUTO]),
-                "bytes_per_pack": st.integers(0, 1 << 40),
-            }
-        ) | st.builds(lambda wire: {"collective": Collective.RING, "wire": wire}, wires())
-    elif traits.communicates:
-        settings = st.builds(lambda some, wire: some | {"wire": wire}, settings, wires())
-    if traits.deals_steps:
-        settings = st.builds(operator.or_, settings, dealings())
-    return st.builds(
-        lambda some, **others: Experiment(strategy=strategy, **some, **others),
-        settings,
-        num_workers=st.integers(1, traits.max_workers or 99),
-        launcher=st.sampled_from(["local", "emulated", "slurm"]),
-        spread=st.none() | spreads(),
-        network=st.none() | networks(),
-        interface=st.none() | st.sampled_from(["eth0", "10.1.0.0/16"]),
-        workload=workloads(),
-        resources=st.builds(
-            Resources, cores_per_worker=st.integers(1, 64), threads_per_worker=st.integers(1, 64)
-        ),
-        profile=st.builds(
-            Profile,
-            name=st.text(),
-            warmup_s=seconds(),
-            measured_steps=st.integers(1, 10_000),
-            event_steps=st.integers(0, 5),
-            deadline_s=st.floats(1, 1e6),
-        ),
+    )
+
+
+def strategies() -> st.SearchStrategy[AnyStrategy]:
+    """Any strategy, with any settings that suit every spread."""
+    packs = st.builds(Packs, bytes_per_pack=st.integers(0, 1 << 40))
+    collectives = st.sampled_from([Collective.RING, Collective.AUTO])
+    return (
+        st.just(Single())
+        | st.just(NoCommunication())
+        | st.builds(SynchronousServers, servers=servers(), wire=wires())
+        | dealings()
+        | st.builds(AllReduce, sending=wires())
+        | st.builds(AllReduce, collective=collectives, sending=packs)
+    )
+
+
+def servers() -> st.SearchStrategy[Servers]:
+    """Any servers and placement."""
+    return st.sampled_from(Policy).flatmap(
+        lambda policy: st.builds(
+            Servers,
+            num_ps=st.integers(1, 9),
+            placement=st.just(policy),
+            split_bytes=st.integers(1, 1 << 40) if policy is Policy.PARTITIONED else st.none(),
+            layout=st.sampled_from(LayoutKind),
+        )
     )
 
 
@@ -88,18 +97,18 @@ def spread_experiments(most: int = 12) -> st.SearchStrategy[Experiment]:
             Resources, cores_per_worker=st.integers(1, 3), threads_per_worker=st.integers(1, 3)
         ),
     }
-    servers = {"num_ps": st.integers(1, most), "layout": st.sampled_from(LayoutKind)}
-    plain = st.sampled_from([Strategy.NO_COMMUNICATION, Strategy.ALLREDUCE])
-    served = st.sampled_from([Strategy.PS_ASYNC, Strategy.PS_SYNC])
+    settings = {"num_ps": st.integers(1, most), "layout": st.sampled_from(LayoutKind)}
+    plain = st.sampled_from([NoCommunication, AllReduce])
+    served = st.sampled_from([AsynchronousServers, SynchronousServers])
     return st.builds(make_experiment, plain, **common) | st.builds(
-        make_experiment, served, **common, **servers
+        make_experiment, served, **common, **settings
     ).filter(_has_room)
 
 
 def _has_room(experiment: Experiment) -> bool:
     """Colocated servers fit on the hosts of the workers."""
-    spread = experiment.spread or Spread()
-    if experiment.layout is LayoutKind.DEDICATED or spread.ps_per_host is None:
+    spread, served = experiment.spread or Spread(), experiment.strategy.servers
+    if served is None or served.layout is LayoutKind.DEDICATED or spread.ps_per_host is None:
         return True
     hosts = math.ceil(experiment.num_workers / spread.workers_per_host)
     return experiment.num_ps <= hosts * spread.ps_per_host
@@ -137,11 +146,15 @@ def wires() -> st.SearchStrategy[Wire]:
     )
 
 
-def dealings() -> st.SearchStrategy[dict[str, Any]]:
-    """Any way in which steps are dealt."""
+def dealings() -> st.SearchStrategy[AsynchronousServers]:
+    """Asynchronous servers that deal steps in any way."""
     return st.integers(1, 16).flatmap(
-        lambda steps: st.fixed_dictionaries(
-            {"steps_per_dispatch": st.just(steps), "staleness": st.none() | st.integers(steps, 99)}
+        lambda steps: st.builds(
+            AsynchronousServers,
+            servers=servers(),
+            wire=wires(),
+            steps_per_dispatch=st.just(steps),
+            staleness=st.none() | st.integers(steps, 99),
         )
     )
 
@@ -167,12 +180,15 @@ def workloads() -> st.SearchStrategy[Workload]:
     return st.builds(
         lambda compute, **others: Workload(**compute, **others),
         real | emulated,
-        model=st.sampled_from(list(MODELS)),
-        image_size=st.integers(75, 512),
-        num_classes=st.integers(10, 1000),
+        model=st.builds(
+            ImageModel,
+            name=st.sampled_from(list(ARCHITECTURES)),
+            image_size=st.integers(75, 512),
+            num_classes=st.integers(10, 1000),
+        ),
         batch_per_worker=st.integers(1, 512),
         accumulation=st.integers(1, 8),
-        input=st.sampled_from([SYNTHETIC, DIGITS]),
-        learning_rate=st.floats(1e-6, 10),
+        data=st.sampled_from([Synthetic(), Digits()]),
+        optimizer=st.builds(Optimizer, learning_rate=st.floats(1e-6, 10)),
         seed=st.integers(0, 1 << 31),
     )

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from types import TracebackType
+from queue import Queue
 from typing import Any, Self
 
 import numpy as np
 
 from launchers.protocol import Capacity, LaunchedRun
-from ps_allreduce.point.experiment import Collective, Experiment, Profile, server_settings
-from ps_allreduce.point.placement import Policy, VariableSpec
-from ps_allreduce.point.strategies import TRAITS, Strategy
+from launchers.run.launcher import HostsLauncher
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.placement import VariableSpec
+from ps_allreduce.point.strategies import AnyStrategy, SynchronousServers
+from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.wire import WIRE_SETTINGS, Wire
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.hosts import HostFacts, HostRecord, Interface
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.records import Phases, RunRecord, Sample, Status
 from ps_allreduce.record.steps import EventTable, Metrics, Phase, StepTable
 
-PROFILE = Profile(name="test", repetitions=2)
-
 METRICS = Metrics(
-    images_per_sec=320.0,
+    examples_per_sec=320.0,
     step_time_p50_s=0.05,
     step_time_p95_s=0.06,
     compute_s=0.03,
@@ -64,18 +65,33 @@ TWO_LAYERS = (
 
 
 def make_experiment(
-    strategy: Strategy = Strategy.PS_SYNC, num_workers: int = 2, **changes: Any
+    strategy: type[AnyStrategy] = SynchronousServers, num_workers: int = 2, **changes: Any
 ) -> Experiment:
-    """A point of a strategy, with whatever the strategy needs."""
-    traits = TRAITS[strategy]
-    settings: dict[str, Any] = {"profile": PROFILE}
-    if traits.uses_servers:
-        settings |= server_settings(2, Policy.ROUND_ROBIN)
-    if traits.uses_collective:
-        settings |= {"collective": Collective.RING, "bytes_per_pack": 0}
-    if traits.max_workers is not None:
-        num_workers = min(num_workers, traits.max_workers)
-    return Experiment(strategy=strategy, num_workers=num_workers, **(settings | changes))
+    """A point of a strategy: its settings and those of an experiment, side by side by name.
+
+    Two servers, or one pack, if nothing else is said.
+    """
+    return Experiment(
+        num_workers=min(num_workers, strategy.max_workers or num_workers),
+        strategy=make_strategy(strategy, changes),
+        **{name: value for name, value in changes.items() if name not in STRATEGY_NAMES},
+    )
+
+
+STRATEGY_NAMES = {field.name for field in fields(StrategySettings)} | {"wire"}
+
+
+def make_strategy(strategy: type[AnyStrategy], changes: Mapping[str, Any]) -> AnyStrategy:
+    """A strategy with those of the changes that are its settings."""
+    stated = {name: value for name, value in changes.items() if name in STRATEGY_NAMES}
+    wire: Wire | None = stated.pop("wire", None)
+    if wire is not None:
+        stated |= {name: getattr(wire, name) for name in WIRE_SETTINGS}
+    elif strategy.uses_collective:
+        stated.setdefault("bytes_per_pack", 0)
+    if strategy.uses_servers:
+        stated.setdefault("num_ps", 2)
+    return strategy.of(StrategySettings(**stated))
 
 
 def make_facts(name: str = "n9", **changes: Any) -> HostFacts:
@@ -119,6 +135,7 @@ def make_record(**changes: Any) -> RunRecord:
     experiment = changes.pop("experiment", make_experiment())
     settings: dict[str, Any] = {
         "sweep": "compare",
+        "profile": "quick",
         "experiment_id": experiment.experiment_id,
         "repetition": 0,
         "attempt": 0,
@@ -204,7 +221,7 @@ def bad_run(status: Status, reason: str = "worker:1 was killed by SIGKILL") -> L
 
 
 @dataclass(slots=True)
-class FakeLauncher:
+class FakeLauncher(HostsLauncher):
     """A launcher that starts nothing: every launch ends as the script says, then well.
 
     Attributes:
@@ -231,12 +248,7 @@ class FakeLauncher:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Nothing was started."""
 
     def check(self, experiment: Experiment) -> None:
@@ -253,6 +265,7 @@ class FakeLauncher:
         self,
         experiment: Experiment,
         *,
+        deadline_s: float,
         progress: Callable[[str], None],
         weights: Path | None = None,
     ) -> LaunchedRun:
@@ -269,3 +282,18 @@ class FakeLauncher:
 
     def time_left_s(self) -> float | None:
         return self.time_left()
+
+
+class Ear:
+    """Takes in what a job reports, from whatever thread."""
+
+    def __init__(self) -> None:
+        self._heard: Queue[tuple[str, dict[str, Any]]] = Queue()
+
+    def __call__(self, event: str, **details: Any) -> None:
+        self._heard.put((event, details))
+
+    def expect(self, event: str) -> dict[str, Any]:
+        heard, details = self._heard.get(timeout=10.0)
+        assert heard == event
+        return details

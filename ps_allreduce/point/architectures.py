@@ -1,89 +1,164 @@
-"""The networks that can be trained, as far as it takes to check a request.
+"""The models that can be trained, as far as it takes to check a request.
 
-Building them is the business of `workloads`; this table needs no TensorFlow.
+Building them is the business of `workloads`; this module needs no TensorFlow.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
 
-from ps_allreduce.errors import UserError
+from ps_allreduce.errors import UserError, at_least, at_most
+
+
+class Unit(StrEnum):
+    """What the examples of a model are, and what throughput counts."""
+
+    IMAGES = "images"
+    TOKENS = "tokens"
+    ROWS = "rows"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelInfo:
-    """Image sizes (pixels, square, three channels) of a network.
+class Architecture:
+    """Image sizes (pixels, square, three channels) of an architecture.
 
     Attributes:
-        minimum_image_size: the smallest that the architecture accepts.
-        usual_image_size: what it was designed for, the default of the dry run.
+        minimum_image_size: the smallest that it accepts.
+        designed_image_size: what it was designed for, the default of the dry run.
     """
 
     minimum_image_size: int
-    usual_image_size: int
+    designed_image_size: int
 
 
 SMALL_CNN = "SmallCNN"
 
-MODELS: dict[str, ModelInfo] = {
-    SMALL_CNN: ModelInfo(minimum_image_size=16, usual_image_size=32),
-    "ResNet50": ModelInfo(minimum_image_size=32, usual_image_size=224),
-    "InceptionV3": ModelInfo(minimum_image_size=75, usual_image_size=299),
-    "VGG16": ModelInfo(minimum_image_size=32, usual_image_size=224),
-    "EfficientNetB0": ModelInfo(minimum_image_size=32, usual_image_size=224),
-    "MobileNetV2": ModelInfo(minimum_image_size=32, usual_image_size=224),
+ARCHITECTURES: dict[str, Architecture] = {
+    SMALL_CNN: Architecture(minimum_image_size=16, designed_image_size=32),
+    "ResNet50": Architecture(minimum_image_size=32, designed_image_size=224),
+    "InceptionV3": Architecture(minimum_image_size=75, designed_image_size=299),
+    "VGG16": Architecture(minimum_image_size=32, designed_image_size=224),
+    "EfficientNetB0": Architecture(minimum_image_size=32, designed_image_size=224),
+    "MobileNetV2": Architecture(minimum_image_size=32, designed_image_size=224),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImageModel:
+    """An architecture that classifies square images with three channels.
+
+    Attributes:
+        name: of the architecture.
+        image_size: pixels.
+    """
+
+    kind: ClassVar[str] = "image_model"
+    unit: ClassVar[Unit] = Unit.IMAGES
+    computes: ClassVar[bool] = True
+
+    name: str = SMALL_CNN
+    image_size: int = 32
+    num_classes: int = 10
+
+    def __post_init__(self) -> None:
+        minimum = architecture_named(self.name).minimum_image_size
+        if self.image_size < minimum:
+            raise UserError(
+                f"image_size {self.image_size} is below the minimum of {self.name}: "
+                f"use {minimum} or more."
+            )
+        at_most(1e4, image_size=self.image_size)
+        at_least(2, num_classes=self.num_classes)
+        at_most(1e6, num_classes=self.num_classes)
+
+    @property
+    def example_shape(self) -> tuple[int, ...]:
+        """Of one float32 input."""
+        return (self.image_size, self.image_size, 3)
+
+    def columns(self) -> dict[str, object]:
+        """As columns of a table."""
+        return {
+            "model": self.name,
+            "image_size": self.image_size,
+            "num_classes": self.num_classes,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TensorSet:
-    """No network but equal tensors, to be sent by an emulated accelerator: `Tensors-16-25MB`.
+    """No computation but equal tensors, to be sent by an emulated accelerator: `Tensors-16-25MB`.
 
     Attributes:
         count: number of tensors.
         num_bytes: of all together, in float32; a little less where they cannot be divided equally.
     """
 
+    kind: ClassVar[str] = "tensors"
+    unit: ClassVar[Unit] = Unit.ROWS
+    computes: ClassVar[bool] = False
+    #: Nobody looks at an input; a row of one number is read all the same.
+    example_shape: ClassVar[tuple[int, ...]] = (1,)
+    num_classes: ClassVar[int] = 2
+
     count: int
     num_bytes: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.count <= 10_000 or not 4 * self.count <= self.num_bytes <= 10**10:
+            raise UserError(
+                f"model {self.name}: choose 1 to 10000 tensors, of 4 bytes each or more and 10 GB "
+                "together at most."
+            )
+
+    @property
+    def name(self) -> str:
+        """As users write it, in whole megabytes where that is exact."""
+        size, unit = (
+            (self.num_bytes // 10**6, "MB")
+            if self.num_bytes % 10**6 == 0
+            else (self.num_bytes // 10**3, "KB")
+        )
+        return f"Tensors-{self.count}-{size}{unit}"
 
     @property
     def elements(self) -> int:
         """Size of each tensor."""
         return self.num_bytes // 4 // self.count
 
+    def columns(self) -> dict[str, object]:
+        """As columns of a table."""
+        return {"model": self.name}
+
+
+Model = ImageModel | TensorSet
+
 
 def tensor_set(name: str) -> TensorSet | None:
-    """Read a name such as `Tensors-160-100MB`; None if it is the name of a network.
+    """Read a name such as `Tensors-160-100MB`; None if it is the name of an architecture.
 
     Raises:
-        UserError: a tensor would have no element, or too many to be handled.
+        UserError: a tensor would have no element, or there are too many to be handled.
     """
     found = re.fullmatch(r"Tensors-([0-9]{1,9})-([0-9]{1,9})(KB|MB)", name)
     if found is None:
         return None
     count, amount, unit = found.groups()
-    tensors = TensorSet(count=int(count), num_bytes=int(amount) * {"KB": 10**3, "MB": 10**6}[unit])
-    if not 1 <= tensors.count <= 10_000 or not 4 * tensors.count <= tensors.num_bytes <= 10**10:
-        raise UserError(
-            f"model {name}: choose 1 to 10000 tensors, of 4 bytes each or more and 10 GB together "
-            "at most."
-        )
-    return tensors
+    return TensorSet(count=int(count), num_bytes=int(amount) * {"KB": 10**3, "MB": 10**6}[unit])
 
 
-def model_info(name: str) -> ModelInfo:
-    """Look a model up by its exact name.
+def architecture_named(name: str) -> Architecture:
+    """Look an architecture up by its exact name.
 
     Raises:
-        UserError: no such model; the message lists those that exist.
+        UserError: there is none of that name; the message lists those that exist.
     """
-    if tensor_set(name) is not None:
-        return MODELS[SMALL_CNN]
-    if name not in MODELS:
+    if name not in ARCHITECTURES:
         raise UserError(
-            f"unknown model {name!r}; choose one of {', '.join(MODELS)}, or tensors such as "
+            f"unknown model {name!r}; choose one of {', '.join(ARCHITECTURES)}, or tensors such as "
             "Tensors-16-25MB."
         )
-    return MODELS[name]
+    return ARCHITECTURES[name]

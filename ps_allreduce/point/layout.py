@@ -8,12 +8,14 @@ apart by their whole name.  Ports and processes are decided elsewhere.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ps_allreduce.cluster import ClusterSpec, TaskId, TaskType
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.experiment import Device, Experiment
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.resources import Device
 from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
 
 Placed = Mapping[TaskId, str]
@@ -23,7 +25,7 @@ def tasks_of(experiment: Experiment) -> tuple[TaskId, ...]:
     """All tasks: servers first, then workers, then the chief that drives them."""
     workers = [TaskId(TaskType.WORKER, i) for i in range(experiment.num_workers)]
     servers = [TaskId(TaskType.PS, i) for i in range(experiment.num_ps)]
-    chief = [TaskId(TaskType.CHIEF, 0)] if experiment.traits.uses_servers else []
+    chief = [TaskId(TaskType.CHIEF, 0)] if experiment.strategy.uses_servers else []
     return (*servers, *workers, *chief)
 
 
@@ -67,15 +69,21 @@ def place_tasks(experiment: Experiment, hosts: Sequence[str]) -> Placed:
         raise UserError(f"host {twice} is listed more than once; every host is used once.")
     needed = num_hosts(experiment)
     if needed > len(hosts):
-        servers = f", {experiment.num_ps} ps {experiment.layout}" if experiment.num_ps else ""
+        layout = _layout_of(experiment)
+        servers = f", {experiment.num_ps} ps {layout}" if layout else ""
         ways = ["fewer workers", "more of them per host"]
-        if experiment.layout is LayoutKind.DEDICATED:
+        if layout is LayoutKind.DEDICATED:
             ways += ["fewer servers", "the layout colocated"]
         raise UserError(
             f"{experiment.num_workers} workers{servers}: {needed} hosts are needed but there are "
             f"{len(hosts)}. Take more hosts, or ask for {', '.join(ways[:-1])} or {ways[-1]}."
         )
     return {task: hosts[position] for task, position in _positions(experiment).items()}
+
+
+def _layout_of(experiment: Experiment) -> LayoutKind | None:
+    servers = experiment.strategy.servers
+    return None if servers is None else servers.layout
 
 
 def _positions(experiment: Experiment) -> dict[TaskId, int]:
@@ -98,7 +106,7 @@ def _positions(experiment: Experiment) -> dict[TaskId, int]:
 def _position_of_server(
     experiment: Experiment, spread: Spread, index: int, worker_hosts: int
 ) -> int:
-    if experiment.layout is LayoutKind.DEDICATED:
+    if _layout_of(experiment) is LayoutKind.DEDICATED:
         return worker_hosts + index // (spread.ps_per_host or 1)
     most = spread.ps_per_host
     if most is not None and experiment.num_ps > most * worker_hosts:
@@ -161,7 +169,8 @@ def plan_cores(
                 "worker, or the layout colocated."
             )
         cores |= _deal(experiment, placed, host, offered[host][:needed])
-    return CorePlan(cores, _count(placed, cores), _is_oversubscribed(experiment, placed, cores))
+    used = {(placed[task], core) for task, dealt in cores.items() for core in dealt}
+    return CorePlan(cores, len(used), _is_oversubscribed(experiment, placed, cores))
 
 
 def share_machine(experiment: Experiment, placed: Placed, machine: Sequence[int]) -> CorePlan:
@@ -183,7 +192,7 @@ def _slice_owners(experiment: Experiment, placed: Placed, host: str) -> list[Tas
     """Tasks of a host that have cores of their own: workers, then dedicated servers."""
     here = [task for task, where in placed.items() if where == host]
     owners = [task for task in here if task.type is TaskType.WORKER]
-    if experiment.layout is LayoutKind.DEDICATED:
+    if _layout_of(experiment) is LayoutKind.DEDICATED:
         owners += [task for task in here if task.type is TaskType.PS]
     return owners
 
@@ -202,22 +211,15 @@ def _deal(
     return dealt
 
 
-def _count(placed: Placed, cores: Mapping[TaskId, tuple[int, ...]]) -> int:
-    return len({(placed[task], core) for task, mine in cores.items() for core in mine})
-
-
 def _is_oversubscribed(
     experiment: Experiment, placed: Placed, cores: Mapping[TaskId, tuple[int, ...]]
 ) -> bool:
     """A worker uses its threads, a server one core; the chief waits most of the time."""
-    wanted: dict[tuple[str, tuple[int, ...]], int] = {}
-    for task, mine in cores.items():
-        if task.type is not TaskType.CHIEF:
-            worker = task.type is TaskType.WORKER
-            threads = experiment.resources.threads_per_worker if worker else 1
-            key = (placed[task], mine)
-            wanted[key] = wanted.get(key, 0) + threads
-    return any(threads > len(mine) for (_, mine), threads in wanted.items())
+    threads_of = {TaskType.WORKER: experiment.resources.threads_per_worker, TaskType.PS: 1}
+    wanted: Counter[tuple[str, tuple[int, ...]]] = Counter()
+    for task, dealt in cores.items():
+        wanted[placed[task], dealt] += threads_of.get(task.type, 0)
+    return any(threads > len(dealt) for (_, dealt), threads in wanted.items())
 
 
 def plan_gpus(
@@ -231,17 +233,17 @@ def plan_gpus(
     visible = dict.fromkeys(placed, "")
     if experiment.resources.device is not Device.GPU:
         return visible
-    for host in dict.fromkeys(placed.values()):
-        workers = [
-            task for task, where in placed.items() if where == host and task.type is TaskType.WORKER
-        ]
-        share = len(offered[host]) // len(workers) if workers else 0
-        if workers and share < 1:
+    by_host: dict[str, list[TaskId]] = {}
+    for task, host in placed.items():
+        if task.type is TaskType.WORKER:
+            by_host.setdefault(host, []).append(task)
+    for host, workers in by_host.items():
+        share = len(offered[host]) // len(workers)
+        if share < 1:
             raise UserError(
                 f"{experiment.title}: host {host} has {len(offered[host])} GPUs for "
                 f"{len(workers)} workers. Ask for fewer workers per host, or the device cpu."
             )
         for position, worker in enumerate(workers):
-            mine = offered[host][position * share : (position + 1) * share]
-            visible[worker] = ",".join(mine)
+            visible[worker] = ",".join(offered[host][position * share : (position + 1) * share])
     return visible

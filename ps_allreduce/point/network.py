@@ -99,6 +99,19 @@ class EmulatedNetwork:
         """The rate of a host's link, per direction; None for no limit."""
         return self.slow_bits_per_s if host == self.slow_host else self.bits_per_s
 
+    def __str__(self) -> str:
+        """What the links were asked to be, without the number of hosts: `1gbit`."""
+        parts = [_limit_text(self.bits_per_s)]
+        if self.delay_s:
+            parts.append(f"delay {self.delay_s * 1e3:g}ms")
+        if self.slow_host is not None:
+            parts.append(f"host {self.slow_host} {_limit_text(self.slow_bits_per_s)}")
+        if self.racks > 1:
+            parts.append(f"{self.racks} racks")
+        if self.uplink_bits_per_s is not None:
+            parts.append(f"uplink {render_rate(self.uplink_bits_per_s)}")
+        return ", ".join(parts)
+
     def scaled(self, factor: float) -> EmulatedNetwork:
         """The same network on another time scale: rates times a factor, delays divided by it."""
         if not (math.isfinite(factor) and factor > 0):
@@ -141,6 +154,10 @@ def render_rate(bits_per_s: float) -> str:
     fitting = [(unit, size) for unit, size in RATE_UNITS.items() if bits_per_s >= size]
     unit, size = fitting[0] if fitting else ("bit", 1.0)
     return f"{format(bits_per_s / size, '.12f').rstrip('0').rstrip('.')}{unit}"
+
+
+def _limit_text(bits_per_s: float | None) -> str:
+    return "no limit" if bits_per_s is None else render_rate(bits_per_s)
 
 
 def _parse(text: str, units: Iterable[str], what: str, example: str) -> tuple[float, str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 
@@ -115,7 +115,7 @@ def make_plan(
         raise UserError(f"placement needs at least 1 parameter server, got {num_ps}.")
     if policy is Policy.PARTITIONED and split_bytes < 1:
         raise UserError(f"split_bytes must be at least 1, got {split_bytes}.")
-    pieces = _whole(variables) if policy is not Policy.PARTITIONED else _cut(variables, split_bytes)
+    pieces = _cut(variables, split_bytes if policy is Policy.PARTITIONED else math.inf)
     trainable = [piece for piece in pieces if variables[piece.variable].trainable]
     if num_ps > len(trainable):
         what = "shards" if policy is Policy.PARTITIONED else "trainable variables"
@@ -125,29 +125,15 @@ def make_plan(
         )
     servers = _ASSIGN[policy]([piece.num_bytes for piece in pieces], num_ps)
     placed = [
-        Shard(
-            variable=piece.variable,
-            axis=piece.axis,
-            start=piece.start,
-            length=piece.length,
-            server=server,
-            num_bytes=piece.num_bytes,
-        )
+        replace(piece, server=server)
         for piece, server in zip(pieces, servers, strict=True)
         if variables[piece.variable].trainable
     ]
     return Plan(policy=policy, num_ps=num_ps, shards=tuple(placed))
 
 
-def _whole(variables: Sequence[VariableSpec]) -> list[Shard]:
-    return [
-        Shard(variable=index, server=0, num_bytes=spec.num_bytes)
-        for index, spec in enumerate(variables)
-    ]
-
-
-def _cut(variables: Sequence[VariableSpec], split_bytes: int) -> list[Shard]:
-    """Cut trainable variables above the threshold into near-equal shards."""
+def _cut(variables: Sequence[VariableSpec], split_bytes: float) -> list[Shard]:
+    """Cut trainable variables above the threshold into near-equal shards; the server is open."""
     pieces: list[Shard] = []
     for index, spec in enumerate(variables):
         if spec.trainable and spec.num_bytes > split_bytes and spec.shape:
@@ -231,7 +217,7 @@ def suggest(plans: Sequence[Plan]) -> Plan:
     return min(good, key=lambda plan: (len(plan.shards), plan.max_over_mean))
 
 
-def usual_split_bytes(variables: Sequence[VariableSpec], num_ps: int) -> int:
+def default_split_bytes(variables: Sequence[VariableSpec], num_ps: int) -> int:
     """The threshold of `partitioned` where none is asked for.
 
     4 MB, which large models are usually cut by (BytePS: 4,096,000 bytes); for a model without a

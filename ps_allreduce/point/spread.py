@@ -1,7 +1,7 @@
 """How the tasks of an experiment are spread over hosts, as numbers and kinds.
 
-Decides which ways there are.  Which host a task really runs on is worked out by the launchers'
-layout, from these and from the hosts that were granted.
+Decides which ways there are.  Which host a task really runs on is worked out by `layout`, from
+these and from the hosts that were granted.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""How gradients travel between tasks: sizes of messages, how many at once, in which number format.
+"""How gradients travel between tasks: by what, in messages of which size and number format.
 
-Decides which settings there are and what they mean.  What each of them gains was measured:
-`docs/performance.md`.
+Decides which settings and collectives there are and what they mean.  What each of them gains was
+measured: `docs/performance.md`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from typing import ClassVar
 
 from ps_allreduce.errors import UserError
 
@@ -25,7 +26,7 @@ class WireType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wire:
-    """Settings of every strategy that communicates.
+    """How gradients travel in buckets.
 
     Attributes:
         group_bytes: neighbouring tensors are sent in one message up to so many bytes of float32; 0
@@ -37,15 +38,14 @@ class Wire:
             new value is back; 0 is no bound.  Sends that start together share the link and all
             arrive late.
         gradients: the format of gradients on the wire; parameters travel in float32.
-        host_aggregation: workers of one host send the mean of their gradients once, and fetch new
-            values once (what tf_cnn_benchmarks called distributed_replicated).
     """
+
+    kind: ClassVar[str] = "buckets"
 
     group_bytes: int = 500_000
     cut_bytes: int = 500_000
     in_flight: int = 4
     gradients: WireType = WireType.FLOAT32
-    host_aggregation: bool = False
 
     def __post_init__(self) -> None:
         for name in ("group_bytes", "cut_bytes"):
@@ -55,11 +55,19 @@ class Wire:
         if self.in_flight < 0:
             raise UserError(f"in_flight must be at least 0 (no bound), got {self.in_flight}.")
 
-    @property
-    def changed(self) -> dict[str, object]:
-        """The settings that are not at their default, by name."""
-        values = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}
-        return {name: value for name, (value, usual) in values.items() if value != usual}
+    def columns(self) -> dict[str, object]:
+        """As columns of a table."""
+        return {
+            "group_bytes": self.group_bytes,
+            "cut_bytes": self.cut_bytes,
+            "in_flight": self.in_flight,
+            "gradients_on_wire": self.gradients.value,
+        }
+
+    def title_parts(self) -> list[str]:
+        """What a short line says: what is not at its default."""
+        values = [(each.name, getattr(self, each.name), each.default) for each in fields(self)]
+        return [f"{name} {value}" for name, value, default in values if value != default]
 
     @property
     def group_size(self) -> int:
@@ -72,5 +80,28 @@ class Wire:
         return self.cut_bytes // ELEMENT_BYTES
 
 
-#: TensorFlow's own way: every tensor for itself, all at once.
-STOCK = Wire(group_bytes=0, cut_bytes=0, in_flight=0)
+#: The settings of a wire, by name.
+WIRE_SETTINGS = tuple(each.name for each in fields(Wire))
+
+#: Every tensor travels on its own, and all set out at once.
+UNBUCKETED = Wire(group_bytes=0, cut_bytes=0, in_flight=0)
+
+
+class Collective(StrEnum):
+    """Implementations of the all-reduce collective."""
+
+    RING = "ring"
+    NCCL = "nccl"
+    AUTO = "auto"
+
+
+#: TensorFlow moves tensors between tasks by gRPC unless a collective brings its own way.
+GRPC = "grpc"
+
+#: AUTO takes NCCL where every worker has a GPU: which one is unknown beforehand.
+TRANSPORT_OF = {Collective.RING: GRPC, Collective.NCCL: "nccl", Collective.AUTO: "auto"}
+
+
+def transport_text(carrier: str, gradients: WireType) -> str:
+    """`grpc`, or `grpc in float16` where gradients do not travel in float32."""
+    return carrier if gradients is WireType.FLOAT32 else f"{carrier} in {gradients}"

@@ -1,19 +1,18 @@
 """What every worker trains, real or emulated: the same for all strategies of a comparison.
 
-Decides which workloads make sense.  Building the network and reading its input is the business of
+Decides which workloads make sense.  Building the model and reading its data is the business of
 `workloads`, which needs TensorFlow.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import ClassVar
 
 from ps_allreduce.errors import UserError, at_least, at_most
-from ps_allreduce.point.architectures import SMALL_CNN, model_info, tensor_set
-
-SYNTHETIC = "synthetic"
-DIGITS = "digits"
+from ps_allreduce.point.architectures import ImageModel, Model, Unit
+from ps_allreduce.point.data import Data, Synthetic, check_serves
 
 
 class Precision(StrEnum):
@@ -22,6 +21,16 @@ class Precision(StrEnum):
     FLOAT32 = "float32"
     MIXED_FLOAT16 = "mixed_float16"
     MIXED_BFLOAT16 = "mixed_bfloat16"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimizer:
+    """Stochastic gradient descent with momentum, at a constant learning rate."""
+
+    name: ClassVar[str] = "sgd_momentum"
+
+    learning_rate: float = 0.01
+    momentum: float = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,55 +57,79 @@ class EmulatedCompute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What every worker trains: the same for all strategies of a comparison.
+    """What every worker trains: a model, data, and an optimizer.
 
     Attributes:
-        image_size: pixels of a square image with three channels.
+        batch_per_worker: examples of one forward and backward pass.
         accumulation: batches per synchronisation.
-        input: `synthetic`, `digits`, or the path of a folder of TFRecord files.  That the folder
-            exists is checked where it is used: records are read after it is gone.
-        learning_rate, momentum: of stochastic gradient descent, constant.
-        seed: of the initial weights, the synthetic images and the shuffling.
+        seed: of the initial weights, the synthetic data and the shuffling.
         emulated: replaces the real forward and backward pass.
         precision: of the forward and backward pass.
     """
 
-    model: str = SMALL_CNN
-    image_size: int = 32
-    num_classes: int = 10
+    model: Model = field(default_factory=ImageModel)
+    data: Data = field(default_factory=Synthetic)
+    optimizer: Optimizer = field(default_factory=Optimizer)
     batch_per_worker: int = 16
     accumulation: int = 1
-    input: str = SYNTHETIC
-    learning_rate: float = 0.01
-    momentum: float = 0.9
     seed: int = 1
     emulated: EmulatedCompute | None = None
     precision: Precision = Precision.FLOAT32
 
     def __post_init__(self) -> None:
-        minimum = model_info(self.model).minimum_image_size
-        if self.image_size < minimum:
+        at_least(1, batch_per_worker=self.batch_per_worker, accumulation=self.accumulation)
+        at_most(1e6, batch_per_worker=self.batch_per_worker)
+        at_most(1e4, accumulation=self.accumulation)
+        if self.emulated is None and not self.model.computes:
             raise UserError(
-                f"image_size {self.image_size} is below the minimum of {self.model}: "
-                f"use {minimum} or more."
-            )
-        if tensor_set(self.model) is not None and self.emulated is None:
-            raise UserError(
-                f"model {self.model} computes nothing: state forward_s and backward_s of an "
+                f"model {self.model.name} computes nothing: state forward_s and backward_s of an "
                 "emulated accelerator (--emulate 0.02,0.04)."
             )
-        at_least(1, batch_per_worker=self.batch_per_worker, accumulation=self.accumulation)
-        at_least(2, num_classes=self.num_classes)
-        at_most(1e6, num_classes=self.num_classes, batch_per_worker=self.batch_per_worker)
-        at_most(1e4, image_size=self.image_size, accumulation=self.accumulation)
-        if self.input == DIGITS and self.num_classes < 10:
-            raise UserError(f"input digits has 10 classes, got num_classes {self.num_classes}.")
         if self.emulated is not None and self.precision is not Precision.FLOAT32:
             raise UserError(
                 f"an emulated accelerator computes in no precision: leave {self.precision} out."
             )
+        check_serves(self.data, self.model)
+
+    @property
+    def unit(self) -> Unit:
+        """What the examples are."""
+        return self.model.unit
+
+    @property
+    def examples_per_step(self) -> int:
+        """Examples that one worker handles between two synchronisations."""
+        return self.batch_per_worker * self.accumulation
 
     @property
     def compute(self) -> str:
         """`real` or `emulated`, as records state it."""
         return "real" if self.emulated is None else "emulated"
+
+    def columns(self) -> dict[str, object]:
+        """As columns of a table."""
+        emulated = self.emulated
+        return {
+            **self.model.columns(),
+            "unit": self.unit.value,
+            "input": self.data.name,
+            "input_checksum": self.data.checksum,
+            "optimizer": self.optimizer.name,
+            "learning_rate": self.optimizer.learning_rate,
+            "momentum": self.optimizer.momentum,
+            "batch_per_worker": self.batch_per_worker,
+            "accumulation": self.accumulation,
+            "seed": self.seed,
+            "precision": self.precision.value,
+            "compute": self.compute,
+            "emulated_forward_s": emulated.forward_s if emulated else None,
+            "emulated_backward_s": emulated.backward_s if emulated else None,
+            "emulated_groups": emulated.groups if emulated else None,
+        }
+
+    def title_parts(self) -> list[str]:
+        """What a short line says: what is not at its default."""
+        parts = [f"accumulation {self.accumulation}"] if self.accumulation > 1 else []
+        if self.precision is not Precision.FLOAT32:
+            parts.append(str(self.precision))
+        return parts

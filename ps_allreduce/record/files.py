@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.record.records import FORMAT_VERSION, RunRecord
-from ps_allreduce.serialization import from_json, to_json
+from ps_allreduce.serialization import from_json, parse_json, to_json
 
 REMEDY = "Move the file away, and the same command makes the run again."
 
@@ -97,7 +97,7 @@ def load_record(path: Path) -> RunRecord:
         RecordFormatError: it is damaged or of another version; the message says which is older.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
         raise RecordFormatError(f"{path}: not a readable record ({error}). {REMEDY}") from error
     version = content.get("format_version") if isinstance(content, dict) else None

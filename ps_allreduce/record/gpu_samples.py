@@ -1,7 +1,7 @@
 """What a look at a GPU tells, as it stands in a record.
 
 Decides the names under which reasons for low clocks are recorded, and which of them slow a run
-down.  Where the values come from is `runner.gpu`.
+down.  Where the values come from is `inspection.gpu`.
 """
 
 from __future__ import annotations
@@ -53,11 +53,6 @@ class GpuSample:
     power_w: float | None = None
     temperature_c: int | None = None
     reasons: tuple[str, ...] = ()
-
-    @property
-    def is_throttled(self) -> bool:
-        """Something slows it down that nobody asked for."""
-        return any(reason in THROTTLING for reason in self.reasons)
 
 
 def reasons_of(bits: int) -> tuple[str, ...]:

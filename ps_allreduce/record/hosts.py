@@ -1,6 +1,6 @@
 """What is known of a host: what it says of itself, and its part in a run.
 
-Decides which facts make hosts alike; collecting them is `runner.look_around`, choosing among the
+Decides which facts make hosts alike; collecting them is `inspection.facts`, choosing among the
 addresses is the launchers' business.
 """
 
@@ -10,9 +10,6 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-from ps_allreduce.serialization import to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,15 +123,18 @@ def hardware(hosts: Sequence[HostFacts]) -> object:
 
 def describe_difference(one: HostFacts, other: HostFacts) -> str:
     """What sets two hosts apart, in words."""
-    mine, theirs = _comparable(one), _comparable(other)
-    names = ("cpu_model", "cpu_flags", "memory_bytes", "versions", "gpus", "cores")
-    parts = [
-        f"{name} {mine[name]} and {theirs[name]}" for name in names if mine[name] != theirs[name]
-    ]
-    return "; ".join(parts)
+    first, second = _comparable(one), _comparable(other)
+    names = [name for name, value in first.items() if value != second[name]]
+    return "; ".join(f"{name} {first[name]} and {second[name]}" for name in names)
 
 
-def _comparable(host: HostFacts) -> dict[str, Any]:
+def _comparable(host: HostFacts) -> dict[str, object]:
     """Its facts, with GPUs by their kind: each has an identity of its own."""
-    facts: dict[str, Any] = to_json(host)
-    return facts | {"gpus": [" ".join(map(str, gpu.kind)) for gpu in host.gpus]}
+    return {
+        "cpu_model": host.cpu_model,
+        "cpu_flags": list(host.cpu_flags),
+        "memory_bytes": host.memory_bytes,
+        "versions": host.versions,
+        "gpus": [" ".join(map(str, gpu.kind)) for gpu in host.gpus],
+        "cores": list(host.cores),
+    }

@@ -14,7 +14,7 @@ import platform
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from importlib import metadata
 from pathlib import Path
 
@@ -35,6 +35,7 @@ SETTINGS = (
     "NCCL_IB_DISABLE",
 )
 
+#: The checkout.
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -76,31 +77,33 @@ def collect(commit: str, hosts: Sequence[HostFacts] = ()) -> Provenance:
         hosts: those of a cluster.  Their hardware counts then, not that of this machine, which may
             be a login node, nor their names, so that a sweep goes on with other hosts of the kind.
     """
-    cpu_model, flags = parse_cpuinfo(_read(Path("/proc/cpuinfo")))
-    found = {
-        "commit": commit,
-        "versions": package_versions(PACKAGES),
-        "environment": str(environment_kind()),
-        "host": platform.node(),
-        "system": platform.platform(),
-        "cpu_model": cpu_model,
-        "cpu_count": os.cpu_count() or 1,
-        "cpu_flags": flags,
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "affinity": tuple(sorted(os.sched_getaffinity(0))),
-        "settings": tensorflow_settings(os.environ),
-    }
-    return Provenance(
-        **found,  # type: ignore[arg-type]
+    cpu_model, flags = parse_cpuinfo(read_text(Path("/proc/cpuinfo")))
+    found = Provenance(
+        commit=commit,
+        versions=package_versions(PACKAGES),
+        environment=str(environment_kind()),
         command=shlex.join(sys.orig_argv),
+        host=platform.node(),
+        system=platform.platform(),
+        cpu_model=cpu_model,
+        cpu_count=os.cpu_count() or 1,
+        cpu_flags=flags,
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        affinity=tuple(sorted(os.sched_getaffinity(0))),
         load_average=os.getloadavg()[0],
-        fingerprint=fingerprint(_of_cluster(found, hosts) if hosts else found),
+        settings=tensorflow_settings(os.environ),
+        fingerprint="",
     )
+    return replace(found, fingerprint=fingerprint(_what_counts(found, hosts)))
 
 
-def _of_cluster(found: Mapping[str, object], hosts: Sequence[HostFacts]) -> dict[str, object]:
-    names = ("commit", "versions", "environment", "settings")
-    return {name: found[name] for name in names} | {"hosts": hardware(hosts)}
+def _what_counts(found: Provenance, hosts: Sequence[HostFacts]) -> dict[str, object]:
+    """What makes runs comparable."""
+    if hosts:
+        names = ("commit", "versions", "environment", "settings")
+        return {name: getattr(found, name) for name in names} | {"hosts": hardware(hosts)}
+    passing = ("command", "load_average", "fingerprint")
+    return {f.name: getattr(found, f.name) for f in fields(found) if f.name not in passing}
 
 
 def fingerprint(found: Mapping[str, object]) -> str:
@@ -149,10 +152,11 @@ def source_digest(paths: Iterable[Path]) -> str:
 
 def program_digest() -> str:
     """Of the measured program's source, as it is on this host."""
-    return source_digest(Path(__file__).resolve().parents[1].rglob("*.py"))
+    return source_digest((ROOT / "ps_allreduce").rglob("*.py"))
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """What is in a file; empty if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:

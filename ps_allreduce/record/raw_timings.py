@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ps_allreduce.errors import RecordFormatError
-from ps_allreduce.record.steps import EventTable, StepTable
+from ps_allreduce.record.steps import EventTable, StepTable, Window, measurement_window
 
 #: What a damaged archive raises, depending on which of its bytes is wrong.
 UNREADABLE: tuple[type[Exception], ...]
@@ -43,3 +43,30 @@ def load_raw(path: Path) -> tuple[StepTable, EventTable]:
     except UNREADABLE as error:
         raise RecordFormatError(f"{path}: raw timings cannot be read ({error}).") from error
     return steps, events
+
+
+def load_window(path: Path) -> tuple[Window, int]:
+    """The measured window and the number of steps of all workers, without reading the rest.
+
+    Raises:
+        RecordFormatError: the file is missing, damaged, or of another version.
+        ValueError: there is no window in which all workers were measured.
+    """
+    names = ("worker", "step", "phase", "end")
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            worker, step, phase, end = (archive[f"steps_{name}"] for name in names)
+    except UNREADABLE as error:
+        raise RecordFormatError(f"{path}: raw timings cannot be read ({error}).") from error
+    steps = StepTable(
+        worker=worker,
+        step=step,
+        phase=phase,
+        loss=end,
+        start=end,
+        pulled=end,
+        end=end,
+        batches=np.zeros((len(end), 0, 3)),
+        releases=np.zeros((len(end), 0)),
+    )
+    return measurement_window(steps), len(end)

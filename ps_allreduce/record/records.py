@@ -1,7 +1,9 @@
 """The record that a run leaves.
 
-Decides what it holds (`docs/results_format.md`); files are the business of `record_files`.  It does
+Decides what it holds (`docs/results_format.md`); files are the business of `files`.  It does
 not decide which runs are made (`experiments`) nor what is concluded from them (`analysis`).
+
+Adding a field that has a default does not raise the version: a reader fills the default in.
 
 Format history:
     1: first version.
@@ -9,6 +11,9 @@ Format history:
        experiments state spread, network and interface; hosts and samples tell of GPUs.
     3: close to the wire: experiments state wire, staleness, steps per dispatch and precision;
        metrics tell forward from backward; per-tensor events became events of buckets.
+    4: settings of the exchange as they are now.
+    5: an experiment's strategy, model and data are values of their own kinds; its identity holds
+       neither repetitions nor deadline; throughput counts examples; messages are called messages.
 """
 
 from __future__ import annotations
@@ -25,7 +30,7 @@ from ps_allreduce.record.hosts import HostRecord
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.steps import Metrics
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 
 #: From this share of its processor time on, a machine may be what limits a run on hosts that are
 #: emulated on it, and not their network.
@@ -148,15 +153,32 @@ class Phases:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordingTimes:
+    """How long stretches of equal training took, with and without recording of their steps.
+
+    Attributes:
+        recorded_s, bare_s: seconds of each stretch, in pairs.
+    """
+
+    recorded_s: tuple[float, ...]
+    bare_s: tuple[float, ...]
+    steps_per_stretch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
     """One attempt at one repetition of one experiment.
 
     Attributes:
+        profile: how thoroughly the sweep was run, by name.
         reason: why the run is not `ok`; empty if it is.
         warnings: doubts that do not make the run invalid.
         hosts: in the scheduler's order.
         machine_busy: share of this machine's processor time that was used in the measured window,
             where emulated hosts share one machine.
+        recording: of a run that compared recorded with bare steps; None of any other.
+        gradient_bytes: of one worker and step, in float32.
+        num_messages: that a worker sends per step.
         oversubscribed: tasks had fewer cores than they use.
         block: runs of different blocks are never pooled; the fingerprint of machine, software and
             commit.
@@ -164,6 +186,7 @@ class RunRecord:
 
     format_version: int = FORMAT_VERSION
     sweep: str
+    profile: str
     experiment: Experiment
     experiment_id: str
     repetition: int
@@ -187,13 +210,14 @@ class RunRecord:
     samples: tuple[Sample, ...] = ()
     weights_digest: str | None = None
     gradient_bytes: int | None = None
-    num_tensors: int | None = None
+    num_messages: int | None = None
+    recording: RecordingTimes | None = None
 
     def __post_init__(self) -> None:
         if (self.status is Status.OK) != (self.reason == ""):
             raise ValueError(f"status {self.status} with reason {self.reason!r}")
-        if self.status is Status.OK and self.metrics is None:
-            raise ValueError("a run that is ok has metrics")
+        if self.status is Status.OK and self.metrics is None and self.recording is None:
+            raise ValueError("a run that is ok has metrics, or times of recording")
         if self.experiment_id != self.experiment.experiment_id:
             raise RecordFormatError(
                 f"experiment {self.experiment_id} holds the content of "

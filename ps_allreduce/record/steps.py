@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -74,6 +74,10 @@ class StepTable:
         rows = np.flatnonzero(self.worker == worker)
         return self.select(rows[np.argsort(self.step[rows], kind="stable")])
 
+    def by_worker(self) -> list[StepTable]:
+        """The steps of every worker that made some."""
+        return [self.of_worker(int(worker)) for worker in np.unique(self.worker)]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventTable:
@@ -90,6 +94,9 @@ class EventTable:
     kind: Integers
     tensor: Integers
     time: Floats
+
+
+TableT = TypeVar("TableT", StepTable, EventTable)
 
 
 def shift_clocks(
@@ -111,16 +118,11 @@ def shift_clocks(
     )
 
 
-def concatenate(tables: Sequence[StepTable]) -> StepTable:
-    """One table with the rows of several, of equal accumulation and groups."""
-    names = [f.name for f in fields(StepTable)]
-    return StepTable(**{n: np.concatenate([getattr(t, n) for t in tables]) for n in names})
-
-
-def concatenate_events(tables: Sequence[EventTable]) -> EventTable:
-    """One table with the rows of several."""
-    names = [f.name for f in fields(EventTable)]
-    return EventTable(**{n: np.concatenate([getattr(t, n) for t in tables]) for n in names})
+def concatenate(tables: Sequence[TableT]) -> TableT:
+    """One table with the rows of several; steps are of equal accumulation and groups."""
+    names = [f.name for f in fields(tables[0])]
+    columns = {n: np.concatenate([getattr(t, n) for t in tables]) for n in names}
+    return replace(tables[0], **columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,14 +145,12 @@ def measurement_window(steps: StepTable) -> Window:
         ValueError: a worker has no warm-up or no measured step.
     """
     starts, ends = [], []
-    for worker in np.unique(steps.worker):
-        mine = steps.of_worker(int(worker))
-        warm = mine.end[mine.phase <= Phase.WARMUP]
-        measured = mine.end[mine.phase == Phase.MEASURED]
+    for table in steps.by_worker():
+        warm = table.end[table.phase <= Phase.WARMUP]
+        measured = table.end[table.phase == Phase.MEASURED]
         if not len(warm) or not len(measured):
-            raise ValueError(
-                f"worker:{worker} has no {'measured' if len(warm) else 'warm-up'} step"
-            )
+            missing = "measured" if len(warm) else "warm-up"
+            raise ValueError(f"worker:{table.worker[0]} has no {missing} step")
         starts.append(float(warm.max()))
         ends.append(float(measured.max()))
     return Window(start=max(starts), end=min(ends))
@@ -161,8 +161,8 @@ class Metrics:
     """Figures of one run, over its window.
 
     Attributes:
-        images_per_sec: images of the steps inside the window over its length; a step that reaches
-            over an end of the window counts by its part inside.
+        examples_per_sec: examples of the steps inside the window over its length; a step that
+            reaches over an end of the window counts by its part inside.
         step_time_p50_s, step_time_p95_s: from the end of a worker's step to the end of its next.
         compute_s: forward and backward time, mean per worker and step.
         forward_s, backward_s: the two parts of `compute_s`, of all batches of a step.
@@ -172,7 +172,7 @@ class Metrics:
         steps_per_worker: whole steps inside the window.
     """
 
-    images_per_sec: float
+    examples_per_sec: float
     step_time_p50_s: float
     step_time_p95_s: float
     compute_s: float
@@ -186,38 +186,34 @@ class Metrics:
     steps_per_worker: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.images_per_sec) and self.images_per_sec > 0):
-            raise ValueError(f"images_per_sec must be above 0, got {self.images_per_sec}")
+        if not (math.isfinite(self.examples_per_sec) and self.examples_per_sec > 0):
+            raise ValueError(f"examples_per_sec must be above 0, got {self.examples_per_sec}")
 
 
-def compute_metrics(steps: StepTable, images_per_worker_step: int) -> Metrics:
+def compute_metrics(steps: StepTable, examples_per_step: int) -> Metrics:
     """Derive the figures of a run from its raw timings.
 
     Raises:
         ValueError: there is no window in which all workers were measured.
     """
     window = measurement_window(steps)
-    durations, forwards, backwards, waits, counts = [], [], [], [], []
-    made = 0.0
-    for worker in np.unique(steps.worker):
-        mine = steps.of_worker(int(worker))
-        before = np.concatenate([[np.nan], mine.end[:-1]])
+    inside_window, durations, made = [], [], 0.0
+    for table in steps.by_worker():
+        before = np.concatenate([[np.nan], table.end[:-1]])
         # A step begins where the worker's previous one ended: dispatch gaps belong to the step.
-        inside = (before >= window.start) & (mine.end <= window.end)
-        inside &= mine.phase == Phase.MEASURED
-        made += _made_inside(before, mine.end, window)
-        durations.append((mine.end - before)[inside])
-        forwards.append(forward_spans(mine)[inside])
-        backwards.append(backward_spans(mine)[inside])
-        waits.append(input_spans(mine)[inside])
-        counts.append(int(inside.sum()))
+        inside = (before >= window.start) & (table.end <= window.end)
+        inside &= table.phase == Phase.MEASURED
+        made += _made_inside(before, table.end, window)
+        durations.append((table.end - before)[inside])
+        inside_window.append(table.select(inside))
+    counts = tuple(len(table) for table in inside_window)
     if min(counts) < 1:
         raise ValueError("the window holds no whole step of some worker")
-    step_s, wait_s = np.concatenate(durations), np.concatenate(waits)
-    forward_s, backward_s = np.concatenate(forwards), np.concatenate(backwards)
-    phases = [steps.of_worker(int(worker)).phase for worker in np.unique(steps.worker)]
+    step_s, whole = np.concatenate(durations), concatenate(inside_window)
+    forward_s, backward_s, wait_s = forward_spans(whole), backward_spans(whole), input_spans(whole)
+    phases = [table.phase for table in steps.by_worker()]
     return Metrics(
-        images_per_sec=made * images_per_worker_step / window.length_s,
+        examples_per_sec=made * examples_per_step / window.length_s,
         step_time_p50_s=float(np.percentile(step_s, 50)),
         step_time_p95_s=float(np.percentile(step_s, 95)),
         compute_s=float((forward_s + backward_s).mean()),
@@ -228,7 +224,7 @@ def compute_metrics(steps: StepTable, images_per_worker_step: int) -> Metrics:
         warmup_steps=min(int((phase <= Phase.WARMUP).sum()) for phase in phases),
         measured_steps=round(float(np.mean([(phase == Phase.MEASURED).sum() for phase in phases]))),
         window_s=window.length_s,
-        steps_per_worker=tuple(counts),
+        steps_per_worker=counts,
     )
 
 

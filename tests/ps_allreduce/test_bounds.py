@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from ps_allreduce.bounds import link_bytes, network_time_s, step_bound_s
-from ps_allreduce.point.experiment import server_settings
-from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
 from ps_allreduce.point.wire import Wire, WireType
 from tests.fakes import make_experiment
 
@@ -17,12 +15,11 @@ HALVED = Wire(gradients=WireType.BFLOAT16)
 
 
 def served(num_workers: int, num_ps: int, **changes: Any) -> Any:
-    settings = server_settings(num_ps, Policy.ROUND_ROBIN)
-    return make_experiment(Strategy.PS_SYNC, num_workers, **settings, **changes)
+    return make_experiment(SynchronousServers, num_workers, num_ps=num_ps, **changes)
 
 
 def reduced(num_workers: int, **changes: Any) -> Any:
-    return make_experiment(Strategy.ALLREDUCE, num_workers, bytes_per_pack=None, **changes)
+    return make_experiment(AllReduce, num_workers, **({"wire": Wire()} | changes))
 
 
 def on_hosts(**hosts: str) -> dict[str, str]:
@@ -56,7 +53,7 @@ def test_sixteen_bits_halve_what_is_pushed_only() -> None:
 
 def test_aggregation_sends_once_per_host() -> None:
     assert link_bytes(served(4, 1), SHARED, [100], 100)["c"] == (400, 400)
-    once = served(4, 1, wire=Wire(host_aggregation=True))
+    once = served(4, 1, host_aggregation=True)
     assert link_bytes(once, SHARED, [100], 100)["c"] == (200, 200)
 
 
@@ -75,7 +72,7 @@ def test_a_ring_within_one_host_crosses_no_link() -> None:
 
 
 def test_who_sends_nothing_has_no_bound() -> None:
-    crossings = link_bytes(make_experiment(Strategy.SINGLE), {"worker:0": "a"}, (), 1000)
+    crossings = link_bytes(make_experiment(Single), {"worker:0": "a"}, (), 1000)
     assert network_time_s(crossings, 1e9) == 0
     assert network_time_s({}, 1e9) == 0
 

@@ -27,7 +27,7 @@ from ps_allreduce.record.records import (
     TaskRecord,
 )
 from ps_allreduce.record.steps import Metrics
-from ps_allreduce.serialization import from_json, to_json
+from ps_allreduce.serialization import from_json, parse_json, to_json
 from tests.examples import experiments, fast, seconds
 from tests.fakes import METRICS, make_experiment, make_facts, make_host, make_record
 
@@ -84,7 +84,7 @@ def records() -> st.SearchStrategy[RunRecord]:
     metrics = st.builds(
         lambda counts, **spans: replace(METRICS, steps_per_worker=tuple(counts), **spans),
         st.lists(COUNTS, max_size=3),
-        images_per_sec=st.floats(1e-3, 1e6),
+        examples_per_sec=st.floats(1e-3, 1e6),
         communication_s=seconds().map(lambda value: -value),
         window_s=seconds(),
     )
@@ -176,7 +176,14 @@ def drop(*path: str | int) -> Callable[[Any], None]:
             "provenance.versions.python: expected str, found 3.11",
         ),
         (put("status", value="fine"), "status: 'fine' is not a valid Status"),
-        (put("experiment", "strategy", value=7), "experiment.strategy: 7 is not a valid Strategy"),
+        (
+            put("experiment", "strategy", value=7),
+            "experiment.strategy: expected an object with a kind, found 7",
+        ),
+        (
+            put("experiment", "strategy", "kind", value="ps"),
+            "experiment.strategy: unknown kind 'ps'; choose one of single, no_communication, ps_",
+        ),
     ],
 )
 def test_damage_is_refused_with_its_place(damage: Callable[[Any], None], message: str) -> None:
@@ -210,3 +217,8 @@ def test_what_has_no_json_form_is_a_defect() -> None:
 
 def test_enumerations_are_written_by_value() -> None:
     assert to_json((Status.TIMED_OUT, None, True)) == ["timed_out", None, True]
+
+
+def test_a_repeated_key_is_refused() -> None:
+    with pytest.raises(ValueError, match="key 'a' is repeated"):
+        parse_json('{"b": {"a": 1, "a": 2}}')

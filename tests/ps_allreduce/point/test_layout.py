@@ -9,7 +9,7 @@ import pytest
 
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.experiment import Experiment, Resources
+from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import (
     CorePlan,
     cluster_of,
@@ -18,8 +18,16 @@ from ps_allreduce.point.layout import (
     plan_cores,
     tasks_of,
 )
+from ps_allreduce.point.resources import Resources
 from ps_allreduce.point.spread import LayoutKind
-from ps_allreduce.point.strategies import TRAITS, Strategy
+from ps_allreduce.point.strategies import (
+    STRATEGIES,
+    AllReduce,
+    AnyStrategy,
+    AsynchronousServers,
+    Single,
+    SynchronousServers,
+)
 from tests.fakes import make_experiment
 
 
@@ -28,19 +36,8 @@ def plan(experiment: Experiment, offered: Sequence[int]) -> CorePlan:
     return plan_cores(experiment, place_tasks(experiment, ["n9"]), {"n9": offered})
 
 
-def cores(
-    available: int, strategy: Strategy = Strategy.PS_SYNC, num_workers: int = 2, **changes: Any
-) -> dict[str, tuple[int, ...]]:
-    dealt = plan(make_experiment(strategy, num_workers, **changes), range(available)).cores
-    return {str(task): mine for task, mine in dealt.items()}
-
-
-def is_oversubscribed(available: int, **changes: Any) -> bool:
-    return plan(make_experiment(**changes), range(available)).oversubscribed
-
-
 def test_servers_come_with_a_chief_that_drives() -> None:
-    experiment = make_experiment(Strategy.PS_ASYNC, 2)
+    experiment = make_experiment(AsynchronousServers, 2)
     assert [str(task) for task in tasks_of(experiment)] == [
         "ps:0",
         "ps:1",
@@ -52,9 +49,9 @@ def test_servers_come_with_a_chief_that_drives() -> None:
 
 
 @pytest.mark.parametrize(
-    "strategy", [strategy for strategy in Strategy if not TRAITS[strategy].uses_servers]
+    "strategy", [each for each in STRATEGIES.values() if not each.uses_servers]
 )
-def test_without_servers_every_worker_drives_itself(strategy: Strategy) -> None:
+def test_without_servers_every_worker_drives_itself(strategy: type[AnyStrategy]) -> None:
     experiment = make_experiment(strategy, 2)
     assert drivers_of(experiment) == tasks_of(experiment)
     assert len(tasks_of(experiment)) == experiment.num_workers
@@ -71,60 +68,63 @@ def test_the_cluster_keeps_the_order_of_indices() -> None:
     assert cluster.address(TaskId(TaskType.WORKER, 1)) == "h:4"
 
 
-def test_one_core_serves_one_worker() -> None:
-    assert cores(1, Strategy.SINGLE) == {"worker:0": (0,)}
+TWO_APART = {"worker:0": (0,), "worker:1": (1,)}
+
+FOURS = Resources(cores_per_worker=4, threads_per_worker=3)
 
 
-def test_two_cores_are_shared_by_colocated_servers_and_workers() -> None:
-    assert cores(2) == {
-        "ps:0": (0,),
-        "ps:1": (1,),
-        "worker:0": (0,),
-        "worker:1": (1,),
-        "chief:0": (0, 1),
-    }
-
-
-def test_more_colocated_servers_than_workers_take_their_turn() -> None:
-    shared = cores(2, num_ps=3)
-    assert [shared[f"ps:{i}"] for i in range(3)] == [(0,), (1,), (0,)]
-
-
-def test_four_cores_hold_two_dedicated_servers() -> None:
-    dedicated = cores(4, layout=LayoutKind.DEDICATED)
-    assert dedicated == {
-        "worker:0": (0,),
-        "worker:1": (1,),
-        "ps:0": (2,),
-        "ps:1": (3,),
-        "chief:0": (0, 1, 2, 3),
-    }
-
-
-def test_eight_cores_are_dealt_in_slices() -> None:
-    resources = Resources(cores_per_worker=4, threads_per_worker=3)
-    assert cores(8, resources=resources)["worker:1"] == (4, 5, 6, 7)
-    assert cores(8, Strategy.ALLREDUCE, resources=resources) == {
-        "worker:0": (0, 1, 2, 3),
-        "worker:1": (4, 5, 6, 7),
-    }
+@pytest.mark.parametrize(
+    ("available", "strategy", "changes", "expected"),
+    [
+        pytest.param(1, Single, {}, {"worker:0": (0,)}, id="one worker"),
+        pytest.param(
+            2,
+            SynchronousServers,
+            {},
+            TWO_APART | {"ps:0": (0,), "ps:1": (1,), "chief:0": (0, 1)},
+            id="colocated servers share the cores of workers",
+        ),
+        pytest.param(
+            2,
+            SynchronousServers,
+            {"num_ps": 3},
+            TWO_APART | {"ps:0": (0,), "ps:1": (1,), "ps:2": (0,), "chief:0": (0, 1)},
+            id="more servers than workers take their turn",
+        ),
+        pytest.param(
+            4,
+            SynchronousServers,
+            {"layout": LayoutKind.DEDICATED},
+            TWO_APART | {"ps:0": (2,), "ps:1": (3,), "chief:0": (0, 1, 2, 3)},
+            id="dedicated servers have cores of their own",
+        ),
+        pytest.param(
+            8,
+            AllReduce,
+            {"resources": FOURS},
+            {"worker:0": (0, 1, 2, 3), "worker:1": (4, 5, 6, 7)},
+            id="slices",
+        ),
+    ],
+)
+def test_cores_are_dealt(
+    available: int,
+    strategy: type[AnyStrategy],
+    changes: dict[str, Any],
+    expected: dict[str, tuple[int, ...]],
+) -> None:
+    dealt = plan(make_experiment(strategy, 2, **changes), range(available)).cores
+    assert {str(task): cores for task, cores in dealt.items()} == expected
 
 
 def test_cores_that_a_scheduler_granted_are_used_as_they_are_numbered() -> None:
-    dealt = plan(make_experiment(Strategy.ALLREDUCE), [3, 11, 12])
+    dealt = plan(make_experiment(AllReduce), [3, 11, 12])
     assert list(dealt.cores.values()) == [(3,), (11,)]
 
 
-def test_every_strategy_has_the_same_cores_when_servers_are_colocated() -> None:
-    totals = {
-        plan(make_experiment(strategy, 2), range(8)).total
-        for strategy in Strategy
-        if strategy is not Strategy.SINGLE
-    }
-    assert totals == {2}
-
-
-def test_dedicated_servers_are_counted() -> None:
+def test_every_strategy_has_the_same_cores_unless_servers_are_dedicated() -> None:
+    several = [strategy for strategy in STRATEGIES.values() if strategy is not Single]
+    assert {plan(make_experiment(strategy, 2), range(8)).total for strategy in several} == {2}
     experiment = make_experiment(layout=LayoutKind.DEDICATED, num_ps=3)
     assert plan(experiment, range(8)).total == 5
 
@@ -133,6 +133,7 @@ def test_dedicated_servers_are_counted() -> None:
     ("changes", "expected"),
     [
         pytest.param({}, True, id="server and worker on one core"),
+        pytest.param({"strategy": AllReduce}, False, id="a worker alone on its core"),
         pytest.param({"layout": LayoutKind.DEDICATED}, False, id="a core each"),
         pytest.param(
             {"resources": Resources(cores_per_worker=2, threads_per_worker=1)},
@@ -159,12 +160,7 @@ def test_dedicated_servers_are_counted() -> None:
 def test_tasks_with_fewer_cores_than_they_use_are_oversubscribed(
     changes: dict[str, Any], expected: bool
 ) -> None:
-    assert is_oversubscribed(8, **changes) is expected
-
-
-def test_a_worker_alone_on_its_core_is_not_oversubscribed() -> None:
-    assert not is_oversubscribed(1, strategy=Strategy.SINGLE)
-    assert not is_oversubscribed(2, strategy=Strategy.ALLREDUCE)
+    assert plan(make_experiment(**changes), range(8)).oversubscribed is expected
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ps_allreduce.cluster import TaskType
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.experiment import Device, Experiment, Resources
+from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import (
     CorePlan,
     cores_needed,
@@ -20,8 +20,9 @@ from ps_allreduce.point.layout import (
     plan_gpus,
     share_machine,
 )
+from ps_allreduce.point.resources import Device, Resources
 from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
-from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.strategies import AllReduce
 from tests.examples import fast, spread_experiments
 from tests.fakes import make_experiment
 
@@ -39,7 +40,7 @@ def plan(
 
 
 def reduced(num_workers: int, **changes: Any) -> Experiment:
-    return make_experiment(Strategy.ALLREDUCE, num_workers, **({"spread": Spread()} | changes))
+    return make_experiment(AllReduce, num_workers, **({"spread": Spread()} | changes))
 
 
 def test_every_worker_gets_cores_of_its_own_host_as_they_are_numbered_there() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -16,12 +16,17 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts, place_tasks, tasks_of, too_few_hosts
 from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
-from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.strategies import AllReduce, NoCommunication, SynchronousServers
 from tests.examples import fast, spread_experiments
 from tests.fakes import make_experiment
 
 #: As a scheduler may list them: not in the order of any alphabet, some the beginning of another.
 HOSTS = ("n10", "n1", "n9", "n100", "login", "n", "n11", "n2", "N1", "n01")
+
+
+def layout_of(experiment: Experiment) -> LayoutKind | None:
+    servers = experiment.strategy.servers
+    return None if servers is None else servers.layout
 
 
 def place(experiment: Experiment, hosts: Sequence[str] = HOSTS) -> dict[str, list[str]]:
@@ -34,7 +39,7 @@ def place(experiment: Experiment, hosts: Sequence[str] = HOSTS) -> dict[str, lis
 
 def served(num_workers: int, num_ps: int, **changes: Any) -> Experiment:
     spread = changes.pop("spread", Spread())
-    return make_experiment(Strategy.PS_SYNC, num_workers, num_ps=num_ps, spread=spread, **changes)
+    return make_experiment(SynchronousServers, num_workers, num_ps=num_ps, spread=spread, **changes)
 
 
 def dedicated(num_workers: int, num_ps: int, **changes: Any) -> Experiment:
@@ -46,14 +51,11 @@ def test_without_a_spread_all_tasks_share_the_first_host() -> None:
     assert num_hosts(make_experiment()) == 1
 
 
-def test_one_worker_per_host_in_the_order_of_the_hosts() -> None:
-    reduced = make_experiment(Strategy.ALLREDUCE, 3, spread=Spread())
+def test_hosts_are_filled_one_after_the_other_in_their_order() -> None:
+    reduced = make_experiment(AllReduce, 3, spread=Spread())
     assert place(reduced) == {"n10": ["worker:0"], "n1": ["worker:1"], "n9": ["worker:2"]}
-
-
-def test_hosts_are_filled_one_after_the_other() -> None:
     spread = Spread(workers_per_host=2)
-    assert place(make_experiment(Strategy.NO_COMMUNICATION, 3, spread=spread)) == {
+    assert place(make_experiment(NoCommunication, 3, spread=spread)) == {
         "n10": ["worker:0", "worker:1"],
         "n1": ["worker:2"],
     }
@@ -124,22 +126,18 @@ MANY = tuple(f"n{number}" for number in (*range(20, 0, -1), *range(100, 120)))
 
 @fast
 @given(spread_experiments())
-def test_every_task_has_exactly_one_host_and_hosts_are_taken_in_order(
-    experiment: Experiment,
-) -> None:
+def test_every_task_has_one_host_by_its_position_whatever_its_name(experiment: Experiment) -> None:
     placed = place_tasks(experiment, MANY)
     assert tuple(placed) == tasks_of(experiment)
-    used = set(placed.values())
-    assert used == set(MANY[: num_hosts(experiment)])
-
-
-@fast
-@given(spread_experiments())
-def test_it_depends_on_the_position_of_a_host_and_not_on_its_name(experiment: Experiment) -> None:
-    placed = place_tasks(experiment, MANY)
+    assert set(placed.values()) == set(MANY[: num_hosts(experiment)])
     other = [f"{number:02d}" for number in range(len(MANY))]
     renamed = dict(zip(MANY, other, strict=True))
     assert place_tasks(experiment, other) == {t: renamed[host] for t, host in placed.items()}
+
+
+def counts(placed: Mapping[TaskId, str], kind: TaskType) -> Counter[str]:
+    """How many tasks of a kind every host has."""
+    return Counter(host for task, host in placed.items() if task.type is kind)
 
 
 @fast
@@ -147,46 +145,35 @@ def test_it_depends_on_the_position_of_a_host_and_not_on_its_name(experiment: Ex
 def test_no_host_has_more_workers_or_servers_than_it_may(experiment: Experiment) -> None:
     placed = place_tasks(experiment, MANY)
     assert experiment.spread is not None
-    workers = Counter(host for task, host in placed.items() if task.type is TaskType.WORKER)
+    workers, servers = counts(placed, TaskType.WORKER), counts(placed, TaskType.PS)
     most = experiment.spread.workers_per_host
     assert max(workers.values()) <= most
     assert sum(count < most for count in workers.values()) <= 1
     assert len(workers) == math.ceil(experiment.num_workers / most)
-    servers = Counter(host for task, host in placed.items() if task.type is TaskType.PS)
     if experiment.spread.ps_per_host is not None and servers:
         assert max(servers.values()) <= experiment.spread.ps_per_host
 
 
 @fast
 @given(spread_experiments())
-def test_dedicated_servers_share_no_host_with_workers_and_colocated_ones_always_do(
+def test_dedicated_servers_share_no_host_with_workers_and_colocated_ones_share_all_evenly(
     experiment: Experiment,
 ) -> None:
     placed = place_tasks(experiment, MANY)
-    workers = {host for task, host in placed.items() if task.type is TaskType.WORKER}
-    servers = {host for task, host in placed.items() if task.type is TaskType.PS}
-    if experiment.layout is LayoutKind.DEDICATED:
-        assert not workers & servers
+    workers, servers = counts(placed, TaskType.WORKER), counts(placed, TaskType.PS)
+    if layout_of(experiment) is LayoutKind.DEDICATED:
+        assert not workers.keys() & servers.keys()
     else:
-        assert servers <= workers
-
-
-@fast
-@given(spread_experiments())
-def test_colocated_servers_are_spread_evenly(experiment: Experiment) -> None:
-    assume(experiment.layout is LayoutKind.COLOCATED)
-    placed = place_tasks(experiment, MANY)
-    hosts = {host for task, host in placed.items() if task.type is TaskType.WORKER}
-    servers = Counter(host for task, host in placed.items() if task.type is TaskType.PS)
-    counts = [servers[host] for host in hosts]
-    assert max(counts) - min(counts) <= 1
+        assert servers.keys() <= workers.keys()
+        loads = [servers[host] for host in workers]
+        assert max(loads) - min(loads) <= 1
 
 
 @fast
 @given(spread_experiments())
 def test_the_chief_of_its_own_host_shares_it_with_nobody(experiment: Experiment) -> None:
     assert experiment.spread is not None
-    assume(experiment.traits.uses_servers)
+    assume(experiment.strategy.uses_servers)
     placed = place_tasks(experiment, MANY)
     own = placed[TaskId(TaskType.CHIEF, 0)]
     beside = [task for task, host in placed.items() if host == own]

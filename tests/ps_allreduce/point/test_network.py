@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,18 +25,18 @@ def network(**changes: Any) -> EmulatedNetwork:
 
 
 @pytest.mark.parametrize(
-    ("text", "bits_per_s"),
-    [("1gbit", 1e9), ("2.5Gbit", 2.5e9), ("100mbit", 1e8), (" 64kbit ", 64e3), ("2000bit", 2000.0)],
+    ("read", "text", "value"),
+    [
+        *((parse_rate, "1gbit", 1e9), (parse_rate, "2.5Gbit", 2.5e9), (parse_rate, "100mbit", 1e8)),
+        *((parse_rate, " 64kbit ", 64e3), (parse_rate, "2000bit", 2000.0)),
+        *((parse_delay, "5ms", 0.005), (parse_delay, "50us", 50e-6)),
+        *((parse_delay, "1s", 1.0), (parse_delay, "0ms", 0.0)),
+    ],
 )
-def test_rates_are_read_as_tc_reads_them(text: str, bits_per_s: float) -> None:
-    assert parse_rate(text) == bits_per_s
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("5ms", 0.005), ("50us", 50e-6), ("1s", 1.0), ("0ms", 0.0)]
-)
-def test_delays_are_read(text: str, seconds: float) -> None:
-    assert parse_delay(text) == seconds
+def test_rates_and_delays_are_read_as_tc_reads_them(
+    read: Callable[[str], float], text: str, value: float
+) -> None:
+    assert read(text) == value
 
 
 @pytest.mark.parametrize("text", ["", "fast", "1", "1gb", "1gbps", "-1gbit", "1e9bit", "1 2gbit"])
@@ -87,15 +88,19 @@ def test_impossible_networks_are_refused(changes: dict[str, Any], message: str) 
 
 
 @pytest.mark.parametrize(
-    ("num_hosts", "racks"), [(2, [0, 1]), (4, [0, 0, 1, 1]), (5, [0, 0, 0, 1, 1])]
+    ("changes", "racks"),
+    [
+        ({"num_hosts": 2, "racks": 2}, [0, 1]),
+        ({"num_hosts": 4, "racks": 2}, [0, 0, 1, 1]),
+        ({"num_hosts": 5, "racks": 2}, [0, 0, 0, 1, 1]),
+        ({}, [0, 0, 0, 0]),
+    ],
 )
-def test_the_first_half_of_the_hosts_is_in_the_first_rack(num_hosts: int, racks: list[int]) -> None:
-    halves = network(num_hosts=num_hosts, racks=2)
-    assert [halves.rack_of(host) for host in range(num_hosts)] == racks
-
-
-def test_without_racks_all_hosts_are_in_one() -> None:
-    assert {network().rack_of(host) for host in range(4)} == {0}
+def test_the_first_half_of_the_hosts_is_in_the_first_rack(
+    changes: dict[str, Any], racks: list[int]
+) -> None:
+    some = network(**changes)
+    assert [some.rack_of(host) for host in range(some.num_hosts)] == racks
 
 
 def test_a_slow_host_has_a_link_of_its_own() -> None:

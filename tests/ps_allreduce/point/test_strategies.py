@@ -1,90 +1,162 @@
-"""The tables of strategies and models are complete."""
+"""Every strategy checks its own settings, and says what it is."""
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
+import re
+from typing import Any
 
 import pytest
 
-from experiments.sweep.profiles import WORKLOADS
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.architectures import MODELS, TensorSet, model_info, tensor_set
-from ps_allreduce.point.strategies import TRAITS, Strategy
-from ps_allreduce.point.workload import Workload
+from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Policy
+from ps_allreduce.point.resources import Device, Resources
+from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.strategies import (
+    STRATEGIES,
+    AllReduce,
+    AnyStrategy,
+    AsynchronousServers,
+    NoCommunication,
+    Single,
+    SynchronousServers,
+    strategy_named,
+)
+from ps_allreduce.point.strategies.all_reduce import Packs
+from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.wire import Collective, Wire, WireType
+from tests.fakes import make_experiment
 
-PACKAGE = Path(__file__).resolve().parents[3] / "ps_allreduce"
-
-
-def test_every_strategy_has_traits_and_a_label_of_its_own() -> None:
-    assert set(TRAITS) == set(Strategy)
-    assert len({traits.label for traits in TRAITS.values()}) == len(Strategy)
-
-
-@pytest.mark.parametrize("strategy", Strategy)
-def test_traits_do_not_contradict_each_other(strategy: Strategy) -> None:
-    traits = TRAITS[strategy]
-    assert not (traits.uses_servers and traits.uses_collective)
-    assert not (traits.deals_steps and traits.synchronous)
-    assert not (traits.replicated and traits.uses_servers)
-
-
-def backend_table() -> dict[str, tuple[str, str]]:
-    """`_CLASSES` of the backends, read as text: importing them takes TensorFlow."""
-    tree = ast.parse((PACKAGE / "backends" / "__init__.py").read_text())
-    (table,) = (
-        node.value
-        for node in tree.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_CLASSES"
-    )
-    assert isinstance(table, ast.Dict)
-    keys = [ast.unparse(key) for key in table.keys if key is not None]
-    return dict(zip(keys, (ast.literal_eval(value) for value in table.values), strict=True))
-
-
-def test_every_strategy_has_a_backend() -> None:
-    assert set(backend_table()) == {f"Strategy.{strategy.name}" for strategy in Strategy}
-
-
-@pytest.mark.parametrize(("module", "name"), backend_table().values())
-def test_every_backend_is_there(module: str, name: str) -> None:
-    path = PACKAGE.parent / (module.replace(".", "/") + ".py")
-    classes = [n.name for n in ast.parse(path.read_text()).body if isinstance(n, ast.ClassDef)]
-    assert name in classes
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_a_model_can_be_used_at_its_usual_size(name: str) -> None:
-    info = model_info(name)
-    assert 1 <= info.minimum_image_size <= info.usual_image_size
-
-
-def test_every_default_workload_trains_a_model_of_the_table() -> None:
-    assert all(name == workload.model and name in MODELS for name, workload in WORKLOADS.items())
+MISTAKES: list[tuple[type[AnyStrategy], dict[str, Any], str]] = [
+    (SynchronousServers, {"num_ps": 0}, "num_ps must be 1 to 65535, got 0."),
+    (
+        SynchronousServers,
+        {"placement": Policy.PARTITIONED, "split_bytes": 0},
+        "split_bytes must be at least 1, got 0.",
+    ),
+    (SynchronousServers, {"collective": Collective.RING}, "ps_sync has no setting collective"),
+    (SynchronousServers, {"staleness": 2}, "ps_sync has no setting staleness: leave it out"),
+    (AsynchronousServers, {"host_aggregation": True}, "ps_async has no setting host_aggregation"),
+    (AsynchronousServers, {"staleness": 0}, "staleness 0 is synchronous: use strategy ps_sync"),
+    (AsynchronousServers, {"staleness": -1}, "staleness must be at least 1, got -1"),
+    (
+        AsynchronousServers,
+        {"staleness": 2, "steps_per_dispatch": 4},
+        "staleness 2 leaves no room for steps_per_dispatch 4",
+    ),
+    (AsynchronousServers, {"steps_per_dispatch": 0}, "steps_per_dispatch must be 1 to 16, got 0"),
+    (AsynchronousServers, {"steps_per_dispatch": 17}, "steps_per_dispatch must be 1 to 16, got 17"),
+    (AllReduce, {"num_ps": 1}, "allreduce has no setting num_ps: leave it out (--num-ps)"),
+    (AllReduce, {"bytes_per_pack": -1}, "bytes_per_pack must be at least 0, got -1."),
+    (
+        AllReduce,
+        {"bytes_per_pack": 0, "in_flight": 1},
+        "in packs (bytes_per_pack, or collective nccl or auto) TensorFlow decides what is sent: "
+        "leave in_flight out.",
+    ),
+    (Single, {"num_ps": 1}, "strategy single has no setting num_ps"),
+    (NoCommunication, {"group_bytes": 0}, "strategy no_communication has no setting group_bytes"),
+]
 
 
-@pytest.mark.parametrize("name", ["resnet50", "", "ResNet50 "])
-def test_an_unknown_model_is_told_which_there_are(name: str) -> None:
-    with pytest.raises(UserError) as caught:
-        model_info(name)
-    assert f"unknown model {name!r}" in str(caught.value)
-    assert all(known in str(caught.value) for known in MODELS)
+@pytest.mark.parametrize(("strategy", "mistake", "sentence"), MISTAKES)
+def test_a_mistaken_setting_is_refused(
+    strategy: type[AnyStrategy], mistake: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        strategy.of(StrategySettings(**mistake))
 
 
-def test_tensors_are_told_by_their_name() -> None:
-    tensors = tensor_set("Tensors-16-25MB")
-    assert tensors is not None
-    assert (tensors.count, tensors.elements) == (16, 390_625)
-    assert tensor_set("Tensors-1-4KB") == TensorSet(count=1, num_bytes=4000)
-    assert all(tensor_set(name) is None for name in MODELS)
+@pytest.mark.parametrize(
+    ("mistake", "sentence"),
+    [
+        ({"group_bytes": 3}, "group_bytes must be 0 or at least 4, got 3"),
+        ({"cut_bytes": -1}, "cut_bytes must be 0 or at least 4, got -1"),
+        ({"in_flight": -1}, r"in_flight must be at least 0 \(no bound\), got -1"),
+    ],
+)
+def test_a_mistaken_wire_is_refused(mistake: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        Wire(**mistake)
 
 
-@pytest.mark.parametrize("name", ["Tensors-0-1MB", "Tensors-300-1KB", "Tensors-10001-1MB"])
-def test_tensors_have_an_element_each(name: str) -> None:
-    with pytest.raises(UserError, match="choose 1 to 10000 tensors"):
-        tensor_set(name)
+def test_sizes_count_elements_of_four_bytes() -> None:
+    wire = Wire(group_bytes=1000, cut_bytes=402)
+    assert (wire.group_size, wire.cut_size) == (250, 100)
 
 
-def test_tensors_need_an_emulated_accelerator() -> None:
-    with pytest.raises(UserError, match="computes nothing"):
-        Workload(model="Tensors-16-25MB")
+def test_hosts_that_add_up_hold_equally_many_workers() -> None:
+    spread = Spread(workers_per_host=2)
+    make_experiment(num_workers=4, spread=spread, host_aggregation=True)
+    with pytest.raises(UserError, match="num_workers 3 is no multiple of workers_per_host 2"):
+        make_experiment(num_workers=3, spread=spread, host_aggregation=True)
+
+
+def test_nccl_needs_gpus() -> None:
+    make_experiment(AllReduce, collective=Collective.NCCL, resources=Resources(device=Device.GPU))
+    with pytest.raises(UserError, match="collective nccl needs workers on GPUs"):
+        make_experiment(AllReduce, collective=Collective.NCCL)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES.values())
+def test_every_strategy_works_without_a_word(strategy: type[AnyStrategy]) -> None:
+    made = strategy.of(StrategySettings())
+    assert made == strategy()
+    assert (made.transport is not None) == strategy.communicates()
+    assert (made.servers is not None) == strategy.uses_servers
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES.values())
+def test_columns_hold_what_was_stated(strategy: type[AnyStrategy]) -> None:
+    stated: dict[str, Any] = {
+        "num_ps": 3,
+        "in_flight": 7,
+        "gradients": WireType.FLOAT16,
+        "staleness": 9,
+        "steps_per_dispatch": 2,
+        "host_aggregation": True,
+    }
+    settings = StrategySettings(**stated).only(strategy.understands)
+    columns = strategy.of(settings).columns()
+    assert columns["strategy"] == strategy.kind
+    for name in settings.stated:
+        column = "gradients_on_wire" if name == "gradients" else name
+        assert columns[column] == getattr(settings, name)
+
+
+def test_only_the_partitioned_policy_cuts() -> None:
+    def split(policy: Policy, split_bytes: int | None = None) -> int | None:
+        settings = StrategySettings(placement=policy, split_bytes=split_bytes)
+        return SynchronousServers.of(settings).servers.split_bytes
+
+    assert split(Policy.PARTITIONED) == DEFAULT_SPLIT_BYTES
+    assert split(Policy.PARTITIONED, split_bytes=8) == 8
+    assert split(Policy.GREEDY, split_bytes=8) is None
+
+
+def test_collectives_but_ring_use_packs() -> None:
+    assert AllReduce.of(StrategySettings(collective=Collective.AUTO)).sending == Packs()
+    assert AllReduce.of(StrategySettings(bytes_per_pack=5)).bytes_per_pack == 5
+    assert AllReduce.of(StrategySettings(in_flight=5)).wire == Wire(in_flight=5)
+    with pytest.raises(UserError, match=r"collective auto is used in TensorFlow's packs"):
+        AllReduce(collective=Collective.AUTO)
+
+
+def test_gradients_are_carried_by_grpc_or_by_the_collective() -> None:
+    assert SynchronousServers().transport == AllReduce().transport == "grpc"
+    assert AllReduce(sending=Wire(gradients=WireType.FLOAT16)).transport == "grpc in float16"
+    assert AllReduce.of(StrategySettings(collective=Collective.NCCL)).transport == "nccl"
+    assert AllReduce.of(StrategySettings(collective=Collective.AUTO)).transport == "auto"
+
+
+def test_names_and_labels_are_told_apart() -> None:
+    assert len({strategy.label for strategy in STRATEGIES.values()}) == len(STRATEGIES)
+    assert all(strategy_named(name).kind == name for name in STRATEGIES)
+    with pytest.raises(UserError, match="unknown strategy 'ps'; choose one of single, no_comm"):
+        strategy_named("ps")
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES.values())
+def test_traits_do_not_contradict_each_other(strategy: type[AnyStrategy]) -> None:
+    assert not (strategy.uses_servers and strategy.uses_collective)
+    assert not (strategy.deals_steps and strategy.synchronous)
+    assert not (strategy.replicated and strategy.uses_servers)

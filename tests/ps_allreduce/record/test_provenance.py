@@ -6,7 +6,6 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable
 from importlib import metadata
 from typing import Any
 
@@ -21,6 +20,8 @@ from ps_allreduce.record.provenance import (
     tensorflow_settings,
 )
 from tests.fakes import make_facts
+
+COMMIT = "0123456789ab"
 
 X86 = """\
 processor\t: 0
@@ -53,19 +54,22 @@ Features\t: fp asimd
 """
 
 
-def test_an_x86_processor_is_recognised() -> None:
-    model, flags = parse_cpuinfo(X86)
-    assert model == "Intel(R) Xeon(R) Platinum 8480+"
-    assert flags == ("amx_tile", "avx", "avx2", "avx512f", "fma", "sse4_1", "sse4_2")
-
-
-def test_an_arm_processor_has_extensions_but_no_name() -> None:
-    assert parse_cpuinfo(ARM) == ("unknown", ("asimd", "asimdhp", "sve", "sve2"))
-
-
-@pytest.mark.parametrize("text", ["", "\n\n", "no colon", ":", "flags"])
-def test_an_unknown_processor_is_unknown(text: str) -> None:
-    assert parse_cpuinfo(text) == ("unknown", ())
+@pytest.mark.parametrize(
+    ("text", "model", "flags"),
+    [
+        (
+            X86,
+            "Intel(R) Xeon(R) Platinum 8480+",
+            ("amx_tile", "avx", "avx2", "avx512f", "fma", "sse4_1", "sse4_2"),
+        ),
+        (ARM, "unknown", ("asimd", "asimdhp", "sve", "sve2")),
+        *((text, "unknown", ()) for text in ("", "\n\n", "no colon", ":", "flags")),
+    ],
+)
+def test_a_processor_is_told_by_its_name_and_vector_extensions(
+    text: str, model: str, flags: tuple[str, ...]
+) -> None:
+    assert parse_cpuinfo(text) == (model, flags)
 
 
 @pytest.fixture
@@ -79,86 +83,63 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def test_the_same_machine_is_the_same_block(machine: pytest.MonkeyPatch) -> None:
-    before = collect("0123456789ab")
+    before = collect(COMMIT)
     machine.setattr(os, "getloadavg", lambda: (7.5, 0.5, 0.5))
     machine.setattr(sys, "orig_argv", ["python", "-m", "experiments", "ps-sweep"])
-    after = collect("0123456789ab")
+    after = collect(COMMIT)
     assert (after.load_average, after.command) == (7.5, "python -m experiments ps-sweep")
     assert after.fingerprint == before.fingerprint
 
 
-def changed_commit(machine: pytest.MonkeyPatch) -> str:
-    return "0123456789ab with changes, source 11111111"
+#: What of a machine is replaced by something else.
+SUITE: list[tuple[object, str, object]] = [
+    (provenance, "package_versions", lambda _: {"tensorflow": "2.21.1"}),
+    (os, "environ", {**os.environ, "OMP_NUM_THREADS": "1"}),
+]
+
+MACHINE: list[tuple[object, str, object]] = [
+    (os, "sched_getaffinity", lambda _: {11, 12}),
+    (provenance, "read_text", lambda _: ARM),
+    (platform, "node", lambda: "another-host"),
+]
 
 
-def changed_version(machine: pytest.MonkeyPatch) -> str:
-    machine.setattr(provenance, "package_versions", lambda _: {"tensorflow": "2.21.1"})
-    return "0123456789ab"
-
-
-def changed_settings(machine: pytest.MonkeyPatch) -> str:
-    machine.setenv("OMP_NUM_THREADS", "1")
-    return "0123456789ab"
-
-
-def changed_affinity(machine: pytest.MonkeyPatch) -> str:
-    machine.setattr(os, "sched_getaffinity", lambda _: {11, 12})
-    return "0123456789ab"
-
-
-def changed_processor(machine: pytest.MonkeyPatch) -> str:
-    machine.setattr(provenance, "_read", lambda _: ARM)
-    return "0123456789ab"
-
-
-def changed_host(machine: pytest.MonkeyPatch) -> str:
-    machine.setattr(platform, "node", lambda: "another-host")
-    return "0123456789ab"
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        changed_commit,
-        changed_version,
-        changed_settings,
-        changed_affinity,
-        changed_processor,
-        changed_host,
-    ],
-)
+@pytest.mark.parametrize(("owner", "name", "other"), [*SUITE, *MACHINE])
 def test_what_changes_results_opens_a_new_block(
-    machine: pytest.MonkeyPatch, change: Callable[[pytest.MonkeyPatch], str]
+    machine: pytest.MonkeyPatch, owner: object, name: str, other: object
 ) -> None:
-    before = collect("0123456789ab").fingerprint
-    assert collect(change(machine)).fingerprint != before
+    before = collect(COMMIT).fingerprint
+    assert collect(f"{COMMIT} with changes").fingerprint != before
+    machine.setattr(owner, name, other)
+    assert collect(COMMIT).fingerprint != before
 
 
 def test_hosts_of_a_kind_are_one_block_whatever_their_names(machine: pytest.MonkeyPatch) -> None:
-    before = collect("0123456789ab", [make_facts("n9"), make_facts("n10", cores=(4, 5, 6, 7))])
-    after = collect("0123456789ab", [make_facts("n2"), make_facts("n1"), make_facts("n3")])
+    before = collect(COMMIT, [make_facts("n9"), make_facts("n10", cores=(4, 5, 6, 7))])
+    after = collect(COMMIT, [make_facts("n2"), make_facts("n1"), make_facts("n3")])
     assert after.fingerprint == before.fingerprint
 
 
 def test_of_a_cluster_its_hosts_count_and_not_the_login_node(
     machine: pytest.MonkeyPatch,
 ) -> None:
-    before = collect("0123456789ab", [make_facts()])
-    machine.setattr(provenance, "_read", lambda _: ARM)
-    machine.setattr(os, "sched_getaffinity", lambda _: {11, 12})
-    machine.setattr(platform, "node", lambda: "login2")
-    after = collect("0123456789ab", [make_facts()])
+    before, alone = collect(COMMIT, [make_facts()]), collect(COMMIT)
+    for owner, name, other in MACHINE:
+        machine.setattr(owner, name, other)
+    after = collect(COMMIT, [make_facts()])
     assert after.fingerprint == before.fingerprint
-    assert (after.host, after.affinity) == ("login2", (11, 12))
-    assert collect("0123456789ab").fingerprint != before.fingerprint
+    assert (after.host, after.affinity) == ("another-host", (11, 12))
+    assert collect(COMMIT).fingerprint != alone.fingerprint
 
 
-@pytest.mark.parametrize("change", [changed_commit, changed_version, changed_settings])
+@pytest.mark.parametrize(("owner", "name", "other"), SUITE)
 def test_the_suite_itself_counts_on_a_cluster_too(
-    machine: pytest.MonkeyPatch, change: Callable[[pytest.MonkeyPatch], str]
+    machine: pytest.MonkeyPatch, owner: object, name: str, other: object
 ) -> None:
-    before = collect("0123456789ab", [make_facts()]).fingerprint
-    assert collect(change(machine), [make_facts()]).fingerprint != before
+    before = collect(COMMIT, [make_facts()]).fingerprint
+    assert collect(f"{COMMIT} with changes", [make_facts()]).fingerprint != before
+    machine.setattr(owner, name, other)
+    assert collect(COMMIT, [make_facts()]).fingerprint != before
 
 
 @pytest.mark.parametrize(
@@ -167,9 +148,9 @@ def test_the_suite_itself_counts_on_a_cluster_too(
 def test_another_kind_of_host_opens_a_new_block(
     machine: pytest.MonkeyPatch, changes: dict[str, Any]
 ) -> None:
-    before = collect("0123456789ab", [make_facts()]).fingerprint
-    assert collect("0123456789ab", [make_facts(**changes)]).fingerprint != before
-    assert collect("0123456789ab", [make_facts(), make_facts(**changes)]).fingerprint != before
+    before = collect(COMMIT, [make_facts()]).fingerprint
+    assert collect(COMMIT, [make_facts(**changes)]).fingerprint != before
+    assert collect(COMMIT, [make_facts(), make_facts(**changes)]).fingerprint != before
 
 
 def test_a_fingerprint_is_eight_hexadecimal_digits_whatever_the_order() -> None:

@@ -66,7 +66,7 @@ def test_figures_do_not_depend_on_how_wrong_clocks_are(offsets: list[float]) -> 
     steps, _ = shift_clocks(ahead(both(), offsets), no_events(), offsets)
     wanted, found = compute_metrics(both(), 16), compute_metrics(steps, 16)
     assert found.steps_per_worker == wanted.steps_per_worker
-    for name in ("images_per_sec", "compute_s", "communication_s", "input_wait_s"):
+    for name in ("examples_per_sec", "compute_s", "communication_s", "input_wait_s"):
         np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), rtol=1e-6)
 
 

@@ -1,0 +1,42 @@
+"""What a worker computes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ps_allreduce.errors import at_least
+
+
+class Device(StrEnum):
+    """Where workers compute."""
+
+    CPU = "cpu"
+    GPU = "gpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """What a worker computes on.
+
+    Attributes:
+        cores_per_worker: cores that a worker is pinned to; servers share them if colocated.
+        threads_per_worker: TensorFlow's intra-operation threads.
+    """
+
+    device: Device = Device.CPU
+    cores_per_worker: int = 1
+    threads_per_worker: int = 1
+
+    def __post_init__(self) -> None:
+        at_least(1, cores_per_worker=self.cores_per_worker)
+        at_least(1, threads_per_worker=self.threads_per_worker)
+
+    def columns(self) -> dict[str, object]:
+        """As columns of a table.  A worker has one device."""
+        return {
+            "device": self.device.value,
+            "devices_per_worker": 1,
+            "cores_per_worker": self.cores_per_worker,
+            "threads_per_worker": self.threads_per_worker,
+        }

@@ -1,0 +1,43 @@
+"""Training strategies: a small closed family of values that check themselves.
+
+`AnyStrategy` lists the family; to add a strategy is to add its class here and its backend in
+`ps_allreduce.backends`.  Everything else asks a strategy for its traits, its settings and its
+columns, and never for its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import get_args
+
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.strategies.all_reduce import AllReduce
+from ps_allreduce.point.strategies.base import NoCommunication, Single
+from ps_allreduce.point.strategies.servers import AsynchronousServers, SynchronousServers
+
+__all__ = [
+    "STRATEGIES",
+    "AllReduce",
+    "AnyStrategy",
+    "AsynchronousServers",
+    "NoCommunication",
+    "Single",
+    "SynchronousServers",
+    "strategy_named",
+]
+
+AnyStrategy = Single | NoCommunication | AsynchronousServers | SynchronousServers | AllReduce
+
+#: All strategies by the name that users and records give them, in the order of tables.
+STRATEGIES: Mapping[str, type[AnyStrategy]] = {each.kind: each for each in get_args(AnyStrategy)}
+
+
+def strategy_named(name: str) -> type[AnyStrategy]:
+    """Look a strategy up by its name.
+
+    Raises:
+        UserError: there is none of that name.
+    """
+    if name not in STRATEGIES:
+        raise UserError(f"unknown strategy {name!r}; choose one of {', '.join(STRATEGIES)}.")
+    return STRATEGIES[name]

@@ -1,0 +1,116 @@
+"""Collective all-reduce: every worker keeps a replica, gradients are averaged among the workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from ps_allreduce.errors import UserError, at_least
+from ps_allreduce.point.resources import Device, Resources
+from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.strategies.base import Strategy, StrategySettings
+from ps_allreduce.point.wire import (
+    TRANSPORT_OF,
+    WIRE_SETTINGS,
+    Collective,
+    Wire,
+    WireType,
+    transport_text,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packs:
+    """TensorFlow packs and orders what it reduces.
+
+    Attributes:
+        bytes_per_pack: of float32; 0 is one single pack, TensorFlow's default.
+    """
+
+    kind: ClassVar[str] = "packs"
+
+    bytes_per_pack: int = 0
+
+    def __post_init__(self) -> None:
+        at_least(0, bytes_per_pack=self.bytes_per_pack)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllReduce(Strategy):
+    """Averages gradients by a collective of the workers.
+
+    Attributes:
+        sending: what is reduced at once: buckets as a `Wire` says, which RING alone can, or
+            TensorFlow's packs.
+    """
+
+    kind: ClassVar[str] = "allreduce"
+    label: ClassVar[str] = "all-reduce"
+    understands: ClassVar[frozenset[str]] = frozenset(
+        {"collective", "bytes_per_pack", *WIRE_SETTINGS}
+    )
+    uses_collective: ClassVar[bool] = True
+    replicated: ClassVar[bool] = True
+
+    collective: Collective = Collective.RING
+    sending: Wire | Packs = field(default_factory=Wire)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.sending, Wire) and self.collective is not Collective.RING:
+            raise UserError(
+                f"collective {self.collective} is used in TensorFlow's packs: state "
+                "bytes_per_pack (0 for one pack)."
+            )
+
+    @classmethod
+    def _made(cls, settings: StrategySettings) -> AllReduce:
+        collective = settings.collective or Collective.RING
+        if settings.bytes_per_pack is None and collective is Collective.RING:
+            return cls(collective=collective, sending=settings.put_into(Wire()))
+        if stated := [name for name in settings.stated if name in WIRE_SETTINGS]:
+            raise UserError(
+                f"in packs (bytes_per_pack, or collective {Collective.NCCL} or {Collective.AUTO}) "
+                f"TensorFlow decides what is sent: leave {', '.join(stated)} out."
+            )
+        return cls(
+            collective=collective, sending=Packs(bytes_per_pack=settings.bytes_per_pack or 0)
+        )
+
+    @property
+    def wire(self) -> Wire | None:
+        """How gradients travel in buckets; None in packs."""
+        return self.sending if isinstance(self.sending, Wire) else None
+
+    @property
+    def bytes_per_pack(self) -> int | None:
+        """Size of TensorFlow's packs, 0 for one pack; None in buckets."""
+        return self.sending.bytes_per_pack if isinstance(self.sending, Packs) else None
+
+    @property
+    def transport(self) -> str:
+        """That of the collective; packs travel in float32."""
+        gradients = self.wire.gradients if self.wire else WireType.FLOAT32
+        return transport_text(TRANSPORT_OF[self.collective], gradients)
+
+    def check_fits(self, num_workers: int, spread: Spread | None, resources: Resources) -> None:
+        """NCCL needs GPUs."""
+        Strategy.check_fits(self, num_workers, spread, resources)
+        if self.collective is Collective.NCCL and resources.device is not Device.GPU:
+            raise UserError("collective nccl needs workers on GPUs; on CPUs use ring or auto.")
+
+    def columns(self) -> dict[str, object]:
+        """The settings by the name of their column."""
+        return {
+            **Strategy.columns(self),
+            "collective": self.collective.value,
+            "bytes_per_pack": self.bytes_per_pack,
+            "host_aggregation": False,
+            **(self.wire.columns() if self.wire else {}),
+        }
+
+    def title_parts(self) -> list[str]:
+        """Packs, or what is changed about buckets."""
+        if self.wire is not None:
+            return self.wire.title_parts()
+        size = self.bytes_per_pack
+        return [f"{size / 1e6:g} MB packs" if size else "one pack"]

@@ -1,0 +1,161 @@
+"""Strategies with parameter servers: gradients are applied where the variables live."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self
+
+from ps_allreduce.errors import UserError, at_least
+from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Policy
+from ps_allreduce.point.resources import Resources
+from ps_allreduce.point.spread import Spread, workers_together
+from ps_allreduce.point.strategies.base import Servers, Strategy, StrategySettings
+from ps_allreduce.point.wire import GRPC, WIRE_SETTINGS, Wire, transport_text
+
+#: More would only make a run's last dispatch longer than its window.
+MOST_STEPS_PER_DISPATCH = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterServers(Strategy):
+    """What both kinds share: where variables live, and how gradients travel there."""
+
+    understands: ClassVar[frozenset[str]] = frozenset(
+        {"num_ps", "placement", "layout", "split_bytes", *WIRE_SETTINGS}
+    )
+    uses_servers: ClassVar[bool] = True
+
+    servers: Servers = field(default_factory=Servers)
+    wire: Wire = field(default_factory=Wire)
+
+    @classmethod
+    def _made(cls, settings: StrategySettings) -> Self:
+        """`split_bytes` counts for the placement `partitioned` only."""
+        split_bytes = DEFAULT_SPLIT_BYTES if settings.split_bytes is None else settings.split_bytes
+        is_cut = settings.placement is Policy.PARTITIONED
+        placed = replace(settings, split_bytes=split_bytes if is_cut else None)
+        return placed.put_into(
+            cls(servers=placed.put_into(Servers()), wire=settings.put_into(Wire()))
+        )
+
+    @property
+    def transport(self) -> str:
+        """TensorFlow's gRPC."""
+        return transport_text(GRPC, self.wire.gradients)
+
+    def columns(self) -> dict[str, object]:
+        """The settings by the name of their column."""
+        return {
+            **Strategy.columns(self),
+            "placement": self.servers.placement.value,
+            "layout": self.servers.layout.value,
+            "split_bytes": self.servers.split_bytes,
+            **self.wire.columns(),
+            "host_aggregation": self.host_aggregation,
+        }
+
+    def title_parts(self) -> list[str]:
+        """Servers and placement, and what is changed."""
+        servers = [f"{self.servers.num_ps} ps", str(self.servers.placement)]
+        return [*servers, *self.wire.title_parts()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsynchronousServers(ParameterServers):
+    """Every worker's gradients are applied on their own, when they come.
+
+    Attributes:
+        staleness: no worker begins a step before every other one has ended all but so many of its
+            steps; None is no bound.  0 would be synchronous.
+        steps_per_dispatch: a worker makes so many steps in one go.
+    """
+
+    kind: ClassVar[str] = "ps_async"
+    label: ClassVar[str] = "parameter servers, asynchronous"
+    understands: ClassVar[frozenset[str]] = ParameterServers.understands | {
+        "staleness",
+        "steps_per_dispatch",
+    }
+    synchronous: ClassVar[bool] = False
+    deals_steps: ClassVar[bool] = True
+
+    staleness: int | None = None
+    steps_per_dispatch: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.steps_per_dispatch <= MOST_STEPS_PER_DISPATCH:
+            raise UserError(
+                f"steps_per_dispatch must be 1 to {MOST_STEPS_PER_DISPATCH}, got "
+                f"{self.steps_per_dispatch}."
+            )
+        if self.staleness is None:
+            return
+        if self.staleness == 0:
+            raise UserError("staleness 0 is synchronous: use strategy ps_sync.")
+        at_least(1, staleness=self.staleness)
+        if self.staleness < self.steps_per_dispatch:
+            raise UserError(
+                f"staleness {self.staleness} leaves no room for steps_per_dispatch "
+                f"{self.steps_per_dispatch}: no worker could ever begin. Use a staleness of "
+                f"{self.steps_per_dispatch} or more, and of {2 * self.steps_per_dispatch - 1} for "
+                "workers to overlap."
+            )
+
+    @property
+    def steps_may_differ(self) -> bool:
+        """Without a bound, the fastest worker makes the most steps."""
+        return self.staleness is None
+
+    def columns(self) -> dict[str, object]:
+        """The settings by the name of their column."""
+        return {
+            **ParameterServers.columns(self),
+            "staleness": self.staleness,
+            "steps_per_dispatch": self.steps_per_dispatch,
+        }
+
+    def title_parts(self) -> list[str]:
+        """Servers and placement, and what is changed."""
+        parts = ParameterServers.title_parts(self)
+        if self.staleness is not None:
+            parts.append(f"staleness {self.staleness}")
+        if self.steps_per_dispatch > 1:
+            parts.append(f"steps_per_dispatch {self.steps_per_dispatch}")
+        return parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SynchronousServers(ParameterServers):
+    """The mean of all workers' gradients is applied, and every worker waits for it.
+
+    Attributes:
+        host_aggregation: workers of one host send the mean of their gradients once, and fetch new
+            values once (what tf_cnn_benchmarks called distributed_replicated).
+    """
+
+    kind: ClassVar[str] = "ps_sync"
+    label: ClassVar[str] = "parameter servers, synchronous"
+    understands: ClassVar[frozenset[str]] = ParameterServers.understands | {"host_aggregation"}
+
+    host_aggregation: bool = False
+
+    def check_fits(self, num_workers: int, spread: Spread | None, resources: Resources) -> None:
+        """Aggregation on hosts needs several workers on every host, and equally many."""
+        Strategy.check_fits(self, num_workers, spread, resources)
+        if not self.host_aggregation:
+            return
+        together = workers_together(num_workers, spread)
+        if num_workers % together:
+            raise UserError(
+                "host_aggregation needs equally many workers on every host: num_workers "
+                f"{num_workers} is no multiple of workers_per_host {together}."
+            )
+
+    def columns(self) -> dict[str, object]:
+        """The settings by the name of their column; nobody is ever a step ahead."""
+        return {**ParameterServers.columns(self), "staleness": 0}
+
+    def title_parts(self) -> list[str]:
+        """Servers and placement, and what is changed."""
+        parts = ParameterServers.title_parts(self)
+        return [*parts, "host_aggregation"] if self.host_aggregation else parts
