@@ -1,7 +1,7 @@
 """Tasks, cluster specifications and TF_CONFIG, with exactly TensorFlow's meaning.
 
-Decides how tasks are named and how TF_CONFIG is spelled.  It does not decide where tasks run (the
-launchers' layout does) and imports no TensorFlow.
+Decides how tasks are named and how TF_CONFIG is spelled.  It does not decide where tasks run
+(`point.layout` does) and imports no TensorFlow.
 """
 
 from __future__ import annotations

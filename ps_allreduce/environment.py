@@ -233,12 +233,6 @@ def look_up(
     return Installed(sys.version.split()[0], versions, missing)
 
 
-def installed_versions() -> dict[str, str]:
-    """Return the version of Python and of each package the suite depends on, for a record."""
-    installed = look_up(Requirements.parse(PYPROJECT.read_text(encoding="utf-8")))
-    return {"python": installed.python, **dict(sorted(installed.versions.items()))}
-
-
 def environment_kind(prefix: Path | None = None) -> EnvironmentKind:
     """Tell an environment made from the suite's lock file from any other one."""
     stamp = (prefix or Path(sys.prefix)) / LOCK_STAMP

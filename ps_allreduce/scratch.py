@@ -10,9 +10,9 @@ import os
 import shutil
 import socket
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 
 PREFIX = "ps-allreduce-"
 
@@ -22,24 +22,15 @@ def scratch_prefix() -> str:
     return f"{PREFIX}{os.getpid()}-{socket.gethostname()}-"
 
 
-class Scratch:
-    """A folder of this process's own below another one; gone when the context is left."""
-
-    def __init__(self, parent: Path) -> None:
-        self._parent = parent
-
-    def __enter__(self) -> Path:
-        remove_left_overs(self._parent)
-        self._path = Path(tempfile.mkdtemp(prefix=scratch_prefix(), dir=self._parent))
-        return self._path
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        shutil.rmtree(self._path, ignore_errors=True)
+@contextmanager
+def scratch_folder(parent: Path) -> Iterator[Path]:
+    """A private folder below another one; gone when the context is left."""
+    remove_left_overs(parent)
+    path = Path(tempfile.mkdtemp(prefix=scratch_prefix(), dir=parent))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def remove_left_overs(folder: Path) -> None:

@@ -1,6 +1,6 @@
-"""How gradients are combined: one module per strategy behind one protocol (TensorFlow).
+"""How gradients are combined: a class for every strategy behind one base (TensorFlow).
 
-`make_backend` is the only place that knows all of them; it imports the chosen one alone.
+`make_backend` is the only place that knows all of them; it imports only the chosen one.
 """
 
 from __future__ import annotations
@@ -8,19 +8,19 @@ from __future__ import annotations
 from importlib import import_module
 
 from ps_allreduce.backends.protocol import Backend, Task
-from ps_allreduce.point.strategies import Strategy
 
-_CLASSES = {
-    Strategy.SINGLE: ("ps_allreduce.backends.single", "Single"),
-    Strategy.NO_COMMUNICATION: ("ps_allreduce.backends.no_communication", "NoCommunication"),
-    Strategy.PS_ASYNC: ("ps_allreduce.backends.parameter_servers.ps_async", "AsynchronousServers"),
-    Strategy.PS_SYNC: ("ps_allreduce.backends.parameter_servers.ps_sync", "SynchronousServers"),
-    Strategy.ALLREDUCE: ("ps_allreduce.backends.allreduce", "AllReduce"),
+#: Module in this package and class of every strategy, by the strategy's name.
+BACKENDS = {
+    "single": ("local_worker", "LocalWorker"),
+    "no_communication": ("local_worker", "MirroredWorker"),
+    "ps_async": ("parameter_servers.ps_async", "AsynchronousBackend"),
+    "ps_sync": ("parameter_servers.ps_sync", "SynchronousBackend"),
+    "allreduce": ("allreduce", "AllReduceBackend"),
 }
 
 
 def make_backend(task: Task) -> Backend:
     """The backend of the task's strategy, not yet connected."""
-    module, name = _CLASSES[task.experiment.strategy]
-    backend: Backend = getattr(import_module(module), name)(task)
+    module, name = BACKENDS[task.experiment.strategy.kind]
+    backend: Backend = getattr(import_module(f"{__name__}.{module}"), name)(task)
     return backend

@@ -1,34 +1,62 @@
 """Collective all-reduce: every worker keeps a replica, gradients are averaged among the workers.
 
-Decides how gradients are handed to TensorFlow's collectives.  Where bytes per pack are stated, by
-TensorFlow's own packs: it gives every collective of a replica the same ordering token, so that one
-pack begins when the one before has ended, and links lie idle while a pack starts and ends.  NCCL
-needs that order, RING does not.  Otherwise gradients go through RING in buckets, of which several
-are under way at once (decision 0010).
+Decides how gradients are handed to TensorFlow's collectives.  If the experiment states bytes per
+pack, TensorFlow packs them itself.  It gives every collective of a replica the same ordering token:
+a pack begins when the one before has ended, and links are idle in between.  NCCL needs that order,
+RING does not.  Without bytes per pack, gradients go through RING in buckets, several of them under
+way at once (decision 0010).
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as tf
 
 from ps_allreduce.backends.buckets import Tensor, fill_buckets
-from ps_allreduce.backends.local_worker import Combined
-from ps_allreduce.backends.mirrored import MirroredWorker
+from ps_allreduce.backends.local_worker import Combined, MirroredWorker
 from ps_allreduce.backends.packing import hold, pack, unpack
+from ps_allreduce.backends.protocol import Task, strategy_of
+from ps_allreduce.point.strategies import AllReduce
+from ps_allreduce.point.wire import Collective, Wire
 from ps_allreduce.workloads.program import Program
 from ps_allreduce.workloads.worker_local import HOST
 
-#: The strategy counts its own groups of collectives from 1.
+IMPLEMENTATIONS = {
+    Collective.RING: tf.distribute.experimental.CommunicationImplementation.RING,
+    Collective.NCCL: tf.distribute.experimental.CommunicationImplementation.NCCL,
+    Collective.AUTO: tf.distribute.experimental.CommunicationImplementation.AUTO,
+}
+
+#: Far from the numbers of TensorFlow's own groups of collectives, which begin at 1.
 GROUP_KEY = 1 << 20
 
 
-class AllReduce(MirroredWorker):
+class AllReduceBackend(MirroredWorker):
     """Averages gradients by TensorFlow's collectives."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self._settings = strategy_of(task, AllReduce)
+        #: How gradients travel in buckets; None for TensorFlow's packs.
+        self._wire = self._settings.wire
+        self._options = self.communication_options()
+
+    def communication_options(self) -> Any:
+        """TensorFlow's packs; None for buckets."""
+        if self._settings.bytes_per_pack is None:
+            return None
+        return tf.distribute.experimental.CommunicationOptions(
+            bytes_per_pack=self._settings.bytes_per_pack,
+            implementation=IMPLEMENTATIONS[self._settings.collective],
+        )
 
     def build(self, program: Program) -> None:
         """Decide which gradients travel together."""
         super().build(program)
-        wire = self._task.experiment.wire
+        if self._wire is None:
+            return
+        wire = self._wire
         self._shapes = [tuple(variable.shape) for variable in self._variables]
         tensors = [Tensor(variable.shape.num_elements()) for variable in self._variables]
         parts = self._task.experiment.num_workers
@@ -38,14 +66,13 @@ class AllReduce(MirroredWorker):
 
     def combine(self, gradients: list[tf.Tensor]) -> Combined:
         """The mean over all workers."""
-        if self._options is None:
-            return self._by_buckets(gradients)
+        if self._wire is not None:
+            return self._by_buckets(gradients, self._wire)
         context = tf.distribute.get_replica_context()
         mean = list(context.all_reduce(tf.distribute.ReduceOp.MEAN, gradients, self._options))
         return Combined(units=gradients, ready=mean, gradients=mean)
 
-    def _by_buckets(self, gradients: list[tf.Tensor]) -> Combined:
-        wire = self._task.experiment.wire
+    def _by_buckets(self, gradients: list[tf.Tensor], wire: Wire) -> Combined:
         key = self._first_key()
         units = pack(self._buckets, gradients)
         means: list[tf.Tensor] = []
@@ -57,11 +84,11 @@ class AllReduce(MirroredWorker):
         return Combined(units=units, ready=means, gradients=whole)
 
     def _first_key(self) -> tf.Tensor:
-        """Instance keys take turns between two sets.
+        """The first of a step's instance keys; steps take turns between two sets.
 
-        A worker may begin a step while another one still finishes the step before, never two steps
-        before: nothing of a key's last use is left when it is used again, and TensorFlow need not
-        set up a new instance in every step, which it would keep forever.
+        One set is too few: a worker may begin a step while another one finishes the step before.
+        Two are enough: no worker is two steps behind.  New keys in every step would each set up an
+        instance, which TensorFlow keeps forever.
         """
         turn = self._steps_begun.assign_add(1) % 2
         return turn * len(self._buckets)
@@ -80,5 +107,5 @@ class AllReduce(MirroredWorker):
         )
 
     def num_messages(self) -> int:
-        """One per bucket; with TensorFlow's packs one gradient per variable, before packing."""
-        return len(self._buckets) if self._options is None else len(self._variables)
+        """One per bucket; with TensorFlow's packs one per variable, as before packing."""
+        return len(self._variables) if self._wire is None else len(self._buckets)

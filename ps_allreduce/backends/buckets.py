@@ -1,14 +1,14 @@
 """Which pieces of the gradients travel together.
 
-A bucket is what is sent in one message: small tensors grouped, large ones cut (the word is that of
-PyTorch's DistributedDataParallel; Li et al., PyTorch Distributed, VLDB 2020).  Buckets are filled
-in the order in which a backward pass yields gradients, the last layer's first, so that the first
-one is ready early.  The first and the last bucket of a server are cut once more, into small pieces
-at the very beginning and end: nothing can come back before the first one has arrived, nor be sent
-while the last one comes back.
+A bucket is one message: small tensors are grouped, large ones are cut.  The word is that of
+PyTorch's DistributedDataParallel (Li et al., PyTorch Distributed, VLDB 2020).  A backward pass
+yields the last layer's gradients first, and buckets are filled in that order, so that the first is
+ready early.  The first and the last bucket of a server are cut once more, into pieces that are
+smallest at the very beginning and end.  Nothing can come back before the first piece has arrived,
+and nothing is sent while the last one comes back.
 
-Decides sizes and order only.  On which server a tensor belongs is decided by `placement`, how many
-buckets are under way at once by `backends`.
+Decides sizes and order only.  `placement` decides the server of a tensor, the strategy how many
+buckets are under way at once.
 """
 
 from __future__ import annotations
@@ -66,10 +66,9 @@ def fill_buckets(tensors: Sequence[Tensor], group_size: int, cut_size: int) -> t
     """Cover every element of every tensor exactly once, the last tensor first.
 
     Args:
-        group_size: neighbouring tensors for one server are sent together up to so many elements;
+        group_size: elements up to which neighbouring tensors for one server are sent together;
             0 sends each on its own.
-        cut_size: larger tensors are cut into near-equal pieces of at most so many elements; 0 never
-            cuts anything.
+        cut_size: elements above which a tensor is cut, into near-equal pieces; 0 cuts nothing.
     """
     buckets = _fill(tensors, group_size, cut_size)
     return _taper(buckets) if cut_size else buckets
@@ -123,7 +122,7 @@ def _taper(buckets: Sequence[Bucket]) -> tuple[Bucket, ...]:
 
 
 def _tapered_sizes(size: int, *, is_first: bool, is_last: bool) -> list[int]:
-    """Small ones at the beginning of the first bucket and at the end of the last."""
+    """Sizes that grow from the start of the first bucket, and shrink to the end of the last."""
     if is_first and is_last and size > 1:
         return [*reversed(_halves(size // 2)), *_halves(size - size // 2)]
     if is_first:
@@ -132,7 +131,7 @@ def _tapered_sizes(size: int, *, is_first: bool, is_last: bool) -> list[int]:
 
 
 def _halves(size: int) -> list[int]:
-    """A half, a quarter, an eighth ..., and the rest again, which add up to the size."""
+    """A half, a quarter, an eighth and so on, and then the rest; together they are the size."""
     parts = []
     while size // 2 >= LEAST_TAPERED:
         parts.append(size - size // 2)
@@ -141,7 +140,7 @@ def _halves(size: int) -> list[int]:
 
 
 def _divide(bucket: Bucket, sizes: Sequence[int]) -> list[Bucket]:
-    """Buckets of these sizes, which add up to that of the bucket."""
+    """A bucket cut into buckets of these sizes, which add up to its own."""
     divided = []
     pieces = list(bucket.pieces)
     for size in sizes:
@@ -158,9 +157,9 @@ def _divide(bucket: Bucket, sizes: Sequence[int]) -> list[Bucket]:
 
 
 def holders(buckets: Sequence[Bucket], num_tensors: int) -> list[list[tuple[int, int]]]:
-    """For each tensor, its pieces in order, each as (bucket, position of the piece in there)."""
-    found: list[list[tuple[int, int, int]]] = [[] for _ in range(num_tensors)]
+    """For each tensor, its pieces in order: the number of the bucket, and the position in it."""
+    by_tensor: list[list[tuple[int, int, int]]] = [[] for _ in range(num_tensors)]
     for number, bucket in enumerate(buckets):
         for inside, piece in enumerate(bucket.pieces):
-            found[piece.tensor].append((piece.start, number, inside))
-    return [[(number, inside) for _, number, inside in sorted(pieces)] for pieces in found]
+            by_tensor[piece.tensor].append((piece.start, number, inside))
+    return [[(number, inside) for _, number, inside in sorted(pieces)] for pieces in by_tensor]

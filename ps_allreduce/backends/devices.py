@@ -1,11 +1,11 @@
 """Which device a worker computes on.
 
-Decides that a worker uses one device, its first GPU or its processors; that its step is traced for
-that device whoever executes it; and that a task refuses to start with another number of GPUs than
-it was given, because TensorFlow would go on without them and say so in its log only.
+Decides that a worker uses one device: its first GPU, or its processors.  A task refuses to start
+when it finds another number of GPUs than it was given, because TensorFlow would go on without them
+and tell only its log.
 
-A worker's functions name the device in part, `/device:GPU:0`: TensorFlow then takes that of the
-worker that executes them.  What stays on the worker's host is said where it is made.
+A worker's functions name a part of the device, `/device:GPU:0`.  TensorFlow then takes that of the
+worker that executes them.  What stays on the processors says so where it is made.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from ps_allreduce.cluster import TaskType
 from ps_allreduce.errors import LaunchError
-from ps_allreduce.point.experiment import Device
+from ps_allreduce.point.resources import Device
 
 COMPUTE = {Device.CPU: "/device:CPU:0", Device.GPU: "/device:GPU:0"}
 
@@ -25,7 +25,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def on_device(device: Device, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, with its operations on the executing worker's device."""
+    """The function, with its operations on the device of the worker that executes it."""
 
     def placed(*arguments: Any) -> Any:
         with tf.device(COMPUTE[device]):
@@ -35,11 +35,11 @@ def on_device(device: Device, function: Callable[..., Any]) -> Callable[..., Any
 
 
 def gpu_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """What a task with GPUs must know before TensorFlow looks around.
+    """Environment variables of a task with GPUs, to be set before TensorFlow looks for them.
 
-    One GPU, even where there are more than workers: MultiWorkerMirroredStrategy would make a
-    replica on each.  Memory is taken as it is needed, so that samples tell what the model takes,
-    and a GPU that somebody else uses too is no failure at once.
+    The task sees one GPU: MultiWorkerMirroredStrategy would make a replica on each.  TensorFlow
+    takes memory as it needs it, so that samples tell what the model takes, and a GPU that somebody
+    else uses too is no failure at once.
     """
     return {
         VISIBLE: environment.get(VISIBLE, "").split(",")[0],
@@ -49,7 +49,7 @@ def gpu_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def require_gpus(kind: TaskType, visible: str) -> None:
-    """See that TensorFlow finds a worker's GPU, and none on any other task.
+    """See that TensorFlow finds one GPU on a worker, and none on any other task.
 
     Args:
         visible: CUDA_VISIBLE_DEVICES, for the message.
@@ -58,14 +58,14 @@ def require_gpus(kind: TaskType, visible: str) -> None:
         LaunchError: it finds more or fewer.
     """
     wanted = 1 if kind is TaskType.WORKER else 0
-    found = len(tf.config.list_physical_devices("GPU"))
-    if found == wanted:
+    visible_gpus = len(tf.config.list_physical_devices("GPU"))
+    if visible_gpus == wanted:
         return
     if not tf.test.is_built_with_cuda():
         raise LaunchError(
             "this is a TensorFlow without CUDA, which cannot use GPUs: make setup TF=cuda."
         )
     raise LaunchError(
-        f"TensorFlow finds {found} GPUs where {wanted} was planned ({VISIBLE}={visible!r}): its "
-        "log says why. Does nvidia-smi work on this host?"
+        f"TensorFlow finds {visible_gpus} GPUs where {wanted} was planned ({VISIBLE}={visible!r}): "
+        "its log says why. Does nvidia-smi work on this host?"
     )

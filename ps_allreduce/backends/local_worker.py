@@ -1,11 +1,12 @@
-"""What strategies without servers share: a worker that keeps its own copy of everything.
+"""Strategies without servers: a worker that keeps its own copy of everything.
 
-Subclasses decide how gradients are combined and how workers agree.
+Decides how such a worker makes its steps, alone or inside MultiWorkerMirroredStrategy.  `allreduce`
+decides how gradients are combined.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,16 +15,15 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from ps_allreduce.backends.devices import COMPUTE, on_device
-from ps_allreduce.backends.protocol import Rows, Task
+from ps_allreduce.backends.protocol import Backend, Rows, Task
 from ps_allreduce.backends.worker_step import (
-    Exchange,
+    Exchanged,
     checksum,
     initialise_worker,
     momentum_update,
     trace_step,
     traced_function,
 )
-from ps_allreduce.point.placement import Plan
 from ps_allreduce.workloads.program import Program
 
 
@@ -42,23 +42,18 @@ class Combined:
     gradients: list[tf.Tensor]
 
 
-class LocalWorker:
-    """Drives one worker's steps in this process; also its own `Transport`."""
+class LocalWorker(Backend):
+    """Drives one worker's steps in this process; as it is, it is the strategy `single`."""
 
     def __init__(self, task: Task) -> None:
-        self._task = task
+        super().__init__(task)
         self._workload = task.experiment.workload
         self._device = task.experiment.resources.device
         self._variables: list[Any] = []
         self._slots: list[Any] = []
-        self._traces = 0
 
     def connect(self) -> None:
         """Nothing to connect to."""
-
-    def agree(self, value: float) -> float:
-        """This worker decides alone."""
-        return value
 
     def combine(self, gradients: list[tf.Tensor]) -> Combined:
         """The gradients that this worker applies."""
@@ -70,13 +65,15 @@ class LocalWorker:
         self._variables = [self._make_variable(value) for value in values]
         self._slots = [self._make_variable(np.zeros_like(value)) for value in values]
         worker = self._task.worker
-        # Where the step will look for them: in the scope that the strategy traces a step in.
+        # In the scope of the step, which looks for the resources there.
         traced_function(self._place(lambda: initialise_worker(program, tf.constant(worker))))()
         accumulation = self._workload.accumulation
 
         def step(events: bool, recorded: bool) -> tf.Tensor:
             self._traces += 1
-            return trace_step(program, self, accumulation, events=events, recorded=recorded)
+            return trace_step(
+                program, self.values, self.exchange, accumulation, events=events, recorded=recorded
+            )
 
         self._step = traced_function(self._place(step))
 
@@ -92,17 +89,18 @@ class LocalWorker:
         """Read this worker's own copy."""
         return [tf.identity(variable.read_value()) for variable in self._variables]
 
-    def exchange(self, gradients: list[tf.Tensor]) -> Exchange:
+    def exchange(self, gradients: list[tf.Tensor]) -> Exchanged:
         """Combine the gradients and apply them to this worker's own copy."""
-        settings = (self._workload.learning_rate, self._workload.momentum)
+        optimizer = self._workload.optimizer
+        settings = (optimizer.learning_rate, optimizer.momentum)
         combined = self.combine(gradients)
-        mine = zip(self._variables, self._slots, combined.gradients, strict=True)
+        updates = zip(self._variables, self._slots, combined.gradients, strict=True)
         done = [
             momentum_update(variable.handle, slot.handle, gradient, *settings)
-            for variable, slot, gradient in mine
+            for variable, slot, gradient in updates
         ]
         ready = combined.ready
-        return Exchange(units=combined.units, pushed=ready, pulled=ready, done=done)
+        return Exchanged(units=combined.units, pushed=ready, pulled=ready, done=done)
 
     def run(self, num_steps: int, *, events: bool = False, recorded: bool = True) -> Rows:
         """Run steps one after the other; rows are fetched at the end."""
@@ -119,14 +117,38 @@ class LocalWorker:
         """This worker's copy."""
         return [variable.numpy() for variable in self._variables]
 
-    def trace_count(self) -> int:
-        """How often the step was traced."""
-        return self._traces
 
-    def placement(self) -> tuple[Plan, Mapping[int, str]] | None:
-        """There are no servers."""
+class MirroredWorker(LocalWorker):
+    """A worker inside MultiWorkerMirroredStrategy; one device per worker process.
+
+    As it is, it is the strategy `no_communication`: the all-reduce step without the all-reduce.
+    The workers form a cluster only to start the timed loop together.
+    """
+
+    def connect(self) -> None:
+        """Return once the strategy has seen all workers."""
+        tf_config = self._task.tf_config
+        if tf_config is None:
+            raise ValueError("workers of a cluster need a TF_CONFIG")
+        # TensorFlow reads the variable when it makes the strategy object
+        # (tensorflow/tensorflow#31154).
+        os.environ["TF_CONFIG"] = tf_config.render()
+        self._strategy = tf.distribute.MultiWorkerMirroredStrategy(
+            communication_options=self.communication_options()
+        )
+
+    def communication_options(self) -> Any:
+        """How TensorFlow packs what its collectives combine; None where they combine nothing."""
         return None
 
-    def num_messages(self) -> int:
-        """Nothing is communicated."""
-        return 0
+    def agree(self, value: float) -> float:
+        """The largest of all workers' values."""
+        replica_value = self._strategy.run(lambda: tf.constant([value], tf.float64))
+        return float(np.max(self._strategy.gather(replica_value, axis=0).numpy()))
+
+    def _make_variable(self, value: npt.NDArray[np.float32]) -> Any:
+        with self._strategy.scope():
+            return self._strategy.experimental_local_results(tf.Variable(value))[0]
+
+    def _place(self, step: Any) -> Any:
+        return lambda *arguments: self._strategy.run(step, args=arguments)

@@ -1,7 +1,7 @@
-"""Tensors into buckets and back, and how many buckets are under way, traced into a step.
+"""Operations of a step that pack tensors into buckets, unpack them, and limit those under way.
 
-Decides how a bucket is laid out: its pieces flattened, one behind the other.  A tensor that is a
-bucket of its own is only reshaped, never copied.
+Decides how a bucket is laid out: its flattened pieces, one behind the other.  A tensor that fills a
+bucket alone is reshaped and not copied.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ def _join(parts: Iterable[tf.Tensor]) -> tf.Tensor:
 
 
 def hold(tensor: tf.Tensor, earlier: Sequence[tf.Tensor | tf.Operation], bound: int) -> tf.Tensor:
-    """The tensor, once fewer than `bound` of the earlier things are missing; 0 is no bound.
+    """The tensor, once fewer than `bound` of the earlier ones are missing; 0 is no bound.
 
-    A send starts as soon as its data is there, whatever the receiving operation waits for: to put
-    sends in order the data itself must wait, where it is.  A check of the shape waits, not an
-    identity: TensorFlow's graph optimisation rewrites identities, and with some bounds steps took
-    1.2 times as long (2.21; not so with either its arithmetic or its constant folding pass off).
+    TensorFlow sends a tensor as soon as it is there, whatever the receiving operation waits for.
+    So the tensor itself must wait, where it is.  A check of its shape waits, not an identity:
+    TensorFlow's graph optimisation rewrites identities, and with some bounds steps took 1.2 times
+    as long (2.21; not with its arithmetic pass off, nor with its constant folding off).
     """
     waits = [earlier[-bound]] if bound and len(earlier) >= bound else []
     with tf.control_dependencies(waits):

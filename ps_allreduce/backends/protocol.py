@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,8 @@ from ps_allreduce.cluster import TfConfig
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Plan
 from ps_allreduce.workloads.program import Program
+
+StrategyT = TypeVar("StrategyT")
 
 Rows = npt.NDArray[np.float64]
 
@@ -34,39 +37,61 @@ class Task:
         return 0 if self.tf_config is None else self.tf_config.task.index
 
 
-class Backend(Protocol):
+def strategy_of(task: Task, kind: type[StrategyT]) -> StrategyT:
+    """The task's strategy, which is of the kind that a backend was made for."""
+    strategy = task.experiment.strategy
+    if not isinstance(strategy, kind):
+        raise TypeError(f"made for {kind.__name__}, got {strategy!r}")
+    return strategy
+
+
+class Backend(ABC):
     """One training strategy, driven step by step.
 
     The order of calls is `connect`, `build`, then any number of the others.
     """
 
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._experiment = task.experiment
+        self._traces = 0
+
+    @abstractmethod
     def connect(self) -> None:
         """Return once all tasks of the cluster are connected."""
 
+    @abstractmethod
     def build(self, program: Program) -> None:
-        """Create variables and the worker's own resources; trace nothing of the step yet."""
+        """Create variables and the worker's own resources; do not trace the step yet."""
 
+    @abstractmethod
     def run(self, num_steps: int, *, events: bool = False, recorded: bool = True) -> Rows:
-        """Run that many steps on every worker this task drives, and return one row for each.
+        """Run that many steps on every worker that this task drives; return one row per step.
 
-        Rows are laid out by `worker_step.RowLayout`.  Asynchronous strategies run the same total,
-        dealt to whoever is free.  Unrecorded steps return no rows and carry no timestamps.
+        `worker_step.RowLayout` lays out a row.  A strategy that deals steps runs the same total,
+        each step on a worker that is free.  Unrecorded steps take no timestamps and return no row.
         """
 
     def agree(self, value: float) -> float:
-        """The largest of the values that all driving tasks give; all get the same answer."""
+        """The largest value that a driving task gives; every driving task gets this answer."""
+        return value  # this task drives all workers
 
+    @abstractmethod
     def weight_checksums(self) -> list[int]:
-        """For every trainable variable or shard, an exact sum over its bits, order-independent."""
+        """An exact sum over the bits of every trainable variable or bucket."""
 
+    @abstractmethod
     def read_weights(self) -> list[npt.NDArray[np.float32]]:
-        """The trainable variables in creation order, whole."""
+        """The whole trainable variables, in creation order."""
 
     def trace_count(self) -> int:
         """How often a step function has been traced so far."""
+        return self._traces
 
     def placement(self) -> tuple[Plan, Mapping[int, str]] | None:
-        """The plan and the devices of its shards as TensorFlow reports them; None if no servers."""
+        """The plan, and the devices of its shards as TensorFlow tells; None without servers."""
+        return None
 
     def num_messages(self) -> int:
-        """Tensors that are communicated per step and direction."""
+        """Messages per step and direction."""
+        return 0

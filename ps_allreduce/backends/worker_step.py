@@ -1,56 +1,47 @@
 """One worker's step, traced in the same way for every strategy.
 
-Decides when timestamps are taken and how a step's row is laid out.  A step begins with values that
-are on the worker and ends when the next ones are there.  A strategy supplies a `Transport`: where
-values are kept and where gradients go.
+Decides when timestamps are taken and how a step's row is laid out.  A step begins with values on
+the worker and ends when the next values are there.  A strategy supplies two functions: `values`
+returns what the worker holds, `exchange` takes gradients and brings new values.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.types.experimental import PolymorphicFunction
 
-from ps_allreduce.backends.order import leave_unordered
 from ps_allreduce.backends.protocol import Rows
-from ps_allreduce.record.steps import EventKind, EventTable, StepTable
+from ps_allreduce.record.steps import EventKind, EventTable, Phase, StepTable
+from ps_allreduce.tf_internals.private_api import leave_unordered
 from ps_allreduce.workloads.program import Program, now_after, run_batches
 from ps_allreduce.workloads.worker_local import HOST, LocalVariable, assign
 
 WORKER = LocalVariable("worker_index", tf.int64, ())
 
-Things = Sequence[tf.Tensor | tf.Operation]
+#: Something to wait for.
+Milestones = Sequence[tf.Tensor | tf.Operation]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
-    """Gradients on their way, and the parameter values that they lead to.
+class Exchanged:
+    """What an exchange yields: gradients on their way, and the values that they lead to.
 
     Attributes:
         units: what is sent, one per message.
-        pushed: for each unit, something that is there once it was combined or acknowledged.
-        pulled: for each unit, something that is there once its new value is on the worker.
+        pushed: for each unit, what is ready once the unit was combined or acknowledged.
+        pulled: for each unit, what is ready once its new value is on the worker.
         done: everything that the next step needs.
     """
 
     units: list[tf.Tensor]
-    pushed: Things
-    pulled: Things
-    done: Things
-
-
-class Transport(Protocol):
-    """Where a strategy keeps values and how it combines gradients, traced into a step."""
-
-    def values(self) -> list[tf.Tensor]:
-        """The trainable variables, whole, in creation order, as the worker holds them."""
-
-    def exchange(self, gradients: list[tf.Tensor]) -> Exchange:
-        """Combine and apply the gradients, and bring the new values to the worker."""
+    pushed: Milestones
+    pulled: Milestones
+    done: Milestones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,16 +54,21 @@ class RowLayout:
 
     accumulation: int
     groups: int
-    units: int = 0
 
-    def steps(self, rows: Rows, phases: Sequence[int], first: dict[int, int]) -> StepTable:
+    @classmethod
+    def of(cls, untraced: Rows, accumulation: int) -> RowLayout:
+        """The layout of a run with such rows."""
+        groups = int(untraced.shape[1]) - 5 - 3 * accumulation
+        return cls(accumulation=accumulation, groups=groups)
+
+    def steps(self, rows: Rows, phase: Phase, first: Counter[int]) -> StepTable:
         """Unpack rows [n, ...]; `first` holds each worker's number of earlier steps."""
         workers = rows[:, 0].astype(np.int64)
         batches = rows[:, 5 : 5 + 3 * self.accumulation]
         return StepTable(
             worker=workers,
             step=_number_steps(workers, rows[:, 4], first),
-            phase=np.asarray(phases, np.int64),
+            phase=np.full(len(rows), int(phase), np.int64),
             loss=rows[:, 1],
             start=rows[:, 2],
             pulled=rows[:, 3],
@@ -82,8 +78,9 @@ class RowLayout:
         )
 
     def events(self, rows: Rows, steps: StepTable) -> EventTable:
-        """Unpack the per-tensor moments of traced rows [n, ...]."""
-        times = rows[:, self._releases + self.groups :].reshape(len(rows), 3, self.units)
+        """Unpack the per-tensor moments of traced rows [n, ...]; others have none."""
+        times = rows[:, self._releases + self.groups :]
+        times = times.reshape(len(rows), 3, times.shape[1] // 3)
         row, kind, unit = (axis.ravel() for axis in np.indices(times.shape))
         return EventTable(
             worker=steps.worker[row],
@@ -98,23 +95,23 @@ class RowLayout:
         return 5 + 3 * self.accumulation
 
 
-def _number_steps(workers: np.ndarray, ends: np.ndarray, first: dict[int, int]) -> np.ndarray:
+def _number_steps(workers: np.ndarray, ends: np.ndarray, first: Counter[int]) -> np.ndarray:
     numbers = np.zeros(len(workers), np.int64)
     for worker in np.unique(workers):
-        mine = np.flatnonzero(workers == worker)
-        by_end = mine[np.argsort(ends[mine], kind="stable")]
-        numbers[by_end] = first.get(int(worker), 0) + np.arange(len(mine))
+        rows = np.flatnonzero(workers == worker)
+        by_end = rows[np.argsort(ends[rows], kind="stable")]
+        numbers[by_end] = first[int(worker)] + np.arange(len(rows))
     return numbers
 
 
 def traced_function(function: Callable[..., tf.Tensor]) -> PolymorphicFunction:
-    """A TensorFlow function of plain Python: rewriting it by AutoGraph would take a second."""
+    """A TensorFlow function without AutoGraph, which would take a second to rewrite it."""
     leave_unordered()
     return tf.function(function, autograph=False)
 
 
 def initialise_worker(program: Program, worker: tf.Tensor) -> tf.Tensor:
-    """Create a worker's own resources on whichever worker executes this."""
+    """Create the resources of the worker that executes this."""
     index = tf.cast(worker, tf.int64)
     with tf.device(HOST):
         created = [assign(WORKER.handle(), index)]
@@ -124,41 +121,40 @@ def initialise_worker(program: Program, worker: tf.Tensor) -> tf.Tensor:
 
 
 def trace_step(
-    program: Program, transport: Transport, accumulation: int, *, events: bool, recorded: bool
+    program: Program,
+    values: Callable[[], list[tf.Tensor]],
+    exchange: Callable[[list[tf.Tensor]], Exchanged],
+    accumulation: int,
+    *,
+    events: bool,
+    recorded: bool,
 ) -> tf.Tensor:
-    """A step that observes itself, or the bare one that it is compared with."""
-    if recorded:
-        return trace_recorded_step(program, transport, accumulation, events=events)
-    return trace_bare_step(program, transport, accumulation)
+    """A step that observes itself and returns its row, or the bare step that it is compared with.
 
-
-def trace_recorded_step(
-    program: Program, transport: Transport, accumulation: int, *, events: bool
-) -> tf.Tensor:
-    """A step that observes itself; returns its row."""
+    Args:
+        values: the trainable variables, whole, in creation order, as the worker holds them.
+        exchange: combines and applies the gradients, and brings the new values to the worker.
+    """
+    if not recorded:
+        out = run_batches(program, values(), accumulation)
+        with tf.control_dependencies([*exchange(out.gradients).done, out.loss]):
+            return tf.constant(0)
     start = tf.timestamp()
-    values = transport.values()
-    pulled_at = now_after(values)
-    out = run_batches(program, values, accumulation)
-    exchange = transport.exchange(out.gradients)
-    end = now_after(exchange.done)
+    pulled = values()
+    pulled_at = now_after(pulled)
+    out = run_batches(program, pulled, accumulation)
+    exchanged = exchange(out.gradients)
+    end = now_after(exchanged.done)
     with tf.device(HOST):
         worker = tf.cast(WORKER.read(WORKER.handle()), tf.float64)
-    # One operation packs the row: every further one would be paid for in every step.
+    # One operation packs the row: each further operation would cost time in every step.
     row = [worker, tf.cast(out.loss, tf.float64), start, pulled_at, end]
     row += [*out.moments, *out.releases]
     if events:
-        moments = [*exchange.pulled, *exchange.units, *exchange.pushed]
+        moments = [*exchanged.pulled, *exchanged.units, *exchanged.pushed]
         row += [now_after([moment]) for moment in moments]
     with tf.device(HOST):  # where clocks are read
         return tf.stack(row)
-
-
-def trace_bare_step(program: Program, transport: Transport, accumulation: int) -> tf.Tensor:
-    """The same step without timestamps: what recording is compared with."""
-    out = run_batches(program, transport.values(), accumulation)
-    with tf.control_dependencies([*transport.exchange(out.gradients).done, out.loss]):
-        return tf.constant(0)
 
 
 def momentum_update(
@@ -167,7 +163,7 @@ def momentum_update(
     """Stochastic gradient descent with momentum, in one operation, the same for all strategies.
 
     `slot = momentum * slot + gradient; variable -= learning_rate * slot` on resource handles.  Both
-    settings are constants: a learning-rate variable would be a hot spot on a server.
+    settings are constants: all workers would have to read a variable from one server.
     """
     return tf.raw_ops.ResourceApplyMomentum(
         var=variable,
@@ -180,5 +176,5 @@ def momentum_update(
 
 
 def checksum(value: tf.Tensor) -> tf.Tensor:
-    """An exact, order-independent sum over the bits of a float32 tensor, where the tensor is."""
+    """An exact sum over the bits of a float32 tensor; the order of elements does not matter."""
     return tf.reduce_sum(tf.cast(tf.bitcast(value, tf.int32), tf.int64))

@@ -1,7 +1,7 @@
-"""A forked process that is to do a job: how it parts from its parent and what it tells of itself.
+"""A forked process with a job: how it leaves its parent, and what it reports.
 
-Decides what a child inherits and how an error becomes a sentence.  What the job is, is decided in
-`jobs`; when children are forked and ended, in `forkserver`.
+Decides what a child inherits and how an error becomes a sentence.  `runner.jobs` decides what the
+job is, `server` when children are forked and ended.
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ from typing import Any
 
 from ps_allreduce.errors import InputDataError, SuiteError, UserError
 from ps_allreduce.fork_server.messages import Event, encode
+from ps_allreduce.tf_internals.texts import essence
 
 PR_SET_PDEATHSIG = 1
 
-#: Follows the cause in what every operation says after a collective has been aborted.
-AFTERTHOUGHT = "The error could be from a previous operation."
-
 
 class Reporter:
-    """A child's way to tell the launcher where it is, through a pipe that the parent reads."""
+    """The `Report` of a child: it writes to a pipe that the parent relays to the launcher."""
 
     def __init__(self, name: str, descriptor: int) -> None:
         self._name = name
@@ -52,19 +50,8 @@ def detach(parent: int, log: Path) -> None:
         os.dup2(source, target)
 
 
-def essence(text: str) -> str:
-    """The line of an error message that says what happened.
-
-    TensorFlow puts it behind a trace of the graph, right before the node's name.
-    """
-    stripped = [line.strip() for line in text.strip().splitlines()]
-    lines = [line for line in stripped if line and not line.startswith(AFTERTHOUGHT)] or [""]
-    nodes = [number for number, line in enumerate(lines) if line.startswith("[[{{node")]
-    return lines[nodes[0] - 1 if nodes and nodes[0] else 0][:300]
-
-
 def report_failure(reporter: Reporter, error: BaseException) -> None:
-    """Say in a sentence why the job could not be done."""
+    """Report in a sentence why the job could not be done."""
     understood = isinstance(error, SuiteError)
     text = str(error) if understood else f"{type(error).__name__}: {essence(str(error))}"
     mistake = isinstance(error, UserError | InputDataError)

@@ -1,7 +1,7 @@
 """What launcher and fork server say to each other: one JSON object per line over a socket.
 
 Version 2.  The launcher sends requests, the fork server reports; `type` names the kind of message.
-Every host has a fork server of its own, and what a run leaves there is fetched over the same line.
+Every host has a fork server of its own, and the files of a run are fetched over the same line.
 Standard library and core only, so that launchers can import it.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ps_allreduce.errors import LaunchError, UserError
-from ps_allreduce.fork_server.check_up_messages import (
+from ps_allreduce.inspection.questions import (
     AnswerCalls,
     CheckHost,
     CountGpus,
@@ -30,7 +30,7 @@ from ps_allreduce.serialization import from_json, to_json
 
 VERSION = 2
 
-#: Environment variable with the token of a fork server that connects by itself.
+#: Environment variable with the token of a fork server that calls its launcher.
 TOKEN = "PS_ALLREDUCE_TOKEN"
 
 
@@ -46,8 +46,6 @@ class StartTask:
         log: file that takes the task's output.
         result: the driving task writes `<result>.json` and `<result>.npz`.
         weights: file for the final weights, None if nobody asked for them.
-        recording_rounds: not 0: instead of measuring, time so many pairs of recorded and bare
-            stretches; the driving task writes an `OverheadResult` to `<result>.json`.
     """
 
     task: str
@@ -61,7 +59,6 @@ class StartTask:
     log: str
     result: str
     weights: str | None = None
-    recording_rounds: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +71,7 @@ class DescribeModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareInput:
-    """Fork a process that makes the digits if need be, and checks the input's files."""
+    """Fork a process that makes the digits if they are the input, and checks the input's files."""
 
     workload: Workload
     data_dir: str

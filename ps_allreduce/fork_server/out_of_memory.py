@@ -1,7 +1,7 @@
 """Want of memory, told apart from other failures.
 
-Decides which errors of TensorFlow mean it, and whether the kernel has ended a process for it.
-Memory is the usual limit of a batch, and its errors seldom say so.
+Decides what is said of it, and whether the kernel has ended a process for it.  Memory usually
+limits the batch, and errors seldom say so.
 """
 
 from __future__ import annotations
@@ -11,17 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-#: The last three are what CUDA's libraries and a failed copy to a GPU say (tensorflow issue #7025).
-SIGNS = re.compile(
-    r"OOM when allocating|out of memory|failed to allocate memory|Unable to allocate|"
-    r"_STATUS_ALLOC_FAILED|CUDA_ERROR_OUT_OF_MEMORY|Dst tensor is not initialized",
-    re.IGNORECASE,
-)
-
-#: Where TensorFlow's allocators say that they failed; `localhost` is the process itself.
-PLACE = re.compile(r"on (?:/job:(\w+)/replica:\d+/task:(\d+))?/device:(\w+):(\d+)")
-
-TENSOR = re.compile(r"tensor with shape(\[[\d,]*\]) and type (\w+)")
+from ps_allreduce.tf_internals.texts import ALLOCATOR, OUT_OF_MEMORY, TENSOR
 
 ADVICE = "use a smaller --batch-per-worker"
 
@@ -31,9 +21,9 @@ def explain_out_of_memory(text: str, task: str) -> str:
 
     Args:
         text: of the error.
-        task: that it was raised in, which need not be the one that has no memory.
+        task: in which it was raised; another task may be the one without memory.
     """
-    if not SIGNS.search(text):
+    if not OUT_OF_MEMORY.search(text):
         return ""
     tensor = TENSOR.search(text)
     wanted = f" (no room for a tensor {tensor[2]}{tensor[1]})" if tensor else ""
@@ -41,7 +31,7 @@ def explain_out_of_memory(text: str, task: str) -> str:
 
 
 def _where(text: str, task: str) -> str:
-    place = PLACE.search(text)
+    place = ALLOCATOR.search(text)
     if place is None:
         return ""
     job, index, kind, number = place.groups()
@@ -56,7 +46,7 @@ class KernelWatch:
 
     Attributes:
         root: of the file system.
-        before: how many it had ended then.
+        before: how many processes it had ended at the last look.
     """
 
     root: Path = Path("/")
@@ -68,24 +58,24 @@ class KernelWatch:
 
     @property
     def has_killed(self) -> bool:
-        """It has ended one of ours since, or of this host's where control groups do not tell."""
+        """It has ended one of our processes since; of this host's if control groups do not tell."""
         return count_kills(self.root) > self.before
 
 
 def count_kills(root: Path) -> int:
-    """How many processes of our control group, else of the host, the kernel ended."""
+    """How many processes the kernel has ended: of our control group, else of the host."""
     for path in _counters(root):
         try:
             text = path.read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
-        if found := re.search(r"^oom_kill (\d+)$", text, re.MULTILINE):
-            return int(found[1])
+        if count := re.search(r"^oom_kill (\d+)$", text, re.MULTILINE):
+            return int(count[1])
     return 0
 
 
 def _counters(root: Path) -> Iterator[Path]:
-    """Files that count: of control groups of the second version, of the first, of the host."""
+    """Files that count them: of our control groups, of either version, then of the host."""
     try:
         lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,6 +1,6 @@
-"""A run's place on a host: a folder on the host's own disk, and ports that nobody else can take.
+"""A run's folder on a host's own disk, and ports that nobody else can take.
 
-A port is held by a socket that is bound but does not listen; TensorFlow's server binds the same
+A port is held by a socket that is bound but does not listen.  TensorFlow's server binds the same
 port with SO_REUSEPORT (`TF_GRPC_REUSE_PORT`), and connections reach only the one that listens.
 Files are removed when the run is over.
 """
@@ -28,12 +28,18 @@ from ps_allreduce.fork_server.messages import (
 
 
 @dataclass(slots=True)
-class Desk:
-    """Serves the requests that need no process of their own."""
+class RunFolder:
+    """Serves requests about the run's folder and ports, and for the time; these need no process.
+
+    Attributes:
+        scratch: where the folder is made.
+        held: sockets that hold the run's ports.
+        path: of the run's folder; None without a run.
+    """
 
     scratch: Path
     held: list[socket.socket] = field(default_factory=list)
-    folder: Path | None = None
+    path: Path | None = None
 
     def serve(self, request: object) -> object | None:
         """The answer to a request; None where none is expected."""
@@ -53,21 +59,21 @@ class Desk:
         try:
             for _ in range(num_ports):
                 self.held.append(hold_port())
-            self.folder = Path(tempfile.mkdtemp(prefix="run-", dir=self.scratch))
+            self.path = Path(tempfile.mkdtemp(prefix="run-", dir=self.scratch))
         except OSError as error:
             self.finish_run()
             return RunPrepared(problem=f"no free port or no room in {self.scratch} ({error})")
         ports = tuple(sock.getsockname()[1] for sock in self.held)
-        return RunPrepared(ports=ports, folder=str(self.folder))
+        return RunPrepared(ports=ports, folder=str(self.path))
 
     def finish_run(self) -> None:
         """Let go of the ports and remove the files."""
         for sock in self.held:
             sock.close()
         self.held.clear()
-        if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            self.folder = None
+        if self.path is not None:
+            shutil.rmtree(self.path, ignore_errors=True)
+            self.path = None
 
     def close(self) -> None:
         """Remove everything that this server wrote."""
@@ -75,7 +81,7 @@ class Desk:
 
 
 def hold_port() -> socket.socket:
-    """Bind all addresses of both families, as TensorFlow's server will, to one free port.
+    """Bind one free port at all addresses of both families, as TensorFlow's server will.
 
     Raises:
         OSError: there is none.
@@ -94,7 +100,7 @@ def hold_port() -> socket.socket:
 
 
 def read_piece(path: Path, offset: int, length: int) -> FileRead:
-    """Some bytes of a file."""
+    """A piece of a file; its size is None if the file cannot be read."""
     try:
         with path.open("rb") as stream:
             size = os.fstat(stream.fileno()).st_size

@@ -1,12 +1,12 @@
 """Import TensorFlow once, then fork every task from here.
 
-`python -m ps_allreduce.fork_server.server` serves one launcher over a line until that is cut; then
-it kills what it forked, removes its files and ends.  Importing takes seconds and a fork hundredths,
-so a sweep pays for the import once per host.
+`python -m ps_allreduce.fork_server.server` serves one launcher until the line is cut.  Then it
+kills what it forked, removes its files and ends.  An import takes seconds and a fork hundredths of
+one, so a sweep pays for the import once per host.
 
 This process executes nothing of TensorFlow: after a single operation in the parent, a forked
-child's first function hangs.  It knows what a request asks for, not what it is for.  What it
-forks stays in the control group and on the processors that the scheduler bound it to.
+child's first function hangs.  What it forks stays in the control group and on the processors that
+the scheduler bound it to.
 """
 
 from __future__ import annotations
@@ -35,12 +35,11 @@ from ps_allreduce.fork_server.child import Reporter, detach, report_failure
 from ps_allreduce.fork_server.line import Line, connect_to, standard_streams
 from ps_allreduce.fork_server.messages import Event, Exited, Ready, Sampled, Started, decode, encode
 from ps_allreduce.fork_server.out_of_memory import ADVICE, KernelWatch
-from ps_allreduce.fork_server.run_folder import Desk
+from ps_allreduce.fork_server.run_folder import RunFolder
 from ps_allreduce.fork_server.unused_imports import UNUSED_BY_TASKS, left_out
-from ps_allreduce.inspection.facts import look_around
+from ps_allreduce.inspection.facts import look_around, take_sample
 from ps_allreduce.inspection.gpu import GpuSampler, load_nvml
-from ps_allreduce.inspection.sampling import take_sample
-from ps_allreduce.scratch import Scratch
+from ps_allreduce.scratch import scratch_folder
 
 SAMPLE_INTERVAL_S = 0.5
 
@@ -62,7 +61,7 @@ class ForkServer:
     """Serves requests, relays reports, samples, and reaps.
 
     Attributes:
-        jobs: what a child does, by the kind of request; any other request is the desk's.
+        jobs: what a child does, by the kind of request; `run_folder` serves all other requests.
         gpus: looked at with every sample.
         kernel: tells whether it has killed a child for want of memory.
         ended: children that were killed from here.
@@ -70,7 +69,7 @@ class ForkServer:
 
     line: Line
     jobs: Mapping[type[Any], Job]
-    desk: Desk
+    run_folder: RunFolder
     children: dict[int, Child] = field(default_factory=dict)
     partial: dict[int, bytes] = field(default_factory=dict)
     next_sample: float = 0.0
@@ -94,7 +93,7 @@ class ForkServer:
                     pass
             finally:
                 self._kill_all()
-                self.desk.finish_run()
+                self.run_folder.finish_run()
 
     def _serve_once(self, selector: selectors.BaseSelector, wakeup: int) -> bool:
         ready = [key.fileobj for key, _ in selector.select(SAMPLE_INTERVAL_S)]
@@ -104,8 +103,8 @@ class ForkServer:
             if source is self.line:
                 if not self._handle_requests(selector):
                     return False
-            elif source != wakeup:
-                self._relay(selector, int(source))  # type: ignore[arg-type]
+            elif isinstance(source, int) and source != wakeup:
+                self._relay(selector, source)
         self._reap(selector)
         self._sample()
         return True
@@ -125,7 +124,7 @@ class ForkServer:
                 self._kill_all()
             elif type(request) in self.jobs:
                 self._fork(selector, request)
-            elif (answer := self.desk.serve(request)) is not None:
+            elif (answer := self.run_folder.serve(request)) is not None:
                 self._send(answer)
         return True
 
@@ -179,10 +178,10 @@ class ForkServer:
             pid, status, usage = os.wait4(child.pid, os.WNOHANG)
             if pid == 0:
                 continue
-            while child.reports in selector.get_map():  # its last words come before its exit
+            while child.reports in selector.get_map():  # its last reports come before its exit
                 self._relay(selector, child.reports)
             if pid not in self.ended:
-                # Whatever was measured last lies between two looks.
+                # What was measured last must lie between two samples.
                 self.next_sample = 0.0
                 self._sample()
             os.close(child.reports)
@@ -200,7 +199,7 @@ class ForkServer:
             )
 
     def _explain_kill(self, child: Child, status: int) -> None:
-        """Speak for a child that the kernel has killed."""
+        """Report the failure of a child that the kernel has killed."""
         killed = os.waitstatus_to_exitcode(status) == -signal.SIGKILL
         if killed and child.pid not in self.ended and self.kernel.has_killed:
             host = socket.gethostname()
@@ -217,7 +216,7 @@ class ForkServer:
         self._send(Sampled(sample=take_sample(now, processes, self.gpus.look())))
 
     def _kill_all(self) -> None:
-        """End every child and its process group, which it may not lead yet."""
+        """Kill every child and its process group; a new child may not lead a group yet."""
         self.ended.update(self.children)
         for pid in self.children:
             for kill in (os.kill, os.killpg):
@@ -226,8 +225,8 @@ class ForkServer:
 
     def _terminate(self, *_: object) -> None:
         self._kill_all()
-        self.desk.close()
-        # No failure: srun would kill the other hosts' servers before they have cleaned up.
+        self.run_folder.close()
+        # Not as a failure: srun would kill the other hosts' servers before they have cleaned up.
         os._exit(0)
 
     def _send(self, message: object) -> None:
@@ -247,25 +246,25 @@ class ForkServer:
 def main(descriptor: int | None, connect: str | None, stdio: bool) -> None:
     """Serve one launcher until it closes the line; one of the options says which line."""
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit(0))  # leaves contexts; until there are children
+        signal.signal(number, lambda *_: sys.exit(0))  # until there are children; leaves contexts
     line: Line | None = None
     if descriptor is not None:
-        line = socket.socket(fileno=descriptor)
+        line = Line(descriptor, descriptor)
     elif stdio:
         line = standard_streams()
     begin = time.monotonic()
-    # Imported here: what takes seconds must be timed, and is not needed to read this module.
+    # Imported here, because it takes seconds, which are timed, and this module does not need it.
     with left_out(*UNUSED_BY_TASKS):
         from ps_allreduce.runner.jobs import JOBS
 
     import_s = time.monotonic() - begin
     if line is None:
-        # Not before: whoever calls is expected to be ready.
+        # Only now: a launcher expects that a server that calls is ready.
         line = connect_to(connect or "")
     nvml = load_nvml()
     facts = look_around(os.environ, nvml)
     gpus = GpuSampler(nvml, tuple(gpu.identity for gpu in facts.gpus))
-    with Scratch(Path(tempfile.gettempdir())) as scratch:
+    with scratch_folder(Path(tempfile.gettempdir())) as scratch:
         ready = Ready(
             version=messages.VERSION,
             token=os.environ.pop(messages.TOKEN, ""),
@@ -275,11 +274,10 @@ def main(descriptor: int | None, connect: str | None, stdio: bool) -> None:
             facts=facts,
         )
         line.sendall(encode(ready))
-        # What is imported stays: a child's garbage collector that walked over it would copy every
-        # page.
+        # A child's garbage collector would walk over all that is imported, and copy every page.
         gc.collect()
         gc.freeze()
-        ForkServer(line, JOBS, Desk(scratch), gpus=gpus).serve()
+        ForkServer(line, JOBS, RunFolder(scratch), gpus=gpus).serve()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Plain TCP between two hosts: how fast bytes get through, and how long an answer takes.
 
-Decides how a link is measured.  Which hosts measure, and when, is the launchers' business; nothing
-of TensorFlow is used, so that its transport can be held against what the link gives anyway.
+Decides how a link is measured.  The launchers decide which hosts measure, and when.  TensorFlow is
+not used, so that its transport can be compared with the link itself.
 """
 
 from __future__ import annotations
@@ -9,32 +9,27 @@ from __future__ import annotations
 import socket
 import statistics
 import time
-from typing import Protocol
+
+from ps_allreduce.fork_server.messages import ReceiveStream, SendStream
+from ps_allreduce.inspection.questions import Report
 
 CHUNK = 1 << 20
 
 ROUND_TRIPS = 21
 
-#: The first part of a stream is left out: the window still opens, and a shaper's bucket is full.
+#: The first part of a stream is left out: TCP's window still opens, and a shaper lets a burst pass.
 SETTLING_SHARE = 0.25
 
 CONNECT_TIMEOUT_S = 10.0
 
 
-class Report(Protocol):
-    """Tells the launcher what was measured."""
+def receive_stream(request: ReceiveStream, report: Report) -> None:
+    """Listen at an address, answer single bytes, then take in the stream that follows.
 
-    def __call__(self, event: str, *, counts: dict[str, int]) -> None:
-        """Send an event with numbers."""
-
-
-def receive_stream(address: str, report: Report) -> None:
-    """Listen at an address, answer single bytes, then take in everything; report bytes and time.
-
-    Reports `listening` with the port, then `received` with bytes and nanoseconds of the part of
-    the stream after it has settled.
+    Reports `listening` with the port, then `received` with the bytes and nanoseconds of the stream
+    without its first part.
     """
-    with socket.create_server((address, 0)) as server:
+    with socket.create_server((request.address, 0)) as server:
         server.settimeout(2 * CONNECT_TIMEOUT_S)
         report("listening", counts={"port": server.getsockname()[1]})
         connection, _ = server.accept()
@@ -50,7 +45,7 @@ def receive_stream(address: str, report: Report) -> None:
 
 
 def _take_in(connection: socket.socket) -> list[tuple[int, int]]:
-    """Moments in nanoseconds, and bytes that had come by then."""
+    """Moments in nanoseconds, each with the bytes that had come by then."""
     buffer = bytearray(CHUNK)
     total, marks = 0, [(time.monotonic_ns(), 0)]
     while count := connection.recv_into(buffer):
@@ -66,13 +61,14 @@ def _exactly_one(connection: socket.socket) -> bytes:
     return byte
 
 
-def send_stream(address: str, port: int, seconds: float, report: Report) -> None:
-    """Send to a `receive_stream` for some seconds; report `sent` with the median round trip."""
-    with socket.create_connection((address, port), timeout=CONNECT_TIMEOUT_S) as connection:
+def send_stream(request: SendStream, report: Report) -> None:
+    """Send to `receive_stream` for some seconds; report `sent` with the median round trip."""
+    place = (request.address, request.port)
+    with socket.create_connection(place, timeout=CONNECT_TIMEOUT_S) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         trips = [_round_trip_ns(connection) for _ in range(ROUND_TRIPS)]
         content = bytes(CHUNK)
-        end = time.monotonic() + seconds
+        end = time.monotonic() + request.seconds
         while time.monotonic() < end:
             connection.sendall(content)
     report("sent", counts={"round_trip_ns": int(statistics.median(trips))})

@@ -1,9 +1,9 @@
-"""Packages that another package would import for things that tasks never do.
+"""Packages that Keras would import for things that tasks never do.
 
-Keras imports scikit-learn for its wrappers and Matplotlib for its galleries wherever they are
-installed, which they are for the analysis.  That is a third of the time and of the files of
-`import tensorflow`, on every host and in every job step.  It does without where they are missing,
-so for its import they are.
+Keras imports scikit-learn for its wrappers and Matplotlib for its galleries if they are installed,
+and the analysis needs them installed.  That is a third of the time and of the files of `import
+tensorflow`, on every host and in every job step.  Keras works without them, so they are hidden from
+it.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-#: Tried by Keras, never used by a task.
+#: Keras tries to import these; no task uses them.
 UNUSED_BY_TASKS = ("matplotlib", "pandas", "sklearn")
 
 
 @contextmanager
 def left_out(*names: str) -> Iterator[None]:
-    """Let imports of these packages fail meanwhile, but for those that are imported already."""
-    absent = [name for name in names if name not in sys.modules]
-    # What the import system does with None: https://docs.python.org/3/reference/import.html
-    sys.modules.update(dict.fromkeys(absent))  # type: ignore[arg-type]
+    """Let imports of these packages fail meanwhile, unless they are imported already."""
+    # With None as its module, an import fails: https://docs.python.org/3/reference/import.html
+    absent: dict[str, Any] = {name: None for name in names if name not in sys.modules}
+    sys.modules.update(absent)
     try:
         yield
     finally:

@@ -1,7 +1,7 @@
 """What a forked process does when its host is checked up before a run.
 
-Decides how each request is answered.  What of an answer is good or bad is the business of the
-launchers; nothing of TensorFlow is used.
+Decides how each request is answered.  The launchers decide what of an answer is good or bad.
+TensorFlow is not used.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from typing import Any
 import numpy as np
 
 from ps_allreduce.errors import LaunchError
-from ps_allreduce.fork_server.check_up_messages import (
+from ps_allreduce.inspection.questions import (
     AnswerCalls,
     CheckHost,
     CountGpus,
     MultiplyMatrices,
+    Report,
     ShareFile,
 )
 from ps_allreduce.inspection.state import find_state
 
-#: Between a first look for files that are not there yet, and writing one.
+#: Between a first look for the files of others, and writing one's own.
 PAUSE_S = 0.2
 
 POLL_S = 0.02
 
+#: CUDA's error for a process that sees no GPU.
 NO_DEVICE = 100
-
-Report = Callable[..., None]
 
 
 def answer_calls(request: AnswerCalls, report: Report) -> None:
@@ -62,10 +62,10 @@ def check_host(request: CheckHost, report: Report) -> None:
 
 
 def share_file(request: ShareFile, report: Report) -> None:
-    """Write a file into a folder, and note when those of the other hosts are seen there."""
+    """Write a file into a folder, and note when the other hosts' files are seen there."""
     deadline = time.monotonic() + request.within_s
     folder = Path(request.folder)
-    for other in request.others:  # file systems remember what was not there, and so they are asked
+    for other in request.others:  # asked once before: file systems remember what was not there
         _holds(folder / other, other)
     time.sleep(PAUSE_S)
     problem = _write(folder / request.own, request.own, deadline)
@@ -81,7 +81,7 @@ def share_file(request: ShareFile, report: Report) -> None:
 
 
 def _write(path: Path, content: str, deadline: float) -> str:
-    """Why a file cannot be written; empty if it was.  Its folder may not be seen here yet."""
+    """Why a file cannot be written; empty if it was.  A folder that is not seen yet is awaited."""
     while True:
         try:
             path.write_text(content, encoding="utf-8")
@@ -107,7 +107,7 @@ def count_gpus(request: CountGpus, report: Report) -> None:
 
 
 def ask_cuda(load: Callable[[str], Any]) -> tuple[int, str]:
-    """How many GPUs CUDA shows this process, and what is wrong; empty if nothing is."""
+    """How many GPUs CUDA shows this process, and what is wrong, which is empty if nothing is."""
     try:
         cuda = load("libcuda.so.1")
     except OSError:

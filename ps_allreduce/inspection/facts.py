@@ -1,6 +1,6 @@
-"""What a fork server finds on its host.
+"""What a fork server finds on its host, and one look at the host and at the tasks on it.
 
-Decides where each fact comes from.  What is made of them is not known here.
+Decides where each fact and each counter comes from, not what is made of it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from typing import Any
 import psutil
 
 from ps_allreduce.inspection.gpu import find_gpus, granted_entries
+from ps_allreduce.record.gpu_samples import GpuSample
 from ps_allreduce.record.hosts import Gpu, HostFacts, Interface
-from ps_allreduce.record.provenance import PACKAGES, package_versions, parse_cpuinfo
+from ps_allreduce.record.provenance import PACKAGES, package_versions, parse_cpuinfo, read_text
+from ps_allreduce.record.records import Sample
 
 GPU_FOLDER = Path("/proc/driver/nvidia/gpus")
 
@@ -26,9 +28,9 @@ def look_around(environment: Mapping[str, str], nvml: Any | None = None) -> Host
     """Describe this host as this process sees it.
 
     Args:
-        nvml: as `runner.gpu` loads it, None without an answering driver.
+        nvml: as `inspection.gpu` loads it; None without a driver that answers.
     """
-    model, flags = parse_cpuinfo(Path("/proc/cpuinfo").read_text(errors="replace"))
+    model, flags = parse_cpuinfo(read_text(Path("/proc/cpuinfo")))
     return HostFacts(
         name=socket.gethostname(),
         scheduler_name=environment.get("SLURMD_NODENAME", ""),
@@ -46,17 +48,17 @@ def look_around(environment: Mapping[str, str], nvml: Any | None = None) -> Host
 def interfaces() -> tuple[Interface, ...]:
     """Interfaces that are up and have an IPv4 address, in the kernel's order."""
     stats = psutil.net_if_stats()
-    found = []
+    interfaces_up = []
     for name, addresses in psutil.net_if_addrs().items():
         if name not in stats or not stats[name].isup:
             continue
         for address in addresses:
             if address.family is socket.AF_INET:
-                # A link from one point to another states none.
+                # A link from one point to another states no netmask.
                 network = ipaddress.ip_network(f"0.0.0.0/{address.netmask or 32}")
                 # Virtual interfaces state 10 Gbit/s or nothing, whatever they carry.
                 speed = stats[name].speed * 1e6 or None
-                found.append(
+                interfaces_up.append(
                     Interface(
                         name=name,
                         address=address.address,
@@ -64,7 +66,7 @@ def interfaces() -> tuple[Interface, ...]:
                         bits_per_s=speed,
                     )
                 )
-    return tuple(found)
+    return tuple(interfaces_up)
 
 
 def _gpus(environment: Mapping[str, str], nvml: Any | None) -> tuple[Gpu, ...]:
@@ -95,3 +97,39 @@ def _model(identity: str, models: tuple[str, ...]) -> str:
     if identity.isdecimal() and int(identity) < len(models):
         return models[int(identity)]
     return models[0] if len(set(models)) == 1 else ""
+
+
+def take_sample(
+    now: float, processes: Mapping[str, psutil.Process], gpus: tuple[GpuSample, ...]
+) -> Sample:
+    """Processor and memory of the processes, this host's network counters, and its GPUs.
+
+    Args:
+        now: seconds since the epoch.
+        processes: by task; those that are gone are left out.
+    """
+    cpu_s, memory = {}, {}
+    for name, process in processes.items():
+        try:
+            with process.oneshot():
+                times = process.cpu_times()
+                cpu_s[name] = times.user + times.system
+                memory[name] = process.memory_info().rss
+        except psutil.Error:
+            continue
+    counters = psutil.net_io_counters(pernic=True)
+    machine = psutil.cpu_times()
+    idle_s = machine.idle + machine.iowait
+    # The time of users contains that of guests.
+    total_s = sum(machine) - machine.guest - machine.guest_nice
+    return Sample(
+        time=now,
+        host=socket.gethostname(),
+        busy_s=total_s - idle_s,
+        idle_s=idle_s,
+        cpu_s=cpu_s,
+        memory_bytes=memory,
+        sent_bytes={name: nic.bytes_sent for name, nic in counters.items()},
+        received_bytes={name: nic.bytes_recv for name, nic in counters.items()},
+        gpus=gpus,
+    )

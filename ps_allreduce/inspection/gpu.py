@@ -1,8 +1,8 @@
 """What NVIDIA's management library (NVML) tells of the GPUs that this step may use.
 
-Decides which of the host's GPUs these are, and what a look at one consists of.  Looking creates no
-CUDA context and takes no GPU memory.  Where there is no driver, nothing is there to be looked at:
-that is decided once, when the fork server comes up.
+Decides which of the host's GPUs these are, and what a sample of one consists of.  Taking a sample
+creates no CUDA context and takes no GPU memory.  Whether there is a driver is found out once, when
+the fork server comes up.
 
 `nvml` is the module `pynvml` of the package nvidia-ml-py, or what tests put in its place.
 """
@@ -55,7 +55,7 @@ def _ask(nvml: Any, name: str, *arguments: Any) -> Any | None:
 
 
 def granted_entries(text: str | None) -> list[str] | None:
-    """The entries of CUDA_VISIBLE_DEVICES; None if it is not set, so that all GPUs are visible.
+    """The entries of CUDA_VISIBLE_DEVICES; None if it is not set and all GPUs are visible.
 
     CUDA ignores what follows the first entry that it does not understand, as `-1` or Slurm's
     `NoDevFiles`.
@@ -73,8 +73,8 @@ def granted_entries(text: str | None) -> list[str] | None:
 def find_gpus(nvml: Any, granted: str | None) -> tuple[Gpu, ...]:
     """Describe the GPUs that CUDA will show, in its order.
 
-    They are named by their UUID: numbers mean different GPUs to CUDA, whose usual order is the
-    fastest first, and to NVML, whose order is that of the bus.
+    They are named by their UUID, because a number may mean different GPUs: by default CUDA counts
+    from the fastest, NVML in the order of the bus.
 
     Args:
         granted: CUDA_VISIBLE_DEVICES, None if it is not set.
@@ -82,10 +82,10 @@ def find_gpus(nvml: Any, granted: str | None) -> tuple[Gpu, ...]:
     try:
         with _open(nvml):
             driver = str(_ask(nvml, "nvmlSystemGetDriverVersion") or "")
-            found = [_describe(nvml, handle, driver) for handle in _visible(nvml, granted)]
+            gpus = [_describe(nvml, handle, driver) for handle in _visible(nvml, granted)]
     except nvml.NVMLError:
         return ()
-    return tuple(gpu for gpu in found if gpu.identity)
+    return tuple(gpu for gpu in gpus if gpu.identity)
 
 
 def _visible(nvml: Any, granted: str | None) -> list[Any]:
@@ -94,8 +94,8 @@ def _visible(nvml: Any, granted: str | None) -> list[Any]:
     entries = granted_entries(granted)
     if entries is None:
         return [part for device in devices for part in _parts(nvml, device) or [device]]
-    found = [_find(nvml, entry, devices) for entry in entries]
-    return [handle for handle in found if handle is not None]
+    handles = [_find(nvml, entry, devices) for entry in entries]
+    return [handle for handle in handles if handle is not None]
 
 
 def _accessible(nvml: Any) -> list[Any]:
@@ -109,7 +109,7 @@ def _accessible(nvml: Any) -> list[Any]:
 
 
 def _parts(nvml: Any, device: Any) -> list[Any]:
-    """The MIG parts of a GPU that is divided; none of a whole one."""
+    """The MIG parts of a GPU; none if it is not divided."""
     current, _ = _ask(nvml, "nvmlDeviceGetMigMode", device) or (0, 0)
     if not current:
         return []
@@ -127,7 +127,7 @@ def _find(nvml: Any, entry: str, devices: Sequence[Any]) -> Any | None:
         return next(iter(_parts(nvml, device)), device)
     if entry.startswith("MIG-"):
         return _ask(nvml, "nvmlDeviceGetHandleByUUID", entry)
-    # CUDA takes the beginning of an identity where that is unambiguous; NVML does not.
+    # CUDA accepts the beginning of an identity if it is unambiguous; NVML does not.
     identities = {_identity(nvml, device): device for device in devices}
     fitting = [device for identity, device in identities.items() if identity.startswith(entry)]
     return fitting[0] if len(fitting) == 1 else None
@@ -138,7 +138,7 @@ def _identity(nvml: Any, handle: Any) -> str:
 
 
 def _whole(nvml: Any, handle: Any) -> Any:
-    """The GPU that a handle is a part of, which has the clocks, the power and the temperature."""
+    """The whole GPU of a part; only the whole has clocks, power and temperature."""
     if not _ask(nvml, "nvmlDeviceIsMigDeviceHandle", handle):
         return handle
     return _ask(nvml, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle) or handle
@@ -158,7 +158,7 @@ def _describe(nvml: Any, handle: Any, driver: str) -> Gpu:
 
 def _look_at(nvml: Any, identity: str, handle: Any) -> GpuSample:
     whole = _whole(nvml, handle)
-    # Not told of the parts of a GPU that is divided.
+    # NVML does not tell this of parts.
     rates = _ask(nvml, "nvmlDeviceGetUtilizationRates", handle)
     memory = _ask(nvml, "nvmlDeviceGetMemoryInfo", handle)
     power_mw = _ask(nvml, "nvmlDeviceGetPowerUsage", whole)
@@ -186,8 +186,8 @@ def _clock_reasons(nvml: Any, device: Any) -> int:
 class GpuSampler:
     """Looks at the GPUs of this step.
 
-    NVML is open from the first look until `rest`, which must come before every fork: a task opens
-    NVML by itself (NCCL does), and what it would inherit belongs to another process.
+    NVML is open from the first look until `rest`, which must come before every fork: a task may
+    open NVML itself, as NCCL does, and must not inherit what belongs to another process.
 
     Attributes:
         nvml: None where there is no driver.
@@ -204,7 +204,8 @@ class GpuSampler:
             return ()
         if self.handles is None and not self._open():
             return ()
-        return tuple(_look_at(self.nvml, *found) for found in (self.handles or {}).items())
+        handles = self.handles or {}
+        return tuple(_look_at(self.nvml, name, handle) for name, handle in handles.items())
 
     def _open(self) -> bool:
         assert self.nvml is not None

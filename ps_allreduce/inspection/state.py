@@ -1,7 +1,7 @@
 """How a host finds itself and the others before a run.
 
-Decides where each fact of a check-up comes from.  What of it is good or bad is the business of the
-launchers; nothing of TensorFlow is used, but for what it has imported.
+Decides where each fact of a check-up comes from.  The launchers decide what of it is good or bad.
+TensorFlow is not used; only what it has imported is looked at.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from pathlib import Path
 import psutil
 
 from ps_allreduce.environment import EnvironmentKind, environment_kind
-from ps_allreduce.fork_server.check_up_messages import (
+from ps_allreduce.inspection.questions import (
     HostState,
     Peer,
     PeerSeen,
     TemporaryFolder,
     grpc_proxies,
 )
-from ps_allreduce.record.provenance import ROOT, program_digest
+from ps_allreduce.record.provenance import ROOT, program_digest, read_text
 
-#: How long the host is watched before anything is done on it.
+#: How long the host is watched before anything is done there.
 WATCH_S = 1.0
 
 CALL_TIMEOUT_S = 5.0
 
-#: Names that nobody knows take seconds each, and many calls may run into their timeout.
+#: A name that nobody knows takes seconds, and many calls may run into their timeout.
 NUM_THREADS = 32
 
 LOOPBACK = ("127.", "::1")
@@ -46,7 +46,7 @@ def find_state(peers: Sequence[Peer]) -> HostState:
     """Look at this host, and from here at the others."""
     busy = busy_share(os.sched_getaffinity(0), WATCH_S)  # before this process does anything
     with ThreadPoolExecutor(NUM_THREADS) as pool:
-        seen = list(pool.map(see_peer, peers))
+        views = list(pool.map(see_peer, peers))
     user_site = site.getusersitepackages()
     user_modules, outside_modules = strange_modules(module_files(), own_places(), user_site)
     return HostState(
@@ -62,7 +62,7 @@ def find_state(peers: Sequence[Peer]) -> HostState:
         outside_modules=outside_modules,
         locked=environment_kind() is EnvironmentKind.VENV,
         temporary=temporary_folder(os.environ),
-        peers={peer.host: one for peer, one in zip(peers, seen, strict=True)},
+        peers={peer.host: view for peer, view in zip(peers, views, strict=True)},
     )
 
 
@@ -85,10 +85,10 @@ def see_peer(peer: Peer) -> PeerSeen:
 def addresses_of(name: str) -> tuple[str, ...]:
     """The IPv4 addresses that a name leads to."""
     try:
-        found = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
+        answers = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
     except OSError:
         return ()
-    return tuple(dict.fromkeys(str(address[0]) for *_, address in found))
+    return tuple(dict.fromkeys(str(address[0]) for *_, address in answers))
 
 
 def names_of(address: str) -> tuple[str, ...]:
@@ -115,26 +115,26 @@ def call_peer(peer: Peer) -> str:
 
 
 def own_addresses() -> tuple[str, ...]:
-    """Addresses of this host, of both families, but for the loopback's."""
+    """Addresses of this host, of both families, without the loopback's."""
     families = (socket.AF_INET, socket.AF_INET6)
-    found = [
+    addresses = [
         address.address.partition("%")[0]
-        for addresses in psutil.net_if_addrs().values()
-        for address in addresses
+        for of_interface in psutil.net_if_addrs().values()
+        for address in of_interface
         if address.family in families
     ]
-    return tuple(one for one in found if not one.startswith(LOOPBACK))
+    return tuple(address for address in addresses if not address.startswith(LOOPBACK))
 
 
 def memory_limit(groups: Path, root: Path) -> int | None:
-    """What the control groups of this process allow it, in bytes.
+    """The memory that the control groups of this process allow it, in bytes.
 
     Args:
         groups: the list of them, as /proc/self/cgroup.
         root: where they are mounted.
     """
     limits = []
-    for line in _read(groups).splitlines():
+    for line in read_text(groups).splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":
             limits += _limits(root, path, "memory.max")
@@ -145,18 +145,11 @@ def memory_limit(groups: Path, root: Path) -> int | None:
 
 
 def _limits(root: Path, path: str, name: str) -> list[int]:
-    """Of a control group and of those that it is part of."""
+    """Limits of a control group and of the groups that contain it."""
     inner = root / path.lstrip("/")
     folders = [folder for folder in (inner, *inner.parents) if folder.is_relative_to(root)]
-    texts = [_read(folder / name).strip() for folder in folders]
+    texts = [read_text(folder / name).strip() for folder in folders]
     return [int(text) for text in texts if text.isdecimal()]
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def module_files() -> dict[str, str]:
@@ -174,20 +167,20 @@ def own_places() -> list[str]:
 def strange_modules(
     files: Mapping[str, str], places: Iterable[str], user_site: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Packages that are the user's own, and others that are not of the environment.
+    """Packages from the user's own folder, and others from outside of the environment.
 
     Args:
         files: of the modules that were imported, by name.
         places: folders of the environment and of the checkout.
         user_site: folder of the user's own packages.
     """
-    own = tuple(f"{real}/" for place in places for real in (place, os.path.realpath(place)))
+    inside = tuple(f"{path}/" for place in places for path in (place, os.path.realpath(place)))
     user, outside = [], []
     for name, file in files.items():
         package = name.partition(".")[0]
         if file.startswith(f"{user_site}/"):
             user.append(package)
-        elif not file.startswith(own) and not os.path.realpath(file).startswith(own):
+        elif not file.startswith(inside) and not os.path.realpath(file).startswith(inside):
             outside.append(package)
     return tuple(dict.fromkeys(user)), tuple(dict.fromkeys(outside))
 
@@ -206,7 +199,7 @@ def temporary_folder(environment: Mapping[str, str]) -> TemporaryFolder:
     return TemporaryFolder(
         path=path,
         asked=environment.get("TMPDIR", ""),
-        file_system=file_system_of(path, _read(Path("/proc/self/mounts"))),
+        file_system=file_system_of(path, read_text(Path("/proc/self/mounts"))),
         free_bytes=free_bytes,
         problem=problem,
     )
@@ -216,9 +209,9 @@ def file_system_of(path: str, mounts: str) -> str:
     """The type of the file system that a path is on, from the text of /proc/self/mounts."""
     best, kind = "", "unknown"
     for line in mounts.splitlines():
-        _, place, found, *_ = line.split()
-        # Blanks are written as octal numbers; of two mounts at one place the later one counts.
+        _, place, type_there, *_ = line.split()
+        # Blanks are octal numbers there; of two mounts at one place the later one counts.
         place = place.replace(r"\040", " ")
         if Path(path).is_relative_to(place) and len(place) >= len(best):
-            best, kind = place, found
+            best, kind = place, type_there
     return kind

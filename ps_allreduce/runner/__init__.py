@@ -1,3 +1,1 @@
-"""The measured program's own process: timed loop, validity checks, task entry point, fork
-server.
-"""
+"""The measured program's own process: timed loop, validity checks, task entry point."""

@@ -1,6 +1,6 @@
 """What a forked process can be asked to do.
 
-Importing this module imports everything a task needs, TensorFlow included, and executes none of it.
+Importing this module imports all that a task needs, TensorFlow included, and executes none of it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from ps_allreduce.backends import allreduce, no_communication, single
+from ps_allreduce.backends import allreduce, local_worker
 from ps_allreduce.backends.devices import VISIBLE, gpu_environment, require_gpus
 from ps_allreduce.backends.parameter_servers import ps_async, ps_sync
 from ps_allreduce.cluster import TaskId
 from ps_allreduce.errors import InputDataError, LaunchError
-from ps_allreduce.fork_server.child import Reporter, essence
+from ps_allreduce.fork_server.child import Reporter
 from ps_allreduce.fork_server.messages import (
     ConvertImages,
     DescribeModel,
@@ -31,19 +31,20 @@ from ps_allreduce.fork_server.messages import (
 from ps_allreduce.fork_server.out_of_memory import explain_out_of_memory
 from ps_allreduce.fork_server.streams import receive_stream, send_stream
 from ps_allreduce.inspection.check_up import CHECK_UP_JOBS
-from ps_allreduce.point.experiment import Device
-from ps_allreduce.point.workload import DIGITS, SYNTHETIC
+from ps_allreduce.point.data import Digits, RecordFiles, Synthetic
+from ps_allreduce.point.resources import Device
 from ps_allreduce.runner.task import run_task
+from ps_allreduce.tf_internals.texts import essence
 from ps_allreduce.workloads.data.tfrecords import (
     check_files,
     convert_images,
     record_files,
     write_digits,
 )
-from ps_allreduce.workloads.keras_models import build_network
+from ps_allreduce.workloads.keras_models import build_model
 
-#: Imported for their cost: the fork server pays it once instead of every task.
-PRELOADED = (allreduce, no_communication, ps_async, ps_sync, single)
+#: Imported here so that the fork server pays for it once, and not every task.
+PRELOADED = (allreduce, local_worker, ps_async, ps_sync)
 
 
 def start_task(request: StartTask, report: Reporter) -> None:
@@ -52,7 +53,7 @@ def start_task(request: StartTask, report: Reporter) -> None:
     uses_gpus = request.experiment.resources.device is Device.GPU
     if uses_gpus:
         os.environ.update(gpu_environment(os.environ))
-    # TensorFlow leaves files of its own where temporary ones go; these go with the run.
+    # TensorFlow leaves temporary files; in the run's folder they are removed with the run.
     tempfile.tempdir = str(Path(request.log).parent)
     take_place(request, report)
     if uses_gpus:
@@ -60,7 +61,7 @@ def start_task(request: StartTask, report: Reporter) -> None:
     try:
         run_task(request, report)
     except tf.errors.DataLossError as error:
-        source = request.experiment.workload.input
+        source = request.experiment.workload.data.name
         raise InputDataError(
             f"a file of the input {source} is damaged: {essence(str(error))}. Write it again."
         ) from error
@@ -71,7 +72,7 @@ def start_task(request: StartTask, report: Reporter) -> None:
 
 
 def take_place(request: StartTask, report: Reporter) -> None:
-    """Pin this process, see that it is where the plan says, and report what it was given.
+    """Pin this process, check that it is where the plan says, and report what it was given.
 
     Raises:
         LaunchError: it is on another host, or may not use the cores.
@@ -93,40 +94,39 @@ def take_place(request: StartTask, report: Reporter) -> None:
 
 def describe_model(request: DescribeModel, report: Reporter) -> None:
     """Report a model's variables in creation order."""
-    report("variables", variables=build_network(request.workload).variables)
+    report("variables", variables=build_model(request.workload).variables)
 
 
 def prepare_input(request: PrepareInput, report: Reporter) -> None:
-    """Make the digits if they are asked for, and check that the files can be read."""
-    name, data_dir = request.workload.input, Path(request.data_dir)
-    if name == SYNTHETIC:
+    """Make the digits if they are the input, and check that the files can be read."""
+    data, data_dir = request.workload.data, Path(request.data_dir)
+    if isinstance(data, Synthetic):
         report("input", counts={})
         return
-    if name == DIGITS:
+    if isinstance(data, Digits):
         write_digits(data_dir)
-    report("input", counts={"records": check_files(record_files(name, data_dir))})
+    else:
+        _see_unchanged(data)
+    report("input", counts={"records": check_files(record_files(data, data_dir))})
+
+
+def _see_unchanged(data: RecordFiles) -> None:
+    """Other files would be measured under the name of those that were asked for."""
+    if RecordFiles.found_in(Path(data.path)) != data:
+        raise InputDataError(
+            f"the files in {data.path} on {socket.gethostname()} are not those that the sweep was "
+            "planned with: copy the same files there, or begin again with these."
+        )
 
 
 def convert(request: ConvertImages, report: Reporter) -> None:
     """Write a folder of images as TFRecord files."""
-    source, target = Path(request.source), Path(request.target)
-    counts = convert_images(source, target, lambda done, total: _tell(report, done, total))
-    report("input", counts=counts)
 
+    def tell(done: int, total: int) -> None:
+        if done % 100 == 0:
+            report("progress", counts={"done": done, "total": total})
 
-def _tell(report: Reporter, done: int, total: int) -> None:
-    if done % 100 == 0:
-        report("progress", counts={"done": done, "total": total})
-
-
-def take_in(request: ReceiveStream, report: Reporter) -> None:
-    """Be the receiving end of a link that is measured."""
-    receive_stream(request.address, report)
-
-
-def send_out(request: SendStream, report: Reporter) -> None:
-    """Be the sending end of a link that is measured."""
-    send_stream(request.address, request.port, request.seconds, report)
+    report("input", counts=convert_images(Path(request.source), Path(request.target), tell))
 
 
 JOBS: Mapping[type[Any], Callable[[Any, Reporter], None]] = {
@@ -134,7 +134,7 @@ JOBS: Mapping[type[Any], Callable[[Any, Reporter], None]] = {
     DescribeModel: describe_model,
     PrepareInput: prepare_input,
     ConvertImages: convert,
-    ReceiveStream: take_in,
-    SendStream: send_out,
+    ReceiveStream: receive_stream,
+    SendStream: send_stream,
     **CHECK_UP_JOBS,
 }

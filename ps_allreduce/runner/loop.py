@@ -1,6 +1,6 @@
 """The timed loop: first step, warm-up, measured steps, traced steps.
 
-Decides how many steps are made and what each of them counts as.  It knows no TensorFlow: a driver
+Decides how many steps are made and to which phase each belongs.  It knows no TensorFlow: a driver
 makes the steps, a clock is handed in.  All driving tasks make the same number of steps because they
 agree on every number.
 """
@@ -12,16 +12,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from ps_allreduce.point.experiment import Profile
+from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.record.steps import Phase
 
 RowsT = TypeVar("RowsT")
 RowsT_co = TypeVar("RowsT_co", covariant=True)
 
-#: Steps after the last agreement that still count as warm-up: agreeing empties every pipeline.
+#: Steps after the last agreement that still count as warm-up, because agreeing empties pipelines.
 SETTLING_STEPS = 3
 
-#: Step times shrink after the first steps, so a duration needs more steps than they suggest.
+#: The first steps are slow: a duration takes more steps than they suggest.
 MARGIN = 1.1
 
 
@@ -40,8 +40,8 @@ class Stretch(Generic[RowsT]):
     """Steps that were made in one go.
 
     Attributes:
-        num_steps: made by every worker (by all workers together, times their number, if dealt).
-        leading: the first so many steps of each worker count as warm-up still.
+        num_steps: of every worker; if steps are dealt, the mean over all workers.
+        leading: how many steps of each worker, the first ones, still count as warm-up.
     """
 
     phase: Phase
@@ -52,7 +52,7 @@ class Stretch(Generic[RowsT]):
 
 def timed_loop(
     driver: Driver[RowsT],
-    profile: Profile,
+    measurement: Measurement,
     clock: Callable[[], float],
     progress: Callable[[Phase], None],
 ) -> list[Stretch[RowsT]]:
@@ -65,36 +65,36 @@ def timed_loop(
     progress(Phase.FIRST)
     stretches = [Stretch(Phase.FIRST, 1, driver.run(1))]
     progress(Phase.WARMUP)
-    step_s = _warm_up(driver, profile, clock, stretches)
+    step_s = _warm_up(driver, measurement, clock, stretches)
     progress(Phase.MEASURED)
-    wanted = max(profile.measured_steps, math.ceil(profile.measured_s * MARGIN / step_s))
+    wanted = max(measurement.measured_steps, math.ceil(measurement.measured_s * MARGIN / step_s))
     measured = int(driver.agree(wanted))
     total = SETTLING_STEPS + measured
     stretches.append(Stretch(Phase.MEASURED, total, driver.run(total), leading=SETTLING_STEPS))
-    if profile.event_steps:
+    if measurement.event_steps:
         progress(Phase.EVENTS)
-        count = profile.event_steps
+        count = measurement.event_steps
         stretches.append(Stretch(Phase.EVENTS, count, driver.run(count, events=True)))
     return stretches
 
 
 def _warm_up(
     driver: Driver[RowsT],
-    profile: Profile,
+    measurement: Measurement,
     clock: Callable[[], float],
     stretches: list[Stretch[RowsT]],
 ) -> float:
     """Warm up until all workers have enough; return seconds per step of the last stretch."""
-    elapsed, steps, chunk = 0.0, 0, profile.warmup_steps
+    elapsed, steps, chunk = 0.0, 0, measurement.warmup_steps
     while True:
         begin = clock()
         stretches.append(Stretch(Phase.WARMUP, chunk, driver.run(chunk)))
         taken = max(clock() - begin, 1e-9)
         elapsed, steps = elapsed + taken, steps + chunk
         step_s = taken / chunk
-        left_s = profile.warmup_s - elapsed
-        # The first steps are a poor estimate: go half of a long way, then look again.
+        left_s = measurement.warmup_s - elapsed
+        # The first steps are a poor estimate: go half of a long way, then estimate again.
         by_time = math.ceil((left_s / 2 if left_s > 1.0 else left_s) / step_s)
-        chunk = int(driver.agree(max(by_time, profile.warmup_steps - steps, 0)))
+        chunk = int(driver.agree(max(by_time, measurement.warmup_steps - steps, 0)))
         if chunk == 0:
             return step_s

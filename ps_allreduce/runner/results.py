@@ -23,10 +23,13 @@ class DriverResult:
     """What a driving task leaves beside its raw timings.
 
     Attributes:
+        connected_at, built_at: seconds since the epoch, as those below.
+        first_step_at, warm_at, measured_at: when the phase ended.
         checksums_before, checksums_after: exact sums of the trainable weights.
         traces_before, traces_after: number of traces around the measured steps.
         requested_steps: steps of all phases, per worker.
         clock_start, clock_end: for relating and checking clocks.
+        num_messages: per step and direction.
     """
 
     task: str
@@ -45,12 +48,3 @@ class DriverResult:
     gradient_bytes: int
     num_messages: int
     placement: PlacementUsed | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OverheadResult:
-    """What recording costs: durations in seconds of stretches of equal length, in pairs."""
-
-    recorded_s: tuple[float, ...]
-    bare_s: tuple[float, ...]
-    steps_per_stretch: int

@@ -1,17 +1,17 @@
-"""Entry point of one task: a server that waits to be told, or a driver that trains and measures.
+"""Entry point of one task: a server that waits for calls, or a driver that trains and measures.
 
-Decides nothing about the strategy (`backends`) nor the loop (`loop`); it puts them together and
-writes what they yield.
+Puts the strategy (`backends`) and the loop (`loop`) together and writes what they yield.  Decides
+the thread pools of a task.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -21,45 +21,44 @@ from ps_allreduce.backends.protocol import Backend, Rows, Task
 from ps_allreduce.backends.worker_step import RowLayout
 from ps_allreduce.cluster import TaskId, TaskType, TfConfig
 from ps_allreduce.fork_server.messages import StartTask
-from ps_allreduce.point.experiment import Experiment, Profile
+from ps_allreduce.inspection.questions import Report
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.measurement import Measurement, RecordingComparison
 from ps_allreduce.point.placement import check_devices
 from ps_allreduce.record.raw_timings import save_raw
-from ps_allreduce.record.records import PlacementUsed
-from ps_allreduce.record.steps import Phase, StepTable, concatenate, concatenate_events
+from ps_allreduce.record.records import PlacementUsed, RecordingTimes
+from ps_allreduce.record.steps import Phase, StepTable, concatenate
 from ps_allreduce.runner.loop import Stretch, timed_loop
-from ps_allreduce.runner.results import ClockPair, DriverResult, OverheadResult
+from ps_allreduce.runner.results import ClockPair, DriverResult
 from ps_allreduce.serialization import to_json
 from ps_allreduce.workloads.emulated_accelerator import EmulatedProgram
 from ps_allreduce.workloads.keras_program import RealProgram
 from ps_allreduce.workloads.program import Program
 
-#: Operations that wait (for a token, a sum, a timer) hold no thread of these, but a pool of one
-#: thread, which TensorFlow chooses for a server pinned to one core, deadlocks.
+#: For a server that is pinned to one core TensorFlow would choose one thread, which deadlocks.
+#: Operations that wait for a token, a sum or a timer hold no thread.
 INTER_OP_THREADS = 8
 
-#: Of the comparison of recorded and bare steps.
+#: For comparing recorded and bare steps.
 RECORDING_WARMUP_STEPS = 20
 RECORDING_STRETCH_S = 0.3
-
-
-class Report(Protocol):
-    """Tells the launcher how far the task has got."""
-
-    def __call__(self, event: str) -> None:
-        """Send an event with the present time."""
 
 
 def run_task(request: StartTask, report: Report) -> None:
     """Be one task until it is done; a server never is."""
     task = TaskId.parse(request.task)
     tf_config = TfConfig.parse(request.tf_config) if request.tf_config else None
-    is_driven = request.experiment.traits.uses_servers and task.type is not TaskType.CHIEF
+    is_driven = request.experiment.strategy.uses_servers and task.type is not TaskType.CHIEF
     if tf_config is not None and is_driven:
         serve(tf_config, request.threads)
     tf.config.threading.set_intra_op_parallelism_threads(request.threads)
     tf.config.threading.set_inter_op_parallelism_threads(INTER_OP_THREADS)
     task_of_run = Task(experiment=request.experiment, tf_config=tf_config)
-    (compare_recording if request.recording_rounds else drive)(request, task_of_run, report)
+    measurement = request.experiment.measurement
+    if isinstance(measurement, RecordingComparison):
+        compare_recording(request, task_of_run, measurement.rounds, report)
+    else:
+        drive(request, task_of_run, measurement, report)
 
 
 def serve(tf_config: TfConfig, threads: int) -> None:
@@ -85,7 +84,7 @@ def make_program(experiment: Experiment, data_dir: Path) -> Program:
     return RealProgram(experiment.workload, experiment.num_workers, data_dir)
 
 
-def drive(request: StartTask, task: Task, report: Report) -> None:
+def drive(request: StartTask, task: Task, measurement: Measurement, report: Report) -> None:
     """Train, measure, and write raw timings and the result."""
     clock_start = _clock_pair()
     backend = make_backend(task)
@@ -97,20 +96,22 @@ def drive(request: StartTask, task: Task, report: Report) -> None:
     report("built")
     built_at = time.time()
     checksums_before = tuple(backend.weight_checksums())
-    stretches, marks = _measure(backend, task.experiment.profile, report)
-    _save_timings(Path(f"{request.result}.npz"), task.experiment, backend, stretches)
-    _save_weights(request.weights, backend)
+    stretches, starts = _measure(backend, measurement, report)
+    _save_timings(Path(f"{request.result}.npz"), task.experiment, stretches)
+    if request.weights is not None:  # the trainable variables, in creation order
+        weights = {f"{i:04d}": value for i, value in enumerate(backend.read_weights())}
+        np.savez(request.weights, allow_pickle=False, **weights)
     result = DriverResult(
         task=request.task,
         connected_at=connected_at,
         built_at=built_at,
-        first_step_at=marks[Phase.WARMUP].time,
-        warm_at=marks[Phase.MEASURED].time,
-        measured_at=marks[Phase.EVENTS].time,
+        first_step_at=starts[Phase.WARMUP].time,
+        warm_at=starts[Phase.MEASURED].time,
+        measured_at=starts[Phase.EVENTS].time,
         checksums_before=checksums_before,
         checksums_after=tuple(backend.weight_checksums()),
-        traces_before=marks[Phase.WARMUP].traces,
-        traces_after=marks[Phase.EVENTS].traces,
+        traces_before=starts[Phase.WARMUP].traces,
+        traces_after=starts[Phase.EVENTS].traces,
         requested_steps=sum(stretch.num_steps for stretch in stretches),
         clock_start=clock_start,
         clock_end=_clock_pair(),
@@ -123,7 +124,7 @@ def drive(request: StartTask, task: Task, report: Report) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class PhaseStart:
     """The beginning of a phase: seconds since the epoch, and traces of step functions so far."""
 
     time: float
@@ -131,28 +132,21 @@ class Mark:
 
 
 def _measure(
-    backend: Backend, profile: Profile, report: Report
-) -> tuple[list[Stretch[Rows]], dict[Phase, Mark]]:
-    """Run the timed loop, and mark where each phase began; EVENTS also ends the measured one."""
-    marks: dict[Phase, Mark] = {}
+    backend: Backend, measurement: Measurement, report: Report
+) -> tuple[list[Stretch[Rows]], dict[Phase, PhaseStart]]:
+    """Run the timed loop, and note when phases start; that of EVENTS ends the measured one."""
+    starts: dict[Phase, PhaseStart] = {}
 
     def progress(phase: Phase) -> None:
         report(f"phase:{phase.name.lower()}")
-        marks[phase] = Mark(time.time(), backend.trace_count())
+        starts[phase] = PhaseStart(time.time(), backend.trace_count())
 
-    stretches = timed_loop(backend, profile, time.monotonic, progress)
-    marks.setdefault(Phase.EVENTS, Mark(time.time(), backend.trace_count()))
-    return stretches, marks
-
-
-def _save_weights(path: str | None, backend: Backend) -> None:
-    """Write the trainable variables, in creation order, if anybody asked for them."""
-    if path is not None:
-        weights = {f"{i:04d}": value for i, value in enumerate(backend.read_weights())}
-        np.savez(path, allow_pickle=False, **weights)
+    stretches = timed_loop(backend, measurement, time.monotonic, progress)
+    starts.setdefault(Phase.EVENTS, PhaseStart(time.time(), backend.trace_count()))
+    return stretches, starts
 
 
-def compare_recording(request: StartTask, task: Task, report: Report) -> None:
+def compare_recording(request: StartTask, task: Task, rounds: int, report: Report) -> None:
     """Alternate recorded and bare stretches of the same training, and write their durations."""
     backend = make_backend(task)
     backend.connect()
@@ -164,10 +158,10 @@ def compare_recording(request: StartTask, task: Task, report: Report) -> None:
     per_step = taken / RECORDING_WARMUP_STEPS
     count = int(backend.agree(max(2.0, RECORDING_STRETCH_S / per_step)))
     durations: dict[bool, list[float]] = {True: [], False: []}
-    for number in range(request.recording_rounds):
+    for number in range(rounds):
         for recorded in (True, False) if number % 2 else (False, True):
             durations[recorded].append(_time(backend, count, recorded=recorded))
-    result = OverheadResult(
+    result = RecordingTimes(
         recorded_s=tuple(durations[True]),
         bare_s=tuple(durations[False]),
         steps_per_stretch=count,
@@ -200,39 +194,22 @@ def _placement_used(backend: Backend, program: Program) -> PlacementUsed | None:
     )
 
 
-def _save_timings(
-    path: Path, experiment: Experiment, backend: Backend, stretches: Sequence[Stretch[Rows]]
-) -> None:
-    """Unpack the rows of all stretches; the traced steps' events go into a table of their own."""
-    emulated = experiment.workload.emulated
-    layout = RowLayout(
-        accumulation=experiment.workload.accumulation,
-        groups=_num_releases(experiment, stretches[0].rows) if emulated else 0,
-    )
-    done: dict[int, int] = {}
+def _save_timings(path: Path, experiment: Experiment, stretches: Sequence[Stretch[Rows]]) -> None:
+    """Unpack and save the rows of all stretches, and the events of the traced steps."""
+    layout = RowLayout.of(stretches[0].rows, experiment.workload.accumulation)
+    done: Counter[int] = Counter()
     steps, events = [], []
     for stretch in stretches:
-        traced = stretch.phase is Phase.EVENTS
-        wide = replace(layout, units=_num_units(layout, stretch.rows) if traced else 0)
-        table = wide.steps(stretch.rows, [stretch.phase] * len(stretch.rows), done)
+        table = layout.steps(stretch.rows, stretch.phase, done)
         table = _mark_leading(table, stretch.leading, done)
         steps.append(table)
-        events.append(wide.events(stretch.rows, table))
-        for worker, count in zip(*np.unique(table.worker, return_counts=True), strict=True):
-            done[int(worker)] = done.get(int(worker), 0) + int(count)
-    save_raw(path, concatenate(steps), concatenate_events(events))
+        events.append(layout.events(stretch.rows, table))
+        done.update(table.worker.tolist())
+    save_raw(path, concatenate(steps), concatenate(events))
 
 
-def _num_releases(experiment: Experiment, rows: Rows) -> int:
-    return int(rows.shape[1]) - 5 - 3 * experiment.workload.accumulation
-
-
-def _num_units(layout: RowLayout, rows: Rows) -> int:
-    return (int(rows.shape[1]) - 5 - 3 * layout.accumulation - layout.groups) // 3
-
-
-def _mark_leading(table: StepTable, leading: int, done: Mapping[int, int]) -> StepTable:
+def _mark_leading(table: StepTable, leading: int, done: Counter[int]) -> StepTable:
     """The first steps of each worker in a measured stretch still count as warm-up."""
-    first = np.asarray([done.get(int(worker), 0) for worker in table.worker])
+    first = np.asarray([done[int(worker)] for worker in table.worker])
     early = table.step - first < leading
     return replace(table, phase=np.where(early, int(Phase.WARMUP), table.phase))

@@ -1,13 +1,14 @@
 """An accelerator that takes time but no processor.
 
-Forward and backward pass are timers inside the graph (TensorFlow's `SleepDataset`); gradients have
+Forward and backward pass are timers inside the graph (TensorFlow's `SleepDataset`).  Gradients have
 the real sizes and become available in groups of equal time, in backward order.
 
-Every batch notes when it began, and every tick of its timer waits until a moment counted from
-there: a tick that comes late, because the processor was busy, does not delay the ones after it.
-By how much ticks are late on an idle worker is measured when the worker is set up, and taken off.
-Other work may make ticks later at that moment, and would make the accelerator too fast for the
-whole run: the least of all delays counts, and no more than `MOST_LATENESS_S`.
+Every batch notes when it began, and every tick of its timer waits for a moment counted from there.
+So a tick that comes late, because the processor was busy, does not delay the ticks after it.
+
+Ticks are a little late even on an idle worker.  This is measured when the worker is set up, and
+taken off.  Other work at that moment would make the measured delay too long, and the accelerator
+too fast for the whole run: so the least of all delays counts, and at most `MOST_LATENESS_S`.
 """
 
 from __future__ import annotations
@@ -15,69 +16,51 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
-from tensorflow.python.data.experimental.ops import testing
 
 from ps_allreduce.point.workload import EmulatedCompute, Workload
-from ps_allreduce.workloads.data.inputs import batch_specs, make_dataset
-from ps_allreduce.workloads.keras_models import build_network
-from ps_allreduce.workloads.program import BatchOutputs, now_after
+from ps_allreduce.workloads.program import BatchOutputs, Program, now_after
 from ps_allreduce.workloads.worker_local import LocalIterator, LocalVariable, assign
 
 TICK = (tf.TensorSpec([], tf.int64),)
 
-#: When the present batch began, in seconds since the epoch, and by how many seconds ticks are late.
+#: When the present batch began, in seconds since the epoch, and how late ticks are, in seconds.
 BEGIN = LocalVariable("accelerator/begin", tf.float64, ())
 LATENESS = LocalVariable("accelerator/lateness", tf.float64, ())
 
 #: Ticks of an idle worker are 0.2 to 0.6 ms late (measured on two cores, TensorFlow 2.21).
 MOST_LATENESS_S = 0.001
 
-#: The gradients' value: small enough that no number of steps overflows, large enough to move
-#: weights.
+#: The gradients' value: so small that no number of steps overflows, large enough to move weights.
 GRADIENT_VALUE = 1e-6
 
 
-class EmulatedProgram:
-    """Takes the stated time per batch and yields constant gradients of a network's sizes."""
+class EmulatedProgram(Program):
+    """Takes the stated time per batch and yields constant gradients of a model's sizes."""
 
     def __init__(self, workload: Workload, num_workers: int, data_dir: Path) -> None:
         if workload.emulated is None:
             raise ValueError("the workload states no emulated compute")
-        self._workload = workload
+        super().__init__(workload, num_workers, data_dir)
         self._compute: EmulatedCompute = workload.emulated
-        self._num_workers = num_workers
-        self._data_dir = data_dir
-        network = build_network(workload)
-        self._initial = network.initial_values()
-        self.variables = network.variables
-        trainable = [spec for spec in network.variables if spec.trainable]
+        trainable = [spec for spec in self.variables if spec.trainable]
         self._groups = backward_groups([s.num_bytes for s in trainable], self._compute.groups)
         self.state = tuple(
             LocalVariable(f"gradient/{index}", tf.as_dtype(spec.dtype), spec.shape)
             for index, spec in enumerate(trainable)
         )
-        self.iterators = (
-            LocalIterator("input", batch_specs(workload)),
-            LocalIterator("accelerator", TICK),
-        )
+        self.iterators += (LocalIterator("accelerator", TICK),)
 
-    def initial_values(self) -> list[npt.NDArray[np.float32]]:
-        """Initial values of the trainable variables, equal for equal seeds."""
-        return self._initial
-
-    def initialise(self, worker: tf.Tensor) -> list[tf.Operation]:
-        """Create gradients, input and a calibrated timer on the worker that executes this."""
-        dataset = make_dataset(self._workload, self._num_workers, worker, self._data_dir)
-        source, accelerator = self.iterators
-        created = [
+    def _create_state(self) -> list[tf.Operation]:
+        return [
             assign(variable.handle(), tf.fill(variable.shape, GRADIENT_VALUE))
             for variable in self.state
         ]
-        timer = accelerator.start(_timer(self._moments()))
-        return [*created, source.start(dataset), timer, *_calibrate()]
+
+    def initialise(self, worker: tf.Tensor) -> list[tf.Operation]:
+        """Also create a calibrated timer."""
+        created = super().initialise(worker)
+        return [*created, self.iterators[1].start(_timer(self._moments())), *_calibrate()]
 
     def _moments(self) -> list[float]:
         """Seconds from the beginning of a batch to the loss and to each group's release."""
@@ -117,9 +100,9 @@ class EmulatedProgram:
         )
 
 
-def _begin(things: Sequence[tf.Tensor]) -> tf.Operation:
-    """Note that a batch begins, once all things are there."""
-    return assign(BEGIN.handle(), now_after(things))
+def _begin(tensors: Sequence[tf.Tensor]) -> tf.Operation:
+    """Note that a batch begins, once all tensors are there."""
+    return assign(BEGIN.handle(), now_after(tensors))
 
 
 def backward_groups(sizes: Sequence[int], count: int) -> list[list[int]]:
@@ -136,7 +119,7 @@ def backward_groups(sizes: Sequence[int], count: int) -> list[list[int]]:
 
 
 def _timer(moments: Sequence[float]) -> tf.data.Dataset:
-    """Ticks at the moments of one batch after the other; nothing prefetches them."""
+    """Ticks at these moments of each batch, batch after batch; nothing prefetches them."""
 
     @tf.autograph.experimental.do_not_convert
     def tick(number: tf.Tensor) -> tf.data.Dataset:
@@ -145,8 +128,8 @@ def _timer(moments: Sequence[float]) -> tf.data.Dataset:
         )
         left_s = due - LATENESS.read(LATENESS.handle()) - tf.timestamp()
         left_us = tf.cast(tf.maximum(left_s * 1e6, 0.0), tf.int64)
-        # Asked for a second element, it would sleep again before it finds that there is none.
-        return tf.data.Dataset.from_tensors(number).apply(testing.sleep(left_us)).take(1)
+        # Without `take` it would sleep once more before it finds that there is no second element.
+        return _after_sleep(tf.data.Dataset.from_tensors(number), left_us).take(1)
 
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = False
@@ -154,8 +137,19 @@ def _timer(moments: Sequence[float]) -> tf.data.Dataset:
     return tf.data.Dataset.range(1 << 40).flat_map(tick).with_options(options)
 
 
+def _after_sleep(dataset: tf.data.Dataset, microseconds: tf.Tensor) -> tf.data.Dataset:
+    """The dataset, of scalars, whose elements each come so long after they are asked for."""
+    slow = tf.raw_ops.SleepDataset(
+        input_dataset=tf.data.experimental.to_variant(dataset),
+        sleep_microseconds=microseconds,
+        output_types=[spec.dtype for spec in TICK],
+        output_shapes=[spec.shape for spec in TICK],
+    )
+    return tf.data.experimental.from_variant(slow, dataset.element_spec)
+
+
 def _calibrate(spacing_s: float = 0.005, count: int = 20) -> list[tf.Operation]:
-    """Measure by how much ticks are late on the executing worker, and have it taken off."""
+    """Measure how late ticks are on the worker that executes this, and take it off from then on."""
     moments = [spacing_s * (number + 1) for number in range(count)]
     iterator = LocalIterator("accelerator/calibration", TICK)
     handle = iterator.handle()

@@ -1,7 +1,7 @@
-"""Build networks and describe their variables in creation order.
+"""Build models and describe their variables in creation order.
 
-Decides what `SmallCNN` is and how a Keras model becomes a list of variables.  Creation order is not
-the order of `model.variables`, and it is the one that TensorFlow's placement counts by.
+Decides what `SmallCNN` is and how a Keras model becomes a list of variables.  TensorFlow's
+placement counts variables in creation order, which is not the order of `model.variables`.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from ps_allreduce.point.architectures import SMALL_CNN, TensorSet, tensor_set
+from ps_allreduce.point.architectures import SMALL_CNN, Model, TensorSet
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Precision, Workload
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class BuiltModel:
     """A Keras model with its variables in creation order.
 
     Attributes:
-        model: logits of `num_classes` from float32 images [batch, size, size, 3]; in the format
-            that the workload's precision computes in.
+        keras_model: logits of `num_classes` from float32 images [batch, size, size, 3]; in the
+            format that the workload's precision computes in.
         variables: specifications in creation order.
         trainable_order: for each trainable variable in creation order, its position in
             `model.trainable_variables`.
     """
 
-    model: keras.Model
+    keras_model: keras.Model
     variables: tuple[VariableSpec, ...]
     trainable_order: tuple[int, ...]
 
     def initial_values(self) -> list[npt.NDArray[np.float32]]:
         """Values of the trainable variables, in creation order."""
-        owned = self.model.trainable_variables
-        return [np.asarray(owned[position]) for position in self.trainable_order]
+        values = self.keras_model.trainable_variables
+        return [np.asarray(values[position]) for position in self.trainable_order]
 
 
-def build_network(workload: Workload) -> Network:
-    """Build the workload's model with weights that depend on its seed alone."""
+def build_model(workload: Workload) -> BuiltModel:
+    """Build the workload's model, with weights that depend only on its seed."""
     keras.utils.set_random_seed(workload.seed)
     created: list[tf.Variable] = []
 
@@ -52,7 +52,7 @@ def build_network(workload: Workload) -> Network:
         return created[-1]
 
     with tf.variable_creator_scope(capture), _computing_in(workload.precision):
-        model = _build(workload)
+        model = _build(workload.model)
     position = {id(variable.value): i for i, variable in enumerate(model.trainable_variables)}
     names = {id(variable.value): variable.path for variable in model.variables}
     specs = tuple(
@@ -65,12 +65,12 @@ def build_network(workload: Workload) -> Network:
         for variable in created
     )
     order = tuple(position[id(variable)] for variable in created if id(variable) in position)
-    return Network(model, specs, order)
+    return BuiltModel(model, specs, order)
 
 
 @contextmanager
 def _computing_in(precision: Precision) -> Iterator[None]:
-    """Layers that are made meanwhile keep this policy: they compute in it and keep float32."""
+    """Layers that are made meanwhile compute in this precision, and keep float32 weights."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(precision.value)
     try:
@@ -79,17 +79,17 @@ def _computing_in(precision: Precision) -> Iterator[None]:
         keras.config.set_dtype_policy(before)
 
 
-def _build(workload: Workload) -> keras.Model:
-    if (tensors := tensor_set(workload.model)) is not None:
-        return _Tensors(tensors)
-    shape = (workload.image_size, workload.image_size, 3)
-    if workload.model == SMALL_CNN:
-        return _small_cnn(shape, workload.num_classes)
-    # An architecture's own default activation would be a softmax; the loss takes logits.
-    return getattr(keras.applications, workload.model)(
+def _build(model: Model) -> keras.Model:
+    if isinstance(model, TensorSet):
+        return _Tensors(model)
+    shape = (model.image_size, model.image_size, 3)
+    if model.name == SMALL_CNN:
+        return _small_cnn(shape, model.num_classes)
+    # The loss takes logits; by default Keras' architectures end in a softmax.
+    return getattr(keras.applications, model.name)(
         weights=None,
         input_shape=shape,
-        classes=workload.num_classes,
+        classes=model.num_classes,
         classifier_activation=None,
     )
 

@@ -1,21 +1,23 @@
-"""The protocol between workloads and backends, and gradient accumulation.
+"""What backends know of a workload, and gradient accumulation.
 
-Decides in which form a worker's computation is handed to a backend: a pure function from parameter
-values to gradients, with its own state kept on the worker.  Timestamps observe: nothing waits for
-one.
+Decides the form in which a backend gets a worker's computation: a pure function from parameter
+values to gradients, whose state stays on the worker.  Timestamps observe: nothing waits for one.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from ps_allreduce.point.placement import VariableSpec
+from ps_allreduce.point.workload import Workload
+from ps_allreduce.workloads.data.inputs import batch_specs, make_dataset
+from ps_allreduce.workloads.keras_models import build_model
 from ps_allreduce.workloads.worker_local import LocalIterator, LocalVariable, assign
 
 
@@ -38,27 +40,40 @@ class BatchOutputs:
     releases: list[tf.Tensor]
 
 
-class Program(Protocol):
-    """One worker's computation."""
+class Program(ABC):
+    """One worker's computation.
 
-    @property
-    def variables(self) -> tuple[VariableSpec, ...]:
-        """All variables of the model in creation order, trainable or not."""
+    Attributes:
+        variables: all variables of the model in creation order, trainable or not.
+        state: what stays on the worker between batches: batch-norm statistics, or gradients.
+        iterators: the input, and the timer of an emulated accelerator.
+    """
 
-    @property
-    def state(self) -> tuple[LocalVariable, ...]:
-        """What stays on the worker between batches: batch-norm statistics, seeds."""
+    state: tuple[LocalVariable, ...]
 
-    @property
-    def iterators(self) -> tuple[LocalIterator, ...]:
-        """Inputs, and the timers of an emulated accelerator."""
+    def __init__(self, workload: Workload, num_workers: int, data_dir: Path) -> None:
+        self._workload = workload
+        self._num_workers = num_workers
+        self._data_dir = data_dir
+        self._model = build_model(workload)
+        self.variables = self._model.variables
+        self.iterators: tuple[LocalIterator, ...]
+        self.iterators = (LocalIterator("input", batch_specs(workload)),)
 
     def initial_values(self) -> list[npt.NDArray[np.float32]]:
         """Initial values of the trainable variables, equal for equal seeds."""
+        return self._model.initial_values()
 
     def initialise(self, worker: tf.Tensor) -> list[tf.Operation]:
         """Create state and iterators on the worker that executes this."""
+        dataset = make_dataset(self._workload, self._num_workers, worker, self._data_dir)
+        return [*self._create_state(), self.iterators[0].start(dataset)]
 
+    @abstractmethod
+    def _create_state(self) -> list[tf.Operation]:
+        """Give the state its first values."""
+
+    @abstractmethod
     def batch(
         self,
         values: Sequence[tf.Tensor],
@@ -68,9 +83,9 @@ class Program(Protocol):
         """Gradients of one batch; `iterators` are handles."""
 
 
-def now_after(things: Sequence[tf.Tensor | tf.Operation]) -> tf.Tensor:
-    """The wall clock, float64 seconds, once all things are there; nothing depends on it."""
-    with tf.control_dependencies(list(things)):
+def now_after(awaited: Sequence[tf.Tensor | tf.Operation]) -> tf.Tensor:
+    """The wall clock, float64 seconds, once everything awaited is there."""
+    with tf.control_dependencies(list(awaited)):
         return tf.timestamp()
 
 
@@ -93,9 +108,9 @@ class StepOutputs:
 def run_batches(program: Program, values: Sequence[tf.Tensor], accumulation: int) -> StepOutputs:
     """Trace `accumulation` batches on the same parameter values.
 
-    All but the last run in a loop that keeps the sum of the gradients on the worker, so nothing is
-    communicated before the last; the last stands outside of it, so that communication can overlap
-    with its backward pass.
+    All but the last run in a loop that sums the gradients on the worker: nothing is communicated
+    before the last batch.  The last is outside of the loop, so that communication can overlap with
+    its backward pass.
     """
     handles = [variable.handle() for variable in program.state]
     iterators = [iterator.handle() for iterator in program.iterators]

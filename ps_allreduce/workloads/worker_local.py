@@ -1,9 +1,9 @@
 """Resources that live on one worker and are found by name.
 
 A step function runs on the worker, but under parameter servers it is traced once on the chief.
-Naming a worker's variables and iterators lets the same function find those of whichever worker
-executes it.  Create a handle once per traced function: TensorFlow orders the operations on a
-resource by the handle they use.
+Names let the same function find the variables and iterators of whichever worker executes it.
+Create a handle once per traced function: TensorFlow orders the operations on a resource by the
+handle they use.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def assign(handle: tf.Tensor, value: tf.Tensor) -> tf.Operation:
 
 @dataclass(frozen=True, slots=True)
 class LocalTurn:
-    """Lets functions that were begun ahead run one after the other on one worker."""
+    """Makes functions that were begun ahead run one after the other on a worker."""
 
     name: str
 
@@ -54,13 +54,13 @@ class LocalTurn:
             )
 
     def give(self) -> tf.Operation:
-        """Let the next one go on; the first needs it too."""
+        """Let the next function go on; the first one needs this too."""
         queue = self._queue()
         with tf.device(HOST):
             return tf.raw_ops.QueueEnqueueV2(handle=queue, components=[tf.constant(0)])
 
     def take(self) -> tf.Tensor:
-        """Wait until the one before has given it."""
+        """Wait until the function before has given the turn."""
         queue = self._queue()
         with tf.device(HOST):
             return tf.raw_ops.QueueDequeueV2(handle=queue, component_types=[tf.int32])[0]
@@ -70,7 +70,7 @@ class LocalTurn:
 class LocalIterator:
     """An iterator of one worker over a dataset whose elements are tuples of tensors.
 
-    It stays on the host: TensorFlow would put it on a GPU, where it expects the elements to be.
+    It stays on the processors: TensorFlow would put it on a GPU, and expect its elements there.
     """
 
     name: str
@@ -88,7 +88,7 @@ class LocalIterator:
 
     def start(self, dataset: tf.data.Dataset) -> tf.Operation:
         """Begin to iterate over a dataset that was built on this worker."""
-        variant = dataset._variant_tensor
+        variant = tf.data.experimental.to_variant(dataset)
         handle = self.handle()
         with tf.device(HOST):
             return tf.raw_ops.MakeIterator(dataset=variant, iterator=handle)

@@ -1,12 +1,12 @@
-"""Workers of one host that reach the servers as one.
+"""Means of gradients, and workers of one host that reach the servers as one.
 
-The first worker of a host, in order, is its leader.  The others add their gradients to accumulators
-on the leader, which sends the mean of the host to the servers and passes the new values on, so that
-both cross the host's link once.  Every host has equally many workers, or the mean of the hosts'
-means would not be that of the workers: `Experiment` refuses anything else.
+The first worker of a host is its leader.  The others add their gradients to accumulators on the
+leader.  The leader sends their mean to the servers and passes the new values on, so that both cross
+the host's link once.  Every host has equally many workers: otherwise the mean over hosts would not
+be the mean over workers, and `Experiment` refuses that.
 
-Decides who leads whom, and what is exchanged inside a host.  How a leader's gradients reach the
-servers is the strategy's business.
+Decides which of TensorFlow's operations add gradients up, who leads whom, and what is exchanged
+inside a host.  The strategy decides how a leader's gradients reach the servers.
 """
 
 from __future__ import annotations
@@ -17,28 +17,49 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from ps_allreduce.backends.packing import hold
-from ps_allreduce.backends.parameter_servers.accumulators import (
-    add_gradient,
-    make_accumulator,
-    take_mean,
-)
 from ps_allreduce.backends.parameter_servers.servers import Send, Sent, worker_device
 from ps_allreduce.cluster import ClusterSpec, TaskType
+from ps_allreduce.tf_internals.texts import CALLS_WITHOUT_STREAM
 from ps_allreduce.workloads.worker_local import HOST
+
+#: No gradient is refused as stale: workers wait for the values that their gradients lead to.
+ALWAYS_FRESH = 1 << 40
+
+
+def make_accumulator(size: int, name: str) -> tf.Tensor:
+    """An accumulator of flat gradients, on the present device."""
+    return tf.raw_ops.ResourceConditionalAccumulator(
+        dtype=tf.float32, shape=[size], shared_name=name, reduction_type="MEAN"
+    )
+
+
+def add_gradient(accumulator: tf.Tensor, gradient: tf.Tensor) -> tf.Operation:
+    """Add one gradient."""
+    return tf.raw_ops.ResourceAccumulatorApplyGradient(
+        handle=accumulator, local_step=tf.constant(ALWAYS_FRESH, tf.int64), gradient=gradient
+    )
+
+
+def take_mean(accumulator: tf.Tensor, count: int, size: int) -> tf.Tensor:
+    """The mean of `count` gradients, once they are there; empties the accumulator."""
+    mean = tf.raw_ops.ResourceAccumulatorTakeGradient(
+        handle=accumulator, num_required=tf.constant(count), dtype=tf.float32
+    )
+    return tf.ensure_shape(mean, [size])
 
 
 def workers_by_host(cluster: ClusterSpec) -> list[list[int]]:
-    """The workers of every host, both in the order of the cluster specification."""
-    found: dict[str, list[int]] = {}
+    """The workers of every host; hosts and workers in the order of the cluster specification."""
+    by_host: dict[str, list[int]] = {}
     for worker, address in enumerate(cluster.addresses[TaskType.WORKER]):
-        found.setdefault(address.rpartition(":")[0], []).append(worker)
-    return list(found.values())
+        by_host.setdefault(address.rpartition(":")[0], []).append(worker)
+    return list(by_host.values())
 
 
 def join_cluster(cluster: ClusterSpec) -> None:
     """Connect the chief, and let the workers of a host reach one another.
 
-    ParameterServerStrategy would let them reach servers and the chief only.
+    ParameterServerStrategy would let them reach only servers and the chief.
     """
     filters = tf.config.experimental.ClusterDeviceFilters()
     for workers in workers_by_host(cluster):
@@ -47,8 +68,7 @@ def join_cluster(cluster: ClusterSpec) -> None:
             filters.set_device_filters("worker", worker, ["/job:ps", "/job:chief", *peers])
     for server in range(len(cluster.addresses[TaskType.PS])):
         filters.set_device_filters("ps", server, ["/job:worker", "/job:chief"])
-    # In one stream, as by default, a worker's request would wait for the step that waits for it.
-    os.environ["TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"] = "False"
+    os.environ.update(CALLS_WITHOUT_STREAM)
     tf.config.experimental_connect_to_cluster(
         tf.train.ClusterSpec(cluster.as_dict()),
         job_name=str(TaskType.CHIEF),
@@ -58,9 +78,10 @@ def join_cluster(cluster: ClusterSpec) -> None:
 
 
 class HostGroup:
-    """The workers of one host, with an accumulator per bucket and queues of values on the leader.
+    """The workers of one host, with accumulators and queues of new values on the leader.
 
-    A queue of its own for every follower and bucket, as for tokens: nobody takes another's value.
+    There is one accumulator per bucket, and one queue per bucket and follower, so that nobody takes
+    the value of another.
 
     Attributes:
         workers: of the host, in order.
@@ -88,7 +109,7 @@ class HostGroup:
 
     def lead(self, units: Sequence[tf.Tensor], send: Send) -> Sent:
         """Send the means of the host, and hand every new value to all followers."""
-        with tf.device(HOST):  # where the accumulators are, whatever the worker computes on
+        with tf.device(HOST):  # where the accumulators are, even if the worker computes on a GPU
             means = [self._mean_with(number, unit) for number, unit in enumerate(units)]
             sent = send(means)
             for queues in self.values.values():
@@ -112,7 +133,7 @@ class HostGroup:
             held = hold(unit, pushed, in_flight)
             with tf.device(worker_device(self.leader)):
                 pushed.append(add_gradient(self._accumulators[number], held))
-                # Only then: a step that was asked for early must not take this one's value.
+                # After the push: a step that was asked for early must not take this one's value.
                 with tf.control_dependencies(pushed[-1:]):
                     (value,) = tf.raw_ops.QueueDequeueV2(handle=queue, component_types=[tf.float32])
             arrived.append(tf.ensure_shape(value, [self._sizes[number]]))

@@ -1,6 +1,6 @@
 """When a chief may connect to its cluster.
 
-Decides how it finds out; how it connects is the strategy's business.
+Decides how it finds out.  The strategy decides how it connects.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Asynchronous parameter servers: each worker computes and applies without waiting for the others.
 
-Without a bound, TensorFlow's coordinator deals steps to whichever worker is free; a gradient may be
-computed from parameters that others have changed since.  With a bound on the staleness, every
-worker makes its own steps, driven by a thread that waits where `staleness` says so.
+Without a bound, TensorFlow's coordinator deals steps to whichever worker is free.  Others may have
+changed the parameters since a gradient was computed from them.  With a bound on the staleness,
+every worker makes its own steps, driven by a thread that waits where `staleness` says so.
 """
 
 from __future__ import annotations
@@ -22,26 +22,29 @@ from ps_allreduce.backends.parameter_servers.servers import (
     worker_device,
 )
 from ps_allreduce.backends.parameter_servers.staleness import StalenessClock
-from ps_allreduce.backends.protocol import Rows
+from ps_allreduce.backends.protocol import Rows, strategy_of
 from ps_allreduce.backends.worker_step import (
-    Exchange,
+    Exchanged,
     trace_step,
     traced_function,
 )
+from ps_allreduce.point.strategies import AsynchronousServers
+from ps_allreduce.tf_internals.private_api import leave_on_worker, value_on_worker
 from ps_allreduce.workloads.program import Program
 from ps_allreduce.workloads.worker_local import HOST
 
 
-class AsynchronousServers(ServerBackend):
+class AsynchronousBackend(ServerBackend):
     """Lets every worker make several steps in one dispatch of the chief."""
 
     def build(self, program: Program) -> None:
         """Create variables and workers' resources; steps are traced when they are first run."""
         super().build(program)
+        self._settings = strategy_of(self._task, AsynchronousServers)
         self._functions: dict[tuple[bool, bool], dict[int, ConcreteFunction]] = {}
         self._pool = ThreadPoolExecutor(self._experiment.num_workers)
 
-    def exchange(self, gradients: list[tf.Tensor]) -> Exchange:
+    def exchange(self, gradients: list[tf.Tensor]) -> Exchanged:
         """Apply each bucket's gradient on its server, and read the new value at once."""
         return self._exchange(gradients, lambda units: self._send(units, self._apply))
 
@@ -52,41 +55,44 @@ class AsynchronousServers(ServerBackend):
     def run(self, num_steps: int, *, events: bool = False, recorded: bool = True) -> Rows:
         """Have workers x steps made and fetch their rows."""
         functions = self._traced(events=events, recorded=recorded)
-        several = self._experiment.steps_per_dispatch
+        several = self._settings.steps_per_dispatch
         sizes = [several] * (num_steps // several) + [1] * (num_steps % several)
-        if self._experiment.staleness is None:
+        if self._settings.staleness is None:
             rows = self._deal(functions, sizes)
         else:
-            rows = self._drive(functions, sizes, self._experiment.staleness)
+            rows = self._drive(functions, sizes, self._settings.staleness)
         return fetch_rows(rows) if recorded else np.zeros((0, 0))
 
     def _traced(self, *, events: bool, recorded: bool) -> Mapping[int, ConcreteFunction]:
-        """For each number of steps per dispatch, the function that makes them on any worker.
+        """The functions that make steps on any worker, by the number of steps in a dispatch.
 
-        All are traced before the first step, so that none is while steps are measured.
+        All are traced before the first step, so that nothing is traced while steps are measured.
         """
-        if (events, recorded) not in self._functions:
-            step = traced_function(self._on_device(self._step(events=events, recorded=recorded)))
-            step = step.get_concrete_function()
-            self._functions[events, recorded] = {
-                count: traced_function(self._in_a_row(step, count)).get_concrete_function()
-                for count in {1, self._experiment.steps_per_dispatch}
-            }
-        return self._functions[events, recorded]
-
-    def _step(self, *, events: bool, recorded: bool) -> Callable[[], tf.Tensor]:
         accumulation = self._experiment.workload.accumulation
 
         def step() -> tf.Tensor:
             self._traces += 1
-            return trace_step(self._program, self, accumulation, events=events, recorded=recorded)
+            return trace_step(
+                self._program,
+                self.values,
+                self.exchange,
+                accumulation,
+                events=events,
+                recorded=recorded,
+            )
 
-        return step
+        if (events, recorded) not in self._functions:
+            single = traced_function(self._on_device(step)).get_concrete_function()
+            self._functions[events, recorded] = {
+                count: traced_function(self._in_a_row(single, count)).get_concrete_function()
+                for count in {1, self._settings.steps_per_dispatch}
+            }
+        return self._functions[events, recorded]
 
     def _in_a_row(self, step: ConcreteFunction, count: int) -> Callable[[], tf.Tensor]:
-        """Steps after one another, each with what the one before has left on the worker.
+        """Several steps, each with the values that the one before has left on the worker.
 
-        A call of a function has ended when all operations with side effects in it have.
+        A call of a function ends when all its operations with side effects have ended.
         """
 
         def steps() -> tf.Tensor:
@@ -110,13 +116,11 @@ class AsynchronousServers(ServerBackend):
             for _ in range(self._experiment.num_workers)
         ]
         self._coordinator.join()
-        return [result._values for result in results]
+        return [value_on_worker(result) for result in results]
 
     def _schedule(self, function: ConcreteFunction) -> Any:
         result = self._coordinator.schedule(function)
-        # The coordinator would copy each result to the chief before the worker goes on, which costs
-        # a round trip; it does not where it believes that this is done.
-        result._has_fetched_to_local = True
+        leave_on_worker(result)
         return result
 
     def _drive(

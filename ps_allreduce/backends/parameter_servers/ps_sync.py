@@ -1,11 +1,11 @@
 """Synchronous parameter servers: every update is the mean over all workers' gradients.
 
 TensorFlow 2 has no synchronous parameter servers.  Here each bucket has an accumulator on its
-server; a server applies the mean once all workers have contributed, then hands every worker a
-token that lets it read the new value.  One token queue per worker and bucket: with a shared queue a
-fast worker takes a slow one's token and reads a value too early.
+server.  The server applies the mean once all workers have contributed, then hands every worker a
+token that lets it read the new value.  Every worker has a token queue of its own for each bucket:
+at a shared queue a fast worker would take a slow one's token and read a value too early.
 
-With host aggregation the leaders alone talk to the servers, each for all workers of its host.
+With host aggregation only the leaders talk to the servers, each for all workers of its host.
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.types.experimental import ConcreteFunction
 
-from ps_allreduce.backends.parameter_servers.accumulators import (
-    add_gradient,
-    make_accumulator,
-    take_mean,
-)
 from ps_allreduce.backends.parameter_servers.aggregation import (
     HostGroup,
+    add_gradient,
     join_cluster,
+    make_accumulator,
+    take_mean,
     workers_by_host,
 )
 from ps_allreduce.backends.parameter_servers.listening import wait_for_servers
@@ -37,26 +35,22 @@ from ps_allreduce.backends.parameter_servers.servers import (
     worker_device,
 )
 from ps_allreduce.backends.protocol import Rows
-from ps_allreduce.backends.worker_step import (
-    Exchange,
-    trace_step,
-    traced_function,
-)
+from ps_allreduce.backends.worker_step import trace_step, traced_function
 from ps_allreduce.workloads.program import Program
 from ps_allreduce.workloads.worker_local import LocalTurn
 
-#: The chief asks for the next step while one is made, which then need not wait for the chief.
+#: The chief asks for the next step while one is made, so that no step waits for the chief.
 CALLS_AHEAD = 2
 
 TURN = LocalTurn("turn")
 
 
-class SynchronousServers(ServerBackend):
-    """Drives every worker and every server by a thread of its own."""
+class SynchronousBackend(ServerBackend):
+    """Drives every worker and every server, each by threads of its own."""
 
     def connect(self) -> None:
         """Wait until all tasks listen, then connect to them."""
-        if not self._experiment.wire.host_aggregation:
+        if not self._experiment.strategy.host_aggregation:
             super().connect()
             return
         wait_for_servers(self._tf_config.cluster)
@@ -70,7 +64,7 @@ class SynchronousServers(ServerBackend):
         self._accumulators = [self._make_accumulator(number) for number in numbers]
         self._groups = self._make_groups()
         self._senders = [worker for worker in workers if self._is_sender(worker)]
-        #: What a worker waits at: for tokens, or for values from its leader; one for each bucket.
+        #: For every worker, a queue per bucket: of tokens, or of values from its leader.
         self._queues = [
             [self._make_queue(number, worker) for number in numbers]
             if worker in self._senders
@@ -79,11 +73,11 @@ class SynchronousServers(ServerBackend):
         ]
         self._steps: dict[tuple[bool, bool, int], ConcreteFunction] = {}
         self._apply: list[ConcreteFunction] = []
-        self._pool = ThreadPoolExecutor(CALLS_AHEAD * (len(workers) + self._experiment.num_ps))
+        self._pool = ThreadPoolExecutor(CALLS_AHEAD * (len(workers) + self._servers.num_ps))
 
     def _make_groups(self) -> dict[int, HostGroup]:
-        """The group of every worker; empty where each speaks for itself."""
-        if not self._experiment.wire.host_aggregation:
+        """The group of every worker; empty without host aggregation."""
+        if not self._experiment.strategy.host_aggregation:
             return {}
         sizes = [bucket.size for bucket in self._served.buckets]
         return {
@@ -115,11 +109,17 @@ class SynchronousServers(ServerBackend):
         accumulation = self._experiment.workload.accumulation
 
         def step(*queues: tf.Tensor) -> tf.Tensor:
-            transport = _Transport(self, worker, queues)
             self._traces += 1
             with tf.control_dependencies([TURN.take()]):
                 row = trace_step(
-                    self._program, transport, accumulation, events=events, recorded=recorded
+                    self._program,
+                    self.values,
+                    lambda gradients: self._exchange(
+                        gradients, lambda units: self._send_as(worker, units, queues)
+                    ),
+                    accumulation,
+                    events=events,
+                    recorded=recorded,
                 )
             with tf.control_dependencies([row]), tf.control_dependencies([TURN.give()]):
                 return tf.identity(row)
@@ -127,21 +127,16 @@ class SynchronousServers(ServerBackend):
         return step
 
     def _initialise(self, worker: tf.Tensor) -> tf.Tensor:
-        """With a turn for the first step."""
+        """Also give the first step its turn."""
         with tf.control_dependencies([TURN.give()]):
             return super()._initialise(worker)
-
-    def exchange(
-        self, gradients: list[tf.Tensor], queues: tuple[tf.Tensor, ...], worker: int
-    ) -> Exchange:
-        """Send the gradients to the servers or to the leader, and keep the new values."""
-        return self._exchange(gradients, lambda units: self._send_as(worker, units, queues))
 
     def _send_as(
         self, worker: int, units: Sequence[tf.Tensor], queues: tuple[tf.Tensor, ...]
     ) -> Sent:
+        """Send the gradients to the servers or to the leader."""
         if not self._is_sender(worker):
-            return self._groups[worker].follow(units, queues, self._experiment.wire.in_flight)
+            return self._groups[worker].follow(units, queues, self._wire.in_flight)
         if worker in self._groups:
             return self._groups[worker].lead(units, lambda means: self._to_servers(means, queues))
         return self._to_servers(units, queues)
@@ -189,24 +184,24 @@ class SynchronousServers(ServerBackend):
         servers = [
             self._pool.submit(self._drive_server, server, share)
             for share in shares
-            for server in range(self._experiment.num_ps)
+            for server in range(self._servers.num_ps)
         ]
-        everyone: list[Future[list[tf.Tensor]]] = [*workers, *servers]
-        raise_first(everyone)
+        futures: list[Future[list[tf.Tensor]]] = [*workers, *servers]
+        raise_first(futures)
         if not recorded:
             return np.zeros((0, 0))
         return fetch_rows([row for future in workers for row in future.result()])
 
     def _traced_step(self, worker: int, *, events: bool, recorded: bool) -> ConcreteFunction:
-        """A worker's step and, at first, the servers' functions.
+        """A worker's step; the first call also traces the servers' functions.
 
-        Traced outside of any device scope: a function called under `tf.device` would be traced once
-        more for every worker.
+        Everything is traced outside of any device scope: under `tf.device` a function would be
+        traced once more for every worker.
         """
         if not self._apply:
             self._apply = [
                 traced_function(self._apply_means).get_concrete_function(server)
-                for server in range(self._experiment.num_ps)
+                for server in range(self._servers.num_ps)
             ]
         key = (events, recorded, self._first_alike(worker))
         if key not in self._steps:
@@ -216,7 +211,11 @@ class SynchronousServers(ServerBackend):
         return self._steps[key]
 
     def _first_alike(self, worker: int) -> int:
-        """The first worker that can execute this one's step: any, or any other of its group."""
+        """The first worker whose step this worker can execute too.
+
+        Leaders have steps of their own.  Followers of one group share theirs, and without groups
+        all workers do.
+        """
         if worker not in self._groups:
             return 0
         group = self._groups[worker]
@@ -230,20 +229,3 @@ class SynchronousServers(ServerBackend):
     def _drive_server(self, server: int, num_steps: int) -> list[tf.Tensor]:
         with tf.device(server_device(server)):
             return [self._apply[server]() for _ in range(num_steps)]
-
-
-class _Transport:
-    """A worker's way to the servers, with the queues that this worker waits at."""
-
-    def __init__(
-        self, backend: SynchronousServers, worker: int, queues: tuple[tf.Tensor, ...]
-    ) -> None:
-        self._backend = backend
-        self._worker = worker
-        self._queues = queues
-
-    def values(self) -> list[tf.Tensor]:
-        return self._backend.values()
-
-    def exchange(self, gradients: list[tf.Tensor]) -> Exchange:
-        return self._backend.exchange(gradients, self._queues, self._worker)

@@ -1,7 +1,7 @@
 """What both parameter-server strategies share: the cluster, the variables and their placement.
 
-The chief creates every variable or shard on the server that the plan names, with its momentum slot
-beside it, and traces one step that any worker can execute (decision 0002).
+The chief creates every bucket on the server that the plan names, with its momentum slot beside it.
+It traces one step that any worker can execute (decision 0002).
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ from ps_allreduce.backends.buckets import Tensor, fill_buckets, holders
 from ps_allreduce.backends.devices import on_device
 from ps_allreduce.backends.packing import hold, pack, unpack
 from ps_allreduce.backends.parameter_servers.listening import wait_for_servers
-from ps_allreduce.backends.protocol import Rows, Task
+from ps_allreduce.backends.protocol import Backend, Rows, Task, strategy_of
 from ps_allreduce.backends.worker_step import (
-    Exchange,
+    Exchanged,
     checksum,
     initialise_worker,
     momentum_update,
     traced_function,
 )
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Plan, Shard, make_plan
+from ps_allreduce.point.strategies.servers import ParameterServers
 from ps_allreduce.point.wire import Wire
+from ps_allreduce.tf_internals.private_api import memory_device
 from ps_allreduce.workloads.program import Program
 from ps_allreduce.workloads.worker_local import LocalVariable, assign
 
@@ -39,7 +41,7 @@ ROWS_PER_FETCH = 500
 class ServedVariables:
     """The trainable variables on the servers, one TensorFlow variable per bucket.
 
-    Momentum works element by element, so a bucket is updated as its tensors would be.
+    Momentum works element by element: updating a bucket is updating its tensors.
     """
 
     def __init__(self, plan: Plan, wire: Wire, values: Sequence[npt.NDArray[np.float32]]) -> None:
@@ -96,10 +98,10 @@ class ServedVariables:
 
     def devices(self) -> dict[int, str]:
         """For every shard of the plan, the devices that hold it, as TensorFlow reports them."""
-        found = holders(self.buckets, len(self.plan.shards))
+        pieces_of_shards = holders(self.buckets, len(self.plan.shards))
         return {
             shard: ", ".join(dict.fromkeys(self.variables[number].device for number, _ in pieces))
-            for shard, pieces in enumerate(found)
+            for shard, pieces in enumerate(pieces_of_shards)
         }
 
 
@@ -116,10 +118,9 @@ class Sent:
     arrived: list[tf.Tensor]
 
 
-#: Applies a bucket's gradient on its server; yields what acknowledges the gradient, and what tells
-#: that the new value may be read.
+#: Applies a bucket's gradient on its server.  Returns what acknowledges the gradient, and what must
+#: have ended before the new value is read.
 Update = Callable[[int, tf.Tensor], tuple[tf.Operation, tf.Operation]]
-
 
 #: Sends one tensor per bucket.
 Send = Callable[[Sequence[tf.Tensor]], Sent]
@@ -138,20 +139,20 @@ def server_device(server: int) -> str:
 
 
 def worker_device(worker: int) -> str:
-    """Where a worker's functions begin: on its host, whatever device they compute on."""
+    """The processors of a worker: its functions begin there, even if they compute on a GPU."""
     return f"/job:worker/replica:0/task:{worker}/device:CPU:0"
 
 
-class ServerBackend:
+class ServerBackend(Backend):
     """The chief of a cluster with parameter servers."""
 
     def __init__(self, task: Task) -> None:
         if task.tf_config is None:
             raise ValueError("parameter servers need a TF_CONFIG")
-        self._task = task
-        self._experiment = task.experiment
+        super().__init__(task)
+        strategy = strategy_of(task, ParameterServers)
+        self._servers, self._wire = strategy.servers, strategy.wire
         self._tf_config = task.tf_config
-        self._traces = 0
 
     def connect(self) -> None:
         """Wait until all tasks listen, then connect to them."""
@@ -163,50 +164,40 @@ class ServerBackend:
 
     def build(self, program: Program) -> None:
         """Place the variables and create every worker's own resources."""
-        experiment = self._experiment
-        if experiment.placement is None:
-            raise ValueError("parameter servers need a placement")
-        plan = make_plan(
-            experiment.placement,
-            program.variables,
-            experiment.num_ps,
-            experiment.split_bytes or DEFAULT_SPLIT_BYTES,
-        )
+        servers = self._servers
+        split_bytes = servers.split_bytes or DEFAULT_SPLIT_BYTES
+        plan = make_plan(servers.placement, program.variables, servers.num_ps, split_bytes)
         self._program = program
         values = program.initial_values()
-        self._served = ServedVariables(plan, experiment.wire, values)
+        self._served = ServedVariables(plan, self._wire, values)
         self._values = [
             LocalVariable(f"value/{i}", tf.float32, value.shape) for i, value in enumerate(values)
         ]
         initialise = traced_function(self._on_device(self._initialise))
-        # Traced outside of any device scope, so that one trace serves all workers.
+        # Outside of any device scope, so that one trace serves all workers.
         initialise = initialise.get_concrete_function(tf.TensorSpec([], tf.int32))
-        for worker in range(experiment.num_workers):
+        for worker in range(self._experiment.num_workers):
             with tf.device(worker_device(worker)):
                 initialise(tf.constant(worker))
 
     def _initialise(self, worker: tf.Tensor) -> tf.Tensor:
-        """A worker's own resources, and the initial values of the parameters."""
+        """Create a worker's own resources, and bring it the initial values of the parameters."""
         ready = initialise_worker(self._program, worker)
         with tf.control_dependencies(self._store(self._served.read())):
             return tf.identity(ready)
 
     def _store(self, flats: Sequence[tf.Tensor]) -> list[tf.Operation]:
-        """Keep values of all buckets on the executing worker."""
+        """Store values of all buckets on the worker that executes this."""
         whole = self._served.assemble([tf.identity(flat) for flat in flats])
         return [assign(v.handle(), value) for v, value in zip(self._values, whole, strict=True)]
 
     def values(self) -> list[tf.Tensor]:
-        """What the worker holds, which the exchange of its last step has brought."""
+        """What the worker holds: the values that its last exchange has brought."""
         return [variable.read(variable.handle()) for variable in self._values]
 
     def _on_device(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function of a worker, on the device that workers compute on."""
         return on_device(self._experiment.resources.device, function)
-
-    def agree(self, value: float) -> float:
-        """The chief decides for all."""
-        return value
 
     def weight_checksums(self) -> list[int]:
         """One exact sum per bucket, computed on its server."""
@@ -220,10 +211,6 @@ class ServerBackend:
         """Whole variables, fetched to the chief."""
         return [value.numpy() for value in self._served.assemble(self._served.read())]
 
-    def trace_count(self) -> int:
-        """How often a step function was traced."""
-        return self._traces
-
     def placement(self) -> tuple[Plan, Mapping[int, str]] | None:
         """The plan and the devices of the shards."""
         return self._served.plan, self._served.devices()
@@ -233,32 +220,32 @@ class ServerBackend:
         return len(self._served.buckets)
 
     def _update(self, number: int, gradient: tf.Tensor) -> tf.Operation:
-        """Apply a gradient to a bucket, where the bucket is."""
-        workload = self._experiment.workload
+        """Apply a gradient to a bucket, on the bucket's server."""
+        optimizer = self._experiment.workload.optimizer
         return momentum_update(
             self._served.variables[number].handle,
             self._served.slots[number].handle,
             gradient,
-            workload.learning_rate,
-            workload.momentum,
+            optimizer.learning_rate,
+            optimizer.momentum,
         )
 
-    def _exchange(self, gradients: Sequence[tf.Tensor], send: Send) -> Exchange:
-        """Hand the gradients' buckets to `send`, and keep what it brings back."""
+    def _exchange(self, gradients: Sequence[tf.Tensor], send: Send) -> Exchanged:
+        """Hand the gradients' buckets to `send`, and store what it brings back."""
         units = self._served.pack(gradients)
         sent = send(units)
         done = self._store(sent.arrived)
-        return Exchange(units=units, pushed=sent.pushed, pulled=sent.arrived, done=done)
+        return Exchanged(units=units, pushed=sent.pushed, pulled=sent.arrived, done=done)
 
     def _send(self, units: Sequence[tf.Tensor], update: Update) -> Sent:
         """Send every bucket to its server and fetch its new value as soon as it may be read.
 
-        Buckets follow one another: while one is on its way to a server, the value of an earlier one
-        comes back, so that both directions of a link are in use.  A bucket is under way until its
-        value is back: a worker that ran ahead of the others would take their share of the server's
-        link, and the values that it waits for would come later, not sooner.
+        Buckets follow one another.  While one is on its way to a server, the value of an earlier
+        one comes back: both directions of a link are in use.  A bucket is under way until its value
+        is back.  If it counted until it is sent, a worker could run ahead of the others: it would
+        take their share of the server's link, and the values that it waits for would come later.
         """
-        wire = self._experiment.wire
+        wire = self._wire
         back: dict[int, list[tf.Tensor]] = {}
         pushed, arrived = [], []
         for number, (bucket, unit) in enumerate(zip(self._served.buckets, units, strict=True)):
@@ -275,7 +262,7 @@ class ServerBackend:
 
 
 def raise_first(futures: list[Future[list[tf.Tensor]]]) -> None:
-    """Wait for all; if one fails, raise at once, for the others may wait for it forever."""
+    """Wait for all; raise at once if one fails, because the others may wait for it forever."""
     done, _ = wait(futures, return_when=FIRST_EXCEPTION)
     for future in done:
         if error := future.exception():
@@ -283,18 +270,17 @@ def raise_first(futures: list[Future[list[tf.Tensor]]]) -> None:
 
 
 def fetch_rows(rows: Sequence[tf.Tensor]) -> Rows:
-    """Bring rows, or matrices of them, from the workers they are on to the chief.
+    """Bring rows, or matrices of them, from their workers to the chief.
 
-    One row at a time would cost a round trip each, which is a few per cent of a short step; so each
-    worker stacks its own first.
+    Each worker stacks its rows first: a round trip per row would be a few per cent of a short step.
     """
-    alike: dict[tuple[str, tuple[int, ...]], list[tf.Tensor]] = {}
+    same_place: dict[tuple[str, tuple[int, ...]], list[tf.Tensor]] = {}
     for row in rows:
-        alike.setdefault((row.backing_device, tuple(row.shape)), []).append(row)
+        same_place.setdefault((memory_device(row), tuple(row.shape)), []).append(row)
     stacks = []
-    for (device, shape), mine in alike.items():
+    for (device, shape), rows_there in same_place.items():
         with tf.device(device):
-            for start in range(0, len(mine), ROWS_PER_FETCH):
-                stack = tf.stack(mine[start : start + ROWS_PER_FETCH]).numpy()
+            for start in range(0, len(rows_there), ROWS_PER_FETCH):
+                stack = tf.stack(rows_there[start : start + ROWS_PER_FETCH]).numpy()
                 stacks.append(stack.reshape(-1, shape[-1]))
     return np.concatenate(stacks)

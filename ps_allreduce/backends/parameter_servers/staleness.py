@@ -1,10 +1,10 @@
 """How far workers may run ahead of each other: stale-synchronous parallel.
 
 Decides when a worker may begin (Ho et al., "More Effective Distributed ML via a Stale Synchronous
-Parallel Parameter Server", NIPS 2013): a worker's clock counts the steps that it has ended, and
-with a bound s a worker at clock c may begin its next step only if no clock is below c - s.  It then
+Parallel Parameter Server", NIPS 2013).  A worker's clock counts the steps that it has ended.  With
+a bound s, a worker at clock c may begin its next step only if no clock is below c - s.  It then
 computes with all gradients of all workers' first c - s steps, perhaps with more.  Who makes the
-steps, and how, is the business of `backends`.
+steps, and how, is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ class StalenessClock:
         self._changed = Condition()
 
     def begin(self, worker: int, num_steps: int) -> bool:
-        """Wait until the worker may begin the last of its next `num_steps` steps, so all of them.
+        """Wait until the worker may begin its next `num_steps` steps, the last of them included.
 
-        The slowest worker may always begin if `num_steps` is not above the bound.  A worker gets
-        ahead of it by a whole number of such dispatches: by one, the bound must be 2 x `num_steps`
-        - 1 or more.
+        The slowest worker may always begin if `num_steps` is not above the bound.  Others get ahead
+        of it by whole dispatches; for one dispatch, the bound must be at least 2 x `num_steps` - 1.
 
         Returns:
             False if the others were abandoned: nothing more is to begin.
@@ -40,13 +39,13 @@ class StalenessClock:
             return not self._abandoned
 
     def end(self, worker: int, num_steps: int) -> None:
-        """Note that the worker has ended so many further steps."""
+        """Note that the worker has ended `num_steps` more steps."""
         with self._changed:
             self._clocks[worker] += num_steps
             self._changed.notify_all()
 
     def abandon(self) -> None:
-        """Let nobody begin, nor wait, any more: a worker has failed."""
+        """Let no worker begin or wait any more, because one has failed."""
         with self._changed:
             self._abandoned = True
             self._changed.notify_all()

@@ -17,16 +17,17 @@ import tensorflow as tf
 from PIL import Image
 
 from ps_allreduce.errors import InputDataError, UserError
-from ps_allreduce.point.workload import DIGITS
+from ps_allreduce.point.data import Digits, RecordFiles
+from ps_allreduce.tf_internals.texts import cause_of_file_error
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif")
 
 RECORDS_PER_FILE = 5000
 
 
-def record_files(name: str, data_dir: Path) -> list[Path]:
-    """The TFRecord files of an input: `digits`, or a folder."""
-    folder = data_dir / DIGITS if name == DIGITS else Path(name)
+def record_files(data: Digits | RecordFiles, data_dir: Path) -> list[Path]:
+    """The TFRecord files of the data."""
+    folder = Path(data.path) if isinstance(data, RecordFiles) else data_dir / Digits.kind
     files = sorted(folder.glob("*.tfrecord"))
     if not files:
         raise InputDataError(
@@ -39,8 +40,8 @@ def record_files(name: str, data_dir: Path) -> list[Path]:
 def check_files(files: Iterable[Path]) -> int:
     """Count the records of all files, and see that none is cut short.
 
-    The framing is checked (TensorFlow checks the sums when it reads): length, its checksum, data,
-    its checksum, see tensorflow/core/lib/io/record_writer.h.
+    Looks only at where records begin and end; TensorFlow compares checksums when it reads.  A
+    record is length, checksum, data, checksum (tensorflow/core/lib/io/record_writer.h).
 
     Raises:
         InputDataError: a file is truncated, no TFRecord file, empty, or not readable.
@@ -91,7 +92,7 @@ def write_digits(data_dir: Path) -> Path:
             Image.fromarray((pixels * (255 / 16)).astype(np.uint8)).save(stream, "PNG")
             yield stream.getvalue(), int(label)
 
-    folder = data_dir / DIGITS
+    folder = data_dir / Digits.kind
     if not list(folder.glob("*.tfrecord")):
         _write(folder, samples())
     return folder
@@ -103,8 +104,8 @@ def convert_images(
     """Write the images below `source/<class>/` as TFRecord files into `target`.
 
     Classes are numbered in alphabetical order; `classes.json` beside the files names them.
-    Records are shuffled, with a fixed seed, so that every file holds all classes.  `report` is
-    told how many images are done, of how many.
+    Records are shuffled, with a fixed seed, so that every file holds all classes.  `report` gets
+    the number of images that are done, and of all.
 
     Returns:
         The number of images per class.
@@ -114,35 +115,35 @@ def convert_images(
     """
     if list(target.glob("*.tfrecord")):
         raise UserError(f"{target} holds TFRecord files already: choose another folder.")
-    found = _images_by_class(source)
-    classes = {name: number for number, name in enumerate(sorted(found))}
-    everything = [(path, classes[name]) for name, paths in found.items() for path in paths]
-    order = np.random.default_rng(0).permutation(len(everything))
+    by_class = _images_by_class(source)
+    classes = {name: number for number, name in enumerate(sorted(by_class))}
+    labelled = [(path, classes[name]) for name, paths in by_class.items() for path in paths]
+    order = np.random.default_rng(0).permutation(len(labelled))
 
     def samples() -> Iterator[tuple[bytes, int]]:
         for done, index in enumerate(order):
-            path, label = everything[index]
+            path, label = labelled[index]
             yield _checked_image(path), label
             report(done + 1, len(order))
 
     _write(target, samples())
     (target / "classes.json").write_text(json.dumps(classes, indent=1) + "\n", encoding="utf-8")
-    return {name: len(paths) for name, paths in sorted(found.items())}
+    return {name: len(paths) for name, paths in sorted(by_class.items())}
 
 
 def _images_by_class(source: Path) -> dict[str, list[Path]]:
     if not source.is_dir():
         raise UserError(f"{source} is not a folder; images are expected below {source}/<class>/.")
-    found: dict[str, list[Path]] = {}
+    by_class: dict[str, list[Path]] = {}
     for path in sorted(source.glob("*/*")):
         if path.suffix.lower() in IMAGE_SUFFIXES:
-            found.setdefault(path.parent.name, []).append(path)
-    if len(found) < 2:
+            by_class.setdefault(path.parent.name, []).append(path)
+    if len(by_class) < 2:
         raise UserError(
             f"{source} needs at least two subfolders, one per class, with images "
-            f"({', '.join(IMAGE_SUFFIXES)}); found {len(found)}."
+            f"({', '.join(IMAGE_SUFFIXES)}); found {len(by_class)}."
         )
-    return found
+    return by_class
 
 
 def _checked_image(path: Path) -> bytes:
@@ -155,7 +156,9 @@ def _checked_image(path: Path) -> bytes:
 
 
 def _write(folder: Path, samples: Iterable[tuple[bytes, int]]) -> None:
-    """Write records under temporary names and rename at the end: no half-written file is found."""
+    """Write records under temporary names and rename them at the end: a half-written file never
+    has a name that is looked for.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _write_parts(folder, samples)
@@ -167,10 +170,9 @@ def _write(folder: Path, samples: Iterable[tuple[bytes, int]]) -> None:
 
 
 def _cause(error: OSError | tf.errors.OpError) -> str:
-    """TensorFlow's message names the file before the cause."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    return str(error).rsplit("; ", maxsplit=1)[-1].strip()
+    return cause_of_file_error(str(error))
 
 
 def _write_parts(folder: Path, samples: Iterable[tuple[bytes, int]]) -> None:

@@ -66,10 +66,10 @@ def test_the_pieces_of_a_tensor_are_found_in_order(
 ) -> None:
     buckets = fill_buckets(tensors, group, cut)
     for position, pieces in enumerate(holders(buckets, len(tensors))):
-        found = [buckets[number].pieces[inside] for number, inside in pieces]
-        assert {piece.tensor for piece in found} == {position}
-        ends = [piece.start + piece.size for piece in found]
-        assert [piece.start for piece in found] == [0, *ends[:-1]]
+        parts = [buckets[number].pieces[inside] for number, inside in pieces]
+        assert {piece.tensor for piece in parts} == {position}
+        ends = [piece.start + piece.size for piece in parts]
+        assert [piece.start for piece in parts] == [0, *ends[:-1]]
         assert ends[-1] == tensors[position].size
 
 

@@ -6,14 +6,12 @@ import os
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from ps_allreduce.errors import LaunchError
-from ps_allreduce.fork_server.line import StandardStreams, connect_to
-
-ROOT = Path(__file__).resolve().parents[3]
+from ps_allreduce.fork_server.line import Line, connect_to
+from ps_allreduce.record.provenance import ROOT
 
 
 def closed_port() -> int:
@@ -36,9 +34,9 @@ def test_the_first_address_that_answers_is_taken() -> None:
 def test_a_line_outlives_silence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         line = connect_to(f"127.0.0.1:{server.getsockname()[1]}")
-        assert line.gettimeout() is None
-        assert line.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-        line.close()
+        assert os.get_blocking(line.source)
+        with socket.socket(fileno=line.source) as connection:
+            assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
 
 
 def test_addresses_that_do_not_answer_are_all_told() -> None:
@@ -51,7 +49,7 @@ def test_addresses_that_do_not_answer_are_all_told() -> None:
 
 def test_standard_streams_send_everything() -> None:
     source, sink = os.pipe()
-    line = StandardStreams(source, sink)
+    line = Line(source, sink)
     content = os.urandom(1 << 15)
     line.sendall(content)
     assert line.recv(1 << 16) == content

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.fork_server import messages
-from ps_allreduce.fork_server.check_up_messages import (
+from ps_allreduce.fork_server.messages import MESSAGES, decode, encode
+from ps_allreduce.inspection.questions import (
     AnswerCalls,
     CheckHost,
     CountGpus,
@@ -22,7 +23,6 @@ from ps_allreduce.fork_server.check_up_messages import (
     ShareFile,
     TemporaryFolder,
 )
-from ps_allreduce.fork_server.messages import MESSAGES, decode, encode
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Workload
 from tests.examples import experiments, fast, seconds, workloads

@@ -8,7 +8,7 @@ import pytest
 
 from ps_allreduce.fork_server.messages import EndAll, Event, Exited
 from ps_allreduce.fork_server.out_of_memory import KernelWatch, count_kills, explain_out_of_memory
-from tests.pretend import FORK_SERVER_SCRIPT
+from tests.pretend import fake_server
 from tests.talk import ENDLESS, Server
 
 ALLOCATOR = (
@@ -41,21 +41,14 @@ ROOM = "(no room for a tensor float[4096,112,112,64]); use a smaller --batch-per
             allocation("/job:ps/replica:0/task:3/device:CPU:0", "cpu"),
             f"out of memory on the host of ps:3 {ROOM}",
         ),
-        (
-            "{{function_node __wrapped__Fill}} failed to allocate memory [Op:Fill]",
-            "out of memory; use a smaller --batch-per-worker",
-        ),
-        (
-            "Dst tensor is not initialized.",
-            "out of memory; use a smaller --batch-per-worker",
-        ),
-        (
-            "Failed to create CUBLAS handle: CUBLAS_STATUS_ALLOC_FAILED",
-            "out of memory; use a smaller --batch-per-worker",
-        ),
-        (
-            "Unable to allocate 7.11 PiB for an array with shape (9,) and data type float64",
-            "out of memory; use a smaller --batch-per-worker",
+        *(
+            (text, "out of memory; use a smaller --batch-per-worker")
+            for text in (
+                "{{function_node __wrapped__Fill}} failed to allocate memory [Op:Fill]",
+                "Dst tensor is not initialized.",
+                "Failed to create CUBLAS handle: CUBLAS_STATUS_ALLOC_FAILED",
+                "Unable to allocate 7.11 PiB for an array with shape (9,) and data type float64",
+            )
         ),
         # gRPC has the same code for messages that are too long.
         ("RESOURCE_EXHAUSTED: Received message larger than max (9 vs. 4)", ""),
@@ -117,9 +110,7 @@ def kernel(tmp_path: Path) -> Path:
 
 def watching(folder: Path) -> Server:
     """A fork server that asks the made-up kernel."""
-    script = "from ps_allreduce.fork_server.out_of_memory import KernelWatch\n" + FORK_SERVER_SCRIPT
-    own = f"Desk(scratch), kernel=KernelWatch(Path({str(folder / 'root')!r})))"
-    return Server(folder, script.replace("Desk(scratch))", own))
+    return Server(folder, fake_server("--kernel", str(folder / "root")))
 
 
 def test_a_task_that_the_kernel_ended_for_want_of_memory_says_so(

@@ -23,8 +23,8 @@ from ps_allreduce.fork_server.messages import (
     RunPrepared,
     TimeTold,
 )
-from ps_allreduce.fork_server.run_folder import Desk, read_piece
-from ps_allreduce.scratch import PREFIX, Scratch, remove_left_overs
+from ps_allreduce.fork_server.run_folder import RunFolder, read_piece
+from ps_allreduce.scratch import PREFIX, remove_left_overs, scratch_folder
 
 NO_PROCESS = 2**22 + 1
 
@@ -32,14 +32,14 @@ HERE = socket.gethostname()
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    desk = Desk(tmp_path)
-    yield desk
-    desk.finish_run()
+def folder(tmp_path: Path) -> Iterator[RunFolder]:
+    folder = RunFolder(tmp_path)
+    yield folder
+    folder.finish_run()
 
 
-def prepare(desk: Desk, num_ports: int) -> RunPrepared:
-    answer = desk.serve(PrepareRun(num_ports=num_ports))
+def prepare(folder: RunFolder, num_ports: int) -> RunPrepared:
+    answer = folder.serve(PrepareRun(num_ports=num_ports))
     assert isinstance(answer, RunPrepared)
     return answer
 
@@ -52,24 +52,24 @@ def bind(port: int, host: str = "127.0.0.1", reuse: bool = False) -> None:
 
 
 def test_every_task_gets_a_port_of_its_own_and_the_run_an_empty_folder(
-    desk: Desk, tmp_path: Path
+    folder: RunFolder, tmp_path: Path
 ) -> None:
-    place = prepare(desk, 5)
+    place = prepare(folder, 5)
     assert (len(set(place.ports)), place.problem) == (5, "")
     assert Path(place.folder).parent == tmp_path
     assert list(Path(place.folder).iterdir()) == []
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "127.0.0.2"])
-def test_nobody_else_can_take_a_held_port(desk: Desk, host: str) -> None:
-    (port,) = prepare(desk, 1).ports
+def test_nobody_else_can_take_a_held_port(folder: RunFolder, host: str) -> None:
+    (port,) = prepare(folder, 1).ports
     with pytest.raises(OSError, match="in use") as caught:
         bind(port, host)
     assert caught.value.errno == errno.EADDRINUSE
 
 
-def test_a_task_that_shares_ports_can_take_it_and_is_the_one_reached(desk: Desk) -> None:
-    (port,) = prepare(desk, 1).ports
+def test_a_task_that_shares_ports_can_take_it_and_is_the_one_reached(folder: RunFolder) -> None:
+    (port,) = prepare(folder, 1).ports
     with socket.socket() as task:
         task.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         task.bind(("127.0.0.1", port))
@@ -81,32 +81,32 @@ def test_a_task_that_shares_ports_can_take_it_and_is_the_one_reached(desk: Desk)
                 assert address == caller.getsockname()
 
 
-def test_a_held_port_accepts_no_connection(desk: Desk) -> None:
-    (port,) = prepare(desk, 1).ports
+def test_a_held_port_accepts_no_connection(folder: RunFolder) -> None:
+    (port,) = prepare(folder, 1).ports
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=5)
 
 
-def test_a_run_that_is_over_leaves_neither_ports_nor_files(desk: Desk) -> None:
-    place = prepare(desk, 2)
+def test_a_run_that_is_over_leaves_neither_ports_nor_files(folder: RunFolder) -> None:
+    place = prepare(folder, 2)
     (Path(place.folder) / "worker-0.log").write_text("hello")
-    assert desk.serve(FinishRun()) is None
+    assert folder.serve(FinishRun()) is None
     for port in place.ports:
         bind(port)
     assert not Path(place.folder).exists()
-    assert desk.serve(FinishRun()) is None
+    assert folder.serve(FinishRun()) is None
 
 
-def test_a_new_run_takes_the_place_of_one_that_was_never_finished(desk: Desk) -> None:
-    before = prepare(desk, 1)
-    after = prepare(desk, 1)
+def test_a_new_run_takes_the_place_of_one_that_was_never_finished(folder: RunFolder) -> None:
+    before = prepare(folder, 1)
+    after = prepare(folder, 1)
     bind(before.ports[0])
     assert not Path(before.folder).exists()
     assert Path(after.folder).exists()
 
 
 def test_a_host_without_free_ports_says_so_and_holds_none(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[socket.socket] = []
     hold = run_folder.hold_port
@@ -118,16 +118,16 @@ def test_a_host_without_free_ports_says_so_and_holds_none(
         return taken[0]
 
     monkeypatch.setattr(run_folder, "hold_port", exhausted)
-    place = prepare(desk, 2)
+    place = prepare(folder, 2)
     assert (place.ports, place.folder) == ((), "")
     assert place.problem.startswith("no free port or no room in ")
     assert taken[0].fileno() == -1
 
 
 def test_a_disk_without_room_is_told_and_ports_are_let_go(tmp_path: Path) -> None:
-    desk = Desk(tmp_path / "gone")
-    assert "No such file or directory" in prepare(desk, 1).problem
-    assert desk.held == []
+    folder = RunFolder(tmp_path / "gone")
+    assert "No such file or directory" in prepare(folder, 1).problem
+    assert folder.held == []
 
 
 def test_an_address_family_that_is_missing_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,9 +136,9 @@ def test_an_address_family_that_is_missing_is_no_obstacle(monkeypatch: pytest.Mo
         assert held.family is socket.AF_INET
 
 
-def test_the_clock_of_the_host_is_told(desk: Desk) -> None:
+def test_the_clock_of_the_host_is_told(folder: RunFolder) -> None:
     before = time.time()
-    told = desk.serve(AskTime())
+    told = folder.serve(AskTime())
     assert isinstance(told, TimeTold)
     assert before <= told.time <= time.time()
 
@@ -161,9 +161,9 @@ def test_a_file_is_the_sum_of_its_pieces(tmp_path: Path, length: int) -> None:
     assert read_all(tmp_path / "raw", length) == content
 
 
-def test_a_piece_knows_how_long_the_file_is(tmp_path: Path, desk: Desk) -> None:
+def test_a_piece_knows_how_long_the_file_is(tmp_path: Path, folder: RunFolder) -> None:
     (tmp_path / "x").write_bytes(b"0123456789")
-    answer = desk.serve(ReadFile(path=str(tmp_path / "x"), offset=8, length=5))
+    answer = folder.serve(ReadFile(path=str(tmp_path / "x"), offset=8, length=5))
     assert answer == FileRead(content=base64.b64encode(b"89").decode(), size=10)
     assert read_piece(tmp_path / "x", 10, 5) == FileRead(content="", size=10)
 
@@ -176,7 +176,7 @@ def test_an_empty_file_is_not_a_missing_one(tmp_path: Path) -> None:
 
 
 def test_a_scratch_folder_is_private_and_gone_afterwards(tmp_path: Path) -> None:
-    with Scratch(tmp_path) as scratch:
+    with scratch_folder(tmp_path) as scratch:
         assert scratch.name.startswith(f"{PREFIX}{os.getpid()}-{HERE}-")
         assert scratch.stat().st_mode & 0o777 == 0o700
         (scratch / "run-x").mkdir()
@@ -214,5 +214,5 @@ def test_what_another_user_left_stays(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_scratch_folder_is_made_after_left_overs_are_gone(tmp_path: Path) -> None:
     path = left_over(tmp_path, NO_PROCESS)
-    with Scratch(tmp_path):
+    with scratch_folder(tmp_path):
         assert not path.exists()

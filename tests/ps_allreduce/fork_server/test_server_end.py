@@ -16,7 +16,7 @@ from ps_allreduce.fork_server.messages import (
     PrepareRun,
     RunPrepared,
 )
-from tests.pretend import FORK_SERVER_SCRIPT
+from tests.pretend import fake_server
 from tests.talk import ENDLESS, PATIENCE_S, Server, assert_gone, start_two
 
 
@@ -28,16 +28,8 @@ def server(tmp_path: Path) -> Iterator[Server]:
     server.program.end()
 
 
-#: As on a machine so busy that a forked process gets no processor for a while.
-SLOW_TO_DETACH = """
-import os, time
-own_session = os.setsid
-os.setsid = lambda: (time.sleep(0.3), own_session())
-"""
-
-
 def test_end_all_kills_what_has_only_just_been_forked(tmp_path: Path) -> None:
-    server = Server(tmp_path, SLOW_TO_DETACH + FORK_SERVER_SCRIPT)
+    server = Server(tmp_path, fake_server("--slow-to-detach"))
     try:
         server.send(server.request("worker:0", ENDLESS), EndAll())
         assert server.expect(Exited).status == -signal.SIGKILL

@@ -11,33 +11,28 @@ from queue import Queue
 import pytest
 
 from ps_allreduce.fork_server import streams
+from ps_allreduce.fork_server.messages import ReceiveStream, SendStream
 from ps_allreduce.fork_server.streams import ROUND_TRIPS, receive_stream, send_stream
+from tests.fakes import Ear
 
 PATIENCE_S = 10.0
 
 
-class Ear:
-    """Takes in what the ends of a stream report."""
+def receiving(address: str = "127.0.0.1") -> ReceiveStream:
+    return ReceiveStream(address=address, log="")
 
-    def __init__(self) -> None:
-        self._heard: Queue[tuple[str, dict[str, int]]] = Queue()
 
-    def __call__(self, event: str, *, counts: dict[str, int]) -> None:
-        self._heard.put((event, counts))
-
-    def expect(self, event: str) -> dict[str, int]:
-        heard, counts = self._heard.get(timeout=PATIENCE_S)
-        assert heard == event
-        return counts
+def sending(address: str, port: int) -> SendStream:
+    return SendStream(address=address, port=port, seconds=0.2, log="")
 
 
 @pytest.fixture
 def listening() -> Iterator[tuple[Ear, int]]:
     """A receiver that waits in a thread of its own, and its port."""
     ear = Ear()
-    receiver = threading.Thread(target=receive_stream, args=("127.0.0.2", ear))
+    receiver = threading.Thread(target=receive_stream, args=(receiving("127.0.0.2"), ear))
     receiver.start()
-    yield ear, ear.expect("listening")["port"]
+    yield ear, ear.expect("listening")["counts"]["port"]
     receiver.join(PATIENCE_S)
     assert not receiver.is_alive()
 
@@ -45,11 +40,11 @@ def listening() -> Iterator[tuple[Ear, int]]:
 def test_a_stream_is_measured_at_both_ends(listening: tuple[Ear, int]) -> None:
     ear, port = listening
     mouth = Ear()
-    send_stream("127.0.0.2", port, 0.2, mouth)
-    received = ear.expect("received")
+    send_stream(sending("127.0.0.2", port), mouth)
+    received = ear.expect("received")["counts"]
     assert received["bytes"] > 1_000_000
     assert 0.05e9 < received["ns"] < 5e9
-    assert 0 < mouth.expect("sent")["round_trip_ns"] < 1e9
+    assert 0 < mouth.expect("sent")["counts"]["round_trip_ns"] < 1e9
 
 
 def answered(connection: socket.socket) -> None:
@@ -68,7 +63,7 @@ def test_the_beginning_does_not_count(listening: tuple[Ear, int]) -> None:
         connection.sendall(b"x" * 1000)
         time.sleep(0.2)
         connection.sendall(b"x" * 1000)
-    received = ear.expect("received")
+    received = ear.expect("received")["counts"]
     # Between the last moment before a quarter of the stream was over and its end: 1000 bytes.
     assert received["bytes"] <= 2000
     assert received["ns"] >= 0.15e9
@@ -78,7 +73,7 @@ def test_a_sender_that_sends_nothing_is_no_crash(listening: tuple[Ear, int]) -> 
     ear, port = listening
     with socket.create_connection(("127.0.0.2", port), timeout=PATIENCE_S) as connection:
         answered(connection)
-    received = ear.expect("received")
+    received = ear.expect("received")["counts"]
     assert (received["bytes"], received["ns"]) == (0, 1)
 
 
@@ -87,13 +82,13 @@ def test_a_sender_that_hangs_up_early_is_told(monkeypatch: pytest.MonkeyPatch) -
 
     def receive() -> None:
         try:
-            receive_stream("127.0.0.1", ear)
+            receive_stream(receiving(), ear)
         except ConnectionError as error:
             raised.put(error)
 
     receiver = threading.Thread(target=receive)
     receiver.start()
-    port = ear.expect("listening")["port"]
+    port = ear.expect("listening")["counts"]["port"]
     socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S).close()
     assert "the other side hung up" in str(raised.get(timeout=PATIENCE_S))
     receiver.join(PATIENCE_S)
@@ -102,11 +97,11 @@ def test_a_sender_that_hangs_up_early_is_told(monkeypatch: pytest.MonkeyPatch) -
 def test_a_receiver_that_nobody_calls_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "CONNECT_TIMEOUT_S", 0.05)
     with pytest.raises(TimeoutError):
-        receive_stream("127.0.0.1", Ear())
+        receive_stream(receiving(), Ear())
 
 
 def test_a_port_where_nobody_listens_is_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(ConnectionRefusedError):
-        send_stream("127.0.0.1", port, 0.1, Ear())
+        send_stream(sending("127.0.0.1", port), Ear())

@@ -7,14 +7,13 @@ import os
 import socket
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow")]
+from ps_allreduce.record.provenance import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow")]
 
 #: Takes the place of a task and tells what it reported or why it did not.
 TASK = """

@@ -7,21 +7,11 @@ import os
 import socket
 import threading
 from pathlib import Path
-from queue import Queue
 from typing import Any
 
 import pytest
 
 from ps_allreduce.errors import LaunchError
-from ps_allreduce.fork_server.check_up_messages import (
-    AnswerCalls,
-    CheckHost,
-    CountGpus,
-    MultiplyMatrices,
-    Peer,
-    ShareFile,
-    grpc_proxies,
-)
 from ps_allreduce.inspection import check_up
 from ps_allreduce.inspection import state as state_module
 from ps_allreduce.inspection.check_up import (
@@ -32,24 +22,19 @@ from ps_allreduce.inspection.check_up import (
     multiply,
     share_file,
 )
+from ps_allreduce.inspection.questions import (
+    AnswerCalls,
+    CheckHost,
+    CountGpus,
+    MultiplyMatrices,
+    Peer,
+    ShareFile,
+    grpc_proxies,
+)
 from ps_allreduce.inspection.state import call_peer
+from tests.fakes import Ear
 
 PATIENCE_S = 10.0
-
-
-class Ear:
-    """Takes in what a job reports."""
-
-    def __init__(self) -> None:
-        self._heard: Queue[tuple[str, dict[str, Any]]] = Queue()
-
-    def __call__(self, event: str, **details: Any) -> None:
-        self._heard.put((event, details))
-
-    def expect(self, event: str) -> dict[str, Any]:
-        heard, details = self._heard.get(timeout=PATIENCE_S)
-        assert heard == event
-        return details
 
 
 @pytest.fixture
@@ -67,16 +52,10 @@ def peer(port: int, name: str = "n9", address: str = "127.0.0.9") -> Peer:
 
 def test_a_host_that_answers_is_reached_as_often_as_it_is_called(answering: int) -> None:
     assert [call_peer(peer(answering)) for _ in range(3)] == ["", "", ""]
-
-
-def test_another_host_at_the_address_is_told(answering: int) -> None:
     assert call_peer(peer(answering, name="n1")) == "n9 answers at 127.0.0.9"
-
-
-def test_a_port_that_is_closed_is_told() -> None:
     with socket.create_server(("127.0.0.9", 0)) as server:
-        port = server.getsockname()[1]
-    assert call_peer(peer(port)) == "Connection refused"
+        closed = server.getsockname()[1]
+    assert call_peer(peer(closed)) == "Connection refused"
 
 
 def test_a_call_that_nobody_takes_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,10 +117,15 @@ def test_a_file_that_does_not_come_is_not_seen(tmp_path: Path) -> None:
     assert ear.expect("seen")["counts"] == {}
 
 
-def test_a_folder_that_is_not_shared_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("folder", "problem"),
+    [("elsewhere", "No such file or directory"), ("file", "Not a directory")],
+)
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path, folder: str, problem: str) -> None:
+    (tmp_path / "file").touch()
     ear = Ear()
-    share_file(share(tmp_path / "elsewhere", "n10", (), 0.3), ear)
-    assert ear.expect("unwritable")["text"] == "No such file or directory"
+    share_file(share(tmp_path / folder, "n10", (), 0.3), ear)
+    assert ear.expect("unwritable")["text"] == problem
     assert ear.expect("seen")["counts"] == {}
 
 
@@ -153,13 +137,6 @@ def test_a_folder_that_is_seen_late_is_awaited(tmp_path: Path) -> None:
     share_file(share(folder, "n10", (), 10.0), ear)
     timer.join(PATIENCE_S)
     ear.expect("written")
-
-
-def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    ear = Ear()
-    share_file(share(tmp_path / "file", "n10", (), 10.0), ear)
-    assert ear.expect("unwritable")["text"] == "Not a directory"
 
 
 class Cuda:

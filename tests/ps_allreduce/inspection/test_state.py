@@ -38,8 +38,8 @@ def test_modules_have_a_place(tmp_path: Path) -> None:
         "psutil": "/apps/psutil/__init__.py",
         "venv_too": f"{tmp_path}/venv_too/__init__.py",
     }
-    found = strange_modules(files, [str(tmp_path / "venv")], home)
-    assert found == (("keras",), ("psutil", "venv_too"))
+    strangers = strange_modules(files, [str(tmp_path / "venv")], home)
+    assert strangers == (("keras",), ("psutil", "venv_too"))
 
 
 def test_an_environment_that_is_reached_by_a_link_is_the_environment(tmp_path: Path) -> None:
@@ -68,6 +68,7 @@ def test_this_process_uses_its_environment() -> None:
 def test_the_tightest_limit_of_all_groups_counts(tmp_path: Path) -> None:
     groups = tmp_path / "cgroup"
     groups.write_text("0::/slurm/job_7/step_0\n")
+    assert memory_limit(tmp_path / "missing", tmp_path) is None
     inner = tmp_path / "fs" / "slurm" / "job_7" / "step_0"
     inner.mkdir(parents=True)
     (inner / "memory.max").write_text("max\n")
@@ -87,10 +88,6 @@ def test_the_older_control_groups_are_read_too(tmp_path: Path) -> None:
     assert memory_limit(groups, tmp_path / "fs") is None
     (folder / "memory.limit_in_bytes").write_text("1073741824\n")
     assert memory_limit(groups, tmp_path / "fs") == 1 << 30
-
-
-def test_without_control_groups_there_is_no_limit(tmp_path: Path) -> None:
-    assert memory_limit(tmp_path / "missing", tmp_path) is None
 
 
 MOUNTS = r"""
@@ -118,10 +115,7 @@ overlay /mnt overlay rw 0 0
 )
 def test_a_path_is_on_the_innermost_file_system(path: str, expected: str) -> None:
     assert file_system_of(path, MOUNTS) == expected
-
-
-def test_without_mounts_the_type_is_unknown() -> None:
-    assert file_system_of("/tmp", "") == "unknown"
+    assert file_system_of(path, "") == "unknown"
 
 
 def test_the_folder_for_files_is_where_python_puts_them(

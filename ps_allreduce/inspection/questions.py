@@ -1,15 +1,18 @@
 """What a host is asked when it is checked up before a run, and what it answers.
 
-Decides what is looked at.  How it is found out is the business of `runner.check_up`; what of it is
-good or bad, that of `launchers.doctor`.
+Decides what is looked at.  `inspection` decides how it is found out, `launchers.doctor` what of it
+is good or bad.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-#: Variables that gRPC takes a proxy from, the first that is set.  Those in capitals it passes over.
+#: How a job tells the launcher where it is: the name of an event, and keywords of `Event`.
+Report = Callable[..., None]
+
+#: Variables that gRPC takes a proxy from, the first that is set.  It ignores names in capitals.
 #: Source: grpc, doc/environment_variables.md.
 PROXY_VARIABLES = ("grpc_proxy", "https_proxy", "http_proxy")
 
@@ -25,7 +28,7 @@ class AnswerCalls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """Another host, as it should be found.
+    """Another host, as this host should find it.
 
     Attributes:
         host: its name, as the launcher calls it.
@@ -123,11 +126,11 @@ class HostState:
     """What a host finds when it looks at itself and at the others.
 
     Attributes:
-        busy_share: of the cores that may be used here, how much was in use before anything began.
+        busy_share: of the cores that may be used here, the share in use before anything began.
         free_bytes: memory that is available.
         memory_limit_bytes: of the control group; None without one.
         open_files: how many files and connections a process may have open.
-        addresses: all of this host, of both families, but for the loopback's.
+        addresses: all of this host, of both families, without the loopback's.
         digest: of the measured program's source files.
         proxies: that gRPC would obey: host and port by the name of the variable.
         user_site: folder of the user's own packages, if Python looks there; else empty.
@@ -154,7 +157,7 @@ class HostState:
 
 
 def grpc_proxies(environment: Mapping[str, str]) -> dict[str, str]:
-    """Host and port of every proxy that gRPC would obey; names and passwords are left out."""
+    """Host and port of every proxy that gRPC would obey, without names and passwords."""
     return {name: _place(environment[name]) for name in PROXY_VARIABLES if environment.get(name)}
 
 
