@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import click
 
-from launchers.command_line import run_command_line
+from launchers.cli.plan_tasks import plan
+from launchers.cli.run import run_command_line
 from launchers.doctor.command import doctor
-from launchers.plan import plan
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -11,8 +11,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,11 +29,10 @@ def fork_server_words(container: Sequence[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
-    """A program that was started, with a socket to speak to it."""
+class BackgroundProcess:
+    """A program that was started and is not spoken to."""
 
     process: subprocess.Popen[bytes]
-    connection: socket.socket
 
     def status(self, within_s: float = 0.0) -> int | None:
         """Its exit status; None if it still runs after some seconds."""
@@ -41,59 +40,91 @@ class Program:
             return self.process.wait(timeout=within_s)
         return None
 
-    def end(self) -> None:
-        """Close the socket, which ends a fork server and all it forked; kill what does not obey."""
-        self.connection.close()
-        try:
-            self.process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            self.kill()
-
     def kill(self) -> None:
         """Kill the program, and what it forked with it, at once."""
-        self.connection.close()
         kill_group(self.process.pid)
         self.process.wait()
 
+    def end(self) -> None:
+        """Ask it to end, and kill its process group if it does not."""
+        self._ask_to_end()
+        if self.status(within_s=5) is None:
+            self.kill()
 
-def start_with_socket(words: Sequence[str], log: Path, environment: Mapping[str, str]) -> Program:
+    def _ask_to_end(self) -> None:
+        self.process.terminate()
+
+
+@dataclass(frozen=True, slots=True)
+class ChildProcess(BackgroundProcess):
+    """A program that was started, with a socket to speak to it."""
+
+    connection: socket.socket
+
+    def _ask_to_end(self) -> None:
+        """A fork server ends with its line, and all that it forked with it."""
+        self.connection.close()
+
+    def kill(self) -> None:
+        """Close the socket, and kill the program and what it forked with it, at once."""
+        self.connection.close()
+        BackgroundProcess.kill(self)  # super() finds no class that slots have replaced
+
+
+def start_with_socket(
+    words: Sequence[str], log: Path, environment: Mapping[str, str]
+) -> ChildProcess:
     """Start a program that takes `--socket FD`; its output goes to a log.
 
     Raises:
         LaunchError: the program cannot be started.
     """
-    ours, theirs = socket.socketpair()
-    with theirs:
-        descriptor = theirs.fileno()
-        command = [*words, "--socket", str(descriptor)]
-        return _start_spoken_to(ours, command, log, environment, inherited=[descriptor])
+    with _line() as (here, there):
+        command = [*words, "--socket", str(there.fileno())]
+        return ChildProcess(_start(command, log, environment, inherited=[there.fileno()]), here)
 
 
 def start_with_standard_streams(
     words: Sequence[str], log: Path, environment: Mapping[str, str]
-) -> Program:
+) -> ChildProcess:
     """Start a program that is spoken to over its standard streams; its complaints go to a log.
 
     Raises:
         LaunchError: the program cannot be started.
     """
-    ours, theirs = socket.socketpair()
-    with theirs:
-        return _start_spoken_to(ours, words, log, environment, standard=theirs.fileno())
+    with _line() as (here, there):
+        return ChildProcess(_start(words, log, environment, standard=there.fileno()), here)
 
 
-def _start_spoken_to(
-    ours: socket.socket,
+@contextmanager
+def _line() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Both ends of a line; the one here stays open unless the program cannot be started."""
+    here, there = socket.socketpair()
+    with there:
+        try:
+            yield here, there
+        except LaunchError:
+            here.close()
+            raise
+
+
+def _start(
     words: Sequence[str],
     log: Path,
     environment: Mapping[str, str],
     *,
     standard: int | None = None,
     inherited: Sequence[int] = (),
-) -> Program:
+) -> subprocess.Popen[bytes]:
+    """Start a program that leads a session of its own.
+
+    Args:
+        standard: descriptor of its standard input and output; None: no input, output to the log.
+        inherited: descriptors that it may use.
+    """
     try:
         with log.open("ab") as output:
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 list(words),
                 stdin=subprocess.DEVNULL if standard is None else standard,
                 stdout=output if standard is None else standard,
@@ -103,65 +134,24 @@ def _start_spoken_to(
                 start_new_session=True,
             )
     except OSError as error:
-        ours.close()
         raise LaunchError(f"{words[0]} cannot be started: {error.strerror}.") from error
-    return Program(process, ours)
-
-
-@dataclass(frozen=True, slots=True)
-class Background:
-    """A program that was started and is not spoken to."""
-
-    process: subprocess.Popen[bytes]
-
-    def status(self) -> int | None:
-        """Its exit status; None as long as it runs."""
-        return self.process.poll()
-
-    def wait(self, seconds: float) -> None:
-        """Give it time to end by itself."""
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(timeout=seconds)
-
-    def end(self) -> None:
-        """Ask it to end, and kill its process group if it does not."""
-        if self.process.poll() is None:
-            self.process.terminate()
-            self.wait(5)
-        if self.process.poll() is None:
-            kill_group(self.process.pid)
-            self.process.wait()
 
 
 def start_in_background(
     words: Sequence[str], log: Path, environment: Mapping[str, str]
-) -> Background:
+) -> BackgroundProcess:
     """Start a program whose output goes to a log.
 
     Raises:
         LaunchError: the program cannot be started.
     """
-    try:
-        with log.open("ab") as output:
-            process = subprocess.Popen(
-                list(words),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=dict(environment),
-                start_new_session=True,
-            )
-    except OSError as error:
-        raise LaunchError(f"{words[0]} cannot be started: {error.strerror}.") from error
-    return Background(process)
+    return BackgroundProcess(_start(words, log, environment))
 
 
 def kill_group(pid: int) -> None:
     """Kill the process group that a process started by us leads; none is fine."""
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
 
 
 @dataclass(frozen=True, slots=True)

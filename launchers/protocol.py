@@ -1,21 +1,15 @@
-"""What `experiments` asks of every launcher."""
+"""What launchers tell `experiments`: what became of a run, and what hosts offer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
 
-from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.placement import VariableSpec
-from ps_allreduce.point.workload import Workload
-from ps_allreduce.record.hosts import HostFacts, HostRecord
+from ps_allreduce.record.hosts import HostRecord
 from ps_allreduce.record.records import (
     LinkRecord,
     Phases,
     PlacementUsed,
+    RecordingTimes,
     Sample,
     Status,
     TaskRecord,
@@ -49,7 +43,8 @@ class LaunchedRun:
     samples: tuple[Sample, ...] = ()
     weights_digest: str | None = None
     gradient_bytes: int | None = None
-    num_tensors: int | None = None
+    num_messages: int | None = None
+    recording: RecordingTimes | None = None
     steps: StepTable | None = None
     events: EventTable | None = None
     log: str = ""
@@ -67,62 +62,3 @@ class Capacity:
 
     num_hosts: int
     cores_per_host: int
-
-
-class Launcher(Protocol):
-    """One way of running experiments.  Used as a context: nothing it started outlives it."""
-
-    def __enter__(self) -> Self:
-        """Get ready to launch."""
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End everything that was started."""
-
-    @property
-    def job_id(self) -> str | None:
-        """Of the scheduler's job; None without one."""
-
-    def capacity(self) -> Capacity:
-        """How far the axes of a sweep may reach."""
-
-    def check(self, experiment: Experiment) -> None:
-        """Refuse what this launcher cannot run.
-
-        Raises:
-            UserError: with the reason and what to do.
-        """
-
-    def describe(self, workload: Workload) -> tuple[VariableSpec, ...]:
-        """The model's variables in creation order."""
-
-    def prepare(self, workload: Workload) -> None:
-        """Make the input available and check it.
-
-        Raises:
-            UserError: the input is missing or damaged.
-        """
-
-    def launch(
-        self,
-        experiment: Experiment,
-        *,
-        progress: Callable[[str], None],
-        weights: Path | None = None,
-    ) -> LaunchedRun:
-        """Run one experiment to its end, whatever that is.
-
-        Args:
-            progress: told what the run is doing, for a progress bar.
-            weights: file that takes the final trainable weights (NumPy archive).
-        """
-
-    def host_facts(self) -> tuple[HostFacts, ...]:
-        """What sets runs on these hosts apart from others; nothing if that is this machine."""
-
-    def time_left_s(self) -> float | None:
-        """How long runs may still be made here; None for as long as one likes."""

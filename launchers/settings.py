@@ -1,56 +1,77 @@
-"""What launchers can be told, whichever of them it is.
+"""What can be stated about hosts, whichever launcher finds them.
 
-Decides that a setting which does not belong to the chosen launcher is refused, not ignored.
+Decides which settings there are, how they are typed, and which of them every launcher understands.
+Which of the others a launcher understands is decided in its room of `sites`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
-from ps_allreduce.errors import UserError
-from ps_allreduce.point.network import EmulatedNetwork
-
-#: Settings that only some launchers know, and how each is typed.
-OPTION_OF = {
-    "network": "--hosts and what shapes links",
-    "host_file": "--host-file",
-    "container": "--container",
-    "shared_nodes": "--shared-nodes",
-    "copy_environment": "--copy-environment",
-}
+#: What every launcher understands.
+COMMON_SETTINGS = frozenset({"launcher", "results", "allow_login_node", "interface", "mixed_hosts"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LauncherSettings:
-    """How runs are launched.
+    """How runs are launched; None, False or an empty tuple is what was not stated.
 
     Attributes:
-        data_dir: folder of the input files.
+        launcher: the name of a site's kind.
+        results: folder of the results; input files are in a folder below it.
+        allow_login_node: train on a cluster's login node.
+        interface: the network whose addresses tasks use, by name or subnet.
         mixed_hosts: hosts of different kinds may take part in one run.
-        network: of the launcher `emulated`.
-        host_file: of the launcher `ssh`.
-        container: words that are put before the measured program, for `slurm` and `ssh`.
+        hosts: how many there are to be.
+        bandwidth: of every link and direction, bits per second.
+        delay: from host to host, one way, seconds.
+        slow_host: the number, counted from 0, of a host whose link has the rate `slow_bandwidth`.
+        racks: 1 or 2, joined by a link of the rate `uplink`.
+        time_limit: of a job, minutes.
+        sbatch: further options for the scheduler, as they are typed there.
+        setup: lines of the batch script.
+        container: words before the measured program.
         shared_nodes: others may run on the nodes of the job.
         copy_environment: Python's packages are copied to every node's own disk first.
+        host_file: lists hosts, one per line.
     """
 
-    data_dir: Path
+    launcher: str = "local"
+    results: Path = Path("results")
     allow_login_node: bool = False
+    interface: str | None = None
     mixed_hosts: bool = False
-    network: EmulatedNetwork | None = None
-    host_file: Path | None = None
+    hosts: int | None = None
+    bandwidth: float | None = None
+    delay: float | None = None
+    slow_host: int | None = None
+    slow_bandwidth: float | None = None
+    racks: int | None = None
+    uplink: float | None = None
+    partition: str | None = None
+    account: str | None = None
+    time_limit: int | None = None
+    constraint: str | None = None
+    gpus_per_node: str | None = None
+    sbatch: tuple[str, ...] = ()
+    setup: tuple[str, ...] = ()
     container: tuple[str, ...] = ()
     shared_nodes: bool = False
     copy_environment: bool = False
+    host_file: Path | None = None
 
-    def refuse_others(self, launcher: str, own: Collection[str]) -> None:
-        """See that nothing was asked for that the launcher does not know.
+    @property
+    def data_dir(self) -> Path:
+        """Folder of the input files, absolute."""
+        return (self.results / "data").resolve()
 
-        Raises:
-            UserError: something was.
-        """
-        for name, option in OPTION_OF.items():
-            if name not in own and getattr(self, name):
-                raise UserError(f"the launcher {launcher} has no use for {option}; leave it out.")
+    @property
+    def stated(self) -> tuple[str, ...]:
+        """The names of the settings that are not at their default."""
+        return tuple(each.name for each in fields(self) if getattr(self, each.name) != each.default)
+
+
+def option_of(name: str) -> str:
+    """How a setting is typed."""
+    return "--time" if name == "time_limit" else f"--{name.replace('_', '-')}"

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
+from pathlib import Path
 from typing import Self
 
 from launchers.fork_servers.host_servers import HostServers
-from launchers.sites.local import OwnServer
+from launchers.processes import FORK_SERVER
+from launchers.protocol import LaunchedRun
+from launchers.run.launcher import HostsLauncher
+from launchers.site import Site
+from launchers.sites.local import LocalForkServer, LocalSite
 from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.point.experiment import Experiment
+from tests.pretend import driver_result, leave_results
 
 ADDRESSES = {"n10": "127.0.0.10", "n1": "127.0.0.1", "n9": "127.0.0.9"}
 
 Words = tuple[str, ...]
 
 
-@dataclass(slots=True)
-class Cluster:
+@dataclass
+class Cluster(Site):
     """A site whose hosts are fork servers on this machine.
 
     Attributes:
@@ -39,22 +44,16 @@ class Cluster:
     job_id: str | None = "7"
     addresses: Mapping[str, str | None] = field(default_factory=lambda: ADDRESSES)
     asked: list[dict[str, int]] = field(default_factory=list)
-    running: dict[str, OwnServer] = field(default_factory=dict)
+    running: dict[str, LocalForkServer] = field(default_factory=dict)
 
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        return tuple(self.words)
+    def __post_init__(self) -> None:
+        self.hosts = tuple(self.words)
 
     def __enter__(self) -> Self:
-        self.running = {host: OwnServer(words, host) for host, words in self.words.items()}
+        self.running = {host: LocalForkServer(words, host) for host, words in self.words.items()}
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for server in self.running.values():
             server.close()
 
@@ -87,3 +86,27 @@ class Cluster:
 
     def post_mortem(self) -> str:
         return self.said
+
+
+class LocalLauncher(HostsLauncher):
+    """Runs experiments on this machine."""
+
+    def __init__(self, data_dir: Path, *, fork_server: Sequence[str] = FORK_SERVER) -> None:
+        super().__init__(LocalSite(fork_server), data_dir)
+
+
+def launch_tasks(
+    launcher: HostsLauncher,
+    folder: Path,
+    code: str,
+    experiment: Experiment,
+    progress: Callable[[str], None] = lambda _: None,
+    weights: Path | None = None,
+    deadline_s: float = 20.0,
+) -> LaunchedRun:
+    """Have a run made on pretending servers, whose tasks execute some Python text."""
+    for path in folder.iterdir():
+        path.unlink()
+    (folder / "task.py").write_text(code)
+    leave_results(folder, driver_result(0), driver_result(1))
+    return launcher.launch(experiment, deadline_s=deadline_s, progress=progress, weights=weights)

@@ -9,86 +9,30 @@ from pathlib import Path
 
 from ps_allreduce.cluster import TaskId
 from ps_allreduce.fork_server.messages import StartTask
-from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.strategies import Single
 from ps_allreduce.record.raw_timings import save_raw
 from ps_allreduce.record.steps import Phase
 from ps_allreduce.runner.results import ClockPair, DriverResult
 from ps_allreduce.serialization import to_json
 from tests.fakes import make_experiment, make_steps, no_events
 
-#: The real fork server, but for its jobs: a task executes the Python text in its `tf_config`.
-FORK_SERVER_SCRIPT = """
-import os, socket, sys, tempfile
-from dataclasses import replace
-from pathlib import Path
-from ps_allreduce.point.placement import VariableSpec
-from ps_allreduce.fork_server import messages
-from ps_allreduce.fork_server.server import ForkServer
-from ps_allreduce.inspection.facts import look_around
-from ps_allreduce.fork_server.run_folder import Desk
-from ps_allreduce.fork_server.streams import receive_stream, send_stream
-from ps_allreduce.scratch import Scratch
 
-def execute(request, report):
-    exec(request.tf_config, {"report": report, "request": request})
-
-def describe(request, report):
-    shape = (request.workload.image_size,)
-    spec = VariableSpec(name="v", shape=shape, dtype="float32", trainable=True)
-    report("variables", variables=(spec,))
-
-def prepare(request, report):
-    Path(request.data_dir, f"prepared-{os.getppid()}").touch(exist_ok=False)
-    report("input", counts={"records": 1})
-
-def convert(request, report):
-    report("progress", counts={"done": 100, "total": 150})
-    report("input", counts={request.source: 100, request.target: 50})
-
-def take_in(request, report):
-    receive_stream(request.address, report)
-
-def send_out(request, report):
-    send_stream(request.address, request.port, request.seconds, report)
-
-jobs = {
-    messages.StartTask: execute,
-    messages.DescribeModel: describe,
-    messages.PrepareInput: prepare,
-    messages.ConvertImages: convert,
-    messages.ReceiveStream: take_in,
-    messages.SendStream: send_out,
-}
-connection = socket.socket(fileno=int(sys.argv[-1]))
-with Scratch(Path(tempfile.gettempdir())) as scratch:
-    ready = messages.Ready(
-        version=messages.VERSION,
-        import_s=0.0,
-        pid=os.getpid(),
-        scratch=str(scratch),
-        facts=look_around(os.environ),
-    )
-    connection.sendall(messages.encode(ready))
-    ForkServer(connection, jobs, Desk(scratch)).serve()
-"""
-
-#: The command of such a server.
-FAKE_SERVER = (sys.executable, "-c", FORK_SERVER_SCRIPT)
+def fake_server(*options: str) -> tuple[str, ...]:
+    """The command of the real fork server with made-up jobs (`tests.pretend_server`)."""
+    return (sys.executable, "-m", "tests.pretend_server", *options)
 
 
-def pretending_server(folder: Path) -> tuple[str, ...]:
+#: One whose tasks execute the Python text in their `tf_config`.
+FAKE_SERVER = fake_server()
+
+
+def pretending_server(folder: Path, *options: str) -> tuple[str, ...]:
     """A fork server with two cores whose tasks execute `task.py` in a folder.
 
     The text knows `name` (the task's own), `out` (the folder), `report`, `request` and `os`.
     """
-    two_cores = "facts=replace(look_around(os.environ), cores=(0, 1))"
-    script = FORK_SERVER_SCRIPT.replace("facts=look_around(os.environ)", two_cores).replace(
-        "exec(request.tf_config, {",
-        "os.environ.update(request.environment)\n"
-        f"    out = {str(folder)!r}\n"
-        "    exec(open(out + '/task.py').read(), {'name': request.task, 'out': out, 'os': os, ",
-    )
-    return (sys.executable, "-c", script)
+    return fake_server("--tasks", str(folder), *options)
 
 
 #: A task that did its part: it leaves what `leave_results` put into the folder.
@@ -120,7 +64,7 @@ def fake_task(name: str, code: str, log: Path) -> StartTask:
         task=name,
         host="here",
         tf_config=code,
-        experiment=make_experiment(Strategy.SINGLE),
+        experiment=make_experiment(Single),
         cores=(0,),
         threads=1,
         environment={},
@@ -129,6 +73,9 @@ def fake_task(name: str, code: str, log: Path) -> StartTask:
         result="",
     )
 
+
+#: What drivers that leave `FIVE_STEPS` were asked for.
+SHORT = Measurement(warmup_steps=2, warmup_s=1.0, measured_steps=3)
 
 FIVE_STEPS = (Phase.FIRST, Phase.WARMUP, *[Phase.MEASURED] * 3)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ from ps_allreduce.fork_server.messages import (
     decode,
     encode,
 )
-from tests.pretend import FAKE_SERVER, FORK_SERVER_SCRIPT, fake_task
+from tests.pretend import FAKE_SERVER, fake_task
 
 PATIENCE_S = 10.0
 
@@ -51,10 +50,10 @@ def serving(
 class Server:
     """A fork server that writes below a folder, and this end of its socket."""
 
-    def __init__(self, folder: Path, script: str = FORK_SERVER_SCRIPT) -> None:
+    def __init__(self, folder: Path, words: Sequence[str] = FAKE_SERVER) -> None:
         self.log = folder / "server.log"
         environment = fork_server_environment(os.environ) | {"TMPDIR": str(folder)}
-        self.program = start_with_socket((sys.executable, "-c", script), self.log, environment)
+        self.program = start_with_socket(words, self.log, environment)
         self.seen: list[Any] = []
         self._partial = b""
         self._folder = folder

@@ -1,36 +1,35 @@
 """Asks the hosts of a site everything that the checks want to know.
 
 Decides the order: what would disturb a measurement comes after it.  A host that does not answer is
-noted and left behind; it keeps nobody from the rest.
+noted, and the others are looked at without it.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 
-from launchers.doctor.asking import Answers, ask_hosts
-from launchers.doctor.facts import Facts, HostCheck
-from launchers.doctor.pairs import Pair
+from launchers.doctor.benchmarks import Pair, measure_all_links, measure_computing
+from launchers.doctor.questions import Answers, ask_hosts
 from launchers.doctor.sharing import try_sharing
-from launchers.doctor.speed import measure_all_links, measure_computing
-from launchers.fork_servers.addresses import task_address
-from launchers.fork_servers.host_servers import HostServers
-from launchers.sites.protocol import Site
+from launchers.doctor.site_facts import HostCheck, SiteFacts
+from launchers.fork_servers.client import ForkServerClient
+from launchers.fork_servers.host_servers import HostServers, clock_offset
+from launchers.site import Site
 from ps_allreduce.errors import LaunchError
-from ps_allreduce.fork_server.check_up_messages import (
+from ps_allreduce.fork_server.messages import EndAll
+from ps_allreduce.inspection.questions import (
     AnswerCalls,
     CheckHost,
     CountGpus,
     Peer,
     grpc_proxies,
 )
-from ps_allreduce.fork_server.messages import EndAll
 from ps_allreduce.record.provenance import PACKAGES, package_versions, program_digest
 
 LISTEN_S = 30.0
@@ -48,7 +47,7 @@ Tell = Callable[[str], None]
 
 def gather(
     site: Site, results: Path, interface: str | None, *, mixed_hosts: bool, tell: Tell
-) -> Facts:
+) -> SiteFacts:
     """Find out everything about the hosts of a site.
 
     Args:
@@ -71,16 +70,24 @@ def gather(
         except LaunchError as error:
             return replace(facts, not_started=str(error))
         facts = replace(facts, start_s=time.monotonic() - begin)
-        return CheckUp(servers, facts, results, tell).run(_addresses(site, servers, interface))
+        checks = {
+            host: HostCheck(
+                facts=client.ready.facts,
+                address=site.address_of(client, interface),
+                import_s=client.ready.import_s,
+            )
+            for host, client in servers.clients.items()
+        }
+        return CheckUp(servers, facts, results, tell, checks).run()
 
 
-def _about(site: Site, results: Path, *, mixed_hosts: bool) -> Facts:
-    return Facts(
+def _about(site: Site, results: Path, *, mixed_hosts: bool) -> SiteFacts:
+    return SiteFacts(
         hosts=tuple(site.hosts),
         one_machine=site.one_machine,
         shares_files=site.shares_files,
-        scheduled=site.job_id is not None,
         mixed_hosts=mixed_hosts,
+        ask_for_alike=site.ask_for_alike,
         results=str(results),
         own_proxies=grpc_proxies(os.environ),
         own_digest=program_digest(),
@@ -88,39 +95,24 @@ def _about(site: Site, results: Path, *, mixed_hosts: bool) -> Facts:
     )
 
 
-def _addresses(site: Site, servers: HostServers, interface: str | None) -> dict[str, str]:
-    return {
-        host: task_address(
-            host, client.ready.facts.interfaces, interface, site.preset_address(host)
-        )
-        for host, client in servers.clients.items()
-    }
-
-
 @dataclass(slots=True)
 class CheckUp:
     """The hosts while they are looked at.
 
     Attributes:
-        found: what is known so far.
+        checks: what is known of every host so far.
         troubles: why a host could not be looked at further; the first reason.
     """
 
     servers: HostServers
-    facts: Facts
+    facts: SiteFacts
     results: Path
     tell: Tell
-    found: dict[str, HostCheck] = field(default_factory=dict)
+    checks: dict[str, HostCheck]
     troubles: dict[str, str] = field(default_factory=dict)
 
-    def run(self, addresses: Mapping[str, str]) -> Facts:
+    def run(self) -> SiteFacts:
         """Look at everything, one thing after the other."""
-        self.found = {
-            host: HostCheck(
-                facts=client.ready.facts, address=addresses[host], import_s=client.ready.import_s
-            )
-            for host, client in self.servers.clients.items()
-        }
         steps = {
             "looking at hosts, names and ports": self._look,
             "counting GPUs": self._count_gpus,
@@ -132,17 +124,11 @@ class CheckUp:
         for doing, step in steps.items():
             self.tell(doing)
             step()
-        return replace(self.facts, checked=self.found, troubles=self.troubles)
+        return replace(self.facts, checked=self.checks, troubles=self.troubles)
 
-    def _hosts(self) -> list[str]:
-        """Those that still answer."""
-        return [host for host, client in self.servers.clients.items() if not client.lost]
-
-    def _alive(self) -> HostServers:
-        return HostServers({host: self.servers.clients[host] for host in self._hosts()})
-
-    def _log(self, host: str, name: str) -> str:
-        return f"{self.servers.clients[host].ready.scratch}/{name}.log"
+    def _alive(self) -> dict[str, ForkServerClient]:
+        """The lines to those that still answer."""
+        return {host: client for host, client in self.servers.clients.items() if not client.lost}
 
     def _ask(
         self, requests: Mapping[str, object], deadline_s: float, until: str | None = None
@@ -153,105 +139,101 @@ class CheckUp:
 
     def _look(self) -> None:
         """Have every host look at itself, and call all others."""
-        ports = self._listen() if len(self.found) > 1 else {}
+        peers = self._peers(self._listen() if len(self.checks) > 1 else {})
         requests = {
-            host: CheckHost(peers=self._peers_of(host, ports), log=self._log(host, "look"))
-            for host in self._hosts()
+            host: CheckHost(
+                peers=tuple(peer for peer in peers if peer.host != host),
+                log=client.job_log("look"),
+            )
+            for host, client in self._alive().items()
         }
         for host, event in self._ask(requests, LOOK_S).of("state").items():
-            self.found[host] = replace(self.found[host], state=event.state)
-        for host in self._hosts():
-            self._send_end(host)
+            self.checks[host] = replace(self.checks[host], state=event.state)
+        for host, client in self._alive().items():
+            with self._noting_trouble(host):
+                client.send(EndAll())
 
-    def _send_end(self, host: str) -> None:
+    @contextmanager
+    def _noting_trouble(self, host: str) -> Iterator[None]:
         try:
-            self.servers.clients[host].send(EndAll())
+            yield
         except LaunchError as error:
             self.troubles.setdefault(host, str(error).splitlines()[0])
 
     def _listen(self) -> dict[str, int]:
         requests = {
             host: AnswerCalls(
-                address=self.found[host].address,
-                name=self.found[host].facts.name,
-                log=self._log(host, "listen"),
+                address=self.checks[host].address,
+                name=self.checks[host].facts.name,
+                log=client.job_log("listen"),
             )
-            for host in self._hosts()
+            for host, client in self._alive().items()
         }
         answers = self._ask(requests, LISTEN_S, until="listening")
         return {host: event.counts["port"] for host, event in answers.of("listening").items()}
 
-    def _peers_of(self, host: str, ports: Mapping[str, int]) -> tuple[Peer, ...]:
-        return tuple(
+    def _peers(self, ports: Mapping[str, int]) -> list[Peer]:
+        return [
             Peer(
-                host=other,
-                name=self.found[other].facts.name,
-                address=self.found[other].address,
+                host=host,
+                name=self.checks[host].facts.name,
+                address=self.checks[host].address,
                 port=port,
             )
-            for other, port in ports.items()
-            if other != host
-        )
+            for host, port in ports.items()
+        ]
 
     def _count_gpus(self) -> None:
         """As a worker sees them, whom a run shows those of its host, and as a server does."""
         for host, event in self._gpus_of(server=False).of("gpus").items():
-            self.found[host] = replace(
-                self.found[host],
+            self.checks[host] = replace(
+                self.checks[host],
                 gpus_of_worker=event.counts["gpus"],
                 gpu_problem=event.text,
             )
         for host, event in self._gpus_of(server=True).of("gpus").items():
-            self.found[host] = replace(self.found[host], gpus_of_server=event.counts["gpus"])
+            self.checks[host] = replace(self.checks[host], gpus_of_server=event.counts["gpus"])
 
     def _gpus_of(self, *, server: bool) -> Answers:
-        visible = {
-            host: "" if server else ",".join(gpu.identity for gpu in self.found[host].facts.gpus)
-            for host in self._hosts()
-        }
-        requests = {
-            host: CountGpus(visible=text, log=self._log(host, "gpus"))
-            for host, text in visible.items()
-        }
+        requests = {}
+        for host, client in self._alive().items():
+            visible = "" if server else ",".join(g.identity for g in client.ready.facts.gpus)
+            requests[host] = CountGpus(visible=visible, log=client.job_log("gpus"))
         return self._ask(requests, GPUS_S)
 
     def _compare_clocks(self) -> None:
         if self.facts.one_machine:
             return
-        for host in self._hosts():
-            alone = HostServers({host: self.servers.clients[host]})
-            try:
-                offset = alone.clock_offsets()[host]
-            except LaunchError as error:
-                self.troubles.setdefault(host, str(error).splitlines()[0])
-            else:
-                self.found[host] = replace(self.found[host], clock_offset_s=offset)
+        for host, client in self._alive().items():
+            with self._noting_trouble(host):
+                self.checks[host] = replace(self.checks[host], clock_offset_s=clock_offset(client))
 
     def _share_files(self) -> None:
-        offsets = {host: one.clock_offset_s or 0.0 for host, one in self.found.items()}
+        offsets = {host: check.clock_offset_s or 0.0 for host, check in self.checks.items()}
         shared = self.facts.shares_files
-        sharing = try_sharing(self._alive(), self.results, offsets, shared=shared)
+        servers = HostServers(self._alive())
+        sharing = try_sharing(servers, self.results, offsets, shared=shared)
         self.facts = replace(self.facts, sharing=sharing)
 
     def _compute(self) -> None:
         """Hosts that share their cores would only show how they are shared."""
-        hosts = self._hosts()[:1] if self.facts.one_machine else self._hosts()
+        hosts = list(self._alive())[: 1 if self.facts.one_machine else None]
         self.facts = replace(self.facts, flops=measure_computing(self.servers, hosts))
 
     def _measure_links(self) -> None:
         links, trouble = measure_all_links(
-            self._alive(),
+            HostServers(self._alive()),
             self._reachable_pairs(),
-            lambda host: self.found[host].address,
+            lambda host: self.checks[host].address,
             self.tell,
         )
         self.facts = replace(self.facts, links=links, links_trouble=trouble)
 
     def _reachable_pairs(self) -> list[Pair]:
         def reaches(one: str, other: str) -> bool:
-            state = self.found[one].state
-            seen = None if state is None else state.peers.get(other)
-            return seen is not None and seen.unreached == ""
+            state = self.checks[one].state
+            peer = None if state is None else state.peers.get(other)
+            return peer is not None and peer.unreached == ""
 
-        pairs = combinations(self._hosts(), 2)
+        pairs = combinations(self._alive(), 2)
         return [(a, b) for a, b in pairs if reaches(a, b) and reaches(b, a)]

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from launchers.doctor.asking import Answers, ask_hosts
-from launchers.doctor.facts import Sharing
+from launchers.doctor.questions import Answers, ask_hosts
+from launchers.doctor.site_facts import Sharing
 from launchers.fork_servers.host_servers import HostServers
-from ps_allreduce.fork_server.check_up_messages import ShareFile
+from ps_allreduce.inspection.questions import ShareFile
 
 #: NFS may remember for so long that a file is not there.  Source: nfs(5), acdirmin.
 WITHIN_S = 35.0
@@ -80,7 +80,7 @@ def _ask(servers: HostServers, folder: Path) -> Answers:
             own=host,
             others=tuple(other for other in hosts if other != host),
             within_s=WITHIN_S,
-            log=f"{servers.clients[host].ready.scratch}/share.log",
+            log=servers.clients[host].job_log("share"),
         )
         for host in hosts
     }
@@ -89,9 +89,9 @@ def _ask(servers: HostServers, folder: Path) -> Answers:
 
 def _is_there(path: Path) -> bool:
     deadline = time.monotonic() + LOOK_S
-    while not (found := path.exists()) and time.monotonic() < deadline:
+    while not path.exists() and time.monotonic() < deadline:
         time.sleep(POLL_S)
-    return found
+    return path.exists()
 
 
 def _delays(answers: Answers, offsets: Mapping[str, float]) -> dict[str, dict[str, float]]:

@@ -16,44 +16,32 @@ LOOPBACK = "lo"
 
 
 def task_address(
-    host: str, interfaces: Sequence[Interface], wanted: str | None, preset: str | None
+    host: str, interfaces: Sequence[Interface], wanted: str | None, preset: str | None = None
 ) -> str:
     """The address that a host's tasks are reached by.
 
     Args:
-        wanted: the network that the user asked for, as `choose_interface` takes it.
+        wanted: the name of an interface, a subnet (`10.1.0.0/16`) or an address; None takes the
+            preset, or the first interface that is not the loopback.
         preset: what the site says about it; None if it leaves it to the interfaces.
 
     Raises:
-        UserError: the host has none in that network.
+        UserError: the host has no such interface.
     """
-    if wanted is None and preset is not None:
+    if wanted is not None:
+        candidates = [each for each in interfaces if _is_wanted(each, wanted)]
+    elif preset is not None:
         return preset
-    return choose_interface(host, interfaces, wanted).address
-
-
-def choose_interface(host: str, interfaces: Sequence[Interface], wanted: str | None) -> Interface:
-    """The interface that a host's tasks are reached by.
-
-    Args:
-        wanted: the name of an interface, a subnet (`10.1.0.0/16`) or an address; None takes the
-            first that is not the loopback.
-
-    Raises:
-        UserError: the host has none such.
-    """
-    outside = [one for one in interfaces if one.name != LOOPBACK]
-    if wanted is None:
-        candidates = outside or list(interfaces)
     else:
-        candidates = [one for one in interfaces if _is_wanted(one, wanted)]
+        outside = [each for each in interfaces if each.name != LOOPBACK]
+        candidates = outside or list(interfaces)
     if not candidates:
-        there = ", ".join(f"{one.name} ({one.address}/{one.prefix_length})" for one in interfaces)
+        listed = ", ".join(f"{i.name} ({i.address}/{i.prefix_length})" for i in interfaces)
         raise UserError(
             f"host {host} has no interface {wanted or 'with an address'}; it has: "
-            f"{there or 'none'}. Choose one with --interface, by name or by subnet."
+            f"{listed or 'none'}. Choose one with --interface, by name or by subnet."
         )
-    return candidates[0]
+    return candidates[0].address
 
 
 def _is_wanted(interface: Interface, wanted: str) -> bool:

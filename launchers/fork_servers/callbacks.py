@@ -1,6 +1,6 @@
 """Fork servers that call back: they are started elsewhere and connect to the launcher.
 
-Decides who is let in: whoever knows the token, from a host that was asked for, once each.
+Decides who is let in: one fork server of every host that was asked for, if it knows the token.
 """
 
 from __future__ import annotations
@@ -84,14 +84,13 @@ def _next_caller(listener: socket.socket, token: str, log: Path) -> ForkServerCl
     try:
         client.wait_ready(HELLO_DEADLINE_S)
     except LaunchError:
-        client.close()
         if _knows(client, token):
+            client.close()
             raise  # one of ours, of another version
-        return None
-    if not _knows(client, token):
-        client.close()
-        return None
-    return client
+    if _knows(client, token):
+        return client
+    client.close()
+    return None
 
 
 def _knows(client: ForkServerClient, token: str) -> bool:

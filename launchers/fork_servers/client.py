@@ -11,21 +11,14 @@ import os
 import select
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.fork_server import messages
-from ps_allreduce.fork_server.messages import (
-    Event,
-    Exited,
-    FileRead,
-    ReadFile,
-    Ready,
-    decode,
-    encode,
-)
+from ps_allreduce.fork_server.messages import Event, Exited, FileRead, ReadFile, Ready
+from ps_allreduce.record.provenance import ROOT
 
 START_DEADLINE_S = 120.0
 
@@ -40,13 +33,13 @@ MAX_GREETING_LINES = 1000
 
 FIRST_BYTES = b'{"type":'
 
-ROOT = Path(__file__).resolve().parents[2]
-
 T = TypeVar("T")
 
 
 class ForkServerClient:
     """The line to a fork server that runs.
+
+    Whatever is sent or awaited raises a `LaunchError` if the server is gone.
 
     Attributes:
         host: its host's name, as the launcher calls it.
@@ -95,7 +88,7 @@ class ForkServerClient:
             greeting, begin, rest = line.partition(FIRST_BYTES)
             self.greeting += greeting if begin else line + b"\n"
             if begin:
-                return decode(begin + rest)
+                return messages.decode(begin + rest)
         return None
 
     @property
@@ -110,6 +103,10 @@ class ForkServerClient:
             raise ValueError(f"the fork server on {self.host} is not ready")
         return self._ready
 
+    def job_log(self, name: str) -> str:
+        """Where a job on the server's host may write its log."""
+        return f"{self.ready.scratch}/{name}.log"
+
     def fileno(self) -> int:
         """Readable when something has come."""
         return self._connection.fileno()
@@ -120,24 +117,16 @@ class ForkServerClient:
         return b"\n" in self._partial
 
     def send(self, request: object) -> None:
-        """Send one request.
-
-        Raises:
-            LaunchError: the fork server is gone.
-        """
+        """Send one request."""
         try:
-            self._connection.sendall(encode(request))
+            self._connection.sendall(messages.encode(request))
         except OSError as error:
             raise self._gone(f" ({error.strerror})") from error
 
     def receive(self, timeout_s: float) -> Any | None:
-        """The next message, or None if there is none within the time.
-
-        Raises:
-            LaunchError: the fork server is gone.
-        """
+        """The next message, or None if there is none within the time."""
         line = self._next_line(timeout_s)
-        return None if line is None else decode(line)
+        return None if line is None else messages.decode(line)
 
     def _next_line(self, timeout_s: float) -> bytes | None:
         deadline = time.monotonic() + timeout_s
@@ -167,12 +156,10 @@ class ForkServerClient:
         """Send a request and return the answer, passing over reports that come in between.
 
         Raises:
-            LaunchError: the fork server is gone or does not answer.
+            LaunchError: there is no answer.
         """
         self.send(request)
-        deadline = time.monotonic() + ANSWER_DEADLINE_S
-        while (left := deadline - time.monotonic()) > 0:
-            message = self.receive(left)
+        for message in self._messages(ANSWER_DEADLINE_S):
             if isinstance(message, kind):
                 return message
         self.lost = True
@@ -194,31 +181,25 @@ class ForkServerClient:
         """
         self.send(request)
         answer: Event | None = None
-        deadline = time.monotonic() + deadline_s
-        while (left := deadline - time.monotonic()) > 0:
-            message = self.receive(left)
+        for message in self._messages(deadline_s):
             if isinstance(message, Event):
                 hear(message)
                 answer = message
             if isinstance(message, Exited):
                 return _checked(answer, message)
-        self._end_job()
+        self.send(messages.EndAll())
+        # Its end is waited for, so that it is not mistaken for that of the next job.
+        next((m for m in self._messages(END_DEADLINE_S) if isinstance(m, Exited)), None)
         raise LaunchError(f"{type(request).__name__} took longer than {deadline_s:.0f} s.")
 
-    def _end_job(self) -> None:
-        """Kill a job and take note of its end, so that the next one is not mistaken for it."""
-        self.send(messages.EndAll())
-        deadline = time.monotonic() + END_DEADLINE_S
+    def _messages(self, within_s: float) -> Iterator[Any]:
+        deadline = time.monotonic() + within_s
         while (left := deadline - time.monotonic()) > 0:
-            if isinstance(self.receive(left), Exited):
-                return
+            if (message := self.receive(left)) is not None:
+                yield message
 
     def fetch(self, source: str, target: Path) -> None:
-        """Copy a file from the server's host; none is written where there is none.
-
-        Raises:
-            LaunchError: the fork server is gone.
-        """
+        """Copy a file from the server's host; none is written where there is none."""
         offset, size = 0, None
         while size is None or offset < size:
             request = ReadFile(path=source, offset=offset, length=PIECE_BYTES)

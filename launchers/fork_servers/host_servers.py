@@ -1,7 +1,7 @@
-"""All fork servers of a run as one: who says something next, the clocks, the links.
+"""All fork servers of a run as one: their next message, their clocks, the links between them.
 
-Decides how hosts are measured against each other.  What a run does on them is decided by
-`hosts_launcher`.
+Decides how hosts are measured against each other.  What a run does on them is decided in
+`launchers.run`.
 """
 
 from __future__ import annotations
@@ -67,13 +67,11 @@ class HostServers:
                 with suppress(LaunchError):  # it is known as lost now, and the others get theirs
                     client.send(request)
 
-    def clock_offsets(self) -> dict[str, float]:
-        """Seconds by which each host's wall clock is ahead of this one."""
-        return {host: _clock_offset(client) for host, client in self.clients.items()}
 
+def clock_offset(client: ForkServerClient) -> float:
+    """Seconds by which a host's wall clock is ahead of this one.
 
-def _clock_offset(client: ForkServerClient) -> float:
-    """From the quickest of some answers, as half of its round trip is the largest error.
+    From the quickest of some answers, as half of its round trip is the largest error.
 
     Source: Cristian, Probabilistic clock synchronization, Distributed Computing 3, 1989.
     """
@@ -98,21 +96,19 @@ def measure_links(
     Raises:
         LaunchError: a host cannot be reached, or a server is gone.
     """
-    log = {host: f"{client.ready.scratch}/link.log" for host, client in servers.clients.items()}
     seen: Seen = {}
     for _, target in links:
-        servers.clients[target].send(ReceiveStream(address=address_of(target), log=log[target]))
+        client = servers.clients[target]
+        client.send(ReceiveStream(address=address_of(target), log=client.job_log("link")))
     _collect(servers, {(target, "listening") for _, target in links}, seen)
     for source, target in links:
-        port = seen[target, "listening"]["port"]
-        request = SendStream(
-            address=address_of(target), port=port, seconds=seconds, log=log[source]
-        )
-        servers.clients[source].send(request)
-    ends = {(source, event) for source, _ in links for event in ("sent", SendStream.__name__)}
-    ends |= {
-        (target, event) for _, target in links for event in ("received", ReceiveStream.__name__)
-    }
+        client, port = servers.clients[source], seen[target, "listening"]["port"]
+        log = client.job_log("link")
+        client.send(SendStream(address=address_of(target), port=port, seconds=seconds, log=log))
+    ends: set[tuple[str, str]] = set()
+    for source, target in links:
+        ends |= {(source, "sent"), (source, SendStream.__name__)}
+        ends |= {(target, "received"), (target, ReceiveStream.__name__)}
     _collect(servers, ends, seen)
     return tuple(
         LinkRecord(

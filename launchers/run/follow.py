@@ -1,8 +1,8 @@
-"""The course of one run: fork servers, tasks, the end of all of it, and its files.
+"""Makes one run: starts its tasks, follows them to their end, and fetches their files.
 
-Decides that a run is watched against its deadline, that nothing of it survives it, and that
-whatever happens is in its state.  Where the hosts come from is the site's business; how a task
-trains is not known here.
+Decides that a run is watched against its deadline, that nothing of it survives it, and that its
+state tells whatever happened.  Where the hosts come from is the site's business; how a task trains
+is not known here.
 """
 
 from __future__ import annotations
@@ -13,12 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from launchers.fork_servers.host_servers import HostServers
-from launchers.run.conclude import RunState
-from launchers.run.host_kinds import refuse_mixture
-from launchers.run.monitor import RunMonitor
-from launchers.run.order import Order
-from launchers.run.prepare import gather, prepare_run
-from launchers.sites.protocol import Site
+from launchers.run.prepare import fetch_files, prepare_run
+from launchers.run.state import LaunchRequest, RunMonitor, RunState
+from launchers.site import Site
 from ps_allreduce.cluster import TaskId
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.fork_server.messages import EndAll, FinishRun
@@ -33,15 +30,16 @@ REAP_DEADLINE_S = 20.0
 Progress = Callable[[str], None]
 
 
-def follow_course(site: Site, order: Order, folder: Path, progress: Progress) -> RunState:
+def make_run(site: Site, request: LaunchRequest, folder: Path, progress: Progress) -> RunState:
     """Make one run, from its fork servers to its files in `folder`.
 
     Raises:
         UserError: the experiment does not fit, or hosts differ.
     """
-    experiment = order.experiment
+    experiment = request.experiment
     placed = place_tasks(experiment, site.hosts)
     state = RunState(
+        request=request,
         placed=placed,
         folder=folder,
         monitor=RunMonitor(list(placed), drivers_of(experiment)),
@@ -54,7 +52,7 @@ def follow_course(site: Site, order: Order, folder: Path, progress: Progress) ->
     try:
         progress("starting on " + ", ".join(cores) if len(cores) > 1 else "starting")
         with site.servers(cores, experiment) as servers:
-            _run_on(servers, site, order, state, progress)
+            _run_on(servers, site, state, progress)
     except LaunchError as error:
         state.monitor.lost_contact = state.monitor.lost_contact or str(error).splitlines()[0]
         state.status = Status.FAILED
@@ -73,17 +71,16 @@ def _ask_scheduler(site: Site, state: RunState) -> None:
         state.post_mortem = site.post_mortem()
 
 
-def _run_on(
-    servers: HostServers, site: Site, order: Order, state: RunState, progress: Progress
-) -> None:
+def _run_on(servers: HostServers, site: Site, state: RunState, progress: Progress) -> None:
     """Start all tasks on servers that are ready, follow them to the end, fetch the files."""
-    if not site.one_machine and not order.mixed_hosts:
-        refuse_mixture([client.ready.facts for client in servers.clients.values()])
-    prepare_run(servers, site, order, state)
+    if not site.one_machine and not state.request.mixed_hosts:
+        site.refuse_mixture([client.ready.facts for client in servers.clients.values()])
+    prepare_run(servers, site, state)
     try:
-        for request in state.requests:
-            servers.clients[state.host_of(request)].send(request)
-        state.status = _watch(servers, state, order.experiment.profile.deadline_s, progress)
+        for task in state.tasks:
+            host = state.placed[TaskId.parse(task.task)]
+            servers.clients[host].send(task)
+        state.status = _watch(servers, state, progress)
     except LaunchError as error:
         state.monitor.lost_contact = str(error).splitlines()[0]
         state.status = Status.FAILED
@@ -91,14 +88,14 @@ def _run_on(
         state.status = Status.INTERRUPTED  # the run is recorded, and the sweep ends
     finally:
         _end_tasks(servers, state)
-        gather(servers, state)
+        fetch_files(servers, state)
         servers.send_all(FinishRun())
 
 
-def _watch(servers: HostServers, state: RunState, deadline_s: float, progress: Progress) -> Status:
+def _watch(servers: HostServers, state: RunState, progress: Progress) -> Status:
     """Follow the run until it is complete, fails, or its time is up."""
     monitor = state.monitor
-    deadline = time.monotonic() + deadline_s
+    deadline = time.monotonic() + state.request.deadline_s
     while (left := deadline - time.monotonic()) > 0:
         _take(servers, monitor, min(left, 0.5))
         progress(monitor.stage)
@@ -115,14 +112,14 @@ def _watch(servers: HostServers, state: RunState, deadline_s: float, progress: P
 def _end_tasks(servers: HostServers, state: RunState) -> None:
     """Kill what is left, and wait until it is gone, wherever a host can still be reached."""
     monitor = state.monitor
-    failed_before = dict(monitor.exited)
+    ended_before = set(monitor.exited)
     servers.send_all(EndAll())
     deadline = time.monotonic() + REAP_DEADLINE_S
     while _any_left(servers, state) and (left := deadline - time.monotonic()) > 0:
         with suppress(LaunchError):  # one more host is lost; the others have tasks to end
             _take(servers, monitor, left)
     # What we killed ourselves is no failure, but its processor time and memory count.
-    monitor.ended_by_us.update(set(monitor.exited) - set(failed_before))
+    monitor.ended_by_us.update(set(monitor.exited) - ended_before)
 
 
 def _any_left(servers: HostServers, state: RunState) -> bool:

@@ -1,6 +1,6 @@
-"""Everything between fork servers that are ready and tasks that can be started, and the way back.
+"""What a run needs from its hosts before its tasks start, and what is fetched from them afterwards.
 
-Decides ports, addresses and requests of a run's tasks, and which of their files are fetched.
+Decides ports, addresses, cores and GPUs of a run's tasks, and which of their files are fetched.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from launchers.fork_servers.addresses import task_address
-from launchers.fork_servers.host_servers import HostServers, measure_links
-from launchers.run.conclude import RunState, log_path, result_path
-from launchers.run.order import Order
-from launchers.sites.protocol import Site
+from launchers.fork_servers.host_servers import HostServers, clock_offset, measure_links
+from launchers.run.state import RunState, log_path, result_path
+from launchers.site import Site
 from ps_allreduce.cluster import TaskId, TaskType, TfConfig
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.fork_server.messages import PrepareRun, RunPrepared, StartTask
@@ -22,28 +20,25 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import (
     CorePlan,
     cluster_of,
-    drivers_of,
     plan_cores,
     plan_gpus,
     share_machine,
 )
 from ps_allreduce.record.hosts import HostRecord
-
-#: What a task's process must know before TensorFlow looks around.
-TASK_ENVIRONMENT = {"TF_GRPC_REUSE_PORT": "true", "GRPC_FAIL_FAST": "use_caller"}
+from ps_allreduce.tf_internals.texts import TASK_ENVIRONMENT
 
 #: Endings of the files that a driving task leaves.
 RESULT_ENDINGS = ("json", "npz", "weights.npz")
 
 
-def prepare_run(servers: HostServers, site: Site, order: Order, state: RunState) -> None:
-    """Hold ports, look at clocks and links, and write the requests into the state.
+def prepare_run(servers: HostServers, site: Site, state: RunState) -> None:
+    """Hold ports, look at clocks and links, and note in the state how every task is started.
 
     Raises:
         LaunchError: a host has no free port, or cannot be reached by another.
         UserError: a host has no such interface, or too few GPUs.
     """
-    experiment = order.experiment
+    experiment = state.request.experiment
     state.cores = _plan_cores(servers, experiment, state)
     state.hosts = _host_records(servers, experiment, site)
     address_of = {host.name: host.address for host in state.hosts}
@@ -59,9 +54,11 @@ def prepare_run(servers: HostServers, site: Site, order: Order, state: RunState)
     state.addresses = {
         task: f"{address_of[host]}:{next(free[host])}" for task, host in state.placed.items()
     }
-    state.requests = _requests(order, state, _visible(servers, experiment, state))
-    if order.wants_weights:
-        state.ask_for_weights(drivers_of(experiment)[0])
+    gpus = {
+        host: [gpu.identity for gpu in client.ready.facts.gpus]
+        for host, client in servers.clients.items()
+    }
+    state.tasks = _start_requests(state, plan_gpus(experiment, state.placed, gpus))
 
 
 def _plan_cores(servers: HostServers, experiment: Experiment, state: RunState) -> CorePlan:
@@ -72,24 +69,19 @@ def _plan_cores(servers: HostServers, experiment: Experiment, state: RunState) -
 
 
 def _host_records(
-    servers: HostServers,
-    experiment: Experiment,
-    site: Site,
+    servers: HostServers, experiment: Experiment, site: Site
 ) -> tuple[HostRecord, ...]:
-    # Emulated hosts have this machine's clock.
-    offsets = {} if site.one_machine else servers.clock_offsets()
     records = []
     for host, client in servers.clients.items():
-        facts = client.ready.facts
-        preset = site.preset_address(host)
-        address = task_address(host, facts.interfaces, experiment.interface, preset)
-        having = [one for one in facts.interfaces if one.address == address]
+        facts, address = client.ready.facts, site.address_of(client, experiment.interface)
+        fitting = [each for each in facts.interfaces if each.address == address]
         records.append(
             HostRecord(
                 name=host,
                 address=address,
-                interface=having[0] if having else None,
-                clock_offset_s=offsets.get(host, 0.0),
+                interface=fitting[0] if fitting else None,
+                # Emulated hosts have this machine's clock.
+                clock_offset_s=0.0 if site.one_machine else clock_offset(client),
                 import_s=client.ready.import_s,
                 facts=facts,
             )
@@ -105,59 +97,45 @@ def _place(servers: HostServers, host: str, state: RunState) -> RunPrepared:
     return place
 
 
-def _visible(servers: HostServers, experiment: Experiment, state: RunState) -> Mapping[TaskId, str]:
-    gpus = {
-        host: [gpu.identity for gpu in client.ready.facts.gpus]
-        for host, client in servers.clients.items()
-    }
-    return plan_gpus(experiment, state.placed, gpus)
-
-
-def _requests(order: Order, state: RunState, visible: Mapping[TaskId, str]) -> list[StartTask]:
-    experiment = order.experiment
+def _start_requests(state: RunState, visible: Mapping[TaskId, str]) -> list[StartTask]:
+    request, experiment = state.request, state.request.experiment
     cluster = cluster_of(list(state.placed), state.addresses)
-    alone = experiment.traits.max_workers == 1
-    own_name = {host.name: host.facts.name for host in state.hosts}
+    alone = experiment.strategy.max_workers == 1
+    hostnames = {host.name: host.facts.name for host in state.hosts}
     return [
         StartTask(
             task=str(task),
-            host=own_name[host],
+            host=hostnames[host],
             tf_config="" if alone else TfConfig(cluster, task).render(),
             experiment=experiment,
             cores=state.cores.cores[task],
-            threads=_threads(experiment, task),
+            threads=1 if task.type is TaskType.PS else experiment.resources.threads_per_worker,
             environment=TASK_ENVIRONMENT | {"CUDA_VISIBLE_DEVICES": visible[task]},
-            data_dir=str(order.data_dir),
+            data_dir=str(request.data_dir),
             log=str(log_path(state.remote[host], task)),
             result=str(result_path(state.remote[host], task)),
-            recording_rounds=order.recording_rounds,
+            weights=_weights_path(state, task),
         )
         for task, host in state.placed.items()
     ]
 
 
-def _threads(experiment: Experiment, task: TaskId) -> int:
-    return 1 if task.type is TaskType.PS else experiment.resources.threads_per_worker
+def _weights_path(state: RunState, task: TaskId) -> str | None:
+    """The first driver writes the final weights, if somebody wants them."""
+    if not state.request.wants_weights or task != state.drivers[0]:
+        return None
+    return f"{result_path(state.remote[state.placed[task]], task)}.weights.npz"
 
 
-def gather(servers: HostServers, state: RunState) -> None:
+def fetch_files(servers: HostServers, state: RunState) -> None:
     """Fetch logs and results from the hosts that can still be reached."""
-    drivers = set(state.monitor.drivers)
     for task, host in state.placed.items():
         client = servers.clients[host]
         if host not in state.remote or client.lost:
             continue
-        remote = state.remote[host]
-        wanted = [(log_path(remote, task), log_path(state.folder, task))]
-        if task in drivers:
-            wanted += [
-                (Path(f"{result_path(remote, task)}.{ending}"), _local_result(state, task, ending))
-                for ending in RESULT_ENDINGS
-            ]
+        files = [log_path("", task)]
+        if task in state.drivers:
+            files += [Path(f"{result_path('', task)}.{ending}") for ending in RESULT_ENDINGS]
         with suppress(LaunchError):
-            for source, target in wanted:
-                client.fetch(str(source), target)
-
-
-def _local_result(state: RunState, task: TaskId, ending: str) -> Path:
-    return Path(f"{result_path(state.folder, task)}.{ending}")
+            for file in files:
+                client.fetch(f"{state.remote[host]}/{file}", state.folder / file)

@@ -24,11 +24,9 @@ def kept(folder: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def cluster(kept: Cluster, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+def cluster(kept: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """The cluster of all tests, as if it were new."""
     monkeypatch.setattr(follow, "GRACE_S", 0.1)
-    for path in folder.iterdir():
-        path.unlink()
     fresh = Cluster(kept.words)
     fresh.running = kept.running
     return fresh

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from launchers.doctor.checks import machine, network, software, speed
-from launchers.doctor.facts import Facts
-from launchers.doctor.findings import Findings
+from launchers.doctor.checks import connections, machine, software, speed
+from launchers.doctor.findings import Finding, Findings
+from launchers.doctor.site_facts import SiteFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class Check:
     """A question, and the function that answers it; no finding: it could not be asked."""
 
     title: str
-    judge: Callable[[Facts], Findings]
+    judge: Callable[[SiteFacts], Iterator[Finding]]
 
 
 CHECKS = (
@@ -24,11 +24,11 @@ CHECKS = (
     Check("versions", software.versions),
     Check("checkout", software.checkout),
     Check("packages", software.packages),
-    Check("names", network.names),
-    Check("ports", network.ports),
-    Check("proxies", network.proxies),
-    Check("listening", network.listening),
-    Check("clocks", network.clocks),
+    Check("names", connections.names),
+    Check("ports", connections.ports),
+    Check("proxies", connections.proxies),
+    Check("listening", connections.listening),
+    Check("clocks", connections.clocks),
     Check("hosts", machine.alike),
     Check("GPUs", machine.gpus),
     Check("memory", machine.memory),
@@ -41,6 +41,6 @@ CHECKS = (
 )
 
 
-def examine(facts: Facts) -> dict[str, Findings]:
+def examine(facts: SiteFacts) -> dict[str, Findings]:
     """What every check has found."""
-    return {check.title: check.judge(facts) for check in CHECKS}
+    return {check.title: list(check.judge(facts)) for check in CHECKS}

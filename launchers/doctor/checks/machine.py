@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from launchers.doctor.facts import Facts, Sharing
-from launchers.doctor.findings import Finding, Findings, failure, ok, some, warning
-from ps_allreduce.record.hosts import describe_difference, kinds
+from launchers.doctor.findings import Finding, failure, ok, some, warning
+from launchers.doctor.site_facts import HostCheck, Sharing, SiteFacts
+from launchers.site import describe_mixture
+from ps_allreduce.inspection.questions import TemporaryFolder
 
 GIB = 2**30
 
@@ -34,174 +35,130 @@ SHARED_FILE_SYSTEMS = (
 SLOW_SHARING_S = 2.0
 
 
-def alike(facts: Facts) -> Findings:
+def alike(facts: SiteFacts) -> Iterator[Finding]:
     """The hosts are of one kind."""
-    if len(facts.checked) < 2 or facts.one_machine:
-        return [ok("one machine")] if facts.checked else []
-    seen = {host: one.facts for host, one in facts.checked.items()}
-    found = kinds(list(seen.values()))
-    first = next(iter(seen.values()))
-    if len(found) == 1:
-        return [ok(f"of one kind: {len(first.cores)} cores, {first.cpu_model}")]
-    (one, *_), (two, *_) = list(found.values())[:2]
-    by_name = {fact.name: fact for fact in seen.values()}
-    text = (
-        f"{len(found)} kinds: {one} and {two} differ in "
-        f"{describe_difference(by_name[one], by_name[two])}"
-    )
-    remedy = "ask for hosts that are alike (--constraint, --exclude), or accept it: --mixed-hosts"
-    return [warning(text, remedy) if facts.mixed_hosts else failure(text, remedy)]
+    every = [check.facts for check in facts.checked.values()]
+    if every and (len(every) < 2 or facts.one_machine):
+        yield ok("one machine")
+    elif mixture := describe_mixture(every):
+        remedy = f"{facts.ask_for_alike}, or accept it: --mixed-hosts"
+        yield warning(mixture, remedy) if facts.mixed_hosts else failure(mixture, remedy)
+    elif every:
+        yield ok(f"of one kind: {len(every[0].cores)} cores, {every[0].cpu_model}")
 
 
-def memory(facts: Facts) -> Findings:
+def memory(facts: SiteFacts) -> Iterator[Finding]:
     """Enough of it is free."""
     shares = len(facts.hosts) if facts.one_machine else 1
-    free = {
-        host: min(state.free_bytes, state.memory_limit_bytes or state.free_bytes) / shares
-        for host, state in facts.states.items()
-    }
     return _least(
-        free,
+        {
+            host: min(state.free_bytes, state.memory_limit_bytes or state.free_bytes) / shares
+            for host, state in facts.states.items()
+        },
         warn_below=LITTLE_MEMORY,
         fail_below=TOO_LITTLE_MEMORY,
-        tell=lambda amount: f"{amount / GIB:.1f} GiB free",
+        describe=lambda amount: f"{amount / GIB:.1f} GiB free",
         remedy="end what else runs there, ask the scheduler for more (--mem), or use fewer tasks "
         "per host",
     )
 
 
-def load(facts: Facts) -> Findings:
+def load(facts: SiteFacts) -> Iterator[Finding]:
     """Nobody else computes on the hosts."""
     busy = {host: state.busy_share for host, state in facts.states.items()}
     if not busy:
-        return []
+        return
     most = f"{max(busy.values()):.0%} of the cores in use before anything began"
-    found = {host: share for host, share in busy.items() if share > BUSY}
-    if not found:
-        return [ok(f"at most {most}")]
-    remedy = "see what else runs there (top), and end it or wait: it takes part in every figure"
-    who = "this machine" if facts.one_machine else some(found)
-    return [warning(f"{who}: up to {most}", remedy)]
+    loaded = [host for host, share in busy.items() if share > BUSY]
+    if loaded:
+        who = "this machine" if facts.one_machine else some(loaded)
+        remedy = "see what else runs there (top), and end it or wait: it takes part in every figure"
+        yield warning(f"{who}: up to {most}", remedy)
+    else:
+        yield ok(f"at most {most}")
 
 
-def open_files(facts: Facts) -> Findings:
+def open_files(facts: SiteFacts) -> Iterator[Finding]:
     """A process may have enough connections."""
     return _least(
         {host: state.open_files for host, state in facts.states.items()},
         warn_below=FEW_FILES,
         fail_below=TOO_FEW_FILES,
-        tell=lambda number: f"{number:.0f} files and connections per process",
+        describe=lambda number: f"{number:.0f} files and connections per process",
         remedy="raise the limit (ulimit -n 4096) in the shell that starts the suite, or have it "
         "raised in /etc/security/limits.conf",
     )
 
 
-def temporary(facts: Facts) -> Findings:
+def temporary(facts: SiteFacts) -> Iterator[Finding]:
     """The folder for a run's files can be written, is the host's own, and has room."""
     folders = {host: state.temporary for host, state in facts.states.items()}
-    if not folders:
-        return []
-    problems = [
-        failure(
-            f"{host}: {folder.path} cannot be written ({folder.problem})",
-            "set TMPDIR to a folder on the host's own disk that exists on every host",
-            leave_out=[host],
-        )
-        for host, folder in folders.items()
-        if folder.problem
-    ]
-    return [
-        *problems,
-        *_not_where_asked(facts),
-        *_on_shared_files(facts),
-        *_least(
-            {host: folder.free_bytes for host, folder in folders.items() if not folder.problem},
-            warn_below=LITTLE_SPACE,
-            fail_below=TOO_LITTLE_SPACE,
-            tell=lambda amount: f"{amount / GIB:.1f} GiB free in {_places(facts)}",
-            remedy="clean up there, or set TMPDIR to a folder with more room",
-        ),
-    ]
+    for host, folder in folders.items():
+        if folder.problem:
+            yield failure(
+                f"{host}: {folder.path} cannot be written ({folder.problem})",
+                "set TMPDIR to a folder on the host's own disk that exists on every host",
+                leave_out=[host],
+            )
+    yield from _odd_places(folders)
+    places = dict.fromkeys(f"{folder.path} ({folder.file_system})" for folder in folders.values())
+    yield from _least(
+        {host: folder.free_bytes for host, folder in folders.items() if not folder.problem},
+        warn_below=LITTLE_SPACE,
+        fail_below=TOO_LITTLE_SPACE,
+        describe=lambda amount: f"{amount / GIB:.1f} GiB free in {some(places)}",
+        remedy="clean up there, or set TMPDIR to a folder with more room",
+    )
 
 
-def _places(facts: Facts) -> str:
-    folders = [state.temporary for state in facts.states.values()]
-    return some(dict.fromkeys(f"{folder.path} ({folder.file_system})" for folder in folders))
-
-
-def _not_where_asked(facts: Facts) -> Findings:
-    others = {
-        host: state.temporary
-        for host, state in facts.states.items()
-        if state.temporary.asked and state.temporary.asked != state.temporary.path
-    }
-    if not others:
-        return []
-    folder = next(iter(others.values()))
-    return [
-        warning(
-            f"TMPDIR is {folder.asked}, which cannot be used on {some(others)}; {folder.path} "
+def _odd_places(folders: Mapping[str, TemporaryFolder]) -> Iterator[Finding]:
+    elsewhere = [host for host, folder in folders.items() if folder.asked not in ("", folder.path)]
+    if elsewhere:
+        folder = folders[elsewhere[0]]
+        yield warning(
+            f"TMPDIR is {folder.asked}, which cannot be used on {some(elsewhere)}; {folder.path} "
             "serves instead",
             "set TMPDIR to a folder that exists on every host, or unset it",
         )
-    ]
-
-
-def _on_shared_files(facts: Facts) -> Findings:
-    shared = [h for h, s in facts.states.items() if s.temporary.file_system in SHARED_FILE_SYSTEMS]
-    if not shared:
-        return []
-    folder = facts.states[shared[0]].temporary
-    return [
-        warning(
+    shared = [h for h, folder in folders.items() if folder.file_system in SHARED_FILE_SYSTEMS]
+    if shared:
+        folder = folders[shared[0]]
+        yield warning(
             f"{folder.path} is on a shared file system ({folder.file_system}) on {some(shared)}",
             "set TMPDIR to the host's own disk (/tmp, /scratch/local, $SLURM_TMPDIR)",
         )
-    ]
 
 
-def gpus(facts: Facts) -> Findings:
+def gpus(facts: SiteFacts) -> Iterator[Finding]:
     """CUDA shows GPUs to workers, and none to parameter servers."""
-    asked = {h: one for h, one in facts.checked.items() if one.gpus_of_worker is not None}
-    if not asked:
-        return []
-    granted = {host: len(one.facts.gpus) for host, one in asked.items()}
-    missing = [
-        f"{h} has {granted[h]} and shows {one.gpus_of_worker}{_because(one.gpu_problem)}"
-        for h, one in asked.items()
-        if one.gpus_of_worker != granted[h]
+    counted = {h: check for h, check in facts.checked.items() if check.gpus_of_worker is not None}
+    granted = {host: len(check.facts.gpus) for host, check in counted.items()}
+    hidden = [
+        f"{host} has {granted[host]} and shows {_shown(check)}"
+        for host, check in counted.items()
+        if check.gpus_of_worker != granted[host]
     ]
-    leaking = [host for host, one in asked.items() if one.gpus_of_server]
-    return [
-        *_told(missing, "look at nvidia-smi there, and at what the scheduler granted (--gres)"),
-        *_told(
-            [f"a server sees GPUs on {host}" for host in leaking],
+    if hidden:
+        remedy = "look at nvidia-smi there, and at what the scheduler granted (--gres)"
+        yield failure(some(hidden), remedy)
+    leaking = [f"a server sees GPUs on {h}" for h, check in counted.items() if check.gpus_of_server]
+    if leaking:
+        yield failure(
+            some(leaking),
             "something there sets CUDA_VISIBLE_DEVICES anew: look at the container and start-up "
             "files",
-        ),
-        *_without_cuda(facts, granted),
-    ] or [ok(_render_gpus(granted))]
+        )
+    unused = [h for h, n in granted.items() if n and "tensorflow-cpu" in counted[h].facts.versions]
+    if unused:
+        remedy = "make setup TF=cuda, in a VENV of its own, if the GPUs are to be measured"
+        yield warning(f"{some(unused)} has GPUs but a TensorFlow for processors only", remedy)
+    if counted and not hidden + leaking + unused:
+        yield ok(_render_gpus(granted))
 
 
-def _because(problem: str) -> str:
-    return f" ({problem})" if problem else ""
-
-
-def _told(sentences: Iterable[str], remedy: str) -> list[Finding]:
-    every = list(sentences)
-    return [failure(some(every), remedy)] if every else []
-
-
-def _without_cuda(facts: Facts, granted: Mapping[str, int]) -> Findings:
-    unused = [
-        host
-        for host, number in granted.items()
-        if number and "tensorflow-cpu" in facts.checked[host].facts.versions
-    ]
-    if not unused:
-        return []
-    remedy = "make setup TF=cuda, in a VENV of its own, if the GPUs are to be measured"
-    return [warning(f"{some(unused)} has GPUs but a TensorFlow for processors only", remedy)]
+def _shown(check: HostCheck) -> str:
+    because = f" ({check.gpu_problem})" if check.gpu_problem else ""
+    return f"{check.gpus_of_worker}{because}"
 
 
 def _render_gpus(granted: Mapping[str, int]) -> str:
@@ -211,49 +168,50 @@ def _render_gpus(granted: Mapping[str, int]) -> str:
     return f"{numbers}: workers see them, servers do not"
 
 
-def results(facts: Facts) -> Findings:
+def results(facts: SiteFacts) -> Iterator[Finding]:
     """The results folder can be written, and hosts see each other's files there."""
     sharing = facts.sharing
     if sharing is None:
-        return []
+        return
     remedy = "name a folder on a file system that all hosts share, with room in it: RESULTS="
     if sharing.refused:
-        return [failure(f"{facts.results} cannot be written here ({sharing.refused})", remedy)]
-    if not facts.shares_files:
-        return [ok(f"{facts.results} can be written here; every host has files of its own")]
-    unseen = _unseen(facts)
-    told = [f"{some(who)} cannot write there ({why})" for why, who in _by_reason(sharing).items()]
-    told += [f"{reader} does not see the file of {some(w)}" for reader, w in unseen.items()]
-    if told:
-        return [failure(f"{facts.results}: {some(told)}", remedy)]
-    if len(facts.hosts) == 1:
-        return [ok(f"{facts.results} can be written")]
+        yield failure(f"{facts.results} cannot be written here ({sharing.refused})", remedy)
+    elif not facts.shares_files:
+        yield ok(f"{facts.results} can be written here; every host has files of its own")
+    elif problems := [*_unwritable(sharing), *_unseen(sharing, facts.checked)]:
+        yield failure(f"{facts.results}: {some(problems)}", remedy)
+    elif len(facts.hosts) == 1:
+        yield ok(f"{facts.results} can be written")
+    else:
+        yield _shared_within(facts.results, sharing)
+
+
+def _shared_within(results: str, sharing: Sharing) -> Finding:
     slowest = max((d for by in sharing.delays_s.values() for d in by.values()), default=0.0)
-    text = f"{facts.results} is written by all hosts, and seen by the others within {slowest:.2f} s"
-    if slowest > SLOW_SHARING_S:
-        remedy = "harmless for a run; but input files must be there that long before the first one"
-        return [warning(text, remedy)]
-    return [ok(text)]
+    text = f"{results} is written by all hosts, and seen by the others within {slowest:.2f} s"
+    if slowest <= SLOW_SHARING_S:
+        return ok(text)
+    remedy = "harmless for a run; but input files must be there that long before the first one"
+    return warning(text, remedy)
 
 
-def _by_reason(sharing: Sharing) -> dict[str, list[str]]:
+def _unwritable(sharing: Sharing) -> list[str]:
     """Hosts that cannot write, by why they cannot."""
     reasons: dict[str, list[str]] = {}
     for host, why in sharing.unwritable.items():
         reasons.setdefault(why, []).append(host)
-    return reasons
+    return [f"{some(hosts)} cannot write there ({why})" for why, hosts in reasons.items()]
 
 
-def _unseen(facts: Facts) -> dict[str, list[str]]:
+def _unseen(sharing: Sharing, hosts: Iterable[str]) -> list[str]:
     """Writers whose files a reader does not see; the launcher is a reader as well."""
-    assert facts.sharing is not None
-    written = [host for host in facts.checked if host not in facts.sharing.unwritable]
+    written = [host for host in hosts if host not in sharing.unwritable]
     unseen = {
         reader: [w for w in written if w != reader and w not in delays]
-        for reader, delays in facts.sharing.delays_s.items()
+        for reader, delays in sharing.delays_s.items()
     }
-    unseen["this machine"] = list(facts.sharing.unseen_here)
-    return {reader: writers for reader, writers in unseen.items() if writers}
+    unseen["this machine"] = list(sharing.unseen_here)
+    return [f"{r} does not see the file of {some(w)}" for r, w in unseen.items() if w]
 
 
 def _least(
@@ -261,15 +219,16 @@ def _least(
     *,
     warn_below: float,
     fail_below: float,
-    tell: Callable[[float], str],
+    describe: Callable[[float], str],
     remedy: str,
-) -> list[Finding]:
+) -> Iterator[Finding]:
     """One finding about those that have too little of something, or about the least there is."""
     if not amounts:
-        return []
-    short = {host: amount for host, amount in amounts.items() if amount < warn_below}
+        return
+    short = [host for host, amount in amounts.items() if amount < warn_below]
     least = min(amounts.values())
+    text = f"{some(short)}: only {describe(least)}"
     if not short:
-        return [ok(f"{tell(least)} at least")]
-    text = f"{some(short)}: only {tell(least)}"
-    return [failure(text, remedy) if least < fail_below else warning(text, remedy)]
+        yield ok(f"{describe(least)} at least")
+    else:
+        yield failure(text, remedy) if least < fail_below else warning(text, remedy)

@@ -1,98 +1,89 @@
-"""Is a host slower than the others?  Pure."""
+"""Is a host slower than the others?  Pure.
+
+Decides by comparison with the median of the others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
-from launchers.doctor.facts import Facts
-from launchers.doctor.findings import Finding, Findings, failure, ok, some, warning
-from launchers.doctor.slow import (
-    SHARE,
-    best_rates,
-    hosts_with_slow_links,
-    slow_links,
-    slow_ones,
-)
+from launchers.doctor.findings import Finding, failure, ok, some, warning
+from launchers.doctor.site_facts import SiteFacts
 from ps_allreduce.record.records import LinkRecord
+
+#: Less than this share of what the others reach is slow.
+SHARE = 0.8
 
 LEAVE_OUT = (
     "a synchronous step waits for the slowest: leave the host out, or have somebody look at it"
 )
 
 
-def computing(facts: Facts) -> Findings:
+def computing(facts: SiteFacts) -> Iterator[Finding]:
     """All hosts multiply matrices equally fast."""
     silent = [] if facts.one_machine else [h for h in facts.checked if h not in facts.flops]
-    found: list[Finding] = []
     if silent:
         reason = "see whether there is enough memory, and whether somebody else computes there"
-        found.append(failure(f"{some(silent)} did not compute", reason, leave_out=silent))
-    slow = slow_ones(facts.flops)
+        yield failure(f"{some(silent)} did not compute", reason, leave_out=silent)
+    slow = slower_than_others(facts.flops)
     if slow:
         rates = some(f"{host} {facts.flops[host] / 1e9:.1f}" for host in slow)
-        usual = median(rate for host, rate in facts.flops.items() if host not in slow)
-        text = f"{rates} GFLOP/s, the others {usual / 1e9:.1f}"
-        found.append(failure(text, LEAVE_OUT, leave_out=slow))
-    return found or _equally_fast(facts)
+        others = median(rate for host, rate in facts.flops.items() if host not in slow)
+        text = f"{rates} GFLOP/s, the others {others / 1e9:.1f}"
+        yield failure(text, LEAVE_OUT, leave_out=slow)
+    if facts.flops and not slow and not silent:
+        yield ok(_equally_fast(facts))
 
 
-def _equally_fast(facts: Facts) -> list[Finding]:
-    rates = list(facts.flops.values())
-    if not rates:
-        return []
-    if facts.one_machine:
-        shared = ", which the hosts of one machine share" if len(facts.hosts) > 1 else ""
-        return [ok(f"{rates[0] / 1e9:.1f} GFLOP/s{shared}")]
-    return [ok(f"{min(rates) / 1e9:.1f} to {max(rates) / 1e9:.1f} GFLOP/s, all at once")]
+def _equally_fast(facts: SiteFacts) -> str:
+    rates = [rate / 1e9 for rate in facts.flops.values()]
+    if not facts.one_machine:
+        return f"{min(rates):.1f} to {max(rates):.1f} GFLOP/s, all at once"
+    shared = ", which the hosts of one machine share" if len(facts.hosts) > 1 else ""
+    return f"{rates[0]:.1f} GFLOP/s{shared}"
 
 
-def links(facts: Facts) -> Findings:
+def links(facts: SiteFacts) -> Iterator[Finding]:
     """All hosts send and receive equally fast."""
-    found: list[Finding] = []
     if facts.links_trouble:
-        found.append(failure(facts.links_trouble, "see what the check of ports says"))
+        yield failure(facts.links_trouble, "see what the check of ports says")
     slow = hosts_with_slow_links(facts.links)
-    others = [one for one in facts.links if one.source not in slow and one.target not in slow]
-    found += [_slow_host(host, facts.links, others or facts.links) for host in slow]
-    return [*found, *_slow_pairs(others)] or _equally_linked(facts)
-
-
-def _slow_host(host: str, every: Sequence[LinkRecord], others: Sequence[LinkRecord]) -> Finding:
-    sent, received = best_rates(every)
-    usual = median(link.bits_per_s for link in others)
-    text = (
-        f"{host} sends {_render(sent[host])} at most and receives {_render(received[host])}; the "
-        f"others' median link carries {_render(usual)}"
-    )
-    return failure(text, LEAVE_OUT, leave_out=[host])
-
-
-def _slow_pairs(others: Sequence[LinkRecord]) -> list[Finding]:
-    """Links between hosts that are fast otherwise: what lies between them is slow."""
-    weak = sorted(slow_links(others), key=lambda link: link.bits_per_s)
-    if not weak:
-        return []
-    told = some(f"{one.source} to {one.target} {_render(one.bits_per_s)}" for one in weak)
-    return [
-        warning(
-            f"{len(weak)} of {len(others)} links below {SHARE:g} of their median: {told}",
+    others = [link for link in facts.links if not {link.source, link.target} & set(slow)]
+    for host in slow:
+        text = _slow_host(host, facts.links, others or facts.links)
+        yield failure(text, LEAVE_OUT, leave_out=[host])
+    # Of hosts that are fast otherwise.
+    pairs = sorted(slow_links(others), key=lambda link: link.bits_per_s)
+    if pairs:
+        named = some(f"{link.source} to {link.target} {_render(link.bits_per_s)}" for link in pairs)
+        yield warning(
+            f"{len(pairs)} of {len(others)} links below {SHARE:g} of their median: {named}",
             "what lies between these hosts is slow or in use; ask for hosts below one switch",
         )
-    ]
+    if not facts.links_trouble and not slow and not pairs:
+        yield from _equally_linked(facts)
 
 
-def _equally_linked(facts: Facts) -> list[Finding]:
+def _slow_host(host: str, every: Sequence[LinkRecord], others: Sequence[LinkRecord]) -> str:
+    sent, received = best_rates(every)
+    typical = median(link.bits_per_s for link in others)
+    return (
+        f"{host} sends {_render(sent[host])} at most and receives {_render(received[host])}; the "
+        f"others' median link carries {_render(typical)}"
+    )
+
+
+def _equally_linked(facts: SiteFacts) -> Iterator[Finding]:
     rates = [link.bits_per_s for link in facts.links]
-    if not rates:
-        return [ok("one host, no link")] if len(facts.checked) == 1 else []
-    trip = median(link.round_trip_s for link in facts.links)
-    return [
-        ok(
+    if rates:
+        trip = median(link.round_trip_s for link in facts.links)
+        yield ok(
             f"{_render(min(rates))} to {_render(max(rates))} per direction, both at once; a round "
             f"trip takes {trip * 1e6:.0f} us"
         )
-    ]
+    elif len(facts.checked) == 1:
+        yield ok("one host, no link")
 
 
 def _render(bits_per_s: float) -> str:
@@ -100,3 +91,41 @@ def _render(bits_per_s: float) -> str:
         if bits_per_s >= size:
             return f"{bits_per_s / size:.3g} {unit}"
     return f"{bits_per_s / 1e3:.3g} kbit/s"
+
+
+def slower_than_others(rates: Mapping[str, float]) -> tuple[str, ...]:
+    """The names whose rate is below `SHARE` of the median of the others.
+
+    A slow one neither hides itself nor makes others look slow, however slow it is.
+    """
+    if len(rates) < 2:
+        return ()
+    others = {name: [rate for other, rate in rates.items() if other != name] for name in rates}
+    return tuple(name for name, rate in rates.items() if rate < SHARE * median(others[name]))
+
+
+def best_rates(links: Iterable[LinkRecord]) -> tuple[dict[str, float], dict[str, float]]:
+    """The best rate at which every host sends, and receives: the other end may be the slow one."""
+    sent: dict[str, float] = {}
+    received: dict[str, float] = {}
+    for link in links:
+        sent[link.source] = max(sent.get(link.source, 0.0), link.bits_per_s)
+        received[link.target] = max(received.get(link.target, 0.0), link.bits_per_s)
+    return sent, received
+
+
+def hosts_with_slow_links(links: Sequence[LinkRecord]) -> tuple[str, ...]:
+    """Hosts that are slow towards everybody; of two hosts nobody can tell which it is."""
+    sent, received = best_rates(links)
+    if len(sent) < 3:
+        return ()
+    slow = {*slower_than_others(sent), *slower_than_others(received)}
+    return tuple(host for host in sent if host in slow)
+
+
+def slow_links(links: Sequence[LinkRecord]) -> tuple[LinkRecord, ...]:
+    """Links below `SHARE` of the median link."""
+    if not links:
+        return ()
+    typical = median(link.bits_per_s for link in links)
+    return tuple(link for link in links if link.bits_per_s < SHARE * typical)

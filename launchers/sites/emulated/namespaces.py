@@ -53,11 +53,11 @@ def enter_words(pid: int, net: str, uts: str, with_user: bool) -> tuple[str, ...
 
 def read_settings(root: Path = Path("/proc/sys")) -> dict[str, str]:
     """Those of the settings that forbid which this kernel has."""
-    found = {}
+    settings = {}
     for name in FORBIDDING:
         with suppress(OSError):
-            found[name] = (root / name.replace(".", "/")).read_text(encoding="ascii").strip()
-    return found
+            settings[name] = (root / name.replace(".", "/")).read_text(encoding="ascii").strip()
+    return settings
 
 
 def explain_refusal(refusal: str, settings: Mapping[str, str]) -> str:

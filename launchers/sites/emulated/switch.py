@@ -1,23 +1,27 @@
 """Bridges and cables: what lies between the hosts of an emulated network.
 
-Decides names and addresses.  The switch lives in the network namespace of the process that builds
-it; namespaces are made in `holder`.
+Decides names and addresses, how fast a link sends and how late.  The switch lives in the network
+namespace of the process that builds it; namespaces are made in `network_process`.
+
+A token bucket lets through what it has saved up, so the burst is what a link gives away after a
+pause: it should be short.  It must still outlast the lateness of the kernel's timer (tc-tbf(8):
+what comes in per tick must fit), and hold what TCP hands over in one piece: segmentation offload
+makes trains of up to 64 KB, and a train above the burst is cut into single packets one by one
+(tbf_enqueue and tbf_segment in Linux, net/sched/sch_tbf.c), which cost a third of 1 Gbit/s when
+both directions were busy.  So a host's trains are shortened (`gso_max_size`) until two fit into
+its burst, and where hosts differ, whoever receives has room for two of the longest.  Every train
+costs processor time, which emulated hosts share and are soon limited by: the burst is therefore
+stretched for the sake of longer trains, as far as it stays about a millisecond.
 """
 
 from __future__ import annotations
 
 import errno
+import math
 from typing import Any
 
 from pyroute2 import NetlinkError  # type: ignore[import-untyped]
 
-from launchers.sites.emulated.shaping import (
-    ROOT,
-    longest_train,
-    needed_disciplines,
-    shape,
-    train_bytes,
-)
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.network import EmulatedNetwork
 
@@ -28,6 +32,34 @@ LOOPBACK = "lo"
 PREFIX_LENGTH = 16
 
 MEANINGS = {"tbf": "the rate of a link", "netem": "delay"}
+
+#: So much time of a link is given away after a pause.  A virtual machine's timer is late by
+#: hundreds of microseconds.
+BURST_S = 0.5e-3
+
+#: So much if trains can be longer then.  At 1 Gbit/s trains of 64 KB instead of 28 KB.
+LONG_BURST_S = 1.2e-3
+
+#: With less, acknowledgements cost too much; against a gradient's megabytes it is little.
+MIN_BURST_BYTES = 32 * 1024
+
+#: The kernel's own limit.
+MAX_TRAIN_BYTES = 65536
+
+#: Two trains and the headers of all their packets, which the kernel counts as well.
+TRAINS_PER_BURST = 2.2
+
+#: What a port buffers before it loses packets.  With 50 ms, acknowledgements waited so long
+#: behind data that a link which was slower than the others lost a third of its other direction.
+QUEUE_S = 0.01
+
+MIN_QUEUE_BYTES = 128 * 1024
+
+#: Handles that the kernel knows the disciplines by: `1:`, its only class `1:1`, and `10:`.
+ROOT, CLASS, CHILD = 0x10000, 0x10001, 0x100000
+
+#: netem counts packets; enough for 10 ms at 32 Gbit/s even without offload.
+NETEM_PACKETS = 100_000
 
 
 def address_of(host: int) -> str:
@@ -109,3 +141,70 @@ def _plug_in(ip: Any, index: int, rack: int) -> None:
 def _index(ip: Any, name: str) -> int:
     (index,) = ip.link_lookup(ifname=name)
     return int(index)
+
+
+def burst_bytes(bits_per_s: float, train: int = 0) -> int:
+    """What a link sends at once after a pause.
+
+    Args:
+        train: bytes of the longest train that comes in.
+    """
+    lengthened = min(bits_per_s / 8 * LONG_BURST_S, MAX_TRAIN_BYTES * TRAINS_PER_BURST)
+    sizes = (bits_per_s / 8 * BURST_S, lengthened, train * TRAINS_PER_BURST)
+    return max(MIN_BURST_BYTES, math.ceil(max(sizes)))
+
+
+def queue_bytes(bits_per_s: float) -> int:
+    """What may wait at a link before packets are lost."""
+    return max(MIN_QUEUE_BYTES, round(bits_per_s / 8 * QUEUE_S))
+
+
+def train_bytes(bits_per_s: float | None) -> int:
+    """What TCP may hand over in one piece to a link of such a rate."""
+    if bits_per_s is None:
+        return MAX_TRAIN_BYTES
+    return min(MAX_TRAIN_BYTES, int(burst_bytes(bits_per_s) / TRAINS_PER_BURST))
+
+
+def longest_train(network: EmulatedNetwork) -> int:
+    """Bytes of the longest train that any host sends."""
+    return max(train_bytes(network.link_bits_per_s(host)) for host in range(network.num_hosts))
+
+
+def needed_disciplines(network: EmulatedNetwork) -> dict[str, dict[str, int]]:
+    """The queueing disciplines that a network is made of, each with arguments to try it with."""
+    rates = [network.bits_per_s, network.slow_bits_per_s, network.uplink_bits_per_s]
+    needed = {"tbf": _bucket(1e9, 0)} if any(rates) else {}
+    return needed | ({"netem": _delay_line(1e-3)} if network.delay_s else {})
+
+
+def shape(
+    ip: Any, index: int, bits_per_s: float | None, *, train: int = 0, delay_s: float = 0.0
+) -> None:
+    """Limit what an interface sends, and delay it.
+
+    Args:
+        ip: pyroute2.IPRoute in the interface's network namespace.
+        index: of the interface.
+        bits_per_s: None for no limit.
+        train: bytes of the longest train that comes in.
+    """
+    if bits_per_s is not None:
+        ip.tc("add", "tbf", index, ROOT, **_bucket(bits_per_s, train))
+    if delay_s and bits_per_s is not None:
+        ip.tc("add", "netem", index, CHILD, parent=CLASS, **_delay_line(delay_s))
+    elif delay_s:
+        ip.tc("add", "netem", index, ROOT, **_delay_line(delay_s))
+
+
+def _bucket(bits_per_s: float, train: int) -> dict[str, int]:
+    burst = burst_bytes(bits_per_s, train)
+    return {
+        "rate": round(bits_per_s / 8),
+        "burst": burst,
+        "limit": queue_bytes(bits_per_s) + burst,
+    }
+
+
+def _delay_line(delay_s: float) -> dict[str, int]:
+    return {"delay": round(delay_s * 1e6), "limit": NETEM_PACKETS}

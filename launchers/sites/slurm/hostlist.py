@@ -148,24 +148,8 @@ class _Source:
         return digits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Range:
-    """Numbers from `low` to `high`, padded to `width` digits."""
-
-    low: int
-    high: int
-    width: int
-
-    @property
-    def count(self) -> int:
-        return self.high - self.low + 1
-
-    @property
-    def longest(self) -> int:
-        return max(self.width, len(str(self.high)))
-
-    def words(self) -> Iterator[str]:
-        return (f"{number:0{self.width}d}" for number in range(self.low, self.high + 1))
+#: The numbers of a part of a bracket, and to how many digits they are padded.
+_Range = tuple[range, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,15 +161,21 @@ class _Entry:
 
     @property
     def count(self) -> int:
-        return math.prod(sum(part.count for part in bracket) for bracket in self.brackets)
+        return math.prod(sum(len(numbers) for numbers, _ in each) for each in self.brackets)
 
     @property
     def longest(self) -> int:
         literal = len(self.template) - len("{}") * len(self.brackets)
-        return literal + sum(max(part.longest for part in bracket) for bracket in self.brackets)
+        return literal + sum(
+            max(max(width, len(str(numbers[-1]))) for numbers, width in bracket)
+            for bracket in self.brackets
+        )
 
     def hosts(self) -> Iterator[str]:
-        words = [[word for part in bracket for word in part.words()] for bracket in self.brackets]
+        words = [
+            [f"{number:0{width}d}" for numbers, width in bracket for number in numbers]
+            for bracket in self.brackets
+        ]
         for choice in itertools.product(*_in_turn(words)):
             yield self.template.format(*_in_turn(choice))
 
@@ -208,7 +198,7 @@ def _read_entry(source: _Source, start: int, end: int) -> _Entry:
             template.append(piece[0])
         else:
             template.append("{}")
-            brackets.append(_read_ranges(source, *piece.span("ranges")))
+            brackets.append(tuple(_read_ranges(source, *piece.span("ranges"))))
     entry = _Entry(template="".join(template), brackets=tuple(brackets))
     if entry.longest > MAX_NAME:
         raise source.error(start, f"expected a host name of at most {MAX_NAME} characters")
@@ -227,28 +217,22 @@ def _pieces(source: _Source, start: int, end: int) -> Iterator[re.Match[str]]:
         start = piece.end()
 
 
-def _read_ranges(source: _Source, start: int, end: int) -> tuple[_Range, ...]:
+def _read_ranges(source: _Source, start: int, end: int) -> Iterator[_Range]:
     """What a bracket holds; `end` is the index of the one that closes it."""
-    part, position = _read_range(source, start)
-    ranges = [part]
-    while position < end:
-        if source.text[position] != ",":
-            raise source.unexpected(position, "',' or ']'")
-        part, position = _read_range(source, position + 1)
-        ranges.append(part)
-    return tuple(ranges)
-
-
-def _read_range(source: _Source, start: int) -> tuple[_Range, int]:
-    """A number or a range within a bracket, and the index behind it."""
-    low = high = source.digits(start, MAX_NAME)
-    end = start + len(low)
-    if source.text[end] == "-":
-        high = source.digits(end + 1, MAX_NAME)
-        if int(high) < int(low):
-            raise source.error(end + 1, "expected no less than the number before it")
-        end += 1 + len(high)
-    return _Range(low=int(low), high=int(high), width=len(low)), end
+    while True:
+        low = high = source.digits(start, MAX_NAME)
+        start += len(low)
+        if source.text[start] == "-":
+            high = source.digits(start + 1, MAX_NAME)
+            if int(high) < int(low):
+                raise source.error(start + 1, "expected no less than the number before it")
+            start += 1 + len(high)
+        yield range(int(low), int(high) + 1), len(low)
+        if start == end:
+            return
+        if source.text[start] != ",":
+            raise source.unexpected(start, "',' or ']'")
+        start += 1
 
 
 def _read_repeated(source: _Source, start: int) -> tuple[int, int, int]:

@@ -1,14 +1,13 @@
 """The hosts of the Slurm job that this process is part of.
 
-Decides that every run gets one step of its own, with one fork server per host: what is forked stays
-inside the step's control group and binding, and ends with the step.  What is asked of the hosts
-between runs shares one step.
+Decides which jobs can be used: plain ones, from inside them and once.  Every run gets one step of
+its own, with one fork server per host: what is forked stays inside the step's control group and
+binding, and ends with the step.  What is asked of the hosts between runs shares one step.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import socket
 import sysconfig
@@ -16,83 +15,137 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from launchers.fork_servers.callbacks import let_in, own_addresses
-from launchers.fork_servers.client import ROOT, fork_server_environment, last_lines
+from launchers.fork_servers.client import fork_server_environment, last_lines
 from launchers.fork_servers.host_servers import HostServers
-from launchers.processes import Background, fork_server_words, start_in_background
-from launchers.sites.slurm.allocation import Allocation, read_allocation
-from launchers.sites.slurm.broadcast import NodeCopy
-from launchers.sites.slurm.jobs import explain_job, show_job, sick_nodes
-from launchers.sites.slurm.step import step_environment, step_words
+from launchers.processes import BackgroundProcess, fork_server_words, start_in_background
+from launchers.settings import LauncherSettings
+from launchers.site import Site, SiteKind
+from launchers.sites.slurm.batch_script import exclude_text
+from launchers.sites.slurm.hostlist import parse_hostlist, parse_tasks_per_node
+from launchers.sites.slurm.slurm_scheduler import (
+    SlurmScheduler,
+    explain_job,
+    show_job,
+    sick_nodes,
+    with_advice,
+)
+from launchers.sites.slurm.step import NodeCopy, step_environment, step_words
 from ps_allreduce.errors import UserError
 from ps_allreduce.fork_server.messages import TOKEN
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.scratch import scratch_prefix
+from ps_allreduce.tf_internals.texts import CHATTER
 
 STEP_END_S = 10.0
-
-#: Lines that say nothing of why a step ended.
-TENSORFLOW_CHATTER = re.compile(r"[IW]\d{4} |\d{4}-\d\d-\d\d .*: I |To enable the following")
 
 #: Of a job that has its nodes for itself, as `scontrol show job` tells.
 WHOLE_NODES = ("NO", "EXCLUSIVE")
 
 
-class SlurmSite:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """A job's hosts.
+
+    Attributes:
+        hosts: in Slurm's order.
+        num_cores: CPUs, as Slurm counts them, that the job has on each host.
+    """
+
+    job_id: str
+    hosts: tuple[str, ...]
+    num_cores: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.hosts) != len(self.num_cores):
+            raise UserError(
+                f"job {self.job_id}: SLURM_JOB_NODELIST names {len(self.hosts)} hosts and "
+                f"SLURM_JOB_CPUS_PER_NODE {len(self.num_cores)}; start the suite in a job of its "
+                "own, not inside a part of another one."
+            )
+
+
+def read_allocation(environment: Mapping[str, str]) -> Allocation:
+    """The job that these variables describe.
+
+    Raises:
+        UserError: there is none, or it is of a kind that cannot be used.
+    """
+    job_id = environment.get("SLURM_JOB_ID", "")
+    if not job_id:
+        raise UserError(
+            "no Slurm job is active here (SLURM_JOB_ID is not set); run this in salloc or sbatch."
+        )
+    _refuse(environment, job_id)
+    try:
+        nodes = environment["SLURM_JOB_NODELIST"]
+        cpus = environment["SLURM_JOB_CPUS_PER_NODE"]
+    except KeyError as missing:
+        raise UserError(
+            f"job {job_id}: {missing.args[0]} is not set, so its hosts are unknown; start the "
+            "suite directly in the job, with Slurm's variables untouched."
+        ) from None
+    return Allocation(
+        job_id=job_id, hosts=parse_hostlist(nodes), num_cores=parse_tasks_per_node(cpus)
+    )
+
+
+def _refuse(environment: Mapping[str, str], job_id: str) -> None:
+    if "SLURM_ARRAY_JOB_ID" in environment:
+        raise UserError(
+            f"job {job_id} is a task of an array, and every task would make the same runs; submit "
+            "without --array: one job makes all runs of a sweep."
+        )
+    if int(environment.get("SLURM_HET_SIZE", "1")) > 1:
+        raise UserError(
+            f"job {job_id} is heterogeneous; use a plain job, in which all hosts are alike."
+        )
+    if int(environment.get("SLURM_STEP_NUM_TASKS", "1")) > 1:
+        raise UserError(
+            "srun has started this suite more than once; start it without srun, it makes steps of "
+            "its own."
+        )
+
+
+class SlurmSite(Site):
     """A job's hosts, in Slurm's order."""
 
-    one_machine = False
-    shares_files = True
+    ask_for_alike = "ask for hosts that are alike (--constraint=NAME, or --sbatch=--exclude=HOST)"
 
-    def __init__(
-        self,
-        container: Sequence[str] = (),
-        *,
-        shared_nodes: bool = False,
-        copy_environment: bool = False,
-    ) -> None:
-        self._allocation: Allocation = read_allocation(os.environ)
-        self._command = fork_server_words(container)
-        self._shared_nodes = shared_nodes
-        self._copy_environment = copy_environment
+    def __init__(self, settings: LauncherSettings) -> None:
+        self._allocation = read_allocation(os.environ)
+        self._settings = settings
         self._copied: NodeCopy | None = None
         self._idle = ExitStack()
         self._idle_servers: HostServers | None = None
         self.hosts = self._allocation.hosts
-        self.job_id: str | None = self._allocation.job_id
+        self.job_id = self._allocation.job_id
 
     def __enter__(self) -> Self:
         job = show_job(self._allocation.job_id)
         shared = job.get("OverSubscribe", WHOLE_NODES[0]) not in WHOLE_NODES
-        if shared and not self._shared_nodes:
+        if shared and not self._settings.shared_nodes:
             raise UserError(
                 f"job {self._allocation.job_id} does not have its nodes for itself: others would "
                 "disturb the measurement, and TensorFlow's servers obey whoever reaches them. Ask "
                 "for --exclusive, or accept it with --shared-nodes."
             )
-        if self._copy_environment:
+        if self._settings.copy_environment:
             self._copied = NodeCopy(self.hosts, Path(sysconfig.get_path("purelib")))
             self._copied.spread()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Every run ends its own step; what is between runs, and a copy of packages, ends here."""
         self._idle.close()
         if self._copied is not None:
             self._copied.remove()
-
-    def check(self, experiment: Experiment) -> None:
-        """Whatever fits on the hosts can be run."""
 
     def cores(self) -> Mapping[str, Sequence[int]]:
         """As many as the job was granted; which ones, the step tells."""
@@ -142,21 +195,21 @@ class SlurmSite:
                 finally:
                     for client in clients.values():
                         client.close()
-                    step.wait(STEP_END_S)
+                    step.status(STEP_END_S)
             finally:
                 step.end()
 
-    def _start(self, cores: Mapping[str, int], port: int, token: str, log: Path) -> Background:
+    def _start(
+        self, cores: Mapping[str, int], port: int, token: str, log: Path
+    ) -> BackgroundProcess:
         callers = ",".join(f"{address}:{port}" for address in own_addresses())
-        words = step_words(cores, str(ROOT), [*self._command, "--connect", callers])
+        command = [*fork_server_words(self._settings.container), "--connect", callers]
+        words = step_words(cores, str(ROOT), command)
         environment = step_environment(fork_server_environment(os.environ)) | {TOKEN: token}
         if self._copied is not None:
             first = [str(self._copied.folder), environment["PYTHONPATH"]]
             environment["PYTHONPATH"] = os.pathsep.join(first)
         return start_in_background(words, log, environment)
-
-    def preset_address(self, host: str) -> None:
-        """Whatever the host's interfaces say."""
 
     def time_left_s(self) -> float | None:
         """Until the job's limit."""
@@ -173,17 +226,34 @@ class SlurmSite:
     def post_mortem(self) -> str:
         """What Slurm says about the job and its nodes."""
         job_id = self._allocation.job_id
-        said = [explain_job(job_id), sick_nodes(self.hosts)]
-        if not any(said) and self.is_over():
+        reasons = [with_advice(explain_job(job_id)), sick_nodes(self.hosts)]
+        if not any(reasons) and self.is_over():
             return f"job {job_id} was ended"
-        return "; ".join(filter(None, said))
+        return "; ".join(filter(None, reasons))
+
+    def avoid(self, hosts: Sequence[str]) -> str:
+        """Options for the next job."""
+        return exclude_text(hosts)
 
 
-def _gone(step: Background, log: Path) -> str:
+def _gone(step: BackgroundProcess, log: Path) -> str:
     """Why no fork server is to be expected any more; empty as long as one is."""
     status = step.status()
     if status is None:
         return ""
     lines = last_lines(log).splitlines()
-    said = " / ".join([line for line in lines if not TENSORFLOW_CHATTER.match(line)][-3:])
-    return f"srun ended with status {status} before all hosts were up: {said}"
+    end = " / ".join([line for line in lines if not CHATTER.match(line)][-3:])
+    return f"srun ended with status {status} before all hosts were up: {end}"
+
+
+SLURM = SiteKind(
+    name="slurm",
+    make=SlurmSite,
+    understands=frozenset(
+        {
+            *("hosts", "partition", "account", "time_limit", "constraint", "gpus_per_node"),
+            *("sbatch", "setup", "container", "shared_nodes", "copy_environment"),
+        }
+    ),
+    scheduler=SlurmScheduler(),
+)

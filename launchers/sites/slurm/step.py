@@ -1,14 +1,28 @@
-"""The command line and environment of the one step that a run gets.  Pure.
+"""Steps of a job: the command line of the one that a run gets, and those that copy packages.
 
 Decides that everything is said explicitly: what `srun` takes from a job's options differs between
-versions of Slurm and between batch and interactive jobs.
+versions of Slurm and between batch and interactive jobs.  Decides also where the copy of Python's
+packages is kept on a node, and that it goes when the job's work is over.
 """
 
 from __future__ import annotations
 
+import os
+import secrets
+import tarfile
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from launchers.processes import Answer, run_quietly
 from launchers.sites.slurm.hostlist import render_hostlist
+from ps_allreduce.errors import LaunchError
+from ps_allreduce.scratch import scratch_prefix
+
+#: Packing and sending some 2 GB to many nodes.
+SPREAD_S = 1800.0
+
+REMOVE_S = 120.0
 
 #: Variables from which `srun` takes options.  Source: srun(1), "INPUT ENVIRONMENT VARIABLES".
 INPUT_VARIABLES = frozenset(
@@ -55,3 +69,60 @@ def step_words(cores: Mapping[str, int], folder: str, command: Sequence[str]) ->
 def step_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment for `srun`: without what would change the step behind our back."""
     return {name: value for name, value in environment.items() if name not in INPUT_VARIABLES}
+
+
+class NodeCopy:
+    """The packages of one folder, on every node's own disk below `/tmp`.
+
+    Many nodes that import TensorFlow from one shared file system read the same thousands of files
+    at the same time.
+
+    Args:
+        packages: the folder that Python imports from.
+    """
+
+    def __init__(self, hosts: Sequence[str], packages: Path) -> None:
+        self._hosts = hosts
+        self._packages = packages
+        # Nobody can guess the name and put packages of his own there first.
+        self.folder = Path(f"/tmp/ps-allreduce-packages-{secrets.token_hex(8)}")
+        self._archive = self.folder.with_suffix(".tar")
+
+    def spread(self) -> None:
+        """Pack, send and unpack; whatever goes wrong, nothing stays.
+
+        Raises:
+            LaunchError: Slurm cannot send it, or a node has no room.
+        """
+        try:
+            self._send()
+            self._on_every_node("mkdir", "-m", "700", str(self.folder))
+            self._on_every_node("tar", "-xf", str(self._archive), "-C", str(self.folder))
+        except BaseException:
+            self.remove()
+            raise
+
+    def _send(self) -> None:
+        with tempfile.TemporaryDirectory(prefix=scratch_prefix()) as packing:
+            archive = Path(packing) / "packages.tar"
+            with tarfile.open(archive, "w") as pack:
+                pack.add(self._packages, arcname=".")
+            sent = run_quietly(["sbcast", str(archive), str(self._archive)], SPREAD_S)
+            _expect(sent, "sbcast")
+
+    def remove(self) -> None:
+        """Remove the copy; a node that does not answer keeps it, as its /tmp is cleaned anyway."""
+        self._run(REMOVE_S, "rm", "-rf", str(self.folder), str(self._archive))
+
+    def _on_every_node(self, *command: str) -> None:
+        _expect(self._run(SPREAD_S, *command), command[0])
+
+    def _run(self, within_s: float, *command: str) -> Answer | None:
+        words = step_words(dict.fromkeys(self._hosts, 1), "/tmp", command)
+        return run_quietly(words, within_s, step_environment(os.environ))
+
+
+def _expect(answer: Answer | None, what: str) -> None:
+    if answer is None or answer.status != 0:
+        said = "no answer" if answer is None else " ".join(answer.err.split())[-300:]
+        raise LaunchError(f"the packages could not be copied to the nodes ({what}: {said}).")

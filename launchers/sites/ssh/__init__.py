@@ -1,6 +1,5 @@
-"""Hosts that are reached by ssh: cloud instances, workstations, whatever is not scheduled.
+"""Hosts that are reached by ssh: cloud instances, workstations, anything without a scheduler.
 
-Decides nothing itself.  `hostfile` reads the list of hosts, `words` says what is run on them,
-`server` holds the line to one of them, `sentences` says what went wrong with it; `site` is what the
-launcher uses.
+`hostfile` reads the list of hosts, `command_line` says what is run on them and what its failure
+means; `site` holds the lines to them.
 """

@@ -1,18 +1,20 @@
 """The list of hosts for `ssh`: from text to values.  Pure.
 
 Decides how a host is written, `[user@]name[:port] [private-address]`, and which lines are refused.
-The order of the file is the order in which hosts are used.  Whether a host exists, and whether the
-private address is its own, is found out later.
+The order of the file is the order in which hosts are used.  Hosts that answered are compared with
+what the file says of them.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from launchers.fork_servers.addresses import LOOPBACK
 from ps_allreduce.errors import UserError
+from ps_allreduce.record.hosts import HostFacts
 
 EXAMPLE = "'ubuntu@203.0.113.7 10.0.0.7', or just 'node7'"
 
@@ -118,3 +120,27 @@ def _refuse_repeat(host: SshHost, others: dict[int, SshHost]) -> None:
             raise UserError(f"{host.name} stands in line {number} already.")
         if host.address is not None and host.address == other.address:
             raise UserError(f"{host.address} is the address of {other.name} in line {number}.")
+
+
+def refuse_misfits(hosts: Sequence[SshHost], facts: Mapping[str, HostFacts], source: str) -> None:
+    """See that the private addresses are the hosts' own, and that no machine stands there twice.
+
+    Args:
+        facts: by the names of the hosts in the file.
+        source: the host file, for messages.
+
+    Raises:
+        UserError: it is not so.
+    """
+    seen: dict[object, str] = {}
+    for host in hosts:
+        interfaces = [each for each in facts[host.name].interfaces if each.name != LOOPBACK]
+        addresses = [each.address for each in interfaces]
+        if host.address is not None and host.address not in addresses:
+            raise UserError(
+                f"{source} gives {host.name} the private address {host.address}, but "
+                f"that host has {', '.join(addresses) or 'none'}."
+            )
+        twin = seen.setdefault((facts[host.name].name, tuple(interfaces)), host.name)
+        if interfaces and twin != host.name:
+            raise UserError(f"{source}: {twin} and {host.name} are the same machine.")

@@ -1,42 +1,121 @@
 """The hosts of a host file, reached by ssh.
 
-Decides that every host is asked before anything is planned for it, and that its fork server serves
-all runs until it is lost.
+Decides that every host is asked before anything is planned for it, that its fork server serves all
+runs until it is lost, and that the program there is the same as here.
 """
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
 from typing import Self
 
-from launchers.fork_servers.client import ForkServerClient
+from launchers.fork_servers.client import PIECE_BYTES, ForkServerClient
 from launchers.fork_servers.host_servers import HostServers
-from launchers.sites.ssh.hostfile import SshHost, parse_host_file
-from launchers.sites.ssh.sentences import refuse_misfits
-from launchers.sites.ssh.server import SshServer
-from launchers.sites.ssh.words import remote_command
+from launchers.fork_servers.started import StartedForkServer
+from launchers.processes import ChildProcess, start_with_standard_streams
+from launchers.settings import LauncherSettings
+from launchers.site import Site, SiteKind
+from launchers.sites.ssh.command_line import (
+    explain_loss,
+    explain_no_start,
+    remote_command,
+    ssh_command,
+)
+from launchers.sites.ssh.hostfile import SshHost, parse_host_file, refuse_misfits
 from ps_allreduce.errors import LaunchError, UserError
+from ps_allreduce.fork_server.messages import FileRead, ReadFile
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.hosts import HostFacts
+from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.scratch import scratch_prefix
 
+#: How long ssh may take to end once its line is cut.
+END_S = 2.0
 
-class SshSite:
+#: What is measured.
+SOURCES = "ps_allreduce"
+
+
+class SshForkServer(StartedForkServer):
+    """A fork server on another host.
+
+    Args:
+        command: for the shell of the host.
+        log: file for what ssh and the server print.
+    """
+
+    def __init__(self, host: SshHost, command: str, log: Path) -> None:
+        super().__init__(host.name)
+        self._described = host
+        self._words = ssh_command(host, command)
+        self._log = log
+
+    def _start_program(self) -> tuple[ChildProcess, Path]:
+        self._log.unlink(missing_ok=True)
+        return start_with_standard_streams(self._words, self._log, os.environ), self._log
+
+    def _wait_ready(self, client: ForkServerClient) -> None:
+        try:
+            client.wait_ready()
+            refuse_other_sources(client)
+        except LaunchError as error:
+            raise LaunchError(self._explain(client, error)) from error
+
+    def _explain(self, client: ForkServerClient, error: LaunchError) -> str:
+        """Why it did not come up, in one line; how ssh ended tells most."""
+        assert self._program is not None
+        status = self._program.status(END_S) if client.lost else None
+        if status is None:
+            return str(error).splitlines()[0]
+        printed = client.greeting.decode(errors="replace")
+        return explain_no_start(self._described, status, printed, self._said())
+
+    def last_words(self) -> str:
+        """How the line was lost, if it was."""
+        if self._program is None or self._client is None or not self._client.lost:
+            return ""
+        return explain_loss(self.host, self._program.status(END_S), self._said())
+
+    def _said(self) -> str:
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
+    def hang_up(self) -> None:
+        """Cut the line, by which the server ends and kills what it forked; wait for nothing."""
+        if self._client is not None:
+            self._client.close()
+
+
+def refuse_other_sources(client: ForkServerClient) -> None:
+    """See that the host's checkout is the same as this one, as far as it is measured.
+
+    Raises:
+        UserError: a file differs, or is not there.
+        LaunchError: the fork server is gone.
+    """
+    for path in sorted((ROOT / SOURCES).rglob("*.py")):
+        request = ReadFile(path=str(path), offset=0, length=PIECE_BYTES)
+        there = client.answer(request, FileRead)
+        if base64.b64decode(there.content) != path.read_bytes():
+            raise UserError(
+                f"{path} on {client.host} differs from the one here: all hosts need the same "
+                "checkout, with the same changes."
+            )
+
+
+class SshSite(Site):
     """Hosts that share nothing but a network, in the order of their file.
 
     Args:
         container: words that are put before the container's own `python3`.
     """
 
-    one_machine = False
     shares_files = False
-    job_id = None
 
     def __init__(self, host_file: Path, container: Sequence[str] = ()) -> None:
         self._source = str(host_file)
@@ -44,7 +123,7 @@ class SshSite:
         self.hosts = tuple(self._described)
         self._command = remote_command(container, os.environ)
         self._folder: TemporaryDirectory[str] | None = None
-        self._servers: dict[str, SshServer] = {}
+        self._servers: dict[str, SshForkServer] = {}
         self._facts: dict[str, HostFacts] = {}
         self._used: Sequence[str] = ()
 
@@ -57,15 +136,10 @@ class SshSite:
         self._folder = TemporaryDirectory(prefix=scratch_prefix(), ignore_cleanup_errors=True)
         for name, host in self._described.items():
             log = Path(self._folder.name) / f"{name}.log"
-            self._servers[name] = SshServer(host, self._command, log)
+            self._servers[name] = SshForkServer(host, self._command, log)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for server in self._servers.values():
             server.hang_up()  # so that all of them end at the same time
         for server in self._servers.values():
@@ -73,9 +147,6 @@ class SshSite:
         self._servers.clear()
         if self._folder is not None:
             self._folder.cleanup()
-
-    def check(self, experiment: Experiment) -> None:
-        """Whatever fits on the hosts can be run."""
 
     def cores(self) -> Mapping[str, Sequence[int]]:
         """Those that the fork servers may use; all hosts are asked, once.
@@ -120,13 +191,6 @@ class SshSite:
         """The private address in the host file; without one, the host's interfaces tell."""
         return self._described[host].address
 
-    def time_left_s(self) -> None:
-        """There is no limit."""
-
-    def is_over(self) -> bool:
-        """There is no scheduler."""
-        return False
-
     def post_mortem(self) -> str:
         """What ssh said about the lines that were lost in the last run."""
         return "; ".join(filter(None, (self._servers[host].last_words() for host in self._used)))
@@ -145,3 +209,15 @@ def read_host_file(path: Path) -> tuple[SshHost, ...]:
     except UnicodeDecodeError as error:
         raise UserError(f"the host file {path} is no text.") from error
     return parse_host_file(text, str(path))
+
+
+def _site_of(settings: LauncherSettings) -> SshSite:
+    if settings.host_file is None:
+        raise UserError(
+            "the launcher ssh needs --host-file, a file with a host per line: "
+            "[user@]name[:port] [private-address]."
+        )
+    return SshSite(settings.host_file, settings.container)
+
+
+SSH = SiteKind(name="ssh", make=_site_of, understands=frozenset({"host_file", "container"}))

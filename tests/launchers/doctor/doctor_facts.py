@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from launchers.doctor.facts import Facts, HostCheck, Sharing
-from launchers.doctor.findings import Finding, Findings, Level
-from ps_allreduce.fork_server.check_up_messages import HostState, PeerSeen, TemporaryFolder
+from launchers.doctor.findings import Finding, Level
+from launchers.doctor.site_facts import HostCheck, Sharing, SiteFacts
+from ps_allreduce.inspection.questions import HostState, PeerSeen, TemporaryFolder
 from ps_allreduce.record.hosts import Interface
 from ps_allreduce.record.records import LinkRecord
 from tests.fakes import make_facts
@@ -71,13 +71,13 @@ def links(hosts: Sequence[str] = HOSTS) -> tuple[LinkRecord, ...]:
     return tuple(link(a, b) for a in hosts for b in hosts if a != b)
 
 
-def healthy(hosts: Sequence[str] = HOSTS, **changes: Any) -> Facts:
+def healthy(hosts: Sequence[str] = HOSTS, **changes: Any) -> SiteFacts:
     """A cluster without any trouble."""
     settings: dict[str, Any] = {
         "hosts": tuple(hosts),
         "one_machine": False,
         "shares_files": True,
-        "scheduled": True,
+        "ask_for_alike": "ask for one kind",
         "results": "/scratch/results",
         "own_digest": "0badcafe",
         "own_versions": VERSIONS,
@@ -89,30 +89,30 @@ def healthy(hosts: Sequence[str] = HOSTS, **changes: Any) -> Facts:
         "flops": dict.fromkeys(hosts, 1000000000000.0),
         "links": links(hosts),
     }
-    return Facts(**(settings | changes))
+    return SiteFacts(**(settings | changes))
 
 
-def with_host(facts: Facts, host: str, /, **changes: Any) -> Facts:
+def with_host(facts: SiteFacts, host: str, /, **changes: Any) -> SiteFacts:
     """The same facts but for one host."""
     return replace(facts, checked={**facts.checked, host: replace(facts.checked[host], **changes)})
 
 
-def with_state(facts: Facts, host: str, /, **changes: Any) -> Facts:
+def with_state(facts: SiteFacts, host: str, /, **changes: Any) -> SiteFacts:
     """The same facts but for what one host found."""
     return with_host(facts, host, state=replace(facts.states[host], **changes))
 
 
-def with_peer(facts: Facts, host: str, other: str, /, **changes: Any) -> Facts:
+def with_peer(facts: SiteFacts, host: str, other: str, /, **changes: Any) -> SiteFacts:
     """The same facts but for how one host sees another."""
     peers = facts.states[host].peers
     return with_state(facts, host, peers={**peers, other: replace(peers[other], **changes)})
 
 
-def levels(findings: Findings) -> list[Level]:
+def levels(findings: Iterable[Finding]) -> list[Level]:
     return [finding.level for finding in findings]
 
 
-def only(findings: Findings, level: Level) -> Finding:
+def only(findings: Iterable[Finding], level: Level) -> Finding:
     """The one finding, which is of that level."""
     (finding,) = findings
     assert finding.level is level

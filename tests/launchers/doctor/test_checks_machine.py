@@ -16,9 +16,9 @@ from launchers.doctor.checks.machine import (
     results,
     temporary,
 )
-from launchers.doctor.facts import Facts, Sharing
 from launchers.doctor.findings import Level
-from ps_allreduce.fork_server.check_up_messages import TemporaryFolder
+from launchers.doctor.site_facts import Sharing, SiteFacts
+from ps_allreduce.inspection.questions import TemporaryFolder
 from ps_allreduce.record.hosts import Gpu
 from tests.launchers.doctor.doctor_facts import (
     GIB,
@@ -38,7 +38,7 @@ def test_hosts_of_several_kinds_are_refused_by_runs() -> None:
     mixed = with_host(facts, "n9", facts=other)
     finding = only(alike(mixed), Level.FAILURE)
     assert "2 kinds: n10 and n9 differ in cpu_model" in finding.text
-    assert "--mixed-hosts" in finding.remedy
+    assert finding.remedy == "ask for one kind, or accept it: --mixed-hosts"
     assert levels(alike(replace(mixed, mixed_hosts=True))) == [Level.WARNING]
 
 
@@ -103,12 +103,12 @@ def folder(**changes: Any) -> TemporaryFolder:
     ],
 )
 def test_a_bad_place_for_files_is_told(changes: dict[str, Any], level: Level, told: str) -> None:
-    found = temporary(with_state(healthy(), "n9", temporary=folder(**changes)))
+    found = list(temporary(with_state(healthy(), "n9", temporary=folder(**changes))))
     assert any(told in finding.text for finding in found)
     assert max(levels(found), key=list(Level).index) is level
 
 
-def with_gpus(facts: Facts, host: str, number: int, **changes: Any) -> Facts:
+def with_gpus(facts: SiteFacts, host: str, number: int, **changes: Any) -> SiteFacts:
     cards = tuple(Gpu(identity=str(index), model="A100") for index in range(number))
     seen = replace(facts.checked[host].facts, gpus=cards)
     return with_host(facts, host, facts=seen, **({"gpus_of_worker": number} | changes))

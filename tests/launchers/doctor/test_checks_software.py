@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from launchers.doctor.checks.software import checkout, fork_servers, imports, packages, versions
-from launchers.doctor.facts import Facts
 from launchers.doctor.findings import Level
+from launchers.doctor.site_facts import SiteFacts
 from tests.launchers.doctor.doctor_facts import (
     VERSIONS,
     healthy,
@@ -19,7 +19,7 @@ from tests.launchers.doctor.doctor_facts import (
 )
 
 
-def with_versions(facts: Facts, host: str, **changes: str) -> Facts:
+def with_versions(facts: SiteFacts, host: str, **changes: str) -> SiteFacts:
     found = dict(facts.checked[host].facts.versions) | changes
     return with_host(facts, host, facts=replace(facts.checked[host].facts, versions=found))
 

@@ -7,10 +7,15 @@ from dataclasses import replace
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from launchers.doctor.checks.speed import computing, links
-from launchers.doctor.facts import Facts
+from launchers.doctor.checks.speed import (
+    computing,
+    hosts_with_slow_links,
+    links,
+    slow_links,
+    slower_than_others,
+)
 from launchers.doctor.findings import Level
-from launchers.doctor.slow import hosts_with_slow_links, slow_links, slow_ones
+from launchers.doctor.site_facts import SiteFacts
 from ps_allreduce.record.records import LinkRecord
 from tests.examples import fast
 from tests.launchers.doctor import doctor_facts as made
@@ -48,7 +53,7 @@ def test_equal_hosts_are_well() -> None:
     )
 
 
-def with_rates(slower: dict[tuple[str, str], float], hosts: tuple[str, ...] = HOSTS) -> Facts:
+def with_rates(slower: dict[tuple[str, str], float], hosts: tuple[str, ...] = HOSTS) -> SiteFacts:
     every = made.links(hosts)
     return healthy(
         hosts,
@@ -105,8 +110,8 @@ def test_one_slow_host_never_makes_others_look_slow(
     rates: dict[str, float], factor: float, data: st.DataObject
 ) -> None:
     victim = data.draw(st.sampled_from(sorted(rates)))
-    assert slow_ones(rates) == ()
-    assert slow_ones(rates | {victim: rates[victim] * factor}) == (victim,)
+    assert slower_than_others(rates) == ()
+    assert slower_than_others(rates | {victim: rates[victim] * factor}) == (victim,)
 
 
 @fast

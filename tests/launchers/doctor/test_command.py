@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from launchers import __main__ as command_line
-from launchers.doctor import command, gather, sharing, speed
+from launchers.doctor import benchmarks, command, gather, sharing
 from launchers.fork_servers.host_servers import measure_links
 from launchers.settings import LauncherSettings
 from tests.cluster import Cluster
 from tests.launchers.doctor.doctor_facts import healthy
-from tests.launchers.doctor.doctor_hosts import server
+from tests.pretend import FAKE_SERVER
 
 
 def run(*words: str) -> int:
@@ -23,10 +23,10 @@ def run(*words: str) -> int:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """The hosts behind every launcher."""
-    cluster = Cluster({"n10": server(), "n1": server()})
-    monkeypatch.setattr(command, "make_site", lambda name, settings: cluster)
-    monkeypatch.setattr(speed, "SECONDS", 0.05)
-    monkeypatch.setattr(speed, "measure_links", partial(measure_links, seconds=0.05))
+    cluster = Cluster({"n10": FAKE_SERVER, "n1": FAKE_SERVER})
+    monkeypatch.setattr(command, "make_site", lambda _: cluster)
+    monkeypatch.setattr(benchmarks, "SECONDS", 0.05)
+    monkeypatch.setattr(benchmarks, "measure_links", partial(measure_links, seconds=0.05))
     monkeypatch.setattr(sharing, "WITHIN_S", 2.0)
     return cluster
 
@@ -65,7 +65,7 @@ def test_warnings_are_none(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--launcher", "carrier-pigeon"], "unknown launcher 'carrier-pigeon'; choose one of"),
+        (["--launcher", "carrier-pigeon"], "'carrier-pigeon' is not one of local, "),
         (["--nonsense"], "No such option"),
         (["--launcher", "emulated"], "needs --hosts"),
         (["--launcher", "emulated", "--hosts", "0"], "has 1 to"),
@@ -93,15 +93,15 @@ def test_an_interruption_leaves_nothing(
 
 
 def test_what_was_typed_reaches_the_site(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, LauncherSettings]] = []
+    asked: list[LauncherSettings] = []
     monkeypatch.setattr(command, "gather", lambda *_, **__: healthy())
 
-    def make_site(name: str, settings: LauncherSettings) -> Cluster:
-        asked.append((name, settings))
-        return Cluster({"n1": server()})
+    def make_site(settings: LauncherSettings) -> Cluster:
+        asked.append(settings)
+        return Cluster({"n1": FAKE_SERVER})
 
     monkeypatch.setattr(command, "make_site", make_site)
     assert run("--launcher", "slurm", "--hosts", "4", "--container", "apptainer exec x.sif") == 0
-    ((name, settings),) = asked
-    assert (name, settings.container) == ("slurm", ("apptainer", "exec", "x.sif"))
-    assert settings.network is None
+    assert asked == [
+        LauncherSettings(launcher="slurm", hosts=4, container=("apptainer", "exec", "x.sif"))
+    ]

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from launchers.doctor import sharing, speed
-from launchers.doctor.asking import ask_hosts
+from launchers.doctor import benchmarks, sharing
+from launchers.doctor.benchmarks import Pair, measure_all_links, num_rounds, rounds_of_pairs
 from launchers.doctor.checks import examine
-from launchers.doctor.facts import Facts
 from launchers.doctor.findings import Level
 from launchers.doctor.gather import NUM_STEPS, gather
-from launchers.doctor.pairs import Pair
-from launchers.doctor.speed import measure_all_links, num_rounds
+from launchers.doctor.questions import ask_hosts
+from launchers.doctor.site_facts import SiteFacts
 from launchers.fork_servers.host_servers import HostServers, measure_links
 from ps_allreduce.errors import UserError
-from ps_allreduce.fork_server.check_up_messages import CountGpus
+from ps_allreduce.inspection.questions import CountGpus
 from ps_allreduce.record.records import LinkRecord
 from tests.cluster import ADDRESSES, Cluster
+from tests.examples import fast
 from tests.launchers.doctor.doctor_facts import link
-from tests.launchers.doctor.doctor_hosts import server
+from tests.pretend import FAKE_SERVER, fake_server
 
 HOSTS = tuple(ADDRESSES)
 
@@ -31,16 +34,16 @@ HOSTS = tuple(ADDRESSES)
 def short(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     # A fork server that is killed leaves its folder to the next one.
     monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("tmp")))
-    monkeypatch.setattr(speed, "SECONDS", 0.05)
-    monkeypatch.setattr(speed, "measure_links", partial(measure_links, seconds=0.05))
+    monkeypatch.setattr(benchmarks, "SECONDS", 0.05)
+    monkeypatch.setattr(benchmarks, "measure_links", partial(measure_links, seconds=0.05))
     monkeypatch.setattr(sharing, "WITHIN_S", 2.0)
 
 
-def examined(cluster: Cluster, results: Path, interface: str | None = None) -> Facts:
+def examined(cluster: Cluster, results: Path, interface: str | None = None) -> SiteFacts:
     return gather(cluster, results, interface, mixed_hosts=False, tell=lambda _: None)
 
 
-def troubled(facts: Facts) -> dict[str, str]:
+def troubled(facts: SiteFacts) -> dict[str, str]:
     """What the checks say that is no compliment, but for what depends on this machine's mood."""
     moody = ("load", "memory", "compute", "links")
     return {
@@ -53,7 +56,7 @@ def troubled(facts: Facts) -> dict[str, str]:
 
 def test_everything_is_found_out_about_hosts_that_are_well(tmp_path: Path) -> None:
     told: list[str] = []
-    cluster = Cluster(dict.fromkeys(HOSTS, server()))
+    cluster = Cluster(dict.fromkeys(HOSTS, FAKE_SERVER))
     facts = gather(cluster, tmp_path / "a" / "b", None, mixed_hosts=False, tell=told.append)
     assert (facts.hosts, tuple(facts.checked), tuple(facts.states)) == (HOSTS, HOSTS, HOSTS)
     assert cluster.asked == [dict.fromkeys(HOSTS, 2)]
@@ -81,7 +84,7 @@ def pairs() -> set[Pair]:
 def test_hosts_of_one_machine_compute_one_at_a_time(tmp_path: Path) -> None:
     results = tmp_path / "results"
     results.mkdir()
-    facts = examined(Cluster({"n1": server(), "n9": server()}, one_machine=True), results)
+    facts = examined(Cluster({"n1": FAKE_SERVER, "n9": FAKE_SERVER}, one_machine=True), results)
     assert list(facts.flops) == ["n1"]
     assert {c.clock_offset_s for c in facts.checked.values()} == {None}
     assert list(results.iterdir()) == []
@@ -100,7 +103,7 @@ def test_hosts_of_one_machine_compute_one_at_a_time(tmp_path: Path) -> None:
 def test_a_host_that_falls_ill_is_named_and_the_others_are_examined(
     tmp_path: Path, request_kind: str, job: str, reason: str
 ) -> None:
-    words = dict.fromkeys(HOSTS, server()) | {"n1": server(**{request_kind: job})}
+    words = dict.fromkeys(HOSTS, FAKE_SERVER) | {"n1": fake_server("--job", request_kind, job)}
     facts = examined(Cluster(words), tmp_path)
     told = [finding.text for finding in examine(facts)["fork servers"]]
     assert any(text.startswith(f"n1: {reason}") for text in told) or request_kind == "ShareFile"
@@ -111,26 +114,26 @@ def test_a_host_that_falls_ill_is_named_and_the_others_are_examined(
 
 
 def test_an_address_that_a_host_does_not_have_is_told(tmp_path: Path) -> None:
-    cluster = Cluster(dict.fromkeys(HOSTS, server()), addresses=ADDRESSES | {"n1": "192.0.2.77"})
+    cluster = Cluster(dict.fromkeys(HOSTS, FAKE_SERVER), addresses=ADDRESSES | {"n1": "192.0.2.77"})
     facts = examined(cluster, tmp_path)
     assert facts.troubles["n1"].startswith("cannot listen at 192.0.2.77 (")
     assert len(facts.links) == 2
 
 
 def test_hosts_that_do_not_come_up_are_told(tmp_path: Path) -> None:
-    facts = examined(Cluster({"n1": server()}, broken="no fork server came up on n1."), tmp_path)
+    facts = examined(Cluster({"n1": FAKE_SERVER}, broken="no fork server came up on n1."), tmp_path)
     assert facts.not_started == "no fork server came up on n1."
     assert troubled(facts) == {"fork servers": "no fork server came up on n1."}
 
 
 def test_a_network_that_a_host_does_not_have_is_the_users_mistake(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="has no interface ib7"):
-        examined(Cluster({"n1": server()}), tmp_path, "ib7")
+        examined(Cluster({"n1": FAKE_SERVER}), tmp_path, "ib7")
 
 
 def test_a_results_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    facts = examined(Cluster({"n1": server()}), tmp_path / "file" / "results")
+    facts = examined(Cluster({"n1": FAKE_SERVER}), tmp_path / "file" / "results")
     assert "cannot be written here (" in troubled(facts)["RESULTS"]
 
 
@@ -138,14 +141,14 @@ def test_a_host_that_leaves_no_file_is_missed_by_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sharing, "WITHIN_S", 0.5)
-    words = {"n10": server(), "n1": server(ShareFile="do_nothing")}
+    words = {"n10": FAKE_SERVER, "n1": fake_server("--job", "ShareFile", "do_nothing")}
     facts = examined(Cluster(words), tmp_path)
     assert "n10 does not see the file of n1" in troubled(facts)["RESULTS"]
 
 
 @pytest.fixture
 def hanging() -> Iterator[HostServers]:
-    cluster = Cluster({"n10": server(), "n1": server(CountGpus="hang")})
+    cluster = Cluster({"n10": FAKE_SERVER, "n1": fake_server("--job", "CountGpus", "hang")})
     with cluster, cluster.servers(dict.fromkeys(cluster.hosts, 1), None) as servers:
         yield servers
 
@@ -161,6 +164,21 @@ def test_who_does_not_answer_in_time_is_left_behind(hanging: HostServers) -> Non
     # What hung was ended, and is not mistaken for the next one.
     answers = ask_hosts(hanging, requests, 1.0)
     assert list(answers.of("gpus")) == ["n10"]
+
+
+@fast
+@given(st.integers(0, 40))
+def test_every_pair_meets_once(number: int) -> None:
+    hosts = [f"n{index}" for index in range(number)]
+    rounds = rounds_of_pairs(hosts)
+    met = [frozenset(pair) for pairs in rounds for pair in pairs]
+    assert len(met) == len(set(met))
+    assert set(met) == {frozenset(pair) for pair in combinations(hosts, 2)}
+    for pairs in rounds:
+        busy = [host for pair in pairs for host in pair]
+        assert len(busy) == len(set(busy))
+    fewest = number - 1 + number % 2 if number > 1 else 0
+    assert len(rounds) == fewest
 
 
 class Network:
@@ -185,7 +203,7 @@ def test_a_slow_link_is_measured_again(
     monkeypatch: pytest.MonkeyPatch, rates: list[float], expected: float
 ) -> None:
     network = Network({("n10", "n1"): list(rates)})
-    monkeypatch.setattr(speed, "measure_links", network.measure)
+    monkeypatch.setattr(benchmarks, "measure_links", network.measure)
     servers = HostServers(dict.fromkeys(HOSTS))  # type: ignore[arg-type]
     every = [("n10", "n1"), ("n10", "n9"), ("n1", "n9")]
     links, trouble = measure_all_links(servers, every, str, lambda _: None)
@@ -199,7 +217,7 @@ def test_pairs_that_cannot_reach_each_other_are_not_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     network = Network({})
-    monkeypatch.setattr(speed, "measure_links", network.measure)
+    monkeypatch.setattr(benchmarks, "measure_links", network.measure)
     servers = HostServers(dict.fromkeys(HOSTS))  # type: ignore[arg-type]
     measure_all_links(servers, [("n1", "n9")], str, lambda _: None)
     assert [sorted(links) for links in network.measured] == [[("n1", "n9"), ("n9", "n1")]]
@@ -208,6 +226,6 @@ def test_pairs_that_cannot_reach_each_other_are_not_measured(
 def test_a_slow_host_computes_again(monkeypatch: pytest.MonkeyPatch) -> None:
     once, twice = {"n10": 1e9, "n1": 0.1e9}, {"n10": 0.9e9, "n1": 0.2e9}
     rates = iter([once, twice, {"n10": 0.9e9, "n1": 0.95e9}])
-    monkeypatch.setattr(speed, "_multiply", lambda *_: next(rates))
-    found = speed.measure_computing(HostServers({}), ["n10", "n1"])
+    monkeypatch.setattr(benchmarks, "_multiply", lambda *_: next(rates))
+    found = benchmarks.measure_computing(HostServers({}), ["n10", "n1"])
     assert found == {"n10": 1e9, "n1": 0.95e9}

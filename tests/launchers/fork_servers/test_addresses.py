@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launchers.fork_servers.addresses import choose_interface
+from launchers.fork_servers.addresses import task_address
 from ps_allreduce.errors import UserError
 from ps_allreduce.record.hosts import Interface
 
@@ -20,12 +20,17 @@ ALL = (LO, ETH, IB, SECOND)
 
 
 def test_the_first_that_leads_outside_is_taken_if_nothing_is_asked_for() -> None:
-    assert choose_interface("n9", ALL, None) == ETH
-    assert choose_interface("n9", (IB, LO, ETH), None) == IB
+    assert task_address("n9", ALL, None) == ETH.address
+    assert task_address("n9", (IB, LO, ETH), None) == IB.address
 
 
 def test_a_host_with_a_loopback_only_uses_that() -> None:
-    assert choose_interface("n9", (LO,), None) == LO
+    assert task_address("n9", (LO,), None) == LO.address
+
+
+def test_what_the_site_says_counts_unless_something_is_asked_for() -> None:
+    assert task_address("n9", ALL, None, "10.9.9.9") == "10.9.9.9"
+    assert task_address("n9", ALL, "ib0", "10.9.9.9") == IB.address
 
 
 @pytest.mark.parametrize(
@@ -43,13 +48,13 @@ def test_a_host_with_a_loopback_only_uses_that() -> None:
     ],
 )
 def test_an_interface_is_chosen_by_name_or_by_subnet(wanted: str, expected: Interface) -> None:
-    assert choose_interface("n9", ALL, wanted) == expected
+    assert task_address("n9", ALL, wanted) == expected.address
 
 
 @pytest.mark.parametrize("wanted", ["ib", "ib00", "eth1", "10.2.0.0/16", "fe80::/10", "10.1", ""])
 def test_an_interface_that_is_not_there_is_told_with_those_that_are(wanted: str) -> None:
     with pytest.raises(UserError) as caught:
-        choose_interface("n10", (LO, IB), wanted)
+        task_address("n10", (LO, IB), wanted)
     told = str(caught.value)
     assert told.startswith("host n10 has no interface ")
     assert "it has: lo (127.0.0.1/8), ib0 (10.1.2.3/16). Choose one with --interface" in told
@@ -57,4 +62,4 @@ def test_an_interface_that_is_not_there_is_told_with_those_that_are(wanted: str)
 
 def test_a_host_without_any_is_told() -> None:
     with pytest.raises(UserError, match="host n9 has no interface with an address; it has: none"):
-        choose_interface("n9", (), None)
+        task_address("n9", (), None)

@@ -17,7 +17,7 @@ from launchers.fork_servers.client import ForkServerClient, fork_server_environm
 from launchers.processes import Answer, run_quietly, start_with_socket
 from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.fork_server.messages import AskTime, EndAll, Event, Exited, TimeTold
-from tests.pretend import FORK_SERVER_SCRIPT, fake_task
+from tests.pretend import fake_server, fake_task
 from tests.talk import assert_gone, serving
 
 PROXIES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "grpc_proxy")
@@ -134,9 +134,8 @@ def test_an_import_that_never_ends_is_given_up(tmp_path: Path) -> None:
 
 
 def test_a_server_of_another_version_is_refused(tmp_path: Path) -> None:
-    script = FORK_SERVER_SCRIPT.replace("messages.VERSION", "99")
     with (
-        serving(tmp_path, "n10", (sys.executable, "-c", script)) as client,
+        serving(tmp_path, "n10", fake_server("--version", "99")) as client,
         pytest.raises(
             LaunchError, match=r"on n10 speaks version 99 .* use the same checkout on all hosts"
         ),

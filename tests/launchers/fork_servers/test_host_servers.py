@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -14,10 +13,10 @@ from typing import NoReturn
 import pytest
 
 from launchers.fork_servers import host_servers
-from launchers.fork_servers.host_servers import HostServers, measure_links
+from launchers.fork_servers.host_servers import HostServers, clock_offset, measure_links
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.fork_server.messages import EndAll, Event, Exited, Started
-from tests.pretend import FAKE_SERVER, FORK_SERVER_SCRIPT, fake_task
+from tests.pretend import FAKE_SERVER, fake_server, fake_task
 from tests.talk import ENDLESS, assert_gone, serving
 
 #: Any address that begins with 127 is this machine's.
@@ -56,15 +55,6 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostServers]:
         for client in clients.values():
             client.wait_ready()
         yield HostServers(clients)
-
-
-def changed(*changes: tuple[str, str]) -> tuple[str, ...]:
-    """The command of a fork server whose script was changed."""
-    script = FORK_SERVER_SCRIPT
-    for old, new in changes:
-        assert old in script
-        script = script.replace(old, new)
-    return (sys.executable, "-c", script)
 
 
 def test_every_link_of_a_ring_is_measured_at_once(three: HostServers) -> None:
@@ -106,8 +96,7 @@ def test_an_address_that_a_host_does_not_have_is_told_and_the_others_are_ended(
 
 
 def test_a_host_that_cannot_reach_another_is_told(start: Start) -> None:
-    cut_off = changed(("    send_stream(", "    raise OSError(113, 'No route to host')\n    ("))
-    servers = start(n10=cut_off, n1=FAKE_SERVER)
+    servers = start(n10=fake_server("--job", "SendStream", "no_route"), n1=FAKE_SERVER)
     links = [("n10", "n1"), ("n1", "n10")]
     with pytest.raises(LaunchError, match=r"the links of n10 cannot be measured: .*No route to h"):
         measure_links(servers, links, ADDRESSES.__getitem__, seconds=0.1)
@@ -115,16 +104,14 @@ def test_a_host_that_cannot_reach_another_is_told(start: Start) -> None:
 
 def test_hosts_that_say_nothing_are_named(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_servers, "LINK_DEADLINE_S", 0.5)
-    silent = changed(("    receive_stream(", "    __import__('time').sleep(600)\n    ("))
-    servers = start(n10=FAKE_SERVER, n1=silent)
+    servers = start(n10=FAKE_SERVER, n1=fake_server("--job", "ReceiveStream", "hang"))
     links = [("n10", "n1"), ("n1", "n10")]
     with pytest.raises(LaunchError, match=r"nothing more is heard from n1\."):
         measure_links(servers, links, ADDRESSES.__getitem__, seconds=0.1)
 
 
 def test_a_host_that_is_lost_while_links_are_measured_is_named(start: Start) -> None:
-    dying = changed(("    receive_stream(", "    os.kill(os.getppid(), 9)\n    ("))
-    servers = start(n10=FAKE_SERVER, n1=dying)
+    servers = start(n10=FAKE_SERVER, n1=fake_server("--job", "ReceiveStream", "die"))
     links = [("n10", "n1"), ("n1", "n10")]
     with pytest.raises(LaunchError, match="the fork server on n1, from which its tasks are forked"):
         measure_links(servers, links, ADDRESSES.__getitem__, seconds=0.1)
@@ -132,31 +119,18 @@ def test_a_host_that_is_lost_while_links_are_measured_is_named(start: Start) -> 
 
 
 def test_clocks_of_one_machine_agree(three: HostServers) -> None:
-    offsets = three.clock_offsets()
-    assert list(offsets) == ["n10", "n1", "n9"]
-    assert max(map(abs, offsets.values())) < 0.1
+    assert all(abs(clock_offset(client)) < 0.1 for client in three.clients.values())
 
 
 @pytest.mark.parametrize("ahead", [100.0, -100.0])
 def test_a_clock_that_is_wrong_is_found(start: Start, ahead: float) -> None:
-    wrong = f"import time; right = time.time; time.time = lambda: right() + {ahead}\n"
-    servers = start(n10=FAKE_SERVER, n1=(sys.executable, "-c", wrong + FORK_SERVER_SCRIPT))
-    offsets = servers.clock_offsets()
-    assert offsets["n10"] == pytest.approx(0.0, abs=0.1)
-    assert offsets["n1"] == pytest.approx(ahead, abs=0.1)
+    servers = start(n1=fake_server(f"--ahead={ahead}"))
+    assert clock_offset(servers.clients["n1"]) == pytest.approx(ahead, abs=0.1)
 
 
 def test_the_quickest_answer_counts(start: Start) -> None:
-    # A host that is busy now and then: every other answer comes late.
-    busy = (
-        "import itertools, time\n"
-        "from ps_allreduce.fork_server import run_folder\n"
-        "tell, turns = run_folder.TimeTold, itertools.cycle([0.2, 0.0])\n"
-        "run_folder.TimeTold = lambda time: (sleep(next(turns)), tell(time=time))[1]\n"
-        "from time import sleep\n"
-    )
-    servers = start(n10=(sys.executable, "-c", busy + FORK_SERVER_SCRIPT))
-    assert servers.clock_offsets()["n10"] == pytest.approx(0.0, abs=0.05)
+    servers = start(n10=fake_server("--busy"))
+    assert clock_offset(servers.clients["n10"]) == pytest.approx(0.0, abs=0.05)
 
 
 def test_whoever_speaks_is_heard_with_the_host(three: HostServers, tmp_path: Path) -> None:

@@ -2,56 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from launchers.run.conclude import (
-    RunState,
-    conclude,
-    failure_reason,
-    log_path,
-    machine_busy,
-    result_path,
-)
-from launchers.run.monitor import RunMonitor
+from launchers.run.conclude import conclude, failure_reason, machine_busy
+from launchers.run.state import LaunchRequest, RunMonitor, RunState, log_path, result_path
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.fork_server.messages import Event, Exited, Started, StartTask
-from ps_allreduce.point.experiment import Profile
 from ps_allreduce.point.layout import CorePlan, drivers_of, place_tasks
 from ps_allreduce.point.spread import Spread
-from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.strategies import AllReduce
 from ps_allreduce.record.records import Sample, Status
 from tests.fakes import make_experiment, make_host, make_sample
-from tests.pretend import driver_result, leave_results
+from tests.pretend import SHORT, driver_result, fake_task, leave_results
 
-PROFILE = Profile(name="p", warmup_steps=2, warmup_s=1.0, measured_steps=3, deadline_s=20.0)
-
-REDUCED = make_experiment(Strategy.ALLREDUCE, profile=PROFILE, spread=Spread())
+REDUCED = make_experiment(AllReduce, measurement=SHORT, spread=Spread())
 
 ZERO, ONE = TaskId(TaskType.WORKER, 0), TaskId(TaskType.WORKER, 1)
 
 
-def request(task: TaskId) -> StartTask:
-    return StartTask(
-        task=str(task),
-        host="n",
-        tf_config="",
-        experiment=REDUCED,
-        cores=(task.index,),
-        threads=1,
-        environment={},
-        data_dir="",
-        log="",
-        result="r",
-    )
+def start_request(task: TaskId) -> StartTask:
+    return replace(fake_task(str(task), "", Path()), cores=(task.index,))
 
 
 def state(folder: Path, **changes: Any) -> RunState:
     """A run on two hosts that has been started."""
     placed = place_tasks(REDUCED, ["n10", "n1"])
     settings: dict[str, Any] = {
+        "request": LaunchRequest(experiment=REDUCED, deadline_s=20.0, data_dir=folder),
         "one_machine": False,
         "job_id": None,
         "launched_at": 100.0,
@@ -59,7 +40,7 @@ def state(folder: Path, **changes: Any) -> RunState:
         "hosts": (make_host("n10"), make_host("n1")),
         "cores": CorePlan({}, 2, False),
         "addresses": {ZERO: "10.0.0.10:1", ONE: "10.0.0.1:1"},
-        "requests": [request(ZERO), request(ONE)],
+        "tasks": [start_request(ZERO), start_request(ONE)],
     }
     monitor = RunMonitor(list(placed), drivers_of(REDUCED))
     return RunState(placed=placed, folder=folder, monitor=monitor, **(settings | changes))
@@ -83,7 +64,7 @@ def test_a_run_that_went_well_has_its_hosts_and_its_tasks(tmp_path: Path) -> Non
     for task in (ZERO, ONE):
         run.monitor.take(Started(name=str(task), pid=7))
         run.monitor.take(exited(task, 0))
-    launched = conclude(REDUCED, run)
+    launched = conclude(run)
     assert (launched.status, launched.reason) == (Status.OK, "")
     assert [host.name for host in launched.hosts] == ["n10", "n1"]
     assert [(t.task, t.host, t.address) for t in launched.tasks] == [
@@ -102,46 +83,37 @@ def test_a_task_has_the_clock_of_its_host(tmp_path: Path) -> None:
 def test_the_clock_of_its_host_is_taken_from_a_workers_moments(tmp_path: Path) -> None:
     ahead = (make_host("n10"), make_host("n1", clock_offset_s=1.0))
     # The second worker connected at 102 on a clock that was a second ahead.
-    assert conclude(REDUCED, complete(tmp_path, hosts=ahead)).phases.bring_up_s == 1.0
+    assert conclude(complete(tmp_path, hosts=ahead)).phases.bring_up_s == 1.0
 
 
 def test_a_task_is_recorded_with_the_cores_that_it_found(tmp_path: Path) -> None:
     run = state(tmp_path, status=Status.TIMED_OUT)
     run.monitor.take(Event(name="worker:1", event="placed", time=1.0, cores=(9,), gpus="GPU-1"))
-    tasks = conclude(REDUCED, run).tasks
+    tasks = conclude(run).tasks
     assert [(task.cores, task.gpus) for task in tasks] == [((0,), None), ((9,), "GPU-1")]
 
 
 def test_results_that_are_missing_fail_the_run(tmp_path: Path) -> None:
-    launched = conclude(REDUCED, state(tmp_path, status=Status.OK))
+    launched = conclude(state(tmp_path, status=Status.OK))
     assert launched.status is Status.FAILED
     assert launched.reason.startswith("results are missing: ")
-
-
-def test_only_the_driver_that_is_asked_writes_weights(tmp_path: Path) -> None:
-    run = state(tmp_path)
-    run.ask_for_weights(ONE)
-    assert [request.weights for request in run.requests] == [None, "r.weights.npz"]
 
 
 def test_what_the_launcher_killed_has_no_exit_status(tmp_path: Path) -> None:
     run = state(tmp_path, status=Status.TIMED_OUT)
     run.monitor.take(exited(ZERO, -9))
     run.monitor.ended_by_us.add("worker:0")
-    (zero, one) = conclude(REDUCED, run).tasks
+    (zero, one) = conclude(run).tasks
     assert (zero.exit, zero.cpu_s) == (None, 1.5)
     assert (one.exit, one.cpu_s, one.pid) == (None, None, 0)
 
 
 def test_a_run_that_never_began_is_recorded_without_tasks(tmp_path: Path) -> None:
-    run = state(tmp_path, status=Status.FAILED, requests=(), hosts=(), addresses={})
+    run = state(tmp_path, status=Status.FAILED, tasks=(), hosts=(), addresses={})
     run.monitor.lost_contact = "no fork server came up on n1"
-    launched = conclude(REDUCED, run)
-    assert (launched.reason, launched.tasks, launched.hosts) == (
-        "no fork server came up on n1",
-        (),
-        (),
-    )
+    launched = conclude(run)
+    assert launched.reason == "no fork server came up on n1"
+    assert (launched.tasks, launched.hosts) == ((), ())
     assert launched.phases.total_s == 20.0
     assert launched.phases.bring_up_s is None
 
@@ -160,7 +132,7 @@ def test_a_run_that_did_not_come_to_its_end_says_why(
 ) -> None:
     run = state(tmp_path, status=status, post_mortem=post_mortem)
     run.monitor.lost_contact = "the line is cut"
-    assert failure_reason(REDUCED, run) == reason
+    assert failure_reason(run) == reason
 
 
 @pytest.mark.parametrize(
@@ -174,7 +146,7 @@ def test_an_interruption_is_the_operators_unless_the_scheduler_says_otherwise(
     tmp_path: Path, post_mortem: str, reason: str
 ) -> None:
     run = state(tmp_path, status=Status.INTERRUPTED, post_mortem=post_mortem)
-    assert failure_reason(REDUCED, run) == reason
+    assert failure_reason(run) == reason
 
 
 def test_the_log_of_the_culprit_is_quoted(tmp_path: Path) -> None:
@@ -182,7 +154,7 @@ def test_the_log_of_the_culprit_is_quoted(tmp_path: Path) -> None:
     log_path(tmp_path, ONE).write_text("Traceback\nno luck\n")
     run = state(tmp_path, status=Status.FAILED)
     run.monitor.take(exited(ONE, 1))
-    launched = conclude(REDUCED, run)
+    launched = conclude(run)
     assert launched.reason == "worker:1 ended with status 1"
     assert launched.log_tail == "Traceback\nno luck"
     assert launched.log == "==> worker:0 <==\nfine\n\n==> worker:1 <==\nTraceback\nno luck\n"
@@ -250,7 +222,7 @@ def test_a_busy_machine_is_a_warning_where_hosts_are_emulated_on_it(
 ) -> None:
     run = complete(tmp_path, one_machine=one_machine)
     run.monitor.samples = looks((111.0, 0.0, 0.0), (113.0, busy_s, 2.0 - busy_s))
-    launched = conclude(REDUCED, run)
+    launched = conclude(run)
     assert launched.machine_busy == pytest.approx(expected)
     told = "this machine's processors were 95% busy: it may have been the limit"
     assert [told in warning for warning in launched.warnings] == [True] * warned

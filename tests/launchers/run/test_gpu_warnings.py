@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from launchers.run.conclude import conclude, failure_reason
-from launchers.run.gpu_warnings import throttling_warnings
+from launchers.run.conclude import conclude, failure_reason, throttling_warnings
 from ps_allreduce.fork_server.messages import Event, Exited, Sampled
 from ps_allreduce.record.gpu_samples import GpuSample
 from ps_allreduce.record.records import Sample, Status
 from tests.fakes import make_facts, make_host, make_sample
-from tests.launchers.run.test_conclude import ONE, REDUCED, ZERO, complete, state
+from tests.launchers.run.test_conclude import ONE, ZERO, complete, state
 
 A, B = "GPU-aaaa", "GPU-bbbb"
 
@@ -74,7 +73,7 @@ def test_a_run_is_warned_of(tmp_path: Path, ahead: float) -> None:
     run.monitor.take(Event(name="worker:1", event="placed", time=1.0, cores=(9,), gpus=A))
     sample = look(112.0 + ahead, "sw_thermal_slowdown", host="node1")
     run.monitor.take(Sampled(sample=sample))
-    launched = conclude(REDUCED, run)
+    launched = conclude(run)
     assert launched.status is Status.OK
     assert launched.samples == (sample,)
     assert launched.warnings == (
@@ -92,20 +91,10 @@ def test_a_task_that_was_killed_for_want_of_memory_is_not_just_killed(tmp_path: 
     run.monitor.take(complaint)
     run.monitor.take(replace(complaint, name=str(ONE), time=2.0, text=OOM))
     run.monitor.take(Exited(name=str(ONE), pid=7, status=-9, cpu_s=1.0, peak_memory_bytes=9))
-    assert failure_reason(REDUCED, run) == f"worker:1: {OOM}"
+    assert failure_reason(run) == f"worker:1: {OOM}"
 
 
 def test_a_task_that_was_killed_without_a_word_was_killed(tmp_path: Path) -> None:
     run = state(tmp_path, status=Status.FAILED)
     run.monitor.take(Exited(name=str(ONE), pid=7, status=-9, cpu_s=1.0, peak_memory_bytes=9))
-    assert failure_reason(REDUCED, run) == "worker:1 was killed by SIGKILL"
-
-
-def test_what_slurm_ended_for_want_of_memory_comes_with_advice(tmp_path: Path) -> None:
-    run = state(tmp_path, status=Status.FAILED)
-    run.monitor.lost_contact = "contact with n1 was lost"
-    run.post_mortem = "job 7 was out of memory (OUT_OF_MEMORY)"
-    assert failure_reason(REDUCED, run) == (
-        "contact with n1 was lost; job 7 was out of memory (OUT_OF_MEMORY); "
-        "use a smaller --batch-per-worker, or ask for more memory"
-    )
+    assert failure_reason(run) == "worker:1 was killed by SIGKILL"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,39 +14,25 @@ from launchers.run.launcher import HostsLauncher
 from ps_allreduce.cluster import TfConfig
 from ps_allreduce.errors import UserError
 from ps_allreduce.fork_server.messages import AskTime, TimeTold
-from ps_allreduce.point.experiment import Experiment, Profile
+from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.spread import Coordinator, Spread
-from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
 from ps_allreduce.record.records import Status
-from tests.cluster import ADDRESSES, Cluster
+from tests.cluster import ADDRESSES, Cluster, launch_tasks
 from tests.fakes import make_experiment
-from tests.pretend import (
-    FOREVER,
-    GOOD,
-    WAIT,
-    driver_result,
-    leave_results,
-)
+from tests.pretend import FOREVER, GOOD, SHORT, WAIT
 from tests.talk import assert_gone, is_gone
 
-PROFILE = Profile(name="p", warmup_steps=2, warmup_s=1.0, measured_steps=3, deadline_s=20.0)
-
-REDUCED = make_experiment(Strategy.ALLREDUCE, profile=PROFILE, spread=Spread())
+REDUCED = make_experiment(AllReduce, measurement=SHORT, spread=Spread())
 
 Launch = Callable[..., LaunchedRun]
 
 
 @pytest.fixture
 def launch(cluster: Cluster, folder: Path) -> Launch:
-    def launch(
-        code: str,
-        experiment: Experiment = REDUCED,
-        progress: Callable[[str], None] = lambda _: None,
-    ) -> LaunchedRun:
-        (folder / "task.py").write_text(code)
-        leave_results(folder, driver_result(0), driver_result(1))
+    def launch(code: str, experiment: Experiment = REDUCED, **more: Any) -> LaunchedRun:
         # Not entered: the fork servers are kept for the next test.
-        return HostsLauncher(cluster, folder).launch(experiment, progress=progress)
+        return launch_tasks(HostsLauncher(cluster, folder), folder, code, experiment, **more)
 
     return launch
 
@@ -77,15 +64,19 @@ def test_links_and_clocks_of_its_hosts_are_measured_before_a_run(launch: Launch)
     assert all(abs(host.clock_offset_s) < 0.1 for host in run.hosts)
 
 
-def test_measuring_is_no_part_of_bringing_tasks_up(launch: Launch) -> None:
-    run = launch(FOREVER + WAIT, replace(REDUCED, profile=replace(PROFILE, deadline_s=1.0)))
+def test_a_run_that_hangs_is_ended_and_measuring_is_no_part_of_bringing_it_up(
+    launch: Launch, folder: Path
+) -> None:
+    run = launch(FOREVER + WAIT, deadline_s=1.0)
     assert run.status is Status.TIMED_OUT
+    assert run.reason == "not finished after 1 s; last heard of: connected"
+    assert survivors(folder) == []
     assert run.phases.bring_up_s is not None
     assert run.phases.bring_up_s < 0.4
 
 
 def test_a_run_on_one_host_needs_no_links(launch: Launch, cluster: Cluster) -> None:
-    single = make_experiment(Strategy.SINGLE, profile=PROFILE, spread=Spread())
+    single = make_experiment(Single, measurement=SHORT, spread=Spread())
     run = launch(GOOD, single)
     assert (run.status, run.links, [host.name for host in run.hosts]) == (Status.OK, (), ["n10"])
     assert cluster.asked == [{"n10": 1}]
@@ -95,6 +86,7 @@ def test_every_task_is_told_its_place_in_one_cluster(launch: Launch, folder: Pat
     code = "open(f'{out}/{name}.config', 'w').write(request.tf_config)\n" + GOOD
     run = launch(code)
     configs = [TfConfig.parse(path.read_text()) for path in sorted(folder.glob("*.config"))]
+    assert [str(config.task) for config in configs] == ["worker:0", "worker:1"]
     assert configs[0].cluster == configs[1].cluster
     assert [configs[0].cluster.address(c.task) for c in configs] == [t.address for t in run.tasks]
 
@@ -105,10 +97,12 @@ def test_a_task_is_told_the_name_that_its_host_has_for_itself(launch: Launch) ->
     assert launch(code).reason == ""
 
 
-def test_servers_on_hosts_of_their_own(launch: Launch, cluster: Cluster) -> None:
+def test_servers_and_a_chief_on_a_host_of_its_own_that_ends_them(
+    launch: Launch, cluster: Cluster, folder: Path
+) -> None:
     served = make_experiment(
-        Strategy.PS_SYNC,
-        profile=PROFILE,
+        SynchronousServers,
+        measurement=SHORT,
         num_workers=1,
         num_ps=1,
         spread=Spread(coordinator=Coordinator.OWN_HOST),
@@ -120,6 +114,8 @@ def test_servers_on_hosts_of_their_own(launch: Launch, cluster: Cluster) -> None
         ("worker:0", "n10", None),
         ("chief:0", "n1", 0),
     ]
+    assert all(task.cpu_s is not None for task in run.tasks)
+    assert survivors(folder) == []
     ports = [task.address for task in run.tasks]
     assert len(set(ports)) == 3
     assert cluster.asked == [{"n10": 1, "n1": 1}]
@@ -139,6 +135,7 @@ def survivors(folder: Path) -> list[int]:
 def test_a_failure_on_one_host_ends_the_tasks_of_all(launch: Launch, folder: Path) -> None:
     run = launch(FOREVER + "if name == 'worker:1': raise ValueError('no luck')" + WAIT)
     assert (run.status, run.reason) == (Status.FAILED, "worker:1: ValueError: no luck")
+    assert "Traceback" in run.log
     assert [task.exit for task in run.tasks] == [None, 1]
     assert survivors(folder) == []
 
@@ -226,7 +223,7 @@ def test_addresses_are_looked_up_where_the_site_knows_none(
 def test_hosts_that_share_one_machine_share_its_cores(launch: Launch, cluster: Cluster) -> None:
     cluster.one_machine = True
     assert [task.cores for task in launch(GOOD).tasks] == [(0,), (1,)]
-    three = make_experiment(Strategy.ALLREDUCE, 3, profile=PROFILE, spread=Spread())
+    three = make_experiment(AllReduce, 3, measurement=SHORT, spread=Spread())
     run = launch(FOREVER + "raise ValueError" + WAIT, three)
     assert [task.cores for task in run.tasks] == [(0, 1)] * 3
     assert (run.oversubscribed, run.total_cores) == (True, 2)

@@ -9,32 +9,25 @@ import pytest
 from launchers.protocol import Capacity
 from launchers.run.launcher import HostsLauncher
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.experiment import Profile
+from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.point.spread import Spread
-from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.strategies import AllReduce
 from ps_allreduce.point.workload import Workload
 from tests.cluster import Cluster
 from tests.fakes import make_experiment
-from tests.pretend import (
-    GOOD,
-    driver_result,
-    leave_results,
-    pretending_server,
-)
+from tests.pretend import GOOD, SHORT, driver_result, leave_results, pretending_server
 
-PROFILE = Profile(name="p", warmup_steps=2, warmup_s=1.0, measured_steps=3, deadline_s=20.0)
-
-REDUCED = make_experiment(Strategy.ALLREDUCE, profile=PROFILE, spread=Spread())
+REDUCED = make_experiment(AllReduce, measurement=SHORT, spread=Spread())
 
 
 def test_hosts_that_are_too_few_are_told_before_anything_runs(cluster: Cluster) -> None:
     launcher = HostsLauncher(cluster, Path())
-    four = make_experiment(Strategy.ALLREDUCE, 4, spread=Spread())
+    four = make_experiment(AllReduce, 4, spread=Spread())
     launcher.check(REDUCED)
     with pytest.raises(UserError, match="4 hosts are needed but there are 3"):
         launcher.check(four)
     with pytest.raises(UserError, match="too large for this site"):
-        launcher.check(make_experiment(Strategy.ALLREDUCE, 100))
+        launcher.check(make_experiment(AllReduce, 100))
 
 
 @pytest.mark.parametrize(("one_machine", "cores"), [(False, 2), (True, 1)])
@@ -61,9 +54,10 @@ def test_this_machine_is_described_by_provenance(cluster: Cluster) -> None:
 
 
 def test_hosts_of_different_kinds_are_refused_unless_that_is_asked_for(folder: Path) -> None:
-    program, option, script = pretending_server(folder)
-    other = script.replace("cores=(0, 1)", "cores=(0, 1), cpu_model='Another', name='elsewhere'")
-    words = {"n10": (program, option, script), "n1": (program, option, other)}
+    words = {
+        "n10": pretending_server(folder),
+        "n1": pretending_server(folder, "--other-kind"),
+    }
     (folder / "task.py").write_text(GOOD)
     leave_results(folder, driver_result(0), driver_result(1))
     with Cluster(words) as mixed:
@@ -72,18 +66,18 @@ def test_hosts_of_different_kinds_are_refused_unless_that_is_asked_for(folder: P
         ):
             HostsLauncher(mixed, folder).host_facts()
         with pytest.raises(UserError, match="the hosts are of 2 kinds"):
-            HostsLauncher(mixed, folder).launch(REDUCED, progress=lambda _: None)
+            HostsLauncher(mixed, folder).launch(REDUCED, deadline_s=20.0, progress=lambda _: None)
         launcher = HostsLauncher(mixed, folder, mixed_hosts=True)
         assert len(launcher.host_facts()) == 2
-        assert launcher.launch(REDUCED, progress=lambda _: None).reason == ""
+        assert launcher.launch(REDUCED, deadline_s=20.0, progress=lambda _: None).reason == ""
 
 
 def test_a_model_is_described_once_on_the_first_host(cluster: Cluster) -> None:
     launcher = HostsLauncher(cluster, Path())
     for _ in range(2):
-        (spec,) = launcher.describe(Workload(image_size=48))
+        (spec,) = launcher.describe(Workload(model=ImageModel(image_size=48)))
         assert (spec.name, spec.shape) == ("v", (48,))
-    launcher.describe(Workload(image_size=64))
+    launcher.describe(Workload(model=ImageModel(image_size=64)))
     assert cluster.asked == [{"n10": 1}, {"n10": 1}]
 
 

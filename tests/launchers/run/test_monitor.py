@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from launchers.run.monitor import RunMonitor
+from launchers.run.state import RunMonitor
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.fork_server.messages import Event, Exited, Sampled, Started
 from tests.fakes import make_sample
@@ -103,14 +103,6 @@ def test_what_the_launcher_killed_is_not_to_blame() -> None:
     run.ended_by_us.update({"ps:0", "worker:0"})
     assert not run.has_failed
     assert run.is_complete
-
-
-def test_the_users_mistake_is_found_among_failures() -> None:
-    assert monitor(WORKERS, failed("worker:0", "a bug")).user_error() is None
-    run = monitor(
-        WORKERS, failed("worker:0", "a bug"), failed("worker:1", "no such file", user_error=True)
-    )
-    assert run.user_error() == "no such file"
 
 
 def test_a_stage_is_reached_when_the_last_driver_reaches_it() -> None:

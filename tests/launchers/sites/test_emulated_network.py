@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from launchers.sites.emulated.messages import Held, HeldHost, HoldNetwork, decode, encode
+from launchers.sites.emulated.held_network import (
+    EmulatedHost,
+    HeldNetwork,
+    HoldNetwork,
+    decode,
+    encode,
+    hold_network,
+)
 from launchers.sites.emulated.namespaces import (
     enter_words,
     explain_refusal,
@@ -15,9 +22,9 @@ from launchers.sites.emulated.namespaces import (
     read_settings,
     unshare_words,
 )
-from launchers.sites.emulated.network import hold_network
-from launchers.sites.emulated.shaping import (
+from launchers.sites.emulated.switch import (
     MAX_TRAIN_BYTES,
+    address_of,
     burst_bytes,
     longest_train,
     needed_disciplines,
@@ -25,7 +32,6 @@ from launchers.sites.emulated.shaping import (
     shape,
     train_bytes,
 )
-from launchers.sites.emulated.switch import address_of
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.network import EmulatedNetwork
 
@@ -183,7 +189,7 @@ def test_a_reached_limit_is_no_lack_of_rights() -> None:
 def test_bad_names_are_refused_before_anything_is_started(
     names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("launchers.sites.emulated.network.start_with_socket", pytest.fail)
+    monkeypatch.setattr("launchers.sites.emulated.held_network.start_with_socket", pytest.fail)
     network = EmulatedNetwork(num_hosts=2, bits_per_s=None)
     with pytest.raises(UserError, match="name"), hold_network(network, names):
         pass
@@ -191,10 +197,12 @@ def test_bad_names_are_refused_before_anything_is_started(
 
 def test_messages_are_lines_that_come_back_the_same() -> None:
     request = HoldNetwork(
-        network=EmulatedNetwork(num_hosts=2, bits_per_s=1e9), names=("node-1", "node-2.local")
+        network=EmulatedNetwork(num_hosts=2, bits_per_s=1e9),
+        names=("node-1", "node-2.local"),
+        with_user=True,
     )
-    host = HeldHost(name="node-1", address="10.77.0.1", interface="eth0", net="/n", uts="/u")
-    held = Held(pid=7, hosts=(host,))
+    host = EmulatedHost(name="node-1", address="10.77.0.1", interface="eth0", enter=("nsenter",))
+    held = HeldNetwork(hosts=(host,))
     assert encode(request).count(b"\n") == 1
     assert decode(HoldNetwork, encode(request)) == request
-    assert decode(Held, encode(held)) == held
+    assert decode(HeldNetwork, encode(held)) == held

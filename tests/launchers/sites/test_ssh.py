@@ -18,19 +18,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launchers import make_launcher
-from launchers.fork_servers.client import ROOT, ForkServerClient
+from launchers.fork_servers.client import ForkServerClient
 from launchers.settings import LauncherSettings
 from launchers.sites.ssh import site as site_module
-from launchers.sites.ssh.hostfile import SshHost, parse_host_file
-from launchers.sites.ssh.sentences import explain_loss, explain_no_start, last_heard, refuse_misfits
-from launchers.sites.ssh.server import SshServer
-from launchers.sites.ssh.site import SshSite, read_host_file
-from launchers.sites.ssh.words import REACHED, remote_command, ssh_words
+from launchers.sites.ssh.command_line import (
+    REACHED,
+    explain_loss,
+    explain_no_start,
+    last_heard,
+    remote_command,
+    ssh_command,
+)
+from launchers.sites.ssh.hostfile import SshHost, parse_host_file, refuse_misfits
+from launchers.sites.ssh.site import SshForkServer, SshSite, read_host_file
 from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.fork_server.messages import AskTime, TimeTold
 from ps_allreduce.record.hosts import HostFacts, Interface
+from ps_allreduce.record.provenance import ROOT
 from tests.conftest import skip_or_fail
-from tests.pretend import FORK_SERVER_SCRIPT
+from tests.fakes import make_facts
+from tests.pretend import fake_server
 from tests.talk import assert_gone
 
 # ---- the host file
@@ -120,18 +127,18 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 def test_ssh_asks_nothing_and_knows_where_options_end() -> None:
     host = SshHost(name="n9", user="ubuntu", port=2222)
-    words = ssh_words(host, "cd 'a b' && true")
+    words = ssh_command(host, "cd 'a b' && true")
     assert words[0] == "ssh"
     assert {"BatchMode=yes", "ControlPath=none", "ServerAliveInterval=15"} < set(words)
     assert words[-7:] == ("-p", "2222", "-l", "ubuntu", "--", "n9", "cd 'a b' && true")
-    assert {"-p", "-l"}.isdisjoint(ssh_words(SshHost(name="n9"), "true"))
+    assert {"-p", "-l"}.isdisjoint(ssh_command(SshHost(name="n9"), "true"))
     assert host.destination == "-p 2222 ubuntu@n9"
 
 
 def test_the_real_ssh_understands_all_options() -> None:
     if shutil.which("ssh") is None:
         skip_or_fail("ssh is not installed")
-    program, *rest, _ = ssh_words(SshHost(name="n9", user="me", port=2222), "true")
+    program, *rest, _ = ssh_command(SshHost(name="n9", user="me", port=2222), "true")
     done = subprocess.run(
         [program, "-G", "-F", "none", *rest],
         capture_output=True,
@@ -155,7 +162,7 @@ def test_the_shell_over_there_sees_every_word_as_it_was_meant(
     program = folder / "python3"
     program.write_text('#!/bin/sh\npwd\nprintf "%s\\n" "$0" "$@" "$PYTHONPATH" "$http_proxy"\n')
     program.chmod(0o755)
-    monkeypatch.setattr("launchers.sites.ssh.words.ROOT", folder)
+    monkeypatch.setattr("launchers.sites.ssh.command_line.ROOT", folder)
     monkeypatch.setattr("launchers.fork_servers.client.ROOT", folder)
     monkeypatch.setattr("launchers.processes.FORK_SERVER", (str(program), "-m", "module"))
     command = remote_command((), {"PYTHONPATH": "/my modules", "SECRET": "x"})
@@ -234,14 +241,7 @@ def test_what_tensorflow_says_when_all_is_well_is_not_quoted() -> None:
 def facts(name: str, *addresses: str) -> HostFacts:
     interfaces = [Interface(name="lo", address="127.0.0.1", prefix_length=8)]
     interfaces += [Interface(name="e", address=one, prefix_length=24) for one in addresses]
-    return HostFacts(
-        name=name,
-        interfaces=tuple(interfaces),
-        cores=(0,),
-        cpu_model="",
-        cpu_flags=(),
-        memory_bytes=1,
-    )
+    return make_facts(name, interfaces=tuple(interfaces))
 
 
 def test_hosts_are_what_the_file_says() -> None:
@@ -261,11 +261,14 @@ def test_hosts_are_what_the_file_says() -> None:
 #: Runs its last word here.
 FAKE_SSH = '#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n'
 
-#: Greets, and becomes a fork server with made-up jobs, whose line is its standard input.
-COMMAND = (
-    f"echo 'Welcome {{}}'; printf 'title'; echo complaint >&2; cd {shlex.quote(str(ROOT))} && "
-    f"exec {shlex.quote(sys.executable)} -c {shlex.quote(FORK_SERVER_SCRIPT)} 0"
-)
+
+def greeting_server(*options: str) -> str:
+    """A line that greets, and becomes a fork server with made-up jobs on its standard input."""
+    words = shlex.join(fake_server(*options, "--socket", "0"))
+    return (
+        "echo 'Welcome {}'; printf 'title'; echo complaint >&2; "
+        f"cd {shlex.quote(str(ROOT))} && exec {words}"
+    )
 
 
 @pytest.fixture
@@ -280,20 +283,20 @@ def fake_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def server(tmp_path: Path, fake_ssh: None) -> Iterator[SshServer]:
-    server = SshServer(HOST, COMMAND, tmp_path / "log")
+def server(tmp_path: Path, fake_ssh: None) -> Iterator[SshForkServer]:
+    server = SshForkServer(HOST, greeting_server(), tmp_path / "log")
     yield server
     server.close()
 
 
-def test_a_greeting_is_passed_over(server: SshServer) -> None:
+def test_a_greeting_is_passed_over(server: SshForkServer) -> None:
     client = server.client()
     assert client.ready.facts.name == socket.gethostname()
     assert client.greeting == b"Welcome {}\ntitle"
     assert client.answer(AskTime(), TimeTold).time > 1e9
 
 
-def test_a_server_is_used_until_it_is_lost(server: SshServer) -> None:
+def test_a_server_is_used_until_it_is_lost(server: SshForkServer) -> None:
     client = server.client()
     assert server.client() is client
     assert server.last_words() == ""
@@ -308,10 +311,10 @@ def test_a_server_is_used_until_it_is_lost(server: SshServer) -> None:
 
 
 def test_a_server_that_does_not_answer_is_named(
-    server: SshServer, monkeypatch: pytest.MonkeyPatch
+    server: SshForkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("launchers.fork_servers.client.ANSWER_DEADLINE_S", 0.2)
-    monkeypatch.setattr("launchers.sites.ssh.server.END_S", 0.1)
+    monkeypatch.setattr("launchers.sites.ssh.site.END_S", 0.1)
     client = server.client()
     os.kill(client.ready.pid, signal.SIGSTOP)
     with pytest.raises(LaunchError, match="does not answer"):
@@ -320,7 +323,7 @@ def test_a_server_that_does_not_answer_is_named(
     os.kill(client.ready.pid, signal.SIGKILL)
 
 
-def test_a_server_that_went_unnoticed_costs_no_run(server: SshServer) -> None:
+def test_a_server_that_went_unnoticed_costs_no_run(server: SshForkServer) -> None:
     client = server.client()
     os.kill(client.ready.pid, signal.SIGKILL)
     assert server._program is not None
@@ -329,9 +332,7 @@ def test_a_server_that_went_unnoticed_costs_no_run(server: SshServer) -> None:
 
 
 def test_a_server_of_another_version_says_so(tmp_path: Path, fake_ssh: None) -> None:
-    script = FORK_SERVER_SCRIPT.replace("messages.VERSION", "99")
-    command = f"cd {ROOT} && exec {sys.executable} -c {shlex.quote(script)} 0"
-    server = SshServer(HOST, command, tmp_path / "log")
+    server = SshForkServer(HOST, greeting_server("--version", "99"), tmp_path / "log")
     with pytest.raises(LaunchError, match=r"^the fork server on n9 speaks version 99 .* hosts\.$"):
         server.client()
 
@@ -358,7 +359,7 @@ def host_file(tmp_path: Path) -> Path:
 def test_a_site_asks_its_hosts_once_and_removes_everything(
     host_file: Path, fake_ssh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(site_module, "remote_command", lambda *_: COMMAND)
+    monkeypatch.setattr(site_module, "remote_command", lambda *_: greeting_server())
     monkeypatch.setattr(site_module, "refuse_misfits", lambda *_: None)
     with SshSite(host_file) as site:
         assert list(site.hosts) == ["n10", "n9"]
@@ -399,11 +400,7 @@ def test_without_ssh_it_says_what_to_install(
         pass
 
 
-def test_the_launcher_needs_a_host_file(tmp_path: Path, host_file: Path) -> None:
+def test_the_launcher_needs_a_host_file(host_file: Path) -> None:
     with pytest.raises(UserError, match=r"ssh needs --host-file, .* \[user@\]name\[:port\]"):
-        make_launcher("ssh", LauncherSettings(data_dir=tmp_path))
-    make_launcher("ssh", LauncherSettings(data_dir=tmp_path, host_file=host_file))
-    with pytest.raises(UserError, match="the launcher ssh has no use for --shared-nodes"):
-        make_launcher(
-            "ssh", LauncherSettings(data_dir=tmp_path, host_file=host_file, shared_nodes=True)
-        )
+        make_launcher(LauncherSettings(launcher="ssh"))
+    make_launcher(LauncherSettings(launcher="ssh", host_file=host_file))

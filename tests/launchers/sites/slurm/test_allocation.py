@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launchers.sites.slurm.allocation import read_allocation
+from launchers.sites.slurm.site import read_allocation
 from launchers.sites.slurm.step import INPUT_VARIABLES, step_environment, step_words
 from ps_allreduce.errors import UserError
 

@@ -1,0 +1,124 @@
+"""Options that belong together as one value, and those that every launcher can be told.
+
+A group is a frozen dataclass and one `click` option for each of those of its fields that a command
+has a use for, by the field's name.  Decides how settings of hosts are typed, and that one which
+belongs to other launchers is refused.  Help begins with the launchers that understand an option.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from launchers.cli.types import DELAY, MINUTES, RATE, WORDS, named
+from launchers.settings import LauncherSettings, option_of
+from launchers.sites import SITES, site_kind
+
+F = TypeVar("F", bound=Callable[..., Any])
+Decorator = Callable[[F], F]
+
+
+def option_group(parameter: str, cls: type[Any], *options: Decorator[Any]) -> Decorator[Any]:
+    """Give a command the parameter `parameter`, a `cls` made of what these options hold.
+
+    Fields of `cls` for which there is no option keep their default.
+    """
+    names = tuple(field.name for field in fields(cls))
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def with_value(**typed: Any) -> Any:
+            values = {name: typed.pop(name) for name in names if name in typed}
+            return command(**typed, **{parameter: cls(**values)})
+
+        for option in reversed(options):
+            with_value = option(with_value)
+        return with_value
+
+    return decorate
+
+
+def together(*decorators: Decorator[Any]) -> Decorator[Any]:
+    """Several groups or options as one decorator, in the order in which help shows them."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return decorate
+
+
+def _option(name: str, help_text: str, **settings: Any) -> Decorator[Any]:
+    """The option of a setting that some launchers understand."""
+    owners = ", ".join(kind.name for kind in SITES.values() if name in kind.understands)
+    return click.option(option_of(name), name, help=f"{owners}: {help_text}", **settings)
+
+
+_GROUP = option_group(
+    "launcher",
+    LauncherSettings,
+    click.option(
+        "--launcher",
+        type=named(SITES),
+        default=LauncherSettings().launcher,
+        show_default=True,
+        help="How tasks are started.",
+    ),
+    click.option(
+        "--results",
+        type=Path,
+        default=LauncherSettings().results,
+        show_default=True,
+        help="Results folder.",
+    ),
+    click.option("--allow-login-node", is_flag=True, help="Train on a cluster's login node."),
+    click.option(
+        "--interface", metavar="NAME|SUBNET", help="Network whose addresses the tasks use."
+    ),
+    click.option("--mixed-hosts", is_flag=True, help="Run on hosts of different kinds."),
+    _option("hosts", "number of hosts.", type=int),
+    _option("bandwidth", "of every link and direction.", type=RATE),
+    _option("delay", "from host to host, one way.", type=DELAY),
+    _option("slow_host", "a host with a slower link, counted from 0.", type=int),
+    _option("slow_bandwidth", "of that host's link.", type=RATE),
+    _option("racks", "number of switches, 1 or 2.", type=int),
+    _option("uplink", "rate of the link between two racks.", type=RATE),
+    _option("partition", "as sbatch takes it."),
+    _option("account", "as sbatch takes it."),
+    _option("time_limit", "limit of the job; estimated if not given.", type=MINUTES),
+    _option("constraint", "as sbatch takes it."),
+    _option("gpus_per_node", "as sbatch takes it."),
+    _option("sbatch", "any further option of sbatch, as often as needed.", multiple=True),
+    _option("setup", "line of the batch script, for instance module load X.", multiple=True),
+    _option("container", "words before commands (apptainer exec x.sif).", type=WORDS, default=()),
+    _option("shared_nodes", "do not ask for whole nodes.", is_flag=True),
+    _option(
+        "copy_environment",
+        "copy Python's packages to every node's own disk first.",
+        is_flag=True,
+    ),
+    _option(
+        "host_file",
+        "a host per line, with its address in the network of the hosts where that differs.",
+        type=Path,
+    ),
+)
+
+
+def _refuse_others(command: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(command)
+    def checked(*, launcher: LauncherSettings, **others: Any) -> Any:
+        site_kind(launcher.launcher).refuse_others(launcher)
+        return command(launcher=launcher, **others)
+
+    return checked
+
+
+#: Gives a command the parameter `launcher: LauncherSettings`.
+LAUNCHER = together(_GROUP, _refuse_others)

@@ -1,0 +1,159 @@
+"""Types of options, for `click`: text is parsed where it is typed, and help shows the choices.
+
+Decides how enumerations, sizes, rates, delays, limits of time, lists of numbers and the words of a
+command are spelled.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import click
+
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.network import parse_delay, parse_rate
+
+if TYPE_CHECKING:
+    ParamType = click.ParamType[Any]
+else:
+    ParamType = click.ParamType  # no generic class before click 8.4
+
+T = TypeVar("T")
+EnumT = TypeVar("EnumT", bound=StrEnum)
+
+SIZE_UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+
+
+class Parsed(ParamType, Generic[T]):
+    """Text that a function reads; its `UserError` becomes the message.
+
+    Args:
+        name: how the text is written, units included, for help.
+    """
+
+    def __init__(self, name: str, parse: Callable[[str], T]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """Help shows how the text is written."""
+        return f"<{self.name}>"
+
+    def convert(
+        self, value: str | T, param: click.Parameter | None, ctx: click.Context | None
+    ) -> T:
+        """Read the text; a default may be a value already."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._parse(value)
+        except UserError as error:
+            self.fail(str(error), param, ctx)
+
+
+class OneOf(Parsed[T]):
+    """One of some names, as the value that it stands for."""
+
+    def __init__(self, choices: Mapping[str, T]) -> None:
+        super().__init__("|".join(choices), self._look_up)
+        self._choices = choices
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """Help shows the choices."""
+        return f"[{self.name}]"
+
+    def _look_up(self, name: str) -> T:
+        if name not in self._choices:
+            raise UserError(f"{name!r} is not one of {', '.join(self._choices)}.")
+        return self._choices[name]
+
+
+def one_of(enumeration: type[EnumT]) -> OneOf[EnumT]:
+    """A member of an enumeration, by its value."""
+    return OneOf({member.value: member for member in enumeration})
+
+
+def named(names: Iterable[str]) -> OneOf[str]:
+    """One of some names, as it stands."""
+    return OneOf({name: name for name in names})
+
+
+def parse_size(text: str) -> int:
+    """Bytes of `4000000`, `500kB` or `4MB`; prefixes count in thousands.
+
+    Raises:
+        UserError: the text is no size.
+    """
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([a-z]*)", text.strip().lower())
+    if match is None or match[2] not in SIZE_UNITS:
+        raise UserError(f"{text!r} is no size; write bytes, or for instance 500kB or 4MB.")
+    return round(float(match[1]) * SIZE_UNITS[match[2]])
+
+
+def parse_counts(text: str) -> tuple[int, ...]:
+    """Ascending whole numbers of `1,2,4`, each once.
+
+    Raises:
+        UserError: a part is no whole number from 1 on.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) >= 1 for part in parts):
+        raise UserError(
+            f"{text!r} is no list of whole numbers from 1 on; write for instance 1,2,4."
+        )
+    return tuple(sorted({int(part) for part in parts}))
+
+
+def parse_minutes(text: str) -> int:
+    """Whole minutes, rounded up, of `90`, `1:30:00` or `1-12:00:00`, as Slurm takes them.
+
+    Raises:
+        UserError: the text is no time.
+    """
+    days, dash, rest = text.rpartition("-")
+    parts = rest.split(":")
+    if not all(part.isdecimal() for part in (*parts, days if dash else "0")) or len(parts) > 3:
+        raise UserError(
+            f"{text!r} is no time; write minutes, hours:minutes:seconds or "
+            "days-hours:minutes:seconds."
+        )
+    numbers = [int(part) for part in parts]
+    if not dash and len(numbers) < 3:
+        numbers = [0, *numbers]
+    hours, minutes, seconds = [*numbers, 0, 0][:3]
+    return max(1, (int(days or 0) * 24 + hours) * 60 + minutes + math.ceil(seconds / 60))
+
+
+def parse_words(text: str) -> tuple[str, ...]:
+    """The words of a command, as a shell splits them.
+
+    Raises:
+        UserError: a quotation mark has no partner.
+    """
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise UserError(f"{text!r} cannot be split into words ({error}).") from error
+
+
+#: Bytes.
+SIZE = Parsed("bytes, kB, MB or GB", parse_size)
+
+COUNTS = Parsed("n,n,...", parse_counts)
+
+#: Bits per second.
+RATE = Parsed("gbit, mbit, kbit or bit", parse_rate)
+
+#: Seconds.
+DELAY = Parsed("s, ms or us", parse_delay)
+
+#: Minutes.
+MINUTES = Parsed("minutes, h:m:s or d-h:m:s", parse_minutes)
+
+#: A command.
+WORDS = Parsed("words", parse_words)

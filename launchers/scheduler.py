@@ -1,0 +1,118 @@
+"""What a sweep, a plan and a login node need of a batch system; `sites` has one for each.
+
+Decides what a job consists of.  How it is written down and handed over is the scheduler's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from launchers.settings import LauncherSettings
+from ps_allreduce.errors import UserError, at_least
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchJob:
+    """What a job asks for and does.
+
+    Attributes:
+        minutes: time limit.
+        settings: what the user asks of the scheduler and its nodes.
+        log: takes the output of the batch script.
+        folder: working directory.
+        variables: environment variables to set.
+        command: the words of the suite's own command.
+        after: a job that this one waits for, however that ends.
+    """
+
+    name: str
+    num_hosts: int
+    minutes: int
+    settings: LauncherSettings
+    log: Path
+    folder: Path
+    variables: Mapping[str, str]
+    command: tuple[str, ...]
+    after: str | None = None
+
+    def __post_init__(self) -> None:
+        at_least(1, hosts=self.num_hosts)
+        for line in (*self.values, *self.settings.sbatch, *self.settings.setup):
+            if "\n" in line:
+                raise UserError(f"a line break has no place in a job's options: {line!r}.")
+
+    @property
+    def values(self) -> list[str]:
+        """What stands behind the options that the suite itself writes."""
+        asked = self.settings
+        stated = (asked.partition, asked.account, asked.constraint, asked.gpus_per_node, self.after)
+        return [self.name, *(value for value in stated if value is not None)]
+
+    @property
+    def node_hours(self) -> float:
+        """What the job costs if it uses its whole limit."""
+        return self.num_hosts * self.minutes / 60
+
+
+class Scheduler(Protocol):
+    """A batch system."""
+
+    def inside_job(self) -> bool:
+        """This process runs inside a job."""
+
+    def refuse_login_node(self) -> None:
+        """See that training is welcome on this machine.
+
+        Raises:
+            UserError: jobs are handed over here, and this process runs inside none.
+        """
+
+    def hosts_of(self, nodelist: str) -> tuple[str, ...]:
+        """The hosts of a list as the scheduler writes it; of an empty one, those of this job.
+
+        Raises:
+            UserError: the list cannot be read.
+        """
+
+    def check_options(self, settings: LauncherSettings, *, jobs_by_size: bool) -> None:
+        """Refuse what contradicts the jobs that the suite asks for.
+
+        Raises:
+            UserError: with the option and what to do.
+        """
+
+    def cores_per_node(self, settings: LauncherSettings) -> int:
+        """Cores of the smallest node that may be granted.
+
+        Raises:
+            UserError: the scheduler does not answer, or has no such nodes.
+        """
+
+    def script(self, job: BatchJob) -> str:
+        """The text of a job's batch script.
+
+        Raises:
+            UserError: something asked for has no place in it.
+        """
+
+    def submit(self, script: Path) -> str:
+        """Hand a script over; return the job's identifier.
+
+        Raises:
+            UserError: the scheduler refuses it, or is not there.
+        """
+
+    def cancel_command(self, job_ids: Sequence[str]) -> str:
+        """What a user types to end jobs."""
+
+    def is_over(self, job_id: str) -> bool:
+        """The job has ended, or nobody knows it any more."""
+
+    def explain(self, job_id: str) -> str:
+        """Why a job ended, or is ending, badly; empty if it is not."""
+
+    def state(self, job_id: str) -> str:
+        """What a job is doing, in words: `job 12 pending (Resources)`."""

@@ -1,0 +1,158 @@
+"""What a launcher needs of the place where its hosts are.
+
+A site knows its hosts and gets fork servers onto them: on this machine, in network namespaces, by
+`srun`, by `ssh`.  Everything else about a run is the same everywhere (`launchers.run`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Self
+
+from launchers.fork_servers.addresses import task_address
+from launchers.fork_servers.client import ForkServerClient
+from launchers.fork_servers.host_servers import HostServers
+from launchers.scheduler import Scheduler
+from launchers.settings import COMMON_SETTINGS, LauncherSettings, option_of
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.record.hosts import HostFacts, describe_difference, kinds
+
+
+class Site(ABC):
+    """Hosts, and the way onto them.  Used as a context: nothing it started outlives it.
+
+    Attributes:
+        hosts: names, in the order in which they are used.
+        one_machine: the hosts share the cores of this machine.
+        shares_files: all hosts see the same files, so that input is prepared once.
+        job_id: of the scheduler's job; None without one.
+        ask_for_alike: how to get hosts of one kind.
+    """
+
+    hosts: Sequence[str] = ()
+    one_machine: bool = False
+    shares_files: bool = True
+    job_id: str | None = None
+    ask_for_alike: str = "use hosts that are alike"
+
+    def __enter__(self) -> Self:
+        return self
+
+    @abstractmethod
+    def __exit__(self, *_: object) -> None:
+        """End everything that was started."""
+
+    @abstractmethod
+    def cores(self) -> Mapping[str, Sequence[int]]:
+        """The cores of every host, as far as they are known without asking it."""
+
+    @abstractmethod
+    def servers(
+        self, cores: Mapping[str, int], experiment: Experiment | None
+    ) -> AbstractContextManager[HostServers]:
+        """Fork servers that are ready, for one run or job.
+
+        Args:
+            cores: the hosts, in their order, and how many cores of each will be used.
+            experiment: what they are for, None for a job that is no run.
+
+        Raises:
+            LaunchError: one does not come up.
+        """
+
+    def check(self, experiment: Experiment) -> None:  # noqa: B027
+        """Refuse what this site cannot run although it fits on the hosts.
+
+        Raises:
+            UserError: with the reason and what to do.
+        """
+
+    def preset_address(self, host: str) -> str | None:
+        """The address of a host's tasks where none is asked for; None: look at its interfaces."""
+        return None
+
+    def address_of(self, client: ForkServerClient, wanted: str | None) -> str:
+        """The address that the tasks of a host are reached by, as `task_address` chooses it."""
+        interfaces, preset = client.ready.facts.interfaces, self.preset_address(client.host)
+        return task_address(client.host, interfaces, wanted, preset)
+
+    def time_left_s(self) -> float | None:
+        """How long runs may still be made; None without a limit."""
+        return None
+
+    def is_over(self) -> bool:
+        """The scheduler has ended the job, so that no further run can be made in it."""
+        return False
+
+    def post_mortem(self) -> str:
+        """What is known outside of the tasks about the end of a run; empty if nothing."""
+        return ""
+
+    def refuse_mixture(self, facts: Sequence[HostFacts]) -> None:
+        """See that all hosts are of one kind.
+
+        Raises:
+            UserError: they are not.
+        """
+        if mixture := describe_mixture(facts):
+            raise UserError(
+                f"the hosts are of {mixture}; {self.ask_for_alike}, or overrule with --mixed-hosts."
+            )
+
+    def avoid(self, hosts: Sequence[str]) -> str:
+        """How to ask for other hosts than these."""
+        return f"Better without: {' '.join(hosts)}"
+
+
+def describe_mixture(facts: Sequence[HostFacts]) -> str:
+    """How many kinds there are, and what sets the first two apart; empty for hosts of one kind."""
+    hosts_by_kind = list(kinds(facts).values())
+    if len(hosts_by_kind) < 2:
+        return ""
+    (one, *_), (two, *_) = hosts_by_kind[:2]
+    facts_of = {each.name: each for each in facts}
+    difference = describe_difference(facts_of[one], facts_of[two])
+    return f"{len(hosts_by_kind)} kinds: {one} and {two} differ in {difference}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteKind:
+    """One kind of site: what it is called, and what can be known before there is one.
+
+    Attributes:
+        name: of its launcher, as it is typed.
+        understands: the fields of `LauncherSettings` that belong to it, besides `COMMON_SETTINGS`.
+        make: the site that some settings describe; raises a `UserError` if they lack something.
+        several_hosts: tasks are spread over hosts; False: all of them share this machine.
+        network: the network that some settings describe; None: its networks are as they are.
+        scheduler: that its hosts are asked from; None without one.
+    """
+
+    name: str
+    make: Callable[[LauncherSettings], Site]
+    understands: frozenset[str] = frozenset()
+    several_hosts: bool = True
+    network: Callable[[LauncherSettings], EmulatedNetwork] | None = None
+    scheduler: Scheduler | None = None
+
+    def refuse_others(self, settings: LauncherSettings) -> None:
+        """See that nothing is stated that belongs to other launchers.
+
+        Raises:
+            UserError: something is.
+        """
+        for name in settings.stated:
+            if name not in COMMON_SETTINGS | self.understands:
+                raise UserError(
+                    f"the launcher {self.name} has no use for {option_of(name)}; leave it out."
+                )
+
+    @property
+    def on_this_machine(self) -> bool:
+        """Its tasks compute on this machine and nowhere else."""
+        return self.network is not None or not self.several_hosts

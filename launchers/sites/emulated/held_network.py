@@ -1,0 +1,160 @@
+"""The launcher's side of an emulated network: start the process that keeps one, and end it.
+
+Decides how hosts may be named, and what both say to each other: one JSON line each.  How a network
+is built is not known here, and no netlink is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+from launchers.fork_servers.client import fork_server_environment
+from launchers.processes import ChildProcess, start_with_socket
+from launchers.sites.emulated.namespaces import (
+    explain_refusal,
+    needs_user_namespace,
+    read_settings,
+    unshare_words,
+)
+from ps_allreduce.errors import LaunchError, UserError
+from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.serialization import from_json, to_json
+
+T = TypeVar("T")
+
+NETWORK_PROCESS = (sys.executable, "-m", "launchers.sites.emulated.network_process")
+
+DEADLINE_S = 60.0
+
+HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldNetwork:
+    """The launcher asks for a network.
+
+    Attributes:
+        names: of its hosts.
+        with_user: its process has a user namespace of its own, to which the hosts belong.
+    """
+
+    network: EmulatedNetwork
+    names: tuple[str, ...]
+    with_user: bool
+
+    def __post_init__(self) -> None:
+        if len(self.names) != self.network.num_hosts or len(set(self.names)) != len(self.names):
+            raise UserError(
+                f"{self.network.num_hosts} emulated hosts need as many different names, "
+                f"got {', '.join(self.names) or 'none'}."
+            )
+        for name in self.names:
+            if not HOST_NAME.fullmatch(name):
+                raise UserError(
+                    f"{name!r} is no name for a host: up to 64 letters, digits, hyphens and dots."
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmulatedHost:
+    """A host of an emulated network.
+
+    Attributes:
+        name: as `hostname` tells on it.
+        interface: its link to the switch; there is no other besides `lo`.
+        enter: the words to put before a command that runs on this host.
+    """
+
+    name: str
+    address: str
+    interface: str
+    enter: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldNetwork:
+    """The answer: an emulated network that exists, or why there is none.
+
+    Attributes:
+        error: one sentence, if there is no network.
+        user_error: the request asks for what this machine cannot do, or does not allow.
+    """
+
+    hosts: tuple[EmulatedHost, ...] = ()
+    error: str = ""
+    user_error: bool = False
+
+
+def encode(message: object) -> bytes:
+    """One line."""
+    return json.dumps(to_json(message)).encode() + b"\n"
+
+
+def decode(kind: type[T], line: bytes) -> T:
+    """Read a line that `encode` made of such a message."""
+    return from_json(kind, json.loads(line))
+
+
+@contextmanager
+def hold_network(network: EmulatedNetwork, names: Sequence[str]) -> Iterator[HeldNetwork]:
+    """A network for as long as the context lasts; end what runs on its hosts before that.
+
+    It also ends when the thread that asked for it does.
+
+    Args:
+        names: of the hosts, as `hostname` tells on them.
+
+    Raises:
+        UserError: the names are wrong, or this machine cannot or does not allow it.
+        LaunchError: the network could not be built.
+    """
+    with_user = needs_user_namespace()
+    request = HoldNetwork(network=network, names=tuple(names), with_user=with_user)
+    with tempfile.TemporaryFile() as log:
+        program = start_with_socket(
+            (*unshare_words(with_user), *NETWORK_PROCESS),
+            # The file has no name that could stay behind.
+            Path(f"/proc/self/fd/{log.fileno()}"),
+            # Without LC_ALL, `unshare` would complain in the user's language.
+            fork_server_environment(os.environ) | {"LC_ALL": "C"},
+        )
+        try:
+            held = _ask(program, request)
+            if held is None:
+                raise _reason(log)
+            if held.error:
+                raise (UserError if held.user_error else LaunchError)(held.error)
+            yield held
+        finally:
+            program.end()
+
+
+def _ask(program: ChildProcess, request: HoldNetwork) -> HeldNetwork | None:
+    """The answer of the process; None if it ended without one."""
+    program.connection.settimeout(DEADLINE_S)
+    try:
+        program.connection.sendall(encode(request))
+        with program.connection.makefile("rb") as lines:
+            line = lines.readline()
+    except OSError:
+        return None
+    return decode(HeldNetwork, line) if line else None
+
+
+def _reason(log: BinaryIO) -> UserError | LaunchError:
+    """Why there was no answer, by what the process, or `unshare` before it, printed."""
+    log.seek(0)
+    text = log.read().decode(errors="replace").strip()
+    program, _, complaint = text.partition(": ")
+    if program == "unshare" and not complaint.startswith("failed to execute"):
+        return UserError(explain_refusal(complaint, read_settings()))
+    return LaunchError(f"the emulated network could not be built:\n{text or '(no output)'}")

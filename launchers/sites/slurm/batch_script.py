@@ -1,0 +1,102 @@
+"""The text of a batch script for Slurm.  Pure.
+
+Decides how a job is asked for, and that the script holds nothing that a shell could misread.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from launchers.scheduler import BatchJob
+from ps_allreduce.errors import UserError
+
+#: Options that would contradict what the suite itself asks for or relies on.
+RESERVED = ("array", "a", "requeue", "wait", "W", "nodes", "N", "ntasks", "n", "parsable", "wrap")
+
+
+def render_script(job: BatchJob) -> str:
+    """The text of the batch script.
+
+    Raises:
+        UserError: a value, an option or the log's path has no place in it.
+    """
+    _check(job)
+    lines = [
+        "#!/bin/bash",
+        *(f"#SBATCH {option}" for option in _options(job)),
+        "",
+        *(text for line in job.settings.setup for text in (line, _check_of(line))),
+        *(f"export {name}={shlex.quote(value)}" for name, value in sorted(job.variables.items())),
+        f"cd -- {shlex.quote(str(job.folder))} || exit 2",
+        "# In the shell's place, so that Slurm's signals reach it.",
+        f"exec {shlex.join(job.command)}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _check(job: BatchJob) -> None:
+    for value in job.values:
+        if not re.fullmatch(r"[\w.,:@%+*|&()\[\]=/-]+", value) or value.startswith("-"):
+            raise UserError(f"{value!r} is no value for an option of sbatch.")
+    for option in job.settings.sbatch:
+        _check_option(option)
+
+
+def _options(job: BatchJob) -> list[str]:
+    stated = {
+        "partition": job.settings.partition,
+        "account": job.settings.account,
+        "constraint": job.settings.constraint,
+        "gpus-per-node": job.settings.gpus_per_node,
+    }
+    return [
+        f"--job-name={job.name}",
+        f"--nodes={job.num_hosts}",
+        "--ntasks-per-node=1",
+        f"--time={job.minutes}",
+        "--no-requeue",  # the suite resumes by itself, in a job that is asked for
+        f"--output={_pattern_free(job.log)}",
+        "--open-mode=append",
+        *([] if job.settings.shared_nodes else ["--exclusive"]),
+        *(f"--{name}={value}" for name, value in stated.items() if value),
+        *job.settings.sbatch,
+        # Last, so that it holds even if an option of the user's says something else.
+        *([f"--dependency=afterany:{job.after}"] if job.after else []),
+    ]
+
+
+def _check_option(option: str) -> None:
+    name = option.lstrip("-").partition("=")[0].partition(" ")[0]
+    if not option.startswith("-") or not name:
+        raise UserError(
+            f"--sbatch takes an option of sbatch with its dashes, for instance "
+            f"--sbatch=--qos=normal; got {option!r}."
+        )
+    if name in RESERVED:
+        raise UserError(f"--sbatch {option}: the suite decides this option itself; leave it out.")
+
+
+def _check_of(line: str) -> str:
+    """A measurement in another environment than the one asked for is worse than none."""
+    said = shlex.quote(f"The setup line failed: {line}")
+    return f'[ "$?" -eq 0 ] || {{ echo {said} >&2; exit 2; }}'
+
+
+def _pattern_free(path: Path) -> str:
+    """A path as `--output` takes it: percent signs are patterns there."""
+    text = str(path)
+    if re.search(r"[\s\"'\\]", text):
+        raise UserError(
+            f"{path}: sbatch cannot take a log file whose path has spaces or quotes; choose "
+            "another RESULTS."
+        )
+    return text.replace("%", "%%")
+
+
+def exclude_text(hosts: Sequence[str]) -> str:
+    """What to paste so that a job is made without some hosts."""
+    option = f"--exclude={','.join(hosts)}"
+    return f"For salloc and sbatch, or in ARGS as --sbatch={option}:\n{option}"

@@ -1,0 +1,142 @@
+"""What is typed about hosts becomes one value; what another launcher understands is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+
+import click
+import pytest
+
+from launchers import make_launcher
+from launchers.cli.options import LAUNCHER
+from launchers.cli.run import run_command_line
+from launchers.settings import COMMON_SETTINGS, LauncherSettings, option_of
+from launchers.sites import SITES, network_of, site_kind
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.network import EmulatedNetwork
+
+#: How every option that not all launchers understand is typed.
+TYPED = {
+    "hosts": ("--hosts", "4"),
+    "bandwidth": ("--bandwidth", "1gbit"),
+    "delay": ("--delay", "2ms"),
+    "slow_host": ("--slow-host", "0"),
+    "slow_bandwidth": ("--slow-bandwidth", "100mbit"),
+    "racks": ("--racks", "2"),
+    "uplink": ("--uplink", "2.5gbit"),
+    "partition": ("--partition", "gpu"),
+    "account": ("--account", "p1"),
+    "time_limit": ("--time", "1:30:00"),
+    "constraint": ("--constraint", "a100&ib"),
+    "gpus_per_node": ("--gpus-per-node", "4"),
+    "sbatch": ("--sbatch", "--qos=normal"),
+    "setup": ("--setup", "module load X"),
+    "container": ("--container", "apptainer exec 'my image.sif'"),
+    "shared_nodes": ("--shared-nodes",),
+    "copy_environment": ("--copy-environment",),
+    "host_file": ("--host-file", "hosts"),
+}
+
+
+def typed(*words: str) -> LauncherSettings:
+    """What a command gets that has these options."""
+    received: list[LauncherSettings] = []
+
+    @click.group()
+    def cli() -> None:
+        """A command line."""
+
+    @cli.command()
+    @LAUNCHER
+    def command(launcher: LauncherSettings) -> None:
+        received.append(launcher)
+
+    status = run_command_line(cli, ["command", *words], "suite")
+    assert status == 2 - 2 * len(received)
+    return received[0] if received else LauncherSettings(launcher="refused")
+
+
+def options(names: Sequence[str]) -> list[str]:
+    return [word for name in names for word in TYPED[name]]
+
+
+def test_where_nothing_is_typed_everything_is_at_its_default() -> None:
+    assert typed() == LauncherSettings()
+    assert typed().stated == ()
+    assert typed().data_dir == Path("results/data").resolve()
+
+
+def test_every_option_that_not_all_launchers_understand_is_tried() -> None:
+    every = {field.name for field in fields(LauncherSettings)}
+    assert set(TYPED) == every - COMMON_SETTINGS
+    assert frozenset().union(*(kind.understands for kind in SITES.values())) == set(TYPED)
+
+
+@pytest.mark.parametrize("launcher", SITES)
+def test_what_a_launcher_understands_is_received(launcher: str) -> None:
+    names = [name for name in TYPED if name in site_kind(launcher).understands]
+    settings = typed("--launcher", launcher, *options(names), "--mixed-hosts", "--interface", "ib0")
+    assert set(settings.stated) - {"launcher"} == {*names, "mixed_hosts", "interface"}
+
+
+@pytest.mark.parametrize("launcher", SITES)
+def test_what_another_launcher_understands_is_refused_by_its_option(
+    launcher: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in set(TYPED) - site_kind(launcher).understands:
+        assert typed("--launcher", launcher, *TYPED[name]).launcher == "refused"
+        told = f"the launcher {launcher} has no use for {option_of(name)}; leave it out."
+        assert told in capsys.readouterr().err
+
+
+def test_values_are_read_where_they_are_typed() -> None:
+    names = ["time_limit", "container", "sbatch", "hosts"]
+    settings = typed("--launcher", "slurm", *options(names))
+    assert (settings.time_limit, settings.hosts) == (90, 4)
+    assert settings.container == ("apptainer", "exec", "my image.sif")
+    assert settings.sbatch == ("--qos=normal",)
+    assert network_of(settings) is None
+
+
+def test_an_emulated_network_is_what_was_typed() -> None:
+    names = ["hosts", "bandwidth", "delay", "slow_host", "slow_bandwidth", "racks", "uplink"]
+    assert network_of(typed("--launcher", "emulated", *options(names))) == EmulatedNetwork(
+        num_hosts=4,
+        bits_per_s=1e9,
+        delay_s=2e-3,
+        slow_host=0,
+        slow_bits_per_s=1e8,
+        racks=2,
+        uplink_bits_per_s=2.5e9,
+    )
+    unlimited = EmulatedNetwork(num_hosts=4, bits_per_s=None)
+    assert network_of(typed("--launcher", "emulated", "--hosts", "4")) == unlimited
+
+
+@pytest.mark.parametrize("name", ["bandwidth", "slow_host", "allow_login_node"])
+def test_an_emulated_network_needs_hosts(name: str) -> None:
+    with pytest.raises(UserError, match="the launcher emulated needs --hosts"):
+        make_launcher(LauncherSettings(launcher="emulated", **{name: 1}))  # type: ignore[arg-type]
+
+
+def test_an_unknown_launcher_is_told_which_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert typed("--launcher", "slrum").launcher == "refused"
+    assert "'slrum' is not one of local, emulated, slurm, ssh." in capsys.readouterr().err
+    with pytest.raises(UserError, match=r"unknown launcher 'slrum'; choose one of local"):
+        make_launcher(LauncherSettings(launcher="slrum"))
+
+
+def test_help_shows_choices_units_and_who_understands_an_option(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    typed_help = click.Context(LAUNCHER_COMMAND).get_help()
+    for part in ("[local|emulated|slurm|ssh]", "<gbit, mbit, kbit or bit>", "slurm, ssh: words"):
+        assert part in typed_help
+
+
+@click.command()
+@LAUNCHER
+def LAUNCHER_COMMAND(launcher: LauncherSettings) -> None:
+    """A command."""

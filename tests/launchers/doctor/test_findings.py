@@ -1,0 +1,118 @@
+"""The table that people read, and the line that they paste."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import click
+import pytest
+
+from launchers.doctor.checks import CHECKS, examine
+from launchers.doctor.findings import (
+    Finding,
+    Findings,
+    Level,
+    failure,
+    has_failed,
+    leave_out,
+    ok,
+    render,
+    some,
+    warning,
+)
+from launchers.sites.slurm.batch_script import exclude_text
+from tests.cluster import Cluster
+from tests.launchers.doctor.doctor_facts import healthy
+
+FOUND = {
+    "ports": [ok("every host reaches the others")],
+    "memory": [warning("n9: only 3.0 GiB free", "end what else runs there")],
+    "links": [
+        failure("n1 is slow", "leave it out", leave_out=["n1"]),
+        failure("n10 is slow", "leave it out", leave_out=["n10", "n1"]),
+    ],
+    "clocks": [],
+}
+
+
+def avoid(hosts: Sequence[str]) -> str:
+    return f"leave out: {', '.join(hosts)}"
+
+
+def shown(by_check: Mapping[str, Findings], num_hosts: int = 3) -> str:
+    return click.unstyle(render(by_check, num_hosts=num_hosts, seconds=31.4, avoid=avoid, width=60))
+
+
+def test_a_table_is_grouped_by_check() -> None:
+    assert shown(FOUND).splitlines() == [
+        "ports   ok       every host reaches the others",
+        "memory  WARNING  n9: only 3.0 GiB free",
+        "                 -> end what else runs there",
+        "links   FAILURE  n1 is slow",
+        "                 -> leave it out",
+        "        FAILURE  n10 is slow",
+        "                 -> leave it out",
+        "",
+        "2 failures, 1 warning; 3 hosts, 31 s",
+        "Not looked at: clocks.",
+        "leave out: n1, n10",
+    ]
+
+
+def test_how_to_avoid_hosts_is_told_in_words_or_as_something_to_paste() -> None:
+    assert Cluster({}).avoid(["n1", "n10"]) == "Better without: n1 n10"
+    assert exclude_text(["n1", "n10"]).splitlines() == [
+        "For salloc and sbatch, or in ARGS as --sbatch=--exclude=n1,n10:",
+        "--exclude=n1,n10",
+    ]
+
+
+def test_long_lines_are_broken_below_each_other() -> None:
+    text = shown({"ports": [failure("word " * 30, "do " * 30)]}, 1)
+    table = text.split("\n\n")[0].splitlines()
+    assert all(len(line) <= 60 for line in table)
+    assert all(line.startswith(" " * 16) for line in table[1:])
+
+
+def test_paths_stay_whole() -> None:
+    path = "/scratch/" + "long-" * 20
+    assert path in shown({"x": [ok(f"in {path}")]}, 1)
+
+
+def test_failures_decide() -> None:
+    assert has_failed(FOUND)
+    assert not has_failed({"memory": FOUND["memory"], "ports": FOUND["ports"]})
+    assert leave_out(FOUND) == ["n1", "n10"]
+
+
+def test_of_many_names_the_first_are_told() -> None:
+    assert some(f"n{number}" for number in range(6)) == "n0, n1, n2, n3, n4, n5"
+    assert some(f"n{number}" for number in range(8)) == "n0, n1, n2, n3, n4 and 3 more"
+
+
+@pytest.mark.parametrize("level", [Level.WARNING, Level.FAILURE])
+def test_nothing_is_reported_without_saying_what_to_do(level: Level) -> None:
+    with pytest.raises(ValueError, match="what to do"):
+        Finding(level=level, text="it is broken")
+
+
+def test_all_is_well_with_healthy_hosts() -> None:
+    found = examine(healthy())
+    assert list(found) == [check.title for check in CHECKS]
+    assert all(findings for findings in found.values())
+    assert {f.level for findings in found.values() for f in findings} == {Level.OK}
+
+
+def test_one_host_is_well_too() -> None:
+    found = examine(healthy(("n10",), one_machine=True))
+    assert {f.level for findings in found.values() for f in findings} == {Level.OK}
+
+
+def test_what_could_not_be_looked_at_is_no_finding() -> None:
+    facts = healthy(
+        checked={}, sharing=None, flops={}, links=(), not_started="no fork server came up"
+    )
+    found = examine(facts)
+    told = [title for title, findings in found.items() if findings]
+    assert told == ["fork servers", "proxies"]
+    assert has_failed(found)

@@ -1,0 +1,180 @@
+"""The real fork server with made-up jobs: `python -m tests.pretend_server --socket FD`.
+
+Its tasks execute Python text: that of their `tf_config`, or with `--tasks` that of `task.py` in a
+folder.  Other options make the host another one, or let a job of a request misbehave.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ps_allreduce.errors import LaunchError
+from ps_allreduce.fork_server import messages
+from ps_allreduce.fork_server.line import Line
+from ps_allreduce.fork_server.out_of_memory import KernelWatch
+from ps_allreduce.fork_server.run_folder import RunFolder
+from ps_allreduce.fork_server.server import ForkServer
+from ps_allreduce.fork_server.streams import receive_stream, send_stream
+from ps_allreduce.inspection import state as host_state
+from ps_allreduce.inspection.check_up import CHECK_UP_JOBS
+from ps_allreduce.inspection.facts import look_around
+from ps_allreduce.inspection.gpu import GpuSampler
+from ps_allreduce.point.placement import VariableSpec
+from ps_allreduce.record.hosts import HostFacts
+from ps_allreduce.scratch import scratch_folder
+from tests.fake_nvml import FakeNvml, busy_gpu
+
+Job = Callable[[Any, Any], None]
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--socket", type=int, required=True)
+parser.add_argument("--tasks", type=Path, help="folder with task.py; the host has two cores")
+parser.add_argument("--other-kind", action="store_true", help="the host is called elsewhere")
+parser.add_argument("--version", type=int, default=messages.VERSION)
+parser.add_argument("--ahead", type=float, default=0.0, help="seconds of the host's clock")
+parser.add_argument("--busy", action="store_true", help="every other time is told late")
+parser.add_argument("--gpus", nargs="+", default=[], help="identities")
+parser.add_argument("--kernel", type=Path, help="root of the files of a made-up kernel")
+parser.add_argument("--slow-to-detach", action="store_true", help="as on a very busy machine")
+parser.add_argument("--job", nargs=2, action="append", default=[], help="request and misbehaviour")
+OPTIONS = parser.parse_args()
+
+NVML = FakeNvml(*map(busy_gpu, OPTIONS.gpus))
+
+
+def execute(request: Any, report: Any) -> None:
+    """A task."""
+    known = {"report": report, "request": request, "nvml": NVML}
+    if OPTIONS.tasks is None:
+        exec(request.tf_config, known)
+        return
+    os.environ.update(request.environment)
+    known |= {"name": request.task, "out": str(OPTIONS.tasks), "os": os}
+    exec((OPTIONS.tasks / "task.py").read_text(), known)
+
+
+def describe(request: Any, report: Any) -> None:
+    shape = (request.workload.model.image_size,)
+    spec = VariableSpec(name="v", shape=shape, dtype="float32", trainable=True)
+    report("variables", variables=(spec,))
+
+
+def prepare(request: Any, report: Any) -> None:
+    Path(request.data_dir, f"prepared-{os.getppid()}").touch(exist_ok=False)
+    report("input", counts={"records": 1})
+
+
+def convert(request: Any, report: Any) -> None:
+    report("progress", counts={"done": 100, "total": 150})
+    report("input", counts={request.source: 100, request.target: 50})
+
+
+def do_nothing(request: Any, report: Any) -> None:
+    pass
+
+
+def hang(request: Any, report: Any) -> None:
+    time.sleep(600)
+
+
+def complain(request: Any, report: Any) -> None:
+    raise LaunchError("out of luck.")
+
+
+def no_route(request: Any, report: Any) -> None:
+    raise OSError(113, "No route to host")
+
+
+def die(request: Any, report: Any) -> None:
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(600)
+
+
+MISBEHAVIOUR: dict[str, Job] = {
+    job.__name__: job for job in (do_nothing, hang, complain, no_route, die)
+}
+
+
+def jobs() -> dict[type[Any], Job]:
+    """What is done for each kind of request."""
+    made: dict[type[Any], Job] = {
+        **CHECK_UP_JOBS,
+        messages.StartTask: execute,
+        messages.DescribeModel: describe,
+        messages.PrepareInput: prepare,
+        messages.ConvertImages: convert,
+        messages.ReceiveStream: receive_stream,
+        messages.SendStream: send_stream,
+    }
+    return made | {messages.MESSAGES[name]: MISBEHAVIOUR[job] for name, job in OPTIONS.job}
+
+
+def facts() -> HostFacts:
+    """What the host says of itself."""
+    seen = look_around(os.environ)
+    if OPTIONS.tasks is not None:
+        seen = replace(seen, cores=(0, 1))
+    if OPTIONS.other_kind:
+        seen = replace(seen, cpu_model="Another", name="elsewhere")
+    return seen
+
+
+class BusyRunFolder(RunFolder):
+    """Tells every other time late."""
+
+    turns = itertools.cycle([0.2, 0.0])
+
+    def serve(self, request: object) -> object | None:
+        answer = super().serve(request)
+        if isinstance(answer, messages.TimeTold):
+            time.sleep(next(self.turns))
+        return answer
+
+
+def pretend_host() -> None:
+    """Make this process see another clock, a shorter check-up, or a slow machine."""
+    right, detach = time.time, os.setsid
+
+    def detach_late() -> None:
+        time.sleep(0.3)
+        detach()
+
+    host_state.WATCH_S = 0.05
+    if OPTIONS.ahead:
+        time.time = lambda: right() + OPTIONS.ahead
+    if OPTIONS.slow_to_detach:
+        os.setsid = detach_late
+
+
+def main() -> None:
+    pretend_host()
+    line = Line(OPTIONS.socket, OPTIONS.socket)
+    with scratch_folder(Path(tempfile.gettempdir())) as scratch:
+        ready = messages.Ready(
+            version=OPTIONS.version,
+            import_s=0.0,
+            pid=os.getpid(),
+            scratch=str(scratch),
+            facts=facts(),
+        )
+        line.sendall(messages.encode(ready))
+        run_folder = (BusyRunFolder if OPTIONS.busy else RunFolder)(scratch)
+        server = ForkServer(line, jobs(), run_folder)
+        if OPTIONS.gpus:
+            server.gpus = GpuSampler(NVML, OPTIONS.gpus)
+        if OPTIONS.kernel:
+            server.kernel = KernelWatch(OPTIONS.kernel)
+        server.serve()
+
+
+if __name__ == "__main__":
+    main()
