@@ -6,50 +6,50 @@ Exit status: 0 all is well, 1 some points failed, 2 the user's mistake, 130 inte
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
 
-from experiments.cli.dry_run import render_dry_run
-from experiments.cli.given import experiment_from
+from experiments.cli import run_one as single
+from experiments.cli import surroundings
 from experiments.cli.one_line import one_line
-from experiments.cli.options import DEALING, LAUNCHER, PROFILE, SERVERS, WIRE, WORKLOAD
-from experiments.studies.catalogue import STUDIES
-from experiments.suite.accept_gpu import NAME as ACCEPT_GPU
-from experiments.suite.accept_gpu import SETTINGS as GPU_SETTINGS
-from experiments.suite.accept_gpu import accept_gpu as go_through_gpus
-from experiments.suite.bench import Where, run_bench
-from experiments.suite.emulation_check import (
-    check_emulation,
-    render_agreements,
-    save_agreements,
+from experiments.cli.options import (
+    RUN,
+    RUN_SETTINGS,
+    SPLIT_BYTES,
+    SPREAD,
+    SWEEP_SETTINGS,
+    WORKLOAD,
+    sweep_options,
 )
-from experiments.sweep.command import run_sweep
-from experiments.sweep.execute import Follower, open_session, run_once
-from experiments.sweep.folder import locked
+from experiments.cli.placement_table import render_placements
+from experiments.cli.requests import (
+    RunRequest,
+    SpreadRequest,
+    StudyRequest,
+    SweepRequest,
+    WorkloadRequest,
+)
+from experiments.cli.sweep_command import run_study
+from experiments.studies.catalogue import STUDIES
+from experiments.studies.study import Study
 from experiments.sweep.progress import SweepProgress, counting_bar
-from experiments.sweep.source_state import source_state
-from experiments.sweep.sweep import PlannedRun
-from launchers import EMULATED, make_launcher
-from launchers.command_line import run_command_line
-from launchers.options import network_from, settings_from
-from launchers.run.launcher import HostsLauncher
-from launchers.sites.local import LocalLauncher
-from ps_allreduce.errors import UserError
-from ps_allreduce.point.architectures import model_info
-from ps_allreduce.point.experiment import Collective
-from ps_allreduce.point.placement import Policy, usual_split_bytes
-from ps_allreduce.point.strategies import Strategy
+from launchers.cli.options import LAUNCHER
+from launchers.cli.run import run_command_line
+from launchers.settings import LauncherSettings
+from launchers.sites import SITES
+from ps_allreduce.point.architectures import ImageModel, architecture_named
+from ps_allreduce.point.placement import default_split_bytes
+from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status
 
-RUN_ONE = "run-one"
+#: The launcher that `emulation-check` is about.
+EMULATING = next(kind for kind in SITES.values() if kind.network is not None)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -57,95 +57,85 @@ def cli() -> None:
     """Measure distributed TensorFlow training."""
 
 
-def _add_sweep(name: str) -> None:
-    @cli.command(name, help=f"{(STUDIES[name].__doc__ or '').splitlines()[0]}")
-    @PROFILE
+def add_study(name: str, study: Study) -> None:
+    """Make a study a command."""
+
+    @cli.command(name, help=study.about)
+    @sweep_options(study.profiles)
     @LAUNCHER
+    @SPREAD
     @WORKLOAD
-    @SERVERS
-    @WIRE
-    @DEALING
-    @click.option("--workers", help="Numbers of workers, for instance 1,2,4.")
-    @click.option("--cores-per-worker", type=int)
-    @click.option("--repetitions", type=int, help="Launches per point, instead of the profile's.")
-    @click.option("--seed", type=int, default=1, show_default=True, help="Of the order of runs.")
-    @click.option(
-        "--jobs-by-size",
-        is_flag=True,
-        help="slurm: a job for each number of hosts, one after the other, instead of one for all.",
-    )
-    @click.option("--dry-run", is_flag=True, help="Say what would be run, and run nothing.")
-    def sweep(**given: Any) -> None:
-        sys.exit(run_sweep(name, given))
+    @SWEEP_SETTINGS
+    def command(
+        sweep: SweepRequest,
+        launcher: LauncherSettings,
+        spread: SpreadRequest,
+        workload: WorkloadRequest,
+        settings: StrategySettings,
+    ) -> None:
+        request = StudyRequest(
+            name=name,
+            study=study,
+            launcher=launcher,
+            sweep=sweep,
+            workload=workload,
+            spread=spread,
+            settings=settings,
+        )
+        sys.exit(run_study(request))
 
 
-for _name in STUDIES:
-    _add_sweep(_name)
+for _name, _study in STUDIES.items():
+    add_study(_name, _study)
 
 
-def _launcher(given: dict[str, Any]) -> HostsLauncher:
-    return make_launcher(given["launcher"], settings_from(given))
-
-
-@cli.command(RUN_ONE)
-@click.option("--strategy", required=True, help=f"One of {', '.join(Strategy)}.")
-@click.option("--num-workers", type=int, default=1, show_default=True)
-@click.option(
-    "--placement",
-    default=Policy.ROUND_ROBIN.value,
-    show_default=True,
-    help=f"One of {', '.join(Policy)}.",
-)
-@click.option(
-    "--collective", help=f"Of all-reduce: {', '.join(Collective)}; usually {Collective.RING}."
-)
-@click.option("--bytes-per-pack", type=int, help="TensorFlow's packs, not buckets; 0: one pack.")
-@click.option("--cores-per-worker", type=int, default=1, show_default=True)
-@click.option("--threads-per-worker", type=int, default=1, show_default=True)
-@click.option("--weights", type=Path, help="Save the final weights to this file (.npz).")
-@PROFILE
+@cli.command(single.NAME)
+@RUN
 @LAUNCHER
+@SPREAD
 @WORKLOAD
-@SERVERS
-@WIRE
-@DEALING
-def run_one(**given: Any) -> None:
+@RUN_SETTINGS
+def run_one(
+    run: RunRequest,
+    launcher: LauncherSettings,
+    spread: SpreadRequest,
+    workload: WorkloadRequest,
+    settings: StrategySettings,
+) -> None:
     """Run one experiment once more; print one JSON line."""
-    sweep_dir = given["results"] / RUN_ONE
-    with _launcher(given) as launcher, SweepProgress(Console(stderr=True)) as follower:
-        follower.begin(1, 0)
-        experiment = experiment_from(given, launcher.describe)
-        launcher.check(experiment)
-        with locked(sweep_dir):
-            session = open_session(launcher, RUN_ONE, sweep_dir, source_state(), follower)
-            launcher.prepare(experiment.workload)
-            repetition = session.history.next_repetition(experiment.experiment_id)
-            run = PlannedRun(experiment=experiment, repetition=repetition)
-            record = run_once(session, run, given["weights"] and given["weights"].resolve())
+    sweep_dir = launcher.results / single.NAME
+    hosts = surroundings.launcher_of(launcher)
+    with hosts, SweepProgress(Console(stderr=True)) as progress:
+        progress.begin(1, 0)
+        experiment = single.single_experiment(
+            run, settings, workload, spread, launcher, hosts.describe
+        )
+        commit = surroundings.commit()
+        record = single.make_one_run(experiment, run, hosts, sweep_dir, commit, progress)
     click.echo(json.dumps(one_line(record, sweep_dir)))
     sys.exit({Status.OK: 0, Status.INTERRUPTED: 130}.get(record.status, 1))
 
 
 @cli.command("placement")
-@click.option("--model", default="ResNet50", show_default=True)
-@click.option("--num-ps", type=int, default=2, show_default=True)
-@click.option("--image-size", type=int, help="Default: what the model was designed for.")
-@click.option("--num-classes", type=int, default=1000, show_default=True)
-@click.option("--split-bytes", type=int, help="Usually 4 MB, less for small models.")
+@click.option("--model", default="ResNet50", show_default=True, help="An architecture.")
+@click.option("--num-ps", type=int, default=2, show_default=True, help="Parameter servers.")
+@click.option("--image-size", type=int, help="Pixels.  [default: what the model was designed for]")
+@click.option("--num-classes", type=int, default=1000, show_default=True, help="Of the last layer.")
+@SPLIT_BYTES
 def placement(
     model: str, num_ps: int, image_size: int | None, num_classes: int, split_bytes: int | None
 ) -> None:
-    """Show where variables would go under every policy; trains nothing."""
-    size = model_info(model).usual_image_size if image_size is None else image_size
-    workload = Workload(model=model, image_size=size, num_classes=num_classes)
+    """Show where variables would go under every placement; trains nothing."""
+    size = architecture_named(model).designed_image_size if image_size is None else image_size
+    workload = Workload(model=ImageModel(name=model, image_size=size, num_classes=num_classes))
     with (
         tempfile.TemporaryDirectory() as folder,
-        LocalLauncher(Path(folder), allow_login_node=True) as launcher,
+        surroundings.this_machine(Path(folder)) as launcher,
     ):
         variables = launcher.describe(workload)
     if split_bytes is None:
-        split_bytes = usual_split_bytes(variables, num_ps)
-    click.echo(render_dry_run(model, variables, num_ps, split_bytes))
+        split_bytes = default_split_bytes(variables, num_ps)
+    click.echo(render_placements(model, variables, num_ps, split_bytes))
 
 
 @cli.command("convert-images")
@@ -154,7 +144,7 @@ def placement(
 def convert_images(source: Path, target: Path) -> None:
     """Write the images below SOURCE/<class>/ as TFRecord files into TARGET."""
     with (
-        LocalLauncher(target, allow_login_node=True) as launcher,
+        surroundings.this_machine(target) as launcher,
         counting_bar(Console(stderr=True), "images") as progress,
     ):
         counts = launcher.convert(source.resolve(), target.resolve(), progress)
@@ -162,47 +152,35 @@ def convert_images(source: Path, target: Path) -> None:
         click.echo(f"{name}: {count} images")
 
 
-@cli.command("emulation-check")
-@LAUNCHER
-@click.option("--repetitions", type=int, default=3, show_default=True, help="Launches per point.")
-def emulation_check(**given: Any) -> None:
-    """Find the link rate up to which emulated hosts can be trusted on this machine."""
-    network = network_from(given | {"launcher": EMULATED})
-    if network is None:
-        raise UserError("state the network, for instance --hosts 4 --bandwidth 1gbit.")
-    with SweepProgress(Console(stderr=True)) as progress:
-        agreements = check_emulation(
-            network,
-            given["results"],
-            source_state(),
-            progress,
-            repetitions=given["repetitions"],
-            allow_login_node=given["allow_login_node"],
-        )
-    click.echo(render_agreements(agreements))
-    click.echo(save_agreements(agreements, given["results"]))
-
-
-@cli.command(ACCEPT_GPU)
-@LAUNCHER
-def accept_gpu(**given: Any) -> None:
-    """Go through the checklist for a first use on GPUs."""
-    os.environ.update(GPU_SETTINGS)
-    with _launcher(given) as launcher:
-        sys.exit(go_through_gpus(launcher, given, source_state(), Follower(), click.echo))
-
-
 @cli.command("bench")
 @LAUNCHER
-def bench(**given: Any) -> None:
-    """Measure what the suite itself costs; write bench/bench.json."""
-    with _launcher(given) as launcher:
-        where = Where(results=given["results"], commit=source_state(), console=Console(stderr=True))
-        try:
-            click.echo(run_bench(launcher, given["launcher"], network_from(given), where))
-        except KeyboardInterrupt:
-            click.echo(f"Interrupted; parts that were over are in {where.path}.", err=True)
-            sys.exit(130)
+def bench(launcher: LauncherSettings) -> None:
+    """Measure what the suite itself costs; write bench/bench.json.
+
+    An interrupted bench goes on with the same command.
+    """
+    from experiments.suite.bench import run_bench  # the analysis takes a second to import
+
+    sys.exit(run_bench(launcher))
+
+
+@cli.command("emulation-check", context_settings={"default_map": {"launcher": EMULATING.name}})
+@LAUNCHER
+@click.option("--repetitions", type=int, default=3, show_default=True, help="Launches per point.")
+def emulation_check(launcher: LauncherSettings, repetitions: int) -> None:
+    """Find the link rate up to which emulated hosts can be trusted on this machine."""
+    from experiments.suite.emulation_check import check_emulation
+
+    sys.exit(check_emulation(launcher, repetitions))
+
+
+@cli.command("accept-gpu")
+@LAUNCHER
+def accept_gpu(launcher: LauncherSettings) -> None:
+    """Go through the checklist for a first use on GPUs."""
+    from experiments.suite.accept_gpu import accept_gpu as go_through
+
+    sys.exit(go_through(launcher))
 
 
 def main(words: Sequence[str] | None = None) -> int:

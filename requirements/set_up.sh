@@ -1,18 +1,18 @@
 #!/bin/sh
-# Makes the environment that the Makefile's targets run in, or the wheelhouse it can be made from.
+# Makes the environment of the Makefile's targets, or a wheelhouse to make it from.
 #
-#   set_up.sh environment   the virtual environment VENV from a lock file, or the check of an existing one
-#   set_up.sh wheelhouse    every locked package downloaded into WHEELHOUSE
+#   set_up.sh environment   make the virtual environment VENV from a lock file, or check an existing one
+#   set_up.sh wheelhouse    download every locked package into WHEELHOUSE
 #
-# All values arrive as environment variables (see the Makefile), so that no value is ever read as shell.
-# An environment is finished when it holds its stamp: a copy of the lock file under a line that names the
-# build and the Python. A stamp that differs, or none, means: make it again from nothing, so that an
-# environment is always exactly its lock file, never a mixture of two.
+# All values arrive as environment variables (see the Makefile), so no value is ever read as shell.
+# A finished environment holds its stamp: a line that names the build and the Python, then a copy of the
+# lock file. If the stamp is missing or differs, the environment is made again from nothing. So it always
+# holds exactly its lock file, never a mixture of two.
 set -eu
 
 : "${PROFILE:=quick}" "${ENV:=venv}" "${VENV:=.venv}" "${TF:=}" "${PYTHON:=}" "${WHEELHOUSE:=}"
 
-# The minor versions in pyproject.toml's requires-python, the one the lock is tested with first.
+# The minor versions in pyproject.toml's requires-python. The first is the one that the lock is tested with.
 supported="3.11 3.12 3.13"
 owned="$VENV/.ps-allreduce"       # marks a folder that this script made and may empty
 stamp="$VENV/ps-allreduce.lock"   # ps_allreduce/environment.py knows this name
@@ -31,7 +31,7 @@ one_of() { # NAME VALUE CHOICE...
     fail "$name=$value is not known; choose one of: $*."
 }
 
-version_of() { # COMMAND -> its minor version, or nothing when it does not start
+version_of() { # COMMAND -> its minor version, or nothing if it does not start
     "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || true
 }
 
@@ -42,17 +42,17 @@ is_supported() { # VERSION
     esac
 }
 
-check_python() { # COMMAND, or a sentence that says what is wrong with it
+check_python() { # COMMAND -> nothing, or fails and says what is wrong
     version=$(version_of "$1")
     [ -n "$version" ] || fail "PYTHON=$1 cannot be started; name the command or path of a Python ($supported)."
     is_supported "$version" || fail "PYTHON=$1 is Python $version; the suite needs one of: $supported."
 }
 
-base_python() { # -> what the environment was made with, so that a new lock does not change the Python
+base_python() { # -> the Python that made the environment, so that a new lock keeps it
     "$VENV/bin/python" -c 'import sys; print(sys._base_executable)' 2>/dev/null || true
 }
 
-find_python() { # -> the command of the first Python that will do
+find_python() { # -> the command of the first supported Python
     for candidate in "$(base_python)" python3.11 python3.12 python3.13 python3 python; do
         if is_supported "$(version_of "$candidate")"; then
             printf '%s\n' "$candidate"
@@ -73,7 +73,7 @@ create_venv() { # FOLDER, with the Python in $python
 
 # ---- ENV=venv
 
-stamped() { # FIELD (2 build, 5 Python) -> its value in the stamp; nothing without a finished environment
+stamped() { # FIELD (2 build, 5 Python) -> its value in the stamp, or nothing if there is no stamp
     if [ -x "$VENV/bin/python" ] && [ -f "$stamp" ]; then
         head -n 1 "$stamp" | cut -d ' ' -f "$1"
     fi
@@ -98,13 +98,13 @@ claim_folder() {
     if command -v flock >/dev/null; then flock 9; fi # a second make waits here for the first
 }
 
-empty_folder() { # keeps the mark of ownership, so that an interrupted start can be repeated
+empty_folder() { # but keep the mark of ownership, so that an interrupted start can be repeated
     find "$VENV" -mindepth 1 -maxdepth 1 ! -name .ps-allreduce ! -name .pip-cache -exec rm -rf {} +
 }
 
 pip_with_lock() { # ARGUMENTS of pip
     # --no-deps: the lock names every package, so there is nothing to solve. Only wheels: nothing is built,
-    # so no package runs code while it is installed. Progress is for people, not for logs.
+    # so no package runs code during installation. Only a terminal shows progress.
     quiet=--quiet
     if [ -t 1 ]; then quiet=; fi
     "$VENV/bin/python" -m pip "$@" --require-hashes --only-binary :all: --no-deps \
@@ -113,7 +113,7 @@ pip_with_lock() { # ARGUMENTS of pip
 
 install_packages() {
     if [ -n "$WHEELHOUSE" ]; then
-        # No configuration: a link in it would be waited for on a machine that has no network.
+        # No configuration: without a network, pip would wait for a link in it.
         export PIP_CONFIG_FILE=/dev/null
         pip_with_lock install --isolated --no-index --find-links "$WHEELHOUSE" ||
             fail "The set-up is not complete, for the reason above. If a package is missing, the wheelhouse" \
@@ -121,17 +121,17 @@ install_packages() {
                 "'make wheelhouse TF=$build PYTHON=python$version' on one that has internet."
         return
     fi
-    # The cache: beside the environment, home directories on clusters being small. --no-user: some sites'
-    # configuration of pip asks for --user, which a virtual environment refuses.
+    # The cache lies in VENV, because home directories on clusters are small. --no-user: some sites
+    # configure pip with --user, which a virtual environment refuses.
     pip_with_lock install --no-user --cache-dir "${PIP_CACHE_DIR:-$VENV/.pip-cache}" ||
         fail "The set-up is not complete, for the reason above; run the same command again once it is mended" \
             "(without internet: see 'make wheelhouse' in docs/setup.md)."
 }
 
-link_checkout() { # lets the environment's Python import this checkout from any working directory
+link_checkout() { # let the environment's Python import this checkout from any working directory
     for packages in "$VENV"/lib/python3.*/site-packages; do
         link="$packages/ps_allreduce_checkout.pth"
-        # A path file, not an editable install: nothing to build, no files in the checkout.
+        # A path file needs no build and no files in the checkout, unlike an editable install.
         [ "$(cat "$link" 2>/dev/null)" = "$PWD" ] || printf '%s\n' "$PWD" >"$link"
     done
 }
@@ -147,7 +147,7 @@ build_venv() {
     install_packages
     rm -rf "$VENV/.pip-cache"
     wanted_stamp >"$stamp.new"
-    mv "$stamp.new" "$stamp" # last, and in one step: a half-made environment has no stamp
+    mv "$stamp.new" "$stamp" # last and in one step: an unfinished environment has no stamp
 }
 
 set_up_venv() {
@@ -188,7 +188,7 @@ fill_wheelhouse() {
     check_python "$python"
     mkdir -p "$folder" 2>/dev/null && [ -w "$folder" ] ||
         fail "The folder WHEELHOUSE=$folder cannot be written; name another with WHEELHOUSE=/path/to/folder."
-    VENV=$(mktemp -d) # for its pip alone: a system's Python may have none
+    VENV=$(mktemp -d) # only for its pip: the system's Python may have none
     trap 'rm -rf "$VENV"' EXIT
     create_venv "$VENV"
     printf 'Downloading %s for Python %s into %s.\n' "$lock" "$version" "$folder" >&2

@@ -1,105 +1,177 @@
-"""The options that several commands share, for `click`.
+"""The options of experiments, for `click`, in groups that become one value each.
 
-Decides names and help; what they mean is decided in `given`.
+Decides names, help and defaults; what the values mean is decided in `requests`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
 import click
 
-from experiments.sweep.profiles import PROFILES
-from launchers.options import LAUNCHER as LAUNCHER_ALONE
-from launchers.options import options
-from ps_allreduce.point.architectures import MODELS
-from ps_allreduce.point.experiment import Device
+from experiments.cli.requests import RunRequest, SpreadRequest, SweepRequest, WorkloadRequest
+from experiments.cli.types import EMULATE, INPUT
+from experiments.sweep.profiles import PROFILES, Profile
+from launchers.cli.options import Decorator, option_group
+from launchers.cli.types import COUNTS, SIZE, OneOf, one_of
+from ps_allreduce.point.architectures import ARCHITECTURES
+from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.resources import Device
 from ps_allreduce.point.spread import Coordinator, LayoutKind
-from ps_allreduce.point.wire import Wire, WireType
+from ps_allreduce.point.strategies import STRATEGIES
+from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.wire import Collective, Wire, WireType
 from ps_allreduce.point.workload import Precision
 
-USUAL = Wire()
+DEFAULT = Wire()
 
-SPREAD = options(
-    click.option("--workers-per-host", type=int, help="Where there are several hosts; usually 1."),
-    click.option("--ps-per-host", type=int, help="At most so many servers on a host."),
-    click.option("--coordinator", help=f"Host of the chief: {', '.join(Coordinator)}."),
+
+def _stated(option: str, kind: Any, text: str, default: object = None) -> Decorator[Any]:
+    """An option that is None unless it is stated; help shows the default that holds then."""
+    shown = "" if default is None else f"  [default: {default}]"
+    return click.option(option, type=kind, help=text + shown)
+
+
+def _users_of(setting: str) -> str:
+    return ", ".join(each.kind for each in STRATEGIES.values() if setting in each.understands)
+
+
+SPREAD = option_group(
+    "spread",
+    SpreadRequest,
+    _stated("--workers-per-host", int, "Workers on a host, where there are several.", 1),
+    _stated("--ps-per-host", int, "At most so many servers on a host."),
+    _stated("--coordinator", one_of(Coordinator), "Host of the chief.", "first_worker"),
 )
 
-LAUNCHER = options(LAUNCHER_ALONE, SPREAD)
-
-WORKLOAD = options(
-    click.option(
+WORKLOAD = option_group(
+    "workload",
+    WorkloadRequest,
+    _stated(
         "--model",
-        help=f"One of {', '.join(MODELS)}; with --emulate also Tensors-N-xMB, N plain tensors.",
+        str,
+        f"One of {', '.join(ARCHITECTURES)}; with --emulate also Tensors-N-xMB, N equal tensors.",
     ),
-    click.option("--image-size", type=int, help="Pixels of the square images."),
-    click.option("--num-classes", type=int),
-    click.option("--batch-per-worker", type=int),
-    click.option("--accumulation", type=int, help="Batches per synchronisation; usually 1."),
-    click.option("--input", "source", help="synthetic, digits, or a folder of TFRecord files."),
-    click.option(
-        "--emulate",
-        metavar="FORWARD,BACKWARD",
-        help="Emulate an accelerator that takes so many seconds per batch.",
-    ),
-    click.option("--precision", help=f"Of forward and backward pass: {', '.join(Precision)}."),
+    _stated("--image-size", int, "Pixels of the square images."),
+    _stated("--num-classes", int, "Of the images.", 10),
+    _stated("--batch-per-worker", int, "Examples of one forward and backward pass."),
+    _stated("--accumulation", int, "Batches per exchange of gradients.", 1),
+    _stated("--input", INPUT, "What is trained with.", "digits"),
+    _stated("--emulate", EMULATE, "Emulate an accelerator that takes so long per batch."),
+    _stated("--precision", one_of(Precision), "Of forward and backward pass.", "float32"),
     click.option(
         "--device",
+        type=one_of(Device),
         default=Device.CPU.value,
         show_default=True,
-        help=f"Where workers compute: {', '.join(Device)}; a worker has one GPU.",
+        help="Where workers compute; a worker has one GPU.",
     ),
 )
 
-WIRE = options(
-    click.option(
+SPLIT_BYTES = _stated(
+    "--split-bytes",
+    SIZE,
+    "The placement partitioned cuts larger variables.",
+    "4MB, less for small models",
+)
+
+#: The settings of strategies that a sweep can be given; it chooses the others itself.
+_OF_SWEEPS: tuple[Decorator[Any], ...] = (
+    _stated("--num-ps", int, "Parameter servers."),
+    _stated(
+        "--layout", one_of(LayoutKind), "Servers beside workers, or on other hosts.", "colocated"
+    ),
+    SPLIT_BYTES,
+    _stated(
         "--group-bytes",
-        type=int,
-        help=f"Tensors share a message up to so many bytes; usually {USUAL.group_bytes}, 0: never.",
+        SIZE,
+        "Tensors share a message up to so many bytes; 0: never.",
+        DEFAULT.group_bytes,
     ),
-    click.option(
+    _stated(
         "--cut-bytes",
-        type=int,
-        help="Larger tensors are cut into messages of so many bytes; usually "
-        f"{USUAL.cut_bytes}, 0: never.",
+        SIZE,
+        "Larger tensors are cut into messages of so many bytes; 0: never.",
+        DEFAULT.cut_bytes,
     ),
+    _stated("--in-flight", int, "Messages under way at once; 0: no bound.", DEFAULT.in_flight),
+    _stated("--gradients", one_of(WireType), "Format on the wire.", DEFAULT.gradients),
     click.option(
-        "--in-flight",
-        type=int,
-        help=f"Messages under way at once; usually {USUAL.in_flight}, 0: no bound.",
+        "--host-aggregation",
+        is_flag=True,
+        callback=lambda _, __, stated: stated or None,
+        help=f"{_users_of('host_aggregation')}: workers of one host send one mean gradient.",
     ),
-    click.option(
-        "--gradients",
-        help=f"Format on the wire: {', '.join(WireType)}; usually {USUAL.gradients}.",
-    ),
-    click.option(
-        "--host-aggregation", is_flag=True, help="Of ps_sync: workers of one host send one mean."
-    ),
-)
-
-DEALING = options(
-    click.option(
+    _stated(
         "--staleness",
-        type=int,
-        help="Of ps_async: steps that a worker may be ahead of the slowest; usually any number.",
+        int,
+        f"{_users_of('staleness')}: steps that a worker may be ahead.",
+        "no bound",
     ),
-    click.option("--steps-per-dispatch", type=int, help="Of ps_async: steps in one go; usually 1."),
+    _stated("--steps-per-dispatch", int, f"{_users_of('steps_per_dispatch')}: steps in one go.", 1),
 )
 
-SERVERS = options(
-    click.option("--num-ps", type=int, help="Parameter servers."),
-    click.option(
-        "--layout",
-        default=LayoutKind.COLOCATED.value,
+SWEEP_SETTINGS = option_group("settings", StrategySettings, *_OF_SWEEPS)
+
+RUN_SETTINGS = option_group(
+    "settings",
+    StrategySettings,
+    _stated("--placement", one_of(Policy), "Of variables on servers.", "round_robin"),
+    _stated("--collective", one_of(Collective), "Of all-reduce.", "ring"),
+    _stated("--bytes-per-pack", SIZE, "TensorFlow's packs, not buckets; 0: one pack."),
+    *_OF_SWEEPS,
+)
+
+
+def sweep_options(profiles: Mapping[str, Profile]) -> Decorator[Any]:
+    """How a sweep is made, with one of those profiles."""
+    return option_group(
+        "sweep",
+        SweepRequest,
+        _profile(profiles),
+        _stated("--workers", COUNTS, "Numbers of workers, for instance 1,2,4."),
+        _stated("--cores-per-worker", int, "Cores of every worker.", "an equal share"),
+        _stated("--repetitions", int, "Launches of every point, instead of the profile's."),
+        click.option(
+            "--seed", type=int, default=1, show_default=True, help="Of the order of runs."
+        ),
+        click.option(
+            "--jobs-by-size",
+            is_flag=True,
+            help="In a batch system: a job for each number of hosts, one after the other, instead "
+            "of one for all.",
+        ),
+        click.option("--dry-run", is_flag=True, help="Say what would be run, and run nothing."),
+    )
+
+
+def _profile(profiles: Mapping[str, Profile]) -> Decorator[Any]:
+    return click.option(
+        "--profile",
+        type=OneOf(dict(profiles)),
+        default=next(iter(profiles)),
         show_default=True,
-        help=f"Servers beside workers or on hosts of their own: {', '.join(LayoutKind)}.",
+        help="How long and how often is measured.",
+    )
+
+
+RUN = option_group(
+    "run",
+    RunRequest,
+    click.option("--strategy", type=OneOf(dict(STRATEGIES)), required=True, help="What is run."),
+    click.option("--num-workers", type=int, default=1, show_default=True, help="Workers."),
+    click.option(
+        "--cores-per-worker", type=int, default=1, show_default=True, help="Cores of every worker."
     ),
     click.option(
-        "--split-bytes",
+        "--threads-per-worker",
         type=int,
-        help="The policy partitioned cuts larger variables; usually 4 MB, less for small models.",
+        default=1,
+        show_default=True,
+        help="TensorFlow's threads of every worker.",
     ),
-)
-
-PROFILE = click.option(
-    "--profile", default="quick", show_default=True, help=f"One of {', '.join(PROFILES)}."
+    _profile(PROFILES),
+    click.option("--weights", type=Path, help="Save the final weights to this file (.npz)."),
 )

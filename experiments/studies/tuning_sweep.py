@@ -1,90 +1,92 @@
-"""The sweep that shows what each setting of the exchange does: one at a time, the others as usual.
+"""One setting of the exchange at a time, all others at their default.
 
-Decides which values are tried; what the settings mean is decided in `ps_allreduce.point.wire` and
-`ps_allreduce.point.experiment`.
+Axes: sizes of messages, messages in flight, format of gradients, all settings of buckets off at
+once, TensorFlow's packs, staleness, steps per dispatch, aggregation on hosts, accumulation and
+precision; each strategy that communicates is given those that it understands.
+
+Method: the largest number of workers, as many servers, the best placement.  A stated setting is the
+default of all points.  Bases are a single worker and workers that do not communicate.
+
+Cost: about fifty points per model.
+
+It should show which settings are worth a thought here, and how much the best of them gain.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
-from experiments.studies.request import SERVER_STRATEGIES, Request
+from experiments.studies.scope import SERVER_STRATEGIES, Scope
+from experiments.studies.study import Study
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.spread import workers_together
-from ps_allreduce.point.wire import STOCK, Wire, WireType
+from ps_allreduce.point.strategies import AllReduce, AnyStrategy
+from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.wire import WIRE_SETTINGS, WireType
 from ps_allreduce.point.workload import Precision, Workload
 
-PACK_BYTES = (0, 2_000_000)
+#: Every gradient on its own, and all at once; of all-reduce one pack stands for it.
+UNBUCKETED = StrategySettings(group_bytes=0, cut_bytes=0, in_flight=0, gradients=WireType.FLOAT32)
+
+#: What is changed, in the order of the points.
+CHANGES = (
+    *(StrategySettings(bytes_per_pack=size) for size in (0, 2_000_000)),
+    UNBUCKETED,
+    *(StrategySettings(group_bytes=size) for size in (0, 2_000_000)),
+    *(StrategySettings(cut_bytes=size) for size in (0, 125_000, 2_000_000)),
+    *(StrategySettings(in_flight=count) for count in (0, 1, 2, 16)),
+    *(StrategySettings(gradients=each) for each in WireType),
+    *(StrategySettings(staleness=steps) for steps in (1, 4)),
+    *(StrategySettings(steps_per_dispatch=steps) for steps in (4, 16)),
+    StrategySettings(host_aggregation=True),
+)
 
 ACCUMULATION = 4
 
-STALENESS = (1, 4)
 
-STEPS_PER_DISPATCH = (4, 16)
-
-
-def tuning_sweep(request: Request) -> tuple[Experiment, ...]:
-    """One setting of the exchange at a time, every strategy, at the largest number of workers."""
-    points: list[Experiment] = []
-    for workload in request.workloads:
-        points += request.baselines(workload)
-        for usual in _usual(request, workload):
-            points += [usual, *_variants(usual)]
-    return tuple(dict.fromkeys(points))
-
-
-def _usual(request: Request, workload: Workload) -> list[Experiment]:
-    workers = request.scale.workers[-1]
-    if workers < 2:
+def _points(scope: Scope) -> list[Experiment]:
+    if scope.scale.workers[-1] < 2:
         raise UserError("tuning-sweep changes how workers exchange gradients: give it 2 or more.")
-    num_ps = request.num_ps or (workers if request.has_room(workers, workers) else 1)
-    policy = request.best_policy(workload, num_ps)
-    served = [request.served(workload, s, workers, num_ps, policy) for s in SERVER_STRATEGIES]
-    return [*served, request.reduced(workload, workers)]
+    points: list[Experiment] = []
+    for workload in scope.workloads:
+        points += scope.bases(workload)
+        for strategy, settings in _defaults(scope, workload):
+            points += _around(scope, workload, strategy, settings)
+    return list(dict.fromkeys(points))
 
 
-def _variants(usual: Experiment) -> Iterator[Experiment]:
-    wires = [STOCK, *_wires(usual.wire)]
-    if usual.traits.uses_collective:
-        yield from (replace(usual, wire=Wire(), bytes_per_pack=size) for size in PACK_BYTES)
-        wires = wires[1:]  # TensorFlow's own way is a pack
-    yield from (replace(usual, wire=other) for other in wires)
-    if usual.traits.deals_steps:
-        yield from _dealt(usual)
-    if usual.traits.aggregates:
-        yield from _aggregated(usual)
-    workload = usual.workload
-    yield replace(usual, workload=replace(workload, accumulation=ACCUMULATION))
+def _defaults(scope: Scope, workload: Workload) -> list[tuple[type[AnyStrategy], StrategySettings]]:
+    workers = scope.scale.workers[-1]
+    num_ps = scope.num_ps or (workers if scope.has_room(workers, workers) else 1)
+    served = scope.of_servers(workload, num_ps, scope.best_policy(workload, num_ps))
+    return [*((each, served) for each in SERVER_STRATEGIES), (AllReduce, scope.settings)]
+
+
+def _around(
+    scope: Scope, workload: Workload, strategy: type[AnyStrategy], settings: StrategySettings
+) -> Iterator[Experiment]:
+    workers = scope.scale.workers[-1]
+    yield scope.point(workload, strategy, workers, settings)
+    for changed in _changed(strategy, settings):
+        with suppress(UserError):  # what was stated leaves no room for this change
+            yield scope.point(workload, strategy, workers, changed)
+    accumulated = replace(workload, accumulation=ACCUMULATION)
+    yield scope.point(accumulated, strategy, workers, settings)
     if workload.emulated is None:
-        yield replace(usual, workload=replace(workload, precision=Precision.MIXED_BFLOAT16))
+        precise = replace(workload, precision=Precision.MIXED_BFLOAT16)
+        yield scope.point(precise, strategy, workers, settings)
 
 
-def _dealt(usual: Experiment) -> Iterator[Experiment]:
-    """A bound on staleness leaves room for so many steps per dispatch and no more."""
-    for staleness in STALENESS:
-        if staleness >= usual.steps_per_dispatch:
-            yield replace(usual, staleness=staleness)
-    for steps in STEPS_PER_DISPATCH:
-        if usual.staleness is None or steps <= usual.staleness:
-            yield replace(usual, steps_per_dispatch=steps)
+def _changed(strategy: type[AnyStrategy], settings: StrategySettings) -> Iterator[StrategySettings]:
+    for change in CHANGES:
+        if not strategy.understands.issuperset(change.stated):
+            continue
+        if change.bytes_per_pack is not None:
+            yield settings.without(WIRE_SETTINGS).changed_by(change)
+        elif change is not UNBUCKETED or not strategy.uses_collective:
+            yield settings.changed_by(change)
 
 
-def _wires(wire: Wire) -> list[Wire]:
-    return [
-        *(replace(wire, group_bytes=size) for size in (0, 2_000_000)),
-        *(replace(wire, cut_bytes=size) for size in (0, 125_000, 2_000_000)),
-        *(replace(wire, in_flight=count) for count in (0, 1, 2, 16)),
-        *(replace(wire, gradients=kind) for kind in WireType),
-    ]
-
-
-def _aggregated(usual: Experiment) -> Iterator[Experiment]:
-    """Only where workers share hosts, equally many on each."""
-    if workers_together(usual.num_workers, usual.spread) < 2:
-        return
-    try:
-        yield replace(usual, wire=replace(usual.wire, host_aggregation=True))
-    except UserError:
-        return
+STUDY = Study(about=__doc__, points=_points)

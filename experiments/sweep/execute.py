@@ -1,39 +1,37 @@
 """Run a sweep through a launcher: resume, retry, keep every record.
 
-Decides what is left to do, from the records alone, and writes one record per attempt.  The same
+Decides which runs are missing, from the records alone, and writes one record per attempt.  The same
 path serves a single run and a sweep.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from experiments.sweep.definition import Choices, save_definition
+from experiments.sweep.duration import longest_run_s
 from experiments.sweep.folder import InFlight, keep, locked, noted, now, recover
 from experiments.sweep.history import History, key_of, read_history
+from experiments.sweep.profiles import Profile
 from experiments.sweep.sweep import PlannedRun, Sweep
-from launchers.protocol import LaunchedRun, Launcher
-from launchers.sites.slurm.jobs import explain_job, job_is_over
-from ps_allreduce.point.experiment import Profile
-from ps_allreduce.record.files import write_atomically
+from launchers.run.launcher import HostsLauncher
+from launchers.scheduler import Scheduler
+from launchers.sites import site_kind
+from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.provenance import collect
 from ps_allreduce.record.records import RunRecord, Status
-from ps_allreduce.serialization import to_json
-
-#: Beyond a run's own deadline: bringing fork servers up, and taking everything down.
-LAUNCH_ALLOWANCE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """What a sweep came to.
+class SessionResult:
+    """What a session of a sweep came to.
 
     Attributes:
         made: records of this session.
@@ -62,8 +60,8 @@ class Stop(StrEnum):
     NO_TIME = "no time"
 
 
-class Follower:
-    """Is told how a sweep goes on; this one does not listen."""
+class RunListener:
+    """Is told how a sweep goes on; this one does nothing about it."""
 
     def begin(self, total: int, kept: int) -> None:
         """So many runs are to be made, so many were made before."""
@@ -87,56 +85,70 @@ class Session:
 
     Attributes:
         sweep_name, sweep_dir: where records belong.
+        profile: whose deadline holds for every run.
         hosts: what sets the launcher's hosts apart from others.
         history: of the folder; runs are added as they are made.
     """
 
-    launcher: Launcher
+    launcher: HostsLauncher
     sweep_name: str
     sweep_dir: Path
+    profile: Profile
     commit: str
     hosts: Sequence[HostFacts]
     history: History
-    follower: Follower
+    listener: RunListener
+
+
+def block_of(launcher: HostsLauncher, commit: str) -> str:
+    """The fingerprint of runs that this launcher would make now."""
+    return collect(commit, launcher.host_facts()).fingerprint
 
 
 def execute(
     sweep: Sweep,
-    wanted: Sequence[PlannedRun],
-    launcher: Launcher,
+    runs: Sequence[PlannedRun],
+    launcher: HostsLauncher,
     sweep_dir: Path,
     commit: str,
-    follower: Follower,
-) -> Result:
+    listener: RunListener,
+    choices: Choices | None = None,
+) -> SessionResult:
     """Make the runs that are missing.
 
     Args:
-        wanted: those runs of the sweep that are this session's.
+        runs: those runs of the sweep that are this session's.
+        choices: what was decided for the sweep, to be stored with it.
 
     Raises:
         UserError: a point cannot be run, or the folder cannot be used.
     """
     begin = time.monotonic()
-    for point in dict.fromkeys(run.experiment for run in wanted):
+    for point in dict.fromkeys(run.experiment for run in runs):
         launcher.check(point)
     with locked(sweep_dir):
-        session = open_session(launcher, sweep.name, sweep_dir, commit, follower)
-        queue = [run for run in wanted if session.history.needs_run(run)]
-        _save_definition(sweep, sweep_dir)
-        follower.begin(len(queue), len(wanted) - len(queue))
+        session = open_session(launcher, sweep.name, sweep_dir, sweep.profile, commit, listener)
+        queue = [run for run in runs if session.history.needs_run(run)]
+        save_definition(sweep, choices or Choices(), sweep_dir)
+        listener.begin(len(queue), len(runs) - len(queue))
         for workload in {run.experiment.workload for run in queue}:
             launcher.prepare(workload)
         made, stop = _run_queue(session, queue)
-    return Result(
+    return SessionResult(
         made=tuple(made),
-        kept=len(wanted) - len(queue),
+        kept=len(runs) - len(queue),
         wall_s=time.monotonic() - begin,
         stop=stop,
     )
 
 
 def open_session(
-    launcher: Launcher, sweep_name: str, sweep_dir: Path, commit: str, follower: Follower
+    launcher: HostsLauncher,
+    sweep_name: str,
+    sweep_dir: Path,
+    profile: Profile,
+    commit: str,
+    listener: RunListener,
 ) -> Session:
     """Look at the hosts and at what the folder holds already.
 
@@ -145,19 +157,24 @@ def open_session(
     Raises:
         UserError: somebody seems to be making that run still.
     """
-    record = recover(sweep_dir, job_is_over, explain_job)
+    record = recover(sweep_dir, _scheduler_of)
     if record is not None:
-        follower.recovered(record)
+        listener.recovered(record)
     hosts = launcher.host_facts()
     return Session(
         launcher=launcher,
         sweep_name=sweep_name,
         sweep_dir=sweep_dir,
+        profile=profile,
         commit=commit,
         hosts=hosts,
         history=read_history(sweep_dir, collect(commit, hosts).fingerprint),
-        follower=follower,
+        listener=listener,
     )
+
+
+def _scheduler_of(launcher: str) -> Scheduler | None:
+    return site_kind(launcher).scheduler
 
 
 def _run_queue(
@@ -169,7 +186,7 @@ def _run_queue(
     while again:
         pending, again = again, []
         for run in pending:
-            if not has_time(session.launcher, run.experiment.profile):
+            if not has_time(session.launcher, session.profile):
                 return made, Stop.NO_TIME
             record = run_once(session, run)
             made.append(record)
@@ -180,10 +197,10 @@ def _run_queue(
     return made, None
 
 
-def has_time(launcher: Launcher, profile: Profile) -> bool:
+def has_time(launcher: HostsLauncher, profile: Profile) -> bool:
     """Whether a run of this profile would finish before the scheduler's limit."""
-    left = launcher.time_left_s()
-    return left is None or left >= profile.deadline_s + LAUNCH_ALLOWANCE_S
+    time_left_s = launcher.time_left_s()
+    return time_left_s is None or time_left_s >= longest_run_s(profile)
 
 
 def run_once(session: Session, run: PlannedRun, weights: Path | None = None) -> RunRecord:
@@ -192,9 +209,35 @@ def run_once(session: Session, run: PlannedRun, weights: Path | None = None) -> 
     Args:
         weights: file that takes the final trainable weights.
     """
-    session.follower.start(run)
-    note = InFlight(
+    session.listener.start(run)
+    note = _note_of(session, run)
+    with noted(session.sweep_dir, note):
+        launched = session.launcher.launch(
+            run.experiment,
+            deadline_s=note.deadline_s,
+            progress=session.listener.stage,
+            weights=weights,
+        )
+        record = note.record(launched)
+        keep(record, launched, session.sweep_dir)
+    session.history.add(record, note.provenance.fingerprint)
+    session.listener.finish(record, launched.log_tail)
+    return record
+
+
+def run_once_more(
+    session: Session, experiment: Experiment, weights: Path | None = None
+) -> RunRecord:
+    """Launch a point once more than it ever was, whatever became of it before."""
+    repetition = session.history.next_repetition(experiment.experiment_id)
+    return run_once(session, PlannedRun(experiment=experiment, repetition=repetition), weights)
+
+
+def _note_of(session: Session, run: PlannedRun) -> InFlight:
+    return InFlight(
         sweep=session.sweep_name,
+        profile=session.profile.name,
+        deadline_s=session.profile.deadline_s,
         experiment=run.experiment,
         repetition=run.repetition,
         attempt=session.history.next_attempt.get(key_of(run), 0),
@@ -204,38 +247,3 @@ def run_once(session: Session, run: PlannedRun, weights: Path | None = None) -> 
         pid=os.getpid(),
         job_id=session.launcher.job_id,
     )
-    with noted(session.sweep_dir, note):
-        launched = session.launcher.launch(
-            run.experiment, progress=session.follower.stage, weights=weights
-        )
-        record = RunRecord(
-            sweep=note.sweep,
-            experiment=note.experiment,
-            experiment_id=note.experiment.experiment_id,
-            repetition=note.repetition,
-            attempt=note.attempt,
-            started_at=note.started_at,
-            finished_at=now(),
-            provenance=note.provenance,
-            **_shared_fields(launched),  # type: ignore[arg-type]
-        )
-        keep(record, launched, session.sweep_dir)
-    session.history.add(record, note.provenance.fingerprint)
-    session.follower.finish(record, launched.log_tail)
-    return record
-
-
-def _shared_fields(launched: LaunchedRun) -> Mapping[str, object]:
-    names = {f.name for f in fields(launched)} & {f.name for f in fields(RunRecord)}
-    return {name: getattr(launched, name) for name in names}
-
-
-def _save_definition(sweep: Sweep, sweep_dir: Path) -> None:
-    """What was asked for, beside the runs: seed, order and points."""
-    content = {
-        "name": sweep.name,
-        "seed": sweep.seed,
-        "order": [f"{run.experiment.experiment_id}/{run.repetition}" for run in sweep.runs()],
-        "points": {point.experiment_id: to_json(point) for point in sweep.points},
-    }
-    write_atomically(sweep_dir / "sweep.json", (json.dumps(content, indent=1) + "\n").encode())

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from launchers.protocol import LaunchedRun
+from launchers.scheduler import Scheduler
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.files import RunFiles, check_free, save_record, write_atomically
@@ -43,11 +44,14 @@ class InFlight:
     """The note of a run that is being made.
 
     Attributes:
+        profile: of the sweep, by name.
         host, pid: of the process that makes it.
         job_id: of its scheduler's job, None without one.
     """
 
     sweep: str
+    profile: str
+    deadline_s: float
     experiment: Experiment
     repetition: int
     attempt: int
@@ -56,6 +60,38 @@ class InFlight:
     host: str
     pid: int
     job_id: str | None = None
+
+    def record(self, run: LaunchedRun) -> RunRecord:
+        """What is recorded of the run now that it is over."""
+        return RunRecord(
+            sweep=self.sweep,
+            profile=self.profile,
+            experiment=self.experiment,
+            experiment_id=self.experiment.experiment_id,
+            repetition=self.repetition,
+            attempt=self.attempt,
+            status=run.status,
+            reason=run.reason,
+            warnings=run.warnings,
+            started_at=self.started_at,
+            finished_at=now(),
+            provenance=self.provenance,
+            hosts=run.hosts,
+            links=run.links,
+            machine_busy=run.machine_busy,
+            job_id=run.job_id,
+            oversubscribed=run.oversubscribed,
+            total_cores=run.total_cores,
+            tasks=run.tasks,
+            phases=run.phases,
+            metrics=run.metrics,
+            placement=run.placement,
+            samples=run.samples,
+            weights_digest=run.weights_digest,
+            gradient_bytes=run.gradient_bytes,
+            num_messages=run.num_messages,
+            recording=run.recording,
+        )
 
 
 @contextmanager
@@ -72,14 +108,11 @@ def noted(sweep_dir: Path, note: InFlight) -> Iterator[None]:
     path.unlink(missing_ok=True)
 
 
-def recover(
-    sweep_dir: Path, job_is_over: Callable[[str], bool], explain: Callable[[str], str]
-) -> RunRecord | None:
+def recover(sweep_dir: Path, scheduler_of: Callable[[str], Scheduler | None]) -> RunRecord | None:
     """Record the run that a sweep was making when it was killed, if there is one.
 
     Args:
-        job_is_over: whether the scheduler's job of that number has ended.
-        explain: what the scheduler says about the end of a job.
+        scheduler_of: the batch system behind a launcher, by the launcher's name.
 
     Raises:
         UserError: somebody seems to be making that run still.
@@ -92,12 +125,13 @@ def recover(
     except (OSError, ValueError, UserError):
         path.unlink(missing_ok=True)  # written by another version: nothing to go by
         return None
-    if not _is_over(note, path, job_is_over):
+    scheduler = scheduler_of(note.experiment.launcher)
+    if not _is_over(note, path, scheduler):
         raise UserError(
             f"process {note.pid} on {note.host} seems to be making a run in {sweep_dir} (since "
             f"{note.started_at}); wait for it, choose another RESULTS, or remove {path}."
         )
-    record = _abandoned(note, explain)
+    record = _abandoned(note, scheduler)
     files = RunFiles.of(sweep_dir, record.experiment_id, record.repetition, record.attempt)
     if not files.record.exists():
         save_record(files.record, record)
@@ -105,34 +139,21 @@ def recover(
     return record
 
 
-def _is_over(note: InFlight, path: Path, job_is_over: Callable[[str], bool]) -> bool:
+def _is_over(note: InFlight, path: Path, scheduler: Scheduler | None) -> bool:
     if note.host == socket.gethostname():
         return note.pid == os.getpid() or not Path("/proc", str(note.pid)).exists()
-    if note.job_id is not None and job_is_over(note.job_id):
+    if note.job_id is not None and scheduler is not None and scheduler.is_over(note.job_id):
         return True
     age = time.time() - path.stat().st_mtime
-    return age > note.experiment.profile.deadline_s + NOTE_GRACE_S
+    return age > note.deadline_s + NOTE_GRACE_S
 
 
-def _abandoned(note: InFlight, explain: Callable[[str], str]) -> RunRecord:
+def _abandoned(note: InFlight, scheduler: Scheduler | None) -> RunRecord:
     reason = "the suite ended during this run"
-    if note.job_id is not None and (said := explain(note.job_id)):
-        reason += f": {said}"
-    return RunRecord(
-        sweep=note.sweep,
-        experiment=note.experiment,
-        experiment_id=note.experiment.experiment_id,
-        repetition=note.repetition,
-        attempt=note.attempt,
-        status=Status.INTERRUPTED,
-        reason=reason,
-        started_at=note.started_at,
-        finished_at=now(),
-        provenance=note.provenance,
-        job_id=note.job_id,
-        oversubscribed=False,
-        total_cores=0,
-    )
+    if note.job_id is not None and scheduler is not None:
+        explanation = scheduler.explain(note.job_id)
+        reason += f": {explanation}" if explanation else ""
+    return note.record(LaunchedRun(status=Status.INTERRUPTED, reason=reason, job_id=note.job_id))
 
 
 def keep(record: RunRecord, launched: LaunchedRun, sweep_dir: Path) -> None:
@@ -169,11 +190,11 @@ def check_writable(sweep_dir: Path) -> None:
     """
     folders = (sweep_dir, *sweep_dir.absolute().parents)
     # Path.exists would raise below a folder that may not be searched.
-    there = next(path for path in folders if os.path.exists(path))
-    if not there.is_dir():
-        raise UserError(f"cannot write to {sweep_dir}: {there} is no folder.")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise UserError(f"cannot write to {sweep_dir}: {there} cannot be written.")
+    nearest = next(path for path in folders if os.path.exists(path))
+    if not nearest.is_dir():
+        raise UserError(f"cannot write to {sweep_dir}: {nearest} is no folder.")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise UserError(f"cannot write to {sweep_dir}: {nearest} cannot be written.")
 
 
 @contextmanager

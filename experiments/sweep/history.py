@@ -1,4 +1,4 @@
-"""The attempts that a results folder holds already, and what is left to do.
+"""The attempts that a results folder holds already, and which runs are missing.
 
 Decides from the records alone whether a run has to be made.  Runs of another block (machine,
 software or commit) do not count.
@@ -6,10 +6,12 @@ software or commit) do not count.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from experiments.sweep.sweep import PlannedRun
+from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.record.files import iter_record_paths, load_record
 from ps_allreduce.record.records import RunRecord, Status
 
@@ -17,6 +19,8 @@ from ps_allreduce.record.records import RunRecord, Status
 MAX_ATTEMPTS = 2
 
 REPEATED = (Status.FAILED, Status.TIMED_OUT)
+
+SETTLED = (Status.OK, Status.INVALID)
 
 Key = tuple[str, int]
 
@@ -48,7 +52,7 @@ class History:
     def needs_run(self, run: PlannedRun) -> bool:
         """No attempt has settled this run, and it may be tried again."""
         tried = self.statuses.get(key_of(run), [])
-        settled = any(status in (Status.OK, Status.INVALID) for status in tried)
+        settled = any(status in SETTLED for status in tried)
         return not settled and sum(status in REPEATED for status in tried) < MAX_ATTEMPTS
 
 
@@ -67,3 +71,27 @@ def read_history(sweep_dir: Path, block: str) -> History:
     for path in iter_record_paths(sweep_dir):
         history.add(load_record(path), block)
     return history
+
+
+def unsettled(runs: Sequence[PlannedRun], sweep_dir: Path, commit: str) -> list[PlannedRun]:
+    """Those runs that no record of this commit has settled, on whatever hosts.
+
+    Which hosts a job will get is unknown before it begins; whoever wants the same runs on hosts of
+    another kind chooses another results folder.
+    """
+    settled = {
+        (record.experiment_id, record.repetition)
+        for path in iter_record_paths(sweep_dir)
+        if (record := load_if_complete(path)) is not None
+        and record.provenance.commit == commit
+        and record.status in SETTLED
+    }
+    return [run for run in runs if key_of(run) not in settled]
+
+
+def load_if_complete(path: Path) -> RunRecord | None:
+    """A record that a job on other hosts writes; None if not all of it has arrived."""
+    try:
+        return load_record(path)
+    except RecordFormatError:
+        return None

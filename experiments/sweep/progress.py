@@ -18,7 +18,7 @@ from rich.progress import (
 )
 from rich.table import Column
 
-from experiments.sweep.execute import Follower
+from experiments.sweep.execute import RunListener
 from experiments.sweep.sweep import PlannedRun
 from ps_allreduce.record.records import RunRecord, Status
 
@@ -49,8 +49,8 @@ def counting_bar(console: Console, doing: str) -> Iterator[Callable[[int, int], 
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-class SweepProgress(Follower):
-    """A follower for people; writes to standard error."""
+class SweepProgress(RunListener):
+    """A listener for people; writes to standard error."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -95,9 +95,10 @@ class SweepProgress(Follower):
         self._total = max(self._total, self._done)  # a second attempt comes on top
         line = f"{self._done:>3}/{self._total} {record.experiment.title} #{record.repetition + 1}: "
         if record.status is Status.OK and record.metrics is not None:
-            line += f"{record.metrics.images_per_sec:.1f} images/s"
+            unit = record.experiment.workload.unit
+            line += f"{record.metrics.examples_per_sec:.1f} {unit}/s"
         else:
-            line += f"{record.status}, {record.reason}"
+            line += ", ".join(filter(None, [record.status, record.reason]))
         self._print(line)
         self._print_log(record, log_tail)
         if self._task is not None:

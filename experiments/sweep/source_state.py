@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from launchers.processes import run_quietly
-from ps_allreduce.record.provenance import source_digest
-
-ROOT = Path(__file__).resolve().parents[2]
+from ps_allreduce.record.provenance import ROOT, source_digest
 
 PACKAGES = ("ps_allreduce", "launchers", "experiments")
 

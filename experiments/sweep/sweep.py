@@ -5,11 +5,11 @@ Pure: decides which runs there are and in which order, not how they are made.
 
 from __future__ import annotations
 
-import itertools
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from experiments.sweep.profiles import Profile
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts as hosts_needed
@@ -29,9 +29,10 @@ class PlannedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """Named points, each to be launched as often as its profile says.
+    """Named points, each to be launched as often as the profile says.
 
     Attributes:
+        profile: repetitions and deadline of every point.
         seed: of the order of the runs.
         job_sizes: numbers of hosts, ascending, where the sweep has a job for each of them: a point
             is run in the smallest job that holds it, and points without any other (a single worker)
@@ -40,6 +41,7 @@ class Sweep:
 
     name: str
     points: tuple[Experiment, ...]
+    profile: Profile
     seed: int
     job_sizes: tuple[int, ...] = ()
 
@@ -82,16 +84,16 @@ class Sweep:
         pairs of the same block.
         """
         runs: list[PlannedRun] = []
-        for repetition in range(max(point.profile.repetitions for point in points)):
-            block = [p for p in points if repetition < p.profile.repetitions]
-            random.Random(f"{self.seed}/{first + repetition}").shuffle(block)
-            runs += [PlannedRun(experiment=point, repetition=first + repetition) for point in block]
+        for repetition in range(first, first + self.profile.repetitions):
+            block = list(points)
+            random.Random(f"{self.seed}/{repetition}").shuffle(block)
+            runs += [PlannedRun(experiment=point, repetition=repetition) for point in block]
         return runs
 
 
 def _joins(point: Experiment) -> bool:
     """Its speed is the base of all others."""
-    return point.traits.max_workers == 1
+    return point.strategy.max_workers == 1
 
 
 def job_sizes(num_hosts: int) -> tuple[int, ...]:
@@ -104,18 +106,3 @@ def job_sizes(num_hosts: int) -> tuple[int, ...]:
     while sizes[-1] < num_hosts:
         sizes.append(min(2 * sizes[-1], num_hosts))
     return tuple(sizes)
-
-
-def expand(
-    axes: Mapping[str, Sequence[object]], make: Callable[..., Experiment | None]
-) -> tuple[Experiment, ...]:
-    """All combinations of the axes' values; `make` returns None for excluded ones.
-
-    Points that come out alike are kept once.
-    """
-    points = {}
-    for values in itertools.product(*axes.values()):
-        point = make(**dict(zip(axes, values, strict=True)))
-        if point is not None:
-            points[point.experiment_id] = point
-    return tuple(points.values())

@@ -6,13 +6,13 @@ import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from experiments import __main__ as command_line
-from experiments.sweep import command, execute, job_command
-from launchers import LAUNCHERS, make_launcher
+from experiments.cli import surroundings
+from experiments.sweep import execute
+from launchers import make_site
 from launchers.settings import LauncherSettings
 from ps_allreduce.record.hosts import HostFacts
 from tests.fakes import PROVENANCE, FakeLauncher
@@ -43,17 +43,15 @@ def launcher(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeLa
     """Launchers of every name that start nothing, in an empty folder; four cores, no job."""
     fake = FakeLauncher()
 
-    def make(name: str, settings: LauncherSettings) -> Any:
-        if name not in LAUNCHERS:
-            return make_launcher(name, settings)
-        LAUNCHERS[name](settings)  # refuses what the real one would refuse
+    def launcher_of(settings: LauncherSettings) -> FakeLauncher:
+        make_site(settings)  # refuses what the real one would refuse
         return fake
 
-    for module in (command_line, command, job_command):
-        monkeypatch.setattr(module, "make_launcher", make, raising=False)
-        monkeypatch.setattr(module, "LocalLauncher", lambda *_, **__: fake, raising=False)
-        monkeypatch.setattr(module, "source_state", lambda: "0123456789ab", raising=False)
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.setattr(surroundings, "launcher_of", launcher_of)
+    monkeypatch.setattr(surroundings, "this_machine", lambda _: fake)
+    monkeypatch.setattr(surroundings, "commit", lambda: "0123456789ab")
+    for variable in ("SLURM_JOB_ID", "SLURM_JOBID"):
+        monkeypatch.delenv(variable, raising=False)
     monkeypatch.chdir(tmp_path)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     yield fake

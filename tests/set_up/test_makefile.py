@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from experiments.studies.catalogue import STUDIES
+from ps_allreduce.record.provenance import ROOT
 
 HOSTILE = [
     "with space",
@@ -86,14 +87,13 @@ def test_make_alone_describes_every_target_and_variable() -> None:
     makefile = (ROOT / "Makefile").read_text()
     variables = re.findall(r"^VARIABLES = (.*)$", makefile, re.MULTILINE)[0].split()
     targets = re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE)
-    sweeps = re.findall(r"^SWEEPS = (.*)$", makefile, re.MULTILINE)[0].split()
-    for target in {*targets, *sweeps} - {"help", "environment", "lint", "dev-tools"}:
+    for target in {*targets, *STUDIES} - {"help", "environment", "lint", "dev-tools"}:
         assert f"make {target} " in help_text, target
     for variable in set(variables) - {"UV"}:
         assert f"{variable}=" in help_text, variable
 
 
-@pytest.mark.parametrize("sweep", ["compare", "ps-sweep", "allreduce-sweep", "placement-sweep"])
+@pytest.mark.parametrize("sweep", STUDIES)
 def test_sweep_gets_profile_launcher_and_results(recording_make: RecordingMake, sweep: str) -> None:
     given = ["--profile", "standard", "--launcher", "local", "--results", "results"]
     assert recording_make(sweep, "PROFILE=standard") == [
@@ -120,10 +120,6 @@ def test_failed_points_are_analysed_and_mistakes_are_not(
         ),
         (["report", "RESULTS=a b"], ["analysis", "report", "a b"]),
         (
-            ["bench"],
-            ["experiments", "bench", "--launcher", "local", "--results", "results"],
-        ),
-        (
             ["accept-gpu"],
             ["experiments", "accept-gpu", "--launcher", "local", "--results", "results"],
         ),
@@ -136,6 +132,13 @@ def test_failed_points_are_analysed_and_mistakes_are_not(
 )
 def test_target_calls(recording_make: RecordingMake, words: list[str], call: list[str]) -> None:
     assert recording_make(*words) == [["-m", *call]]
+
+
+def test_a_bench_also_times_the_reading_of_its_records(recording_make: RecordingMake) -> None:
+    assert recording_make("bench", "RESULTS=a b") == [
+        ["-m", "experiments", "bench", "--launcher", "local", "--results", "a b"],
+        ["-m", "analysis", "bench-load", "--", "a b/bench"],
+    ]
 
 
 @pytest.mark.parametrize("value", HOSTILE)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ps_allreduce.environment import PYPROJECT, Requirement, Version, VersionRange
+from ps_allreduce.record.provenance import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 BUILDS = ["cpu", "cuda"]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from ps_allreduce.record.provenance import ROOT
 
 # Behaves as the few calls of the script need: its version, its modules, venv and pip.
 STAND_IN = """#!/bin/sh

@@ -1,25 +1,25 @@
-"""The command line: what is run, and how it ends as a status and a line."""
+"""Sweeps from the command line: what is run, and how it ends as a status."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
 from experiments.studies.catalogue import STUDIES
-from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.architectures import ImageModel
+from ps_allreduce.point.data import Synthetic
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.point.spread import Spread
-from ps_allreduce.point.strategies import Strategy
-from ps_allreduce.point.wire import Wire, WireType
+from ps_allreduce.point.resources import Device
+from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.strategies import AsynchronousServers, SynchronousServers
 from ps_allreduce.point.workload import Precision
-from ps_allreduce.record.files import iter_record_paths, load_record
-from ps_allreduce.record.records import Phases, Status
+from ps_allreduce.record.files import iter_record_paths
+from ps_allreduce.record.records import Status
+from tests.experiments.cli.test_run_one import DEALING_WORDS, WIRE, WIRE_WORDS
 from tests.experiments.conftest import run
 from tests.fakes import FakeLauncher, bad_run, ok_run
 
@@ -50,31 +50,15 @@ def test_what_is_asked_for_reaches_every_point(launcher: FakeLauncher, tmp_path:
     assert run("compare", "--repetitions", "1", "--results", str(tmp_path / "r"), *words) == 0
     workload = launcher.launched[0].workload
     assert {point.workload for point in launcher.launched} == {workload}
-    assert (workload.model, workload.image_size, workload.accumulation) == ("ResNet50", 48, 2)
-    assert (workload.batch_per_worker, workload.input) == (4, "synthetic")
+    assert workload.model == ImageModel(name="ResNet50", image_size=48)
+    assert (workload.batch_per_worker, workload.accumulation) == (4, 2)
+    assert workload.data == Synthetic()
     assert workload.emulated is not None
     assert (workload.emulated.forward_s, workload.emulated.backward_s) == (0.02, 0.04)
     assert {point.resources.cores_per_worker for point in launcher.launched} == {2}
-    assert {point.layout for point in launcher.launched if point.num_ps} == {"dedicated"}
+    servers = [point.strategy.servers for point in launcher.launched]
+    assert {each.layout for each in servers if each} == {LayoutKind.DEDICATED}
     assert (tmp_path / "r" / "compare" / "sweep.json").exists()
-
-
-WIRE_WORDS = (
-    *("--group-bytes", "0", "--cut-bytes", "2000", "--in-flight", "1", "--gradients", "bfloat16"),
-)
-
-WIRE = Wire(
-    group_bytes=0,
-    cut_bytes=2000,
-    in_flight=1,
-    gradients=WireType.BFLOAT16,
-)
-
-DEALING_WORDS = ("--staleness", "4", "--steps-per-dispatch", "2")
-
-
-def _uses_the_wire(point: Experiment) -> bool:
-    return point.traits.communicates and point.bytes_per_pack is None
 
 
 @pytest.mark.parametrize("name", [name for name in STUDIES if name != "tuning-sweep"])
@@ -87,38 +71,12 @@ def test_settings_reach_those_points_of_a_sweep_that_they_belong_to(
     assert run(name, "--workers", "2", "--repetitions", "1", *words) == 0
     for point in launcher.launched:
         assert point.workload.precision is Precision.MIXED_BFLOAT16
-        aggregates = point.strategy is Strategy.PS_SYNC
-        wire = replace(WIRE, host_aggregation=aggregates) if _uses_the_wire(point) else Wire()
-        assert point.wire == wire
-        dealing = (4, 2) if point.traits.deals_steps else (None, 1)
-        assert (point.staleness, point.steps_per_dispatch) == dealing
-    assert any(map(_uses_the_wire, launcher.launched))
-    assert any(point.traits.deals_steps for point in launcher.launched) is has_dealers
-
-
-def test_settings_reach_a_single_run(launcher: FakeLauncher) -> None:
-    words = [*WIRE_WORDS, *DEALING_WORDS, "--precision", "mixed_float16"]
-    assert run("run-one", "--strategy", "ps_async", *words) == 0
-    (point,) = launcher.launched
-    assert (point.wire, point.staleness, point.steps_per_dispatch) == (WIRE, 4, 2)
-    assert point.workload.precision is Precision.MIXED_FLOAT16
-
-
-@pytest.mark.parametrize("words", [("--bytes-per-pack", "0"), ("--collective", "auto")])
-def test_packs_are_used_where_they_are_asked_for_or_needed(
-    words: tuple[str, str], launcher: FakeLauncher
-) -> None:
-    assert run("run-one", "--strategy", "allreduce") == 0
-    assert run("run-one", "--strategy", "allreduce", *words) == 0
-    assert [point.bytes_per_pack for point in launcher.launched] == [None, 0]
-
-
-def test_a_folder_of_images_is_found_from_every_working_directory(
-    launcher: FakeLauncher, tmp_path: Path
-) -> None:
-    (tmp_path / "images").mkdir()
-    assert run("run-one", "--strategy", "single", "--input", "images") == 0
-    assert launcher.launched[0].workload.input == str((tmp_path / "images").resolve())
+        assert point.strategy.wire in (WIRE, None)
+        assert point.strategy.host_aggregation is isinstance(point.strategy, SynchronousServers)
+        if isinstance(point.strategy, AsynchronousServers):
+            assert (point.strategy.staleness, point.strategy.steps_per_dispatch) == (4, 2)
+    assert any(point.strategy.wire for point in launcher.launched)
+    assert any(point.strategy.deals_steps for point in launcher.launched) is has_dealers
 
 
 def test_failed_points_make_status_1(
@@ -150,81 +108,18 @@ def test_an_interruption_between_runs_makes_status_130_too(
     assert "Interrupted. A sweep goes on with the same command" in capsys.readouterr().err
 
 
-def test_a_bench_that_is_interrupted_says_where_its_rows_are(
-    launcher: FakeLauncher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    measured = replace(ok_run(), phases=Phases(bring_up_s=0.5, total_s=1.0))
-    launcher.num_hosts, launcher.script = 6, [*[measured] * 5, bad_run(Status.INTERRUPTED)]
-    words = ["--launcher", "emulated", "--hosts", "6", "--bandwidth", "1gbit"]
-    assert run("bench", *words) == 130
-    told = capsys.readouterr().err
-    assert "Interrupted; parts that were over are in" in told
-    kept = json.loads((tmp_path / "results" / "bench" / "bench.json").read_text())
-    assert list(kept["overhead_per_run_s"]) == ["emulated"]
-
-
-def test_a_bench_that_is_interrupted_in_its_first_part_did_not_fail(
-    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
-) -> None:
-    launcher.num_hosts, launcher.script = 6, [bad_run(Status.INTERRUPTED)]
-    words = ["--launcher", "emulated", "--hosts", "6", "--bandwidth", "1gbit"]
-    assert run("bench", *words) == 130
-    assert "failed" not in capsys.readouterr().err
-
-
-def test_a_bench_on_too_few_hosts_is_refused_before_it_measures(
-    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
-) -> None:
-    launcher.num_hosts = 2
-    words = ["--launcher", "emulated", "--hosts", "2", "--bandwidth", "1gbit"]
-    assert run("bench", *words) == 2
-    assert "the bench takes 6 hosts, and there are 2: --hosts 6." in capsys.readouterr().err
-    assert launcher.launched == []
-
-
-def test_one_run_prints_one_line_and_is_made_again_every_time(
-    launcher: FakeLauncher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    runs = []
-    for _ in range(2):
-        assert run("run-one", "--strategy", "ps_sync", "--num-ps", "2", "--num-workers", "2") == 0
-        out, err = capsys.readouterr()
-        assert out.count("\n") == 1
-        assert "1/1 ps_sync" in err
-        runs.append(json.loads(out))
-    assert [content["run_id"].split("/")[1] for content in runs] == ["0-0", "1-0"]
-    record = load_record(tmp_path / runs[1]["record_path"])
-    assert record.run_id == runs[1]["run_id"]
-    assert record.experiment.num_ps == 2
-
-
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [
-        (Status.FAILED, 1),
-        (Status.TIMED_OUT, 1),
-        (Status.INVALID, 1),
-        (Status.INTERRUPTED, 130),
-    ],
-)
-def test_one_run_that_fails_is_a_line_and_a_status(
-    launcher: FakeLauncher,
-    capsys: pytest.CaptureFixture[str],
-    status: Status,
-    expected: int,
-) -> None:
-    launcher.script = [bad_run(status, "too slow")]
-    assert run("run-one", "--strategy", "single") == expected
-    content = json.loads(capsys.readouterr().out)
-    assert (content["status"], content["reason"]) == (str(status), "too slow")
-
-
 @pytest.mark.usefixtures("launcher")
 def test_the_dry_run_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("placement", "--model", "VGG16", "--num-ps", "2", "--split-bytes", "4000") == 0
     out = capsys.readouterr().out
     assert out.startswith("VGG16: 4 trainable variables, 0.0 MB; largest dense/kernel")
     assert "Suggested: partitioned (max/mean 1.11, 9 variables or shards)." in out
+
+
+def test_a_sweep_on_gpus_is_launched_on_gpus(launcher: FakeLauncher) -> None:
+    assert run("compare", "--device", "gpu", "--repetitions", "1", "--workers", "1,2") == 0
+    assert len(launcher.launched) > 5
+    assert {point.resources.device for point in launcher.launched} == {Device.GPU}
 
 
 EMULATED = ("--launcher", "emulated", "--hosts", "2", "--bandwidth", "1gbit", "--delay", "1ms")
@@ -307,22 +202,16 @@ def test_a_jobs_end_makes_status_1_and_says_how_to_go_on(
     assert launcher.launched == []
 
 
-class Killed(BaseException):
-    """As much of a kill as a test can take."""
-
-
-def test_a_run_that_was_killed_is_told_of_by_the_next_command(
-    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
+def test_a_sweep_goes_on_with_the_choices_that_it_began_with(
+    launcher: FakeLauncher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def kill(_: object) -> NoReturn:
-        raise Killed
-
-    launcher.on_launch = kill
-    with pytest.raises(Killed):
-        run("run-one", "--strategy", "single")
-    launcher.on_launch = lambda _: None
-    assert run("run-one", "--strategy", "single") == 0
-    out, err = capsys.readouterr()
-    assert json.loads(out)["run_id"].endswith("/1-0")
-    assert err.startswith("recorded ")
-    assert "/0-0: interrupted, the suite ended during this run" in err
+    assert run("compare", "--repetitions", "1") == 0
+    definition = json.loads((tmp_path / "results" / "compare" / "sweep.json").read_text())
+    assert definition["choices"]["cores per worker"] == 2
+    assert definition["choices"]["numbers of workers"] == [1, 2]
+    launcher.cores_per_host, before = 64, len(launcher.launched)
+    assert run("compare", "--repetitions", "1") == 0
+    assert len(launcher.launched) == before
+    capsys.readouterr()
+    assert run("compare", "--repetitions", "3") == 0
+    assert f"{2 * before} runs made ({2 * before} ok), {before} kept" in capsys.readouterr().err

@@ -10,7 +10,7 @@ import pytest
 
 from experiments.cli.one_line import one_line
 from ps_allreduce.point.placement import Shard
-from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.strategies import AllReduce
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.records import Phases, PlacementUsed, RunRecord, Status
 from tests.fakes import make_experiment, make_record
@@ -18,7 +18,15 @@ from tests.fakes import make_experiment, make_record
 KEYS = {
     *("run_id", "status", "reason", "fingerprint", "record_path", "launcher", "oversubscribed"),
     *("strategy", "model", "num_workers", "num_ps", "placement", "placement_max_over_mean"),
-    *("global_batch", "compute", "images_per_sec", "step_time_p50_s", "step_time_p95_s"),
+    *(
+        "global_batch",
+        "compute",
+        "unit",
+        "examples_per_sec",
+        "images_per_sec",
+        "step_time_p50_s",
+        "step_time_p95_s",
+    ),
     *("compute_s", "forward_s", "backward_s", "communication_s", "input_wait_s"),
     *("warmup_steps", "measured_steps"),
     *("window_s", "steps_per_worker", "bring_up_s", "build_s", "first_step_s", "warmup_s"),
@@ -49,7 +57,7 @@ def test_a_run_that_went_well_has_its_figures() -> None:
         ),
     )
     content = line(record)
-    wanted = {
+    expected = {
         "run_id": f"{record.experiment_id}/0-0",
         "status": "ok",
         "reason": "",
@@ -58,13 +66,15 @@ def test_a_run_that_went_well_has_its_figures() -> None:
         "placement_max_over_mean": 2.0,
         "global_batch": 32,
         "compute": "real",
+        "unit": "images",
+        "examples_per_sec": 320.0,
         "images_per_sec": 320.0,
         "bring_up_s": 0.5,
         "steps_per_worker": [100],
         "fingerprint": "0badcafe",
         "record_path": f"results/run-one/runs/{record.experiment_id}/0-0.json",
     }
-    assert {key: content[key] for key in wanted} == wanted
+    assert {key: content[key] for key in expected} == expected
 
 
 def test_what_is_not_known_is_null() -> None:
@@ -76,7 +86,7 @@ def test_what_is_not_known_is_null() -> None:
 
 def test_without_servers_there_is_no_placement() -> None:
     workload = Workload(emulated=EmulatedCompute(forward_s=0.1, backward_s=0.1))
-    experiment = make_experiment(Strategy.ALLREDUCE, workload=workload)
+    experiment = make_experiment(AllReduce, workload=workload)
     content = line(make_record(experiment=experiment))
     assert content["placement"] is content["placement_max_over_mean"] is None
     assert content["num_ps"] == 0

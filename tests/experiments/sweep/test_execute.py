@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
-from experiments.sweep.execute import LAUNCH_ALLOWANCE_S, Follower, Result, Stop
+from experiments.sweep.duration import longest_run_s
+from experiments.sweep.execute import RunListener, SessionResult, Stop
 from experiments.sweep.history import MAX_ATTEMPTS
 from experiments.sweep.sweep import PlannedRun
 from ps_allreduce.errors import RecordFormatError, UserError
@@ -17,8 +18,8 @@ from ps_allreduce.record.files import RunFiles, iter_record_paths
 from ps_allreduce.record.raw_timings import load_raw
 from ps_allreduce.record.records import Phases, RunRecord, Status
 from tests.experiments.conftest import Machine
-from tests.experiments.sweeps import ONE, SWEEP, attempts, go, records
-from tests.fakes import PROFILE, FakeLauncher, bad_run, make_facts, make_record, ok_run
+from tests.experiments.sweeps import ONE, PROFILE, SWEEP, attempts, go, records
+from tests.fakes import FakeLauncher, bad_run, make_facts, make_record, ok_run
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -32,7 +33,7 @@ def test_every_run_leaves_a_record_raw_timings_and_a_log(tmp_path: Path) -> None
         files = RunFiles.of(tmp_path, record.experiment_id, record.repetition, record.attempt)
         assert len(load_raw(files.raw)[0]) == 6
         assert files.log.read_text() == "==> worker:0 <==\nhello\n"
-        assert record.sweep == "compare"
+        assert (record.sweep, record.profile) == ("compare", "quick")
         assert record.provenance.commit == "0123456789ab"
         assert [host.name for host in record.hosts] == ["n9"]
 
@@ -162,6 +163,22 @@ def test_a_new_point_is_added_to_what_is_there(tmp_path: Path) -> None:
     assert launcher.launched == [SWEEP.points[1]] * 2
 
 
+def test_more_repetitions_continue_a_sweep_that_was_finished(tmp_path: Path) -> None:
+    three, ten = (replace(ONE, profile=replace(PROFILE, repetitions=n)) for n in (3, 10))
+    go(FakeLauncher(), tmp_path, three)
+    before = {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*.*")}
+    result = go(FakeLauncher(), tmp_path, ten)
+    assert (len(result.made), result.kept) == (7, 3)
+    assert attempts(tmp_path) == [(repetition, 0, "ok") for repetition in range(10)]
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_another_deadline_continues_a_sweep(tmp_path: Path) -> None:
+    go(FakeLauncher(), tmp_path, ONE)
+    patient = replace(ONE, profile=replace(PROFILE, deadline_s=600.0))
+    assert go(FakeLauncher(), tmp_path, patient).kept == 2
+
+
 def test_a_point_that_cannot_run_is_refused_before_anything_runs(tmp_path: Path) -> None:
     def refuses(point: object) -> Exception | None:
         return UserError("too few cores") if point == SWEEP.points[1] else None
@@ -181,14 +198,14 @@ def test_a_damaged_record_stops_the_sweep_with_its_name(tmp_path: Path) -> None:
         go(FakeLauncher(), tmp_path, ONE)
 
 
-def seconds_left(*left: float | None) -> FakeLauncher:
+def seconds_left(*looks: float | None) -> FakeLauncher:
     """A launcher in a job that comes to its limit."""
-    clock = list(left)
+    clock = list(looks)
     return FakeLauncher(time_left=lambda: clock.pop(0))
 
 
 def test_a_run_that_could_not_finish_in_time_is_not_begun(tmp_path: Path) -> None:
-    enough = PROFILE.deadline_s + LAUNCH_ALLOWANCE_S
+    enough = longest_run_s(PROFILE)
     launcher = seconds_left(enough, enough - 1)
     result = go(launcher, tmp_path)
     assert (len(result.made), result.stop) == (1, Stop.NO_TIME)
@@ -210,12 +227,12 @@ def test_without_a_limit_all_runs_are_made(tmp_path: Path) -> None:
 def test_the_useful_fraction_is_time_in_warm_up_and_measurement() -> None:
     made = tuple(make_record(phases=Phases(warmup_s=2.0, measured_s=3.0)) for _ in range(2))
     failed = make_record(status=Status.FAILED, reason="x", metrics=None)
-    result = Result(made=(*made, failed), kept=0, wall_s=40.0, stop=None)
+    result = SessionResult(made=(*made, failed), kept=0, wall_s=40.0, stop=None)
     assert result.useful_fraction == pytest.approx(10 / 40)
 
 
 @dataclass(slots=True)
-class Listener(Follower):
+class Listener(RunListener):
     """Notes what it is told."""
 
     heard: list[object] = field(default_factory=list)
@@ -236,7 +253,7 @@ class Listener(Follower):
         self.heard.append(f"{record.status} {log_tail}".strip())
 
 
-def test_a_follower_hears_every_run(tmp_path: Path) -> None:
+def test_a_listener_hears_every_run(tmp_path: Path) -> None:
     listener = Listener()
     go(FakeLauncher([bad_run(Status.FAILED)]), tmp_path, ONE, listener)
     assert listener.heard == [

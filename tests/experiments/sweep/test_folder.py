@@ -27,8 +27,8 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.record.files import RunFiles, load_record, save_record
 from ps_allreduce.record.records import Status
 from tests.experiments.sweep.test_execute import Listener
-from tests.experiments.sweeps import ONE, attempts, go, records
-from tests.fakes import PROFILE, PROVENANCE, FakeLauncher, make_experiment, make_record, ok_run
+from tests.experiments.sweeps import ONE, PROFILE, FakeScheduler, attempts, go, records
+from tests.fakes import PROVENANCE, FakeLauncher, make_experiment, make_record, ok_run
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -41,6 +41,8 @@ def note(**changes: Any) -> InFlight:
     """A run that a process of this host was making when it was killed."""
     settings: dict[str, Any] = {
         "sweep": "compare",
+        "profile": "quick",
+        "deadline_s": PROFILE.deadline_s,
         "experiment": EXPERIMENT,
         "repetition": 2,
         "attempt": 1,
@@ -52,21 +54,21 @@ def note(**changes: Any) -> InFlight:
     return InFlight(**(settings | changes))
 
 
-def leave(sweep_dir: Path, found: InFlight, age_s: float = 0.0) -> Path:
+def leave(sweep_dir: Path, remaining: InFlight, age_s: float = 0.0) -> Path:
     """Leave a note as whoever is killed leaves it."""
-    with pytest.raises(ZeroDivisionError), noted(sweep_dir, found):
+    with pytest.raises(ZeroDivisionError), noted(sweep_dir, remaining):
         _ = 1 / 0
     moment = time.time() - age_s
     os.utime(sweep_dir / NOTE, (moment, moment))
     return sweep_dir / NOTE
 
 
-def never(job_id: str) -> bool:
-    raise AssertionError(f"Slurm was asked about job {job_id}")
+def never(launcher: str) -> NoReturn:
+    raise AssertionError(f"somebody asked for the scheduler of {launcher}")
 
 
-def silent(_: str) -> str:
-    return ""
+def no_scheduler(_: str) -> None:
+    return None
 
 
 def test_a_note_lies_in_the_folder_for_as_long_as_a_run_is_being_made(tmp_path: Path) -> None:
@@ -80,19 +82,20 @@ def test_a_run_that_was_not_recorded_keeps_its_note(tmp_path: Path) -> None:
 
 
 def test_nothing_is_recovered_where_nothing_was_lost(tmp_path: Path) -> None:
-    assert recover(tmp_path, never, silent) is None
+    assert recover(tmp_path, never) is None
 
 
 def test_a_run_whose_maker_is_dead_becomes_a_record(tmp_path: Path) -> None:
     path = leave(tmp_path, note())
-    record = recover(tmp_path, never, silent)
+    record = recover(tmp_path, no_scheduler)
     assert record is not None
     assert (record.status, record.reason) == (Status.INTERRUPTED, "the suite ended during this run")
     assert (record.repetition, record.attempt, record.experiment) == (2, 1, EXPERIMENT)
+    assert record.profile == "quick"
     assert (record.started_at, record.block) == ("2026-01-01T00:00:00.000+00:00", "0badcafe")
     assert load_record(files_of(tmp_path).record) == record
     assert not path.exists()
-    assert recover(tmp_path, never, silent) is None
+    assert recover(tmp_path, no_scheduler) is None
 
 
 def files_of(sweep_dir: Path) -> RunFiles:
@@ -101,7 +104,8 @@ def files_of(sweep_dir: Path) -> RunFiles:
 
 def test_the_scheduler_tells_why(tmp_path: Path) -> None:
     leave(tmp_path, note(job_id="17"))
-    record = recover(tmp_path, never, lambda job_id: f"job {job_id} reached its time limit")
+    scheduler = FakeScheduler(ending=lambda job_id: f"job {job_id} reached its time limit")
+    record = recover(tmp_path, lambda _: scheduler)
     assert record is not None
     assert record.reason == "the suite ended during this run: job 17 reached its time limit"
     assert record.job_id == "17"
@@ -113,7 +117,7 @@ def test_a_run_whose_maker_lives_is_left_to_it(tmp_path: Path, pid: int) -> None
     with pytest.raises(
         UserError, match=rf"process {pid} on .* seems to be making a run in"
     ) as told:
-        recover(tmp_path, lambda _: True, silent)
+        recover(tmp_path, lambda _: FakeScheduler())
     assert f"wait for it, choose another RESULTS, or remove {path}." in str(told.value)
     assert path.exists()
     assert records(tmp_path) == []
@@ -121,7 +125,7 @@ def test_a_run_whose_maker_lives_is_left_to_it(tmp_path: Path, pid: int) -> None
 
 def test_a_note_of_this_very_process_is_an_old_one(tmp_path: Path) -> None:
     leave(tmp_path, note(pid=os.getpid()))
-    assert recover(tmp_path, never, silent) is not None
+    assert recover(tmp_path, no_scheduler) is not None
 
 
 @pytest.mark.parametrize(
@@ -139,18 +143,19 @@ def test_a_maker_on_another_host_is_given_the_time_of_its_run(
     tmp_path: Path, job_id: str | None, job_is_over: bool, age_s: float, over: bool
 ) -> None:
     leave(tmp_path, note(host="another-host", pid=os.getppid(), job_id=job_id), age_s)
+    scheduler = FakeScheduler(states={} if job_is_over else {"17": ["running"]})
     if over:
-        assert recover(tmp_path, lambda _: job_is_over, silent) is not None
+        assert recover(tmp_path, lambda _: scheduler) is not None
     else:
         with pytest.raises(UserError, match="on another-host seems to be making a run"):
-            recover(tmp_path, lambda _: job_is_over, silent)
+            recover(tmp_path, lambda _: scheduler)
 
 
 def test_a_run_that_was_recorded_after_all_stays_as_it_is(tmp_path: Path) -> None:
     kept = make_record(experiment=EXPERIMENT, repetition=2, attempt=1)
     save_record(files_of(tmp_path).record, kept)
     path = leave(tmp_path, note())
-    recover(tmp_path, never, silent)
+    recover(tmp_path, no_scheduler)
     assert load_record(files_of(tmp_path).record) == kept
     assert not path.exists()
 
@@ -163,7 +168,7 @@ def other_version(text: str) -> str:
 
 def no_longer_valid(text: str) -> str:
     content = json.loads(text)
-    content["experiment"]["workload"]["model"] = "LeNet"
+    content["experiment"]["workload"]["model"]["name"] = "LeNet"
     return json.dumps(content)
 
 
@@ -182,7 +187,7 @@ def test_a_note_that_cannot_be_read_is_nothing_to_go_by(
 ) -> None:
     path = leave(tmp_path, note())
     path.write_text(damage(path.read_text()))
-    assert recover(tmp_path, never, silent) is None
+    assert recover(tmp_path, no_scheduler) is None
     assert not path.exists()
 
 
@@ -224,7 +229,7 @@ def test_without_locks_the_note_keeps_a_second_sweep_out(
 
 def test_a_record_that_is_there_keeps_its_log_and_timings(tmp_path: Path) -> None:
     record = make_record()
-    keep(record, ok_run(log="mine"), tmp_path)
+    keep(record, ok_run(log="the first one's"), tmp_path)
     files = RunFiles.of(tmp_path, record.experiment_id, 0, 0)
     before = [path.read_bytes() for path in (files.record, files.raw, files.log)]
     with pytest.raises(UserError, match="never overwritten"):

@@ -1,4 +1,4 @@
-"""What is left to do follows from the records alone."""
+"""Which runs are missing follows from the records alone."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def test_a_folder_is_read_whole(tmp_path: Path) -> None:
     for record in (attempt(0, FAILED), attempt(1, OK)):
         files = RunFiles.of(tmp_path, record.experiment_id, 0, record.attempt)
         save_record(files.record, record)
-    found = read_history(tmp_path, BLOCK)
-    assert (found.statuses, found.next_attempt) == ({KEY: [FAILED, OK]}, {KEY: 2})
+    read = read_history(tmp_path, BLOCK)
+    assert (read.statuses, read.next_attempt) == ({KEY: [FAILED, OK]}, {KEY: 2})
     assert read_history(tmp_path, "another").statuses == {}
     assert read_history(tmp_path / "new", BLOCK) == History()
 

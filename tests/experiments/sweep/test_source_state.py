@@ -19,8 +19,8 @@ def answers(
     """Let git say which commit is checked out and what has changed."""
 
     def run_quietly(words: Sequence[str], timeout_s: float) -> Answer | None:
-        given = head if "rev-parse" in words else changes
-        return given and Answer(status=given[0], out=given[1], err="")
+        answer = head if "rev-parse" in words else changes
+        return answer and Answer(status=answer[0], out=answer[1], err="")
 
     monkeypatch.setattr(source_state_module, "run_quietly", run_quietly)
 

@@ -1,4 +1,4 @@
-"""The placement dry run as text: every policy on one line, and a suggestion.
+"""Where variables would go, as text: every policy on one line, and a suggestion.
 
 Pure: variables in, text out.
 """
@@ -18,7 +18,7 @@ from ps_allreduce.point.placement import (
 )
 
 
-def render_dry_run(
+def render_placements(
     model: str, variables: Sequence[VariableSpec], num_ps: int, split_bytes: int
 ) -> str:
     """What every policy would do with a model on `num_ps` servers."""

@@ -1,10 +1,10 @@
-"""The placement dry run, word by word."""
+"""The table of placements, word by word."""
 
 from __future__ import annotations
 
 import pytest
 
-from experiments.cli.dry_run import render_dry_run
+from experiments.cli.placement_table import render_placements
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.placement import VariableSpec
 from tests.fakes import TWO_LAYERS
@@ -28,18 +28,18 @@ Suggested: partitioned (max/mean 1.11, 9 variables or shards).
 
 
 def test_every_policy_is_shown_and_one_suggested() -> None:
-    assert render_dry_run("Tiny", MEGABYTES, 2, 400_000) == GOLDEN.rstrip("\n")
+    assert render_placements("Tiny", MEGABYTES, 2, 400_000) == GOLDEN.rstrip("\n")
 
 
 def test_statistics_are_no_load() -> None:
     statistics = VariableSpec(name="mean", shape=(10**6,), dtype="float32", trainable=False)
-    assert "4 trainable variables, 2.2 MB; largest dense/kernel" in render_dry_run(
+    assert "4 trainable variables, 2.2 MB; largest dense/kernel" in render_placements(
         "Tiny", [*MEGABYTES, statistics], 2, 400_000
     )
 
 
 def test_useless_servers_are_told() -> None:
-    text = render_dry_run("Tiny", MEGABYTES, 3, 400_000)
+    text = render_placements("Tiny", MEGABYTES, 3, 400_000)
     assert "no more than 2 servers can share the load of this model" in text
     assert (
         "largest_first: the hottest of 3 servers holds 1.28 MB, with num_ps 2 it holds 1.28 MB"
@@ -50,10 +50,10 @@ def test_useless_servers_are_told() -> None:
 def test_a_useless_second_server_is_told() -> None:
     one = VariableSpec(name="kernel", shape=(1000,), dtype="float32", trainable=True)
     tiny = VariableSpec(name="bias", shape=(1,), dtype="float32", trainable=True)
-    text = render_dry_run("Tiny", [one, tiny, one, tiny], 2, 4_000_000)
+    text = render_placements("Tiny", [one, tiny, one, tiny], 2, 4_000_000)
     assert "with num_ps 1 it holds 0.01 MB; use 1 or another policy" in text
 
 
 def test_more_servers_than_variables_are_refused() -> None:
     with pytest.raises(UserError, match="5 parameter servers but only 4 trainable variables"):
-        render_dry_run("Tiny", TWO_LAYERS, 5, 4_000_000)
+        render_placements("Tiny", TWO_LAYERS, 5, 4_000_000)

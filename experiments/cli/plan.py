@@ -1,0 +1,176 @@
+"""The sweep that a request asks for, as far as it fits on the hosts.
+
+Decides which points do not fit and what is said of them, and refuses options that no point uses.
+Which points there are is decided in `studies`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from experiments.cli.requests import StudyRequest
+from experiments.studies.scale import Scale, default_cores, default_workers
+from experiments.studies.scope import Describe, Scope
+from experiments.studies.workloads import default_models
+from experiments.sweep.definition import Choices
+from experiments.sweep.duration import expected_duration
+from experiments.sweep.sweep import PlannedRun, Sweep, job_sizes
+from launchers.protocol import Capacity
+from launchers.sites import SITES, network_of, site_kind
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.layout import num_hosts as hosts_needed
+from ps_allreduce.point.layout import too_few_hosts
+from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.strategies.base import StrategySettings
+
+#: What an option needs that its strategies alone do not bring.
+NEEDS = {
+    "host_aggregation": "; it adds up the gradients of workers that share a host: raise "
+    "--workers-per-host, or leave it out."
+}
+
+
+def plan_sweep(
+    request: StudyRequest,
+    capacity: Capacity,
+    describe: Describe,
+    choices: Choices,
+    console: Console,
+) -> Sweep:
+    """The sweep's points, as far as they fit on the hosts.
+
+    Raises:
+        UserError: what was asked for does not fit together, or nowhere.
+    """
+    points = request.study.points(_scope(request, capacity, describe, choices))
+    _refuse_unused(request.name, request.settings, points)
+    return Sweep(
+        name=request.name,
+        points=_fitting(points, capacity.num_hosts, console),
+        profile=request.sweep.chosen_profile,
+        seed=request.sweep.seed,
+        job_sizes=job_sizes(capacity.num_hosts) if request.sweep.jobs_by_size else (),
+    )
+
+
+def _scope(
+    request: StudyRequest, capacity: Capacity, describe: Describe, choices: Choices
+) -> Scope:
+    """Where experiments of studies come from."""
+    profile = request.sweep.chosen_profile
+    spread = request.spread.spread(request.launcher.launcher)
+    model = request.workload.model
+    models = default_models(profile) if model is None else (model,)
+    return Scope(
+        workloads=tuple(request.workload.workload(name) for name in models),
+        measurement=profile.measurement,
+        scale=scale_of(request, spread, capacity, choices),
+        launcher=request.launcher.launcher,
+        device=request.workload.device,
+        spread=spread,
+        network=network_of(request.launcher),
+        interface=request.launcher.interface,
+        settings=request.settings,
+        describe=describe,
+        choices=choices,
+    )
+
+
+def scale_of(
+    request: StudyRequest, spread: Spread | None, capacity: Capacity, choices: Choices
+) -> Scale:
+    """How far the axes reach: as stated, else as the hosts allow, decided once per sweep."""
+    profile = request.sweep.profile
+    workers = request.sweep.workers or choices.decide(
+        "numbers of workers",
+        tuple[int, ...],
+        lambda: default_workers(profile, spread, capacity),
+    )
+    cores = request.sweep.cores_per_worker
+    if cores is None:
+        cores = choices.decide(
+            "cores per worker", int, lambda: default_cores(workers, spread, capacity)
+        )
+    return Scale(workers=workers, cores_per_worker=cores)
+
+
+def check_jobs_by_size(request: StudyRequest) -> None:
+    """See that jobs of several sizes are asked for where there are jobs.
+
+    Raises:
+        UserError: they are asked for elsewhere.
+    """
+    if not request.sweep.jobs_by_size:
+        return
+    launcher = request.launcher
+    if site_kind(launcher.launcher).scheduler is None:
+        with_jobs = ", ".join(name for name, kind in SITES.items() if kind.scheduler is not None)
+        raise UserError(
+            f"--jobs-by-size is for the launcher {with_jobs}, and this is {launcher.launcher}."
+        )
+    if launcher.hosts is None:
+        raise UserError("--jobs-by-size needs --hosts, the number of hosts of the largest job.")
+
+
+def _refuse_unused(name: str, settings: StrategySettings, points: Sequence[Experiment]) -> None:
+    """Refuse options that no point of the sweep uses."""
+    used: set[str] = set()
+    for strategy in {point.strategy for point in points}:
+        used |= strategy.understands
+    if not any(point.strategy.host_aggregation for point in points):
+        used -= {"host_aggregation"}
+    for setting in settings.stated:
+        if setting not in used:
+            option = f"--{setting.replace('_', '-')}"
+            raise UserError(
+                f"no point of {name} uses {option}{NEEDS.get(setting, ': leave it out.')}"
+            )
+
+
+def _fitting(
+    points: Sequence[Experiment], num_hosts: int, console: Console
+) -> tuple[Experiment, ...]:
+    """Those points that fit on the hosts; says how many do not, and why the first does not.
+
+    Raises:
+        UserError: none of those that communicate does.
+    """
+    reasons = {point: too_few_hosts(point, num_hosts) for point in points}
+    left_out = [reason for reason in reasons.values() if reason]
+    fitting = tuple(point for point, reason in reasons.items() if not reason)
+    if left_out and not any(point.strategy.communicates() for point in fitting):
+        raise UserError(left_out[0])  # bases alone compare nothing
+    if left_out:
+        console.print(
+            f"{len(left_out)} of {len(points)} points do not fit on the hosts and are left out; "
+            f"the first: {left_out[0]}",
+            highlight=False,
+        )
+    most = max((hosts_needed(point) for point in fitting), default=num_hosts)
+    if most < num_hosts and fitting[0].spread is not None:
+        console.print(f"No point uses more than {most} of the {num_hosts} hosts.", highlight=False)
+    return fitting
+
+
+def render_sweep(
+    sweep: Sweep, runs: Sequence[PlannedRun], missing: Sequence[PlannedRun], overhead_s: float
+) -> str:
+    """What would be run: points, missing runs, and how long these take.
+
+    Args:
+        runs: those runs of the sweep that these hosts are for; `missing` are to be made.
+        overhead_s: of every run beyond measuring.
+    """
+    expected = expected_duration(missing, sweep.profile, overhead_s)
+    run_here = {run.experiment for run in runs}
+    points = [point for point in sweep.points if point in run_here]
+    titles = "\n".join(f"  {point.title}" for point in points)
+    num_kept = len(runs) - len(missing)
+    kept = f" ({num_kept} are there already)" if num_kept else ""
+    return (
+        f"{len(points)} points, {len(runs)} runs{kept}, about "
+        f"{expected.likely_s / 60:.0f} min and at most {expected.most_s / 60:.0f} min:\n{titles}"
+    )

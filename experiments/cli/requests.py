@@ -1,0 +1,199 @@
+"""What was asked for on the command line, as small values.
+
+Decides what is checked before anything else is known, and how a stated setting becomes part of an
+experiment.  Nothing is run here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+
+from experiments.studies.study import Study
+from experiments.studies.workloads import default_workload
+from experiments.sweep.profiles import Profile
+from launchers.settings import LauncherSettings
+from launchers.sites import network_of, site_kind
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.architectures import ImageModel, Model
+from ps_allreduce.point.data import Digits, RecordFiles, Synthetic
+from ps_allreduce.point.resources import Device
+from ps_allreduce.point.spread import Coordinator, Spread
+from ps_allreduce.point.strategies import AnyStrategy
+from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
+from ps_allreduce.serialization import identity_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadRequest:
+    """What is to be trained; None leaves a setting at the model's default.
+
+    Attributes:
+        model: None for those that a study trains by default.
+    """
+
+    model: str | None = None
+    image_size: int | None = None
+    num_classes: int | None = None
+    batch_per_worker: int | None = None
+    accumulation: int | None = None
+    input: Synthetic | Digits | RecordFiles | None = None
+    emulate: EmulatedCompute | None = None
+    precision: Precision | None = None
+    device: Device = Device.CPU
+
+    def __post_init__(self) -> None:
+        if self.device is Device.GPU and self.emulate is not None:
+            raise UserError("--emulate stands in for an accelerator: leave --device gpu out.")
+
+    def workload(self, model: str) -> Workload:
+        """A model's default workload, with what was stated instead.
+
+        Raises:
+            UserError: there is no such model, or it cannot be trained like this.
+        """
+        default = default_workload(model, self.emulate)
+        return replace(
+            default,
+            model=self._model(default.model),
+            data=default.data if self.input is None else self.input,
+            batch_per_worker=_stated(self.batch_per_worker, default.batch_per_worker),
+            accumulation=_stated(self.accumulation, default.accumulation),
+            emulated=self.emulate,
+            precision=self.precision or default.precision,
+        )
+
+    def _model(self, default: Model) -> Model:
+        if isinstance(default, ImageModel):
+            return replace(
+                default,
+                image_size=_stated(self.image_size, default.image_size),
+                num_classes=_stated(self.num_classes, default.num_classes),
+            )
+        if self.image_size is not None or self.num_classes is not None:
+            raise UserError(
+                f"model {default.name} takes no images: leave --image-size and --num-classes out."
+            )
+        return default
+
+
+def _stated(value: int | None, default: int) -> int:
+    return default if value is None else value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpreadRequest:
+    """How tasks are to be spread over hosts; None leaves a setting at its default."""
+
+    workers_per_host: int | None = None
+    ps_per_host: int | None = None
+    coordinator: Coordinator | None = None
+
+    def spread(self, launcher: str) -> Spread | None:
+        """Tasks per host; None for a launcher whose tasks all share this machine.
+
+        Raises:
+            UserError: something was stated about hosts, and there is one.
+        """
+        if site_kind(launcher).several_hosts:
+            return Spread(
+                workers_per_host=_stated(self.workers_per_host, 1),
+                ps_per_host=self.ps_per_host,
+                coordinator=self.coordinator or Coordinator.FIRST_WORKER,
+            )
+        for each in fields(self):
+            if getattr(self, each.name) is not None:
+                option = f"--{each.name.replace('_', '-')}"
+                raise UserError(
+                    f"{option}: the launcher {launcher} has one host; use another LAUNCHER."
+                )
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepRequest:
+    """How a sweep is to be made.
+
+    Attributes:
+        workers: numbers of workers, ascending; None for as many as hosts allow.
+        cores_per_worker: None for an equal share.
+        repetitions: launches of every point; None for those of the profile.
+        seed: of the order of runs.
+        jobs_by_size: a job for each number of hosts, instead of one for all.
+        dry_run: say what would be run, and run nothing.
+    """
+
+    profile: Profile
+    workers: tuple[int, ...] | None = None
+    cores_per_worker: int | None = None
+    repetitions: int | None = None
+    seed: int = 1
+    jobs_by_size: bool = False
+    dry_run: bool = False
+
+    @property
+    def chosen_profile(self) -> Profile:
+        """The profile, with the repetitions that were stated."""
+        return replace(
+            self.profile, repetitions=_stated(self.repetitions, self.profile.repetitions)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyRequest:
+    """Everything that was asked for of a study.
+
+    Attributes:
+        name: of the study's command, and of the folder of its results.
+    """
+
+    name: str
+    study: Study
+    launcher: LauncherSettings
+    sweep: SweepRequest
+    workload: WorkloadRequest = field(default_factory=WorkloadRequest)
+    spread: SpreadRequest = field(default_factory=SpreadRequest)
+    settings: StrategySettings = field(default_factory=StrategySettings)
+
+    @property
+    def sweep_dir(self) -> Path:
+        """Where the sweep keeps its results."""
+        return self.launcher.results / self.name
+
+    @property
+    def identity(self) -> str:
+        """Twelve digits; equal for requests that are to be answered by the same choices.
+
+        More repetitions, another seed or another time limit continue the same sweep.
+        """
+        asked = (
+            self.name,
+            self.launcher.launcher,
+            self.launcher.hosts,
+            network_of(self.launcher),
+            self.workload,
+            self.spread,
+            self.settings,
+            replace(self.sweep, repetitions=None, seed=1, dry_run=False),
+        )
+        text = json.dumps(identity_of(asked), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """A single run.
+
+    Attributes:
+        weights: file that takes the final weights.
+    """
+
+    strategy: type[AnyStrategy]
+    num_workers: int = 1
+    cores_per_worker: int = 1
+    threads_per_worker: int = 1
+    profile: Profile
+    weights: Path | None = None

@@ -1,0 +1,35 @@
+"""All-reduce: workers x what is reduced at once.
+
+Axes: workers; the suite's buckets, TensorFlow's one single pack, and its packs of 0.5 and 2 MB.
+
+Method: all points use the same collective.  Bases are a single worker and workers that do not
+communicate.
+
+Cost: 11 points per model at 1 and 2 workers.
+
+It should show what sending in parts is worth, and that the best size depends on the model.
+"""
+
+from __future__ import annotations
+
+from experiments.studies.scope import Scope
+from experiments.studies.study import Study
+from ps_allreduce.point.experiment import Experiment
+
+#: None is buckets; of TensorFlow's packs, 0 is its default, one single pack.
+PACK_BYTES = (None, 0, 500_000, 2_000_000)
+
+
+def _points(scope: Scope) -> list[Experiment]:
+    points: list[Experiment] = []
+    for workload in scope.workloads:
+        points += scope.bases(workload)
+        points += [
+            scope.reduced(workload, workers, bytes_per_pack)
+            for workers in scope.scale.workers
+            for bytes_per_pack in PACK_BYTES
+        ]
+    return points
+
+
+STUDY = Study(about=__doc__, points=_points)

@@ -1,0 +1,48 @@
+"""Parameter servers against all-reduce, every strategy end to end.
+
+Axes: every strategy x workers, and for servers two placements: round robin, as TensorFlow places
+variables by itself, and the best other one.  There are as many servers as workers unless stated.
+
+Method: all points share one machine, one model and one batch per worker.  On one server every
+placement is the same and is measured once.  Bases are a single worker and workers that do not
+communicate.
+
+Cost: 11 points per model at 1 and 2 workers; in the profile quick about five minutes.
+
+It should show which strategy is faster here, by how much, and what placement alone is worth.
+"""
+
+from __future__ import annotations
+
+from experiments.studies.scope import SERVER_STRATEGIES, Scope
+from experiments.studies.study import Study
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.workload import Workload
+
+
+def _points(scope: Scope) -> list[Experiment]:
+    points: list[Experiment] = []
+    for workload in scope.workloads:
+        points += scope.bases(workload)
+        points += [scope.reduced(workload, workers) for workers in scope.scale.workers]
+        for workers in scope.scale.workers:
+            num_ps = scope.num_ps or workers
+            points += [
+                scope.served(workload, strategy, workers, num_ps, policy)
+                for strategy in SERVER_STRATEGIES
+                for policy in _policies(scope, workload, num_ps)
+            ]
+    return points
+
+
+def _policies(scope: Scope, workload: Workload, num_ps: int) -> list[Policy]:
+    """Round robin and the best; where that is round robin, the most balanced other one."""
+    if num_ps == 1:
+        return [Policy.ROUND_ROBIN]
+    best = scope.best_policy(workload, num_ps)
+    other = best if best is not Policy.ROUND_ROBIN else Policy.LARGEST_FIRST
+    return [Policy.ROUND_ROBIN, other]
+
+
+STUDY = Study(about=__doc__, points=_points)

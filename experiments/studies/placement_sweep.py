@@ -1,0 +1,37 @@
+"""Where variables go: model x servers x placement.
+
+Axes: 2, 3 and 4 servers; every placement.
+
+Method: the largest number of workers, synchronous, so that every step waits for the server that
+carries most.  Bases are a single worker and workers that do not communicate.
+
+Cost: 15 points per model at 1 and 2 workers.
+
+It should show that the bytes of the hottest server explain the time of a step.
+"""
+
+from __future__ import annotations
+
+from experiments.studies.scope import Scope
+from experiments.studies.study import Study
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.strategies import SynchronousServers
+
+NUM_PS = (2, 3, 4)
+
+
+def _points(scope: Scope) -> list[Experiment]:
+    points: list[Experiment] = []
+    workers = scope.scale.workers[-1]
+    for workload in scope.workloads:
+        points += scope.bases(workload)
+        points += [
+            scope.served(workload, SynchronousServers, workers, num_ps, policy)
+            for num_ps in ([scope.num_ps] if scope.num_ps else NUM_PS)
+            for policy in Policy
+        ]
+    return points
+
+
+STUDY = Study(about=__doc__, points=_points)

@@ -1,0 +1,84 @@
+"""`sweep.json`: what a sweep was asked for, and what was decided for it.
+
+Decides that an automatic choice is made once per sweep: whoever continues the sweep gets the same
+answer, even where the machine has meanwhile more cores to offer.  Another request, or another block
+of machine and software, decides anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from experiments.sweep.sweep import Sweep
+from ps_allreduce.record.files import write_atomically
+from ps_allreduce.serialization import from_json, parse_json, to_json
+
+DEFINITION = "sweep.json"
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, kw_only=True)
+class Choices:
+    """Answers to the questions that a request leaves open.
+
+    Attributes:
+        request: identifies what was asked for.
+        block: fingerprint of machine and software; None where the hosts are not known yet.
+        answers: JSON values, by question.
+    """
+
+    request: str = ""
+    block: str | None = None
+    answers: dict[str, object] = field(default_factory=dict)
+
+    def decide(self, question: str, kind: type[T], compute: Callable[[], T]) -> T:
+        """The answer of before; where there is none, the one that is computed now.
+
+        Args:
+            question: in words, for instance `cores per worker`.
+            kind: type of the answer, which must have a form in JSON.
+
+        Raises:
+            RecordFormatError: the stored answer has another type.
+        """
+        if question not in self.answers:
+            self.answers[question] = to_json(compute())
+        return from_json(kind, self.answers[question], f"{DEFINITION}, choice {question!r}")
+
+
+def read_choices(sweep_dir: Path, request: str, block: str | None) -> Choices:
+    """The answers that were stored for this request and block; none if there are only others.
+
+    Args:
+        block: None accepts the answers of any.
+    """
+    fresh = Choices(request=request, block=block)
+    try:
+        content = parse_json((sweep_dir / DEFINITION).read_bytes())
+        decided_for, answers = content["decided_for"], dict(content["choices"])
+        same = decided_for["request"] == request and block in (None, decided_for["block"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return fresh
+    return Choices(request=request, block=block, answers=answers) if same else fresh
+
+
+def save_definition(sweep: Sweep, choices: Choices, sweep_dir: Path) -> None:
+    """Write what was asked for, beside the runs: seed, order, points and choices.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    content = {
+        "name": sweep.name,
+        "seed": sweep.seed,
+        "order": [f"{run.experiment.experiment_id}/{run.repetition}" for run in sweep.runs()],
+        "points": {point.experiment_id: to_json(point) for point in sweep.points},
+        "choices": choices.answers,
+        "decided_for": {"request": choices.request, "block": choices.block},
+    }
+    write_atomically(sweep_dir / DEFINITION, (json.dumps(content, indent=1) + "\n").encode())

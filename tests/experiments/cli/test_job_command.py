@@ -1,0 +1,84 @@
+"""Sweeps from a login node: what is shown, refused and followed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.sweep.submission import SweepJobs
+from tests.experiments.conftest import run
+from tests.fakes import FakeLauncher
+
+
+def test_outside_of_a_job_a_dry_run_shows_the_script_and_submits_nothing(
+    launcher: FakeLauncher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--launcher", "slurm", "--hosts", "2", "--cores-per-worker", "1", "--dry-run"]
+    assert run("allreduce-sweep", *words) == 0
+    told = capsys.readouterr().out
+    assert "1 job on 2 hosts" in told
+    assert "#SBATCH --nodes=2" in told
+    assert not (tmp_path / "results").exists()
+    assert launcher.launched == []
+
+
+def test_jobs_by_size_are_shown_before_they_are_submitted(
+    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--launcher", "slurm", "--hosts", "3", "--cores-per-worker", "1", "--jobs-by-size"]
+    assert run("allreduce-sweep", *words, "--dry-run") == 0
+    told = capsys.readouterr().out
+    assert "#SBATCH --nodes=1\n" in told
+    assert "#SBATCH --nodes=2\n" in told
+    assert launcher.launched == []
+
+
+SLURM = ["--launcher", "slurm", "--hosts", "2", "--cores-per-worker", "1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--launcher", "slurm", "--jobs-by-size"], "--jobs-by-size needs --hosts"),
+        (["--launcher", "ssh", "--jobs-by-size"], "is for the launcher slurm, and this is ssh"),
+        (["--jobs-by-size"], "is for the launcher slurm, and this is local"),
+        ([*SLURM, "--jobs-by-size", "--sbatch=--dependency=singleton"], "leave --dependency out"),
+        ([*SLURM, "--jobs-by-size", "--sbatch=-d singleton"], "leave --dependency out"),
+        ([*SLURM, "--host-file", "hosts"], "the launcher slurm has no use for --host-file"),
+        ([*SLURM, "--bandwidth", "1gbit"], "the launcher slurm has no use for --bandwidth"),
+        ([*SLURM, "--hosts", "-2"], "hosts must be at least 1, got -2"),
+        ([*SLURM, "--workers", "4"], "4 workers"),
+    ],
+)
+def test_what_no_job_can_be_asked_for_is_refused_on_the_login_node(
+    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str], words: list[str], told: str
+) -> None:
+    assert run("allreduce-sweep", *words, "--dry-run") == 2
+    assert told in capsys.readouterr().err
+    assert launcher.launched == []
+
+
+def test_a_dry_run_tells_of_a_job_that_is_still_there(
+    launcher: FakeLauncher,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(SweepJobs, "live", lambda _: ["7", "8"])
+    assert run("allreduce-sweep", *SLURM, "--dry-run") == 0
+    told = capsys.readouterr().out
+    assert "jobs 7, 8 would be followed, no other one submitted" in told
+    assert "#SBATCH" not in told
+
+
+def test_who_stops_following_is_told_that_the_job_goes_on(
+    launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def follow(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SweepJobs, "live", lambda _: ["7"])
+    monkeypatch.setattr(SweepJobs, "follow", follow)
+    assert run("allreduce-sweep", *SLURM) == 130
+    told = capsys.readouterr().err
+    assert "job 7 will go on; the same command follows again, scancel 7 ends what is left" in told

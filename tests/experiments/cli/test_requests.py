@@ -1,0 +1,141 @@
+"""What was asked for, and what becomes of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from experiments.cli.plan import plan_sweep
+from experiments.cli.requests import SpreadRequest, StudyRequest, SweepRequest, WorkloadRequest
+from experiments.studies.catalogue import STUDIES
+from experiments.sweep.definition import Choices
+from experiments.sweep.profiles import PROFILES
+from experiments.sweep.sweep import Sweep
+from launchers.protocol import Capacity
+from launchers.settings import LauncherSettings
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.data import Digits, RecordFiles
+from ps_allreduce.point.spread import Coordinator, Spread
+from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.workload import EmulatedCompute
+from tests.fakes import TWO_LAYERS
+
+QUICK = SweepRequest(profile=PROFILES["quick"])
+
+NETWORK = LauncherSettings(launcher="emulated", hosts=4, bandwidth=1e9)
+
+
+def asked(launcher: LauncherSettings | None = None, **changes: Any) -> StudyRequest:
+    settings: dict[str, Any] = {"sweep": QUICK} | changes
+    return StudyRequest(
+        name="compare",
+        study=STUDIES["compare"],
+        launcher=launcher or LauncherSettings(),
+        **settings,
+    )
+
+
+def planned(request: StudyRequest, cores: int = 8, choices: Choices | None = None) -> Sweep:
+    capacity = Capacity(num_hosts=request.launcher.hosts or 1, cores_per_host=cores)
+    console = Console(quiet=True)
+    return plan_sweep(request, capacity, lambda _: TWO_LAYERS, choices or Choices(), console)
+
+
+def reach(sweep: Sweep) -> tuple[list[int], set[int]]:
+    """Numbers of workers, and cores of each."""
+    cores = {point.resources.cores_per_worker for point in sweep.points}
+    return sorted({point.num_workers for point in sweep.points}), cores
+
+
+def test_one_host_has_nothing_to_spread() -> None:
+    assert SpreadRequest().spread("local") is None
+
+
+@pytest.mark.parametrize("launcher", ["emulated", "slurm", "ssh"])
+def test_several_hosts_get_one_worker_each_unless_stated(launcher: str) -> None:
+    assert SpreadRequest().spread(launcher) == Spread()
+    stated = SpreadRequest(workers_per_host=4, ps_per_host=2, coordinator=Coordinator.OWN_HOST)
+    assert stated.spread(launcher) == Spread(
+        workers_per_host=4, ps_per_host=2, coordinator=Coordinator.OWN_HOST
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("workers_per_host", 1), ("ps_per_host", 1), ("coordinator", Coordinator.FIRST_WORKER)],
+)
+def test_one_host_refuses_to_be_spread_over(name: str, value: object) -> None:
+    stated: dict[str, Any] = {name: value}
+    option = f"--{name.replace('_', '-')}"
+    with pytest.raises(UserError, match=f"{option}: the launcher local has one host"):
+        SpreadRequest(**stated).spread("local")
+
+
+@pytest.mark.parametrize(
+    ("sweep", "workers", "cores"),
+    [
+        pytest.param({}, [1, 2], 4, id="by default"),
+        pytest.param({"workers": (1, 2, 4)}, [1, 2, 4], 2, id="stated workers share the cores"),
+        pytest.param({"workers": (1, 4), "cores_per_worker": 1}, [1, 4], 1, id="both stated"),
+        pytest.param({"cores_per_worker": 1}, [1, 2], 1, id="fewer cores than there are"),
+    ],
+)
+def test_what_is_stated_about_the_axes_counts(
+    sweep: dict[str, Any], workers: list[int], cores: int
+) -> None:
+    assert reach(planned(asked(sweep=replace(QUICK, **sweep)))) == (workers, {cores})
+
+
+def test_more_launches_in_another_order_are_the_same_request() -> None:
+    more = replace(QUICK, repetitions=10, seed=7, dry_run=True)
+    assert asked(sweep=more).identity == asked().identity
+    later = LauncherSettings(results=Path("elsewhere"), time_limit=60)
+    assert asked(later).identity == asked().identity
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sweep": SweepRequest(profile=PROFILES["standard"])},
+        {"sweep": replace(QUICK, workers=(1, 2))},
+        {"workload": WorkloadRequest(model="VGG16")},
+        {"settings": StrategySettings(split_bytes=1000)},
+        {"launcher": NETWORK},
+        {"launcher": replace(NETWORK, hosts=5)},
+    ],
+)
+def test_whatever_else_is_stated_makes_another_request(changes: dict[str, Any]) -> None:
+    assert asked(**changes).identity != asked().identity
+
+
+def test_repetitions_replace_those_of_the_profile_and_nothing_else() -> None:
+    profile = replace(QUICK, repetitions=10).chosen_profile
+    assert profile == replace(PROFILES["quick"], repetitions=10)
+    assert planned(asked(sweep=replace(QUICK, repetitions=10))).points == planned(asked()).points
+
+
+def test_tensors_have_no_images_to_be_described() -> None:
+    emulate = EmulatedCompute(forward_s=0.1, backward_s=0.1)
+    request = WorkloadRequest(emulate=emulate)
+    assert request.workload("Tensors-2-1MB").batch_per_worker == 1
+    with pytest.raises(UserError, match="takes no images: leave --image-size"):
+        replace(request, image_size=32).workload("Tensors-2-1MB")
+    with pytest.raises(UserError, match="takes no images: use input synthetic, not digits"):
+        replace(request, input=Digits()).workload("Tensors-2-1MB")
+    with pytest.raises(UserError, match="computes nothing: state forward_s and backward_s"):
+        WorkloadRequest().workload("Tensors-2-1MB")
+
+
+def test_files_that_were_moved_are_the_same_data(tmp_path: Path) -> None:
+    for name in ("before", "after"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.tfrecord").write_bytes(b"images")
+    before, after = (
+        WorkloadRequest(input=RecordFiles.found_in(tmp_path / name)) for name in ("before", "after")
+    )
+    assert asked(workload=before).identity == asked(workload=after).identity
+    assert planned(asked(workload=before)).points == planned(asked(workload=after)).points

@@ -1,0 +1,156 @@
+"""A single run from the command line: what is run, and how it ends as a status and a line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from ps_allreduce.point.data import RecordFiles
+from ps_allreduce.point.resources import Device
+from ps_allreduce.point.strategies import AllReduce, AsynchronousServers
+from ps_allreduce.point.wire import Collective, Wire, WireType
+from ps_allreduce.point.workload import Precision
+from ps_allreduce.record.files import load_record
+from ps_allreduce.record.records import Status
+from tests.experiments.conftest import run
+from tests.fakes import FakeLauncher, bad_run
+
+WIRE_WORDS = (
+    *("--group-bytes", "0", "--cut-bytes", "2000", "--in-flight", "1", "--gradients", "bfloat16"),
+)
+
+WIRE = Wire(
+    group_bytes=0,
+    cut_bytes=2000,
+    in_flight=1,
+    gradients=WireType.BFLOAT16,
+)
+
+DEALING_WORDS = ("--staleness", "4", "--steps-per-dispatch", "2")
+
+
+def test_settings_reach_a_single_run(launcher: FakeLauncher) -> None:
+    words = [*WIRE_WORDS, *DEALING_WORDS, "--precision", "mixed_float16"]
+    assert run("run-one", "--strategy", "ps_async", *words) == 0
+    (point,) = launcher.launched
+    assert point.strategy == AsynchronousServers(wire=WIRE, staleness=4, steps_per_dispatch=2)
+    assert point.workload.precision is Precision.MIXED_FLOAT16
+
+
+@pytest.mark.parametrize(("size", "num_bytes"), [("4MB", 4_000_000), ("500000", 500_000)])
+def test_sizes_have_units_or_none(launcher: FakeLauncher, size: str, num_bytes: int) -> None:
+    words = ("--strategy", "ps_sync", "--placement", "partitioned", "--split-bytes", size)
+    assert run("run-one", *words) == 0
+    servers = launcher.launched[0].strategy.servers
+    assert servers is not None
+    assert servers.split_bytes == num_bytes
+
+
+@pytest.mark.parametrize("words", [("--bytes-per-pack", "0"), ("--collective", "auto")])
+def test_packs_are_used_where_they_are_asked_for_or_needed(
+    words: tuple[str, str], launcher: FakeLauncher
+) -> None:
+    assert run("run-one", "--strategy", "allreduce") == 0
+    assert run("run-one", "--strategy", "allreduce", *words) == 0
+    strategies = [point.strategy for point in launcher.launched]
+    packs = [each.bytes_per_pack for each in strategies if isinstance(each, AllReduce)]
+    assert packs == [None, 0]
+
+
+def test_a_folder_of_images_is_found_from_every_working_directory(
+    launcher: FakeLauncher, tmp_path: Path
+) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "a.tfrecord").write_bytes(b"images")
+    assert run("run-one", "--strategy", "single", "--input", "images") == 0
+    data = launcher.launched[0].workload.data
+    assert isinstance(data, RecordFiles)
+    assert data.path == str((tmp_path / "images").resolve())
+
+
+def test_replaced_images_are_another_experiment(
+    launcher: FakeLauncher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "images").mkdir()
+    for content in (b"some", b"some", b"other"):
+        (tmp_path / "images" / "a.tfrecord").write_bytes(content)
+        assert run("run-one", "--strategy", "single", "--input", "images") == 0
+    lines = capsys.readouterr().out.splitlines()
+    runs = [json.loads(line)["run_id"].split("/") for line in lines]
+    assert [number for _, number in runs] == ["0-0", "1-0", "0-0"]
+
+
+def test_one_run_prints_one_line_and_is_made_again_every_time(
+    launcher: FakeLauncher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = []
+    for _ in range(2):
+        assert run("run-one", "--strategy", "ps_sync", "--num-ps", "2", "--num-workers", "2") == 0
+        out, err = capsys.readouterr()
+        assert out.count("\n") == 1
+        assert "1/1 ps_sync" in err
+        runs.append(json.loads(out))
+    assert [content["run_id"].split("/")[1] for content in runs] == ["0-0", "1-0"]
+    record = load_record(tmp_path / runs[1]["record_path"])
+    assert record.run_id == runs[1]["run_id"]
+    assert record.experiment.num_ps == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (Status.FAILED, 1),
+        (Status.TIMED_OUT, 1),
+        (Status.INVALID, 1),
+        (Status.INTERRUPTED, 130),
+    ],
+)
+def test_one_run_that_fails_is_a_line_and_a_status(
+    launcher: FakeLauncher,
+    capsys: pytest.CaptureFixture[str],
+    status: Status,
+    expected: int,
+) -> None:
+    launcher.script = [bad_run(status, "too slow")]
+    assert run("run-one", "--strategy", "single") == expected
+    content = json.loads(capsys.readouterr().out)
+    assert (content["status"], content["reason"]) == (str(status), "too slow")
+
+
+def test_without_a_word_workers_compute_on_processors(launcher: FakeLauncher) -> None:
+    assert run("run-one", "--strategy", "single") == 0
+    assert launcher.launched[0].resources.device is Device.CPU
+
+
+def test_nccl_is_for_gpus(launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("run-one", "--strategy", "allreduce", "--num-workers", "2", "--collective", "nccl")
+    assert run(*words) == 2
+    assert "collective nccl needs workers on GPUs" in capsys.readouterr().err
+    assert run(*words, "--device", "gpu") == 0
+    (point,) = launcher.launched
+    assert isinstance(point.strategy, AllReduce)
+    assert point.strategy.collective is Collective.NCCL
+
+
+class Killed(BaseException):
+    """As much of a kill as a test can take."""
+
+
+def test_a_run_that_was_killed_is_told_of_by_the_next_command(
+    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def kill(_: object) -> NoReturn:
+        raise Killed
+
+    launcher.on_launch = kill
+    with pytest.raises(Killed):
+        run("run-one", "--strategy", "single")
+    launcher.on_launch = lambda _: None
+    assert run("run-one", "--strategy", "single") == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["run_id"].endswith("/1-0")
+    assert err.startswith("recorded ")
+    assert "/0-0: interrupted, the suite ended during this run" in err
