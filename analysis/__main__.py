@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from analysis.data.cases import make_cases
-from analysis.data.load import SweepResults, find_sweeps, load_sweep
+from analysis.data.blocks import SweepResults, analysed
+from analysis.data.cases import Case, make_cases
+from analysis.data.load import find_sweeps, read_sweep
 from analysis.figures.save import save_figures
 from analysis.report.page import CaseReport, write_report
 from analysis.report.summary import write_summary
 from analysis.report.table import render_table
 from analysis.report.verdict import verdict
+from analysis.suite.bench_file import summarise_bench
+from analysis.suite.bench_load import time_loading
+from analysis.suite.envelope import check_envelope, render_agreements
 from ps_allreduce.errors import SuiteError, UserError
 
 OK, SOME_FAILED, MISTAKE = 0, 1, 2
@@ -47,12 +52,35 @@ def summary(folder: Path) -> None:
     sys.exit(_for_each_sweep(folder, summarise_sweep))
 
 
+@cli.command()
+@_FOLDER
+def bench(folder: Path) -> None:
+    """Write bench/bench.json from the sweeps of a bench below FOLDER/bench, and show it."""
+    click.echo("\n".join(summarise_bench(folder)))
+
+
+@cli.command("emulation-check")
+@_FOLDER
+def emulation_check(folder: Path) -> None:
+    """Say up to which rate emulated hosts agree with themselves, from FOLDER/emulation-check."""
+    click.echo("\n".join(render_agreements(check_envelope(folder))))
+
+
+@cli.command("bench-load")
+@_FOLDER
+@click.option("--records", default=10_000, show_default=True, help="How many copies are read.")
+def bench_load(folder: Path, records: int) -> None:
+    """Time the reading of copies of a record in FOLDER; they are removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="bench-load-") as copies:
+        click.echo(time_loading(folder, Path(copies), records))
+
+
 def _for_each_sweep(folder: Path, action: Callable[[SweepResults], None]) -> int:
     """Do it for all sweeps; one that cannot be read does not keep the others from it."""
     status = OK
     for path in find_sweeps(folder):
         try:
-            results = load_sweep(path)
+            results = analysed(read_sweep(path))
         except UserError as error:
             click.echo(f"Error: {error}", err=True)
             status = MISTAKE
@@ -64,32 +92,36 @@ def _for_each_sweep(folder: Path, action: Callable[[SweepResults], None]) -> int
 
 def sweep_status(results: SweepResults) -> int:
     """0, or 1 if some repetition was not completed or some record cannot be read."""
-    cases = make_cases(run.record for run in results.block.runs)
-    lost = any(point.lost_repetitions for case in cases for point in case.points)
-    return SOME_FAILED if lost or results.damaged else OK
+    lost = any(point.lost_repetitions for case in cases_of(results) for point in case.points)
+    return SOME_FAILED if lost or results.files.damaged else OK
+
+
+def cases_of(results: SweepResults) -> tuple[Case, ...]:
+    """What of the analysed block may be compared."""
+    return make_cases(results.block.table, results.files.records)
 
 
 def summarise_sweep(results: SweepResults) -> None:
     """Write `summary.csv` and say where."""
-    path = results.folder / "summary.csv"
-    write_summary(path, results.runs)
+    path = results.files.folder / "summary.csv"
+    write_summary(path, results.files.table)
     _tell_damage(results)
     click.echo(path)
 
 
 def report_sweep(results: SweepResults) -> None:
     """Write all files of one sweep, and print verdicts, tables and paths."""
-    cases = make_cases(run.record for run in results.block.runs)
+    cases, folder = cases_of(results), results.files.folder
     reports = [
         CaseReport(
             case=case,
             verdict=verdict(case),
-            figures=save_figures(case, results.folder, alone=len(cases) == 1),
+            figures=save_figures(case, folder, alone=len(cases) == 1),
         )
         for case in cases
     ]
-    write_summary(results.folder / "summary.csv", results.runs)
-    write_report(results.folder / "report.html", results, reports)
+    write_summary(folder / "summary.csv", results.files.table)
+    write_report(folder / "report.html", results, reports)
     _tell_damage(results)
     _show(results, reports)
 
@@ -104,20 +136,21 @@ def _show(results: SweepResults, reports: list[CaseReport]) -> None:
             console.print(line, markup=False)
         console.print(render_table(item.case))
     if results.missing:
+        planned = len(results.files.planned or ())
         console.print(
-            f"Unfinished: {len(results.missing)} of {results.num_planned} planned runs are not "
-            "made yet with this machine, software and commit."
+            f"Unfinished: {len(results.missing)} of {planned} planned runs are not made yet with "
+            "this machine, software and commit."
         )
     if results.older_blocks:
-        left = [f"{block.fingerprint} ({len(block.runs)} runs)" for block in results.older_blocks]
+        left = [f"{block.fingerprint} ({len(block.table)} runs)" for block in results.older_blocks]
         console.print(f"Left out, of another machine, software or commit: {', '.join(left)}.")
     for name in ("report.html", "summary.csv"):
-        click.echo(results.folder / name)
+        click.echo(results.files.folder / name)
     click.echo(f"{sum(len(item.figures) for item in reports)} figures as .png and .svg beside them")
 
 
 def _tell_damage(results: SweepResults) -> None:
-    for item in results.damaged:
+    for item in results.files.damaged:
         click.echo(f"Not read: {item.path}: {item.reason}", err=True)
 
 

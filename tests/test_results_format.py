@@ -11,10 +11,13 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
-from analysis.report.summary import COLUMNS
+import analysis
+from analysis.data.columns import COLUMNS
 from experiments.sweep.folder import NOTE, InFlight
+from ps_allreduce.record.raw_timings import save_raw
 from ps_allreduce.record.records import FORMAT_VERSION, RunRecord
-from ps_allreduce.record.steps import EventTable, StepTable
+from ps_allreduce.record.steps import EventTable, Phase, StepTable
+from tests.fakes import make_steps, no_events
 
 TEXT = (Path(__file__).resolve().parents[1] / "docs/results_format.md").read_text(encoding="utf-8")
 
@@ -26,10 +29,9 @@ NAMED = {
 
 def keys(kind: Any) -> set[str]:
     """All keys of a dataclass as it is written, however deep."""
-    found = set()
-    for name, hint in get_type_hints(kind).items():
-        found |= {name} | inner_keys(hint)
-    return found
+    hints = get_type_hints(kind)
+    inner = (inner_keys(hints[field.name]) for field in fields(kind))
+    return {field.name for field in fields(kind)}.union(*inner)
 
 
 def inner_keys(hint: Any) -> set[str]:
@@ -42,7 +44,7 @@ def inner_keys(hint: Any) -> set[str]:
 
 def test_there_are_keys_to_look_for() -> None:
     found = keys(RunRecord)
-    assert {"images_per_sec", "prefix_length", "coordinator", "round_trip_s"} <= found
+    assert {"examples_per_sec", "prefix_length", "coordinator", "round_trip_s"} <= found
 
 
 @pytest.mark.parametrize("name", sorted(keys(RunRecord) | {f.name for f in fields(InFlight)}))
@@ -50,9 +52,21 @@ def test_every_key_of_a_record_is_explained(name: str) -> None:
     assert name in NAMED
 
 
-@pytest.mark.parametrize("name", COLUMNS)
-def test_every_column_of_the_summary_is_explained(name: str) -> None:
-    assert name in NAMED
+def described(heading: str) -> list[str]:
+    """The names in the first column of the table below a heading."""
+    rows = re.findall(r"^\| (`.*?) \|", TEXT.split(heading)[1].split("\n#")[0], flags=re.MULTILINE)
+    return [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+
+
+def test_the_table_of_runs_is_described_column_by_column_in_its_order() -> None:
+    assert described("## The table of runs") == list(COLUMNS)
+
+
+def test_the_table_of_steps_is_described_column_by_column(tmp_path: Path) -> None:
+    steps = make_steps(0, [0.1, 0.2], [Phase.FIRST, Phase.MEASURED])
+    save_raw(tmp_path / "0-0.npz", steps, no_events())
+    table = analysis.load_steps(tmp_path / "0-0.json")
+    assert set(described("### `analysis.load_steps`")) == set(table.columns)
 
 
 def test_every_array_of_the_raw_timings_is_explained() -> None:

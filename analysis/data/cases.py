@@ -7,33 +7,43 @@ number of workers, with all its attempts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
-from analysis.data.settings import Setting, exchange_order, settings_of
-from analysis.wording import network_text
-from ps_allreduce.point.experiment import Experiment, Profile, Resources
-from ps_allreduce.point.network import EmulatedNetwork
+import pandas as pd
+
+from analysis.data.columns import CONDITIONS
+from analysis.data.exchange import exchange_order
+from analysis.data.setting import Setting, settings_of
+from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.spread import LayoutKind
-from ps_allreduce.point.strategies import Strategy
-from ps_allreduce.point.workload import Workload
+from ps_allreduce.point.strategies import STRATEGIES
 from ps_allreduce.record.records import BUSY_LIMIT, RunRecord, Status
-from ps_allreduce.record.steps import Metrics
-from ps_allreduce.serialization import to_json
+
+#: Conditions that users ask for under a shorter name.
+_ASKED = "asked_"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Point:
     """A setting at a number of workers.
 
     Attributes:
-        attempts: all records of it, by repetition and attempt.
+        asked: what was asked for, by column; None where nothing was.
+        attempts: rows of all attempts, by repetition and attempt.
+        launches: the rows that count, by repetition: of each the last one that is ok.
+        records: those of the attempts, in the same order.
     """
 
     setting: Setting
     experiment: Experiment
-    attempts: tuple[RunRecord, ...]
+    asked: pd.Series
+    attempts: pd.DataFrame
+    launches: pd.DataFrame
+    records: tuple[RunRecord, ...]
 
     @property
     def num_workers(self) -> int:
@@ -41,114 +51,57 @@ class Point:
         return self.experiment.num_workers
 
     @property
-    def launches(self) -> Mapping[int, RunRecord]:
-        """The run that counts for each repetition: the last one that is ok."""
-        good = [record for record in self.attempts if record.status is Status.OK]
-        return {record.repetition: record for record in good}
+    def transport(self) -> str | None:
+        """What carries the gradients; None where nothing is carried."""
+        return self.experiment.strategy.transport
 
-    @property
-    def rates(self) -> dict[int, float]:
-        """Images per second of each launch, by repetition."""
-        return {key: metrics.images_per_sec for key, metrics in self.metrics.items()}
+    @cached_property
+    def rates(self) -> pd.Series:
+        """Examples per second of each launch, by repetition."""
+        return self.known("examples_per_sec")
 
-    @property
-    def metrics(self) -> dict[int, Metrics]:
-        """Figures of each launch, by repetition."""
-        return {key: run.metrics for key, run in self.launches.items() if run.metrics is not None}
+    def known(self, column: str) -> pd.Series:
+        """A column of numbers of the launches, by repetition, where it is known."""
+        return self.launches[column].dropna().astype(float)
+
+    def common(self, column: str) -> int | None:
+        """What all launches share of a column; None where they differ or it is unknown."""
+        values = self.launches[column].dropna().unique()
+        complete = len(values) == 1 and self.launches[column].notna().all()
+        return int(values[0]) if complete else None
 
     @property
     def oversubscribed(self) -> bool:
         """Some launch had fewer cores than its tasks use."""
-        return any(record.oversubscribed for record in self.launches.values())
+        return bool(self.launches["oversubscribed"].any())
 
-    @property
+    @cached_property
     def machine_limited(self) -> bool:
         """In some launch the processors of the one machine below may have been the limit."""
-        return any(machine_was_limit(record) for record in self.launches.values())
+        return bool(machine_was_limit(self.launches).any())
 
-    @property
-    def total_cores(self) -> int | None:
-        """Cores of all tasks together; None where launches differ or there is none."""
-        return self._common(lambda record: record.total_cores)
-
-    @property
-    def num_hosts(self) -> int | None:
-        """Hosts of all tasks together; None where launches differ or it is unknown."""
-        return self._common(lambda record: len(record.hosts) or None)
-
-    def _common(self, value: Callable[[RunRecord], int | None]) -> int | None:
-        found = {value(record) for record in self.launches.values()}
-        return found.pop() if len(found) == 1 else None
-
-    @property
-    def unusable(self) -> tuple[RunRecord, ...]:
+    @cached_property
+    def unusable(self) -> pd.DataFrame:
         """Attempts that are not ok."""
-        return tuple(record for record in self.attempts if record.status is not Status.OK)
+        return self.attempts[self.attempts["status"] != Status.OK]
 
     @property
-    def lost_repetitions(self) -> tuple[RunRecord, ...]:
-        """The last attempt of every repetition that no attempt completed."""
-        last = {record.repetition: record for record in self.attempts}
-        return tuple(record for key, record in last.items() if key not in self.launches)
+    def lost_repetitions(self) -> int:
+        """Repetitions that no attempt completed."""
+        return len(set(self.attempts["repetition"]) - set(self.launches.index))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conditions:
-    """What must agree between runs that are compared.
-
-    Attributes:
-        network: that is emulated; None for networks as they are.
-        interface: as asked for; None where the launcher chose.
-        workers_per_host: None where all tasks share one host.
-    """
-
-    workload: Workload
-    launcher: str
-    network: EmulatedNetwork | None
-    interface: str | None
-    workers_per_host: int | None
-    resources: Resources
-    profile: Profile
-
-    @classmethod
-    def of(cls, own: Experiment) -> Conditions:
-        """Those of an experiment."""
-        return cls(
-            workload=own.workload,
-            launcher=own.launcher,
-            network=own.network,
-            interface=own.interface,
-            workers_per_host=None if own.spread is None else own.spread.workers_per_host,
-            resources=own.resources,
-            profile=own.profile,
-        )
-
-    def described(self) -> dict[str, object]:
-        """All items by name, nested ones side by side."""
-        load, network = self.workload, self.network
-        return {
-            **{name: value for name, value in to_json(load).items() if name != "emulated"},
-            **(to_json(load.emulated) if load.emulated else {}),
-            "launcher": self.launcher,
-            "network": network_text(network) if network else None,
-            "network_hosts": network.num_hosts if network else None,
-            "interface": self.interface,
-            "workers_per_host": self.workers_per_host,
-            **to_json(self.resources),
-            **{f"profile_{name}": value for name, value in to_json(self.profile).items()},
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Case:
     """Points that may be compared with each other, by setting and workers.
 
     Attributes:
         name: the model, and what sets the case apart from others of the sweep.
+        conditions: what agrees between all its runs, by column; None where nothing was asked for.
     """
 
     name: str
-    conditions: Conditions
+    conditions: Mapping[str, Any]
     points: tuple[Point, ...]
 
     @property
@@ -157,14 +110,24 @@ class Case:
         return tuple(dict.fromkeys(point.setting for point in self.points))
 
     @property
-    def records(self) -> tuple[RunRecord, ...]:
-        """All attempts at all points."""
-        return tuple(record for point in self.points for record in point.attempts)
+    def attempts(self) -> pd.DataFrame:
+        """The rows of all attempts at all points."""
+        return pd.concat([point.attempts for point in self.points])
+
+    @property
+    def launches(self) -> pd.DataFrame:
+        """The rows that count, of all points."""
+        return pd.concat([point.launches for point in self.points])
+
+    @property
+    def unit(self) -> str:
+        """What throughput counts: images, tokens, rows."""
+        return str(self.conditions["unit"])
 
     @property
     def emulated(self) -> bool:
         """The compute of this case is emulated."""
-        return self.conditions.workload.emulated is not None
+        return bool(self.conditions["compute"] == "emulated")
 
     def at(self, setting: Setting, num_workers: int) -> Point | None:
         """The point of a setting at a number of workers."""
@@ -173,77 +136,92 @@ class Case:
                 return point
         return None
 
-    def of(self, setting: Setting) -> tuple[Point, ...]:
-        """The points of a setting, by number of workers."""
-        return tuple(point for point in self.points if point.setting == setting)
+
+def machine_was_limit(runs: pd.DataFrame) -> pd.Series:
+    """Whether emulated hosts kept their one machine busy, or it is not known that they did not."""
+    unknown = runs["machine_busy"].isna()
+    several = runs["network"].notna() & (runs["num_hosts"] > 1).fillna(False)
+    return (runs["machine_busy"] >= BUSY_LIMIT).fillna(False) | (unknown & several)
 
 
-def machine_was_limit(record: RunRecord) -> bool:
-    """Emulated hosts kept their one machine busy, or it is not known that they did not."""
-    if record.machine_busy is None:
-        return record.experiment.network is not None and len(record.hosts) > 1
-    return record.machine_busy >= BUSY_LIMIT
+def make_cases(table: pd.DataFrame, records: Mapping[str, RunRecord]) -> tuple[Case, ...]:
+    """Group runs that may be pooled, in order of the cases' names.
 
-
-def make_cases(records: Iterable[RunRecord]) -> tuple[Case, ...]:
-    """Group records, in order of the cases' names."""
-    groups: dict[Conditions, list[RunRecord]] = {}
-    for record in records:
-        groups.setdefault(Conditions.of(record.experiment), []).append(record)
-    names = _case_names(list(groups))
+    Args:
+        records: by the index of the table.
+    """
+    experiments = table.drop_duplicates("experiment_id").set_index("experiment_id", drop=False)
+    # A folder that was moved holds the same data still.
+    experiments["input"] = experiments["input_checksum"].fillna(experiments["input"])
+    asked = experiments.astype(object).where(experiments.notna(), None)
+    groups = list(asked.groupby(list(CONDITIONS), sort=False, dropna=False))
+    names = _case_names(pd.concat([group.head(1) for _, group in groups]))
     cases = [
-        Case(name=name, conditions=conditions, points=_points(group))
-        for name, (conditions, group) in zip(names, groups.items(), strict=True)
+        Case(
+            name=name,
+            conditions={column: group.iloc[0][column] for column in CONDITIONS},
+            points=tuple(_points(group, table, records)),
+        )
+        for name, (_, group) in zip(names, groups, strict=True)
     ]
     return tuple(sorted(cases, key=lambda case: case.name))
 
 
-def _case_names(found: Sequence[Conditions]) -> list[str]:
+def _case_names(cases: pd.DataFrame) -> list[str]:
     """The model, then whatever differs between the cases of one sweep."""
-    described = [conditions.described() for conditions in found]
+    described = cases[list(CONDITIONS)].rename(columns=_shown)
     names = []
-    for mine in described:
-        rivals = [other for other in described if other["model"] == mine["model"]]
-        distinct = [
-            f"{name} {_text(mine.get(name))}"
-            for name in sorted(set().union(*rivals))
-            if len({str(other.get(name)) for other in rivals}) > 1
-        ]
-        names.append(", ".join([str(mine["model"]), *distinct]))
+    for _, own in described.iterrows():
+        rivals = described[described["model"] == own["model"]]
+        differing = [name for name in rivals if len(set(map(str, rivals[name]))) > 1]
+        distinct = [f"{name} {_text(own[name])}" for name in sorted(differing)]
+        names.append(", ".join([own["model"], *distinct]))
     return names
+
+
+def _shown(column: str) -> str:
+    return column.removeprefix(_ASKED)
 
 
 def _text(value: object) -> str:
     return "none" if value is None else str(value)
 
 
-def _points(records: Sequence[RunRecord]) -> tuple[Point, ...]:
-    by_experiment: dict[str, list[RunRecord]] = {}
-    for record in records:
-        by_experiment.setdefault(record.experiment_id, []).append(record)
-    experiments = [group[0].experiment for group in by_experiment.values()]
-    settings = settings_of(experiments)
-    points = [
-        Point(
-            setting=setting,
-            experiment=experiment,
-            attempts=tuple(sorted(group, key=lambda run: (run.repetition, run.attempt))),
-        )
-        for setting, experiment, group in zip(
-            settings, experiments, by_experiment.values(), strict=True
-        )
+def _points(
+    asked: pd.DataFrame, table: pd.DataFrame, records: Mapping[str, RunRecord]
+) -> Iterator[Point]:
+    attempts = dict(iter(table.groupby("experiment_id", sort=False)))
+    found = [
+        _point(own, setting, attempts[str(own["experiment_id"])], records)
+        for (_, own), setting in zip(asked.iterrows(), settings_of(asked), strict=True)
     ]
-    return tuple(sorted(points, key=_order))
+    yield from sorted(found, key=_order)
+
+
+def _point(
+    asked: pd.Series, setting: Setting, runs: pd.DataFrame, records: Mapping[str, RunRecord]
+) -> Point:
+    attempts = runs.sort_values(["repetition", "attempt"])
+    good = attempts[(attempts["status"] == Status.OK) & attempts["examples_per_sec"].notna()]
+    in_order = tuple(records[str(path)] for path in attempts.index)
+    return Point(
+        setting=setting,
+        experiment=in_order[0].experiment,
+        asked=asked,
+        attempts=attempts,
+        launches=good.drop_duplicates("repetition", keep="last").set_index("repetition"),
+        records=in_order,
+    )
 
 
 def _order(point: Point) -> tuple[object, ...]:
-    own = point.setting
+    layout, placement = point.asked["layout"], point.asked["placement"]
     return (
-        list(Strategy).index(own.strategy),
-        own.num_ps or 0,
-        -1 if own.layout is None else list(LayoutKind).index(own.layout),
-        -1 if own.placement is None else list(Policy).index(own.placement),
-        exchange_order(point.experiment),
-        own.label,
+        list(STRATEGIES).index(point.setting.strategy),
+        point.setting.num_ps or 0,
+        -1 if layout is None else list(LayoutKind).index(layout),
+        -1 if placement is None else list(Policy).index(placement),
+        exchange_order(point.asked),
+        point.setting.label,
         point.num_workers,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 
-from analysis.data.hosts import HostKind, host_kinds
+from analysis.data.kinds_of_hosts import HostKind, host_kinds
 from ps_allreduce.record.hosts import describe_difference
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.records import RunRecord

@@ -1,150 +1,119 @@
-"""Find the sweeps below a folder and read their records, all of them, strictly.
+"""Find the sweeps below a folder and read their records into one table, all of them, strictly.
 
-Decides what belongs together: runs of another machine, software or commit form a block of their own
-and are never pooled; the newest block is analysed and the others are listed with what differs.  A
-record that cannot be read is a `Damage`, named and counted, never passed over.
+Decides that a record which cannot be read is a `Damage`, named and counted, never passed over, and
+what stays beside the table: the records without their samples, which are what makes them large.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from analysis.data.differences import differences
+import pandas as pd
+
+from analysis.data.columns import make_table
+from analysis.data.rows import Row, moment, row_of
 from ps_allreduce.errors import RecordFormatError, UserError
-from ps_allreduce.record.files import RunFiles, iter_record_paths, load_record
-from ps_allreduce.record.provenance import Provenance
-from ps_allreduce.record.records import RunRecord, Status
+from ps_allreduce.record.files import iter_record_paths, load_record
+from ps_allreduce.record.records import RunRecord
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """A record and where it lies.
-
-    Attributes:
-        path: of the record, relative to the sweep's folder.
-        raw_missing: the raw timings are gone; the figures in the record still hold.
-    """
-
-    path: str
-    record: RunRecord
-    raw_missing: bool
+class DamagedFiles(UserWarning):
+    """Some files of a sweep could not be read; the table is without them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """A record that could not be used, and why."""
+    """A file that could not be used, and why.
+
+    Attributes:
+        path: relative to the sweep's folder.
+    """
 
     path: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """Runs that may be pooled: one machine or kind of hosts, one software, one commit.
-
-    Attributes:
-        differences: what sets it apart from the block that is analysed, a line each; empty for
-            that block itself.
-    """
-
-    fingerprint: str
-    runs: tuple[Run, ...]
-    differences: tuple[str, ...] = ()
-
-    @property
-    def newest(self) -> datetime:
-        """Start of its last run."""
-        return started(self.records[-1])
-
-    @property
-    def records(self) -> list[RunRecord]:
-        """Of its runs, in the order in which they were begun."""
-        return sorted((run.record for run in self.runs), key=started)
-
-    @property
-    def provenance(self) -> Provenance:
-        """Of its last run."""
-        return self.records[-1].provenance
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepResults:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SweepFiles:
     """Everything that was found of one sweep.
 
     Attributes:
-        block: the newest, which is analysed.
-        older_blocks: left out, newest first.
-        damaged: files that could not be read.
-        num_planned: runs that the sweep asks for, None if it does not say.
-        missing: those without any attempt in the block, as `<experiment_id>/<repetition>`; they
-            have not failed, they were not made yet.
+        table: a row per attempt, of every block; the index is the path of the record.
+        records: by the index of the table, without samples.
+        planned: the runs that `sweep.json` asks for; None where there is no such file.
     """
 
     folder: Path
-    name: str
-    block: Block
-    older_blocks: tuple[Block, ...]
+    table: pd.DataFrame
+    records: Mapping[str, RunRecord]
     damaged: tuple[Damage, ...]
-    num_planned: int | None = None
-    missing: tuple[str, ...] = ()
+    planned: tuple[str, ...] | None
 
-    @property
-    def runs(self) -> tuple[Run, ...]:
-        """Of all blocks, by path of the record within each."""
-        return self.block.runs + tuple(run for block in self.older_blocks for run in block.runs)
+
+def load(folder: str | Path) -> pd.DataFrame:
+    """All attempts of every sweep below a folder, a row each: the table of `summary.csv`.
+
+    The index is the path of the record.  Files that cannot be read are told in a warning.
+
+    Raises:
+        UserError: there is no sweep below the folder, or one without a record that can be read.
+    """
+    sweeps = [read_sweep(path) for path in find_sweeps(Path(folder))]
+    for sweep in sweeps:
+        for damage in sweep.damaged:
+            text = f"not read: {sweep.folder / damage.path}: {damage.reason}"
+            warnings.warn(text, DamagedFiles, stacklevel=2)
+    return pd.concat([sweep.table for sweep in sweeps])
 
 
 def find_sweeps(folder: Path) -> list[Path]:
-    """The folder itself if it is a sweep's, else every sweep's below it, by name.
+    """Folders with records at or below a folder.
 
     Raises:
-        UserError: there is no such folder, or it holds no sweep.
+        UserError: there is no such folder, or none with records.
     """
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder of results.")
-    if (folder / "runs").is_dir():
-        return [folder]
     found = sorted({path.parent for path in folder.rglob("runs") if path.is_dir()})
     if not found:
         raise UserError(f"{folder} holds no sweep: no folder named runs below it.")
     return found
 
 
-def load_sweep(folder: Path) -> SweepResults:
+def read_sweep(folder: Path) -> SweepFiles:
     """Read all records of one sweep.
 
     Raises:
         UserError: there is no record, or none that can be read.
     """
-    runs: list[Run] = []
+    rows: dict[str, Row] = {}
+    records: dict[str, RunRecord] = {}
     damaged: list[Damage] = []
     for path in _record_paths(folder, damaged):
         try:
-            runs.append(_load_run(folder, path))
+            record = _load(path)
         except UserError as error:
             damaged.append(Damage(path=_relative(path, folder), reason=str(error)))
-    if not runs:
+            continue
+        rows[str(path)] = row_of(record, path, folder)
+        records[str(path)] = replace(record, samples=())
+    if not rows:
         raise UserError(_nothing_to_read(folder, damaged))
-    newest, *older = _blocks(runs)
     planned = _planned(folder, damaged)
-    made = {f"{run.record.experiment_id}/{run.record.repetition}" for run in newest.runs}
-    return SweepResults(
+    return SweepFiles(
         folder=folder,
-        name=newest.runs[0].record.sweep,
-        block=newest,
-        older_blocks=tuple(older),
+        table=make_table(rows.values(), rows),
+        records=records,
         damaged=tuple(damaged),
-        num_planned=None if planned is None else len(planned),
-        missing=tuple(key for key in planned or () if key not in made),
+        planned=planned,
     )
 
 
-def _planned(folder: Path, damaged: list[Damage]) -> list[str] | None:
-    """The runs that `sweep.json` asks for; None where there is no such file."""
+def _planned(folder: Path, damaged: list[Damage]) -> tuple[str, ...] | None:
     path = folder / "sweep.json"
     try:
         order = json.loads(path.read_text(encoding="utf-8"))["order"]
@@ -153,7 +122,7 @@ def _planned(folder: Path, damaged: list[Damage]) -> list[str] | None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         damaged.append(Damage(path=path.name, reason=f"not a readable sweep ({error!r})."))
         return None
-    return [str(key) for key in order]
+    return tuple(str(key) for key in order)
 
 
 def _record_paths(folder: Path, damaged: list[Damage]) -> Sequence[Path]:
@@ -170,24 +139,17 @@ def _record_paths(folder: Path, damaged: list[Damage]) -> Sequence[Path]:
     return good
 
 
-def _load_run(folder: Path, path: Path) -> Run:
+def _load(path: Path) -> RunRecord:
+    """A record whose times and place are what every figure relies on; the types cannot say so."""
     record = load_record(path)
-    _check(path, record)
-    return Run(
-        path=_relative(path, folder),
-        record=record,
-        raw_missing=record.status is Status.OK and not RunFiles(path).raw.exists(),
-    )
-
-
-def _check(path: Path, record: RunRecord) -> None:
-    """What the types cannot say, and every figure relies on."""
     if f"{path.parent.name}/{path.stem}" != record.run_id:
         raise RecordFormatError(f"{path}: the record is of run {record.run_id}.")
-    try:
-        started(record)
-    except ValueError as error:
-        raise RecordFormatError(f"{path}: started_at is not a time ({error}).") from error
+    for name in ("started_at", "finished_at"):
+        try:
+            moment(getattr(record, name))
+        except ValueError as error:
+            raise RecordFormatError(f"{path}: {name} is not a time ({error}).") from error
+    return record
 
 
 def _relative(path: Path, folder: Path) -> str:
@@ -199,30 +161,3 @@ def _nothing_to_read(folder: Path, damaged: Sequence[Damage]) -> str:
         return f"{folder} holds no records yet: run a sweep first."
     more = f" ({len(damaged)} records like it)" if len(damaged) > 1 else ""
     return f"{folder} holds no record that can be read: {damaged[0].reason}{more}"
-
-
-def started(record: RunRecord) -> datetime:
-    """When the run began; times without a zone are taken as UTC.
-
-    Raises:
-        ValueError: the text is no time.
-    """
-    moment = datetime.fromisoformat(record.started_at)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def _blocks(runs: Sequence[Run]) -> list[Block]:
-    """Newest first; the others say what sets them apart from it."""
-    by_block: dict[str, list[Run]] = {}
-    for run in runs:
-        by_block.setdefault(run.record.block, []).append(run)
-    blocks = [Block(fingerprint=name, runs=tuple(group)) for name, group in by_block.items()]
-    newest, *older = sorted(blocks, key=lambda block: block.newest, reverse=True)
-    return [newest] + [
-        Block(
-            fingerprint=block.fingerprint,
-            runs=block.runs,
-            differences=differences(block.records, newest.records),
-        )
-        for block in older
-    ]

@@ -1,35 +1,20 @@
-"""Draw measured curves: every launch as a point, means with intervals, failures at the bottom.
+"""Draw measured curves: every launch as a circle, means with intervals, failures at the bottom.
 
-Decides how figures look: colours that colour-blind readers can tell apart (Okabe and Ito, 2008),
-markers and line styles that differ as well so that a figure reads in grey, legends outside the
-axes.  What is drawn is decided in `plots`.
+Decides what of a point is drawn where; which points are drawn is decided by the figures, and how
+they look in `style`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from io import BytesIO
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 from matplotlib.transforms import offset_copy
 
-from analysis.stats.statistics import Comparison, Estimate
-from ps_allreduce.record.files import write_atomically
-
-#: Okabe and Ito's colours without yellow, which is lost on white paper.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
-MARKERS = ("o", "s", "^", "D", "v", "p", "<", ">")
-LINES = ("-", "--", "-.", ":")
-HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++", "ooo", "---")
-IDEAL = "#8C8C8C"
-FORMATS = ("png", "svg")
+from analysis.figures.style import COLOURS, LINES, MARKERS
 
 #: Thin and hollow, in the colour and with the marker of what it bounds.
 _BOUND: dict[str, Any] = {
@@ -40,34 +25,6 @@ _BOUND: dict[str, Any] = {
     "markeredgewidth": 0.6,
     "zorder": 1.5,
 }
-
-#: Where a figure's legend can stand without covering axes.
-Place = Literal["outside lower left", "outside lower center", "outside lower right"]
-
-_STYLE: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "axes.titlesize": 9,
-    "axes.labelsize": 9,
-    "legend.fontsize": 8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.axisbelow": True,
-    "grid.color": "#DDDDDD",
-    "grid.linewidth": 0.6,
-    "figure.facecolor": "white",
-    "savefig.facecolor": "white",
-    "hatch.linewidth": 0.6,
-    # The same records give the same bytes.
-    "svg.hashsalt": "ps-allreduce",
-}
-
-
-def style() -> AbstractContextManager[None]:
-    """Draw and save within this context."""
-    return mpl.rc_context(_STYLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,41 +74,6 @@ class Ticks:
         """The smallest distance of neighbours."""
         pairs = zip(self.positions, self.positions[1:], strict=False)
         return min((right - left for left, right in pairs), default=1.0)
-
-
-def new_figure(rows: int, columns: int, with_legends: bool = False) -> tuple[Figure, list[Axes]]:
-    """A figure with a grid of equal axes, row by row, and room for legends below."""
-    width = 6.2 if columns == 1 else 4.2 * columns
-    height = (4.4 if with_legends else 3.3) * rows + (0.0 if with_legends else 1.2)
-    return sized_figure(rows, columns, width, height)
-
-
-def sized_figure(rows: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
-    """A figure with a grid of axes, row by row; inches."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False)
-    return figure, [axes for row in grid for axes in row]
-
-
-def save_figure(figure: Figure, folder: Path, name: str) -> dict[str, Path]:
-    """Write PNG (200 dots per inch) and SVG; returns the paths by format.
-
-    Raises:
-        UserError: no permission, or no space left.
-    """
-    paths = {kind: folder / f"{name}.{kind}" for kind in FORMATS}
-    for kind, path in paths.items():
-        write_atomically(path, render_figure(figure, kind))
-    return paths
-
-
-def render_figure(figure: Figure, kind: str) -> bytes:
-    """The bytes of a figure as `png` or `svg`; the same figure always gives the same bytes."""
-    stream = BytesIO()
-    metadata: dict[str, Any] = {"Date": None} if kind == "svg" else {"Software": None}
-    with style():
-        figure.savefig(stream, format=kind, dpi=200, metadata=metadata)
-    return stream.getvalue()
 
 
 def draw_curves(axes: Axes, curves: Sequence[Curve], ticks: Ticks, top: float) -> None:
@@ -230,17 +152,18 @@ def _draw_mark(axes: Axes, mark: Mark, x: float, colour: str, top: float) -> Non
 
 def draw_interval(
     axes: Axes,
-    found: Estimate | Comparison,
+    ends: tuple[float | None, float | None],
     row: float,
     colour: str,
     limits: tuple[float, float],
 ) -> None:
     """An interval along the horizontal axis; ends beyond the limits become arrows."""
-    if found.low is None or found.high is None:
+    low, high = ends
+    if low is None or high is None:
         return
-    left, right = max(found.low, limits[0]), min(found.high, limits[1])
+    left, right = max(low, limits[0]), min(high, limits[1])
     axes.plot([left, right], [row, row], color=colour, linewidth=1.0, zorder=2)
-    for end, seen, arrow in ((found.low, left, "<"), (found.high, right, ">")):
+    for end, seen, arrow in ((low, left, "<"), (high, right, ">")):
         mark = "|" if end == seen else arrow
         axes.plot([seen], [row], mark, color=colour, markersize=4, clip_on=False)
 
@@ -263,39 +186,6 @@ def top_of(curves: Sequence[Curve], at_least: float = 0.0) -> float:
     largest = max([at_least, *bounds, *(value for mark in marks for value in mark.launches)])
     highest = max([largest, *(mark.high for mark in marks if mark.high is not None)])
     return min(highest * 1.05, largest * 1.3) or 1.0
-
-
-def legend_of_axes(axes: Axes) -> None:
-    """A legend under the axis label, where it hides nothing."""
-    handles, labels = axes.get_legend_handles_labels()
-    if handles:
-        axes.legend(
-            handles,
-            labels,
-            loc="upper center",
-            bbox_to_anchor=(0.5, -0.18),
-            frameon=False,
-            borderaxespad=0.0,
-            handlelength=3.2,
-        )
-
-
-def legend_of_figure(
-    figure: Figure, grid: Iterable[Axes], columns: int, place: Place = "outside lower center"
-) -> None:
-    """One legend below several axes, each label once."""
-    entries: dict[str, Any] = {}
-    for axes in grid:
-        handles, labels = axes.get_legend_handles_labels()
-        entries = dict(zip(labels, handles, strict=True)) | entries
-    figure.legend(
-        list(entries.values()),
-        list(entries),
-        loc=place,
-        ncols=columns,
-        frameon=False,
-        handlelength=3.2,
-    )
 
 
 def note_bounds(axes: Axes, curves: Sequence[Curve]) -> None:

@@ -10,12 +10,13 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case
-from analysis.figures.curves import save_figure
-from analysis.figures.plots import plot_efficiency, plot_speedup, plot_throughput
-from analysis.figures.plots_parts import plot_breakdown, plot_placement
-from analysis.figures.plots_settings import plot_against_packs, plot_against_servers
-from analysis.figures.plots_tuning import plot_tuning
-from analysis.stats.tuning import without_tuned
+from analysis.figures.against_settings import plot_against_packs, plot_against_servers
+from analysis.figures.against_workers import plot_efficiency, plot_speedup, plot_throughput
+from analysis.figures.exchange_settings import plot_exchange
+from analysis.figures.parts_of_a_step import plot_breakdown
+from analysis.figures.server_loads import plot_placement
+from analysis.figures.style import save_figure
+from analysis.stats.changed import without_changed
 
 _LAUNCHES = (
     "Small circles are single launches, large markers geometric means with 95 % intervals (from "
@@ -35,19 +36,19 @@ _BOUNDS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class FigureKind:
     """A sort of figure.
 
     Attributes:
         plot: returns None where a case has nothing to show.
-        shows_tuned: points with many different settings of the exchange can be told apart in it.
+        shows_changed: points with many different settings of the exchange can be told apart in it.
     """
 
     name: str
     title: str
     caption: str
     plot: Callable[[Case], Figure | None]
-    shows_tuned: bool = False
+    shows_changed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,7 @@ class SavedFigure:
 
 
 KINDS = (
-    Kind(
+    FigureKind(
         name="throughput",
         title="Throughput against workers",
         caption=f"{_LAUNCHES} The dotted line is workers times the rate of strategy single. "
@@ -69,14 +70,14 @@ KINDS = (
         f"{_MARKS} {_BOUNDS}",
         plot=plot_throughput,
     ),
-    Kind(
+    FigureKind(
         name="speedup",
         title="Speed-up against workers",
         caption=f"On both bases: strategy single with one worker's cores and threads, and one "
         f"worker of the same setting. {_LAUNCHES} {_MARKS} {_BOUNDS}",
         plot=plot_speedup,
     ),
-    Kind(
+    FigureKind(
         name="efficiency",
         title="Efficiency against workers",
         caption="Speed-up over workers. Points whose tasks had fewer cores than they use (unless "
@@ -84,16 +85,16 @@ KINDS = (
         f"efficiency and are left out. {_BOUNDS}",
         plot=plot_efficiency,
     ),
-    Kind(
-        name="tuning",
+    FigureKind(
+        name="exchange",
         title="What each setting of the exchange changes",
         caption="Each row is a setting of the exchange, held against the setting of the title, by "
         f"launches of the same repetition where both have it. {_LAUNCHES} Intervals are not "
         "corrected for their number; the p-values of the table are.",
-        plot=plot_tuning,
-        shows_tuned=True,
+        plot=plot_exchange,
+        shows_changed=True,
     ),
-    Kind(
+    FigureKind(
         name="servers",
         title="Throughput against parameter servers",
         caption=f"{_LAUNCHES} Asynchronous settings do not compute the same as synchronous ones "
@@ -101,28 +102,28 @@ KINDS = (
         "many workers.",
         plot=plot_against_servers,
     ),
-    Kind(
+    FigureKind(
         name="packs",
         title="Throughput against bytes per pack",
         caption="All-reduce with TensorFlow's own packs, and in buckets; sizes stand at equal "
         f"distances. {_LAUNCHES}",
         plot=plot_against_packs,
     ),
-    Kind(
+    FigureKind(
         name="placement",
         title="Placement: bytes per server, and throughput",
         caption="Trainable bytes on each parameter server, read back from the devices. The number "
         "beside a bar is the hottest server's load over the mean; 1.00 is balanced.",
         plot=plot_placement,
     ),
-    Kind(
+    FigureKind(
         name="breakdown",
         title="Where the time of a step goes",
         caption="Means over steps, workers and launches. Communication is the exposed part: step "
         "time less compute less input wait. What is hidden behind compute is not in it; applying "
         "the update and starting the step are, so a single worker has some too.",
         plot=plot_breakdown,
-        shows_tuned=True,
+        shows_changed=True,
     ),
 )
 
@@ -137,13 +138,13 @@ def save_figures(case: Case, folder: Path, alone: bool) -> Sequence[SavedFigure]
         UserError: no permission, or no space left.
     """
     saved = []
-    untuned = without_tuned(case)
+    unchanged = without_changed(case)
     for kind in KINDS:
-        figure = kind.plot(case if kind.shows_tuned else untuned)
+        figure = kind.plot(case if kind.shows_changed else unchanged)
         if figure is not None:
             name = kind.name if alone else f"{kind.name}-{slug(case.name)}"
             paths = save_figure(figure, folder, name)
-            caption = kind.caption + _LEFT_OUT * (untuned is not case and not kind.shows_tuned)
+            caption = kind.caption + _LEFT_OUT * (unchanged is not case and not kind.shows_changed)
             saved.append(
                 SavedFigure(title=kind.title, caption=caption, png=paths["png"], svg=paths["svg"])
             )

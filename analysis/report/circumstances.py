@@ -6,11 +6,12 @@ that differ, attempts that did not end well.  Whether a difference was shown is 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+
+import pandas as pd
 
 from analysis.data.cases import Case, machine_was_limit
-from analysis.derive.efficiency import base_of_single
+from analysis.stats.points import base_of
 from analysis.stats.statistics import estimate
 from analysis.wording import count_text
 from ps_allreduce.record.hosts import kinds
@@ -20,34 +21,41 @@ from ps_allreduce.record.records import BUSY_LIMIT, RunRecord, Status
 #: about one.
 BUSY = 2.0
 
-_HOSTS = {
-    "local": "This is about processes that share one machine's cores over loopback; it says "
-    "nothing about a cluster's network.",
-    "emulated": "Hosts are emulated: they share one machine's processors and memory, and only "
-    "their links are like those of a cluster. It says something about traffic on such links, and "
-    "nothing about a cluster's processors.",
-}
-_EMULATED = (
+_ONE_MACHINE = (
+    "This is about processes that share one machine's cores over loopback; it says nothing about a "
+    "cluster's network."
+)
+_EMULATED_HOSTS = (
+    "Hosts are emulated: they share one machine's processors and memory, and only their links are "
+    "like those of a cluster. It says something about traffic on such links, and nothing about a "
+    "cluster's processors."
+)
+_EMULATED_COMPUTE = (
     "Compute is emulated: forward and backward passes take a stated time and use no processor, so "
-    "images/sec are those of no real accelerator."
+    "{unit}/sec are those of no real accelerator."
 )
 
 
 def circumstances(case: Case) -> list[str]:
     """What kind of hosts and compute the figures are of, and the doubts about them."""
-    launcher = case.conditions.launcher
-    lines = [_HOSTS[launcher]] if launcher in _HOSTS else []
+    lines = []
+    if case.conditions["network"] is not None:
+        lines.append(_EMULATED_HOSTS)
+    elif case.conditions["asked_workers_per_host"] is None:
+        lines.append(_ONE_MACHINE)
     if case.emulated:
-        lines.append(_EMULATED)
-    lines += busy_lines(case.records)
+        lines.append(_EMULATED_COMPUTE.format(unit=case.unit))
+    records = [record for point in case.points for record in point.records]
+    lines += busy_lines(records)
     marked = [point for point in case.points if point.oversubscribed]
     if marked and not case.emulated:
         lines.append(
             f"{len(marked)} of {len(case.points)} points had fewer cores than their tasks use "
             "(oversubscribed): no efficiency is claimed from them."
         )
-    launches = [record for point in case.points for record in point.launches.values()]
-    lines += _machine_lines(launches) + _interface_lines(launches) + mixed_lines(launches)
+    launches = case.launches
+    counting = [record for record in records if record.run_id in set(launches["run_id"])]
+    lines += _machine_lines(launches) + _interface_lines(launches) + mixed_lines(counting)
     return lines + _job_lines(case)
 
 
@@ -66,12 +74,12 @@ def busy_lines(records: Sequence[RunRecord]) -> list[str]:
     ]
 
 
-def _machine_lines(launches: Sequence[RunRecord]) -> list[str]:
+def _machine_lines(launches: pd.DataFrame) -> list[str]:
     """Where the one machine below emulated hosts may have been the limit."""
-    limited = [record for record in launches if machine_was_limit(record)]
-    if not limited:
+    limited = launches[machine_was_limit(launches)]
+    if limited.empty:
         return []
-    unknown = sum(1 for record in limited if record.machine_busy is None)
+    unknown = limited["machine_busy"].isna().sum()
     more = f" (in {unknown} of these the window was too short to tell)" if unknown else ""
     return [
         f"In {len(limited)} of {len(launches)} runs this machine's processors were "
@@ -80,10 +88,9 @@ def _machine_lines(launches: Sequence[RunRecord]) -> list[str]:
     ]
 
 
-def _interface_lines(launches: Sequence[RunRecord]) -> list[str]:
+def _interface_lines(launches: pd.DataFrame) -> list[str]:
     """Whether the launcher chose one interface for some runs and another one for others."""
-    found = dict.fromkeys(record.interface for record in launches if len(record.hosts) > 1)
-    names = [name for name in found if name is not None]
+    names = launches.loc[(launches["num_hosts"] > 1).fillna(False), "interface"].dropna().unique()
     if len(names) < 2:
         return []
     return [
@@ -94,30 +101,27 @@ def _interface_lines(launches: Sequence[RunRecord]) -> list[str]:
 
 def _job_lines(case: Case) -> list[str]:
     """How far the base tells the jobs of a sweep apart; empty where not several measured it."""
-    base = base_of_single(case)
+    base = base_of(case, case.points[0], "single")
     if base is None:
         return []
-    rates: dict[str, list[float]] = {}
-    for number, rate in base.rates.items():
-        if job_id := base.launches[number].job_id:
-            rates.setdefault(job_id, []).append(rate)
-    if len(rates) < 2:
+    by_job = base.launches.dropna(subset="job_id").groupby("job_id", sort=False)
+    means = by_job["examples_per_sec"].agg(lambda rates: estimate(rates.astype(float)).mean)
+    if len(means) < 2:
         return []
-    others = {record.job_id for record in case.records if record.job_id is not None} - set(rates)
+    others = set(case.attempts["job_id"].dropna()) - set(means.index)
     without = f" {count_text(len(others), 'other job')} had no base." if others else ""
-    means = [estimate(found).mean for found in rates.values()]
     listed = ", ".join(f"{mean:.4g}" for mean in means)
     return [
-        f"The base, a single worker, was measured in {len(rates)} jobs: {listed} images/s, up to "
-        f"{max(means) / min(means) - 1:.0%} apart. Points of different jobs may differ by that "
+        f"The base, a single worker, was measured in {len(means)} jobs: {listed} {case.unit}/s, up "
+        f"to {max(means) / min(means) - 1:.0%} apart. Points of different jobs may differ by that "
         f"much for no reason of their own.{without}"
     ]
 
 
 def mixed_lines(records: Sequence[RunRecord]) -> list[str]:
     """How many runs had hosts of different kinds, with the hosts of each kind in one of them."""
-    found = [kinds([host.facts for host in record.hosts]) for record in records]
-    mixed = [one for one in found if len(one) > 1]
+    kinds_of_runs = [kinds([host.facts for host in record.hosts]) for record in records]
+    mixed = [one for one in kinds_of_runs if len(one) > 1]
     if not mixed:
         return []
     example = "; ".join(", ".join(names) for names in mixed[0].values())
@@ -127,22 +131,23 @@ def mixed_lines(records: Sequence[RunRecord]) -> list[str]:
     ]
 
 
-def attempts_lines(records: Iterable[RunRecord]) -> list[str]:
+def attempts_lines(attempts: pd.DataFrame) -> list[str]:
     """How many attempts did not end well, and the commonest reason; empty if all did."""
-    attempts = list(records)
-    bad = [record for record in attempts if record.status is not Status.OK]
-    if not bad:
+    bad = attempts[attempts["status"] != Status.OK]
+    if bad.empty:
         return []
-    reason, times = Counter(record.reason for record in bad).most_common(1)[0]
+    reasons = bad["reason"].value_counts()
     return [
         f"Of {len(attempts)} attempts {len(attempts) - len(bad)} ended well: {status_text(bad)}. "
-        f"Commonest reason ({times} of {len(bad)}): {reason}"
+        f"Commonest reason ({reasons.iloc[0]} of {len(bad)}): {reasons.index[0]}"
     ]
 
 
-def status_text(records: Sequence[RunRecord]) -> str:
+def status_text(attempts: pd.DataFrame) -> str:
     """`2 failed, 1 timed out`, in the order of the statuses."""
-    counts = Counter(record.status for record in records)
+    counts = attempts["status"].value_counts()
     return ", ".join(
-        f"{counts[status]} {status.value.replace('_', ' ')}" for status in Status if counts[status]
+        f"{counts[status.value]} {status.value.replace('_', ' ')}"
+        for status in Status
+        if counts[status.value]
     )

@@ -1,69 +1,101 @@
-"""What the points of a case share: workload, workers, profile, and how gradients are exchanged.
+"""What the points of a case share: workload, workers, lengths, and how gradients are exchanged.
 
-Decides what a report says about it; what sets points apart is in their labels (`settings`).
+Decides what a report says about it; what sets points apart is in their labels (`data.setting`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import pandas as pd
+
 from analysis.data.cases import Case
-from analysis.data.settings import exchange_of
-from ps_allreduce.point.strategies import Strategy
+from analysis.data.exchange import exchange_of
+
+#: Columns of the exchange that have a shorter name here.
+_SHORT = {"gradients_on_wire": "gradients"}
+
+Items = list[tuple[str, str]]
 
 
-def what_was_run(case: Case) -> list[tuple[str, str]]:
+def what_was_run(case: Case) -> Items:
     """Names and values, for a reader who would repeat it."""
-    conditions = case.conditions
-    load, profile, own = conditions.workload, conditions.profile, conditions.resources
-    rows = [
+    own = case.conditions
+    items = [
+        ("model", _model_text(case)),
+        ("batch per worker", f"{own['batch_per_worker']}, accumulation {own['accumulation']}"),
+        ("input", _shared(case.attempts["input"])),
         (
-            "model",
-            f"{load.model}, {load.image_size} x {load.image_size} x 3, {load.num_classes} classes",
+            "optimizer",
+            f"SGD with momentum {own['momentum']:g}, learning rate {own['learning_rate']:g}",
         ),
-        ("batch per worker", f"{load.batch_per_worker}, accumulation {load.accumulation}"),
-        ("input", load.input),
-        ("optimizer", f"SGD with momentum {load.momentum:g}, learning rate {load.learning_rate:g}"),
         (
             "worker",
-            f"{own.device}, {own.cores_per_worker} core(s), {own.threads_per_worker} thread(s)",
+            f"{own['device']}, {own['cores_per_worker']} core(s), "
+            f"{own['threads_per_worker']} thread(s)",
         ),
-        ("launcher", conditions.launcher),
-        (
-            "profile",
-            f"{profile.name}: warm-up {profile.warmup_steps} steps and "
-            f"{profile.warmup_s:g} s, measured {profile.measured_steps} steps and "
-            f"{profile.measured_s:g} s, {profile.repetitions} repetitions",
-        ),
+        ("launcher", own["launcher"]),
+        ("profile", _profile_text(case)),
     ]
-    rows += _exchange_rows(case)
-    if conditions.workers_per_host is not None:
-        rows.append(("workers per host", str(conditions.workers_per_host)))
-    if load.emulated is not None:
-        emulated = f"forward {load.emulated.forward_s:g} s, backward {load.emulated.backward_s:g} s"
-        rows.append(("compute", f"emulated: {emulated}"))
-    return rows
+    return items + _exchange_items(case) + _further_items(case)
 
 
-def _exchange_rows(case: Case) -> list[tuple[str, str]]:
+def _model_text(case: Case) -> str:
+    own = case.conditions
+    if own["image_size"] is None:
+        return str(own["model"])
+    size = own["image_size"]
+    return f"{own['model']}, {size} x {size} x 3, {own['num_classes']} classes"
+
+
+def _profile_text(case: Case) -> str:
+    """What a run measures other than throughput has no lengths to state."""
+    own = case.conditions
+    lengths = ""
+    if own["least_measured_steps"] is not None:
+        lengths = (
+            f": warm-up {own['least_warmup_steps']} steps and {own['least_warmup_s']:g} s, "
+            f"measured {own['least_measured_steps']} steps and {own['least_measured_s']:g} s"
+        )
+    name, launches = _shared(case.attempts["profile"]), case.attempts["repetition"].nunique()
+    return f"{name}{lengths}, {launches} repetitions"
+
+
+def _shared(values: pd.Series) -> str:
+    return ", ".join(values.dropna().unique())
+
+
+def _further_items(case: Case) -> Items:
+    own, items = case.conditions, []
+    if own["asked_workers_per_host"] is not None:
+        items.append(("workers per host", str(own["asked_workers_per_host"])))
+    if case.emulated:
+        forward_s, backward_s = own["emulated_forward_s"], own["emulated_backward_s"]
+        text = f"emulated: forward {forward_s:g} s, backward {backward_s:g} s"
+        items.append(("compute", text))
+    return items
+
+
+def _exchange_items(case: Case) -> Items:
     """How each strategy exchanges gradients: what all its points share, and what labels tell."""
-    by_strategy: dict[Strategy, list[dict[str, object]]] = {}
-    for own in (point.experiment for point in case.points):
-        if own.traits.communicates:
-            layout = {} if own.layout is None else {"layout": own.layout}
-            by_strategy.setdefault(own.strategy, []).append(exchange_of(own) | layout)
+    by_strategy: dict[str, list[dict[str, object]]] = {}
+    for point in case.points:
+        if point.setting.traits.communicates():
+            layout = point.asked["layout"]
+            settings = exchange_of(point.asked) | ({} if layout is None else {"layout": layout})
+            by_strategy.setdefault(point.setting.strategy, []).append(settings)
     return [
-        (f"exchange of {strategy}", ", ".join(_shared(exchanges)))
-        for strategy, exchanges in by_strategy.items()
+        (f"exchange of {strategy}", ", ".join(_each_shared(all_settings)))
+        for strategy, all_settings in by_strategy.items()
     ]
 
 
-def _shared(exchanges: Sequence[Mapping[str, object]]) -> list[str]:
+def _each_shared(settings: Sequence[Mapping[str, object]]) -> list[str]:
     values: dict[str, list[object]] = {}
-    for one in exchanges:
+    for one in settings:
         for name, value in one.items():
             values.setdefault(name, []).append(value)
-    return [f"{name} {_common_text(found)}" for name, found in values.items()]
+    return [f"{_SHORT.get(name, name)} {_common_text(each)}" for name, each in values.items()]
 
 
 def _common_text(values: Sequence[object]) -> str:

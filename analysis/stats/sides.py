@@ -7,62 +7,63 @@ those it is reported on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+
+import pandas as pd
 
 from analysis.data.cases import Case, Point
 from analysis.stats.statistics import MIN_LAUNCHES, Comparison, Selection, choose_best, compare
-from ps_allreduce.point.strategies import StrategyTraits
+from ps_allreduce.point.strategies import AnyStrategy
 from ps_allreduce.point.wire import WireType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class SideKind:
     """What makes a side.
 
     Attributes:
         name: in a sentence about the side as a whole.
         setting: in a sentence about one of its settings.
-        strategies: tells from a strategy's traits whether it is on this side.
+        strategies: tells from a strategy's class whether it is on this side.
         alone: one setting without rivals is called by `name` only.
         transport: what carries its gradients; None for any.
     """
 
     name: str
     setting: str
-    strategies: Callable[[StrategyTraits], bool]
+    strategies: Callable[[type[AnyStrategy]], bool]
     alone: bool = False
     transport: str | None = None
 
     def belongs(self, point: Point) -> bool:
         """The point's setting is on this side."""
-        own = point.experiment
-        return self.strategies(own.traits) and self.transport in (None, own.transport)
+        return self.strategies(point.setting.traits) and self.transport in (None, point.transport)
 
-    def over(self, transport: str) -> Kind:
+    def over(self, transport: str) -> SideKind:
         """The settings of this kind with one transport."""
         return replace(self, transport=transport)
 
 
-ALLREDUCE = Kind(
+ALLREDUCE = SideKind(
     name="all-reduce",
     setting="all-reduce setting",
     strategies=lambda traits: traits.uses_collective,
     alone=True,
 )
-PS_SYNC = Kind(
+PS_SYNC = SideKind(
     name="synchronous parameter servers",
     setting="parameter-server setting",
     strategies=lambda traits: traits.uses_servers and traits.synchronous,
 )
-PS_ASYNC = Kind(
+PS_ASYNC = SideKind(
     name="asynchronous parameter servers",
     setting="asynchronous parameter-server setting",
     strategies=lambda traits: traits.uses_servers and not traits.synchronous,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Side:
     """The settings of a kind that were measured at one number of workers.
 
@@ -71,13 +72,13 @@ class Side:
         selection: the choice among them.
     """
 
-    kind: Kind
+    kind: SideKind
     points: tuple[Point, ...]
     selection: Selection
 
     @property
-    def rates(self) -> Mapping[int, float]:
-        """Images per second by repetition, of the setting chosen without that repetition."""
+    def rates(self) -> pd.Series:
+        """Examples per second by repetition, of the setting chosen without that repetition."""
         return self.selection.values
 
     @property
@@ -96,7 +97,7 @@ class Side:
         return f"the {best}{self.kind.setting}{chosen}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Meeting:
     """Two sides at the largest number of workers at which they can be compared.
 
@@ -117,8 +118,8 @@ class Meeting:
         return self.first.kind.transport, self.second.kind.transport
 
 
-def meet(case: Case, first: Kind, second: Kind) -> Iterator[Meeting]:
-    """Compare two sides on every transport that both have; the usual one comes first.
+def meet(case: Case, first: SideKind, second: SideKind) -> Iterator[Meeting]:
+    """Compare two sides on every transport that both have, the one in float32 first.
 
     A strategy is judged with what its rival has as well: what is faster over another transport may
     be so because of the transport.
@@ -129,7 +130,7 @@ def meet(case: Case, first: Kind, second: Kind) -> Iterator[Meeting]:
             yield meeting
 
 
-def meet_apart(case: Case, first: Kind, second: Kind) -> Iterator[Meeting]:
+def meet_apart(case: Case, first: SideKind, second: SideKind) -> Iterator[Meeting]:
     """Compare two sides on different transports, unless either is compared with its like."""
     alike = {meeting.first.kind.transport for meeting in meet(case, first, second)}
     for one in _transports(case, first):
@@ -141,19 +142,20 @@ def meet_apart(case: Case, first: Kind, second: Kind) -> Iterator[Meeting]:
                 yield meeting
 
 
-def shared_transports(case: Case, first: Kind, second: Kind) -> list[str]:
+def shared_transports(case: Case, first: SideKind, second: SideKind) -> list[str]:
     """Transports that both sides have settings with."""
     return [one for one in _transports(case, first) if one in _transports(case, second)]
 
 
-def _transports(case: Case, kind: Kind) -> list[str]:
+def _transports(case: Case, kind: SideKind) -> list[str]:
     """Those of a side's settings: gradients in float32 first, then in the order of the points."""
-    mine = [point.experiment for point in case.points if kind.belongs(point)]
-    mine.sort(key=lambda own: list(WireType).index(own.wire.gradients))
-    return list(dict.fromkeys(own.transport for own in mine if own.transport is not None))
+    of_side = [point for point in case.points if kind.belongs(point)]
+    formats = [str(each) for each in WireType]
+    of_side.sort(key=lambda point: formats.index(point.asked["gradients_on_wire"]))
+    return list(dict.fromkeys(p.transport for p in of_side if p.transport is not None))
 
 
-def _meet(case: Case, first: Kind, second: Kind) -> Meeting | None:
+def _meet(case: Case, first: SideKind, second: SideKind) -> Meeting | None:
     """Compare two sides; None where they have no number of workers in common.
 
     The largest number of workers with three launches on both sides counts, else the largest one
@@ -174,7 +176,7 @@ def _meet(case: Case, first: Kind, second: Kind) -> Meeting | None:
     )
 
 
-def _workers(case: Case, kind: Kind, launches: int) -> set[int]:
+def _workers(case: Case, kind: SideKind, launches: int) -> set[int]:
     return {
         point.num_workers
         for point in case.points
@@ -182,11 +184,11 @@ def _workers(case: Case, kind: Kind, launches: int) -> set[int]:
     }
 
 
-def side_at(case: Case, kind: Kind, num_workers: int) -> Side:
+def side_at(case: Case, kind: SideKind, num_workers: int) -> Side:
     """A side at a number of workers at which it has launches."""
     points = tuple(
         point
         for point in case.points
-        if point.num_workers == num_workers and kind.belongs(point) and point.rates
+        if point.num_workers == num_workers and kind.belongs(point) and len(point.rates)
     )
     return Side(kind=kind, points=points, selection=choose_best([p.rates for p in points]))

@@ -2,18 +2,21 @@
 
 Decides the statistics of the suite.  The unit is the launch: steps within one launch are no
 independent replicates.  Rates are averaged and compared on the logarithm, so a ratio and its
-inverse say the same thing.  Everything is pure: numbers in, numbers out.
+inverse say the same thing.  Everything is pure: numbers in, numbers out.  How many launches are
+made is not decided here.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 import numpy as np
-from scipy import stats
+import pandas as pd
+from scipy.special import stdtr, stdtrit
 
 #: Below it there is no interval and no verdict: two launches say next to nothing about spread.
 MIN_LAUNCHES = 3
@@ -21,8 +24,7 @@ CONFIDENCE = 0.95
 #: Smaller effects are not called a difference, however narrow the interval.
 MIN_EFFECT = 0.02
 
-#: A rate (or any positive value) of each launch, by repetition.
-Launches = Mapping[int, float]
+Logs = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +34,11 @@ class Estimate:
     Attributes:
         mean: geometric mean, in the unit of the values.
         low, high: None below `MIN_LAUNCHES` launches.
-        n: launches.
     """
 
     mean: float
     low: float | None
     high: float | None
-    n: int
 
 
 class Pairing(StrEnum):
@@ -89,7 +89,7 @@ class Comparison:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Selection:
     """The best of several settings, chosen on other launches than those it is reported on.
 
@@ -98,22 +98,21 @@ class Selection:
         chosen: for each repetition, the position of that setting.
     """
 
-    values: Launches
-    chosen: Mapping[int, int]
+    values: pd.Series
+    chosen: pd.Series
 
     @property
     def favourite(self) -> int | None:
         """The setting chosen most often, the first of equals; None where nothing was chosen."""
-        picks = list(self.chosen.values())
-        return max(sorted(set(picks)), key=picks.count) if picks else None
+        return None if self.chosen.empty else int(self.chosen.mode().iloc[0])
 
     @property
     def votes(self) -> int:
         """How many repetitions chose the favourite."""
-        return sum(1 for pick in self.chosen.values() if pick == self.favourite)
+        return int((self.chosen == self.favourite).sum())
 
 
-def estimate(values: Sequence[float]) -> Estimate:
+def estimate(values: pd.Series | Sequence[float]) -> Estimate:
     """Geometric mean and t-interval on the logarithm.
 
     Raises:
@@ -122,91 +121,75 @@ def estimate(values: Sequence[float]) -> Estimate:
     logs = _logs(values)
     centre = float(logs.mean())
     if len(logs) < MIN_LAUNCHES:
-        return Estimate(mean=math.exp(centre), low=None, high=None, n=len(logs))
-    half = _half_width(float(logs.std(ddof=1)) / math.sqrt(len(logs)), len(logs) - 1)
-    return Estimate(
-        mean=math.exp(centre),
-        low=math.exp(centre - half),
-        high=math.exp(centre + half),
-        n=len(logs),
-    )
+        return Estimate(mean=math.exp(centre), low=None, high=None)
+    half = _half_width(*_mean_error(logs))
+    low, high = math.exp(centre - half), math.exp(centre + half)
+    return Estimate(mean=math.exp(centre), low=low, high=high)
 
 
-def compare(first: Launches, second: Launches) -> Comparison:
+def compare(first: pd.Series, second: pd.Series) -> Comparison:
     """Ratio of two points: paired where enough repetitions are in both, else Welch on the logs.
 
     Sweeps run in blocks, each of which holds every point once; launches of one repetition share
     what drifts from block to block, and pairing takes it out.  Repetitions that only one side
     completed are left out of a paired comparison.
+
+    Args:
+        first, second: a rate (or any positive value) of each launch, by repetition.
     """
-    common = sorted(set(first) & set(second))
-    if len(common) >= MIN_LAUNCHES or len(common) == max(len(first), len(second)):
-        return _paired([first[key] for key in common], [second[key] for key in common])
-    return _welch(list(first.values()), list(second.values()))
-
-
-def _paired(first: Sequence[float], second: Sequence[float]) -> Comparison:
-    n = len(first)
-    if n == 0:
-        return Comparison(ratio=None, n_first=0, n_second=0, pairing=Pairing.PAIRED)
-    differences = _logs(first) - _logs(second)
-    centre = float(differences.mean())
-    if n < MIN_LAUNCHES:
-        return _without_interval(centre, n, n, Pairing.PAIRED)
-    error = float(differences.std(ddof=1)) / math.sqrt(n)
-    return _with_interval(centre, error, n - 1, n, n, Pairing.PAIRED)
-
-
-def _welch(first: Sequence[float], second: Sequence[float]) -> Comparison:
-    """Welch's unequal variances test on the logarithms (Welch 1947)."""
+    both = pd.concat([first, second], axis="columns", join="inner")
+    pairing = Pairing.WELCH
+    if len(both) >= MIN_LAUNCHES or len(both) == max(len(first), len(second)):
+        first, second, pairing = both.iloc[:, 0], both.iloc[:, 1], Pairing.PAIRED
     n, m = len(first), len(second)
+    compared = partial(Comparison, n_first=n, n_second=m, pairing=pairing)
     if min(n, m) == 0:
-        return Comparison(ratio=None, n_first=n, n_second=m, pairing=Pairing.WELCH)
+        return compared(ratio=None)
     a, b = _logs(first), _logs(second)
-    centre = float(a.mean() - b.mean())
+    centre = float((a - b).mean() if pairing is Pairing.PAIRED else a.mean() - b.mean())
     if min(n, m) < MIN_LAUNCHES:
-        return _without_interval(centre, n, m, Pairing.WELCH)
-    part_a, part_b = float(a.var(ddof=1)) / n, float(b.var(ddof=1)) / m
-    total = part_a + part_b
-    # Welch-Satterthwaite; without any spread the degrees of freedom do not matter.
-    spread = part_a**2 / (n - 1) + part_b**2 / (m - 1)
-    freedom = total**2 / spread if spread > 0 else float(n + m - 2)
-    return _with_interval(centre, math.sqrt(total), freedom, n, m, Pairing.WELCH)
-
-
-def _without_interval(centre: float, n: int, m: int, pairing: Pairing) -> Comparison:
-    return Comparison(ratio=math.exp(centre), n_first=n, n_second=m, pairing=pairing)
-
-
-def _with_interval(
-    centre: float, error: float, freedom: float, n: int, m: int, pairing: Pairing
-) -> Comparison:
+        return compared(ratio=math.exp(centre))
+    error, freedom = _mean_error(a - b) if pairing is Pairing.PAIRED else _welch_error(a, b)
     half = _half_width(error, freedom)
-    return Comparison(
+    return compared(
         ratio=math.exp(centre),
         low=math.exp(centre - half),
         high=math.exp(centre + half),
         p_value=_p_value(centre, error, freedom),
-        n_first=n,
-        n_second=m,
-        pairing=pairing,
     )
+
+
+def _mean_error(values: Logs) -> tuple[float, float]:
+    """Standard error of the mean, and degrees of freedom."""
+    n = len(values)
+    return float(values.std(ddof=1)) / math.sqrt(n), n - 1
+
+
+def _welch_error(a: Logs, b: Logs) -> tuple[float, float]:
+    """The same of the difference of means whose variances differ (Welch 1947)."""
+    n, m = len(a), len(b)
+    part_a, part_b = float(a.var(ddof=1)) / n, float(b.var(ddof=1)) / m
+    # Welch-Satterthwaite; without any spread the degrees of freedom do not matter.
+    spread = part_a**2 / (n - 1) + part_b**2 / (m - 1)
+    freedom = (part_a + part_b) ** 2 / spread if spread > 0 else n + m - 2
+    return math.sqrt(part_a + part_b), freedom
 
 
 def _p_value(centre: float, error: float, freedom: float) -> float:
     if error == 0.0:
         return 1.0 if centre == 0.0 else 0.0
-    return float(2.0 * stats.t.sf(abs(centre) / error, freedom))
+    return float(2.0 * stdtr(freedom, -abs(centre) / error))
 
 
 def _half_width(error: float, freedom: float) -> float:
-    return error * float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom))
+    return error * float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))
 
 
-def _logs(values: Sequence[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    if not values or min(values) <= 0.0:
+def _logs(values: pd.Series | Sequence[float]) -> Logs:
+    positive = np.asarray(values, dtype=np.float64)
+    if not len(positive) or positive.min() <= 0.0:
         raise ValueError(f"a mean on the logarithm needs positive values, got {list(values)}")
-    return np.log(np.asarray(values, dtype=np.float64))
+    return np.asarray(np.log(positive))
 
 
 def outcome(comparison: Comparison, adjusted_p: float | None = None) -> Outcome:
@@ -230,39 +213,33 @@ def outcome(comparison: Comparison, adjusted_p: float | None = None) -> Outcome:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Adjusted p-values of a family, in the order given (Holm 1979)."""
-    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
-    adjusted = [0.0] * len(p_values)
-    largest = 0.0
-    for rank, index in enumerate(order):
-        largest = max(largest, min(1.0, p_values[index] * (len(p_values) - rank)))
-        adjusted[index] = largest
-    return adjusted
+    ranked = pd.Series(p_values, dtype=float).sort_values(kind="stable")
+    adjusted = (ranked * np.arange(len(ranked), 0, -1)).clip(upper=1.0).cummax()
+    return [float(each) for each in adjusted.sort_index()]
 
 
-def choose_best(candidates: Sequence[Launches]) -> Selection:
+def choose_best(candidates: Sequence[pd.Series]) -> Selection:
     """Select the fastest candidate without favouring it: leave one launch out.
 
     For each repetition the candidate with the highest geometric mean over all *other* repetitions
     is chosen, and its rate in this repetition is what counts.  The luckiest launch of the luckiest
     setting therefore gains nothing.  A repetition that the chosen candidate did not complete has
     no value.  One candidate needs no choice and keeps all its launches.
+
+    Args:
+        candidates: a rate of each launch, by repetition.
     """
     if len(candidates) == 1:
-        return Selection(values=dict(candidates[0]), chosen=dict.fromkeys(candidates[0], 0))
-    values: dict[int, float] = {}
-    chosen: dict[int, int] = {}
-    for repetition in sorted({key for candidate in candidates for key in candidate}):
-        pick = _best_without(candidates, repetition)
-        if pick is not None and repetition in candidates[pick]:
-            chosen[repetition] = pick
-            values[repetition] = candidates[pick][repetition]
-    return Selection(values=values, chosen=chosen)
+        kept = candidates[0]
+        return Selection(values=kept, chosen=pd.Series(0, index=kept.index))
+    rates = pd.concat(candidates, axis="columns", ignore_index=True).sort_index()
+    chosen = {repetition: _best_without(rates, repetition) for repetition in rates.index}
+    picks = pd.Series({key: pick for key, pick in chosen.items() if pick is not None}, dtype=int)
+    values = pd.Series({key: rates[pick][key] for key, pick in picks.items()}, dtype=float)
+    return Selection(values=values.dropna(), chosen=picks[values.notna()])
 
 
-def _best_without(candidates: Sequence[Launches], repetition: int) -> int | None:
-    means = {
-        index: float(_logs(others).mean())
-        for index, candidate in enumerate(candidates)
-        if (others := [value for key, value in candidate.items() if key != repetition])
-    }
-    return max(means, key=lambda index: means[index]) if means else None
+def _best_without(rates: pd.DataFrame, repetition: object) -> int | None:
+    """The position of the best candidate by all other repetitions; None where there is none."""
+    means = np.log(rates.drop(index=repetition)).mean()
+    return int(means.idxmax()) if means.notna().any() else None

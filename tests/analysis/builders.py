@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
 
-from ps_allreduce.point.experiment import Collective, Experiment, Profile
-from ps_allreduce.point.placement import Policy, Shard
-from ps_allreduce.point.spread import LayoutKind
-from ps_allreduce.point.strategies import TRAITS, Strategy
-from ps_allreduce.point.workload import Workload
+from analysis.data.cases import Case, make_cases
+from analysis.data.columns import make_table
+from analysis.data.rows import row_of
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.placement import Shard
+from ps_allreduce.point.wire import Wire
 from ps_allreduce.record.files import RunFiles, save_record
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.raw_timings import save_raw
@@ -25,66 +27,33 @@ from ps_allreduce.record.records import (
     Status,
     TaskRecord,
 )
-from ps_allreduce.record.steps import EventTable, Metrics, StepTable
-from tests.fakes import make_host
+from ps_allreduce.record.steps import Metrics, StepTable
+from tests.fakes import METRICS, PROVENANCE, make_host, make_record, make_steps, no_events
 
-PROFILE = Profile(name="quick", repetitions=5)
-WORKLOAD = Workload()
+#: Three launches around a rate of 100, in geometric mean 100 but for rounding.
+RATES: dict[int, float | None] = {0: 100.0, 1: 102.0, 2: 98.0}
 
 
-def experiment(strategy: Strategy, num_workers: int = 1, **changes: Any) -> Experiment:
-    """A point of a strategy, with whatever that strategy needs."""
-    settings: dict[str, Any] = {}
-    if TRAITS[strategy].uses_servers:
-        settings = {
-            "num_ps": 2,
-            "placement": Policy.ROUND_ROBIN,
-            "layout": LayoutKind.COLOCATED,
-        }
-    if TRAITS[strategy].uses_collective:
-        settings = {"collective": Collective.RING, "bytes_per_pack": 0}
-    settings |= {"profile": PROFILE} | changes
-    if settings.get("placement") is Policy.PARTITIONED:
-        settings.setdefault("split_bytes", 4_000_000)
-    return Experiment(strategy=strategy, num_workers=num_workers, **settings)
+def with_wire(own: Experiment, wire: Wire) -> Experiment:
+    """The same point with gradients in other buckets."""
+    return changed(own, **{"sending" if own.strategy.uses_collective else "wire": wire})
+
+
+def changed(own: Experiment, **settings: Any) -> Experiment:
+    """The same point with other settings of its strategy."""
+    strategy: Any = own.strategy
+    return replace(own, strategy=replace(strategy, **settings))
 
 
 def provenance(**changes: Any) -> Provenance:
-    made = Provenance(
-        commit="0123abc",
-        versions={"python": "3.11.2", "tensorflow": "2.21.0"},
-        environment="venv",
-        command="python -m experiments compare",
-        host="node1",
-        system="Linux",
-        cpu_model="A processor",
-        cpu_count=2,
-        cpu_flags=("avx2",),
-        memory_bytes=8_000_000_000,
-        affinity=(0, 1),
-        load_average=0.25,
-        settings={"TF_ENABLE_ONEDNN_OPTS": "default"},
-        fingerprint="aaaaaaaa",
-    )
-    return replace(made, **changes)
+    made = replace(PROVENANCE, commit="0123abc", fingerprint="aaaaaaaa")
+    return replace(made, cpu_count=2, affinity=(0, 1), **changes)
 
 
-def metrics(images_per_sec: float, **changes: Any) -> Metrics:
-    made = Metrics(
-        images_per_sec=images_per_sec,
-        step_time_p50_s=0.020,
-        step_time_p95_s=0.030,
-        compute_s=0.012,
-        communication_s=0.008,
-        input_wait_s=0.001,
-        forward_s=0.004,
-        backward_s=0.008,
-        warmup_steps=10,
-        measured_steps=100,
-        window_s=2.0,
-        steps_per_worker=(100,),
-    )
-    return replace(made, **changes)
+def metrics(rate: float, **changes: Any) -> Metrics:
+    parts = {"compute_s": 0.012, "communication_s": 0.008, "input_wait_s": 0.001}
+    spans = {"forward_s": 0.004, "backward_s": 0.008}
+    return replace(METRICS, examples_per_sec=rate, **(parts | spans | changes))
 
 
 def placement_used(*loads: int, deviations: tuple[str, ...] = ()) -> PlacementUsed:
@@ -100,44 +69,41 @@ def placement_used(*loads: int, deviations: tuple[str, ...] = ()) -> PlacementUs
     )
 
 
+def tasks_on(places: Mapping[str, str], cpu_s: float | None = 3.0) -> tuple[TaskRecord, ...]:
+    """Tasks by name, each on a host."""
+    return tuple(
+        TaskRecord(
+            task=task,
+            host=host,
+            address=f"{host}:1",
+            cores=(0,),
+            pid=1,
+            cpu_s=cpu_s,
+            peak_memory_bytes=1000 + number,
+        )
+        for number, (task, host) in enumerate(places.items())
+    )
+
+
 def run(own: Experiment, rate: float | None, repetition: int = 0, **changes: Any) -> RunRecord:
-    """An attempt: ok at a rate in images per second, or failed where the rate is None."""
+    """An attempt: ok at a rate in examples per second, or failed where the rate is None."""
+    begun = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=repetition)
     settings: dict[str, Any] = {
-        "sweep": "compare",
         "attempt": 1,
         "status": Status.OK if rate is not None else Status.FAILED,
         "reason": "" if rate is not None else "worker:1 ended with signal 9",
-        "started_at": f"2026-01-01T00:{repetition:02d}:00+00:00",
-        "finished_at": f"2026-01-01T00:{repetition:02d}:20+00:00",
+        "started_at": begun.isoformat(),
+        "finished_at": (begun + timedelta(seconds=20)).isoformat(),
         "provenance": provenance(),
         "hosts": (make_host("node1"),),
-        "oversubscribed": False,
-        "total_cores": 2,
-        "tasks": tuple(
-            TaskRecord(
-                task=f"worker:{index}",
-                host="node1",
-                address="127.0.0.1:1",
-                cores=(index,),
-                pid=1,
-                exit=0,
-                cpu_s=3.0,
-                peak_memory_bytes=1000 + index,
-            )
-            for index in range(own.num_workers)
-        ),
+        "tasks": tasks_on({f"worker:{index}": "node1" for index in range(own.num_workers)}),
         "phases": Phases(bring_up_s=1.0, build_s=0.5, first_step_s=0.6, total_s=20.0),
         "metrics": metrics(rate) if rate is not None else None,
         "placement": placement_used(300, 100) if own.num_ps == 2 else None,
         "gradient_bytes": 400,
-        "num_tensors": 2,
+        "num_messages": 2,
     }
-    return RunRecord(
-        experiment=own,
-        experiment_id=own.experiment_id,
-        repetition=repetition,
-        **(settings | changes),
-    )
+    return make_record(experiment=own, repetition=repetition, **(settings | changes))
 
 
 def runs(own: Experiment, rates: Mapping[int, float | None], **changes: Any) -> list[RunRecord]:
@@ -145,48 +111,56 @@ def runs(own: Experiment, rates: Mapping[int, float | None], **changes: Any) -> 
     return [run(own, rate, repetition, **changes) for repetition, rate in rates.items()]
 
 
+def table_of(records: Iterable[RunRecord]) -> tuple[pd.DataFrame, dict[str, RunRecord]]:
+    """The table of records that lie nowhere, and the records beside it."""
+    named = {f"{number}/{record.run_id}": record for number, record in enumerate(records)}
+    return make_table([row_of(r, Path(key), Path()) for key, r in named.items()], named), named
+
+
+def cases_of(*groups: Iterable[RunRecord]) -> tuple[Case, ...]:
+    """What may be compared of some records."""
+    return make_cases(*table_of(record for group in groups for record in group))
+
+
+def case_of(*groups: Iterable[RunRecord]) -> Case:
+    """The only case of some records."""
+    (case,) = cases_of(*groups)
+    return case
+
+
+def links_between(hosts: Iterable[str], bits_per_s: float) -> tuple[LinkRecord, ...]:
+    """Each host sends to the next one."""
+    names = list(hosts)
+    pairs = zip(names, [*names[1:], names[0]], strict=True) if len(names) > 1 else ()
+    return tuple(
+        LinkRecord(source=source, target=target, bits_per_s=bits_per_s, round_trip_s=1e-4)
+        for source, target in pairs
+    )
+
+
 def on_own_hosts(num_workers: int, bits_per_s: float) -> dict[str, Any]:
     """What `run` needs to know of workers on a host each, with links of equal rate."""
     names = [f"n{index}" for index in range(num_workers)]
-    pairs = zip(names, [*names[1:], names[0]], strict=True) if num_workers > 1 else ()
     return {
         "hosts": tuple(make_host(name) for name in names),
-        "tasks": tuple(
-            TaskRecord(task=f"worker:{index}", host=name, address=f"{name}:1", cores=(0,), pid=1)
-            for index, name in enumerate(names)
-        ),
-        "links": tuple(
-            LinkRecord(source=source, target=target, bits_per_s=bits_per_s, round_trip_s=1e-4)
-            for source, target in pairs
-        ),
+        "tasks": tasks_on({f"worker:{index}": name for index, name in enumerate(names)}),
+        "links": links_between(names, bits_per_s),
     }
 
 
-def save(sweep: Path, record: RunRecord, raw: bool = True) -> Path:
+def save(
+    sweep: Path, record: RunRecord, *, raw: bool = True, steps: StepTable | None = None
+) -> Path:
     """Write a record, and raw timings beside it, where a sweep keeps them."""
     files = RunFiles.of(sweep, record.experiment_id, record.repetition, record.attempt)
     files.record.parent.mkdir(parents=True, exist_ok=True)
     if raw:
-        save_raw(files.raw, empty_steps(), empty_events())
+        save_raw(files.raw, steps or make_steps(0, [], []), no_events())
     save_record(files.record, record)
     return files.record
 
 
-def empty_steps() -> StepTable:
-    whole, real = np.zeros(0, dtype=np.int64), np.zeros(0)
-    return StepTable(
-        worker=whole,
-        step=whole,
-        phase=whole,
-        loss=real,
-        start=real,
-        pulled=real,
-        end=real,
-        batches=np.zeros((0, 1, 3)),
-        releases=np.zeros((0, 0)),
-    )
-
-
-def empty_events() -> EventTable:
-    whole = np.zeros(0, dtype=np.int64)
-    return EventTable(worker=whole, step=whole, kind=whole, tensor=whole, time=np.zeros(0))
+def save_all(sweep: Path, *groups: Iterable[RunRecord]) -> None:
+    """Write the records of a sweep."""
+    for record in (record for group in groups for record in group):
+        save(sweep, record)

@@ -7,18 +7,18 @@ from typing import Any
 from analysis.data.differences import differences
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.spread import Spread
-from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.strategies import AllReduce
 from ps_allreduce.record.hosts import HostRecord
 from ps_allreduce.record.records import RunRecord
-from tests.analysis.builders import experiment, provenance, run
-from tests.fakes import make_facts, make_host
+from tests.analysis.builders import provenance, run
+from tests.fakes import make_experiment, make_facts, make_host
 
 SLURM: dict[str, Any] = {"launcher": "slurm", "spread": Spread()}
 
 
 def block(*hosts: HostRecord, settings: dict[str, Any] = SLURM, **changes: Any) -> list[RunRecord]:
     """One run on these hosts, begun on a machine that its provenance describes."""
-    own = experiment(Strategy.ALLREDUCE, 2, **settings)
+    own = make_experiment(AllReduce, 2, **settings)
     return [run(own, 100.0, hosts=hosts, provenance=provenance(**changes))]
 
 
@@ -45,8 +45,8 @@ def test_a_kind_that_joined_or_left_is_described() -> None:
 
 
 def test_the_machine_that_a_cluster_was_used_from_explains_nothing() -> None:
-    old = block(host("n1"), host="login1", cpu_count=64, commit="older")
-    assert differences(old, block(host("n2"), host="login2", cpu_count=8)) == (
+    old = block(host("n1"), host="login1", system="Other", commit="older")
+    assert differences(old, block(host("n2"), host="login2")) == (
         "commit: older (analysed: 0123abc)",
     )
 
@@ -54,9 +54,9 @@ def test_the_machine_that_a_cluster_was_used_from_explains_nothing() -> None:
 def test_the_machine_below_emulated_hosts_does_count() -> None:
     network = EmulatedNetwork(num_hosts=1, bits_per_s=None)
     emulated = {"launcher": "emulated", "spread": Spread(), "network": network}
-    old = block(host("emulated0"), settings=emulated, cpu_count=64)
+    old = block(host("emulated0"), settings=emulated, cpu_model="Old one")
     assert differences(old, block(host("emulated0"), settings=emulated)) == (
-        "cpu_count: 64 (analysed: 2)",
+        "cpu_model: Old one (analysed: A processor)",
     )
 
 

@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from analysis.data.load import find_sweeps, load_sweep
+import analysis
+from analysis.data.blocks import SweepResults, analysed
+from analysis.data.load import DamagedFiles, find_sweeps, read_sweep
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.strategies import Strategy
-from tests.analysis.builders import experiment, provenance, run, save
+from ps_allreduce.point.strategies import Single
+from tests.analysis.builders import provenance, run, save
+from tests.fakes import make_experiment
 
-SINGLE = experiment(Strategy.SINGLE)
+SINGLE = make_experiment(Single)
 
 
 def edit(path: Path, **changes: object) -> None:
@@ -35,22 +38,24 @@ def test_records_come_with_their_paths_and_missing_raw_files(tmp_path: Path) -> 
     save(tmp_path, run(SINGLE, 100.0, 0))
     save(tmp_path, run(SINGLE, 100.0, 1), raw=False)
     save(tmp_path, run(SINGLE, None, 2), raw=False)
-    results = load_sweep(tmp_path)
-    assert [item.path for item in results.runs] == [
+    table = analysis.load(tmp_path)
+    assert list(table["record_path"]) == [
         f"runs/{SINGLE.experiment_id}/{repetition}-1.json" for repetition in range(3)
     ]
-    # A failed run may have none.
-    assert [item.raw_missing for item in results.runs] == [False, True, False]
+    assert list(table.index) == [str(tmp_path / path) for path in table["record_path"]]
+    assert list(table["raw_timings"]) == [True, False, False]
 
 
 def test_a_truncated_record_is_named_and_the_others_are_read(tmp_path: Path) -> None:
     save(tmp_path, run(SINGLE, 100.0, 0))
     broken = save(tmp_path, run(SINGLE, 100.0, 1))
     broken.write_text(broken.read_text()[:100])
-    results = load_sweep(tmp_path)
-    assert len(results.runs) == 1
-    assert [item.path for item in results.damaged] == [f"runs/{SINGLE.experiment_id}/1-1.json"]
-    assert "not a readable record" in results.damaged[0].reason
+    files = read_sweep(tmp_path)
+    assert len(files.table) == 1
+    assert [item.path for item in files.damaged] == [f"runs/{SINGLE.experiment_id}/1-1.json"]
+    assert "not a readable record" in files.damaged[0].reason
+    with pytest.warns(DamagedFiles, match=r"1-1.json: not a readable record"):
+        assert len(analysis.load(tmp_path)) == 1
 
 
 @pytest.mark.parametrize(
@@ -68,7 +73,7 @@ def test_a_record_that_does_not_hold_together_is_not_used(
 ) -> None:
     save(tmp_path, run(SINGLE, 100.0, 0))
     edit(save(tmp_path, run(SINGLE, 100.0, 1)), **changes)
-    (damage,) = load_sweep(tmp_path).damaged
+    (damage,) = read_sweep(tmp_path).damaged
     assert reason in damage.reason
 
 
@@ -77,17 +82,17 @@ def test_an_impossible_rate_is_not_used(tmp_path: Path, rate: float) -> None:
     save(tmp_path, run(SINGLE, 100.0, 0))
     path = save(tmp_path, run(SINGLE, 1.0, 1))
     content = json.loads(path.read_text())
-    content["metrics"]["images_per_sec"] = rate
+    content["metrics"]["examples_per_sec"] = rate
     path.write_text(json.dumps(content))
-    (damage,) = load_sweep(tmp_path).damaged
-    assert "images_per_sec must be above 0" in damage.reason
+    (damage,) = read_sweep(tmp_path).damaged
+    assert "examples_per_sec must be above 0" in damage.reason
 
 
 def test_a_misnamed_record_is_reported(tmp_path: Path) -> None:
     path = save(tmp_path, run(SINGLE, 100.0, 0))
     (path.parent / "copy-of.json").write_text(path.read_text())
-    results = load_sweep(tmp_path)
-    assert len(results.runs) == 1
+    results = read_sweep(tmp_path)
+    assert len(results.table) == 1
     assert "<repetition>-<attempt>.json" in results.damaged[0].reason
 
 
@@ -95,13 +100,17 @@ def test_only_unreadable_records_are_one_sentence(tmp_path: Path) -> None:
     for repetition in range(2):
         edit(save(tmp_path, run(SINGLE, 100.0, repetition)), format_version=0)
     with pytest.raises(UserError, match=r"format version 0.*Start a new RESULTS.*\(2 records"):
-        load_sweep(tmp_path)
+        read_sweep(tmp_path)
 
 
 def test_no_records_yet(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     with pytest.raises(UserError, match="holds no records yet"):
-        load_sweep(tmp_path)
+        read_sweep(tmp_path)
+
+
+def results_of(folder: Path) -> SweepResults:
+    return analysed(read_sweep(folder))
 
 
 def test_the_newest_block_is_analysed_and_others_say_what_differs(tmp_path: Path) -> None:
@@ -109,7 +118,7 @@ def test_the_newest_block_is_analysed_and_others_say_what_differs(tmp_path: Path
     # Later in the order of the files, earlier in time.
     save(tmp_path, run(SINGLE, 50.0, 1, provenance=old, started_at="2025-12-31T23:00:00+00:00"))
     save(tmp_path, run(SINGLE, 100.0, 0))
-    results = load_sweep(tmp_path)
+    results = results_of(tmp_path)
     assert results.block.fingerprint == "aaaaaaaa"
     (older,) = results.older_blocks
     assert older.differences == (
@@ -117,14 +126,14 @@ def test_the_newest_block_is_analysed_and_others_say_what_differs(tmp_path: Path
         "versions.python: 3.11.1 (analysed: 3.11.2)",
         "versions.tensorflow: none (analysed: 2.21.0)",
     )
-    assert len(results.runs) == 2
+    assert len(results.files.table) == 2
 
 
 def test_times_of_different_zones_are_compared_as_moments(tmp_path: Path) -> None:
     late = provenance(fingerprint="bbbbbbbb")
     save(tmp_path, run(SINGLE, 1.0, 0, started_at="2026-01-01T10:00:00+00:00"))
     save(tmp_path, run(SINGLE, 1.0, 1, started_at="2026-01-01T09:00:00-05:00", provenance=late))
-    assert load_sweep(tmp_path).block.fingerprint == "bbbbbbbb"
+    assert results_of(tmp_path).block.fingerprint == "bbbbbbbb"
 
 
 def test_runs_that_were_planned_but_not_made_are_missing(tmp_path: Path) -> None:
@@ -132,14 +141,13 @@ def test_runs_that_were_planned_but_not_made_are_missing(tmp_path: Path) -> None
     save(tmp_path, run(SINGLE, None, 1))
     order = [f"{SINGLE.experiment_id}/{repetition}" for repetition in range(3)]
     (tmp_path / "sweep.json").write_text(json.dumps({"order": order}))
-    results = load_sweep(tmp_path)
-    assert (results.num_planned, results.missing) == (3, (order[2],))
+    assert results_of(tmp_path).missing == (order[2],)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}"])
 def test_a_damaged_plan_is_named(tmp_path: Path, text: str) -> None:
     save(tmp_path, run(SINGLE, 1.0, 0))
     (tmp_path / "sweep.json").write_text(text)
-    results = load_sweep(tmp_path)
-    assert (results.num_planned, results.missing) == (None, ())
-    assert [item.path for item in results.damaged] == ["sweep.json"]
+    results = results_of(tmp_path)
+    assert (results.files.planned, results.missing) == (None, ())
+    assert [item.path for item in results.files.damaged] == ["sweep.json"]

@@ -4,53 +4,49 @@ from __future__ import annotations
 
 from typing import Any
 
+import pandas as pd
 import pytest
 
-from analysis.data.cases import Case, make_cases
-from analysis.derive.efficiency import Scaling, scalings
-from analysis.figures.plots import plot_efficiency, plot_throughput
+from analysis.data.cases import Case
+from analysis.figures.against_workers import plot_efficiency, plot_throughput
 from analysis.report.circumstances import circumstances
-from analysis.report.table import legend, rows
+from analysis.report.table import legend, text_table
+from analysis.stats.points import point_table
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.spread import Spread
-from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.strategies import AllReduce, Single
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.hosts import HostRecord, Interface
 from ps_allreduce.record.records import RunRecord
-from tests.analysis.builders import experiment, runs
-from tests.fakes import make_facts, make_host
+from tests.analysis.builders import RATES, case_of, runs
+from tests.fakes import make_experiment, make_facts, make_host
 
 NETWORK = EmulatedNetwork(num_hosts=2, bits_per_s=1e9)
 EMULATED: dict[str, Any] = {"launcher": "emulated", "network": NETWORK, "spread": Spread()}
-SINGLE = experiment(Strategy.SINGLE, **EMULATED)
-RING = experiment(Strategy.ALLREDUCE, 2, **EMULATED)
+SINGLE = make_experiment(Single, **EMULATED)
+RING = make_experiment(AllReduce, 2, **EMULATED)
 HOSTS = (make_host("n0"), make_host("n1"))
-RATES: dict[int, float | None] = {0: 100.0, 1: 102.0, 2: 98.0}
 
 
 def emulated_case(busy: float | None, ring: Experiment = RING) -> Case:
-    (case,) = make_cases(
-        [
-            *runs(experiment(Strategy.SINGLE, workload=ring.workload, **EMULATED), RATES),
-            *runs(ring, RATES, hosts=HOSTS, machine_busy=busy),
-        ]
+    return case_of(
+        runs(make_experiment(Single, workload=ring.workload, **EMULATED), RATES),
+        runs(ring, RATES, hosts=HOSTS, machine_busy=busy),
     )
-    return case
 
 
-def ring_of(case: Case) -> Scaling:
-    return scalings(case)[-1]
+def ring_of(case: Case) -> pd.Series:
+    return point_table(case).iloc[-1]
 
 
 def on_hosts(*hosts: HostRecord) -> list[RunRecord]:
-    own = experiment(Strategy.ALLREDUCE, 2, launcher="slurm", spread=Spread())
+    own = make_experiment(AllReduce, 2, launcher="slurm", spread=Spread())
     return runs(own, RATES, hosts=hosts)
 
 
 def doubts(*records: RunRecord) -> str:
-    (case,) = make_cases(records)
-    return " ".join(circumstances(case))
+    return " ".join(circumstances(case_of(records)))
 
 
 def test_emulated_hosts_share_one_machine() -> None:
@@ -63,9 +59,9 @@ def test_emulated_hosts_share_one_machine() -> None:
 def test_a_busy_machine_claims_no_efficiency_and_is_marked(busy: float | None) -> None:
     case = emulated_case(busy)
     found = ring_of(case)
-    assert (found.marks, found.efficiency_single) == ("+", None)
-    assert found.speedup_single is not None
-    assert rows(case)[-1].images_per_sec.endswith("] +")
+    assert found["marks"] == "+"
+    assert list(found[["efficiency_single", "speedup_single"]].isna()) == [True, False]
+    assert text_table(case)["rate"].iloc[-1].endswith("] +")
     assert "+ in some launch this machine's processors were 90% busy or more" in legend(case)
     assert "allreduce +" in _curves(case)
     assert plot_efficiency(case) is not None
@@ -84,15 +80,15 @@ def _curves(case: Case) -> list[object]:
 
 def test_a_machine_with_time_left_claims_efficiency() -> None:
     found = ring_of(emulated_case(0.89))
-    assert found.marks == ""
-    assert found.efficiency_single is not None
+    assert found["marks"] == ""
+    assert found["efficiency_single"] > 0
 
 
 def test_emulated_compute_does_not_excuse_a_busy_machine() -> None:
     load = Workload(emulated=EmulatedCompute(forward_s=0.01, backward_s=0.02))
-    ring = experiment(Strategy.ALLREDUCE, 2, workload=load, **EMULATED)
-    assert ring_of(emulated_case(0.95, ring)).efficiency_single is None
-    assert ring_of(emulated_case(0.5, ring)).efficiency_single is not None
+    ring = make_experiment(AllReduce, 2, workload=load, **EMULATED)
+    assert pd.isna(ring_of(emulated_case(0.95, ring))["efficiency_single"])
+    assert ring_of(emulated_case(0.5, ring))["efficiency_single"] > 0
 
 
 def test_hosts_of_different_kinds_are_told() -> None:
@@ -113,7 +109,7 @@ def test_other_interfaces_in_other_runs_are_told() -> None:
 
 
 def base_of_job(job_id: str, first: int, rate: float) -> list[RunRecord]:
-    own = experiment(Strategy.SINGLE, launcher="slurm", spread=Spread())
+    own = make_experiment(Single, launcher="slurm", spread=Spread())
     return runs(own, {first: rate, first + 1: rate}, job_id=job_id)
 
 
@@ -128,7 +124,7 @@ def test_the_base_of_one_job_tells_nothing_of_jobs() -> None:
 
 def test_jobs_without_a_base_are_told_of() -> None:
     others = runs(
-        experiment(Strategy.ALLREDUCE, 2, launcher="slurm", spread=Spread()),
+        make_experiment(AllReduce, 2, launcher="slurm", spread=Spread()),
         {1000: 200.0},
         job_id="9",
     )

@@ -11,38 +11,35 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from analysis.__main__ import cli, main
-from analysis.data.cases import make_cases
-from analysis.report.table import render_table, rows
+from analysis.report.table import render_table, text_table
+from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, SynchronousServers
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import RunRecord
 from tests.analysis.builders import (
-    experiment,
+    RATES,
+    case_of,
     on_own_hosts,
     placement_used,
     provenance,
     run,
     runs,
     save,
+    save_all,
 )
+from tests.fakes import make_experiment
 
-RATES: dict[int, float | None] = {0: 100.0, 1: 102.0, 2: 98.0}
 DOUBLE: dict[int, float | None] = {0: 200.0, 1: 204.0, 2: 196.0}
 VOID = {"meta", "img", "br", "link", "input", "hr"}
 
 
 def compare_sweep() -> list[RunRecord]:
     return [
-        *runs(experiment(Strategy.SINGLE), RATES),
-        *runs(experiment(Strategy.PS_SYNC, 2), RATES),
-        *runs(experiment(Strategy.ALLREDUCE, 2), DOUBLE),
+        *runs(make_experiment(Single), RATES),
+        *runs(make_experiment(SynchronousServers, 2), RATES),
+        *runs(make_experiment(AllReduce, 2), DOUBLE),
     ]
-
-
-def write(sweep: Path, records: list[RunRecord]) -> None:
-    for record in records:
-        save(sweep, record)
 
 
 class Balance(HTMLParser):
@@ -81,7 +78,7 @@ def invoke(*arguments: str, exit_code: int = 0) -> str:
 
 
 def test_the_first_line_of_the_report_is_the_verdict(tmp_path: Path) -> None:
-    write(tmp_path, compare_sweep())
+    save_all(tmp_path, compare_sweep())
     output = invoke("report", str(tmp_path))
     page = parse(tmp_path / "report.html")
     assert page.text[0] == (
@@ -95,7 +92,7 @@ def test_the_first_line_of_the_report_is_the_verdict(tmp_path: Path) -> None:
 
 
 def test_the_report_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
-    write(tmp_path, compare_sweep())
+    save_all(tmp_path, compare_sweep())
     invoke("report", str(tmp_path))
     page = parse(tmp_path / "report.html")
     assert all(source.startswith(("data:image/svg+xml;base64,", "#")) for source in page.sources)
@@ -108,8 +105,8 @@ def test_the_report_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
 def test_the_report_holds_what_a_reviewer_asks_for(tmp_path: Path) -> None:
     astray = placement_used(300, 100, deviations=("variable 0 was planned on ps:0",))
     old = provenance(fingerprint="bbbbbbbb", commit="older")
-    own = experiment(Strategy.PS_SYNC, 2, placement=Policy.PARTITIONED)
-    write(
+    own = make_experiment(SynchronousServers, 2, placement=Policy.PARTITIONED)
+    save_all(
         tmp_path,
         [
             *compare_sweep(),
@@ -128,7 +125,7 @@ def test_the_report_holds_what_a_reviewer_asks_for(tmp_path: Path) -> None:
         "bbbbbbbb: 1 run(s)",
         "commit: older (analysed: 0123abc)",
         "tensorflow 2.21.0",
-        "TF_ENABLE_ONEDNN_OPTS=default",
+        "OMP_NUM_THREADS=default",
         "0.25 to 0.25 (one minute)",
         "geometric",
     ):
@@ -139,32 +136,32 @@ def test_the_report_holds_what_a_reviewer_asks_for(tmp_path: Path) -> None:
 def test_the_report_tells_how_near_a_point_came_to_its_bound(tmp_path: Path) -> None:
     # 25 bytes at 100 bytes/s behind a forward pass of 4 ms; 32 images at 100 images/s in 0.32 s.
     near: dict[str, Any] = {"gradient_bytes": 25, **on_own_hosts(2, bits_per_s=800.0)}
-    records = runs(experiment(Strategy.ALLREDUCE, 2), RATES, **near)
-    write(tmp_path, records)
+    records = runs(make_experiment(AllReduce, 2), RATES, **near)
+    save_all(tmp_path, records)
     invoke("report", str(tmp_path))
     text = parse(tmp_path / "report.html").text
     assert "Bounds by the links" in text
-    (row,) = rows(*make_cases(records))
-    assert row.fraction_of_bound in text
-    assert (row.network_ms, row.bound_ms, row.step_ms) == ("250.00", "254.00", "320.09")
-    assert row.fraction_of_bound == "0.79 [0.76, 0.83]"
+    (row,) = text_table(case_of(records)).to_dict("records")
+    assert row["fraction"] in text
+    shown = [row[name] for name in ("network_s", "bound_s", "bound_step_s", "fraction")]
+    assert shown == ["250.00", "254.00", "320.09", "0.79 [0.76, 0.83]"]
 
 
 def test_without_links_there_is_no_table_of_bounds(tmp_path: Path) -> None:
-    write(tmp_path, compare_sweep())
+    save_all(tmp_path, compare_sweep())
     invoke("report", str(tmp_path))
     assert "Bounds by the links" not in parse(tmp_path / "report.html").text
 
 
 def test_missing_raw_files_are_a_warning(tmp_path: Path) -> None:
-    save(tmp_path, run(experiment(Strategy.SINGLE), 1.0), raw=False)
+    save(tmp_path, run(make_experiment(Single), 1.0), raw=False)
     invoke("report", str(tmp_path))
     text = " ".join(parse(tmp_path / "report.html").text)
     assert "Raw timings are missing beside 1 record," in text
 
 
 def test_runs_begun_on_a_busy_machine_are_a_warning(tmp_path: Path) -> None:
-    own = experiment(Strategy.SINGLE)
+    own = make_experiment(Single)
     save(tmp_path, run(own, 1.0, 0, provenance=provenance(load_average=4.5)))
     save(tmp_path, run(own, 1.0, 1))
     invoke("report", str(tmp_path))
@@ -173,22 +170,22 @@ def test_runs_begun_on_a_busy_machine_are_a_warning(tmp_path: Path) -> None:
 
 
 def test_all_runs_failed_is_still_a_report(tmp_path: Path) -> None:
-    write(tmp_path, runs(experiment(Strategy.ALLREDUCE, 2), {0: None, 1: None}))
+    save_all(tmp_path, runs(make_experiment(AllReduce, 2), {0: None, 1: None}))
     output = invoke("report", str(tmp_path), exit_code=1)
     assert "No verdict" in output
     assert parse(tmp_path / "report.html").text[0].startswith("No verdict")
 
 
 def test_a_retried_point_is_not_a_failed_one(tmp_path: Path) -> None:
-    own = experiment(Strategy.SINGLE)
-    write(tmp_path, [run(own, None, 0, attempt=1), run(own, 5.0, 0, attempt=2)])
+    own = make_experiment(Single)
+    save_all(tmp_path, [run(own, None, 0, attempt=1), run(own, 5.0, 0, attempt=2)])
     output = invoke("report", str(tmp_path))
     assert "Of 2 attempts 1 ended well" in output
 
 
 def test_several_sweeps_below_a_folder_are_all_reported(tmp_path: Path) -> None:
-    write(tmp_path / "one", compare_sweep())
-    write(tmp_path / "two", runs(experiment(Strategy.SINGLE), {0: 1.0}))
+    save_all(tmp_path / "one", compare_sweep())
+    save_all(tmp_path / "two", runs(make_experiment(Single), {0: 1.0}))
     invoke("report", str(tmp_path))
     assert (tmp_path / "one" / "report.html").exists()
     assert (tmp_path / "two" / "report.html").exists()
@@ -196,16 +193,16 @@ def test_several_sweeps_below_a_folder_are_all_reported(tmp_path: Path) -> None:
 
 def test_a_sweep_that_cannot_be_read_does_not_stop_the_others(tmp_path: Path) -> None:
     (tmp_path / "empty" / "runs").mkdir(parents=True)
-    write(tmp_path / "good", compare_sweep())
+    save_all(tmp_path / "good", compare_sweep())
     output = invoke("report", str(tmp_path), exit_code=2)
     assert "holds no records yet" in output
     assert (tmp_path / "good" / "report.html").exists()
 
 
 def test_two_models_have_two_verdicts_and_files_of_their_own(tmp_path: Path) -> None:
-    load = Workload(model="ResNet50")
-    others = runs(experiment(Strategy.SINGLE, workload=load), RATES)
-    write(tmp_path, [*compare_sweep(), *others])
+    load = Workload(model=ImageModel(name="ResNet50"))
+    others = runs(make_experiment(Single, workload=load), RATES)
+    save_all(tmp_path, [*compare_sweep(), *others])
     invoke("report", str(tmp_path))
     assert (tmp_path / "throughput-ResNet50.svg").exists()
     assert (tmp_path / "throughput-SmallCNN.svg").exists()
@@ -215,8 +212,8 @@ def test_two_models_have_two_verdicts_and_files_of_their_own(tmp_path: Path) -> 
 
 
 def test_a_damaged_record_is_told_and_ends_with_one(tmp_path: Path) -> None:
-    write(tmp_path, compare_sweep())
-    path = save(tmp_path, run(experiment(Strategy.SINGLE), 1.0, 9))
+    save_all(tmp_path, compare_sweep())
+    path = save(tmp_path, run(make_experiment(Single), 1.0, 9))
     path.write_text("{")
     output = invoke("summary", str(tmp_path), exit_code=1)
     assert "Not read: runs/" in output
@@ -241,19 +238,18 @@ def test_a_users_mistake_is_one_sentence(
 
 
 def test_the_table_shows_figures_and_statuses() -> None:
-    (case,) = make_cases(
+    case = case_of(
         [
             *compare_sweep(),
-            run(experiment(Strategy.ALLREDUCE, 2), None, 3),
-            *runs(experiment(Strategy.PS_ASYNC, 2), {0: None}),
+            run(make_experiment(AllReduce, 2), None, 3),
+            *runs(make_experiment(AsynchronousServers, 2), {0: None}),
         ]
     )
-    found = {row.setting: row for row in rows(case)}
-    ring = found["allreduce"]
-    assert (ring.launches, ring.speedup, ring.attempts) == ("3", "2.00", "3 ok, 1 failed")
-    assert ring.compute_ms == "12.00"
-    assert found["single"].images_per_sec.startswith("99.99 [9")
-    assert found["ps_async, round_robin"].images_per_sec == "-"
+    rows = text_table(case).set_index("setting")
+    shown = rows.loc["allreduce", ["launches", "speedup", "attempts", "compute_s"]]
+    assert list(shown) == ["3", "2.00", "3 ok, 1 failed", "12.00"]
+    assert rows["rate"]["single"].startswith("99.99 [9")
+    assert rows["rate"]["ps_async, round_robin"] == "-"
     console = Console(width=140, file=io.StringIO(), record=True)
     console.print(render_table(case))
     assert "3 ok, 1 failed" in console.export_text()

@@ -3,49 +3,45 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 
 from click.testing import CliRunner
 from rich.console import Console
 
 from analysis.__main__ import cli
-from analysis.data.cases import Case, make_cases
+from analysis.data.cases import Case
 from analysis.report.table import render_table, report_tables
 from analysis.report.verdict import Verdict, verdict
-from analysis.stats.pairs import all_pairs, pairs_apart
+from analysis.stats.setting_pairs import all_pairs
 from analysis.stats.statistics import Outcome
-from ps_allreduce.point.experiment import Collective, Device, Experiment, Resources
+from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.strategies import Strategy
-from ps_allreduce.point.wire import Wire, WireType
-from ps_allreduce.record.records import RunRecord
-from tests.analysis.builders import experiment, run, runs, save
+from ps_allreduce.point.resources import Device, Resources
+from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, SynchronousServers
+from ps_allreduce.point.wire import Collective, Wire, WireType
+from tests.analysis.builders import case_of, runs, save_all, with_wire
+from tests.fakes import make_experiment
 
 GPU = Resources(device=Device.GPU)
-RING = experiment(Strategy.ALLREDUCE, 2, resources=GPU)
-NCCL = experiment(Strategy.ALLREDUCE, 2, resources=GPU, collective=Collective.NCCL)
-AUTO = experiment(Strategy.ALLREDUCE, 2, resources=GPU, collective=Collective.AUTO)
-SYNC = experiment(Strategy.PS_SYNC, 2, resources=GPU)
-EVEN = experiment(Strategy.PS_SYNC, 2, resources=GPU, placement=Policy.PARTITIONED)
-ASYNC = experiment(Strategy.PS_ASYNC, 2, resources=GPU)
+RING = make_experiment(AllReduce, 2, resources=GPU)
+NCCL = make_experiment(AllReduce, 2, resources=GPU, collective=Collective.NCCL)
+AUTO = make_experiment(AllReduce, 2, resources=GPU, collective=Collective.AUTO)
+SYNC = make_experiment(SynchronousServers, 2, resources=GPU)
+EVEN = make_experiment(SynchronousServers, 2, resources=GPU, placement=Policy.PARTITIONED)
+ASYNC = make_experiment(AsynchronousServers, 2, resources=GPU)
 
 
 def times(factor: float) -> dict[int, float | None]:
     return {0: 100.0 * factor, 1: 102.0 * factor, 2: 100.0 / 1.02 * factor}
 
 
-def case_of(points: Mapping[Experiment, Mapping[int, float | None]]) -> Case:
-    records: Iterable[RunRecord] = (
-        record for own, rates in points.items() for record in runs(own, rates)
-    )
-    (case,) = make_cases(records)
-    return case
+def case(points: Mapping[Experiment, Mapping[int, float | None]]) -> Case:
+    return case_of(*(runs(own, rates) for own, rates in points.items()))
 
 
 def said(points: Mapping[Experiment, Mapping[int, float | None]]) -> Verdict:
-    return verdict(case_of(points))
+    return verdict(case(points))
 
 
 def test_the_verdict_is_about_the_same_transport_and_the_other_is_labelled() -> None:
@@ -62,13 +58,13 @@ def test_the_verdict_is_about_the_same_transport_and_the_other_is_labelled() -> 
 
 def test_gradients_in_16_bits_are_compared_with_their_like() -> None:
     half = Wire(gradients=WireType.FLOAT16)
-    halved = replace(RING, wire=half, bytes_per_pack=None), replace(SYNC, wire=half)
+    halved = with_wire(RING, half), with_wire(SYNC, half)
     found = said({RING: times(1.5), halved[0]: times(9.0), SYNC: times(1.0), halved[1]: times(4.0)})
     assert found.headline.startswith("All-reduce is 1.50x [1.50, 1.50] faster")
     (line,) = [line for line in found.details if "float16" in line]
     assert line.startswith("With grpc in float16 on both sides: All-reduce is 2.25x")
-    bucket = replace(RING, bytes_per_pack=None, wire=Wire(in_flight=2))
-    halves = replace(halved[0], wire=Wire(gradients=WireType.FLOAT16, group_bytes=0))
+    bucket = with_wire(RING, Wire(in_flight=2))
+    halves = with_wire(RING, Wire(gradients=WireType.FLOAT16, group_bytes=0))
     mixed = said({halves: times(9.0), bucket: times(1.5), SYNC: times(1.0), halved[1]: times(4.0)})
     assert mixed.headline.startswith("All-reduce is 1.50x")
     only = said({halves: times(9.0), halved[1]: times(4.0)})
@@ -76,13 +72,13 @@ def test_gradients_in_16_bits_are_compared_with_their_like() -> None:
     alone = said({RING: times(1.5), halved[0]: times(9.0), SYNC: times(1.0)})
     (line,) = [line for line in alone.details if "float16" in line]
     assert line.startswith("Different transports (grpc in float16, grpc), so this does not compare")
-    pairs = all_pairs(case_of({RING: times(1.5), halved[0]: times(9.0), SYNC: times(1.0)}))
+    pairs = all_pairs(case({RING: times(1.5), halved[0]: times(9.0), SYNC: times(1.0)}))
     assert len(pairs) == 1
 
 
 def test_asynchronous_training_is_compared_on_every_transport_that_both_have() -> None:
     half = Wire(gradients=WireType.FLOAT16)
-    points = [RING, replace(RING, wire=half, bytes_per_pack=None), ASYNC, replace(ASYNC, wire=half)]
+    points = [RING, with_wire(RING, half), ASYNC, with_wire(ASYNC, half)]
     (line,) = [
         text for text in said(dict.fromkeys(points, times(1.0))).details if "same tr" in text
     ]
@@ -110,34 +106,33 @@ def test_a_side_that_failed_on_the_shared_transport_is_named() -> None:
 
 def test_pairs_on_different_transports_are_a_family_of_their_own() -> None:
     points = {RING: times(2.0), SYNC: times(1.0), EVEN: times(1.5)}
-    alone, beside = case_of(points), case_of(points | {NCCL: times(9.0)})
+    alone, beside = case(points), case(points | {NCCL: times(9.0)})
     assert [pair.adjusted_p for pair in all_pairs(alone)] == [
         pair.adjusted_p for pair in all_pairs(beside)
     ]
     assert {pair.label for pair in all_pairs(beside)} == {""}
     assert [
         (pair.first.setting.label, pair.second.setting.label, pair.label)
-        for pair in pairs_apart(beside)
+        for pair in all_pairs(beside, same_transport=False)
     ] == [
         ("ps_sync, round_robin", "allreduce, nccl", "different transports (grpc, nccl)"),
         ("ps_sync, partitioned", "allreduce, nccl", "different transports (grpc, nccl)"),
         ("allreduce, nccl", "allreduce, ring", "different transports (nccl, grpc)"),
     ]
-    assert pairs_apart(alone) == []
+    assert all_pairs(alone, same_transport=False) == []
 
 
 def test_every_family_has_its_own_largest_number_of_workers() -> None:
-    far = [experiment(Strategy.PS_SYNC, 4, resources=GPU)]
-    far += [experiment(Strategy.ALLREDUCE, 4, resources=GPU, collective=Collective.NCCL)]
-    case = case_of({own: times(1.0) for own in (RING, SYNC, *far)})
-    assert {pair.first.num_workers for pair in all_pairs(case)} == {2}
-    assert {pair.first.num_workers for pair in pairs_apart(case)} == {4}
+    far = [make_experiment(SynchronousServers, 4, resources=GPU)]
+    far += [make_experiment(AllReduce, 4, resources=GPU, collective=Collective.NCCL)]
+    found = case({own: times(1.0) for own in (RING, SYNC, *far)})
+    assert {pair.first.num_workers for pair in all_pairs(found)} == {2}
+    assert {pair.first.num_workers for pair in all_pairs(found, same_transport=False)} == {4}
 
 
 def test_the_report_lists_them_apart_and_names_transports(tmp_path: Path) -> None:
-    for own, factor in ((RING, 1.5), (NCCL, 9.0), (SYNC, 1.0)):
-        for key, rate in times(factor).items():
-            save(tmp_path, run(own, rate, key))
+    factors = {RING: 1.5, NCCL: 9.0, SYNC: 1.0}
+    save_all(tmp_path, *(runs(own, times(factor)) for own, factor in factors.items()))
     result = CliRunner().invoke(cli, ["report", str(tmp_path)])
     assert result.exit_code == 0, result.output
     page = (tmp_path / "report.html").read_text()
@@ -147,9 +142,9 @@ def test_the_report_lists_them_apart_and_names_transports(tmp_path: Path) -> Non
 
 
 def test_a_column_of_transports_where_they_differ() -> None:
-    differing = case_of({RING: times(1.0), NCCL: times(1.0)})
+    differing = case({RING: times(1.0), NCCL: times(1.0)})
     assert "transport" in report_tables(differing)["Throughput"]
-    same = case_of({RING: times(1.0), SYNC: times(1.0)})
+    same = case({RING: times(1.0), SYNC: times(1.0)})
     assert "transport" not in report_tables(same)["Throughput"]
     console = Console(width=100, file=io.StringIO(), record=True)
     console.print(render_table(differing))

@@ -1,36 +1,38 @@
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import pytest
 
-from analysis.data.cases import Case, make_cases
 from analysis.report.verdict import Verdict, verdict
-from analysis.stats.pairs import all_pairs
+from analysis.stats.setting_pairs import all_pairs
 from analysis.stats.sides import ALLREDUCE, PS_SYNC, meet
 from analysis.stats.statistics import Outcome
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AsynchronousServers,
+    NoCommunication,
+    Single,
+    SynchronousServers,
+)
 from ps_allreduce.point.workload import EmulatedCompute, Workload
-from ps_allreduce.record.records import RunRecord, Status
-from tests.analysis.builders import experiment, run, runs
+from ps_allreduce.record.records import Status
+from tests.analysis.builders import case_of, run, runs
+from tests.fakes import make_experiment
 
 # Three launches with a little noise around 100 images per second, in geometric mean 100.
 BASE = {0: 100.0, 1: 102.0, 2: 100.0 / 1.02}
-RING = experiment(Strategy.ALLREDUCE, 2)
-SYNC = experiment(Strategy.PS_SYNC, 2)
-EVEN = experiment(Strategy.PS_SYNC, 2, placement=Policy.PARTITIONED)
-ASYNC = experiment(Strategy.PS_ASYNC, 2)
+RING = make_experiment(AllReduce, 2)
+SYNC = make_experiment(SynchronousServers, 2)
+EVEN = make_experiment(SynchronousServers, 2, placement=Policy.PARTITIONED)
+ASYNC = make_experiment(AsynchronousServers, 2)
 
 
 def times(factor: float, launches: int = 3) -> dict[int, float | None]:
     return {key: rate * factor for key, rate in list(BASE.items())[:launches]}
-
-
-def case_of(*groups: Iterable[RunRecord]) -> Case:
-    (case,) = make_cases(record for group in groups for record in group)
-    return case
 
 
 def said(points: Mapping[Experiment, dict[int, float | None]]) -> Verdict:
@@ -100,7 +102,7 @@ def test_a_missing_side_is_named() -> None:
     assert said({RING: times(1.0)}).headline == (
         "No verdict: there are no runs of synchronous parameter servers."
     )
-    assert said({experiment(Strategy.SINGLE): times(1.0)}).headline == (
+    assert said({make_experiment(Single): times(1.0)}).headline == (
         "No verdict: there are no runs of all-reduce or synchronous parameter servers."
     )
 
@@ -115,7 +117,7 @@ def test_a_side_without_a_good_run_is_named_with_its_reason() -> None:
 
 
 def test_sides_that_never_meet() -> None:
-    found = said({RING: times(1.0), experiment(Strategy.PS_SYNC, 4): times(1.0)})
+    found = said({RING: times(1.0), make_experiment(SynchronousServers, 4): times(1.0)})
     assert "not measured at the same number of workers" in found.headline
 
 
@@ -124,8 +126,8 @@ def test_the_largest_number_of_workers_with_enough_launches_decides() -> None:
         {
             RING: times(2.0),
             SYNC: times(1.0),
-            experiment(Strategy.ALLREDUCE, 4): times(9.0, 1),
-            experiment(Strategy.PS_SYNC, 4): times(1.0, 1),
+            make_experiment(AllReduce, 4): times(9.0, 1),
+            make_experiment(SynchronousServers, 4): times(1.0, 1),
         }
     )
     assert "at 2 workers" in found.headline
@@ -143,13 +145,13 @@ def test_asynchronous_training_has_a_sentence_of_its_own() -> None:
 def test_local_runs_say_what_they_are_about() -> None:
     local = said({RING: times(1.0)})
     assert any("over loopback" in line for line in local.details)
-    far = said({experiment(Strategy.ALLREDUCE, 2, launcher="slurm"): times(1.0)})
+    far = said({make_experiment(AllReduce, 2, launcher="slurm", spread=Spread()): times(1.0)})
     assert not any("over loopback" in line for line in far.details)
 
 
 def test_emulated_and_oversubscribed_compute_are_told() -> None:
     load = Workload(emulated=EmulatedCompute(forward_s=0.01, backward_s=0.02))
-    emulated = said({experiment(Strategy.ALLREDUCE, 2, workload=load): times(1.0)})
+    emulated = said({make_experiment(AllReduce, 2, workload=load): times(1.0)})
     assert any(line.startswith("Compute is emulated") for line in emulated.details)
     found = verdict(case_of(runs(RING, times(1.0), oversubscribed=True)))
     assert any("1 of 1 points had fewer cores" in line for line in found.details)
@@ -197,8 +199,8 @@ def test_pairs_leave_out_asynchronous_and_single_points() -> None:
         runs(SYNC, times(1.0)),
         runs(EVEN, times(1.0)),
         runs(ASYNC, times(1.0)),
-        runs(experiment(Strategy.SINGLE), times(1.0)),
-        runs(experiment(Strategy.NO_COMMUNICATION, 2), times(1.0)),
+        runs(make_experiment(Single), times(1.0)),
+        runs(make_experiment(NoCommunication, 2), times(1.0)),
     )
     found = all_pairs(case)
     assert [(pair.first.setting.label, pair.second.setting.label) for pair in found] == [

@@ -11,21 +11,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
-from analysis.figures.curves import (
-    IDEAL,
-    Curve,
-    Mark,
-    Ticks,
-    draw_curves,
-    new_figure,
-    note_failures,
-    style,
-    top_of,
-)
-from analysis.figures.plots import Value, finish_grid, make_mark
-from analysis.stats.statistics import Estimate, estimate
+from analysis.figures.against_workers import finish_grid
+from analysis.figures.curves import Curve, Mark, Ticks, draw_curves, note_failures, top_of
+from analysis.figures.style import IDEAL, new_figure, style
+from analysis.stats.points import base_rate
+from analysis.stats.statistics import estimate
 from analysis.wording import workers_text
-from ps_allreduce.point.strategies import TRAITS, Strategy
+from ps_allreduce.point.strategies import STRATEGIES
 
 Series = Callable[[Point], tuple[str, int]]
 
@@ -35,7 +27,7 @@ _PLACES = {_ONE_PACK: "one pack", _BUCKETS: "buckets"}
 
 
 def plot_against_servers(case: Case) -> Figure | None:
-    """Images per second against parameter servers.
+    """Examples per second against parameter servers.
 
     One row of axes per number of workers; synchronous and asynchronous strategies have axes of
     their own, since they do not compute the same.
@@ -50,12 +42,14 @@ def plot_against_servers(case: Case) -> Figure | None:
         figure, grid = new_figure(len(workers), len(strategies))
         for axes, (count, strategy) in zip(grid, cells, strict=True):
             row = [point for point in with_servers if point.num_workers == count]
-            mine = [point for point in row if point.setting.strategy is strategy]
+            of_strategy = [point for point in row if point.setting.strategy == strategy]
             counts = sorted({point.experiment.num_ps for point in row})
             top = top_of(_curves(row, _server_series, counts))
-            _draw_series(axes, _curves(mine, _server_series, counts), _ticks(counts), top)
+            curves = _curves(of_strategy, _server_series, counts)
+            _draw_series(axes, case.unit, curves, _ticks(counts), top)
             _draw_reference(axes, case, count)
-            axes.set_title(f"{case.name}, {workers_text(count)}: {_kind(strategy)}", loc="left")
+            what = "synchronous" if STRATEGIES[strategy].synchronous else "asynchronous"
+            axes.set_title(f"{case.name}, {workers_text(count)}: {what}", loc="left")
         finish_grid(figure, grid, len(cells), apart=False)
     return figure
 
@@ -66,10 +60,6 @@ def _worth_drawing(points: Sequence[Point]) -> list[int]:
     for point in points:
         counts.setdefault(point.num_workers, set()).add(point.experiment.num_ps)
     return sorted(workers for workers, found in counts.items() if len(found) > 1)
-
-
-def _kind(strategy: Strategy) -> str:
-    return "synchronous" if TRAITS[strategy].synchronous else "asynchronous"
 
 
 def _server_series(point: Point) -> tuple[str, int]:
@@ -85,7 +75,7 @@ def _ticks(counts: Sequence[int]) -> Ticks:
 
 
 def plot_against_packs(case: Case) -> Figure | None:
-    """Images per second of all-reduce against the bytes of one pack, one curve per workers.
+    """Examples per second of all-reduce against the bytes of one pack, one curve per workers.
 
     Buckets are no pack of some size: they stand apart, and no line leads to them.
     """
@@ -101,7 +91,7 @@ def plot_against_packs(case: Case) -> Figure | None:
     with style():
         figure, (axes,) = new_figure(1, 1)
         curves = _curves(points, _pack_series, sizes)
-        _draw_series(axes, curves, ticks, top_of(curves))
+        _draw_series(axes, case.unit, curves, ticks, top_of(curves))
         axes.set_title(case.name, loc="left")
         finish_grid(figure, [axes], 1, apart=False)
     return figure
@@ -109,7 +99,7 @@ def plot_against_packs(case: Case) -> Figure | None:
 
 def _pack_series(point: Point) -> tuple[str, int]:
     packed = point.setting.bytes_per_pack is not None
-    name = str(point.setting.strategy) if packed else point.setting.label
+    name = point.setting.strategy if packed else point.setting.label
     return f"{name}, {workers_text(point.num_workers)}", _pack_place(point)
 
 
@@ -124,31 +114,42 @@ def _curves(points: Sequence[Point], series: Series, values: Sequence[int]) -> l
     marks: dict[str, list[Mark]] = {}
     for point in points:
         label, value = series(point)
-        shown = Value(launches=tuple(point.rates.values()), centre=_mean(point))
-        marks.setdefault(label, []).append(make_mark(values.index(value), shown, point))
-    return [Curve(label=label, marks=tuple(found)) for label, found in marks.items()]
+        marks.setdefault(label, []).append(_mark(point, values.index(value)))
+    return [Curve(label=label, marks=tuple(of_label)) for label, of_label in marks.items()]
 
 
-def _draw_series(axes: Axes, curves: Sequence[Curve], ticks: Ticks, top: float) -> None:
+def _mark(point: Point, x: float) -> Mark:
+    """The throughput of a point."""
+    failed = len(point.unusable)
+    if point.rates.empty:
+        return Mark(x=x, failed=failed)
+    mean = estimate(point.rates)
+    return Mark(
+        x=x,
+        launches=tuple(point.rates),
+        mean=mean.mean,
+        low=mean.low,
+        high=mean.high,
+        failed=failed,
+    )
+
+
+def _draw_series(axes: Axes, unit: str, curves: Sequence[Curve], ticks: Ticks, top: float) -> None:
     draw_curves(axes, curves, ticks, top)
     note_failures(axes, curves)
-    axes.set_ylabel("images/s")
-
-
-def _mean(point: Point) -> Estimate | None:
-    return estimate(list(point.rates.values())) if point.rates else None
+    axes.set_ylabel(f"{unit}/s")
 
 
 def _draw_reference(axes: Axes, case: Case, workers: int) -> None:
     """All-reduce at the same number of workers, as a line to compare with."""
     for point in case.points:
-        mean = _mean(point)
-        if point.setting.traits.uses_collective and point.num_workers == workers and mean:
+        rate = base_rate(point)
+        if point.setting.traits.uses_collective and point.num_workers == workers and rate:
             axes.axhline(
-                mean.mean,
+                rate,
                 color=IDEAL,
                 linewidth=1.0,
                 linestyle=(0, (4, 2)),
                 label=f"{point.setting.label}, same workers",
             )
-            axes.set_ylim(0, max(axes.get_ylim()[1], mean.mean * 1.1))
+            axes.set_ylim(0, max(axes.get_ylim()[1], rate * 1.1))

@@ -1,50 +1,48 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from analysis.data.cases import Case, make_cases
-from analysis.data.settings import MAX_TOGETHER
-from analysis.figures.curves import Curve, Mark, render_figure, top_of
-from analysis.figures.plots import (
+from analysis.data.cases import Case
+from analysis.data.setting import MAX_TOGETHER
+from analysis.figures.against_settings import plot_against_packs, plot_against_servers
+from analysis.figures.against_workers import (
     plot_efficiency,
     plot_speedup,
     plot_throughput,
     setting_groups,
 )
-from analysis.figures.plots_parts import plot_breakdown, plot_placement
-from analysis.figures.plots_settings import plot_against_packs, plot_against_servers
+from analysis.figures.curves import Curve, Mark, top_of
+from analysis.figures.parts_of_a_step import plot_breakdown
 from analysis.figures.save import KINDS, save_figures, slug
+from analysis.figures.server_loads import plot_placement
+from analysis.figures.style import render_figure
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, SynchronousServers
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.records import RunRecord
-from tests.analysis.builders import experiment, on_own_hosts, placement_used, runs
+from tests.analysis.builders import case_of, on_own_hosts, placement_used, runs
+from tests.fakes import make_experiment
 
 RATES: dict[int, float | None] = {0: 100.0, 1: 110.0, 2: 95.0}
 FAILED: dict[int, float | None] = {0: None, 1: None}
-SINGLE = runs(experiment(Strategy.SINGLE), RATES)
-RING = [record for n in (1, 2) for record in runs(experiment(Strategy.ALLREDUCE, n), RATES)]
+SINGLE = runs(make_experiment(Single), RATES)
+RING = [record for n in (1, 2) for record in runs(make_experiment(AllReduce, n), RATES)]
 SERVERS = [
     record
-    for strategy in (Strategy.PS_SYNC, Strategy.PS_ASYNC)
+    for strategy in (SynchronousServers, AsynchronousServers)
     for count in (1, 2, 4)
     for policy in Policy
     for record in runs(
-        experiment(strategy, 2, num_ps=count, placement=policy),
+        make_experiment(strategy, 2, num_ps=count, placement=policy),
         RATES,
         placement=placement_used(*range(1, count + 1)),
     )
 ]
-
-
-def case_of(*groups: Iterable[RunRecord]) -> Case:
-    (case,) = make_cases(record for group in groups for record in group)
-    return case
 
 
 def legend(figure: Figure | None) -> list[str]:
@@ -61,8 +59,8 @@ def labels(figure: Figure | None) -> list[tuple[str, str]]:
 def test_throughput_has_a_tick_for_each_measured_number_of_workers() -> None:
     case = case_of(
         SINGLE,
-        runs(experiment(Strategy.ALLREDUCE, 1), RATES),
-        runs(experiment(Strategy.ALLREDUCE, 4), RATES),
+        runs(make_experiment(AllReduce, 1), RATES),
+        runs(make_experiment(AllReduce, 4), RATES),
     )
     figure = plot_throughput(case)
     assert figure is not None
@@ -74,7 +72,7 @@ def test_throughput_has_a_tick_for_each_measured_number_of_workers() -> None:
 
 
 def test_failures_are_drawn_and_explained() -> None:
-    figure = plot_throughput(case_of(SINGLE, runs(experiment(Strategy.ALLREDUCE, 2), FAILED)))
+    figure = plot_throughput(case_of(SINGLE, runs(make_experiment(AllReduce, 2), FAILED)))
     assert figure is not None
     assert "attempts not ok (count)" in legend(figure)
     assert "2" in [text.get_text() for text in figure.axes[0].texts]
@@ -90,7 +88,7 @@ def test_speedup_is_shown_on_both_bases() -> None:
 
 
 def test_oversubscribed_settings_have_no_efficiency_but_a_star_in_the_throughput() -> None:
-    crowded = runs(experiment(Strategy.PS_SYNC, 2), RATES, oversubscribed=True)
+    crowded = runs(make_experiment(SynchronousServers, 2), RATES, oversubscribed=True)
     case = case_of(SINGLE, crowded)
     assert "ps_sync, round_robin *" in legend(plot_throughput(case))
     assert "ps_sync, round_robin *" not in legend(plot_efficiency(case))
@@ -125,14 +123,14 @@ def test_servers_are_drawn_where_their_number_varies() -> None:
     ]
     assert "allreduce, same workers" in legend(figure)
     assert plot_against_servers(case_of(RING)) is None
-    assert plot_against_servers(case_of(runs(experiment(Strategy.PS_SYNC, 2), RATES))) is None
+    assert (
+        plot_against_servers(case_of(runs(make_experiment(SynchronousServers, 2), RATES))) is None
+    )
 
 
 def test_one_pack_stands_at_the_right_end() -> None:
     sizes = (0, 4_000_000, 500_000)
-    case = case_of(
-        *(runs(experiment(Strategy.ALLREDUCE, 2, bytes_per_pack=n), RATES) for n in sizes)
-    )
+    case = case_of(*(runs(make_experiment(AllReduce, 2, bytes_per_pack=n), RATES) for n in sizes))
     figure = plot_against_packs(case)
     assert figure is not None
     ticks = [text.get_text() for text in figure.axes[0].get_xticklabels()]
@@ -144,7 +142,7 @@ def test_buckets_stand_apart_from_packs() -> None:
     sizes = (0, 500_000, None)
     case = case_of(
         *(
-            runs(experiment(Strategy.ALLREDUCE, workers, bytes_per_pack=n), RATES)
+            runs(make_experiment(AllReduce, workers, bytes_per_pack=n), RATES)
             for n in sizes
             for workers in (2, 4)
         )
@@ -170,7 +168,7 @@ def bounded(workers: int) -> list[RunRecord]:
     network_s = 0.016 * workers - 0.001
     crossing = 2 * (workers - 1) / workers * 10_000
     return runs(
-        experiment(Strategy.ALLREDUCE, workers, workload=EMULATED),
+        make_experiment(AllReduce, workers, workload=EMULATED),
         {0: 500.0},
         gradient_bytes=10_000,
         **on_own_hosts(workers, bits_per_s=8 * crossing / network_s),
@@ -208,14 +206,14 @@ def test_placement_shows_bytes_beside_throughput() -> None:
 
 
 def test_placement_without_a_good_launch_says_so() -> None:
-    lost = runs(experiment(Strategy.PS_SYNC, 2), FAILED)
+    lost = runs(make_experiment(SynchronousServers, 2), FAILED)
     figure = plot_placement(case_of(lost))
     assert figure is not None
     assert [text.get_text() for text in figure.axes[1].texts] == ["no launch ended well"]
 
 
 def test_breakdown_has_a_bar_per_point_with_launches() -> None:
-    case = case_of(SINGLE, RING, runs(experiment(Strategy.PS_SYNC, 2), FAILED))
+    case = case_of(SINGLE, RING, runs(make_experiment(SynchronousServers, 2), FAILED))
     figure = plot_breakdown(case)
     assert figure is not None
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == [
@@ -229,7 +227,7 @@ def test_breakdown_has_a_bar_per_point_with_launches() -> None:
 
 
 def test_nothing_measured_draws_nothing() -> None:
-    case = case_of(runs(experiment(Strategy.ALLREDUCE, 2), FAILED))
+    case = case_of(runs(make_experiment(AllReduce, 2), FAILED))
     assert [kind.name for kind in KINDS if kind.plot(case) is not None] == []
 
 

@@ -7,44 +7,35 @@ horizontal axis has ticks at measured values only, and lines between them guide 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
-from analysis.data.settings import MAX_TOGETHER, Setting
-from analysis.derive.bounds import reached_at
-from analysis.derive.efficiency import Scaling, base_of_own, base_of_single, launch_ratios, scalings
+from analysis.data.setting import MAX_TOGETHER, Setting
 from analysis.figures.curves import (
-    IDEAL,
     Curve,
     Mark,
     Ticks,
     draw_curves,
-    legend_of_axes,
-    legend_of_figure,
-    new_figure,
     note_bounds,
     note_failures,
-    style,
     top_of,
 )
-from analysis.stats.statistics import Comparison, Estimate, estimate
+from analysis.figures.style import IDEAL, legend_of_axes, legend_of_figure, new_figure, style
+from analysis.stats.points import BASES, base_of, base_rate, launch_ratios, point_table
 
 MAX_COLUMNS = 3
 
 Group = tuple[str, tuple[Setting, ...]]
 
+#: A point and its row of the table of points.
+Shown = tuple[Point, pd.Series]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Value:
-    """What is shown of a point: all launches, their mean with its interval, and their bound."""
-
-    launches: tuple[float, ...]
-    centre: Estimate | Comparison | None
-    bound: float | None = None
+_BASE_TITLES = {"single": "base: single", "own": "base: its own 1 worker"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,99 +43,105 @@ class Panel:
     """One row of axes: a quantity against workers.
 
     Attributes:
+        column: of the table of points, with its interval beside it.
+        launches: the quantity of single launches of a point.
+        bound: its bound at a point; None where there is none.
         ideal: the value of perfect scaling at a number of workers; None draws no line.
     """
 
     title: str
     y_label: str
-    value: Callable[[Scaling], Value]
+    column: str
+    launches: Callable[[Point], pd.Series]
+    bound: Callable[[Point, float], float | None]
     ideal: Callable[[float], float] | None
     ideal_label: str
 
+    def mark(self, shown: Shown, x: float) -> Mark:
+        """What is drawn of a point at a position of the axis."""
+        point, row = shown
+        mean, low, high = (known(row[f"{self.column}{end}"]) for end in ("", "_low", "_high"))
+        rate_bound = known(row["rate_bound"])
+        drawn = mean is not None
+        return Mark(
+            x=x,
+            launches=tuple(self.launches(point)) if drawn else (),
+            mean=mean,
+            low=low,
+            high=high,
+            failed=len(point.unusable),
+            bound=self.bound(point, rate_bound) if drawn and rate_bound is not None else None,
+        )
+
+
+def known(value: float | None) -> float | None:
+    """A number of a table; None where it is unknown."""
+    return None if value is None or math.isnan(value) else float(value)
+
 
 def plot_throughput(case: Case) -> Figure | None:
-    """Images per second against workers."""
-    single = base_of_single(case)
-    rate = estimate(list(single.rates.values())).mean if single and single.rates else None
+    """Examples per second against workers."""
+    single = base_rate(base_of(case, case.points[0], "single"))
     panel = Panel(
         title="",
-        y_label="images/s",
-        value=_throughput,
-        ideal=None if rate is None else lambda workers: workers * rate,
+        y_label=f"{case.unit}/s",
+        column="rate",
+        launches=lambda point: point.rates,
+        bound=lambda _, rate: rate,
+        ideal=None if single is None else lambda workers: workers * single,
         ideal_label="ideal: workers x single",
     )
     return _against_workers(case, [panel])
 
 
-def _throughput(item: Scaling) -> Value:
-    reached = reached_at(item.point)
-    return Value(
-        launches=tuple(item.point.rates.values()),
-        centre=item.throughput,
-        bound=reached.images_per_sec if reached else None,
-    )
-
-
 def plot_speedup(case: Case) -> Figure | None:
     """Speed-up against workers, on both bases."""
-    return _against_workers(case, _ratio_panels(case, efficiency=False))
+    panels = [_ratio_panel(case, base, "speed-up", lambda _: 1.0) for base in BASES]
+    return _against_workers(case, panels)
 
 
 def plot_efficiency(case: Case) -> Figure | None:
     """Efficiency against workers, on both bases; points that claim none are left out."""
-    return _against_workers(case, _ratio_panels(case, efficiency=True))
-
-
-def _ratio_panels(case: Case, efficiency: bool) -> list[Panel]:
-    what = "efficiency" if efficiency else "speed-up"
-    bases: Mapping[str, Callable[[Point], Point | None]] = {
-        "single": lambda _: base_of_single(case),
-        "own": lambda point: base_of_own(case, point),
-    }
-    names = {"single": "base: single", "own": "base: its own 1 worker"}
-    return [
-        Panel(
-            title=names[name],
-            y_label=what,
-            value=_ratio_value(f"{'efficiency' if efficiency else 'speedup'}_{name}", find),
-            ideal=(lambda _: 1.0) if efficiency else (lambda workers: workers),
-            ideal_label="ideal",
-        )
-        for name, find in bases.items()
+    panels = [
+        _ratio_panel(case, base, "efficiency", lambda point: float(point.num_workers))
+        for base in BASES
     ]
+    return _against_workers(case, panels)
 
 
-def _ratio_value(
-    name: str, find_base: Callable[[Point], Point | None]
-) -> Callable[[Scaling], Value]:
-    """The launches' own ratios beside the comparison of that name."""
+def _ratio_panel(case: Case, base: str, what: str, share: Callable[[Point], float]) -> Panel:
+    """The launches' own ratios to a base, over a share that is 1 or the workers."""
 
-    def value(item: Scaling) -> Value:
-        found: Comparison | None = getattr(item, name)
-        base = find_base(item.point)
-        if found is None or base is None:
-            return Value(launches=(), centre=None)
-        share = item.point.num_workers if name.startswith("efficiency") else 1
-        ratios = launch_ratios(item.point.rates, base.rates).values()
-        reached = reached_at(item.point)
-        base_rate = estimate(list(base.rates.values())).mean
-        return Value(
-            launches=tuple(ratio / share for ratio in ratios),
-            centre=found,
-            bound=reached.images_per_sec / base_rate / share if reached else None,
+    def launches(point: Point) -> pd.Series:
+        rival = base_of(case, point, base)
+        return (
+            point.rates if rival is None else launch_ratios(point.rates, rival.rates) / share(point)
         )
 
-    return value
+    def bound(point: Point, rate: float) -> float | None:
+        rival = base_rate(base_of(case, point, base))
+        return None if rival is None else rate / rival / share(point)
+
+    return Panel(
+        title=_BASE_TITLES[base],
+        y_label=what,
+        column=f"{what.replace('-', '')}_{base}",
+        launches=launches,
+        bound=bound,
+        ideal=(lambda workers: workers) if what == "speed-up" else (lambda _: 1.0),
+        ideal_label="ideal",
+    )
 
 
 def _against_workers(case: Case, panels: Sequence[Panel]) -> Figure | None:
-    items = scalings(case)
-    shown = [panel for panel in panels if any(panel.value(item).launches for item in items)]
-    if not shown:
+    rows = [row for _, row in point_table(case).iterrows()]
+    items = list(zip(case.points, rows, strict=True))
+    filled = [panel for panel in panels if any(panel.mark(item, 0.0).launches for item in items)]
+    if not filled:
         return None
     groups = setting_groups(case.settings)
     ticks = worker_ticks(sorted({point.num_workers for point in case.points}))
-    cells = [(panel, group) for panel in shown for group in groups if _shows(panel, group, items)]
+    cells = [(panel, group) for panel in filled for group in groups if _shows(panel, group, items)]
     columns = min(len(cells), MAX_COLUMNS)
     with style():
         figure, grid = new_figure(math.ceil(len(cells) / columns), columns, len(groups) > 1)
@@ -158,18 +155,18 @@ def _against_workers(case: Case, panels: Sequence[Panel]) -> Figure | None:
     return figure
 
 
-def _shows(panel: Panel, group: Group, items: Sequence[Scaling]) -> bool:
+def _shows(panel: Panel, group: Group, items: Sequence[Shown]) -> bool:
     """There is something to draw: a launch, or that there should have been one."""
-    mine = [item for item in items if item.point.setting in group[1]]
-    return any(panel.value(item).launches or item.point.unusable for item in mine)
+    marks = [panel.mark(item, 0.0) for item in items if item[0].setting in group[1]]
+    return any(mark.launches or mark.failed for mark in marks)
 
 
 def _shared_top(
-    items: Sequence[Scaling], groups: Sequence[Group], panel: Panel, ticks: Ticks
+    items: Sequence[Shown], groups: Sequence[Group], panel: Panel, ticks: Ticks
 ) -> float:
     """The same end of the vertical axis for all axes of a panel."""
     curves = [curve for group in groups for curve in _curves(items, group, panel, ticks)]
-    ideal = panel.ideal(max(item.point.num_workers for item in items)) if panel.ideal else 0.0
+    ideal = panel.ideal(max(point.num_workers for point, _ in items)) if panel.ideal else 0.0
     return top_of(curves, ideal)
 
 
@@ -195,35 +192,17 @@ def _draw_panel(
     axes.set_ylabel(panel.y_label)
 
 
-def _curves(items: Sequence[Scaling], group: Group, panel: Panel, ticks: Ticks) -> list[Curve]:
+def _curves(items: Sequence[Shown], group: Group, panel: Panel, ticks: Ticks) -> list[Curve]:
     workers = [float(label) for label in ticks.labels]
     curves = []
     for setting in group[1]:
-        mine = [item for item in items if item.point.setting == setting]
+        of_setting = [item for item in items if item[0].setting == setting]
         marks = tuple(
-            make_mark(
-                worker_position(item.point.num_workers, workers), panel.value(item), item.point
-            )
-            for item in mine
+            panel.mark(item, worker_position(item[0].num_workers, workers)) for item in of_setting
         )
-        why = "".join(mark for mark in "*+" if any(mark in item.marks for item in mine))
+        why = "".join(m for m in "*+" if any(m in row["marks"] for _, row in of_setting))
         curves.append(Curve(label=f"{setting.label} {why}".rstrip(), marks=marks))
     return curves
-
-
-def make_mark(x: float, value: Value, point: Point) -> Mark:
-    """What is drawn of a point at a position of the axis."""
-    centre = value.centre
-    mean = centre.mean if isinstance(centre, Estimate) else centre.ratio if centre else None
-    return Mark(
-        x=x,
-        launches=value.launches,
-        mean=mean,
-        low=centre.low if centre else None,
-        high=centre.high if centre else None,
-        failed=len(point.unusable),
-        bound=value.bound,
-    )
 
 
 def finish_grid(figure: Figure, grid: Sequence[Axes], used: int, apart: bool) -> None:
@@ -259,10 +238,10 @@ def setting_groups(settings: Sequence[Setting]) -> list[Group]:
 def _group_name(setting: Setting, settings: Sequence[Setting]) -> str:
     if not setting.traits.uses_servers:
         rivals = sum(1 for other in settings if not other.traits.uses_servers)
-        return str(setting.strategy) if rivals > MAX_TOGETHER else "without servers"
-    rivals = sum(1 for other in settings if other.strategy is setting.strategy)
+        return setting.strategy if rivals > MAX_TOGETHER else "without servers"
+    rivals = sum(1 for other in settings if other.strategy == setting.strategy)
     many = rivals > MAX_TOGETHER and setting.num_ps is not None
-    return f"{setting.strategy}, {setting.num_ps} ps" if many else str(setting.strategy)
+    return f"{setting.strategy}, {setting.num_ps} ps" if many else setting.strategy
 
 
 def worker_ticks(counts: Sequence[int]) -> Ticks:

@@ -26,17 +26,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 
 from scipy.optimize import linprog
 
-from analysis.data.cases import Case, Point
-from analysis.stats.statistics import Estimate, estimate
 from ps_allreduce.bounds import Crossing, link_bytes, step_bound_s
+from ps_allreduce.cluster import TaskId, TaskType
+from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.records import RunRecord
 
 #: Bytes per second of every host's link, in either direction.
 Rates = Mapping[str, float]
+
+#: Bytes over the links of the hosts that send or receive any.
+Traffic = Mapping[str, Crossing]
+
+#: No step is faster than its bound; this much more is noise.
+CREDIBLE = 1.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,34 +57,15 @@ class Bound:
     step_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reached:
-    """A point beside its bound; means over launches.
-
-    Attributes:
-        network_s, bound_s, step_s: arithmetic means; `step_s` was measured.
-        fraction: bound over step, 1 is the bound.
-        images_per_sec: at the bound.
-    """
-
-    point: Point
-    network_s: float
-    bound_s: float
-    step_s: float
-    fraction: Estimate
-    images_per_sec: float
-
-
 def bound_of(record: RunRecord) -> Bound | None:
     """The bound of a run; None without a network that limits it, or where it is unknown."""
-    compute, rates = _compute(record), host_rates(record)
-    crossings = _crossings(record)
-    if compute is None or not crossings or not set(crossings) <= set(rates):
+    compute, rates, traffic = _compute(record), host_rates(record), traffic_of(record)
+    if compute is None or not traffic or not set(traffic) <= set(rates):
         return None
-    network_s = busiest_s(crossings, rates)
     before, last = compute
+    network_s = busiest_s(traffic, rates)
     step_s = step_bound_s(before, last, network_s)
-    if record.experiment.traits.deals_steps:
+    if record.experiment.strategy.deals_steps:
         step_s = _dealt_step_s(record, before, last, rates)
     return Bound(network_s=network_s, step_s=step_s)
 
@@ -87,13 +73,15 @@ def bound_of(record: RunRecord) -> Bound | None:
 def step_time_s(record: RunRecord) -> float | None:
     """Seconds of a step of all workers, at the throughput that was measured."""
     metrics = record.metrics
-    return record.experiment.global_batch / metrics.images_per_sec if metrics else None
+    return record.experiment.global_batch / metrics.examples_per_sec if metrics else None
 
 
-def fraction_of_bound(record: RunRecord) -> float | None:
-    """The bound over the step that was reached; 1 is the bound."""
-    bound, step_s = bound_of(record), step_time_s(record)
-    return bound.step_s / step_s if bound and step_s else None
+def is_credible(fraction_of_bound: float) -> bool:
+    """The step was not faster than its links were measured to allow.
+
+    Where it was, something else disturbed the measurement of the links before the run.
+    """
+    return fraction_of_bound <= CREDIBLE
 
 
 def host_rates(record: RunRecord) -> Rates:
@@ -109,9 +97,14 @@ def host_rates(record: RunRecord) -> Rates:
     return rates
 
 
-def busiest_s(crossings: Mapping[str, Crossing], rates: Rates) -> float:
+def busiest_s(traffic: Traffic, rates: Rates) -> float:
     """Seconds until the busiest link has carried its bytes, both directions at once."""
-    return max(max(both) / rates[host] for host, both in crossings.items())
+    return max(max(both) / rates[host] for host, both in traffic.items())
+
+
+def traffic_of(record: RunRecord) -> Traffic:
+    """Bytes over the links in a step of all workers; empty where they are unknown."""
+    return _traffic(record, record.experiment, {task.task: task.host for task in record.tasks})
 
 
 def _compute(record: RunRecord) -> tuple[float, float] | None:
@@ -128,48 +121,44 @@ def _compute(record: RunRecord) -> tuple[float, float] | None:
     return forward_s + backward_s - last_s, last_s
 
 
-def _crossings(record: RunRecord) -> dict[str, Crossing]:
-    """Bytes over the links of a step of all workers, by those hosts that send or receive any."""
-    own, placement = record.experiment, record.placement
-    host_of = {task.task: task.host for task in record.tasks}
-    wanted = [f"worker:{index}" for index in range(own.num_workers)]
-    wanted += [f"ps:{index}" for index in range(own.num_ps)]
+def _traffic(record: RunRecord, experiment: Experiment, host_of: Mapping[str, str]) -> Traffic:
+    """Bytes over the links in a step of the experiment's workers, on the hosts of a run."""
+    placement = record.placement
+    wanted = [str(TaskId(TaskType.WORKER, index)) for index in range(experiment.num_workers)]
+    wanted += [str(TaskId(TaskType.PS, index)) for index in range(experiment.num_ps)]
     if not set(wanted) <= set(host_of) or record.gradient_bytes is None:
         return {}
-    if own.traits.uses_servers and placement is None:
+    if experiment.strategy.uses_servers and placement is None:
         return {}
     loads = placement.bytes_per_server if placement else ()
-    found = link_bytes(own, host_of, loads, record.gradient_bytes)
-    return {host: both for host, both in found.items() if max(both) > 0}
+    bytes_of = link_bytes(experiment, host_of, loads, record.gradient_bytes)
+    return {host: both for host, both in bytes_of.items() if max(both) > 0}
 
 
 def _dealt_step_s(record: RunRecord, before: float, last: float, rates: Rates) -> float:
     """Seconds of as many worker steps as there are workers, which make them on their own."""
-    own = record.experiment
-    shares = [_worker_crossings(record, worker) for worker in range(own.num_workers)]
+    num_workers = record.experiment.num_workers
+    shares = [_worker_traffic(record, worker) for worker in range(num_workers)]
     alone = [
         step_bound_s(before, last, busiest_s(share, rates) if share else 0.0) for share in shares
     ]
-    if own.staleness is not None:
+    if record.experiment.strategy.columns().get("staleness") is not None:
         # Nobody gets far ahead, so all make the same number of steps.
-        return max(*alone, busiest_s(_crossings(record), rates))
-    return own.num_workers / most_steps_per_s(shares, alone, rates)
+        return max(*alone, busiest_s(traffic_of(record), rates))
+    return num_workers / most_steps_per_s(shares, alone, rates)
 
 
-def _worker_crossings(record: RunRecord, worker: int) -> dict[str, Crossing]:
-    """Bytes over the links of one step of one worker."""
-    tasks = tuple(
-        replace(task, task="worker:0") if task.task == f"worker:{worker}" else task
-        for task in record.tasks
-        if not task.task.startswith("worker:") or task.task == f"worker:{worker}"
-    )
-    own = replace(record.experiment, num_workers=1)
-    return _crossings(replace(record, experiment=own, experiment_id=own.experiment_id, tasks=tasks))
+def _worker_traffic(record: RunRecord, worker: int) -> Traffic:
+    """Bytes over the links in one step of one worker."""
+    alone = replace(record.experiment, num_workers=1)
+    workers = f"{TaskType.WORKER}:"
+    host_of = {task.task: task.host for task in record.tasks if not task.task.startswith(workers)}
+    named = {task.task: task.host for task in record.tasks}
+    first, this = (str(TaskId(TaskType.WORKER, index)) for index in (0, worker))
+    return _traffic(record, alone, host_of | {first: named[this]})
 
 
-def most_steps_per_s(
-    shares: Sequence[Mapping[str, Crossing]], alone: Sequence[float], rates: Rates
-) -> float:
+def most_steps_per_s(shares: Sequence[Traffic], alone: Sequence[float], rates: Rates) -> float:
     """Worker steps per second of all workers together, each making as many as it can.
 
     Args:
@@ -188,29 +177,3 @@ def most_steps_per_s(
     if found.x is None:
         raise ValueError(f"the best division of steps was not found: {found.message}")
     return float(found.x.sum())
-
-
-def reached_by(case: Case) -> tuple[Reached, ...]:
-    """One for each point whose launches have a bound, in the order of the case."""
-    found = (reached_at(point) for point in case.points)
-    return tuple(item for item in found if item is not None)
-
-
-def reached_at(point: Point) -> Reached | None:
-    """A point's launches beside their bounds; None where there is no bound."""
-    found = [
-        (bound, step_s)
-        for record in point.launches.values()
-        if (bound := bound_of(record)) and (step_s := step_time_s(record))
-    ]
-    if not found:
-        return None
-    global_batch = point.experiment.global_batch
-    return Reached(
-        point=point,
-        network_s=fmean(bound.network_s for bound, _ in found),
-        bound_s=fmean(bound.step_s for bound, _ in found),
-        step_s=fmean(step_s for _, step_s in found),
-        fraction=estimate([bound.step_s / step_s for bound, step_s in found]),
-        images_per_sec=estimate([global_batch / bound.step_s for bound, _ in found]).mean,
-    )

@@ -2,40 +2,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.data.cases import make_cases
-from ps_allreduce.point.experiment import Experiment, Profile
+from ps_allreduce.point.architectures import ImageModel
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.strategies import Strategy
-from ps_allreduce.point.wire import STOCK, Wire, WireType
+from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, SynchronousServers
+from ps_allreduce.point.wire import UNBUCKETED, Wire, WireType
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status
-from tests.analysis.builders import PROFILE, experiment, run, runs
+from tests.analysis.builders import case_of, cases_of, run, runs
+from tests.fakes import make_experiment
 
 
 def test_the_ok_attempt_of_a_repetition_counts() -> None:
-    own = experiment(Strategy.SINGLE)
+    own = make_experiment(Single)
     records = [
         run(own, None, 0, attempt=1),
         run(own, 90.0, 0, attempt=2),
         run(own, None, 1, attempt=1, status=Status.TIMED_OUT),
     ]
-    ((point,),) = [case.points for case in make_cases(records)]
-    assert point.rates == {0: 90.0}
-    assert [record.repetition for record in point.lost_repetitions] == [1]
+    (point,) = case_of(records).points
+    assert point.rates.to_dict() == {0: 90.0}
+    assert point.lost_repetitions == 1
     assert len(point.unusable) == 2
 
 
 def test_labels_say_only_what_differs() -> None:
     one = [
-        experiment(Strategy.PS_SYNC, 2),
-        experiment(Strategy.PS_SYNC, 2, placement=Policy.PARTITIONED),
-        experiment(Strategy.ALLREDUCE, 2),
+        make_experiment(SynchronousServers, 2),
+        make_experiment(SynchronousServers, 2, placement=Policy.PARTITIONED),
+        make_experiment(AllReduce, 2),
     ]
-    (case,) = make_cases(run(own, 1.0) for own in one)
+    case = case_of([run(own, 1.0) for own in one])
     assert [setting.label for setting in case.settings] == [
         "ps_sync, round_robin",
         "ps_sync, partitioned",
@@ -43,11 +46,11 @@ def test_labels_say_only_what_differs() -> None:
     ]
     more = [
         *one,
-        experiment(Strategy.PS_SYNC, 2, num_ps=1),
-        experiment(Strategy.ALLREDUCE, 2, bytes_per_pack=4_000_000),
-        experiment(Strategy.PS_SYNC, 2, placement=Policy.PARTITIONED, split_bytes=1_000_000),
+        make_experiment(SynchronousServers, 2, num_ps=1),
+        make_experiment(AllReduce, 2, bytes_per_pack=4_000_000),
+        make_experiment(SynchronousServers, 2, placement=Policy.PARTITIONED, split_bytes=1_000_000),
     ]
-    (case,) = make_cases(run(own, 1.0) for own in more)
+    case = case_of([run(own, 1.0) for own in more])
     assert [setting.label for setting in case.settings] == [
         "ps_sync, round_robin, 1 ps",
         "ps_sync, round_robin, 2 ps",
@@ -61,8 +64,8 @@ def test_labels_say_only_what_differs() -> None:
 def test_a_threshold_that_follows_the_number_of_servers_is_no_setting() -> None:
     cut = {"placement": Policy.PARTITIONED}
     more = [
-        experiment(Strategy.PS_SYNC, 4, num_ps=2, split_bytes=2_000_000, **cut),
-        experiment(Strategy.PS_SYNC, 4, num_ps=4, split_bytes=1_000_000, **cut),
+        make_experiment(SynchronousServers, 4, num_ps=2, split_bytes=2_000_000, **cut),
+        make_experiment(SynchronousServers, 4, num_ps=4, split_bytes=1_000_000, **cut),
     ]
     assert labels(more) == ["ps_sync, partitioned, 2 ps", "ps_sync, partitioned, 4 ps"]
     follows = [replace(more[0], num_workers=2), more[1]]
@@ -70,26 +73,24 @@ def test_a_threshold_that_follows_the_number_of_servers_is_no_setting() -> None:
 
 
 def labels(points: Sequence[Experiment]) -> list[str]:
-    (case,) = make_cases(run(own, 1.0) for own in points)
+    case = case_of([run(own, 1.0) for own in points])
     return [setting.label for setting in case.settings]
 
 
 def test_what_sets_wires_apart_is_in_the_label() -> None:
-    wires = [STOCK, Wire(), Wire(gradients=WireType.FLOAT16), Wire(in_flight=0)]
-    assert labels([experiment(Strategy.PS_SYNC, 2, wire=wire) for wire in wires]) == [
+    wires = [UNBUCKETED, Wire(), Wire(gradients=WireType.FLOAT16), Wire(in_flight=0)]
+    assert labels([make_experiment(SynchronousServers, 2, wire=wire) for wire in wires]) == [
         "ps_sync, round_robin, defaults",
-        "ps_sync, round_robin, stock messages",
+        "ps_sync, round_robin, unbucketed",
         "ps_sync, round_robin, all in flight",
         "ps_sync, round_robin, float16 gradients",
     ]
-    others = [
-        Wire(group_bytes=0),
-        Wire(),
-        Wire(cut_bytes=0),
-        Wire(group_bytes=2_000_000, cut_bytes=2_000_000),
-        Wire(host_aggregation=True),
+    others: list[dict[str, Any]] = [
+        *({"wire": Wire(group_bytes=0)}, {}, {"wire": Wire(cut_bytes=0)}),
+        {"wire": Wire(group_bytes=2_000_000, cut_bytes=2_000_000)},
+        {"host_aggregation": True},
     ]
-    assert labels([experiment(Strategy.PS_SYNC, 2, wire=wire) for wire in others]) == [
+    assert labels([make_experiment(SynchronousServers, 2, **each) for each in others]) == [
         "ps_sync, round_robin, defaults",
         "ps_sync, round_robin, ungrouped",
         "ps_sync, round_robin, 2 MB messages",
@@ -100,12 +101,12 @@ def test_what_sets_wires_apart_is_in_the_label() -> None:
 
 def test_where_one_thing_differs_the_label_states_it() -> None:
     few = [Wire(in_flight=2), Wire()]
-    assert labels([experiment(Strategy.PS_SYNC, 2, wire=wire) for wire in few]) == [
+    assert labels([make_experiment(SynchronousServers, 2, wire=wire) for wire in few]) == [
         "ps_sync, round_robin, 4 in flight",
         "ps_sync, round_robin, 2 in flight",
     ]
     formats = [Wire(gradients=kind) for kind in reversed(WireType)]
-    assert labels([experiment(Strategy.PS_SYNC, 2, wire=wire) for wire in formats]) == [
+    assert labels([make_experiment(SynchronousServers, 2, wire=wire) for wire in formats]) == [
         "ps_sync, round_robin, float32 gradients",
         "ps_sync, round_robin, float16 gradients",
         "ps_sync, round_robin, bfloat16 gradients",
@@ -119,16 +120,21 @@ WIRES = st.builds(
     cut_bytes=SIZES,
     in_flight=st.sampled_from([0, 2, 4]),
     gradients=st.sampled_from(list(WireType)),
-    host_aggregation=st.booleans(),
 )
 
 
-SERVED = st.builds(lambda wire: experiment(Strategy.PS_SYNC, 2, wire=wire), WIRES)
+SERVED = st.builds(
+    lambda wire, on_hosts: make_experiment(
+        SynchronousServers, 2, wire=wire, host_aggregation=on_hosts
+    ),
+    WIRES,
+    st.booleans(),
+)
 DEALT = st.builds(
-    lambda wire, staleness, steps: experiment(
-        Strategy.PS_ASYNC,
+    lambda wire, staleness, steps: make_experiment(
+        AsynchronousServers,
         2,
-        wire=replace(wire, host_aggregation=False),
+        wire=wire,
         staleness=staleness,
         steps_per_dispatch=steps,
     ),
@@ -137,11 +143,10 @@ DEALT = st.builds(
     st.sampled_from([1, 2, 4]),
 )
 REDUCED = st.builds(
-    lambda wire, size: experiment(
-        Strategy.ALLREDUCE,
+    lambda wire, size: make_experiment(
+        AllReduce,
         2,
-        wire=replace(wire, host_aggregation=False) if size is None else Wire(),
-        bytes_per_pack=size,
+        **({"wire": wire} if size is None else {"bytes_per_pack": size}),
     ),
     WIRES,
     st.sampled_from([None, 0, 500_000, 500_004]),
@@ -154,18 +159,17 @@ def test_no_two_settings_are_called_the_same(points: list[Experiment]) -> None:
 
 
 def test_messages_are_stock_by_their_sizes_and_number() -> None:
-    halves = [replace(STOCK, gradients=kind) for kind in (WireType.FLOAT32, WireType.BFLOAT16)]
-    assert labels([experiment(Strategy.PS_SYNC, 2, wire=wire) for wire in halves]) == [
+    halves = [replace(UNBUCKETED, gradients=kind) for kind in (WireType.FLOAT32, WireType.BFLOAT16)]
+    assert labels([make_experiment(SynchronousServers, 2, wire=wire) for wire in halves]) == [
         "ps_sync, round_robin, float32 gradients",
         "ps_sync, round_robin, bfloat16 gradients",
     ]
 
 
 def test_buckets_are_told_from_packs_and_from_other_buckets() -> None:
-    packs = [experiment(Strategy.ALLREDUCE, 2, bytes_per_pack=n) for n in (0, 500_000)]
+    packs = [make_experiment(AllReduce, 2, bytes_per_pack=n) for n in (0, 500_000)]
     buckets = [
-        experiment(Strategy.ALLREDUCE, 2, bytes_per_pack=None, wire=Wire(in_flight=n))
-        for n in (2, 4)
+        make_experiment(AllReduce, 2, bytes_per_pack=None, wire=Wire(in_flight=n)) for n in (2, 4)
     ]
     assert labels([*packs, buckets[1]]) == [
         "allreduce, buckets",
@@ -182,7 +186,7 @@ def test_buckets_are_told_from_packs_and_from_other_buckets() -> None:
 
 def test_dealing_is_in_the_label_where_it_differs() -> None:
     dealt = [
-        experiment(Strategy.PS_ASYNC, 2, staleness=staleness, steps_per_dispatch=count)
+        make_experiment(AsynchronousServers, 2, staleness=staleness, steps_per_dispatch=count)
         for staleness, count in ((None, 1), (4, 1), (4, 4))
     ]
     assert labels(dealt) == [
@@ -194,25 +198,25 @@ def test_dealing_is_in_the_label_where_it_differs() -> None:
 
 
 def test_servers_that_follow_the_workers_are_one_setting() -> None:
-    points = [experiment(Strategy.PS_SYNC, count, num_ps=count) for count in (1, 2, 4)]
-    (case,) = make_cases(run(own, 1.0) for own in points)
+    points = [make_experiment(SynchronousServers, count, num_ps=count) for count in (1, 2, 4)]
+    case = case_of([run(own, 1.0) for own in points])
     (setting,) = case.settings
     assert (setting.num_ps, setting.label) == (None, "ps_sync, round_robin")
-    assert [point.num_workers for point in case.of(setting)] == [1, 2, 4]
+    assert [point.num_workers for point in case.points] == [1, 2, 4]
 
 
-def test_different_workloads_and_profiles_are_never_one_case() -> None:
-    own = experiment(Strategy.SINGLE)
+def test_different_workloads_and_lengths_are_never_one_case() -> None:
+    own = make_experiment(Single)
     others = [
         own,
-        replace(own, workload=Workload(model="ResNet50")),
+        replace(own, workload=Workload(model=ImageModel(name="ResNet50"))),
         replace(own, workload=Workload(batch_per_worker=32)),
-        replace(own, profile=Profile(name="standard", repetitions=PROFILE.repetitions)),
+        replace(own, measurement=Measurement(measured_s=20.0)),
     ]
-    cases = make_cases(record for one in others for record in runs(one, {0: 1.0}))
+    cases = cases_of(*(runs(own, {0: 1.0}) for own in others))
     assert [case.name for case in cases] == [
         "ResNet50",
-        "SmallCNN, batch_per_worker 16, profile_name quick",
-        "SmallCNN, batch_per_worker 16, profile_name standard",
-        "SmallCNN, batch_per_worker 32, profile_name quick",
+        "SmallCNN, batch_per_worker 16, least_measured_s 0.0",
+        "SmallCNN, batch_per_worker 16, least_measured_s 20.0",
+        "SmallCNN, batch_per_worker 32, least_measured_s 0.0",
     ]

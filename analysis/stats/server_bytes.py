@@ -1,4 +1,4 @@
-"""Bytes per parameter server as planned and as read back, beside the throughput they gave.
+"""Bytes per parameter server as planned and as read back.
 
 The policies themselves are in `ps_allreduce.point.placement`; here is what became of them.
 """
@@ -8,11 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from analysis.data.cases import Case, Point
-from analysis.stats.statistics import Estimate, estimate
 from ps_allreduce.record.records import PlacementUsed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlacementPoint:
     """The servers' loads at one point.
 
@@ -21,7 +20,6 @@ class PlacementPoint:
         used_bytes: the same, read back from the devices of the variables.
         max_over_mean: of the bytes used; 1.00 is balanced.
         deviations: one sentence for every variable that was elsewhere, in any launch.
-        throughput: images per second; None if all launches failed.
     """
 
     point: Point
@@ -29,7 +27,6 @@ class PlacementPoint:
     used_bytes: tuple[int, ...]
     max_over_mean: float
     deviations: tuple[str, ...]
-    throughput: Estimate | None
 
     @property
     def as_planned(self) -> bool:
@@ -39,18 +36,18 @@ class PlacementPoint:
 
 def placement_points(case: Case) -> tuple[PlacementPoint, ...]:
     """One for each point with parameter servers whose placement was recorded."""
-    with_servers = [point for point in case.points if point.setting.traits.uses_servers]
-    found = [(point, _recorded(point)) for point in with_servers]
-    return tuple(_placement_point(point, used) for point, used in found if used)
+    recorded = [(p, _recorded(p)) for p in case.points if p.setting.traits.uses_servers]
+    return tuple(_placement_point(point, used) for point, used in recorded if used)
 
 
 def _recorded(point: Point) -> list[PlacementUsed]:
-    runs = list(point.launches.values()) or point.attempts
-    return [run.placement for run in runs if run.placement is not None]
+    """Of the launches that count, or of all attempts where there is none."""
+    counting = set(point.launches["run_id"])
+    records = [record for record in point.records if record.run_id in counting or not counting]
+    return [record.placement for record in records if record.placement is not None]
 
 
 def _placement_point(point: Point, used: list[PlacementUsed]) -> PlacementPoint:
-    rates = list(point.rates.values())
     # The loads of the worst launch: an average would hide a launch that went astray.
     worst = max(used, key=lambda launch: (len(launch.deviations), launch.max_over_mean))
     return PlacementPoint(
@@ -59,14 +56,12 @@ def _placement_point(point: Point, used: list[PlacementUsed]) -> PlacementPoint:
         used_bytes=worst.bytes_per_server,
         max_over_mean=worst.max_over_mean,
         deviations=tuple(dict.fromkeys(line for launch in used for line in launch.deviations)),
-        throughput=estimate(rates) if rates else None,
     )
 
 
 def planned_bytes(used: PlacementUsed) -> tuple[int, ...]:
     """Trainable bytes of each server by the plan that the record holds."""
-    count = len(used.bytes_per_server)
-    return tuple(
-        sum(shard.num_bytes for shard in used.shards if shard.server == server)
-        for server in range(count)
-    )
+    loads = [0] * len(used.bytes_per_server)
+    for shard in used.shards:
+        loads[shard.server] += shard.num_bytes
+    return tuple(loads)

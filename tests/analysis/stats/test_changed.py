@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,24 +11,24 @@ from click.testing import CliRunner
 from matplotlib.figure import Figure
 
 from analysis.__main__ import cli
-from analysis.data.cases import Case, make_cases
-from analysis.figures.plots import plot_throughput
-from analysis.figures.plots_settings import plot_against_packs
-from analysis.figures.plots_tuning import plot_tuning
+from analysis.figures.against_settings import plot_against_packs
+from analysis.figures.against_workers import plot_throughput
+from analysis.figures.exchange_settings import plot_exchange
 from analysis.figures.save import save_figures
+from analysis.stats.changed import changed_points, varies_exchange, without_changed
 from analysis.stats.statistics import Outcome
-from analysis.stats.tuning import is_tuning, tuned_points, without_tuned
-from ps_allreduce.point.experiment import Collective, Experiment
-from ps_allreduce.point.strategies import Strategy
-from ps_allreduce.point.wire import STOCK, Wire, WireType
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, SynchronousServers
+from ps_allreduce.point.wire import UNBUCKETED, Collective, Wire, WireType
 from ps_allreduce.record.records import RunRecord
-from tests.analysis.builders import experiment, run, runs, save
+from tests.analysis.builders import case_of, changed, run, runs, save, save_all, with_wire
+from tests.fakes import make_experiment
 
-SYNC = experiment(Strategy.PS_SYNC, 2)
-ASYNC = experiment(Strategy.PS_ASYNC, 2)
-RING = experiment(Strategy.ALLREDUCE, 2, bytes_per_pack=None)
+SYNC = make_experiment(SynchronousServers, 2)
+ASYNC = make_experiment(AsynchronousServers, 2)
+RING = make_experiment(AllReduce, 2, bytes_per_pack=None)
 WIRES = (
-    STOCK,
+    UNBUCKETED,
     *(Wire(group_bytes=size) for size in (0, 2_000_000)),
     *(Wire(cut_bytes=size) for size in (0, 125_000, 2_000_000)),
     *(Wire(in_flight=count) for count in (0, 1, 2, 16)),
@@ -41,122 +40,122 @@ def rates(factor: float) -> dict[int, float | None]:
     return {0: 100.0 * factor, 1: 104.0 * factor, 2: 98.0 * factor}
 
 
-def tuned(usual: Experiment, factor: float = 1.5) -> list[RunRecord]:
-    """The usual point and one for each of the wires, faster by a factor."""
-    others = [replace(usual, wire=wire) for wire in WIRES]
-    return [*runs(usual, rates(1.0)), *(r for own in others for r in runs(own, rates(factor)))]
+def packed(size: int | None) -> Experiment:
+    """A ring with TensorFlow's packs of a size; None is in buckets."""
+    return make_experiment(AllReduce, 2, bytes_per_pack=size)
 
 
-def case_of(*groups: Iterable[RunRecord]) -> Case:
-    (case,) = make_cases(record for group in groups for record in group)
-    return case
+def all_changed(base: Experiment, factor: float = 1.5) -> list[RunRecord]:
+    """A point and one for each of the wires, faster by a factor."""
+    others = [with_wire(base, wire) for wire in WIRES]
+    return [*runs(base, rates(1.0)), *(r for own in others for r in runs(own, rates(factor)))]
 
 
 SWEEP = case_of(
-    runs(experiment(Strategy.SINGLE), rates(1.0)), *(tuned(own) for own in (SYNC, ASYNC, RING))
+    runs(make_experiment(Single), rates(1.0)), *(all_changed(own) for own in (SYNC, ASYNC, RING))
 )
 
 
-def test_every_tuned_point_is_held_against_its_own_defaults() -> None:
-    found = tuned_points(SWEEP)
+def test_every_changed_point_is_held_against_its_own_defaults() -> None:
+    found = changed_points(SWEEP)
     assert len(found) == 3 * len(WIRES)
-    assert {item.usual.experiment for item in found} == {SYNC, ASYNC, RING}
-    assert all(item.usual.setting.strategy is item.point.setting.strategy for item in found)
+    assert {item.second.experiment for item in found} == {SYNC, ASYNC, RING}
+    assert all(item.second.setting.strategy is item.first.setting.strategy for item in found)
     assert {round(item.comparison.ratio or 0.0, 9) for item in found} == {1.5}
     assert {item.outcome for item in found} == {Outcome.FASTER}
 
 
 def test_chance_findings_among_many_settings_are_corrected() -> None:
     noisy: dict[int, float | None] = {0: 100.0 * 1.05, 1: 104.0 * 1.06, 2: 98.0 * 1.04}
-    others = [replace(SYNC, wire=wire) for wire in WIRES]
+    others = [with_wire(SYNC, wire) for wire in WIRES]
     alone = case_of(runs(SYNC, rates(1.0)), runs(others[0], noisy))
     among = case_of(runs(SYNC, rates(1.0)), *(runs(own, noisy) for own in others))
-    assert [item.outcome for item in tuned_points(alone)] == [Outcome.FASTER]
-    assert {item.outcome for item in tuned_points(among)} == {Outcome.NO_DIFFERENCE}
+    assert [item.outcome for item in changed_points(alone)] == [Outcome.FASTER]
+    assert {item.outcome for item in changed_points(among)} == {Outcome.NO_DIFFERENCE}
 
 
-def test_other_numbers_of_workers_are_no_tuning() -> None:
-    other = replace(SYNC, num_workers=4, wire=STOCK)
-    assert tuned_points(case_of(runs(SYNC, rates(1.0)), runs(other, rates(1.0)))) == ()
+def test_other_numbers_of_workers_are_no_change_of_the_exchange() -> None:
+    other = with_wire(replace(SYNC, num_workers=4), UNBUCKETED)
+    assert changed_points(case_of(runs(SYNC, rates(1.0)), runs(other, rates(1.0)))) == []
 
 
-@pytest.mark.parametrize("usual", [SYNC, RING])
-def test_what_was_asked_for_is_what_the_others_are_held_against(usual: Experiment) -> None:
-    half = replace(usual, wire=Wire(gradients=WireType.FLOAT16))
-    packs = [replace(RING, bytes_per_pack=size) for size in (0, 2_000_000)]
+@pytest.mark.parametrize("base", [SYNC, RING])
+def test_what_was_asked_for_is_what_the_others_are_held_against(base: Experiment) -> None:
+    half = with_wire(base, Wire(gradients=WireType.FLOAT16))
+    packs = [packed(size) for size in (0, 2_000_000)]
     others = [
-        usual,
-        *(packs if usual is RING else []),
-        *(replace(half, wire=replace(half.wire, in_flight=count)) for count in (1, 2)),
-        replace(half, wire=replace(half.wire, cut_bytes=0)),
+        base,
+        *(packs if base is RING else []),
+        *(with_wire(half, Wire(gradients=WireType.FLOAT16, in_flight=count)) for count in (1, 2)),
+        with_wire(half, Wire(gradients=WireType.FLOAT16, cut_bytes=0)),
     ]
-    found = tuned_points(case_of(*(runs(own, rates(1.0)) for own in (half, *others))))
-    assert {item.usual.experiment for item in found} == {half}
-    assert {item.point.experiment for item in found} == set(others)
+    found = changed_points(case_of(*(runs(own, rates(1.0)) for own in (half, *others))))
+    assert {item.second.experiment for item in found} == {half}
+    assert {item.first.experiment for item in found} == set(others)
 
 
 def test_packs_and_dealing_are_held_against_the_defaults() -> None:
-    packs = [replace(RING, bytes_per_pack=size) for size in (None, 0, 1_000_000)]
-    dealt = [ASYNC, replace(ASYNC, staleness=3), replace(ASYNC, steps_per_dispatch=2)]
-    found = tuned_points(case_of(*(runs(own, rates(1.0)) for own in (*packs, *dealt))))
-    assert {item.usual.experiment for item in found} == {RING, ASYNC}
+    packs = [RING, packed(0), packed(1_000_000)]
+    dealt = [ASYNC, changed(ASYNC, staleness=3), changed(ASYNC, steps_per_dispatch=2)]
+    found = changed_points(case_of(*(runs(own, rates(1.0)) for own in (*packs, *dealt))))
+    assert {item.second.experiment for item in found} == {RING, ASYNC}
     assert len(found) == 4
 
 
 def test_what_failed_is_not_what_others_are_held_against() -> None:
-    others = [replace(SYNC, wire=Wire(in_flight=count)) for count in (1, 2)]
+    others = [with_wire(SYNC, Wire(in_flight=count)) for count in (1, 2)]
     lost: dict[int, float | None] = {0: None, 1: None}
     case = case_of(runs(SYNC, lost), *(runs(own, rates(1.0)) for own in others))
-    assert {item.usual.experiment for item in tuned_points(case)} == {others[0]}
+    assert {item.second.experiment for item in changed_points(case)} == {others[0]}
 
 
 def test_packs_of_collectives_that_have_no_buckets_are_not_compared() -> None:
     auto = [
-        experiment(Strategy.ALLREDUCE, 2, collective=Collective.AUTO, bytes_per_pack=size)
+        make_experiment(AllReduce, 2, collective=Collective.AUTO, bytes_per_pack=size)
         for size in (0, 1_000_000)
     ]
-    assert tuned_points(case_of(*(runs(own, rates(1.0)) for own in auto))) == ()
+    assert changed_points(case_of(*(runs(own, rates(1.0)) for own in auto))) == []
 
 
-def test_sizes_of_packs_alone_are_no_tuning() -> None:
-    packed = replace(RING, bytes_per_pack=0)
-    assert not is_tuning(case_of(runs(RING, rates(1.0)), runs(packed, rates(1.0))))
-    assert plot_tuning(case_of(runs(RING, rates(1.0)), runs(packed, rates(1.0)))) is None
+def test_sizes_of_packs_alone_have_a_figure_of_their_own() -> None:
+    one_pack = packed(0)
+    assert not varies_exchange(case_of(runs(RING, rates(1.0)), runs(one_pack, rates(1.0))))
+    assert plot_exchange(case_of(runs(RING, rates(1.0)), runs(one_pack, rates(1.0)))) is None
 
 
-def test_many_tuned_points_are_left_out_of_other_figures_and_few_are_not() -> None:
-    kept = without_tuned(SWEEP)
-    assert [point.experiment.strategy for point in kept.points] == [
-        Strategy.SINGLE,
-        Strategy.PS_ASYNC,
-        Strategy.PS_SYNC,
-        Strategy.ALLREDUCE,
+def test_many_changed_points_are_left_out_of_other_figures_and_few_are_not() -> None:
+    kept = without_changed(SWEEP)
+    assert [point.setting.traits for point in kept.points] == [
+        Single,
+        AsynchronousServers,
+        SynchronousServers,
+        AllReduce,
     ]
-    few = case_of(*(runs(replace(SYNC, wire=wire), rates(1.0)) for wire in (Wire(), STOCK)))
-    assert without_tuned(few) is few
+    few = case_of(*(runs(with_wire(SYNC, wire), rates(1.0)) for wire in (Wire(), UNBUCKETED)))
+    assert without_changed(few) is few
 
 
 def test_packs_of_several_sizes_and_workers_keep_their_own_figure() -> None:
     case = case_of(
         *(
-            runs(replace(RING, num_workers=workers, bytes_per_pack=size), rates(1.0))
+            runs(replace(packed(size), num_workers=workers), rates(1.0))
             for workers in (1, 2, 4)
             for size in (None, 0, 500_000, 4_000_000)
         )
     )
-    assert without_tuned(case) is case
+    assert without_changed(case) is case
     assert plot_against_packs(case) is not None
 
 
 def test_settings_are_counted_and_not_their_numbers_of_workers() -> None:
     points = [
-        replace(SYNC, num_workers=workers, wire=wire)
+        with_wire(replace(SYNC, num_workers=workers), wire)
         for workers in (2, 3, 4, 5)
         for wire in (Wire(), *WIRES[:3])
     ]
     case = case_of(*(runs(own, rates(1.0)) for own in points))
-    assert without_tuned(case) is case
-    figure = plot_tuning(case)
+    assert without_changed(case) is case
+    figure = plot_exchange(case)
     assert [len(rows) for rows in row_labels(figure)] == [3, 3, 3, 3]
 
 
@@ -166,12 +165,12 @@ def row_labels(figure: Figure | None) -> list[list[str]]:
 
 
 def test_the_figure_has_a_row_for_each_setting_in_the_order_of_its_values() -> None:
-    figure = plot_tuning(SWEEP)
+    figure = plot_exchange(SWEEP)
     rows = row_labels(figure)
     assert rows[0] == rows[1] == rows[2]
     assert rows[0] == [
         "ungrouped",
-        "stock messages",
+        "unbucketed",
         "groups of 2 MB",
         "cut at 0.125 MB",
         "cut at 2 MB",
@@ -195,24 +194,24 @@ def test_the_figure_has_a_row_for_each_setting_in_the_order_of_its_values() -> N
 
 
 def test_failures_are_said_beside_their_row() -> None:
-    lost = replace(SYNC, wire=STOCK)
-    figure = plot_tuning(case_of(runs(SYNC, rates(1.0)), runs(lost, {0: None, 1: None})))
-    assert row_labels(figure) == [["stock messages (2 not ok)"]]
+    lost = with_wire(SYNC, UNBUCKETED)
+    figure = plot_exchange(case_of(runs(SYNC, rates(1.0)), runs(lost, {0: None, 1: None})))
+    assert row_labels(figure) == [["unbucketed (2 not ok)"]]
     assert figure is not None
     assert "no launch ended well" in figure.axes[0].texts[0].get_text()
 
 
 def test_an_interval_beyond_the_axes_ends_in_an_arrow() -> None:
     wild: dict[int, float | None] = {0: 50.0, 1: 208.0, 2: 98.0}
-    figure = plot_tuning(case_of(runs(SYNC, rates(1.0)), runs(replace(SYNC, wire=STOCK), wild)))
+    figure = plot_exchange(case_of(runs(SYNC, rates(1.0)), runs(with_wire(SYNC, UNBUCKETED), wild)))
     assert figure is not None
     assert {"<", ">"} <= {line.get_marker() for line in figure.axes[0].get_lines()}
 
 
 def test_a_mean_that_is_not_one_of_launches_of_the_same_repetition_is_in_the_axes() -> None:
-    usual: dict[int, float | None] = {0: 100.0, 1: 100.0, 2: 70.0}
+    base: dict[int, float | None] = {0: 100.0, 1: 100.0, 2: 70.0}
     some: dict[int, float | None] = {0: 100.0, 1: 100.0, 2: None}
-    figure = plot_tuning(case_of(runs(SYNC, usual), runs(replace(SYNC, wire=STOCK), some)))
+    figure = plot_exchange(case_of(runs(SYNC, base), runs(with_wire(SYNC, UNBUCKETED), some)))
     assert figure is not None
     (axes,) = figure.axes
     means = [float(np.asarray(line.get_xdata())[0]) for line in axes.get_lines()[1:]]
@@ -224,16 +223,16 @@ def test_all_figures_of_a_whole_sweep_have_room(tmp_path: Path) -> None:
     # A layout that collapses is a warning of Matplotlib's, which is an error here.
     found = save_figures(SWEEP, tmp_path, alone=True)
     names = [figure.png.stem for figure in found]
-    assert "tuning" in names
+    assert "exchange" in names
     assert "packs" not in names
     noted = {figure.png.stem: "of their own" in figure.caption for figure in found}
-    assert noted == {name: name not in ("tuning", "breakdown") for name in names}
+    assert noted == {name: name not in ("exchange", "breakdown") for name in names}
 
 
 @pytest.mark.parametrize("wires", [WIRES, WIRES[:2]])
 def test_other_figures_tell_settings_apart_by_short_names(wires: tuple[Wire, ...]) -> None:
-    case = without_tuned(
-        case_of(runs(SYNC, rates(1.0)), *(runs(replace(SYNC, wire=w), rates(1.0)) for w in wires))
+    case = without_changed(
+        case_of(runs(SYNC, rates(1.0)), *(runs(with_wire(SYNC, w), rates(1.0)) for w in wires))
     )
     figure = plot_throughput(case)
     assert figure is not None
@@ -242,8 +241,7 @@ def test_other_figures_tell_settings_apart_by_short_names(wires: tuple[Wire, ...
 
 
 def test_the_report_lists_every_setting_against_the_defaults(tmp_path: Path) -> None:
-    for record in [*tuned(SYNC), *runs(RING, rates(1.0))]:
-        save(tmp_path, record)
+    save_all(tmp_path, all_changed(SYNC), runs(RING, rates(1.0)))
     result = CliRunner().invoke(cli, ["report", str(tmp_path)])
     assert result.exit_code == 0, result.output
     page = (tmp_path / "report.html").read_text()
@@ -256,8 +254,8 @@ def test_the_report_lists_every_setting_against_the_defaults(tmp_path: Path) -> 
 
 def test_what_all_points_share_is_in_the_report_and_not_in_their_labels(tmp_path: Path) -> None:
     wire = Wire(gradients=WireType.BFLOAT16, in_flight=1)
-    save(tmp_path, run(replace(ASYNC, wire=wire, staleness=7), 1.0))
-    save(tmp_path, run(replace(ASYNC, wire=wire, staleness=9), 1.0))
+    save(tmp_path, run(changed(ASYNC, wire=wire, staleness=7), 1.0))
+    save(tmp_path, run(changed(ASYNC, wire=wire, staleness=9), 1.0))
     CliRunner().invoke(cli, ["report", str(tmp_path)])
     page = (tmp_path / "report.html").read_text()
     assert "in_flight 1, gradients bfloat16" in page
@@ -265,7 +263,7 @@ def test_what_all_points_share_is_in_the_report_and_not_in_their_labels(tmp_path
 
 
 def test_each_strategy_tells_what_its_own_points_share(tmp_path: Path) -> None:
-    for own in (SYNC, replace(ASYNC, staleness=4), RING):
+    for own in (SYNC, changed(ASYNC, staleness=4), RING):
         save(tmp_path, run(own, 1.0))
     CliRunner().invoke(cli, ["report", str(tmp_path)])
     page = (tmp_path / "report.html").read_text()
@@ -275,7 +273,7 @@ def test_each_strategy_tells_what_its_own_points_share(tmp_path: Path) -> None:
     assert page.count("bytes_per_pack none") == 1
 
 
-def test_a_report_without_tuning_says_nothing_of_it(tmp_path: Path) -> None:
+def test_a_report_without_changes_says_nothing_of_it(tmp_path: Path) -> None:
     save(tmp_path, run(RING, 1.0))
     CliRunner().invoke(cli, ["report", str(tmp_path)])
     assert "Settings of the exchange" not in (tmp_path / "report.html").read_text()

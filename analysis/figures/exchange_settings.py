@@ -5,15 +5,18 @@ One function per figure: a case in, a figure out, or None where a case has nothi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
-from analysis.derive.efficiency import launch_ratios
-from analysis.figures.curves import COLOURS, IDEAL, MARKERS, draw_interval, style
-from analysis.stats.tuning import Tuned, is_tuning, tuned_points
+from analysis.figures.curves import draw_interval
+from analysis.figures.style import COLOURS, IDEAL, MARKERS, style
+from analysis.stats.changed import changed_points, varies_exchange
+from analysis.stats.points import launch_ratios
+from analysis.stats.setting_pairs import Pair
 from analysis.wording import workers_text
 
 _WIDTH = 7.4
@@ -21,13 +24,13 @@ _ROW = 0.24
 _AROUND = 0.75
 
 
-def plot_tuning(case: Case) -> Figure | None:
-    """Images per second over those of the point that was changed; one axes for each such point."""
-    if not is_tuning(case):
+def plot_exchange(case: Case) -> Figure | None:
+    """Examples per second over those of the point that was changed, which has axes of its own."""
+    if not varies_exchange(case):
         return None
-    groups: dict[str, list[Tuned]] = {}
-    for item in tuned_points(case):
-        groups.setdefault(_title(item.usual), []).append(item)
+    groups: dict[str, list[Pair]] = {}
+    for item in changed_points(case):
+        groups.setdefault(_title(item.second), []).append(item)
     heights = [len(items) * _ROW + _AROUND for items in groups.values()]
     limits = _limits([item for items in groups.values() for item in items])
     with style():
@@ -40,49 +43,50 @@ def plot_tuning(case: Case) -> Figure | None:
             _draw(axes, items, number, limits)
             axes.set_title(title, loc="left")
         axes.set_xlim(limits)
-        axes.set_xlabel("images/s over those of the setting in the title (dotted line)")
+        axes.set_xlabel(f"{case.unit}/s over those of the setting in the title (dotted line)")
     return figure
 
 
-def _title(usual: Point) -> str:
-    return f"{usual.setting.label}, {workers_text(usual.num_workers)}"
+def _title(base: Point) -> str:
+    return f"{base.setting.label}, {workers_text(base.num_workers)}"
 
 
-def _limits(items: Sequence[Tuned]) -> tuple[float, float]:
+def _limits(items: Sequence[Pair]) -> tuple[float, float]:
     """Around all launches and means; an interval that is longer ends in an arrow."""
     means = [item.comparison.ratio for item in items if item.comparison.ratio is not None]
-    ratios = [1.0, *means, *(ratio for item in items for ratio in _ratios(item).values())]
+    ratios = [1.0, *means, *(ratio for item in items for ratio in _ratios(item))]
     margin = 0.08 * (max(ratios) - min(ratios)) or 0.1
     return min(ratios) - margin, max(ratios) + margin
 
 
-def _ratios(item: Tuned) -> Mapping[int, float]:
-    return launch_ratios(item.point.rates, item.usual.rates)
+def _ratios(item: Pair) -> pd.Series:
+    return launch_ratios(item.first.rates, item.second.rates)
 
 
-def _draw(axes: Axes, items: Sequence[Tuned], number: int, limits: tuple[float, float]) -> None:
+def _draw(axes: Axes, items: Sequence[Pair], number: int, limits: tuple[float, float]) -> None:
     colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
     axes.axvline(1.0, color=IDEAL, linewidth=1.0, linestyle=(0, (1, 1)), zorder=1)
     for row, item in enumerate(items):
         _draw_launches(axes, item, row, colour)
         if item.comparison.ratio is not None:
             _draw_mean(axes, item.comparison.ratio, row, colour, marker)
-            draw_interval(axes, item.comparison, row, colour, limits)
+            ends = (item.comparison.low, item.comparison.high)
+            draw_interval(axes, ends, row, colour, limits)
         else:
-            what = "nothing to compare with" if item.point.rates else "no launch ended well"
+            what = "nothing to compare with" if len(item.first.rates) else "no launch ended well"
             axes.text(limits[0], row, f" {what}", color=colour, va="center", fontsize=7)
-    axes.set_yticks(range(len(items)), [_row_label(item.point) for item in items])
+    axes.set_yticks(range(len(items)), [_row_label(item.first) for item in items])
     axes.set_ylim(len(items) - 0.4, -0.6)
     axes.grid(axis="x", visible=True)
 
 
 def _row_label(point: Point) -> str:
-    failed = f" ({len(point.unusable)} not ok)" if point.unusable else ""
+    failed = f" ({len(point.unusable)} not ok)" if len(point.unusable) else ""
     return point.setting.exchange + failed
 
 
-def _draw_launches(axes: Axes, item: Tuned, row: int, colour: str) -> None:
-    ratios = list(_ratios(item).values())
+def _draw_launches(axes: Axes, item: Pair, row: int, colour: str) -> None:
+    ratios = list(_ratios(item))
     # A little above, where the mean does not hide them.
     rows = [row - 0.22] * len(ratios)
     axes.scatter(ratios, rows, s=6, facecolors="none", edgecolors=colour, linewidths=0.6, zorder=4)

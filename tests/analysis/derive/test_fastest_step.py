@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from analysis.data.cases import make_cases
-from analysis.derive.bounds import bound_of, fraction_of_bound, reached_by, step_time_s
+from analysis.derive.fastest_step import bound_of, is_credible, step_time_s
+from analysis.stats.points import point_table
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.spread import LayoutKind
-from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AnyStrategy,
+    AsynchronousServers,
+    NoCommunication,
+    SynchronousServers,
+)
 from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.point.workload import EmulatedCompute, Workload
-from ps_allreduce.record.records import LinkRecord, RunRecord, TaskRecord
-from tests.analysis.builders import experiment, placement_used, run
-from tests.fakes import make_host
+from ps_allreduce.record.records import LinkRecord, RunRecord
+from tests.analysis.builders import case_of, links_between, placement_used, run, tasks_on
+from tests.fakes import make_experiment, make_host
 
 SIZE = 400
 BYTES_PER_S = 100.0
@@ -27,22 +34,16 @@ WORKLOAD = Workload(
     emulated=EmulatedCompute(forward_s=FORWARD_S, backward_s=BACKWARD_S),
 )
 
-SYNC, ASYNC = Strategy.PS_SYNC, Strategy.PS_ASYNC
+SYNC, ASYNC = SynchronousServers, AsynchronousServers
 
 
 def links(hosts: list[str], slow: str = "") -> tuple[LinkRecord, ...]:
     """Each host sends to the next one; the links of a slow host carry a tenth."""
-    if len(hosts) < 2:
-        return ()
-    pairs = zip(hosts, [*hosts[1:], hosts[0]], strict=True)
     return tuple(
-        LinkRecord(
-            source=source,
-            target=target,
-            bits_per_s=8 * BYTES_PER_S * (0.1 if slow in (source, target) else 1),
-            round_trip_s=1e-4,
-        )
-        for source, target in pairs
+        replace(link, bits_per_s=link.bits_per_s / 10)
+        if slow in (link.source, link.target)
+        else link
+        for link in links_between(hosts, 8 * BYTES_PER_S)
     )
 
 
@@ -63,10 +64,7 @@ def made(
     settings: dict[str, Any] = {
         "hosts": tuple(make_host(name) for name in hosts),
         "links": links(hosts, slow),
-        "tasks": tuple(
-            TaskRecord(task=task, host=host, address=f"{host}:1", cores=(0,), pid=1)
-            for task, host in places.items()
-        ),
+        "tasks": tasks_on(places),
         "placement": placement_used(*loads) if loads else None,
         "gradient_bytes": SIZE,
     }
@@ -74,9 +72,14 @@ def made(
 
 
 def served(
-    strategy: Strategy, workers: str, servers: str, *loads: int, slow: str = "", **changes: Any
+    strategy: type[AnyStrategy],
+    workers: str,
+    servers: str,
+    *loads: int,
+    slow: str = "",
+    **changes: Any,
 ) -> RunRecord:
-    own = experiment(
+    own = make_experiment(
         strategy,
         len(workers),
         num_ps=len(servers),
@@ -88,7 +91,7 @@ def served(
 
 def reduced(workers: str, **changes: Any) -> RunRecord:
     settings = {"workload": WORKLOAD, "bytes_per_pack": None} | changes
-    return made(experiment(Strategy.ALLREDUCE, len(workers), **settings), workers)
+    return made(make_experiment(AllReduce, len(workers), **settings), workers)
 
 
 def network_s(record: RunRecord) -> float:
@@ -103,7 +106,6 @@ def step_s(record: RunRecord) -> float:
     return bound.step_s
 
 
-AGGREGATED = Wire(host_aggregation=True)
 HALF = Wire(gradients=WireType.BFLOAT16)
 
 
@@ -127,7 +129,9 @@ HALF = Wire(gradients=WireType.BFLOAT16)
         pytest.param(served(SYNC, "abc", "ab", 300, 100), 7, id="colocated, unbalanced, 3 hosts"),
         pytest.param(served(SYNC, "ab", "a", 400), 4, id="one colocated server"),
         pytest.param(served(SYNC, "aabb", "x", 400), 16, id="two workers per host"),
-        pytest.param(served(SYNC, "aabb", "x", 400, wire=AGGREGATED), 8, id="aggregated on hosts"),
+        pytest.param(
+            served(SYNC, "aabb", "x", 400, host_aggregation=True), 8, id="aggregated on hosts"
+        ),
         # Values stay float32 and fill the other direction.
         pytest.param(served(SYNC, "ab", "x", 400, wire=HALF), 8, id="16 bits, dedicated"),
         pytest.param(served(SYNC, "ab", "ab", 200, 200, wire=HALF), 3, id="16 bits, colocated"),
@@ -175,7 +179,7 @@ def test_only_the_last_of_accumulated_backward_passes_overlaps() -> None:
 
 
 def test_a_network_faster_than_the_backward_pass_costs_nothing() -> None:
-    quick = made(experiment(Strategy.ALLREDUCE, 2, workload=WORKLOAD), "ab", gradient_bytes=40)
+    quick = made(make_experiment(AllReduce, 2, workload=WORKLOAD), "ab", gradient_bytes=40)
     assert step_s(quick) == pytest.approx(FORWARD_S + BACKWARD_S)
 
 
@@ -192,40 +196,43 @@ def test_a_slow_host_slows_only_its_own_link() -> None:
 
 
 def test_the_fraction_is_of_the_step_that_was_reached() -> None:
-    record = made(experiment(Strategy.ALLREDUCE, 2, workload=WORKLOAD), "ab", rate=2.0)
+    record = made(make_experiment(AllReduce, 2, workload=WORKLOAD), "ab", rate=2.0)
     assert step_time_s(record) == pytest.approx(10.0)
-    assert fraction_of_bound(record) == pytest.approx(4.5 / 10)
+    (row,) = case_of([record]).launches.to_dict("records")
+    assert row["fraction_of_bound"] == pytest.approx(4.5 / 10)
 
 
 @pytest.mark.parametrize(
     "record",
     [
         pytest.param(reduced("aa"), id="one host"),
-        pytest.param(made(experiment(Strategy.NO_COMMUNICATION, 2), "ab"), id="nothing is sent"),
-        pytest.param(made(experiment(SYNC, 2), "ab", "ab"), id="placement unknown"),
-        pytest.param(made(experiment(SYNC, 2), "ab", "", (200, 200)), id="servers unknown"),
-        pytest.param(made(experiment(Strategy.ALLREDUCE, 2), "ab", links=()), id="not measured"),
+        pytest.param(made(make_experiment(NoCommunication, 2), "ab"), id="nothing is sent"),
+        pytest.param(made(make_experiment(SYNC, 2), "ab", "ab"), id="placement unknown"),
+        pytest.param(made(make_experiment(SYNC, 2), "ab", "", (200, 200)), id="servers unknown"),
+        pytest.param(made(make_experiment(AllReduce, 2), "ab", links=()), id="not measured"),
         pytest.param(
-            made(experiment(Strategy.ALLREDUCE, 2), "ab", gradient_bytes=None), id="size unknown"
+            made(make_experiment(AllReduce, 2), "ab", gradient_bytes=None), id="size unknown"
         ),
         pytest.param(
-            made(experiment(Strategy.ALLREDUCE, 2), "ab", rate=None), id="no time of computation"
+            made(make_experiment(AllReduce, 2), "ab", rate=None), id="no time of computation"
         ),
     ],
 )
 def test_without_a_network_that_is_known_there_is_no_bound(record: RunRecord) -> None:
     assert bound_of(record) is None
-    assert fraction_of_bound(record) is None
 
 
 def test_a_point_averages_over_its_launches() -> None:
-    own = experiment(Strategy.ALLREDUCE, 2, workload=WORKLOAD)
+    own = make_experiment(AllReduce, 2, workload=WORKLOAD)
     records = [made(own, "ab", rate=rate, repetition=i) for i, rate in enumerate((1.0, 2.0, 4.0))]
     lost = made(own, "ab", rate=None, repetition=3)
-    (case,) = make_cases([*records, lost])
-    (reached,) = reached_by(case)
-    assert (reached.network_s, reached.bound_s) == pytest.approx((4.0, 4.5))
-    assert reached.step_s == pytest.approx((20 + 10 + 5) / 3)
-    assert reached.fraction.mean == pytest.approx(0.45)
-    assert reached.fraction.n == 3
-    assert reached.images_per_sec == pytest.approx(20 / 4.5)
+    (point,) = point_table(case_of([*records, lost])).to_dict("records")
+    assert (point["network_s"], point["bound_s"]) == pytest.approx((4.0, 4.5))
+    assert point["bound_step_s"] == pytest.approx((20 + 10 + 5) / 3)
+    assert point["fraction"] == pytest.approx(0.45)
+    assert point["rate_bound"] == pytest.approx(20 / 4.5)
+
+
+def test_a_step_is_not_faster_than_its_links() -> None:
+    assert is_credible(1.049)
+    assert not is_credible(1.051)

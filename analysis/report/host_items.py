@@ -1,15 +1,11 @@
-"""What is reported about the hosts of a sweep: kinds, switches, how long they took to be ready.
-
-Which facts make hosts alike is decided in `ps_allreduce.record.hosts`.  Cores are left out
-here: a record holds those that its run was given, which is no property of the host.
-"""
+"""What is reported about the hosts of a sweep: kinds, switches, how long they took to be ready."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from statistics import median
 
+from analysis.data.kinds_of_hosts import HostKind, host_kinds
 from analysis.wording import count_text
 from ps_allreduce.record.hosts import HostFacts, HostRecord, describe_difference
 from ps_allreduce.record.records import RunRecord
@@ -17,34 +13,10 @@ from ps_allreduce.record.records import RunRecord
 #: Importing TensorFlow takes a few seconds from a local disk.
 SLOW_IMPORT_S = 20.0
 
-Rows = list[tuple[str, str]]
+Items = list[tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostKind:
-    """Hosts of the same hardware and software.
-
-    Attributes:
-        facts: of one of them.
-        names: in the order in which they took part.
-    """
-
-    facts: HostFacts
-    names: tuple[str, ...]
-
-
-def host_kinds(records: Iterable[RunRecord]) -> dict[str, HostKind]:
-    """The kinds of all hosts that took part."""
-    facts: dict[str, HostFacts] = {}
-    names: dict[str, dict[str, None]] = {}
-    for host in (host for record in records for host in record.hosts):
-        own = replace(host.facts, cores=())
-        facts.setdefault(own.kind, own)
-        names.setdefault(own.kind, {})[host.name] = None
-    return {kind: HostKind(facts=own, names=tuple(names[kind])) for kind, own in facts.items()}
-
-
-def host_rows(records: Sequence[RunRecord]) -> Rows:
+def host_items(records: Sequence[RunRecord]) -> Items:
     """Items about the hosts; empty where none are known."""
     hosts = [host for record in records for host in record.hosts]
     if not hosts:
@@ -55,8 +27,8 @@ def host_rows(records: Sequence[RunRecord]) -> Rows:
         ("hosts", f"{len(names)}: {', '.join(names)}"),
         *([("numbers of the jobs", ", ".join(jobs))] if jobs else []),
         ("kinds of hosts", _kinds_text(list(host_kinds(records).values()))),
-        *_switch_rows(hosts),
-        *_import_rows(hosts),
+        *_switch_items(hosts),
+        *_import_items(hosts),
     ]
 
 
@@ -74,7 +46,7 @@ def _kinds_text(found: Sequence[HostKind]) -> str:
     return f"{len(found)} (mixed): {', '.join(first.names)}: {described}; {'; '.join(parts)}"
 
 
-def _switch_rows(hosts: Sequence[HostRecord]) -> Rows:
+def _switch_items(hosts: Sequence[HostRecord]) -> Items:
     """The hosts below every leaf switch that the scheduler told of."""
     found: dict[str, dict[str, None]] = {}
     for host in hosts:
@@ -92,7 +64,7 @@ def leaf_switch(facts: HostFacts) -> str:
     return above.rpartition(".")[2]
 
 
-def _import_rows(hosts: Sequence[HostRecord]) -> Rows:
+def _import_items(hosts: Sequence[HostRecord]) -> Items:
     """How long fork servers took to import TensorFlow, every import counted once."""
     found = {(host.name, host.import_s) for host in hosts if host.import_s is not None}
     if not found:

@@ -1,0 +1,103 @@
+"""The columns of the table of runs: their order and their types.
+
+Decides both; what a column means is written down in `docs/results_format.md`, and where its values
+come from is decided in `rows`.  An experiment states what was asked for under the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pandas as pd
+from pandas.api.types import pandas_dtype
+
+from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.spread import LayoutKind
+from ps_allreduce.point.strategies import STRATEGIES
+from ps_allreduce.record.records import Status
+
+TEXT, WHOLE, REAL, TRUTH, MOMENT = "string", "Int64", "Float64", "boolean", "datetime64[ns, UTC]"
+
+#: Text that is one of few: sorted in this order.
+_ORDERED: Mapping[str, Iterable[str]] = {
+    "status": Status,
+    "strategy": STRATEGIES,
+    "placement": Policy,
+    "layout": LayoutKind,
+}
+
+#: The contract (design, section 4) comes first and keeps its order; what was added since follows.
+_NAMES = """
+sweep experiment_id run_id repetition:i attempt:i status reason strategy num_workers:i num_ps:i
+placement placement_max_over_mean:f layout model image_size:i batch_per_worker:i accumulation:i
+global_batch:i input precision optimizer compute launcher num_hosts:i workers_per_host:i
+devices_per_worker:i device cores_per_worker:i oversubscribed:b interface link_bits_per_s:f
+collective bytes_per_pack:i split_bytes:i staleness:i images_per_sec:f images_per_sec_per_host:f
+step_time_p50_s:f step_time_p95_s:f compute_s:f communication_s:f input_wait_s:f bring_up_s:f
+build_s:f first_step_s:f warmup_steps:i measured_steps:i hosts job_id fingerprint record_path
+
+started_at:t finished_at:t profile num_classes:i seed:i threads_per_worker:i total_cores:i
+images_per_sec_per_worker_core:f images_per_sec_per_total_core:f window_s:f total_s:f
+gradient_bytes:i num_messages:i placement_deviations:i peak_memory_bytes:i cpu_s:f load_average:f
+commit warnings transport network ps_per_host:i coordinator link_round_trip_s:f machine_busy:f
+host_kinds:i import_s:f bound_s:f fraction_of_bound:f group_bytes:i cut_bytes:i in_flight:i
+gradients_on_wire host_aggregation:b steps_per_dispatch:i
+
+unit examples_per_sec:f examples_per_sec_per_host:f examples_per_sec_per_worker_core:f
+examples_per_sec_per_total_core:f step_s:f forward_s:f backward_s:f warmup_s:f measured_s:f
+network_s:f
+cpu_s_per_gigabyte:f core_bits_per_s:f cpu_over learning_rate:f momentum:f input_checksum
+emulated_forward_s:f emulated_backward_s:f emulated_groups:i least_warmup_steps:i least_warmup_s:f
+least_measured_steps:i least_measured_s:f event_steps:i asked_workers_per_host:i asked_interface
+network_hosts:i recording_ratio:f raw_timings:b
+"""
+
+_TYPES = {"": TEXT, "i": WHOLE, "f": REAL, "b": TRUTH, "t": MOMENT}
+
+#: The type of every column, in order.
+COLUMNS: Mapping[str, str] = {
+    name: _TYPES[kind] for name, _, kind in (entry.partition(":") for entry in _NAMES.split())
+}
+
+#: What was asked for about the strategy: it makes settings of one case differ.
+SETTINGS = (
+    *("strategy", "num_ps", "layout", "placement", "split_bytes", "ps_per_host", "coordinator"),
+    *("collective", "bytes_per_pack", "group_bytes", "cut_bytes", "in_flight"),
+    *("gradients_on_wire", "host_aggregation", "staleness", "steps_per_dispatch"),
+)
+
+#: What was asked for otherwise: it must agree between runs that are compared.
+CONDITIONS = (
+    *("model", "image_size", "num_classes", "unit", "input", "input_checksum", "optimizer"),
+    *("learning_rate", "momentum", "batch_per_worker", "accumulation", "seed", "precision"),
+    *("compute", "emulated_forward_s", "emulated_backward_s", "emulated_groups", "launcher"),
+    *("network", "network_hosts", "asked_interface", "asked_workers_per_host", "device"),
+    *("devices_per_worker", "cores_per_worker", "threads_per_worker", "least_warmup_steps"),
+    *("least_warmup_s", "least_measured_steps", "least_measured_s", "event_steps"),
+)
+
+
+def make_table(rows: Iterable[Mapping[str, object]], index: Iterable[str]) -> pd.DataFrame:
+    """A table of runs with all columns, in their order and of their types.
+
+    Args:
+        rows: values by column; a column that a row lacks is unknown there.
+        index: the path of each row's record.
+
+    Raises:
+        ValueError: a row has a column that is not one of `COLUMNS`, or a value of another type.
+    """
+    raw = pd.DataFrame(list(rows), index=pd.Index(list(index), name="record", dtype="object"))
+    if unknown := set(raw.columns) - set(COLUMNS):
+        raise ValueError(f"the table of runs has no column {', '.join(sorted(unknown))}")
+    raw = raw.reindex(columns=list(COLUMNS))
+    return pd.DataFrame({name: _typed(raw[name], kind) for name, kind in COLUMNS.items()})
+
+
+def _typed(values: pd.Series, kind: str) -> pd.Series:
+    if values.name in _ORDERED:
+        categories = [str(each) for each in _ORDERED[str(values.name)]]
+        return values.astype(pd.CategoricalDtype(categories, ordered=True))
+    if kind == MOMENT:
+        return pd.to_datetime(values, utc=True).astype(pandas_dtype(kind))
+    return values.astype(object).where(values.notna(), None).astype(pandas_dtype(kind))

@@ -1,0 +1,185 @@
+"""The row of one attempt: what was asked for, where it ran, and what came out.
+
+Decides where the value of every column comes from.  A value that is unknown or does not apply is
+None, never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from analysis.derive.fastest_step import bound_of, step_time_s, traffic_of
+from analysis.derive.processor_time import core_bits_per_s, processor_time, seconds_per_gigabyte
+from analysis.derive.recording_cost import recording_cost
+from ps_allreduce.cluster import TaskId, TaskType
+from ps_allreduce.errors import RecordFormatError
+from ps_allreduce.point.architectures import Unit
+from ps_allreduce.record.files import RunFiles
+from ps_allreduce.record.hosts import kinds
+from ps_allreduce.record.raw_timings import load_window
+from ps_allreduce.record.records import RunRecord
+
+Row = Mapping[str, object]
+
+#: Columns that are figures of the measured window under the same name.
+_METRICS = (
+    *("step_time_p50_s", "step_time_p95_s", "compute_s", "communication_s", "input_wait_s"),
+    *("forward_s", "backward_s", "warmup_steps", "measured_steps", "window_s"),
+)
+
+#: Throughput, and over what else it is given.
+_RATES = ("per_sec", "per_sec_per_host", "per_sec_per_worker_core", "per_sec_per_total_core")
+
+
+def row_of(record: RunRecord, path: Path, sweep: Path) -> Row:
+    """The columns of one attempt.
+
+    Args:
+        path: of the record, which raw timings may lie beside.
+        sweep: folder of the sweep.
+    """
+    return {
+        **record.experiment.columns(),
+        **_identity(record),
+        **_where_it_ran(record),
+        **_what_it_took(record),
+        **_figures(record),
+        **_throughput(record),
+        **_against_the_links(record, path),
+        "record_path": path.relative_to(sweep).as_posix(),
+        "raw_timings": RunFiles(path).raw.exists(),
+    }
+
+
+def _identity(record: RunRecord) -> Row:
+    return {
+        "sweep": record.sweep,
+        "profile": record.profile,
+        "experiment_id": record.experiment_id,
+        "run_id": record.run_id,
+        "repetition": record.repetition,
+        "attempt": record.attempt,
+        "status": record.status.value,
+        "reason": record.reason,
+        "started_at": moment(record.started_at),
+        "finished_at": moment(record.finished_at),
+        "job_id": record.job_id,
+        "fingerprint": record.block,
+        "commit": record.provenance.commit,
+        "load_average": record.provenance.load_average,
+        "warnings": "; ".join(record.warnings),
+    }
+
+
+def moment(text: str) -> datetime:
+    """A time of a record; those without a zone are taken as UTC.
+
+    Raises:
+        ValueError: the text is no time.
+    """
+    when = datetime.fromisoformat(text)
+    return when if when.tzinfo else when.replace(tzinfo=UTC)
+
+
+def _where_it_ran(record: RunRecord) -> Row:
+    return {
+        "hosts": " ".join(host.name for host in record.hosts),
+        "num_hosts": len(record.hosts) or None,
+        "host_kinds": len(kinds([host.facts for host in record.hosts])) or None,
+        "workers_per_host": _workers_per_host(record),
+        "oversubscribed": record.oversubscribed,
+        "interface": record.interface,
+        "link_bits_per_s": record.link_bits_per_s,
+        "link_round_trip_s": _largest(link.round_trip_s for link in record.links),
+        "machine_busy": record.machine_busy,
+        "import_s": _largest(host.import_s for host in record.hosts),
+    }
+
+
+def _what_it_took(record: RunRecord) -> Row:
+    cpu_s = [task.cpu_s for task in record.tasks if task.cpu_s is not None]
+    placement = record.placement
+    return {
+        "total_cores": record.total_cores,
+        "cpu_s": sum(cpu_s) if cpu_s else None,
+        "peak_memory_bytes": _largest(task.peak_memory_bytes for task in record.tasks),
+        "gradient_bytes": record.gradient_bytes,
+        "num_messages": record.num_messages,
+        "placement_max_over_mean": placement.max_over_mean if placement else None,
+        "placement_deviations": len(placement.deviations) if placement else None,
+    }
+
+
+def _largest(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _workers_per_host(record: RunRecord) -> int | None:
+    """Workers on each host; None if it is unknown or hosts differ."""
+    hosts = [t.host for t in record.tasks if TaskId.parse(t.task).type is TaskType.WORKER]
+    counts = {hosts.count(host) for host in hosts}
+    return counts.pop() if len(counts) == 1 else None
+
+
+def _figures(record: RunRecord) -> Row:
+    phases = record.phases
+    row: dict[str, object] = {
+        "bring_up_s": phases.bring_up_s,
+        "build_s": phases.build_s,
+        "first_step_s": phases.first_step_s,
+        "warmup_s": phases.warmup_s,
+        "measured_s": phases.measured_s,
+        "total_s": phases.total_s,
+        "step_s": step_time_s(record),
+    }
+    if record.metrics is not None:
+        row |= {name: getattr(record.metrics, name) for name in _METRICS}
+    if record.recording is not None:
+        row["recording_ratio"] = recording_cost(record.recording).ratio
+    return row
+
+
+def _throughput(record: RunRecord) -> Row:
+    """Examples a second, and the same as images where they are images."""
+    if record.metrics is None:
+        return {}
+    asked = record.experiment
+    worker_cores = asked.num_workers * asked.resources.cores_per_worker
+    rate = record.metrics.examples_per_sec
+    over = (1, len(record.hosts), worker_cores, record.total_cores)
+    rates = {name: rate / n if n else None for name, n in zip(_RATES, over, strict=True)}
+    units = ["examples"]
+    if asked.workload.unit is Unit.IMAGES:
+        units.append("images")
+    return {f"{unit}_{name}": value for unit in units for name, value in rates.items()}
+
+
+def _against_the_links(record: RunRecord, path: Path) -> Row:
+    """The bound that the links set, and what processors did for what crossed them."""
+    bound, step_s = bound_of(record), step_time_s(record)
+    if bound is None:
+        return {}
+    row = {"network_s": bound.network_s, "bound_s": bound.step_s}
+    if step_s is None:
+        return row
+    return {**row, "fraction_of_bound": bound.step_s / step_s, **_costs(record, path, step_s)}
+
+
+def _costs(record: RunRecord, path: Path, step_s: float) -> Row:
+    if record.gradient_bytes is None or not record.tasks:
+        return {}
+    try:
+        window, all_steps = load_window(RunFiles(path).raw)
+    except (RecordFormatError, ValueError):  # what is missing or holds no window tells nothing
+        return {}
+    cpu = processor_time(record, window, all_steps, step_s)
+    if cpu is None:
+        return {}
+    workers = record.experiment.num_workers
+    return {
+        "cpu_s_per_gigabyte": seconds_per_gigabyte(cpu, workers, record.gradient_bytes),
+        "core_bits_per_s": core_bits_per_s(traffic_of(record), cpu),
+        "cpu_over": cpu.over,
+    }

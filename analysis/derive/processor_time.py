@@ -1,0 +1,82 @@
+"""What communication costs the processors of the hosts, from samples and from ends of tasks.
+
+Decides which processor time counts for a step: that of the measured window where samples cover it,
+else that of the whole run.  The bytes of a step are worked out in `fastest_step`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.derive.fastest_step import Traffic
+from ps_allreduce.record.records import RunRecord
+from ps_allreduce.record.steps import Window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessorTime:
+    """What a step of every worker costs.
+
+    Attributes:
+        by_host: processor seconds of the tasks of each host.
+        over: `window` or, where samples are too few, the whole `run`.
+    """
+
+    by_host: Mapping[str, float]
+    over: str
+
+
+def processor_time(
+    record: RunRecord, window: Window, all_steps: int, step_s: float
+) -> ProcessorTime | None:
+    """From samples within the measured window where they suffice; None where nothing is known.
+
+    Args:
+        all_steps: of all workers, warm-ups included.
+        step_s: seconds in which every worker makes a step.
+    """
+    used = {task.task: _used_in_window(record, task.task, window) for task in record.tasks}
+    over, num_steps = "window", window.length_s / step_s
+    if None in used.values():
+        used = {task.task: task.cpu_s for task in record.tasks}
+        over, num_steps = "run", all_steps / record.experiment.num_workers
+    by_host: dict[str, float] = {}
+    for task in record.tasks:
+        seconds = used[task.task]
+        if seconds is None:
+            return None
+        by_host[task.host] = by_host.get(task.host, 0.0) + seconds / num_steps
+    return ProcessorTime(by_host=by_host, over=over)
+
+
+def _used_in_window(record: RunRecord, task: str, window: Window) -> float | None:
+    """From samples between and around which the rate is steady; None if they miss half of it."""
+    seen = [(sample.time, sample.cpu_s[task]) for sample in record.samples if task in sample.cpu_s]
+    times, seconds = zip(*seen, strict=True) if seen else ((0.0,), (0.0,))
+    known = np.clip([window.start, window.end], times[0], times[-1])
+    length_s = float(known[1] - known[0])
+    if length_s < window.length_s / 2:
+        return None
+    return float(np.diff(np.interp(known, times, seconds))[0]) * window.length_s / length_s
+
+
+def seconds_per_gigabyte(cpu: ProcessorTime, num_workers: int, gradient_bytes: int) -> float:
+    """Processor seconds of all tasks for 1e9 bytes of workers' gradients."""
+    return 1e9 * sum(cpu.by_host.values()) / (num_workers * gradient_bytes)
+
+
+def core_bits_per_s(traffic: Traffic, cpu: ProcessorTime) -> float | None:
+    """The rate of links, each direction, at which one core per host would be busy all the time.
+
+    Of the host that would be so first; k cores that share the work keep up with k times as much.
+    None where nothing crosses a link.
+    """
+    rates = [
+        8 * max(traffic[host]) / seconds
+        for host, seconds in cpu.by_host.items()
+        if seconds > 0 and any(traffic.get(host, ()))
+    ]
+    return min(rates, default=None)

@@ -1,0 +1,114 @@
+"""Bytes per parameter server beside the throughput that they gave.
+
+One function per figure: a case in, a figure out, or None where a case has nothing to show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.data.cases import Case
+from analysis.figures.curves import draw_interval
+from analysis.figures.style import (
+    COLOURS,
+    MARKERS,
+    bar_fill,
+    legend_of_figure,
+    sized_figure,
+    style,
+)
+from analysis.stats.server_bytes import PlacementPoint, placement_points
+from analysis.stats.statistics import estimate
+from analysis.wording import workers_text
+
+_BAR = 0.68
+
+
+def plot_placement(case: Case) -> Figure | None:
+    """Bytes per server beside the throughput per policy, at the largest number of workers."""
+    found = placement_points(case)
+    if not found:
+        return None
+    workers = max(item.point.num_workers for item in found)
+    shown = [item for item in found if item.point.num_workers == workers]
+    labels = list(dict.fromkeys(_category(item) for item in shown))
+    with style():
+        figure, (left, right) = sized_figure(1, 2, 8.6, 1.9 + 0.42 * len(labels))
+        _draw_loads(left, shown, labels)
+        _draw_rates(right, case.unit, shown, labels)
+        # Above both axes: a long name would run from the left one into the right one.
+        figure.suptitle(case.name, fontsize=9)
+        left.set_title("trainable bytes per server", loc="left")
+        right.set_title(f"throughput, {workers_text(workers)}", loc="left")
+        legend_of_figure(figure, [left], columns=4, place="outside lower left")
+        legend_of_figure(figure, [right], columns=2, place="outside lower right")
+    return figure
+
+
+def _category(item: PlacementPoint) -> str:
+    return f"{item.point.setting.variant}, {item.point.experiment.num_ps} ps"
+
+
+def _prepare(axes: Axes, labels: Sequence[str], x_label: str) -> None:
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    axes.grid(axis="y", visible=False)
+    axes.grid(axis="x", visible=True)
+    axes.set_xlabel(x_label)
+
+
+def _draw_loads(axes: Axes, shown: Sequence[PlacementPoint], labels: Sequence[str]) -> None:
+    """One bar per placement, one segment per server, the hottest server's excess beside it."""
+    total = max(sum(item.used_bytes) for item in shown)
+    unit, name = (1e6, "MB") if total >= 1e6 else (1e3, "kB")
+    servers = max(len(item.used_bytes) for item in shown)
+    by_label = {_category(item): item for item in reversed(shown)}
+    for row, label in enumerate(labels):
+        start = 0.0
+        for server, size in enumerate(by_label[label].used_bytes):
+            axes.barh(row, size / unit, _BAR, left=start, **bar_fill(server))
+            start += size / unit
+        axes.text(
+            start + total / unit * 0.02, row, f"{by_label[label].max_over_mean:.2f}", va="center"
+        )
+    for server in range(servers):
+        axes.barh([0], [0], label=f"ps:{server}", **bar_fill(server))
+    _prepare(axes, labels, f"{name} (number beside: hottest server over mean)")
+    axes.set_xlim(0, total / unit * 1.14)
+
+
+def _draw_rates(
+    axes: Axes, unit: str, shown: Sequence[PlacementPoint], labels: Sequence[str]
+) -> None:
+    """Launches and mean of every strategy on the row of its placement."""
+    strategies = list(dict.fromkeys(item.point.setting.strategy for item in shown))
+    right = max((rate for item in shown for rate in item.point.rates), default=1.0) * 1.3
+    for index, strategy in enumerate(strategies):
+        shift = (index - (len(strategies) - 1) / 2) * 0.3
+        of_strategy = [item for item in shown if item.point.setting.strategy == strategy]
+        rows = [labels.index(_category(item)) + shift for item in of_strategy]
+        _draw_rate_column(axes, of_strategy, rows, index, right)
+        axes.plot([], [], MARKERS[index], color=COLOURS[index], label=strategy)
+    _prepare(axes, labels, f"{unit}/s (launches, mean with 95 % interval)")
+    axes.tick_params(axis="y", length=0, labelleft=False)
+    axes.set_xlim(0, right)
+
+
+def _draw_rate_column(
+    axes: Axes, items: Sequence[PlacementPoint], rows: Sequence[float], index: int, right: float
+) -> None:
+    colour, marker = COLOURS[index], MARKERS[index]
+    for item, row in zip(items, rows, strict=True):
+        rates = item.point.rates
+        axes.scatter(
+            rates, [row] * len(rates), s=9, facecolors="none", edgecolors=colour, linewidths=0.7
+        )
+        if rates.empty:
+            axes.text(0.02, row, "no launch ended well", color=colour, va="center", fontsize=7)
+            continue
+        mean = estimate(rates)
+        axes.plot([mean.mean], [row], marker, color=colour, markeredgecolor="white")
+        draw_interval(axes, (mean.low, mean.high), row, colour, (0.0, right))

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from analysis.data.cases import Case
+from analysis.stats.points import launch_ratios, point_table
+from analysis.stats.server_bytes import placement_points
+from ps_allreduce.point.strategies import AllReduce, AnyStrategy, Single, SynchronousServers
+from ps_allreduce.point.workload import EmulatedCompute, Workload
+from tests.analysis.builders import case_of, metrics, placement_used, run, runs
+from tests.fakes import make_experiment
+
+RATES = {0: 100.0, 1: 110.0, 2: 121.0}
+
+
+def times(factor: float) -> dict[int, float | None]:
+    return {key: rate * factor for key, rate in RATES.items()}
+
+
+def point_of(case: Case, strategy: type[AnyStrategy], num_workers: int) -> dict[str, Any]:
+    """The row of a point."""
+    position = [(p.setting.traits, p.num_workers) for p in case.points]
+    return dict(point_table(case).iloc[position.index((strategy, num_workers))])
+
+
+def test_both_bases_by_hand() -> None:
+    case = case_of(
+        runs(make_experiment(Single), times(1.0)),
+        runs(make_experiment(AllReduce, 1), times(0.8)),
+        runs(make_experiment(AllReduce, 2), times(1.2)),
+    )
+    found = point_of(case, AllReduce, 2)
+    ratios = {
+        "rate": 132.0,
+        "speedup_single": 1.2,
+        "speedup_own": 1.5,
+        "efficiency_single": 0.6,
+        "efficiency_own": 0.75,
+        "efficiency_own_high": 0.75,
+        # Two workers of one core each, on two cores in all.
+        "per_worker_core": 66.0,
+        "per_total_core": 66.0,
+    }
+    assert {name: found[name] for name in ratios} == pytest.approx(ratios)
+
+
+def test_a_base_is_one_without_an_interval() -> None:
+    case = case_of(runs(make_experiment(Single), times(1.0)))
+    found = point_of(case, Single, 1)
+    assert found["speedup_single"] == 1.0
+    assert pd.isna(found["speedup_single_low"])
+
+
+def test_without_a_base_there_is_no_speedup() -> None:
+    case = case_of(runs(make_experiment(AllReduce, 2), times(1.0)))
+    found = point_table(case).iloc[0]
+    unknown = ["speedup_single", "speedup_own", "efficiency_own"]
+    assert found[unknown].isna().all()
+    assert found["rate"] == pytest.approx(110.0)
+
+
+def test_oversubscribed_runs_claim_no_efficiency_but_show_their_speedup() -> None:
+    case = case_of(
+        runs(make_experiment(Single), times(1.0)),
+        runs(make_experiment(SynchronousServers, 2), times(1.2), oversubscribed=True),
+    )
+    found = point_of(case, SynchronousServers, 2)
+    assert found["marks"] == "*"
+    assert pd.isna(found["efficiency_single"])
+    assert found["speedup_single"] == pytest.approx(1.2)
+
+
+def test_an_oversubscribed_base_claims_none_either() -> None:
+    case = case_of(
+        runs(make_experiment(AllReduce, 1), times(1.0), oversubscribed=True),
+        runs(make_experiment(AllReduce, 2), times(1.2)),
+    )
+    assert pd.isna(point_of(case, AllReduce, 2)["efficiency_own"])
+
+
+def test_emulated_compute_claims_efficiency_on_few_cores() -> None:
+    load = Workload(emulated=EmulatedCompute(forward_s=0.01, backward_s=0.02))
+    case = case_of(
+        runs(make_experiment(Single, workload=load), times(1.0), oversubscribed=True),
+        runs(
+            make_experiment(SynchronousServers, 2, workload=load), times(1.2), oversubscribed=True
+        ),
+    )
+    found = point_of(case, SynchronousServers, 2)
+    assert found["marks"] == ""
+    assert found["efficiency_single"] == pytest.approx(0.6)
+
+
+def test_a_point_without_launches_has_no_figures() -> None:
+    case = case_of(
+        runs(make_experiment(Single), times(1.0)),
+        runs(make_experiment(AllReduce, 2), {0: None, 1: None}),
+    )
+    found = point_of(case, AllReduce, 2)
+    assert pd.Series(found)[["rate", "speedup_single", "per_worker_core"]].isna().all()
+
+
+def test_a_mark_of_the_base_is_one_of_the_ratio_too() -> None:
+    busy = runs(make_experiment(Single), times(1.0), oversubscribed=True)
+    own = [runs(make_experiment(AllReduce, count), times(1.0)) for count in (1, 2)]
+    found = point_of(case_of(busy, *own), AllReduce, 2)
+    assert [found[name] for name in ("marks", "marks_single", "marks_own")] == ["", "*", ""]
+
+
+def test_single_launches_are_divided_by_their_own_repetition() -> None:
+    ratios = launch_ratios(pd.Series({0: 10.0, 5: 8.0}), pd.Series({0: 5.0, 1: 20.0}))
+    # Repetition 5 has no base of its own: the geometric mean of 5 and 20 is 10.
+    assert ratios.to_dict() == pytest.approx({0: 2.0, 5: 0.8})
+    assert launch_ratios(pd.Series({0: 1.0}), pd.Series(dtype=float)).empty
+
+
+def test_parts_of_a_step_are_arithmetic_means_that_add_up() -> None:
+    own = make_experiment(AllReduce, 2)
+    case = case_of(
+        [
+            run(own, 1.0, 0, metrics=metrics(1.0, compute_s=0.01, communication_s=0.02)),
+            run(own, 1.0, 1, metrics=metrics(1.0, compute_s=0.03, communication_s=0.04)),
+            run(own, None, 2),
+        ]
+    )
+    parts = point_table(case).iloc[0][["compute_s", "communication_s", "input_wait_s"]]
+    assert list(parts) == pytest.approx([0.02, 0.03, 0.001])
+
+
+def test_placement_as_planned_and_astray() -> None:
+    own = make_experiment(SynchronousServers, 2)
+    case = case_of(runs(own, times(1.0), placement=placement_used(300, 100)))
+    (found,) = placement_points(case)
+    assert found.as_planned
+    assert (found.planned_bytes, found.used_bytes) == ((300, 100), (300, 100))
+    assert found.max_over_mean == pytest.approx(1.5)
+
+    stray = placement_used(300, 100, deviations=("variable 0 was planned on ps:0",))
+    case = case_of(
+        [run(own, 1.0, 0, placement=placement_used(300, 100))], [run(own, 1.0, 1, placement=stray)]
+    )
+    (found,) = placement_points(case)
+    assert not found.as_planned
+    assert found.deviations == stray.deviations
+
+
+def test_strategies_without_servers_have_no_placement() -> None:
+    case = case_of(runs(make_experiment(AllReduce, 2), times(1.0)))
+    assert placement_points(case) == ()

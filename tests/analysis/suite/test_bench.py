@@ -1,0 +1,93 @@
+"""What the sweeps of a bench come to."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from analysis.__main__ import cli
+from analysis.derive.recording_cost import recording_cost
+from analysis.suite.bench_file import summarise_bench
+from ps_allreduce.errors import UserError
+from ps_allreduce.record.records import Phases, RecordingTimes
+from tests.analysis.builders import provenance, run, save_all
+from tests.fakes import make_experiment, make_sample
+
+PHASES = Phases(bring_up_s=0.5, warmup_s=5.0, measured_s=10.0, total_s=19.0)
+
+POINT = make_experiment()
+
+
+def bench_of(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "bench" / "bench.json").read_text())
+    return content
+
+
+def test_recording_costs_the_median_ratio() -> None:
+    times = RecordingTimes(recorded_s=(1.0, 2.0, 3.0), bare_s=(1.0, 1.0, 1.0), steps_per_stretch=7)
+    cost = recording_cost(times)
+    assert (cost.ratio, cost.low, cost.high) == (2.0, 1.0, 3.0)
+    assert (cost.pairs, cost.steps_per_stretch) == (3, 7)
+
+
+def test_overhead_is_all_but_warm_up_and_measured_steps(tmp_path: Path) -> None:
+    launches = [run(POINT, 100.0, number, phases=PHASES) for number in range(3)]
+    other = replace(POINT, launcher="ssh")
+    save_all(tmp_path / "bench" / "overhead", launches, [run(other, 100.0, phases=PHASES)])
+    lines = summarise_bench(tmp_path)
+    assert bench_of(tmp_path)["overhead_per_run_s"] == {"local": 5.0, "ssh": 5.0}
+    assert bench_of(tmp_path)["bring_up_s_all"] == {"local": [0.5] * 3, "ssh": [0.5]}
+    assert lines[0].startswith("local: bring-up of four tasks 0.50 s (target: at most 3)")
+
+
+def test_idle_time_between_sessions_is_no_cost_of_a_sweep(tmp_path: Path) -> None:
+    # Runs of twenty seconds begin a minute apart.
+    launches = [run(POINT, 100.0, number, phases=PHASES) for number in range(2)]
+    save_all(tmp_path / "bench" / "standard", launches)
+    assert "0.75 (target: at least 0.60)" in summarise_bench(tmp_path)[0]
+    assert list(bench_of(tmp_path)["useful_fraction"].values()) == [0.75]
+
+
+def test_only_the_newest_block_counts(tmp_path: Path) -> None:
+    older = run(POINT, 100.0, 0, phases=replace(PHASES, bring_up_s=9.0))
+    newer = run(POINT, 100.0, 1, phases=PHASES, provenance=provenance(fingerprint="bbbbbbbb"))
+    save_all(tmp_path / "bench" / "overhead", [older, newer])
+    summarise_bench(tmp_path)
+    assert bench_of(tmp_path)["bring_up_s_all"] == {"local": [0.5]}
+
+
+def test_what_is_not_made_yet_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "bench" / "overhead"
+    save_all(folder, [run(POINT, 100.0, phases=PHASES)])
+    order = [f"{POINT.experiment_id}/{number}" for number in range(5)]
+    (folder / "sweep.json").write_text(json.dumps({"order": order}))
+    assert "overhead: 4 runs are not made yet; the same command goes on" in summarise_bench(
+        tmp_path
+    )
+
+
+def test_numbers_that_no_sweep_here_gives_stay(tmp_path: Path) -> None:
+    save_all(tmp_path / "bench" / "overhead", [run(POINT, 100.0, phases=PHASES)])
+    earlier = {"bring_up_s": {"slurm": 1.5}, "wire": [{"network": None}]}
+    (tmp_path / "bench" / "bench.json").write_text(json.dumps(earlier))
+    summarise_bench(tmp_path)
+    assert bench_of(tmp_path)["bring_up_s"] == {"slurm": 1.5, "local": 0.5}
+    assert bench_of(tmp_path)["wire"] == earlier["wire"]
+
+
+def test_without_a_sweep_there_is_nothing_to_say(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no sweep of a bench: run make bench first"):
+        summarise_bench(tmp_path)
+
+
+def test_copies_of_the_longest_record_are_loaded(tmp_path: Path) -> None:
+    sampled = run(POINT, 100.0, samples=(make_sample(), make_sample(2.0)))
+    save_all(tmp_path / "compare", [sampled, run(POINT, 100.0, 1)])
+    done = CliRunner().invoke(cli, ["bench-load", str(tmp_path), "--records", "25"])
+    assert done.output.startswith("loading 25 records of ")
+    assert "at most 60 s, 2048 MiB" in done.output

@@ -1,0 +1,75 @@
+"""When two scales of time agree, and what is said about the rate up to which they do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from analysis.suite.envelope import check_envelope, render_agreements, slowed_down
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.workload import EmulatedCompute, Workload
+from ps_allreduce.record.records import RunRecord
+from tests.analysis.builders import metrics, run, save_all
+from tests.fakes import make_experiment
+
+
+def whole(num_hosts: int = 3) -> Experiment:
+    return make_experiment(
+        launcher="emulated",
+        spread=Spread(),
+        network=EmulatedNetwork(num_hosts=num_hosts, bits_per_s=1e9),
+        workload=Workload(emulated=EmulatedCompute(forward_s=0.04, backward_s=0.08)),
+    )
+
+
+def launches(point: Experiment, scale: int, step_s: Mapping[int, float]) -> list[RunRecord]:
+    slow = slowed_down(point, scale)
+    assert slow is not None
+    return [
+        run(slow, 1 / seconds, repetition, metrics=metrics(1 / seconds, step_time_p50_s=seconds))
+        for repetition, seconds in step_s.items()
+    ]
+
+
+def test_twice_the_step_time_at_half_the_rate_is_perfect(tmp_path: Path) -> None:
+    fast = launches(whole(), 1, {0: 0.1, 1: 0.2, 2: 0.4, 3: 1.0})
+    slow = launches(whole(), 2, {0: 0.2, 1: 0.4, 2: 0.84})
+    save_all(tmp_path / "emulation-check", fast, slow)
+    (found,) = check_envelope(tmp_path).to_dict("records")
+    assert (found["ratio"], found["low"], found["num_pairs"]) == (1.0, 1.0, 3)
+    assert found["high"] == pytest.approx(1.05)
+    assert (found["bits_per_s"], found["num_hosts"], found["holds"]) == (1e9, 3, True)
+
+
+@pytest.mark.parametrize(("ratio", "holds"), [(1.015, True), (0.96, False), (1.05, False)])
+def test_the_envelope_is_the_highest_rate_that_held(
+    ratio: float, holds: bool, tmp_path: Path
+) -> None:
+    folder = tmp_path / "emulation-check"
+    three = [launches(whole(), scale, {0: time}) for scale, time in ((1, 0.1), (2, 0.18))]
+    save_all(folder, *three, launches(whole(), 4, {0: 0.36 * ratio}))
+    four = [launches(whole(4), scale, {0: 0.1 * scale}) for scale in (1, 2)]
+    save_all(folder, *four)
+    text = render_agreements(check_envelope(tmp_path))
+    assert "0.900" in text[1]
+    three_hosts = (
+        "ps_sync, 3 hosts: emulation can be trusted within 3% up to 500mbit on this machine"
+        if holds
+        else "ps_sync, 3 hosts: emulation cannot be trusted at 500mbit or above on this machine: "
+        "its processors are the limit"
+    )
+    assert text[4:] == [
+        three_hosts,
+        "ps_sync, 4 hosts: emulation can be trusted within 3% up to 1gbit on this machine",
+    ]
+
+
+def test_one_scale_is_too_few(tmp_path: Path) -> None:
+    save_all(tmp_path / "emulation-check", launches(whole(), 1, {0: 0.1}))
+    with pytest.raises(UserError, match="no two scales of a point that both ended well"):
+        check_envelope(tmp_path)
