@@ -26,8 +26,10 @@ TOLERANCE = 5e-3
 #: A GPU that works for five seconds is seen ten times.
 FEWEST_SAMPLES = 5
 
+Weights = Sequence[npt.NDArray[np.float32]]
 
-class Verdict(StrEnum):
+
+class ItemVerdict(StrEnum):
     """How an item went."""
 
     PASSED = "passed"
@@ -45,25 +47,43 @@ class Item:
     """
 
     name: str
-    verdict: Verdict
+    verdict: ItemVerdict
     detail: str
     run: str = ""
+
+    def __str__(self) -> str:
+        return f"[{self.verdict}] {self.name}: {self.detail}"
+
+
+def _item(name: str, passed: bool, detail: str, record: RunRecord | None = None) -> Item:
+    verdict = ItemVerdict.PASSED if passed else ItemVerdict.FAILED
+    return Item(name=name, verdict=verdict, detail=detail, run=record.run_id if record else "")
+
+
+def impossible(name: str, why: str) -> Item:
+    """What cannot be tried on these hosts."""
+    return Item(name=name, verdict=ItemVerdict.IMPOSSIBLE, detail=why)
+
+
+def _ending(record: RunRecord) -> str:
+    """How a run ended, and why."""
+    return ": ".join(filter(None, [record.status, record.reason]))
 
 
 def judge_driver(hosts: Sequence[HostFacts]) -> Item:
     """The driver answers through NVML, and says what the GPUs are."""
-    found = {
+    models = {
         f"{gpu.model} ({(gpu.memory_bytes or 0) / 2**30:.0f} GiB, compute capability "
         f"{gpu.compute_capability or '?'}, driver {gpu.driver or '?'})"
         for host in hosts
         for gpu in host.gpus
     }
     count = sum(len(host.gpus) for host in hosts)
-    detail = f"{count} GPUs on {len(hosts)} hosts: {', '.join(sorted(found))}"
-    if all(gpu.driver and gpu.memory_bytes for host in hosts for gpu in host.gpus):
-        return Item(name="driver and NVML", verdict=Verdict.PASSED, detail=detail)
-    detail = f"NVML does not answer (is nvidia-ml-py installed?); {detail}"
-    return Item(name="driver and NVML", verdict=Verdict.FAILED, detail=detail)
+    passed = all(gpu.driver and gpu.memory_bytes for host in hosts for gpu in host.gpus)
+    detail = f"{count} GPUs on {len(hosts)} hosts: {', '.join(sorted(models))}"
+    if not passed:
+        detail = f"NVML does not answer (is nvidia-ml-py installed?); {detail}"
+    return _item("driver and NVML", passed, detail)
 
 
 def judge_visibility(record: RunRecord) -> Item:
@@ -75,76 +95,63 @@ def judge_visibility(record: RunRecord) -> Item:
     wrong, taken = [], set()
     for task in record.tasks:
         is_worker = TaskId.parse(task.task).type is TaskType.WORKER
-        own = task.gpus in granted.get(task.host, ()) and (task.host, task.gpus) not in taken
+        has_its_own = (
+            task.gpus in granted.get(task.host, ()) and (task.host, task.gpus) not in taken
+        )
         taken.add((task.host, task.gpus))
-        if own != is_worker or (not is_worker and task.gpus):
+        if has_its_own != is_worker or (not is_worker and task.gpus):
             wrong.append(f"{task.task} on {task.host} saw {task.gpus!r}")
+    passed = record.status is Status.OK and not wrong
     seen = ", ".join(f"{task.task} {task.gpus or 'none'}" for task in record.tasks)
-    name = "workers see the planned GPUs, servers none"
-    if record.status is not Status.OK or wrong:
-        detail = "; ".join(wrong) or record.reason
-        return Item(name=name, verdict=Verdict.FAILED, detail=detail, run=record.run_id)
-    return Item(name=name, verdict=Verdict.PASSED, detail=seen, run=record.run_id)
+    detail = seen if passed else "; ".join(wrong) or record.reason
+    return _item("workers see the planned GPUs, servers none", passed, detail, record)
 
 
-Weights = Sequence[npt.NDArray[np.float32]]
-
-
-def difference(mine: Weights, reference: Weights) -> float:
+def difference(weights: Weights, reference: Weights) -> float:
     """The largest difference of a weight, relative to the largest of its variable."""
     return max(
         float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-3))
-        for a, b in zip(mine, reference, strict=True)
+        for a, b in zip(weights, reference, strict=True)
     )
 
 
-def judge_weights(name: str, record: RunRecord, mine: Weights, reference: Weights) -> Item:
+def judge_weights(name: str, record: RunRecord, weights: Weights, reference: Weights) -> Item:
     """A run on GPUs trained what a single worker trains on processors."""
     if record.status is not Status.OK:
         return judge_run(name, record)
-    found = difference(mine, reference) if mine else float("inf")
-    verdict = Verdict.PASSED if found < TOLERANCE else Verdict.FAILED
-    detail = f"weights differ from those on processors by {found:.1e} (allowed: {TOLERANCE:.0e})"
-    return Item(name=f"trains: {name}", verdict=verdict, detail=detail, run=record.run_id)
+    distance = difference(weights, reference) if weights else float("inf")
+    detail = f"weights differ from those on processors by {distance:.1e} (allowed: {TOLERANCE:.0e})"
+    return _item(f"trains: {name}", distance < TOLERANCE, detail, record)
 
 
 def judge_nccl(item: Item, log: str) -> Item:
     """All-reduce went through NCCL, as it says itself under NCCL_DEBUG=VERSION."""
-    said = re.search(r"NCCL version \S+", log)
-    if said is not None:
-        return replace(item, detail=f"{said[0]}; {item.detail}")
+    version = re.search(r"NCCL version \S+", log)
+    if version is not None:
+        return replace(item, detail=f"{version[0]}; {item.detail}")
     detail = "NCCL did not print its version: not used, or NCCL_DEBUG did not reach the hosts"
-    return replace(item, verdict=Verdict.FAILED, detail=f"{detail}; {item.detail}")
+    return replace(item, verdict=ItemVerdict.FAILED, detail=f"{detail}; {item.detail}")
 
 
 def judge_run(name: str, record: RunRecord) -> Item:
     """A run came to its end and was valid."""
     passed = record.status is Status.OK
-    rate = record.metrics.images_per_sec if record.metrics else 0.0
-    return Item(
-        name=f"trains: {name}",
-        verdict=Verdict.PASSED if passed else Verdict.FAILED,
-        detail=f"{rate:.0f} images/s" if passed else f"{record.status}: {record.reason}",
-        run=record.run_id,
-    )
+    rate = record.metrics.examples_per_sec if record.metrics else 0.0
+    detail = f"{rate:.0f} {record.experiment.workload.unit}/s" if passed else _ending(record)
+    return _item(f"trains: {name}", passed, detail, record)
 
 
 def judge_samples(record: RunRecord) -> Item:
     """The GPU that worked was seen at work."""
     used = {task.gpus for task in record.tasks}
     looks = [gpu for s in record.samples for gpu in s.gpus if gpu.identity in used]
-    at_work = [look for look in looks if (look.utilisation or 0) > 0 or look.utilisation is None]
-    passed = record.status is Status.OK and len(at_work) >= FEWEST_SAMPLES
+    at_work = [look for look in looks if look.utilisation is None or look.utilisation > 0]
+    is_ok = record.status is Status.OK
     detail = f"{len(looks)} samples, {len(at_work)} at work: {_summary(looks)}"
-    if record.status is not Status.OK:
-        detail = f"{record.status}: {record.reason}"
     warned = f"; warnings: {'; '.join(record.warnings)}" if record.warnings else ""
-    return Item(
-        name="samples of GPUs are recorded",
-        verdict=Verdict.PASSED if passed else Verdict.FAILED,
-        detail=detail + warned,
-        run=record.run_id,
-    )
+    passed = is_ok and len(at_work) >= FEWEST_SAMPLES
+    detail = (detail if is_ok else _ending(record)) + warned
+    return _item("samples of GPUs are recorded", passed, detail, record)
 
 
 def _summary(looks: Sequence[GpuSample]) -> str:
@@ -164,19 +171,17 @@ def _summary(looks: Sequence[GpuSample]) -> str:
     return ", ".join(parts)
 
 
-def judge_out_of_memory(record: RunRecord) -> Item:
-    """A batch that is too large failed, and the reason says why."""
-    batch = record.experiment.workload.batch_per_worker
+def judge_out_of_memory(record: RunRecord | None) -> Item:
+    """A batch that is too large failed, and the reason says why.
+
+    Args:
+        record: None where there is no such batch.
+    """
+    name = "want of memory is told as such"
+    if record is None:
+        unknown = "the GPU's memory is not known, or the host has too little for such a batch"
+        return impossible(name, unknown)
     told = "out of memory" in record.reason and "host" not in record.reason
     passed = record.status is Status.FAILED and told
-    return Item(
-        name="want of memory is told as such",
-        verdict=Verdict.PASSED if passed else Verdict.FAILED,
-        detail=f"batch {batch}: {record.status}{': ' if record.reason else ''}{record.reason}",
-        run=record.run_id,
-    )
-
-
-def render(item: Item) -> str:
-    """`[passed] name: detail`."""
-    return f"[{item.verdict}] {item.name}: {item.detail}"
+    detail = f"batch {record.experiment.workload.batch_per_worker}: {_ending(record)}"
+    return _item(name, passed, detail, record)

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from experiments.cli import surroundings
 from experiments.suite.accept_gpu import SETTINGS
-from experiments.suite.gpu_checks import TOLERANCE, Item, Verdict, judge_nccl
-from experiments.suite.gpu_points import BYTES_PER_IMAGE, MOST_IMAGES, Ground
+from experiments.suite.gpu_checks import TOLERANCE
+from experiments.suite.gpu_points import BYTES_PER_IMAGE, MOST_IMAGES, beyond_memory, gpu_scope
 from launchers.protocol import LaunchedRun
-from ps_allreduce.point.experiment import Collective, Device, Experiment
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.architectures import ImageModel
+from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import place_tasks, plan_gpus
-from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.resources import Device
+from ps_allreduce.point.strategies import STRATEGIES, Single, SynchronousServers
+from ps_allreduce.point.wire import Collective
 from ps_allreduce.record.gpu_samples import GpuSample
 from ps_allreduce.record.hosts import Gpu, HostFacts
 from ps_allreduce.record.records import Status, TaskRecord
@@ -50,12 +56,12 @@ class GpuMachine(FakeLauncher):
     here: tuple[HostFacts, ...] = (host_with(gpu("GPU-a"), gpu("GPU-b")),)
     error: float = 1e-6
     change: Callable[[Experiment, LaunchedRun], LaunchedRun] = lambda _, launched: launched
-    devices: list[Device] = field(default_factory=list)
 
     def launch(
         self,
         experiment: Experiment,
         *,
+        deadline_s: float,
         progress: Callable[[str], None],
         weights: Path | None = None,
     ) -> LaunchedRun:
@@ -87,7 +93,8 @@ class GpuMachine(FakeLauncher):
         )
         look = GpuSample(identity=tasks[0].gpus or "", utilisation=0.9, memory_bytes=GIB)
         samples = tuple(make_sample(float(second), gpus=(look,)) for second in range(9))
-        log = "NCCL version 2.25.1+cuda12.5\n" if experiment.collective is Collective.NCCL else ""
+        uses_nccl = experiment.strategy.columns().get("collective") == Collective.NCCL
+        log = "NCCL version 2.25.1+cuda12.5\n" if uses_nccl else ""
         return ok_run(hosts=self._hosts(), tasks=tasks, samples=samples, log=log)
 
     def _hosts(self) -> tuple[Any, ...]:
@@ -96,10 +103,8 @@ class GpuMachine(FakeLauncher):
 
 @pytest.fixture
 def gpus(launcher: FakeLauncher, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> GpuMachine:
-    from experiments import __main__ as command_line
-
     made = GpuMachine()
-    monkeypatch.setattr(command_line, "make_launcher", lambda *_: made)
+    monkeypatch.setattr(surroundings, "launcher_of", lambda _: made)
     for name in SETTINGS:
         monkeypatch.setenv(name, "")  # so that it is put back
     return made
@@ -136,38 +141,24 @@ def test_where_everything_works_everything_passes(
 ) -> None:
     status, items = checked(capsys)
     assert (status, items) == (0, dict.fromkeys(ALL, "passed"))
-    assert {point.strategy for point in gpus.launched} == set(Strategy)
+    assert {name: os.environ[name] for name in SETTINGS} == SETTINGS
+    assert {type(point.strategy) for point in gpus.launched} == set(STRATEGIES.values())
     reference, *others = gpus.launched
     assert reference.resources.device is Device.CPU
     assert {point.resources.device for point in others} == {Device.GPU}
-    assert {point.global_batch for point in gpus.launched if point.workload.image_size == 32} == {
-        16
-    }
+    small = [point for point in gpus.launched if point.workload.model == ImageModel()]
+    assert {point.global_batch for point in small} == {16}
 
 
-def test_every_run_is_recorded_and_no_weights_are_left(
-    gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
-) -> None:
-    checked(capsys)
-    folder = Path("results/accept-gpu")
-    assert len(list(folder.glob("runs/*/*.json"))) == len(gpus.launched) == 10
-    assert not (folder / "weights.npz").exists()
-
-
-def test_a_second_time_adds_to_the_first(
+def test_every_call_records_one_more_run_of_each_point_and_leaves_no_weights(
     gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert [checked(capsys)[0] for _ in range(2)] == [0, 0]
-    assert len(list(Path("results/accept-gpu/runs").glob("*/1-0.json"))) == 10
-
-
-def test_products_are_exact_and_nccl_tells_that_it_is_there(
-    gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
-) -> None:
-    import os
-
-    checked(capsys)
-    assert {name: os.environ[name] for name in SETTINGS} == SETTINGS
+    folder = Path("results/accept-gpu")
+    assert len(gpus.launched) == 20
+    for repetition in range(2):
+        assert len(list(folder.glob(f"runs/*/{repetition}-0.json"))) == 10
+    assert not (folder / "weights.npz").exists()
 
 
 def test_without_a_gpu_that_is_said_in_a_sentence(
@@ -181,9 +172,13 @@ def test_without_a_gpu_that_is_said_in_a_sentence(
     assert len(gpus.launched) == 1
 
 
-def test_emulated_hosts_have_none(gpus: GpuMachine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hosts_that_cannot_have_gpus_are_refused_before_any_run(
+    gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    no_gpus = UserError("emulated hosts have no GPUs")
+    gpus.refuses = lambda point: no_gpus if point.resources.device is Device.GPU else None
     assert run("accept-gpu", "--launcher", "emulated", "--hosts", "2") == 2
-    assert "emulated hosts have no GPUs; use another launcher." in capsys.readouterr().err
+    assert capsys.readouterr().err == "Error: emulated hosts have no GPUs\n"
     assert gpus.launched == []
 
 
@@ -225,19 +220,6 @@ def test_other_weights_fail(gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
     assert items["trains: no_communication, 2 workers"] == "passed"
 
 
-def with_gpus(index: int, seen: str | None) -> Callable[[Experiment, LaunchedRun], LaunchedRun]:
-    """A task of the synchronous run saw another GPU."""
-
-    def change(experiment: Experiment, launched: LaunchedRun) -> LaunchedRun:
-        if experiment.strategy is not Strategy.PS_SYNC:
-            return launched
-        tasks = list(launched.tasks)
-        tasks[index] = replace(tasks[index], gpus=seen)
-        return replace(launched, tasks=tuple(tasks))
-
-    return change
-
-
 @pytest.mark.parametrize(
     ("index", "seen"),
     [
@@ -252,25 +234,28 @@ def with_gpus(index: int, seen: str | None) -> Callable[[Experiment, LaunchedRun
 def test_gpus_that_are_not_as_planned_fail(
     index: int, seen: str | None, gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gpus.change = with_gpus(index, seen)
+    def change(experiment: Experiment, launched: LaunchedRun) -> LaunchedRun:
+        if not isinstance(experiment.strategy, SynchronousServers):
+            return launched
+        tasks = list(launched.tasks)
+        tasks[index] = replace(tasks[index], gpus=seen)
+        return replace(launched, tasks=tuple(tasks))
+
+    gpus.change = change
     status, items = checked(capsys)
     assert status == 1
     failed = [name for name, verdict in items.items() if verdict == "FAILED"]
     assert failed == ["workers see the planned GPUs, servers none"]
 
 
-def failing(strategy: Strategy) -> Callable[[Experiment, LaunchedRun], LaunchedRun]:
-    def change(experiment: Experiment, launched: LaunchedRun) -> LaunchedRun:
-        is_bad = experiment.strategy is strategy and experiment.resources.device is Device.GPU
-        return bad_run(Status.FAILED, "chief:0: no luck") if is_bad else launched
-
-    return change
-
-
 def test_runs_that_fail_are_failed_items_with_their_reason_and_log(
     gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gpus.change = failing(Strategy.PS_SYNC)
+    gpus.change = lambda point, launched: (
+        bad_run(Status.FAILED, "chief:0: no luck")
+        if isinstance(point.strategy, SynchronousServers)
+        else launched
+    )
     assert run("accept-gpu") == 1
     out = capsys.readouterr().out
     assert "[FAILED] trains: ps_sync, 2 workers: failed: chief:0: no luck" in out
@@ -292,33 +277,30 @@ def test_a_gpu_that_is_never_seen_at_work_fails(
 
 
 @pytest.mark.parametrize(
-    ("reason", "verdict"),
+    ("run_instead", "verdict"),
     [
-        (OOM, "passed"),
-        ("worker:0: out of memory; use a smaller --batch-per-worker", "passed"),
-        ("worker:0: out of memory on the host (no room); use a smaller --batch", "FAILED"),
-        ("worker:0 was killed by SIGKILL", "FAILED"),
+        (bad_run(Status.FAILED, "worker:0: out of memory; use a smaller --batch"), "passed"),
+        (bad_run(Status.FAILED, "worker:0: out of memory on the host (no room)"), "FAILED"),
+        (bad_run(Status.FAILED, "worker:0 was killed by SIGKILL"), "FAILED"),
+        (ok_run(), "FAILED"),
     ],
 )
 def test_want_of_memory_must_be_told_as_such(
-    reason: str, verdict: str, gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
+    run_instead: LaunchedRun,
+    verdict: str,
+    gpus: GpuMachine,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     gpus.change = lambda point, launched: (
-        bad_run(Status.FAILED, reason) if point.workload.image_size == 224 else launched
+        run_instead if point.workload.batch_per_worker > 64 else launched
     )
     assert checked(capsys)[1]["want of memory is told as such"] == verdict
 
 
-def test_a_batch_that_fits_is_not_what_was_asked_for(
-    gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
-) -> None:
-    gpus.change = lambda point, launched: ok_run() if launched.status is not Status.OK else launched
-    assert checked(capsys)[1]["want of memory is told as such"] == "FAILED"
-
-
 def beyond(memory_bytes: int | None, host_bytes: int = 512 * GIB) -> int | None:
     facts = host_with(gpu("GPU-a", memory_bytes=memory_bytes), memory_bytes=host_bytes)
-    point = Ground.of("local", None, [facts], 8).beyond_memory()
+    scope = gpu_scope(Experiment(strategy=Single()), [facts], 8, lambda _: ())
+    point = beyond_memory(scope, facts)
     return None if point is None else point.workload.batch_per_worker
 
 
@@ -332,28 +314,27 @@ def test_the_batch_that_does_not_fit_follows_the_memory() -> None:
     assert beyond(80 * GIB, host_bytes=4 * GIB) is None
 
 
-def test_nccl_has_to_say_that_it_is_there() -> None:
-    item = Item(name="n", verdict=Verdict.PASSED, detail="fine")
-    there = judge_nccl(item, "==> worker:0 <==\nNCCL version 2.25.1+cuda12.5\n")
-    assert (there.verdict, there.detail) == (Verdict.PASSED, "NCCL version 2.25.1+cuda12.5; fine")
-    assert judge_nccl(item, "Enabled NCCL communication but no GPUs").verdict is Verdict.FAILED
-
-
-def test_an_interruption_ends_the_checklist(
+def test_nccl_has_to_say_that_it_is_there(
     gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gpus.change = lambda _, __: bad_run(Status.INTERRUPTED, "interrupted by the operator")
-    assert run("accept-gpu") == 130
-    assert len(gpus.launched) == 1
+    gpus.change = lambda _, launched: replace(launched, log="Enabled NCCL, but no GPUs\n")
+    failed = [name for name, verdict in checked(capsys)[1].items() if verdict == "FAILED"]
+    assert failed == ["trains: allreduce over NCCL, 2 workers"]
 
 
-def test_a_reference_that_fails_ends_the_checklist(
-    gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("status", "ended", "said"),
+    [
+        (Status.INTERRUPTED, 130, "Interrupted."),
+        (Status.FAILED, 1, "the reference on processors cannot be trained: worker:0: no luck"),
+    ],
+)
+def test_without_a_reference_the_checklist_ends(
+    status: Status, ended: int, said: str, gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gpus.change = lambda _, launched: replace(
-        bad_run(Status.FAILED, "worker:0: no luck"), hosts=launched.hosts
+        bad_run(status, "worker:0: no luck"), hosts=launched.hosts
     )
-    assert run("accept-gpu") == 1
-    assert "the reference on processors cannot be trained: worker:0: no luck" in (
-        capsys.readouterr().err
-    )
+    assert run("accept-gpu") == ended
+    assert said in capsys.readouterr().err
+    assert len(gpus.launched) == 1

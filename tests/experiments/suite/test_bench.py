@@ -1,31 +1,123 @@
-"""What benchmarks compute and keep, without running any."""
+"""The bench from the command line: which sweeps a launcher makes, and what they leave."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from experiments.suite.bench import read_bench, summarise_overhead
-from ps_allreduce.runner.results import OverheadResult
+from experiments.cli import surroundings
+from launchers.protocol import LaunchedRun
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.measurement import RecordingComparison
+from ps_allreduce.record.records import Phases, RecordingTimes, Status
+from tests.experiments.conftest import Machine, run
+from tests.fakes import FakeLauncher, bad_run, ok_run
+
+BENCH = Path("results/bench")
+
+EMULATED = ("--launcher", "emulated", "--hosts", "6", "--bandwidth", "1gbit")
+
+TIMES = RecordingTimes(recorded_s=(1.0, 2.0, 3.0), bare_s=(1.0, 1.0, 1.0), steps_per_stretch=7)
 
 
-def test_recording_costs_the_median_ratio() -> None:
-    overhead = OverheadResult(
-        recorded_s=(1.0, 2.0, 3.0), bare_s=(1.0, 1.0, 1.0), steps_per_stretch=7
-    )
-    summary = summarise_overhead(overhead)
-    assert (summary["ratio"], summary["low"], summary["high"]) == (2.0, 1.0, 3.0)
-    assert (summary["pairs"], summary["steps_per_stretch"]) == (3, 7)
+@dataclass(slots=True)
+class Bench(FakeLauncher):
+    """A launcher whose runs have what a bench looks at, unless a test fails them."""
+
+    fails: Callable[[Experiment], bool] = lambda _: False
+
+    def launch(self, experiment: Experiment, **_: Any) -> LaunchedRun:
+        self.launched.append(experiment)
+        self.on_launch(experiment)
+        if self.fails(experiment):
+            return bad_run(Status.FAILED)
+        if isinstance(experiment.measurement, RecordingComparison):
+            return ok_run(metrics=None, recording=TIMES)
+        return ok_run(phases=Phases(bring_up_s=0.5, warmup_s=0.0, measured_s=0.0))
 
 
-@pytest.mark.parametrize("content", ["", "[1]", "{", '{"bring_up_s": {"ssh": 1.5}}'])
-def test_numbers_of_other_launchers_are_kept_if_they_can_be_read(
-    content: str, tmp_path: Path
+@pytest.fixture
+def bench(launcher: FakeLauncher, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    made = Bench(num_hosts=6)
+    monkeypatch.setattr(surroundings, "launcher_of", lambda _: made)
+    return made
+
+
+def sweeps() -> dict[str, int]:
+    """Records by sweep."""
+    return {
+        folder.parent.name: len(list(folder.glob("*/*.json"))) for folder in BENCH.glob("*/runs")
+    }
+
+
+def content() -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((BENCH / "bench.json").read_text())
+    return loaded
+
+
+def test_one_host_also_measures_recording_and_a_whole_sweep(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "bench.json"
-    path.write_text(content)
-    kept = json.loads(content) if content.startswith('{"') else {}
-    assert read_bench(path) == kept
-    assert read_bench(tmp_path / "none") == {}
+    assert run("bench") == 0
+    assert sweeps() == {"recording": 4, "overhead": 5, "standard": 4}
+    assert {point.resources.cores_per_worker for point in bench.launched} == {1}
+    assert content()["recording_overhead"] == 2.0
+    assert content()["bring_up_s_all"] == {"local": [0.5] * 5}
+    assert "ps_async     2.0000 [1.0000, 3.0000], 3 pairs" in capsys.readouterr().out
+
+
+def test_emulated_links_are_what_strategies_are_held_against(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("bench", *EMULATED) == 0
+    assert sweeps() == {"overhead": 5, "wire": 74}
+    assert len(content()["wire"]) == 74
+    assert "ps_sync: 0 of 24 rows reach 0.93; 24 came to nothing" in capsys.readouterr().out
+
+
+def test_launchers_share_a_folder_and_their_numbers_stay(bench: Bench) -> None:
+    assert run("bench") == run("bench", *EMULATED) == 0
+    assert set(content()["bring_up_s"]) == {"local", "emulated"}
+    assert content()["recording_overhead"] == 2.0
+
+
+def test_an_interrupted_bench_goes_on(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupt(_: Experiment) -> None:
+        if len(bench.launched) == 7:
+            raise KeyboardInterrupt
+
+    bench.on_launch = interrupt
+    assert run("bench") == 130
+    assert not (BENCH / "bench.json").exists()
+    assert run("bench") == 0
+    assert len(bench.launched) == 1 + 4 + 5 + 4
+    assert sweeps() == {"recording": 4, "overhead": 6, "standard": 4}
+
+
+def test_a_run_that_fails_is_told_and_the_rest_counts(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.fails = lambda point: point.strategy.uses_collective
+    assert run("bench") == 1
+    out = capsys.readouterr().out
+    assert "recording: 1 of 4 runs did not end well: worker:1 was killed by SIGKILL" in out
+    assert set(content()["recording_overhead_by_strategy"]) == {"single", "ps_async", "ps_sync"}
+
+
+@pytest.mark.parametrize("damaged", ["", "[1]", "{"])
+def test_a_file_that_cannot_be_read_is_left_alone_and_runs_are_recorded(
+    damaged: str, bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    BENCH.mkdir(parents=True)
+    (BENCH / "bench.json").write_text(damaged)
+    assert run("bench") == 2
+    assert (BENCH / "bench.json").read_text() == damaged
+    assert sweeps() == {"recording": 4, "overhead": 5, "standard": 4}
+    told = capsys.readouterr().err
+    assert "bench.json cannot be read" in told
+    assert "Move it away, and the same command writes a new one" in told

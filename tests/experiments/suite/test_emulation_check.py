@@ -1,69 +1,90 @@
-"""When two time scales agree, and what is said about the rate up to which they do."""
+"""The emulation check from the command line: which scales are tried, and what is said of them."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
-from experiments.suite.emulation_check import (
-    COMPUTE,
-    PROFILE,
-    TOLERANCE,
-    Agreement,
-    compare_scales,
-    points_at,
-    render_agreements,
-)
+from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
+from tests.experiments.conftest import Machine, run
+from tests.fakes import METRICS, FakeLauncher, ok_run
 
-NETWORK = EmulatedNetwork(num_hosts=3, bits_per_s=1e9)
+WORDS = ("emulation-check", "--hosts", "3", "--bandwidth", "1gbit", "--repetitions", "2")
 
 
-def agreement(ratio: float, bits_per_s: float = 1e9, strategy: str = "ps_sync") -> Agreement:
-    return Agreement(
-        strategy=strategy,
-        bits_per_s=bits_per_s,
-        ratio=ratio,
-        low=ratio - 0.01,
-        high=ratio + 0.01,
-        num_pairs=3,
+def rates(launcher: FakeLauncher) -> list[float]:
+    """Of the links, of every launch."""
+    networks = [point.network for point in launcher.launched]
+    return [network.bits_per_s or 0.0 for network in networks if network is not None]
+
+
+@pytest.fixture
+def exact(launcher: FakeLauncher, machine: Machine) -> FakeLauncher:
+    """A launcher whose steps take as long as they should at 500 Mbit/s and below."""
+
+    def launch(experiment: Experiment) -> None:
+        network = experiment.network
+        assert network is not None
+        step_s = 1e8 / max(5e8, network.bits_per_s or 0.0)
+        step_s = 1e8 / (network.bits_per_s or 0.0) + (0.02 if step_s < 0.2 else 0.0)
+        metrics = replace(METRICS, step_time_p50_s=step_s)
+        launcher.script.append(ok_run(metrics=metrics))
+
+    launcher.num_hosts = 3
+    launcher.on_launch = launch
+    return launcher
+
+
+def test_rates_are_halved_until_two_agree(
+    exact: FakeLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*WORDS) == 0
+    # Two points, two launches.
+    assert {rate: rates(exact).count(rate) for rate in rates(exact)} == dict.fromkeys(
+        (1e9, 5e8, 2.5e8), 4
     )
+    out = capsys.readouterr().out
+    assert "ps_sync, 3 hosts: emulation can be trusted within 3% up to 500mbit" in out
+    envelope = json.loads(Path("results/emulation-check/envelope.json").read_text())
+    assert [(row["strategy"], row["bits_per_s"], row["holds"]) for row in envelope] == [
+        ("allreduce", 1e9, False),
+        ("allreduce", 5e8, True),
+        ("ps_sync", 1e9, False),
+        ("ps_sync", 5e8, True),
+    ]
 
 
-def test_twice_the_step_time_at_half_the_rate_is_perfect() -> None:
-    found = compare_scales(1e9, 2, [0.1, 0.2, 0.4], [0.2, 0.4, 0.84], "allreduce")
-    assert (found.ratio, found.low, found.num_pairs) == (1.0, 1.0, 3)
-    assert found.high == pytest.approx(1.05)
-    assert found.bits_per_s == 5e8
-    assert found.holds
+def test_a_second_call_needs_no_run(
+    exact: FakeLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*WORDS) == run(*WORDS) == 0
+    assert len(exact.launched) == 12
+
+
+def test_scales_take_turns_and_durations_grow_as_rates_fall(exact: FakeLauncher) -> None:
+    assert run(*WORDS) == 0
+    first, second = rates(exact)[:4], rates(exact)[4:8]
+    assert sorted(first) == sorted(second) == [5e8, 5e8, 1e9, 1e9]
+    for point in exact.launched:
+        assert point.network is not None
+        assert point.num_workers + point.num_ps == 3
+        emulated = point.workload.emulated
+        assert emulated is not None
+        assert emulated.forward_s == 0.04 * 1e9 / (point.network.bits_per_s or 1)
+        assert point.network == replace(
+            EmulatedNetwork(num_hosts=3, bits_per_s=1e9), bits_per_s=point.network.bits_per_s
+        )
 
 
 @pytest.mark.parametrize(
-    ("ratio", "holds"), [(1 + TOLERANCE / 2, True), (0.96, False), (1.05, False)]
+    "words", [("--hosts", "3"), ("--hosts", "1", "--bandwidth", "1gbit"), ("--launcher", "local")]
 )
-def test_scales_agree_within_the_tolerance(ratio: float, holds: bool) -> None:
-    assert agreement(ratio).holds is holds
-
-
-@pytest.mark.parametrize("scale", [1, 2, 4])
-def test_rates_fall_as_durations_grow(scale: int) -> None:
-    for point in points_at(NETWORK, scale, PROFILE).values():
-        assert point.network is not None
-        assert point.network.bits_per_s == 1e9 / scale
-        emulated = point.workload.emulated
-        assert emulated is not None
-        assert emulated.forward_s == COMPUTE.forward_s * scale
-        assert emulated.backward_s == COMPUTE.backward_s * scale
-
-
-def test_every_host_takes_part() -> None:
-    points = points_at(NETWORK, 1, PROFILE)
-    assert {point.num_workers + point.num_ps for point in points.values()} == {3}
-    assert len({point.experiment_id for point in points.values()}) == 2
-
-
-def test_the_envelope_is_the_highest_rate_that_held() -> None:
-    found = [agreement(0.9), agreement(1.01, 5e8), agreement(0.8, strategy="allreduce")]
-    text = render_agreements(found)
-    assert "ps_sync: emulation can be trusted within 3% up to 500mbit" in text
-    assert "allreduce: emulation cannot be trusted at 1gbit" in text
-    assert "0.900 [0.890, 0.910], n=3" in text
+def test_a_rate_and_two_hosts_are_needed(
+    words: tuple[str, ...], launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("emulation-check", *words) == 2
+    assert "with --bandwidth and 2 or more --hosts" in capsys.readouterr().err

@@ -1,0 +1,176 @@
+"""What the suite itself costs, from the sweeps below `bench`: `bench.json` and its tables.
+
+Decides which runs count (of each launcher and network those of its newest block), what overhead is,
+and that numbers of other launchers and networks stay in the file.  A file that cannot be read is
+never overwritten.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.data.blocks import analysed
+from analysis.data.load import SweepFiles, read_sweep
+from analysis.derive.recording_cost import recording_cost
+from analysis.suite.wire_targets import render_wire, wire_table
+from ps_allreduce.errors import UserError
+from ps_allreduce.record.files import write_atomically
+from ps_allreduce.record.records import RunRecord, Status
+from ps_allreduce.serialization import parse_json, to_json
+
+#: The sweeps of a bench, by the names of their folders.
+RECORDING, OVERHEAD, WIRE, STANDARD_SWEEP = "recording", "overhead", "wire", "standard"
+
+#: What `bench.json` holds.
+Content = dict[str, Any]
+
+
+def summarise_bench(results: Path) -> list[str]:
+    """Write `bench/bench.json` from the sweeps beside it; lines for the screen.
+
+    Raises:
+        UserError: there is no sweep of a bench, or the file cannot be read or written.
+    """
+    folder = results / "bench"
+    sweeps = {name: folder / name for name in _PARTS if (folder / name / "runs").is_dir()}
+    if not sweeps:
+        raise UserError(f"{folder} holds no sweep of a bench: run make bench first.")
+    content = read_bench(folder / "bench.json")
+    lines = [line for name, path in sweeps.items() for line in _sweep(name, path, content)]
+    write_atomically(folder / "bench.json", (json.dumps(content, indent=1) + "\n").encode())
+    return [*lines, str(folder / "bench.json")]
+
+
+def read_bench(path: Path) -> Content:
+    """What earlier benchmarks left; nothing if there are none.
+
+    Raises:
+        UserError: it cannot be read, so that writing would lose it.
+    """
+    try:
+        content = parse_json(path.read_bytes())
+        if isinstance(content, dict):
+            return content
+        reason = "not an object"
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        reason = str(error)
+    raise UserError(
+        f"{path} cannot be read ({reason}) and is left as it is; the runs are recorded beside it. "
+        "Move it away, and the same command writes a new one from them."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BenchRuns:
+    """The runs of a launcher on a network that count: of the newest block.
+
+    Attributes:
+        last: the last attempt at each repetition.
+        records: by the index of that table.
+    """
+
+    launcher: str
+    last: pd.DataFrame
+    records: Mapping[str, RunRecord]
+
+    @property
+    def good(self) -> pd.DataFrame:
+        """Those that ended well."""
+        return self.last[self.last["status"] == Status.OK]
+
+
+def newest_runs(files: SweepFiles) -> Iterator[BenchRuns]:
+    """Those of every launcher and network in a sweep."""
+    for (launcher, *_), runs in files.table.groupby(
+        ["launcher", "network", "network_hosts"], dropna=False
+    ):
+        newest = runs["fingerprint"].iloc[int(runs["started_at"].argmax())]
+        block = runs[runs["fingerprint"] == newest].sort_values(["repetition", "attempt"])
+        last = block.drop_duplicates(["experiment_id", "repetition"], keep="last")
+        yield BenchRuns(launcher=str(launcher), last=last, records=files.records)
+
+
+def _sweep(name: str, path: Path, content: Content) -> Iterator[str]:
+    """What one sweep came to."""
+    files = read_sweep(path)
+    for runs in newest_runs(files):
+        if bad := len(runs.last) - len(runs.good):
+            reasons = runs.last["reason"][runs.last["status"] != Status.OK]
+            yield f"{name}: {bad} of {len(runs.last)} runs did not end well: {reasons.iloc[0]}"
+        if len(runs.good):
+            yield from _PARTS[name](runs, content)
+            newest = runs.records[str(runs.last["started_at"].idxmax())]
+            content.setdefault("provenance", {})[runs.launcher] = to_json(newest.provenance)
+    if missing := analysed(files).missing:
+        yield f"{name}: {len(missing)} runs are not made yet; the same command goes on"
+
+
+def _recording(runs: BenchRuns, content: Content) -> Iterator[str]:
+    """What recording costs each strategy."""
+    costs = {
+        str(runs.records[str(path)].experiment.strategy): recording_cost(times)
+        for path in runs.good.index
+        if (times := runs.records[str(path)].recording) is not None
+    }
+    content["recording_overhead"] = max(cost.ratio for cost in costs.values())
+    content["recording_overhead_by_strategy"] = {name: asdict(c) for name, c in costs.items()}
+    yield "recording: step time with recording over without (target: at most 1.01)"
+    for name, cost in costs.items():
+        interval = f"[{cost.low:.4f}, {cost.high:.4f}]"
+        yield f"  {name:<12} {cost.ratio:.4f} {interval}, {cost.pairs} pairs"
+
+
+def _overhead(runs: BenchRuns, content: Content) -> Iterator[str]:
+    """Bringing tasks up, and all of a run that is neither warm-up nor measured."""
+    medians = {}
+    useful_s = runs.good["warmup_s"] + runs.good["measured_s"]
+    costs = {"bring_up_s": runs.good["bring_up_s"], "overhead_per_run_s": _wall_s(runs) - useful_s}
+    for name, values in costs.items():
+        medians[name] = float(values.median())
+        content.setdefault(name, {})[runs.launcher] = medians[name]
+        content.setdefault(f"{name}_all", {})[runs.launcher] = list(map(float, values))
+    on_one_host = runs.good["asked_workers_per_host"].isna().all()
+    yield (
+        f"{runs.launcher}: bring-up of four tasks {medians['bring_up_s']:.2f} s"
+        f"{' (target: at most 3)' if on_one_host else ''}, everything but warm-up and measured "
+        f"steps {medians['overhead_per_run_s']:.2f} s, n={len(runs.good)}"
+    )
+
+
+def _wire(runs: BenchRuns, content: Content) -> Iterator[str]:
+    """How close strategies come to what the links allow; rows of other networks stay."""
+    table = wire_table(runs.last, runs.records)
+    rows = json.loads(table.to_json(orient="records", double_precision=15))
+    others = [row for row in content.get("wire", ()) if row["network"] != rows[0]["network"]]
+    content["wire"] = others + rows
+    yield from render_wire(table)
+
+
+def _standard(runs: BenchRuns, content: Content) -> Iterator[str]:
+    """How much of the time of a sweep's runs is warm-up and measured steps."""
+    useful_s = runs.good[["warmup_s", "measured_s"]].sum().sum()
+    fraction = float(useful_s / _wall_s(runs).sum())
+    content["useful_fraction"] = {"standard, small network, one launch per point": fraction}
+    yield f"useful fraction of a standard sweep: {fraction:.2f} (target: at least 0.60)"
+
+
+def _wall_s(runs: BenchRuns) -> pd.Series:
+    """From asking for each good run until it was over."""
+    good = runs.good
+    return (good["finished_at"] - good["started_at"]).dt.total_seconds()
+
+
+_PARTS: Mapping[str, Callable[[BenchRuns, Content], Iterator[str]]] = {
+    RECORDING: _recording,
+    OVERHEAD: _overhead,
+    WIRE: _wire,
+    STANDARD_SWEEP: _standard,
+}

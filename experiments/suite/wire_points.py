@@ -1,0 +1,181 @@
+"""How close every strategy comes to the bound that its links set, on an emulated network.
+
+Axes: 25 and 100 MB of gradients in 16 and 160 tensors; 2 and 4 workers; all-reduce, and both
+strategies with one server or two on hosts of their own, and with one beside every worker.
+
+Method: workers only communicate; then all-reduce and synchronous servers again with an accelerator
+that computes for as long as the links need; then what TensorFlow sends on its own, for contrast.
+On links that processors cannot fill, 16 tensors are sent, and servers share a host as well.
+
+Cost: 74 points in half an hour at 1 Gbit/s, 38 on faster links.
+
+It should show where the links are the limit, and where something else is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from analysis.suite.wire_targets import TARGET_BITS_PER_S
+from experiments.studies.scope import SERVER_STRATEGIES, Scope
+from experiments.studies.study import Study
+from experiments.studies.tuning_sweep import UNBUCKETED
+from experiments.sweep.profiles import Profile
+from ps_allreduce.bounds import link_bytes, network_time_s
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.architectures import TensorSet
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.layout import place_tasks, tasks_of
+from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.strategies import AllReduce, AnyStrategy, SynchronousServers
+from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.workload import EmulatedCompute, Workload
+
+SMALL, LARGE = 25_000_000, 100_000_000
+
+FEW, MANY = 16, 160
+
+WORKERS = (2, 4)
+
+#: The shortest that can be emulated; the bound of a point that only communicates leaves it out.
+#: All gradients at once: to release groups within a millisecond only costs processor time.
+NO_COMPUTE = EmulatedCompute(forward_s=0.001, backward_s=0.001, groups=1)
+
+#: Of every gradient; small enough for shards of equal total size on every server.
+SPLIT_BYTES = 2_000_000
+
+#: What the duration of a step is estimated by where links have no rate of their own.
+UNSHAPED_BITS_PER_S = 10e9
+
+MEASURED_S = 5.0
+
+FEWEST_STEPS, MOST_STEPS = 4, 10
+
+
+def _points(scope: Scope) -> list[Experiment]:
+    if scope.network is None:
+        raise UserError("links have a known rate on an emulated network only.")
+    rate = scope.network.bits_per_s
+    slow = rate is not None and rate <= TARGET_BITS_PER_S
+    grid = [*_communicating(scope), *_overlapping(scope)] if slow else _on_fast_links(scope)
+    return [*grid, *_as_tensorflow_sends(scope)]
+
+
+def _communicating(scope: Scope) -> Iterator[Experiment]:
+    """Nothing but communication."""
+    for size, count, workers in itertools.product((SMALL, LARGE), (FEW, MANY), WORKERS):
+        model = TensorSet(count=count, num_bytes=size)
+        yield _point(scope, AllReduce, workers, model)
+        for servers, strategy in itertools.product(_servers(workers), SERVER_STRATEGIES):
+            yield _point(scope, strategy, workers, model, servers)
+
+
+def _overlapping(scope: Scope) -> Iterator[Experiment]:
+    """An accelerator that computes for as long as the links need."""
+    for size, workers in itertools.product((SMALL, LARGE), WORKERS):
+        model = TensorSet(count=FEW, num_bytes=size)
+        one, _, beside = _servers(workers)
+        yield _computing(_point(scope, AllReduce, workers, model))
+        yield _computing(_point(scope, SynchronousServers, workers, model, one))
+        yield _computing(_point(scope, SynchronousServers, workers, model, beside))
+
+
+def _on_fast_links(scope: Scope) -> Iterator[Experiment]:
+    """What processors are the limit of; two servers also share a host."""
+    for size, workers in itertools.product((SMALL, LARGE), WORKERS):
+        model = TensorSet(count=FEW, num_bytes=size)
+        one, two, beside = _servers(workers)
+        yield _point(scope, AllReduce, workers, model)
+        yield _point(scope, SynchronousServers, workers, model, beside)
+        for strategy in SERVER_STRATEGIES:
+            apart = _point(scope, strategy, workers, model, two)
+            yield from (_point(scope, strategy, workers, model, one), apart)
+            yield replace(apart, spread=Spread(ps_per_host=2))
+
+
+def _as_tensorflow_sends(scope: Scope) -> Iterator[Experiment]:
+    """What TensorFlow makes of the smallest points on its own."""
+    one = replace(UNBUCKETED, num_ps=1, layout=LayoutKind.DEDICATED)
+    for workers in WORKERS:
+        model = TensorSet(count=FEW, num_bytes=SMALL)
+        for strategy in SERVER_STRATEGIES:
+            yield _point(scope, strategy, workers, model, one)
+        yield _point(scope, AllReduce, workers, model, StrategySettings(bytes_per_pack=0))
+
+
+def _servers(workers: int) -> list[StrategySettings]:
+    """Servers apart, one and two; and one beside every worker."""
+    layouts = (
+        (1, LayoutKind.DEDICATED),
+        (2, LayoutKind.DEDICATED),
+        (workers, LayoutKind.COLOCATED),
+    )
+    cut = StrategySettings(placement=Policy.PARTITIONED, split_bytes=SPLIT_BYTES)
+    return [replace(cut, num_ps=count, layout=layout) for count, layout in layouts]
+
+
+def _point(
+    scope: Scope,
+    strategy: type[AnyStrategy],
+    workers: int,
+    model: TensorSet,
+    settings: StrategySettings | None = None,
+) -> Experiment:
+    workload = Workload(model=model, batch_per_worker=1, emulated=NO_COMPUTE)
+    point = scope.point(workload, strategy, workers, settings)
+    return replace(point, measurement=_measurement(nominal_network_s(point)))
+
+
+def _computing(point: Experiment) -> Experiment:
+    """The same with an accelerator; a third of its time is the forward pass."""
+    network_s = nominal_network_s(point)
+    emulated = EmulatedCompute(forward_s=network_s / 3, backward_s=network_s * 2 / 3)
+    return replace(
+        point,
+        workload=replace(point.workload, emulated=emulated),
+        measurement=_measurement(network_s * 4 / 3),
+    )
+
+
+def nominal_network_s(point: Experiment) -> float:
+    """Time on the busiest link at the rate that was asked for, servers loaded equally."""
+    model, num_ps = point.workload.model, point.num_ps
+    gradient_bytes = model.num_bytes if isinstance(model, TensorSet) else 0
+    placed = place_tasks(point, [str(number) for number in range(len(tasks_of(point)))])
+    host_of = {str(task): host for task, host in placed.items()}
+    shares = [gradient_bytes // num_ps] * num_ps if num_ps else []
+    crossings = link_bytes(point, host_of, shares, gradient_bytes)
+    return network_time_s(crossings, _rate(point.network))
+
+
+def _rate(network: EmulatedNetwork | None) -> float:
+    return (network.bits_per_s if network else None) or UNSHAPED_BITS_PER_S
+
+
+def _measurement(step_s: float) -> Measurement:
+    """Some seconds, long steps a few times at least."""
+    return Measurement(
+        warmup_steps=2,
+        warmup_s=0.5,
+        measured_steps=min(MOST_STEPS, max(FEWEST_STEPS, round(MEASURED_S / step_s))),
+        measured_s=MEASURED_S / 2,
+    )
+
+
+def wire_profile(network: EmulatedNetwork) -> Profile:
+    """One launch, with time enough for the longest steps.
+
+    Those are of the most workers that send to one server and compute for as long.
+    """
+    longest_s = 4 / 3 * 8 * LARGE * max(WORKERS) / _rate(network)
+    deadline_s = 90 + 8 * (FEWEST_STEPS + 4) * longest_s
+    return Profile(name="wire", repetitions=1, deadline_s=math.ceil(deadline_s))
+
+
+STUDY = Study(about=__doc__, points=_points)
