@@ -1,7 +1,7 @@
 """The dependency direction of docs/architecture.md, and what else holds for every module.
 
-experiments -> launchers -> core of ps_allreduce <- analysis; the measured program (backends,
-workloads, runner) is started, not imported.
+experiments -> launchers -> core of ps_allreduce <- analysis; the studies of the suite itself also
+ask the analysis; the measured program (backends, workloads, runner) is started, not imported.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.strategies import STRATEGIES
+from ps_allreduce.tf_internals import texts
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -35,14 +36,16 @@ MEASURED_PROGRAM = (
     "ps_allreduce.runner",
     "ps_allreduce.fork_server",
     "ps_allreduce.inspection",
+    "ps_allreduce.tf_internals",
 )
 
 #: The words that both ends of the line speak, and the judgement of a run: no TensorFlow in them.
 SHARED = (
     "ps_allreduce.fork_server.messages",
-    "ps_allreduce.fork_server.check_up_messages",
+    "ps_allreduce.inspection.questions",
     "ps_allreduce.runner.results",
     "ps_allreduce.runner.validity",
+    "ps_allreduce.tf_internals.texts",
 )
 
 TENSORFLOW = ("tensorflow", "keras", "tf_keras")
@@ -52,7 +55,17 @@ TENSORFLOW_ONLY_IN = (
     "ps_allreduce/workloads/",
     "ps_allreduce/runner/task.py",
     "ps_allreduce/runner/jobs.py",
+    "ps_allreduce/tf_internals/private_api.py",
 )
+
+#: What TensorFlow and Keras do not publish, whatever it is imported or called as.
+UNPUBLISHED_ONLY_IN = "ps_allreduce/tf_internals/private_api.py"
+
+UNPUBLISHED_TEXTS_ONLY_IN = "ps_allreduce/tf_internals/texts.py"
+
+UNPUBLISHED_MODULES = ("tensorflow.python", "tensorflow.core", "keras.src")
+
+UNPUBLISHED_NAMES = ("backing_device", "ASYNC_STATEFUL_OPS")
 
 PROCESSES_ONLY_IN = "launchers/processes.py"
 
@@ -137,9 +150,71 @@ def test_there_is_something_to_check() -> None:
 
 def test_imports_point_downwards() -> None:
     def is_upwards(relative: str, name: str) -> bool:
-        return is_of(name, PACKAGES) and not is_of(name, MAY_IMPORT[relative.split("/")[0]])
+        judged = ("analysis.suite",) if relative.startswith("experiments/suite/") else ()
+        allowed = (*MAY_IMPORT[relative.split("/")[0]], *judged)
+        return is_of(name, PACKAGES) and not is_of(name, allowed)
 
     assert imports(SOURCES, is_upwards) == []
+
+
+#: What the rooms of a package may import of their neighbours.  The fork server loads the jobs of
+#: `runner` when it has something to fork.
+NEIGHBOURS = {
+    "ps_allreduce": {
+        "point": (),
+        "record": ("point",),
+        "tf_internals": (),
+        "inspection": ("record",),
+        "workloads": ("point", "tf_internals"),
+        "backends": ("point", "record", "tf_internals", "workloads"),
+        "fork_server": ("inspection", "point", "record", "runner", "tf_internals"),
+        "runner": (
+            *("backends", "fork_server", "inspection", "point", "record", "tf_internals"),
+            "workloads",
+        ),
+    },
+    "launchers": {
+        "fork_servers": (),
+        "run": ("fork_servers",),
+        "sites": ("fork_servers", "run"),
+        "cli": ("sites",),
+        "doctor": ("cli", "fork_servers", "run"),
+    },
+    "experiments": {
+        "sweep": (),
+        "studies": ("sweep",),
+        "cli": ("studies", "sweep"),
+        "suite": ("cli", "studies", "sweep"),
+    },
+    "analysis": {
+        "derive": (),
+        "data": ("derive",),
+        "stats": ("data", "derive"),
+        "figures": ("data", "stats"),
+        "report": ("data", "derive", "figures", "stats"),
+        "suite": ("data", "derive", "report", "stats"),
+    },
+}
+
+
+def test_every_room_is_known() -> None:
+    rooms = {
+        package: {r.split("/")[1] for r in SOURCES if re.match(f"{package}/.+/", r)}
+        for package in PACKAGES
+    }
+    assert rooms == {package: set(known) for package, known in NEIGHBOURS.items()}
+
+
+def test_rooms_import_their_neighbours_in_one_direction() -> None:
+    def is_backwards(relative: str, name: str) -> bool:
+        package, room, *_ = relative.split("/")
+        known = NEIGHBOURS[package]
+        parts = name.split(".")
+        other = parts[1] if parts[0] == package and len(parts) > 1 else ""
+        return other in known and other != room and other not in known[room]
+
+    inside = [r for r in SOURCES if r.count("/") > 1]
+    assert imports(inside, is_backwards) == []
 
 
 def test_nobody_imports_the_measured_program() -> None:
@@ -169,6 +244,31 @@ def test_what_launchers_share_with_the_measured_program_is_as_pure_as_the_core()
 def test_tensorflow_is_imported_by_the_measured_program_only() -> None:
     outside = [r for r in SOURCES if not r.startswith(TENSORFLOW_ONLY_IN)]
     assert imports(outside, lambda _, name: is_of(name, TENSORFLOW)) == []
+
+
+def test_what_tensorflow_does_not_publish_is_used_in_one_module() -> None:
+    others = [relative for relative in SOURCES if relative != UNPUBLISHED_ONLY_IN]
+    assert imports(others, lambda _, name: is_of(name, UNPUBLISHED_MODULES)) == []
+
+    def is_private(relative: str, node: ast.AST) -> bool:
+        if relative == UNPUBLISHED_ONLY_IN or not isinstance(node, ast.Attribute):
+            return False
+        is_own = ast.unparse(node.value) in ("self", "cls", "super()", "os")
+        hidden = re.fullmatch(r"_[a-z]\w*", node.attr) is not None and not is_own
+        return hidden or node.attr in UNPUBLISHED_NAMES
+
+    assert places(is_private) == []
+
+
+def test_what_tensorflow_says_and_reads_unpublished_is_stated_in_one_module() -> None:
+    variables = {*texts.TASK_ENVIRONMENT, *texts.CALLS_WITHOUT_STREAM}
+    stated = {*variables, *texts.PORT_TAKEN, texts.NODE, texts.AFTERTHOUGHT}
+
+    def is_stated(relative: str, node: ast.AST) -> bool:
+        elsewhere = relative != UNPUBLISHED_TEXTS_ONLY_IN
+        return elsewhere and isinstance(node, ast.Constant) and node.value in stated
+
+    assert places(is_stated) == []
 
 
 def test_neither_launching_nor_serving_forks_loads_tensorflow_unasked() -> None:
@@ -221,10 +321,8 @@ def test_nothing_is_unpickled() -> None:
 
 
 def is_strategy(node: ast.AST) -> bool:
-    """A member of Strategy, or its text."""
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-        return node.value.id == "Strategy"
-    return isinstance(node, ast.Constant) and node.value in set(Strategy)
+    """The name of a strategy."""
+    return isinstance(node, ast.Constant) and node.value in STRATEGIES
 
 
 def test_what_depends_on_the_strategy_asks_its_traits() -> None:
@@ -234,6 +332,17 @@ def test_what_depends_on_the_strategy_asks_its_traits() -> None:
         return any(map(is_strategy, ast.walk(node)))
 
     assert places(compares) == []
+
+
+def test_no_class_of_the_measured_program_shares_its_name() -> None:
+    modules: dict[str, list[str]] = {}
+    for relative in SOURCES:
+        for node in nodes(relative):
+            if isinstance(node, ast.ClassDef):
+                modules.setdefault(node.name, []).append(relative)
+    shared = {name: places for name, places in modules.items() if len(places) > 1}
+    ours = ("ps_allreduce/",)
+    assert {name: p for name, p in shared.items() if any(r.startswith(ours) for r in p)} == {}
 
 
 def test_every_module_says_what_it_is_for() -> None:

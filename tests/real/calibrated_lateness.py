@@ -7,7 +7,7 @@ import sys
 
 import tensorflow as tf
 
-from ps_allreduce.backends.order import leave_unordered
+from ps_allreduce.tf_internals.private_api import leave_unordered
 from ps_allreduce.workloads import emulated_accelerator
 
 

@@ -1,4 +1,4 @@
-"""The correctness gate: do strategies train the same network?
+"""The correctness gate: do strategies train the same model?
 
 A run of n workers is compared with a single worker that gets the whole batch: the mean of the
 workers' losses in every step, which follows from the weights before that step, and the weights
@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from launchers.run.launcher import HostsLauncher
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.strategies import Single
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status
-from tests.real.points import point
+from tests.real.points import launch, point
 
 #: Sums in another order differ by rounding; a wrong mean differs by far more.
 TOLERANCE = 2e-5
@@ -40,7 +40,7 @@ class Trained:
 def train(launcher: HostsLauncher, experiment: Experiment, folder: Path) -> Trained:
     """Run an experiment for real and fetch its losses and weights."""
     weights = folder / f"{experiment.experiment_id}.npz"
-    run = launcher.launch(experiment, progress=lambda _: None, weights=weights)
+    run = launch(launcher, experiment, weights=weights)
     assert run.status is Status.OK, f"{run.reason}\n{run.log[-3000:]}"
     assert run.steps is not None
     workers = [run.steps.of_worker(index).loss for index in range(experiment.num_workers)]
@@ -53,16 +53,16 @@ def single_with_whole_batch(experiment: Experiment) -> Experiment:
     whole: Workload = replace(
         experiment.workload, batch_per_worker=experiment.global_batch, accumulation=1
     )
-    return point(Strategy.SINGLE, workload=whole, profile=experiment.profile)
+    return point(Single, workload=whole, measurement=experiment.measurement)
 
 
-def difference(mine: Trained, reference: Trained) -> float:
+def difference(trained: Trained, reference: Trained) -> float:
     """The largest difference of a loss or a weight, relative to the largest of its kind."""
-    assert len(mine.losses) == len(reference.losses)
-    losses = np.abs(mine.losses - reference.losses).max() / np.abs(reference.losses).max()
+    assert len(trained.losses) == len(reference.losses)
+    losses = np.abs(trained.losses - reference.losses).max() / np.abs(reference.losses).max()
     weights = max(
         np.abs(a - b).max() / max(np.abs(b).max(), 1e-3)
-        for a, b in zip(mine.weights, reference.weights, strict=True)
+        for a, b in zip(trained.weights, reference.weights, strict=True)
     )
     return float(max(losses, weights))
 
@@ -75,5 +75,5 @@ def difference_from_single(
     Args:
         single: the launcher that runs the single worker.
     """
-    mine = train(launcher, experiment, folder)
-    return difference(mine, train(single, single_with_whole_batch(experiment), folder))
+    trained = train(launcher, experiment, folder)
+    return difference(trained, train(single, single_with_whole_batch(experiment), folder))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import psutil
 
-from launchers.sites.local import LocalLauncher
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.records import Status
 from ps_allreduce.record.steps import Phase
+from tests.cluster import LocalLauncher
+from tests.real.points import launch
 
 
 def loopback_bytes_per_image(launcher: LocalLauncher, experiment: Experiment) -> float:
@@ -18,8 +19,8 @@ def loopback_bytes_per_image(launcher: LocalLauncher, experiment: Experiment) ->
         if stage not in marks:
             marks[stage] = psutil.net_io_counters(pernic=True)["lo"].bytes_sent
 
-    run = launcher.launch(experiment, progress=progress)
+    run = launch(launcher, experiment, progress=progress)
     assert run.status is Status.OK, run.reason
     assert run.steps is not None
-    images = int((run.steps.phase >= Phase.MEASURED).sum()) * experiment.images_per_worker_step
+    images = int((run.steps.phase >= Phase.MEASURED).sum()) * experiment.workload.examples_per_step
     return (marks["done"] - marks["measured"]) / images

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from ps_allreduce.backends import devices
 from ps_allreduce.fork_server import server
-from ps_allreduce.point.experiment import Device
+from ps_allreduce.point.resources import Device
 from ps_allreduce.runner import jobs, task
 from tests.fake_nvml import FakeNvml, busy_gpu
 

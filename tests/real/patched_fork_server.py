@@ -12,11 +12,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from ps_allreduce.backends.allreduce import AllReduce
+from ps_allreduce.backends.allreduce import AllReduceBackend
 from ps_allreduce.backends.local_worker import LocalWorker
-from ps_allreduce.backends.parameter_servers.ps_async import AsynchronousServers
-from ps_allreduce.backends.parameter_servers.ps_sync import SynchronousServers
-from ps_allreduce.backends.worker_step import Exchange
+from ps_allreduce.backends.parameter_servers.ps_async import AsynchronousBackend
+from ps_allreduce.backends.parameter_servers.ps_sync import SynchronousBackend
+from ps_allreduce.backends.worker_step import Exchanged
 from ps_allreduce.fork_server import server
 from ps_allreduce.point import placement
 
@@ -24,48 +24,48 @@ from ps_allreduce.point import placement
 def sum_instead_of_mean() -> None:
     """All-reduce applies the sum."""
 
-    mean = AllReduce._mean
+    mean = AllReduceBackend._mean
 
-    def total(self: AllReduce, bucket: tf.Tensor, instance_key: tf.Tensor) -> tf.Tensor:
+    def total(self: AllReduceBackend, bucket: tf.Tensor, instance_key: tf.Tensor) -> tf.Tensor:
         return self._task.experiment.num_workers * mean(self, bucket, instance_key)
 
-    AllReduce._mean = total  # type: ignore[method-assign]
+    AllReduceBackend._mean = total  # type: ignore[method-assign]
 
 
 def no_exchange() -> None:
     """All-reduce forgets to reduce: replicas drift apart."""
-    AllReduce.combine = LocalWorker.combine  # type: ignore[method-assign]
+    AllReduceBackend.combine = LocalWorker.combine  # type: ignore[method-assign]
 
 
 def lost_gradient() -> None:
     """Synchronous servers get zeros for the first variable."""
-    exchange = SynchronousServers.exchange
+    exchange = SynchronousBackend._exchange
 
-    def broken(self: SynchronousServers, gradients: list[tf.Tensor], *where: Any) -> Exchange:
+    def broken(self: SynchronousBackend, gradients: list[tf.Tensor], *where: Any) -> Exchanged:
         return exchange(self, [tf.zeros_like(gradients[0]), *gradients[1:]], *where)
 
-    SynchronousServers.exchange = broken  # type: ignore[method-assign, assignment]
+    SynchronousBackend._exchange = broken  # type: ignore[method-assign, assignment]
 
 
 def early_read() -> None:
     """Workers read without waiting for their token; one is slow, so that this is always early."""
     slow_worker()
-    make_queue = SynchronousServers._make_queue
+    make_queue = SynchronousBackend._make_queue
 
-    def stuffed(self: SynchronousServers, number: int, worker: int) -> tf.Tensor:
+    def stuffed(self: SynchronousBackend, number: int, worker: int) -> tf.Tensor:
         queue = make_queue(self, number, worker)
         with tf.device(self._served.variables[number].device):
             for _ in range(2):
                 tf.raw_ops.QueueEnqueueV2(handle=queue, components=[tf.constant(0, tf.int64)])
         return queue
 
-    SynchronousServers._make_queue = stuffed  # type: ignore[method-assign]
+    SynchronousBackend._make_queue = stuffed  # type: ignore[method-assign]
 
 
 def slow_worker() -> None:
     """Worker 1 waits between its push and its next pull."""
 
-    def drive(self: SynchronousServers, step: Any, worker: int, num_steps: int) -> list[tf.Tensor]:
+    def drive(self: SynchronousBackend, step: Any, worker: int, num_steps: int) -> list[tf.Tensor]:
         rows = []
         with tf.device(f"/job:worker/replica:0/task:{worker}/device:CPU:0"):
             for _ in range(num_steps):
@@ -73,32 +73,32 @@ def slow_worker() -> None:
                 time.sleep(0.2 if worker == 1 else 0.0)
         return rows
 
-    SynchronousServers._drive_worker = drive  # type: ignore[method-assign]
+    SynchronousBackend._drive_worker = drive  # type: ignore[method-assign]
 
 
 def slow_asynchronous_worker() -> None:
     """Worker 1 takes its time for every dispatch, where workers do not wait for each other."""
-    make = AsynchronousServers._make
+    make = AsynchronousBackend._make
 
-    def slowly(self: AsynchronousServers, function: Any, worker: int) -> tf.Tensor:
+    def slowly(self: AsynchronousBackend, function: Any, worker: int) -> tf.Tensor:
         time.sleep(0.05 if worker == 1 else 0.0)
         return make(self, function, worker)
 
-    AsynchronousServers._make = slowly  # type: ignore[method-assign]
+    AsynchronousBackend._make = slowly  # type: ignore[method-assign]
 
 
 def failing_dispatch() -> None:
     """What drives worker 1 fails in its fifth dispatch."""
-    make = AsynchronousServers._make
+    make = AsynchronousBackend._make
     begun: list[int] = []
 
-    def failing(self: AsynchronousServers, function: Any, worker: int) -> tf.Tensor:
+    def failing(self: AsynchronousBackend, function: Any, worker: int) -> tf.Tensor:
         begun.append(worker)
         if begun.count(1) == 5:
             raise RuntimeError("this dispatch was to fail")
         return make(self, function, worker)
 
-    AsynchronousServers._make = failing  # type: ignore[method-assign]
+    AsynchronousBackend._make = failing  # type: ignore[method-assign]
 
 
 def forced_axis(axis: int) -> Callable[[], None]:

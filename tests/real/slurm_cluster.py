@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 
 import click
 
-from launchers.sites.emulated.network import EmulatedHost, hold_network
+from launchers.sites.emulated.held_network import EmulatedHost, hold_network
 from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.point.network import EmulatedNetwork
 

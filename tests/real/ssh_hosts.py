@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from launchers.sites.emulated.network import EmulatedHost, hold_network
+from launchers.sites.emulated.held_network import EmulatedHost, hold_network
 from ps_allreduce.point.network import EmulatedNetwork
 from tests.real.slurm_cluster import ROOT, SEARCH_PATH, processes_in, wait_until
 
@@ -29,7 +29,7 @@ PORT = 2222
 PROGRAMS = ("ssh", "sshd", "ssh-keygen", "nsenter", "unshare", "setpriv", "stat", "ip")
 
 #: A file of the measured program that `stale` has in another version.
-CHANGED = ROOT / "ps_allreduce" / "strategies.py"
+CHANGED = ROOT / "ps_allreduce" / "bounds.py"
 
 DEADLINE_S = 30.0
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from ps_allreduce.point.workload import Workload
+from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.workloads.keras_models import _build
 
 
@@ -48,7 +48,7 @@ def main(model: str, size: int, num_ps: int) -> None:
         return created[-1]
 
     with strategy.scope(), tf.variable_creator_scope(capture):
-        _build(Workload(model=model, image_size=size))
+        _build(ImageModel(name=model, image_size=size))
     devices = [[list(variable.shape), variable.device] for variable in created]
     sys.stdout.write(json.dumps(devices) + "\n")
     sys.stdout.flush()

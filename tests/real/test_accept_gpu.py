@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from experiments.cli import surroundings
+from experiments.studies.scope import Scope
+from experiments.suite import gpu_points
 from experiments.suite.accept_gpu import accept_gpu
-from experiments.suite.gpu_points import MANY_STEPS, Ground
-from experiments.sweep.execute import Follower
-from launchers.sites.local import LocalLauncher
+from launchers.settings import LauncherSettings
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.strategies import Single
+from ps_allreduce.point.workload import Workload
+from tests.cluster import LocalLauncher
 
 pytestmark = [
     pytest.mark.tensorflow,
@@ -24,22 +27,22 @@ pytestmark = [
 PATCHED = Path(__file__).with_name("patched_devices.py")
 
 
-def brief(ground: Ground) -> Experiment:
+def brief(scope: Scope, *_: object) -> Experiment:
     """In the place of what only a GPU does in a reasonable time."""
-    return ground.point(Strategy.SINGLE, profile=replace(MANY_STEPS, measured_s=6.0))
+    longer = replace(gpu_points.MANY_STEPS, measured_s=6.0)
+    return replace(scope.point(Workload(), Single, 1), measurement=longer)
 
 
 def test_all_that_can_be_shown_without_cuda_passes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(Ground, "sampled", brief)
-    monkeypatch.setattr(Ground, "beyond_memory", brief)
-    said: list[str] = []
+    monkeypatch.setattr(gpu_points, "sampled", brief)
+    monkeypatch.setattr(gpu_points, "beyond_memory", brief)
     words = (sys.executable, str(PATCHED), "pretended_gpus")
-    given = {"results": tmp_path, "launcher": "local", "interface": None}
-    with LocalLauncher(tmp_path / "data", allow_login_node=True, fork_server=words) as launcher:
-        status = accept_gpu(launcher, given, "0123456789ab", Follower(), said.append)
-    *items, end = said
+    launcher = LocalLauncher(tmp_path / "data", fork_server=words)
+    monkeypatch.setattr(surroundings, "launcher_of", lambda _: launcher)
+    status = accept_gpu(LauncherSettings(results=tmp_path))
+    items = [line for line in capsys.readouterr().out.splitlines() if line.startswith("[")]
     failed = [item for item in items if not item.startswith("[passed]")]
     assert status == 1
     # Processors have the memory, and no NCCL.
@@ -49,4 +52,3 @@ def test_all_that_can_be_shown_without_cuda_passes(
     ], items
     assert "NCCL did not print its version" in failed[0]
     assert len(items) == 11, items
-    assert "9 passed, 2 FAILED" in end

@@ -10,42 +10,34 @@ from typing import Any
 import numpy as np
 import pytest
 
-from launchers import EMULATED, make_launcher
 from launchers.run.launcher import HostsLauncher
-from launchers.settings import LauncherSettings
-from launchers.sites.emulated.network import hold_network
-from launchers.sites.local import LocalLauncher
+from launchers.sites.emulated.held_network import hold_network
+from launchers.sites.emulated.site import EmulatedSite
 from ps_allreduce.errors import SuiteError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.spread import LayoutKind, Spread
-from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.strategies import SynchronousServers
 from ps_allreduce.point.wire import Wire
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.records import Status
 from ps_allreduce.record.steps import Phase
+from tests.cluster import LocalLauncher
 from tests.conftest import skip_or_fail
 from tests.real.gate import (
     TOLERANCE,
     difference_from_single,
 )
-from tests.real.points import BRIEF, point
+from tests.real.points import BRIEF, launch, point
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
 
 WORKLOAD = Workload(batch_per_worker=8)
 
-TOGETHER = Wire(host_aggregation=True)
 
 #: Three hosts: two of workers, two on each, and one of a server.
 NETWORK = EmulatedNetwork(num_hosts=3, bits_per_s=200e6)
-
-
-@pytest.fixture
-def two_cores(need_cores: Callable[[int], None]) -> None:
-    """Two workers need two cores."""
-    need_cores(2)
 
 
 @pytest.fixture(scope="module")
@@ -56,27 +48,32 @@ def hosts(data_dir: Path) -> Iterator[HostsLauncher]:
             pass
     except SuiteError as error:
         skip_or_fail(str(error))
-    settings = LauncherSettings(data_dir=data_dir, network=NETWORK, allow_login_node=True)
-    with make_launcher(EMULATED, settings) as launcher:
+    with HostsLauncher(EmulatedSite(NETWORK), data_dir) as launcher:
         yield launcher
 
 
 def _on_one_host(workers: int, **changes: Any) -> Experiment:
     """The workers of the launcher `local` share one host."""
-    plain = point(Strategy.PS_SYNC, workers, policy=Policy.LARGEST_FIRST, workload=WORKLOAD)
-    return replace(plain, **({"wire": TOGETHER} | changes))
-
-
-def _on_two_hosts(wire: Wire, **changes: Any) -> Experiment:
-    plain = point(Strategy.PS_SYNC, 4, num_ps=1, workload=WORKLOAD)
-    spread = Spread(workers_per_host=2)
-    shared: dict[str, Any] = {
-        "launcher": EMULATED,
-        "network": NETWORK,
-        "spread": spread,
-        "wire": wire,
+    settings: dict[str, Any] = {
+        "placement": Policy.LARGEST_FIRST,
+        "workload": WORKLOAD,
+        "host_aggregation": True,
     }
-    return replace(plain, layout=LayoutKind.DEDICATED, **(shared | changes))
+    workers = changes.pop("num_workers", workers)
+    return point(SynchronousServers, workers, **(settings | changes))
+
+
+def _on_two_hosts(*, host_aggregation: bool, **changes: Any) -> Experiment:
+    settings: dict[str, Any] = {
+        "num_ps": 1,
+        "layout": LayoutKind.DEDICATED,
+        "launcher": "emulated",
+        "network": NETWORK,
+        "spread": Spread(workers_per_host=2),
+        "workload": WORKLOAD,
+        "host_aggregation": host_aggregation,
+    }
+    return point(SynchronousServers, 4, **(settings | changes))
 
 
 @pytest.mark.parametrize(
@@ -85,9 +82,7 @@ def _on_two_hosts(wire: Wire, **changes: Any) -> Experiment:
         pytest.param({}, id="two workers"),
         pytest.param({"num_workers": 1}, id="one worker"),
         pytest.param({"workload": replace(WORKLOAD, accumulation=3)}, id="accumulated"),
-        pytest.param(
-            {"wire": Wire(host_aggregation=True, in_flight=1, cut_bytes=50_000)}, id="cut"
-        ),
+        pytest.param({"wire": Wire(in_flight=1, cut_bytes=50_000)}, id="cut"),
     ],
 )
 def test_workers_of_one_host_train_like_one_with_the_whole_batch(
@@ -117,24 +112,27 @@ def test_the_gate_notices_what_gets_lost_on_the_way_to_the_leader(
 def test_workers_of_two_hosts_train_like_one_with_the_whole_batch(
     hosts: HostsLauncher, launcher: LocalLauncher, tmp_path: Path
 ) -> None:
-    experiment = _on_two_hosts(TOGETHER)
+    experiment = _on_two_hosts(host_aggregation=True)
     assert difference_from_single(hosts, experiment, tmp_path, launcher) < TOLERANCE
 
 
 @pytest.mark.slow
 def test_gradients_and_values_cross_a_hosts_link_once(hosts: HostsLauncher) -> None:
-    together, apart = _bytes_per_step(hosts, TOGETHER), _bytes_per_step(hosts, Wire())
+    together, apart = _bytes_per_step(hosts, True), _bytes_per_step(hosts, False)
     for host, bytes_together in together.items():
         # Between all hosts; the chief's own traffic, which does not shrink, is small.
         assert 0.45 < bytes_together / apart[host] < 0.6, host
 
 
-def _bytes_per_step(hosts: HostsLauncher, wire: Wire) -> dict[str, float]:
+def _bytes_per_step(hosts: HostsLauncher, host_aggregation: bool) -> dict[str, float]:
     """Bytes that left each host, per step of the measured window."""
     workload = Workload(emulated=EmulatedCompute(forward_s=0.001, backward_s=0.001))
-    profile = replace(BRIEF, measured_steps=50)
-    run = hosts.launch(
-        _on_two_hosts(wire, workload=workload, profile=profile), progress=lambda _: None
+    measurement = replace(BRIEF, measured_steps=50)
+    run = launch(
+        hosts,
+        _on_two_hosts(
+            host_aggregation=host_aggregation, workload=workload, measurement=measurement
+        ),
     )
     assert run.status is Status.OK, f"{run.reason}\n{run.log[-3000:]}"
     assert run.steps is not None

@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from launchers.sites.local import LocalLauncher
-from ps_allreduce.point.experiment import Experiment, Profile
-from ps_allreduce.point.strategies import Strategy
-from ps_allreduce.point.workload import EmulatedCompute, Workload
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.strategies import AsynchronousServers, Single
+from ps_allreduce.point.workload import EmulatedCompute, Optimizer, Workload
 from ps_allreduce.record.records import Status
 from ps_allreduce.record.steps import StepTable
+from tests.cluster import LocalLauncher
 from tests.real.gate import (
     TOLERANCE,
     difference,
@@ -24,7 +25,7 @@ from tests.real.gate import (
     train,
 )
 from tests.real.killing import kill_when_measured
-from tests.real.points import BRIEF, LONG, point
+from tests.real.points import BRIEF, LONG, launch, point
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
 
@@ -32,8 +33,7 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow",
 CONSTANT = Workload(
     emulated=EmulatedCompute(forward_s=0.002, backward_s=0.002),
     batch_per_worker=2,
-    learning_rate=1000.0,
-    momentum=0.0,
+    optimizer=Optimizer(learning_rate=1000.0, momentum=0.0),
 )
 
 #: Enough for both workers to be measured, and the steps that they make.
@@ -43,21 +43,21 @@ FAIR_STEPS = 2 * (1 + 1 + 3 + 50)
 DEALT = [(None, 4), (1, 1), (4, 3)]
 
 
-@pytest.fixture
-def two_cores(need_cores: Callable[[int], None]) -> None:
-    """Two workers need two cores."""
-    need_cores(2)
-
-
 def _dealt(
     workers: int,
     staleness: int | None,
     steps_per_dispatch: int,
     workload: Workload,
-    profile: Profile = BRIEF,
+    measurement: Measurement = BRIEF,
 ) -> Experiment:
-    experiment = point(Strategy.PS_ASYNC, workers, workload=workload, profile=profile)
-    return replace(experiment, staleness=staleness, steps_per_dispatch=steps_per_dispatch)
+    return point(
+        AsynchronousServers,
+        workers,
+        workload=workload,
+        measurement=measurement,
+        staleness=staleness,
+        steps_per_dispatch=steps_per_dispatch,
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,10 +72,10 @@ def test_one_worker_trains_like_a_single_one(
 ) -> None:
     workload = Workload(batch_per_worker=9 // accumulation, accumulation=accumulation)
     experiment = _dealt(1, staleness, steps_per_dispatch, workload)
-    mine = train(launcher, experiment, tmp_path)
+    trained = train(launcher, experiment, tmp_path)
     reference = train(launcher, single_with_whole_batch(experiment), tmp_path)
-    assert len(mine.losses) == 1 + 1 + 3 + 6
-    assert difference(mine, reference) < TOLERANCE
+    assert len(trained.losses) == 1 + 1 + 3 + 6
+    assert difference(trained, reference) < TOLERANCE
 
 
 def _launch(
@@ -83,7 +83,7 @@ def _launch(
 ) -> tuple[StepTable, list[npt.NDArray[np.float32]]]:
     """The steps of a run, and the weights after it."""
     path = folder / f"{experiment.experiment_id}.npz"
-    run = launcher.launch(experiment, progress=lambda _: None, weights=path)
+    run = launch(launcher, experiment, weights=path)
     assert run.status is Status.OK, f"{run.reason}\n{run.log[-3000:]}"
     assert run.steps is not None
     with np.load(path, allow_pickle=False) as archive:
@@ -94,16 +94,16 @@ def _after_steps(
     launcher: LocalLauncher, count: int, folder: Path
 ) -> list[npt.NDArray[np.float32]]:
     """Weights of a single worker after so many steps with constant gradients."""
-    profile = replace(BRIEF, measured_steps=count - 5)
+    measurement = replace(BRIEF, measured_steps=count - 5)
     steps, weights = _launch(
-        launcher, point(Strategy.SINGLE, workload=CONSTANT, profile=profile), folder
+        launcher, point(Single, workload=CONSTANT, measurement=measurement), folder
     )
     assert len(steps) == count
     return weights
 
 
-def _same(mine: list[npt.NDArray[np.float32]], other: list[npt.NDArray[np.float32]]) -> bool:
-    return all(np.array_equal(a, b) for a, b in zip(mine, other, strict=True))
+def _same(weights: list[npt.NDArray[np.float32]], other: list[npt.NDArray[np.float32]]) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(weights, other, strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -126,15 +126,15 @@ def test_every_gradient_is_applied_exactly_once(
     tmp_path: Path,
 ) -> None:
     experiment = _dealt(2, staleness, steps_per_dispatch, CONSTANT, FAIR)
-    steps, mine = _launch(launcher, experiment, tmp_path)
+    steps, weights = _launch(launcher, experiment, tmp_path)
     assert len(steps) == FAIR_STEPS
-    assert _same(mine, expected)
+    assert _same(weights, expected)
     for worker in range(2):
         _assert_one_after_another(steps.of_worker(worker))
 
 
-def _assert_one_after_another(mine: StepTable) -> None:
-    assert (mine.start[1:] >= mine.end[:-1]).all()
+def _assert_one_after_another(steps: StepTable) -> None:
+    assert (steps.start[1:] >= steps.end[:-1]).all()
 
 
 @pytest.mark.parametrize(("staleness", "steps_per_dispatch"), [(1, 1), (5, 3)])
@@ -146,8 +146,8 @@ def test_nobody_runs_ahead_of_a_slow_worker(
     tmp_path: Path,
 ) -> None:
     experiment = _dealt(2, staleness, steps_per_dispatch, CONSTANT, FAIR)
-    steps, mine = _launch(patched_launcher("slow_asynchronous_worker"), experiment, tmp_path)
-    assert _same(mine, expected)
+    steps, weights = _launch(patched_launcher("slow_asynchronous_worker"), experiment, tmp_path)
+    assert _same(weights, expected)
     fast, slow = (steps.of_worker(worker) for worker in range(2))
     assert len(fast) == len(slow) == FAIR_STEPS / 2
     assert 1 <= _ahead(fast, slow).max() <= staleness
@@ -166,7 +166,7 @@ def test_the_others_do_not_wait_for_a_worker_whose_dispatch_fails(
     local = patched_launcher("failing_dispatch")
     begin = time.monotonic()
     experiment = _dealt(2, 1, 1, CONSTANT, replace(LONG, warmup_steps=20))
-    run = local.launch(experiment, progress=lambda _: None)
+    run = launch(local, experiment)
     assert (run.status, time.monotonic() - begin < 40) == (Status.FAILED, True)
     assert run.reason == "chief:0: RuntimeError: this dispatch was to fail"
 
@@ -176,7 +176,7 @@ def test_a_killed_task_ends_a_bounded_run_with_its_name(
     victim: str, launcher: LocalLauncher
 ) -> None:
     begin = time.monotonic()
-    run = launcher.launch(_dealt(2, 1, 1, CONSTANT, LONG), progress=kill_when_measured(victim))
+    run = launch(launcher, _dealt(2, 1, 1, CONSTANT, LONG), progress=kill_when_measured(victim))
     assert run.status is Status.FAILED
     assert run.reason == f"{victim} was killed by SIGKILL"
     assert time.monotonic() - begin < 40

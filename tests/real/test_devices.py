@@ -17,35 +17,37 @@ from pathlib import Path
 import pytest
 
 from launchers.protocol import LaunchedRun
-from launchers.sites.local import LocalLauncher
-from ps_allreduce.point.experiment import Device, Experiment, Resources
-from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.resources import Device, Resources
+from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, SynchronousServers
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status
+from tests.cluster import LocalLauncher
+from tests.real import points
 from tests.real.gate import (
     TOLERANCE,
     difference_from_single,
 )
-from tests.real.points import BRIEF, point
+from tests.real.points import point
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow")]
 
 PATCHED = Path(__file__).with_name("patched_devices.py")
 
-PATIENT = replace(BRIEF, deadline_s=240.0)
+DEADLINE_S = 240.0
 
 WORKLOAD = Workload(batch_per_worker=8)
 
 ON_GPU = Resources(device=Device.GPU)
 
 POINTS = {
-    "single": point(Strategy.SINGLE, workload=WORKLOAD, profile=PATIENT),
-    "ps_async": point(Strategy.PS_ASYNC, 1, workload=WORKLOAD, profile=PATIENT),
-    "ps_sync": point(Strategy.PS_SYNC, 2, workload=WORKLOAD, profile=PATIENT),
+    "single": point(Single, workload=WORKLOAD),
+    "ps_async": point(AsynchronousServers, 1, workload=WORKLOAD),
+    "ps_sync": point(SynchronousServers, 2, workload=WORKLOAD),
     "ps_sync, accumulated": point(
-        Strategy.PS_SYNC, 2, workload=replace(WORKLOAD, accumulation=3), profile=PATIENT
+        SynchronousServers, 2, workload=replace(WORKLOAD, accumulation=3)
     ),
-    "allreduce": point(Strategy.ALLREDUCE, 2, workload=WORKLOAD, profile=PATIENT),
+    "allreduce": point(AllReduce, 2, workload=WORKLOAD),
 }
 
 
@@ -60,9 +62,7 @@ def patched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
         def make(patch: str) -> LocalLauncher:
             if patch not in made:
                 words = (sys.executable, str(PATCHED), patch)
-                local = LocalLauncher(
-                    tmp_path_factory.mktemp(patch), allow_login_node=True, fork_server=words
-                )
+                local = LocalLauncher(tmp_path_factory.mktemp(patch), fork_server=words)
                 made[patch] = stack.enter_context(local)
             return made[patch]
 
@@ -70,7 +70,7 @@ def patched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
 
 
 def launch(launcher: LocalLauncher, experiment: Experiment) -> LaunchedRun:
-    return launcher.launch(experiment, progress=lambda _: None)
+    return points.launch(launcher, experiment, deadline_s=DEADLINE_S)
 
 
 def placements(log: str) -> Counter[tuple[str, str, str]]:
@@ -112,7 +112,7 @@ def test_workers_compute_on_their_own_device_and_keep_input_on_their_host(
         for operation, expected in WHERE.items():
             places = {d for task, op, d in found if (task, op) == (f"worker:{index}", operation)}
             assert places == expected, (index, operation)
-        if experiment.traits.uses_servers:
+        if experiment.strategy.uses_servers:
             places = {d for task, op, d in found if (task, op) == (f"worker:{index}", "_Arg")}
             assert places >= SERVERS
 

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from launchers.doctor.checks import CHECKS
-from launchers.sites.emulated.network import hold_network
+from launchers.sites.emulated.held_network import hold_network
 from ps_allreduce.errors import SuiteError
 from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.record.provenance import ROOT
 from tests.conftest import skip_or_fail
 from tests.real.slurm_cluster import NAMES, missing_for_slurm, slurm_cluster, wait_until
 
@@ -24,8 +25,6 @@ pytestmark = [
     pytest.mark.usefixtures("need_tensorflow"),
     pytest.mark.timeout(400),
 ]
-
-ROOT = Path(__file__).resolve().parents[2]
 
 DOCTOR = (sys.executable, "-m", "launchers", "doctor")
 

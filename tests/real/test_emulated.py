@@ -7,24 +7,31 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from launchers import EMULATED, make_launcher
+from launchers.protocol import LaunchedRun
 from launchers.run.launcher import HostsLauncher
-from launchers.settings import LauncherSettings
-from launchers.sites.emulated.network import hold_network
+from launchers.sites.emulated.held_network import hold_network
+from launchers.sites.emulated.site import EmulatedSite
 from ps_allreduce.errors import SuiteError, UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.spread import LayoutKind, Spread
-from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AnyStrategy,
+    NoCommunication,
+    SynchronousServers,
+)
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.files import iter_record_paths, load_record
+from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.record.records import RunRecord, Status
 from tests.conftest import skip_or_fail
 from tests.real.points import BRIEF, point
@@ -35,7 +42,17 @@ pytestmark = [
     pytest.mark.usefixtures("need_tensorflow", "namespaces"),
 ]
 
-ROOT = Path(__file__).resolve().parents[2]
+#: Seconds of any run.
+DEADLINE_S = 90.0
+
+
+def launch(
+    launcher: HostsLauncher,
+    experiment: Experiment,
+    progress: Callable[[str], None] = lambda _: None,
+) -> LaunchedRun:
+    return launcher.launch(experiment, deadline_s=DEADLINE_S, progress=progress)
+
 
 NETWORK = EmulatedNetwork(num_hosts=4, bits_per_s=200e6, slow_host=3, slow_bits_per_s=50e6, racks=2)
 
@@ -54,19 +71,19 @@ def namespaces() -> None:
 
 @pytest.fixture(scope="module")
 def launcher(data_dir: Path, namespaces: None) -> Iterator[HostsLauncher]:
-    settings = LauncherSettings(data_dir=data_dir, network=NETWORK, allow_login_node=True)
-    with make_launcher(EMULATED, settings) as launcher:
+    with HostsLauncher(EmulatedSite(NETWORK), data_dir) as launcher:
         yield launcher
 
 
-def emulated(strategy: Strategy, workers: int, **changes: object) -> Experiment:
-    shared = {"launcher": EMULATED, "network": NETWORK, "spread": Spread(), "workload": WORKLOAD}
-    return replace(point(strategy, workers, num_ps=1), **(shared | changes))  # type: ignore[arg-type]
+def emulated(strategy: type[AnyStrategy], workers: int, **changes: Any) -> Experiment:
+    shared = {"launcher": "emulated", "network": NETWORK, "spread": Spread(), "workload": WORKLOAD}
+    served = {"num_ps": 1} if strategy.uses_servers else {}
+    return point(strategy, workers, **(shared | served | changes))
 
 
 @pytest.mark.timed
 def test_all_reduce_crosses_links_of_the_stated_rate(launcher: HostsLauncher) -> None:
-    run = launcher.launch(emulated(Strategy.ALLREDUCE, 2), progress=lambda _: None)
+    run = launch(launcher, emulated(AllReduce, 2))
     assert run.status is Status.OK, f"{run.reason}\n{run.log[-2000:]}"
     assert [host.name for host in run.hosts] == ["emulated0", "emulated1"]
     assert [host.interface.name for host in run.hosts if host.interface] == ["eth0", "eth0"]
@@ -84,8 +101,8 @@ def test_all_reduce_crosses_links_of_the_stated_rate(launcher: HostsLauncher) ->
 
 
 def test_dedicated_servers_have_hosts_of_their_own(launcher: HostsLauncher) -> None:
-    dedicated = emulated(Strategy.PS_SYNC, 2, layout=LayoutKind.DEDICATED)
-    run = launcher.launch(dedicated, progress=lambda _: None)
+    dedicated = emulated(SynchronousServers, 2, layout=LayoutKind.DEDICATED)
+    run = launch(launcher, dedicated)
     assert run.status is Status.OK, f"{run.reason}\n{run.log[-2000:]}"
     hosts = {task.task: task.host for task in run.tasks}
     assert hosts["ps:0"] == "emulated2"
@@ -95,9 +112,9 @@ def test_dedicated_servers_have_hosts_of_their_own(launcher: HostsLauncher) -> N
 @pytest.mark.timed
 def test_the_slow_host_is_measured(launcher: HostsLauncher) -> None:
     # Workers that do not wait for each other need some steps for a window that all are in.
-    profile = replace(BRIEF, measured_steps=200)
-    apart = emulated(Strategy.NO_COMMUNICATION, 4, profile=profile)
-    run = launcher.launch(apart, progress=lambda _: None)
+    measurement = replace(BRIEF, measured_steps=200)
+    apart = emulated(NoCommunication, 4, measurement=measurement)
+    run = launch(launcher, apart)
     assert run.status is Status.OK, f"{run.reason}\n{run.log[-2000:]}"
     rates = {(link.source, link.target): link.bits_per_s for link in run.links}
     for source, target in rates:
@@ -107,7 +124,7 @@ def test_the_slow_host_is_measured(launcher: HostsLauncher) -> None:
 
 
 def test_a_killed_task_is_named_with_its_host_still_there(launcher: HostsLauncher) -> None:
-    long = emulated(Strategy.PS_SYNC, 2, profile=replace(BRIEF, measured_s=60.0))
+    long = emulated(SynchronousServers, 2, measurement=replace(BRIEF, measured_s=60.0))
 
     def kill_when_measuring(stage: str) -> None:
         if stage == "measured":
@@ -115,9 +132,9 @@ def test_a_killed_task_is_named_with_its_host_still_there(launcher: HostsLaunche
                 if _log_of(process.pid).endswith("/worker-1.log"):
                     os.kill(process.pid, signal.SIGKILL)
 
-    run = launcher.launch(long, progress=kill_when_measuring)
+    run = launch(launcher, long, kill_when_measuring)
     assert (run.status, run.reason) == (Status.FAILED, "worker:1 was killed by SIGKILL")
-    again = launcher.launch(emulated(Strategy.ALLREDUCE, 2), progress=lambda _: None)
+    again = launch(launcher, emulated(AllReduce, 2))
     assert again.status is Status.OK, again.reason
 
 
@@ -128,20 +145,19 @@ def _log_of(pid: int) -> str:
         return ""
 
 
-def test_what_does_not_belong_together_is_refused(launcher: HostsLauncher, data_dir: Path) -> None:
+def test_what_does_not_belong_together_is_refused(launcher: HostsLauncher) -> None:
     with pytest.raises(UserError, match="5 hosts are needed but there are 4"):
-        launcher.check(emulated(Strategy.ALLREDUCE, 5))
+        launcher.check(emulated(AllReduce, 5))
     delayed = replace(NETWORK, delay_s=0.001)
-    settings = LauncherSettings(data_dir=data_dir, network=delayed, allow_login_node=True)
     if not Path("/sys/module/sch_netem").exists():
-        with pytest.raises(UserError, match="sch_netem"), make_launcher(EMULATED, settings):
+        with pytest.raises(UserError, match="sch_netem"), EmulatedSite(delayed):
             pass
 
 
 def _suite(results: Path) -> list[str]:
     arguments = ["--hosts", "2", "--bandwidth", "200mbit", "--num-workers", "2"]
-    strategy = ["--strategy", Strategy.ALLREDUCE, "--allow-login-node"]
-    suite = [sys.executable, "-m", "experiments", "run-one", "--launcher", EMULATED]
+    strategy = ["--strategy", "allreduce", "--allow-login-node"]
+    suite = [sys.executable, "-m", "experiments", "run-one", "--launcher", "emulated"]
     return [*suite, "--results", str(results), *strategy, *arguments]
 
 

@@ -22,14 +22,13 @@ from typing import Any
 
 import pytest
 
-from launchers.sites.emulated.network import EmulatedHost, HeldNetwork, hold_network
+from launchers.sites.emulated.held_network import EmulatedHost, HeldNetwork, hold_network
 from ps_allreduce.errors import SuiteError, UserError
 from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.record.provenance import ROOT
 from tests.conftest import skip_or_fail
 
 pytestmark = [pytest.mark.slow, pytest.mark.timed]
-
-ROOT = Path(__file__).resolve().parents[2]
 
 PORT = "7000"
 
@@ -84,7 +83,7 @@ with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=10) as co
 HOLD = """
 import json, sys
 from dataclasses import asdict
-from launchers.sites.emulated.network import hold_network
+from launchers.sites.emulated.held_network import hold_network
 from ps_allreduce.errors import SuiteError
 from ps_allreduce.point.network import EmulatedNetwork
 try:
@@ -165,7 +164,7 @@ def rates(pairs: Sequence[Pair]) -> list[float]:
 def check_rates(pairs: Sequence[Pair], expected: Sequence[float]) -> None:
     """The links limit every time, and let each pair through at least once.
 
-    What is lost where both directions are busy and trains are cut is a third (see `shaping`).
+    What is lost where both directions are busy and trains are cut is a third (see `switch`).
     """
     best = [0.0] * len(pairs)
     for _ in range(ATTEMPTS):

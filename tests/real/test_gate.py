@@ -1,4 +1,4 @@
-"""All strategies train the same network, and the gate would notice if they did not."""
+"""All strategies train the same model, and the gate would notice if they did not."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from launchers.sites.local import LocalLauncher
 from ps_allreduce.backends.buckets import Tensor, fill_buckets
+from ps_allreduce.point.data import Digits
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy, make_plan
-from ps_allreduce.point.strategies import Strategy
-from ps_allreduce.point.wire import ELEMENT_BYTES, STOCK, Wire
-from ps_allreduce.point.workload import DIGITS, Workload
+from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, SynchronousServers
+from ps_allreduce.point.wire import ELEMENT_BYTES, UNBUCKETED, Wire
+from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status
+from tests.cluster import LocalLauncher
 from tests.real.gate import (
     TOLERANCE,
     difference_from_single,
 )
-from tests.real.points import point
+from tests.real.points import launch, point
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
 
-#: Cuts every kernel of the small network into several shards.
+#: Cuts every kernel of the small model into several shards.
 SPLIT = 20_000
 
 #: Synthetic images have no even background, whose activations sit on the kink of the ReLU, where a
@@ -32,43 +33,36 @@ SPLIT = 20_000
 WORKLOAD = Workload(batch_per_worker=8)
 
 
-@pytest.fixture
-def two_cores(need_cores: Callable[[int], None]) -> None:
-    """Two workers need two cores."""
-    need_cores(2)
-
-
-#: The large variables of the small network are cut by these, into many messages; biases travel
+#: The large variables of the small model are cut by these, into many messages; biases travel
 #: with their neighbours.
 ONE_BY_ONE = Wire(group_bytes=10_000, cut_bytes=10_000, in_flight=1)
 FOUR_AT_ONCE = Wire(group_bytes=10_000, cut_bytes=20_000, in_flight=4)
 
 
 def _sync(policy: Policy, accumulation: int = 1, wire: Wire | None = None) -> Experiment:
-    split = {"split_bytes": SPLIT} if policy is Policy.PARTITIONED else {}
     return point(
-        Strategy.PS_SYNC,
+        SynchronousServers,
         2,
-        policy=policy,
+        placement=policy,
         workload=replace(WORKLOAD, accumulation=accumulation),
         wire=wire,
-        **split,  # type: ignore[arg-type]
+        split_bytes=SPLIT,
     )
 
 
 #: Every policy, and every way of the wire, for each strategy; not their product.
 SYNCHRONOUS = {
-    "allreduce": point(Strategy.ALLREDUCE, 2, workload=WORKLOAD),
-    "allreduce, one by one": point(Strategy.ALLREDUCE, 2, wire=ONE_BY_ONE, workload=WORKLOAD),
+    "allreduce": point(AllReduce, 2, workload=WORKLOAD),
+    "allreduce, one by one": point(AllReduce, 2, wire=ONE_BY_ONE, workload=WORKLOAD),
     "allreduce, four at once, accumulated": point(
-        Strategy.ALLREDUCE, 2, wire=FOUR_AT_ONCE, workload=replace(WORKLOAD, accumulation=3)
+        AllReduce, 2, wire=FOUR_AT_ONCE, workload=replace(WORKLOAD, accumulation=3)
     ),
-    "allreduce in packs": point(Strategy.ALLREDUCE, 2, bytes_per_pack=100_000, workload=WORKLOAD),
+    "allreduce in packs": point(AllReduce, 2, bytes_per_pack=100_000, workload=WORKLOAD),
     "allreduce, digits": point(
-        Strategy.ALLREDUCE, 2, wire=STOCK, workload=Workload(input=DIGITS, batch_per_worker=8)
+        AllReduce, 2, wire=UNBUCKETED, workload=Workload(data=Digits(), batch_per_worker=8)
     ),
     "ps_sync, round_robin": _sync(Policy.ROUND_ROBIN),
-    "ps_sync, stock": _sync(Policy.LARGEST_FIRST, wire=STOCK),
+    "ps_sync, unbucketed": _sync(Policy.LARGEST_FIRST, wire=UNBUCKETED),
     "ps_sync, one by one": _sync(Policy.PARTITIONED, wire=ONE_BY_ONE),
     "ps_sync, four at once, accumulated": _sync(Policy.GREEDY, accumulation=3, wire=FOUR_AT_ONCE),
 }
@@ -84,7 +78,7 @@ def test_two_workers_train_like_one_with_the_whole_batch(
 
 ASYNCHRONOUS = [
     (Policy.GREEDY, Wire()),
-    (Policy.ROUND_ROBIN, STOCK),
+    (Policy.ROUND_ROBIN, UNBUCKETED),
     (Policy.PARTITIONED, ONE_BY_ONE),
     (Policy.LARGEST_FIRST, FOUR_AT_ONCE),
 ]
@@ -94,8 +88,13 @@ ASYNCHRONOUS = [
 def test_one_asynchronous_worker_trains_like_a_single_one(
     policy: Policy, wire: Wire, launcher: LocalLauncher, tmp_path: Path
 ) -> None:
-    split = {"split_bytes": SPLIT} if policy is Policy.PARTITIONED else {}
-    experiment = point(Strategy.PS_ASYNC, 1, policy=policy, wire=wire, workload=WORKLOAD, **split)  # type: ignore[arg-type]
+    experiment = point(
+        AsynchronousServers,
+        placement=policy,
+        wire=wire,
+        workload=WORKLOAD,
+        split_bytes=SPLIT,
+    )
     assert difference_from_single(launcher, experiment, tmp_path, launcher) < TOLERANCE
 
 
@@ -108,12 +107,12 @@ def test_shards_along_any_axis(
     assert difference_from_single(local, experiment, tmp_path, local) < TOLERANCE
 
 
-def test_the_network_is_really_cut(launcher: LocalLauncher) -> None:
+def test_the_model_is_really_cut(launcher: LocalLauncher) -> None:
     plan = make_plan(Policy.PARTITIONED, launcher.describe(WORKLOAD), 2, SPLIT)
     assert sum(shard.axis is not None for shard in plan.shards) > 10
 
 
-def test_the_network_is_really_cut_and_grouped_on_the_wire(launcher: LocalLauncher) -> None:
+def test_the_model_is_really_cut_and_grouped_on_the_wire(launcher: LocalLauncher) -> None:
     sizes = [
         spec.num_bytes // ELEMENT_BYTES for spec in launcher.describe(WORKLOAD) if spec.trainable
     ]
@@ -151,6 +150,6 @@ def test_the_gate_notices_a_broken_strategy(
 def test_replicas_that_disagree_make_a_run_invalid(
     patched_launcher: Callable[[str], LocalLauncher],
 ) -> None:
-    run = patched_launcher("no_exchange").launch(SYNCHRONOUS["allreduce"], progress=lambda _: None)
+    run = launch(patched_launcher("no_exchange"), SYNCHRONOUS["allreduce"])
     assert run.status is Status.INVALID
     assert "trainable weights of worker:1 differ from worker:0" in run.reason

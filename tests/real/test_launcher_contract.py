@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from launchers import EMULATED, LAUNCHERS, LOCAL, SLURM, SSH
+from launchers.sites import SITES
 from ps_allreduce.record.files import iter_record_paths, load_record
+from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.record.records import RunRecord, Status
 from tests.conftest import skip_or_fail
 from tests.real.slurm_cluster import missing_for_slurm, slurm_cluster
@@ -25,8 +26,6 @@ pytestmark = [
     pytest.mark.usefixtures("need_tensorflow"),
     pytest.mark.timeout(400),
 ]
-
-ROOT = Path(__file__).resolve().parents[2]
 
 RUN_S = 300.0
 
@@ -89,10 +88,10 @@ def ssh(folder: Path) -> Iterator[Place]:
         )
 
 
-PLACES = {LOCAL: local, EMULATED: emulated, SLURM: slurm, SSH: ssh}
+PLACES = {"local": local, "emulated": emulated, "slurm": slurm, "ssh": ssh}
 
 
-@pytest.fixture(scope="module", params=list(LAUNCHERS))
+@pytest.fixture(scope="module", params=list(SITES))
 def launcher(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -147,4 +146,4 @@ def test_what_does_not_fit_is_one_sentence(launcher: str, place: Place) -> None:
 
 
 def test_every_launcher_has_a_place() -> None:
-    assert set(PLACES) == set(LAUNCHERS)
+    assert set(PLACES) == set(SITES)

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,40 +17,40 @@ import pytest
 
 from experiments.sweep.folder import NOTE
 from launchers.protocol import LaunchedRun
-from launchers.sites.local import LocalLauncher
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.strategies import Strategy
-from ps_allreduce.point.workload import Workload
+from ps_allreduce.point.strategies import (
+    STRATEGIES,
+    AllReduce,
+    AnyStrategy,
+    AsynchronousServers,
+    Single,
+    SynchronousServers,
+)
+from ps_allreduce.point.workload import Optimizer, Workload
 from ps_allreduce.record.files import iter_record_paths, load_record
+from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.record.records import RunRecord, Status
 from ps_allreduce.record.steps import EventKind
+from tests.cluster import LocalLauncher
 from tests.real.killing import kill_when_measured
-from tests.real.points import BRIEF, LONG, point
+from tests.real.points import BRIEF, LONG, launch, point
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
 
-ROOT = Path(__file__).resolve().parents[2]
-
 TINY_SWEEP = Path(__file__).with_name("tiny_sweep.py")
 
-#: Long enough to be disturbed.
 
-
-@pytest.fixture
-def two_cores(need_cores: Callable[[int], None]) -> None:
-    """Two workers need two cores."""
-    need_cores(2)
-
-
-@pytest.mark.parametrize("strategy", list(Strategy))
-def test_a_run_leaves_a_complete_measurement(strategy: Strategy, launcher: LocalLauncher) -> None:
-    workers = 1 if strategy is Strategy.SINGLE else 2
+@pytest.mark.parametrize("strategy", list(STRATEGIES.values()))
+def test_a_run_leaves_a_complete_measurement(
+    strategy: type[AnyStrategy], launcher: LocalLauncher
+) -> None:
+    workers = 1 if strategy is Single else 2
     # Workers that do not wait for each other need some steps for a window that all are in.
-    profile = replace(BRIEF, measured_steps=100)
-    run = launcher.launch(point(strategy, workers, profile=profile), progress=lambda _: None)
+    measurement = replace(BRIEF, measured_steps=100)
+    run = launch(launcher, point(strategy, workers, measurement=measurement))
     assert run.status is Status.OK, f"{run.reason}\n{run.log[-2000:]}"
     assert run.metrics is not None
-    assert run.metrics.images_per_sec > 0
+    assert run.metrics.examples_per_sec > 0
     assert run.metrics.compute_s > 0
     assert len(run.metrics.steps_per_worker) == workers
     assert run.phases.bring_up_s is not None
@@ -62,14 +61,14 @@ def test_a_run_leaves_a_complete_measurement(strategy: Strategy, launcher: Local
 
 
 def test_a_run_in_which_events_are_traced(launcher: LocalLauncher) -> None:
-    profile = replace(BRIEF, measured_steps=30, event_steps=2)
-    for strategy in (Strategy.PS_SYNC, Strategy.PS_ASYNC, Strategy.ALLREDUCE):
-        run = launcher.launch(point(strategy, 2, profile=profile), progress=lambda _: None)
+    measurement = replace(BRIEF, measured_steps=30, event_steps=2)
+    for strategy in (SynchronousServers, AsynchronousServers, AllReduce):
+        run = launch(launcher, point(strategy, 2, measurement=measurement))
         assert run.status is Status.OK, run.reason
         assert run.events is not None
-        assert run.num_tensors is not None
+        assert run.num_messages is not None
         # two workers, two steps, three kinds of moments of every tensor
-        assert len(run.events.time) == 2 * 2 * 3 * run.num_tensors
+        assert len(run.events.time) == 2 * 2 * 3 * run.num_messages
         assert (run.events.time > 1e9).all()
         assert_ready_before_the_end(run)
 
@@ -92,20 +91,20 @@ def assert_ready_before_the_end(run: LaunchedRun) -> None:
 @pytest.mark.parametrize(
     ("strategy", "victim"),
     [
-        (Strategy.ALLREDUCE, "worker:1"),
-        (Strategy.PS_SYNC, "worker:1"),
-        (Strategy.PS_SYNC, "ps:0"),
-        (Strategy.PS_ASYNC, "ps:1"),
-        (Strategy.PS_ASYNC, "chief:0"),
+        (AllReduce, "worker:1"),
+        (SynchronousServers, "worker:1"),
+        (SynchronousServers, "ps:0"),
+        (AsynchronousServers, "ps:1"),
+        (AsynchronousServers, "chief:0"),
     ],
 )
 def test_a_killed_task_ends_the_run_with_its_name(
-    strategy: Strategy, victim: str, data_dir: Path
+    strategy: type[AnyStrategy], victim: str, data_dir: Path
 ) -> None:
     before = _descendants()
-    with LocalLauncher(data_dir, allow_login_node=True) as local:
+    with LocalLauncher(data_dir) as local:
         begin = time.monotonic()
-        run = local.launch(point(strategy, 2, profile=LONG), progress=kill_when_measured(victim))
+        run = launch(local, point(strategy, 2, measurement=LONG), kill_when_measured(victim))
     assert run.status is Status.FAILED
     assert run.reason == f"{victim} was killed by SIGKILL"
     assert time.monotonic() - begin < 40
@@ -117,25 +116,24 @@ def _descendants() -> set[int]:
 
 
 def test_a_run_that_takes_too_long_times_out(data_dir: Path) -> None:
-    with LocalLauncher(data_dir, allow_login_node=True) as local:
-        profile = replace(LONG, deadline_s=6.0)
-        run = local.launch(point(Strategy.PS_SYNC, 2, profile=profile), progress=lambda _: None)
+    with LocalLauncher(data_dir) as local:
+        run = launch(local, point(SynchronousServers, 2, measurement=LONG), deadline_s=6.0)
         assert run.status is Status.TIMED_OUT
         assert run.reason == "not finished after 6 s; last heard of: measured"
-        again = local.launch(point(Strategy.SINGLE), progress=lambda _: None)
+        again = launch(local, point(Single))
         assert again.status is Status.OK
 
 
 def test_more_servers_than_variables_is_one_sentence(launcher: LocalLauncher) -> None:
-    experiment = point(Strategy.PS_ASYNC, 1, num_ps=11, policy=Policy.GREEDY)
-    run = launcher.launch(experiment, progress=lambda _: None)
+    experiment = point(AsynchronousServers, 1, num_ps=11, placement=Policy.GREEDY)
+    run = launch(launcher, experiment)
     assert run.status is Status.FAILED
     assert "11 parameter servers but only 10 trainable variables" in run.reason
 
 
 def test_loss_that_explodes_makes_a_run_invalid(launcher: LocalLauncher) -> None:
-    workload = Workload(learning_rate=1e12)
-    run = launcher.launch(point(Strategy.SINGLE, workload=workload), progress=lambda _: None)
+    workload = Workload(optimizer=Optimizer(learning_rate=1e12))
+    run = launch(launcher, point(Single, workload=workload))
     assert run.status is Status.INVALID
     assert "loss is not finite from step" in run.reason
 
@@ -253,7 +251,7 @@ def test_run_one_prints_one_json_line(tmp_path: Path) -> None:
     (line,) = done.stdout.splitlines()
     figures = json.loads(line)
     assert figures["status"] == "ok"
-    assert figures["images_per_sec"] > 0
+    assert figures["examples_per_sec"] > 0
     assert Path(figures["record_path"]).is_file()
     record = load_record(Path(figures["record_path"]))
     assert record.metrics is not None

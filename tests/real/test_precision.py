@@ -7,7 +7,6 @@ of a weight is its initial value, which says nothing about gradients.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,11 +14,19 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from launchers.sites.local import LocalLauncher
-from ps_allreduce.point.experiment import Experiment, Profile
-from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.architectures import ImageModel
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AnyStrategy,
+    AsynchronousServers,
+    Single,
+    SynchronousServers,
+)
 from ps_allreduce.point.wire import Wire, WireType
-from ps_allreduce.point.workload import Precision, Workload
+from ps_allreduce.point.workload import Optimizer, Precision, Workload
+from tests.cluster import LocalLauncher
 from tests.real.gate import Trained, single_with_whole_batch, train
 from tests.real.loopback import loopback_bytes_per_image
 from tests.real.points import point
@@ -38,15 +45,9 @@ ROUNDOFF = {
 WHOLE = Workload(batch_per_worker=16)
 
 #: Moves nothing but zeros, and those too little to matter: a run whose weights stay is invalid.
-STILL = replace(WHOLE, learning_rate=1e-12)
+STILL = replace(WHOLE, optimizer=Optimizer(learning_rate=1e-12))
 
-COMMUNICATING = {Strategy.PS_ASYNC: 1, Strategy.PS_SYNC: 2, Strategy.ALLREDUCE: 2}
-
-
-@pytest.fixture
-def two_cores(need_cores: Callable[[int], None]) -> None:
-    """Two workers need two cores."""
-    need_cores(2)
+COMMUNICATING = {AsynchronousServers: 1, SynchronousServers: 2, AllReduce: 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def way(launcher: LocalLauncher, tmp_path_factory: pytest.TempPathFactory) -> Wa
     """What float32 does, the same for all strategies (see `test_gate`)."""
     folder = tmp_path_factory.mktemp("float32")
     start, end = (
-        _flat(train(launcher, point(Strategy.SINGLE, workload=workload), folder))
+        _flat(train(launcher, point(Single, workload=workload), folder))
         for workload in (STILL, WHOLE)
     )
     return Way(start, end)
@@ -81,7 +82,7 @@ def way(launcher: LocalLauncher, tmp_path_factory: pytest.TempPathFactory) -> Wa
 def test_mixed_precision_trains_close_to_float32(
     precision: Precision, launcher: LocalLauncher, way: Way, tmp_path: Path
 ) -> None:
-    experiment = point(Strategy.SINGLE, workload=replace(WHOLE, precision=precision))
+    experiment = point(Single, workload=replace(WHOLE, precision=precision))
     error = way.error(train(launcher, experiment, tmp_path))
     # Rounding takes about a share u of the activations across the kink of the ReLU.  Their part of
     # a gradient is then there or not at all: a share u of the square of its norm, so the root of u
@@ -94,7 +95,11 @@ def test_mixed_precision_trains_close_to_float32(
 @pytest.mark.parametrize("gradients", [WireType.FLOAT16, WireType.BFLOAT16])
 @pytest.mark.parametrize("strategy", COMMUNICATING)
 def test_gradients_of_16_bits_cost_no_more_than_their_rounding(
-    strategy: Strategy, gradients: WireType, launcher: LocalLauncher, way: Way, tmp_path: Path
+    strategy: type[AnyStrategy],
+    gradients: WireType,
+    launcher: LocalLauncher,
+    way: Way,
+    tmp_path: Path,
 ) -> None:
     workers = COMMUNICATING[strategy]
     experiment = point(
@@ -112,21 +117,21 @@ def test_gradients_of_16_bits_cost_no_more_than_their_rounding(
 
 
 #: What is left of the bytes: with servers only gradients are halved, parameters are not.
-LEFT = {Strategy.ALLREDUCE: 0.5, Strategy.PS_SYNC: 0.75}
+LEFT = {AllReduce: 0.5, SynchronousServers: 0.75}
 
 
 @pytest.mark.timed
 @pytest.mark.parametrize("strategy", LEFT)
 def test_gradients_of_16_bits_cut_the_bytes_on_the_wire(
-    strategy: Strategy, launcher: LocalLauncher
+    strategy: type[AnyStrategy], launcher: LocalLauncher
 ) -> None:
     def bytes_per_image(gradients: WireType) -> float:
         # Large weights and few images, so that little else is on the wire.
         experiment: Experiment = point(
             strategy,
             2,
-            workload=Workload(image_size=96, batch_per_worker=2),
-            profile=Profile(name="bytes", warmup_steps=2, warmup_s=0.0, measured_steps=20),
+            workload=Workload(model=ImageModel(image_size=96), batch_per_worker=2),
+            measurement=Measurement(warmup_steps=2, warmup_s=0.0, measured_steps=20),
             wire=Wire(gradients=gradients),
         )
         return loopback_bytes_per_image(launcher, experiment)

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from ps_allreduce.record.files import iter_record_paths, load_record
+from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.record.records import RunRecord, Status
 from tests.conftest import skip_or_fail
 from tests.real.slurm_cluster import NAMES, SlurmCluster, missing_for_slurm, slurm_cluster
@@ -28,8 +29,6 @@ pytestmark = [
     pytest.mark.usefixtures("need_tensorflow"),
     pytest.mark.timeout(900),
 ]
-
-ROOT = Path(__file__).resolve().parents[2]
 
 SWEEP_S = 600.0
 
@@ -107,7 +106,7 @@ def test_allreduce_sweep_through_sbatch(cluster: SlurmCluster, results: Path) ->
     run(cluster, words)
     found = records(results, "allreduce-sweep")
     assert statuses(found) == {Status.OK: 6}
-    pair = next(r for r in found if r.experiment.traits.uses_collective)
+    pair = next(r for r in found if r.experiment.strategy.uses_collective)
     # n8 and n9, as Slurm grants them; the order is Slurm's, and each task is where the plan says.
     assert [host.name for host in pair.hosts] == ["n8", "n9"]
     assert [(task.task, task.host) for task in pair.tasks] == [
@@ -133,7 +132,7 @@ def test_ps_sweep_dedicated_inside_salloc(cluster: SlurmCluster, results: Path) 
     run(cluster, ["salloc", "--nodes=3", "--exclusive", *words])
     found = records(results, "ps-sweep")
     assert statuses(found) == {Status.OK: 4}
-    served = next(r for r in found if r.experiment.traits.uses_servers)
+    served = next(r for r in found if r.experiment.strategy.uses_servers)
     # The allocation's own order: sorted as text, n10 would come first.
     assert [host.name for host in served.hosts] == ["n8", "n9", "n10"]
     assert {task.task: task.host for task in served.tasks} == {
@@ -253,7 +252,7 @@ def test_a_run_that_cannot_end_before_the_limit_is_not_begun(
 COPY = """
 import sys
 from pathlib import Path
-from launchers.sites.slurm.broadcast import NodeCopy
+from launchers.sites.slurm.step import NodeCopy
 copy = NodeCopy(["n8", "n9"], Path(sys.argv[1]))
 copy.spread()
 print(copy.folder, flush=True)

@@ -8,21 +8,22 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from launchers import SSH
+from launchers.protocol import LaunchedRun
 from launchers.run.launcher import HostsLauncher
-from launchers.sites.ssh import words
+from launchers.sites.ssh import command_line
 from launchers.sites.ssh.site import SshSite
 from ps_allreduce.errors import LaunchError, UserError
-from ps_allreduce.point.experiment import Experiment, Profile
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.spread import Spread
-from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.strategies import AllReduce, AnyStrategy, SynchronousServers
 from ps_allreduce.record.files import load_record
 from ps_allreduce.record.records import Status
 from tests.conftest import skip_or_fail
@@ -34,6 +35,17 @@ from tests.real.ssh_hosts import PORT, SshHosts, missing_for_ssh, ssh_hosts
 
 #: On a busy machine.
 PATIENCE_S = 240.0
+
+#: Seconds of any run.
+DEADLINE_S = 90.0
+
+
+def launch(
+    launcher: HostsLauncher,
+    experiment: Experiment,
+    progress: Callable[[str], None] = lambda _: None,
+) -> LaunchedRun:
+    return launcher.launch(experiment, deadline_s=DEADLINE_S, progress=progress)
 
 
 def trains(test: Any) -> Any:
@@ -67,23 +79,23 @@ def launcher(host_file: Path, data_dir: Path) -> Iterator[HostsLauncher]:
         yield launcher
 
 
-def on_hosts(strategy: Strategy, profile: Profile = BRIEF) -> Experiment:
-    return replace(point(strategy, 2, profile=profile), launcher=SSH, spread=Spread())
+def on_hosts(strategy: type[AnyStrategy], measurement: Measurement = BRIEF) -> Experiment:
+    return replace(point(strategy, 2, measurement=measurement), launcher="ssh", spread=Spread())
 
 
 @trains
-@pytest.mark.parametrize("strategy", [Strategy.ALLREDUCE, Strategy.PS_SYNC])
+@pytest.mark.parametrize("strategy", [AllReduce, SynchronousServers])
 def test_tasks_on_two_hosts_train_together(
-    strategy: Strategy, launcher: HostsLauncher, hosts: SshHosts
+    strategy: type[AnyStrategy], launcher: HostsLauncher, hosts: SshHosts
 ) -> None:
     east, west = hosts.address("east"), hosts.address("west")
     experiment = on_hosts(strategy)
     launcher.check(experiment)
     launcher.prepare(experiment.workload)
-    run = launcher.launch(experiment, progress=lambda _: None)
+    run = launch(launcher, experiment)
     assert run.status is Status.OK, f"{run.reason}\n{run.log[-2000:]}"
     assert run.metrics is not None
-    assert run.metrics.images_per_sec > 0
+    assert run.metrics.examples_per_sec > 0
     assert [(h.name, h.facts.name) for h in run.hosts] == [("east", "east"), (west, "west")]
     assert [host.address for host in run.hosts] == [east, west]
     assert {task.host for task in run.tasks} == {"east", west}
@@ -94,9 +106,9 @@ def test_tasks_on_two_hosts_train_together(
 def test_fork_servers_serve_all_runs(
     launcher: HostsLauncher, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    experiment = on_hosts(Strategy.ALLREDUCE)
+    experiment = on_hosts(AllReduce)
     launcher.prepare(experiment.workload)
-    runs = [launcher.launch(experiment, progress=lambda _: None) for _ in range(3)]
+    runs = [launch(launcher, experiment) for _ in range(3)]
     assert [run.reason for run in runs] == ["", "", ""]
     seconds = [run.phases.bring_up_s or 999.0 for run in runs]
     with capsys.disabled():
@@ -135,7 +147,7 @@ def test_a_host_that_fails_is_named_and_used_again(
     host_file: Path, data_dir: Path, hosts: SshHosts
 ) -> None:
     with HostsLauncher(SshSite(host_file), data_dir) as launcher:
-        launcher.prepare(on_hosts(Strategy.PS_SYNC).workload)
+        launcher.prepare(on_hosts(SynchronousServers).workload)
         killed: list[float] = []
 
         def kill_when_measuring(stage: str) -> None:
@@ -143,19 +155,19 @@ def test_a_host_that_fails_is_named_and_used_again(
                 killed.append(time.monotonic())
                 hosts.kill("east")
 
-        experiment = on_hosts(Strategy.PS_SYNC, LONG)
-        run = launcher.launch(experiment, progress=kill_when_measuring)
+        experiment = on_hosts(SynchronousServers, LONG)
+        run = launch(launcher, experiment, kill_when_measuring)
         assert time.monotonic() - killed[0] < 30
         assert run.status is Status.FAILED
         assert "the fork server on east, from which its tasks are forked, ended" in run.reason
         assert "ssh to east ended with status 255 (last heard: Connection to" in run.reason
 
-        again = launcher.launch(on_hosts(Strategy.ALLREDUCE), progress=lambda _: None)
+        again = launch(launcher, on_hosts(AllReduce))
         assert again.status is Status.FAILED
         assert "east cannot be reached" in again.reason
 
         hosts.start("east")
-        again = launcher.launch(on_hosts(Strategy.ALLREDUCE), progress=lambda _: None)
+        again = launch(launcher, on_hosts(AllReduce))
         assert again.reason == ""
 
 
@@ -163,7 +175,7 @@ def test_a_host_that_fails_is_named_and_used_again(
 def test_a_host_that_falls_silent_is_named_and_ends_by_itself(
     host_file: Path, data_dir: Path, hosts: SshHosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(words.OPTIONS, "ServerAliveInterval", "2")
+    monkeypatch.setitem(command_line.OPTIONS, "ServerAliveInterval", "2")
     before = {name: hosts.processes(name) for name in ("east", "west")}
     with HostsLauncher(SshSite(host_file), data_dir) as launcher:
         unplugged: list[float] = []
@@ -174,9 +186,9 @@ def test_a_host_that_falls_silent_is_named_and_ends_by_itself(
                 hosts.set_link("east", "down")
 
         try:
-            experiment = on_hosts(Strategy.ALLREDUCE, LONG)
+            experiment = on_hosts(AllReduce, LONG)
             launcher.prepare(experiment.workload)
-            run = launcher.launch(experiment, progress=unplug_when_measuring)
+            run = launch(launcher, experiment, unplug_when_measuring)
         finally:
             hosts.set_link("east", "up")
         assert time.monotonic() - unplugged[0] < 45
@@ -260,7 +272,7 @@ def test_all_hosts_that_cannot_be_used_are_named(hosts: SshHosts, tmp_path: Path
 @trains
 def test_another_checkout_is_refused(hosts: SshHosts, tmp_path: Path) -> None:
     message = refusal(tmp_path / "hosts", UserError, "stale")
-    assert "strategies.py on stale differs from the one here" in message
+    assert "bounds.py on stale differs from the one here" in message
 
 
 @trains

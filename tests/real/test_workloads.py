@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,21 +14,27 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from launchers.sites.local import LocalLauncher
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.architectures import MODELS
-from ps_allreduce.point.experiment import Profile
+from ps_allreduce.point.architectures import ARCHITECTURES, ImageModel
+from ps_allreduce.point.data import RecordFiles
+from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.placement import Policy, make_plan
-from ps_allreduce.point.strategies import Strategy
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AnyStrategy,
+    AsynchronousServers,
+    Single,
+    SynchronousServers,
+)
 from ps_allreduce.point.workload import EmulatedCompute, Workload
+from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.record.records import Status
 from ps_allreduce.record.steps import Phase, compute_spans, measurement_window
+from tests.cluster import LocalLauncher
 from tests.real.loopback import loopback_bytes_per_image
-from tests.real.points import BRIEF, point
+from tests.real.points import BRIEF, launch, point
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def printed_by(program: str, *words: object) -> Any:
@@ -46,12 +51,6 @@ def printed_by(program: str, *words: object) -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.fixture
-def two_cores(need_cores: Callable[[int], None]) -> None:
-    """Two workers need two cores."""
-    need_cores(2)
-
-
 #: Max/mean trainable bytes per server, by model and policy, on 2, 4 and 8 servers (VGG16's first
 #: dense layer is 74 % of it).  Round robin is stock TensorFlow 2.21 with Keras 3.15.
 PUBLISHED = {
@@ -65,11 +64,13 @@ PUBLISHED = {
 
 @pytest.mark.parametrize("model", PUBLISHED)
 def test_imbalance_of_every_model_and_policy(model: str, launcher: LocalLauncher) -> None:
-    size = MODELS[model].usual_image_size
-    variables = launcher.describe(Workload(model=model, image_size=size, num_classes=1000))
+    size = ARCHITECTURES[model].designed_image_size
+    variables = launcher.describe(
+        Workload(model=ImageModel(name=model, image_size=size, num_classes=1000))
+    )
     for policy, wanted in zip(Policy, PUBLISHED[model], strict=True):
-        found = [make_plan(policy, variables, n).max_over_mean for n in (2, 4, 8)]
-        assert found == pytest.approx(wanted, abs=0.006), policy
+        imbalance = [make_plan(policy, variables, n).max_over_mean for n in (2, 4, 8)]
+        assert imbalance == pytest.approx(wanted, abs=0.006), policy
 
 
 @pytest.mark.parametrize(("model", "size", "num_ps"), [("SmallCNN", 32, 2), ("MobileNetV2", 32, 3)])
@@ -77,7 +78,7 @@ def test_round_robin_is_what_stock_tensorflow_does(
     model: str, size: int, num_ps: int, launcher: LocalLauncher
 ) -> None:
     stock = printed_by("stock_devices", model, size, num_ps)
-    variables = launcher.describe(Workload(model=model, image_size=size))
+    variables = launcher.describe(Workload(model=ImageModel(name=model, image_size=size)))
     plan = make_plan(Policy.ROUND_ROBIN, variables, num_ps)
     assert [tuple(shape) for shape, _ in stock] == [spec.shape for spec in variables]
     for shard in plan.shards:
@@ -85,12 +86,15 @@ def test_round_robin_is_what_stock_tensorflow_does(
     assert len(plan.shards) == sum(spec.trainable for spec in variables)
 
 
-@pytest.mark.parametrize("strategy", [Strategy.PS_SYNC, Strategy.ALLREDUCE])
-def test_a_network_with_batch_norm_trains(strategy: Strategy, launcher: LocalLauncher) -> None:
-    workload = Workload(model="MobileNetV2", batch_per_worker=2, accumulation=2)
-    profile = replace(BRIEF, measured_steps=5)
-    experiment = point(strategy, 2, policy=Policy.LARGEST_FIRST, workload=workload, profile=profile)
-    run = launcher.launch(experiment, progress=lambda _: None)
+@pytest.mark.parametrize("strategy", [SynchronousServers, AllReduce])
+def test_a_model_with_batch_norm_trains(
+    strategy: type[AnyStrategy], launcher: LocalLauncher
+) -> None:
+    workload = Workload(model=ImageModel(name="MobileNetV2"), batch_per_worker=2, accumulation=2)
+    measurement = replace(BRIEF, measured_steps=5)
+    placed = {"placement": Policy.LARGEST_FIRST} if strategy.uses_servers else {}
+    experiment = point(strategy, 2, workload=workload, measurement=measurement, **placed)
+    run = launch(launcher, experiment)
     assert run.status is Status.OK, run.reason
     if run.placement is not None:
         assert run.placement.deviations == ()
@@ -101,13 +105,14 @@ EMULATED = Workload(emulated=EmulatedCompute(forward_s=0.03, backward_s=0.03), b
 
 
 @pytest.mark.timed
-@pytest.mark.parametrize("strategy", [Strategy.ALLREDUCE, Strategy.PS_SYNC, Strategy.PS_ASYNC])
+@pytest.mark.parametrize("strategy", [AllReduce, SynchronousServers, AsynchronousServers])
 def test_emulated_compute_takes_the_stated_time(
-    strategy: Strategy, launcher: LocalLauncher
+    strategy: type[AnyStrategy], launcher: LocalLauncher
 ) -> None:
-    profile = replace(BRIEF, warmup_steps=5, measured_steps=40)
-    experiment = point(strategy, 2, policy=Policy.GREEDY, workload=EMULATED, profile=profile)
-    run = launcher.launch(experiment, progress=lambda _: None)
+    measurement = replace(BRIEF, warmup_steps=5, measured_steps=40)
+    placed = {"placement": Policy.GREEDY} if strategy.uses_servers else {}
+    experiment = point(strategy, 2, workload=EMULATED, measurement=measurement, **placed)
+    run = launch(launcher, experiment)
     assert run.status is Status.OK, run.reason
     assert run.steps is not None
     measured = run.steps.select(run.steps.phase == Phase.MEASURED)
@@ -133,10 +138,10 @@ def test_what_is_taken_off_for_late_ticks_is_limited() -> None:
 
 @pytest.mark.timed
 def test_emulated_compute_burns_no_processor(launcher: LocalLauncher) -> None:
-    profile = replace(BRIEF, measured_steps=60)
+    measurement = replace(BRIEF, measured_steps=60)
     workload = replace(EMULATED, emulated=EmulatedCompute(forward_s=0.1, backward_s=0.1))
-    experiment = point(Strategy.SINGLE, workload=workload, profile=profile)
-    run = launcher.launch(experiment, progress=lambda _: None)
+    experiment = point(Single, workload=workload, measurement=measurement)
+    run = launch(launcher, experiment)
     assert run.steps is not None
     window = measurement_window(run.steps)
     used = [
@@ -148,17 +153,19 @@ def test_emulated_compute_burns_no_processor(launcher: LocalLauncher) -> None:
 
 
 @pytest.mark.timed
-@pytest.mark.parametrize("strategy", [Strategy.ALLREDUCE, Strategy.PS_SYNC, Strategy.PS_ASYNC])
+@pytest.mark.parametrize("strategy", [AllReduce, SynchronousServers, AsynchronousServers])
 def test_accumulation_cuts_the_bytes_on_the_wire(
-    strategy: Strategy, launcher: LocalLauncher
+    strategy: type[AnyStrategy], launcher: LocalLauncher
 ) -> None:
-    profile = Profile(name="bytes", warmup_steps=2, warmup_s=0.0, measured_steps=40)
+    measurement = Measurement(warmup_steps=2, warmup_s=0.0, measured_steps=40)
 
     def bytes_per_image(accumulation: int) -> float:
         # Large weights and few images, so that little else is on the wire.
-        workload = Workload(image_size=96, batch_per_worker=2, accumulation=accumulation)
+        workload = Workload(
+            model=ImageModel(image_size=96), batch_per_worker=2, accumulation=accumulation
+        )
         return loopback_bytes_per_image(
-            launcher, point(strategy, 2, workload=workload, profile=profile)
+            launcher, point(strategy, 2, workload=workload, measurement=measurement)
         )
 
     assert bytes_per_image(1) / bytes_per_image(4) == pytest.approx(4.0, rel=0.15)
@@ -179,9 +186,11 @@ def test_a_folder_of_images_becomes_records_and_trains(
     source, target = _images(tmp_path / "images"), tmp_path / "records"
     assert launcher.convert(source, target, lambda *_: None) == {"dark": 12, "light": 12}
     assert json.loads((target / "classes.json").read_text()) == {"dark": 0, "light": 1}
-    workload = Workload(input=str(target), num_classes=2, batch_per_worker=4)
+    workload = Workload(
+        data=RecordFiles.found_in(target), model=ImageModel(num_classes=2), batch_per_worker=4
+    )
     launcher.prepare(workload)
-    run = launcher.launch(point(Strategy.ALLREDUCE, 2, workload=workload), progress=lambda _: None)
+    run = launch(launcher, point(AllReduce, 2, workload=workload))
     assert run.status is Status.OK, run.reason
 
 
@@ -190,11 +199,13 @@ def test_damaged_input_is_one_sentence(launcher: LocalLauncher, tmp_path: Path) 
     launcher.convert(source, target, lambda *_: None)
     (records,) = target.glob("*.tfrecord")
     content = records.read_bytes()
-    workload = Workload(input=str(target), num_classes=2)
+    workload = Workload(data=RecordFiles.found_in(target), model=ImageModel(num_classes=2))
     for damaged in (content[:-7], b"this is no TFRecord file at all", b""):
         records.write_bytes(damaged)
-        with pytest.raises(UserError, match=r"truncated or no TFRecord file|holds no record"):
+        with pytest.raises(UserError, match="not those that the sweep was planned with"):
             launcher.prepare(workload)
+        with pytest.raises(UserError, match=r"truncated or no TFRecord file|holds no record"):
+            launcher.prepare(replace(workload, data=RecordFiles.found_in(target)))
     records.unlink()
     with pytest.raises(UserError, match=r"no \*\.tfrecord file in"):
         launcher.prepare(workload)
@@ -207,8 +218,10 @@ def test_a_flipped_byte_is_noticed_while_training(launcher: LocalLauncher, tmp_p
     content = bytearray(records.read_bytes())
     content[len(content) // 2] ^= 0xFF
     records.write_bytes(bytes(content))
-    workload = Workload(input=str(target), num_classes=2, batch_per_worker=4)
-    run = launcher.launch(point(Strategy.SINGLE, workload=workload), progress=lambda _: None)
+    workload = Workload(
+        data=RecordFiles.found_in(target), model=ImageModel(num_classes=2), batch_per_worker=4
+    )
+    run = launch(launcher, point(Single, workload=workload))
     assert run.status is Status.FAILED
     assert "is damaged: corrupted record at" in run.reason
 

@@ -1,0 +1,252 @@
+"""What docs/architecture.md says about adding something is true: a copy of the checkout with one of
+each, made with exactly the files that the page names, runs.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow")]
+
+STRATEGY = '''"""All-reduce of whole gradients, one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ps_allreduce.point.strategies.base import Strategy
+from ps_allreduce.point.wire import GRPC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainAllReduce(Strategy):
+    """Has no settings."""
+
+    kind: ClassVar[str] = "plain_allreduce"
+    label: ClassVar[str] = "all-reduce, plain"
+    uses_collective: ClassVar[bool] = True
+    replicated: ClassVar[bool] = True
+
+    @property
+    def transport(self) -> str:
+        """TensorFlow's own."""
+        return GRPC
+'''
+
+BACKEND = '''"""The backend of PlainAllReduce."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from ps_allreduce.backends.local_worker import Combined, MirroredWorker
+
+
+class PlainAllReduceBackend(MirroredWorker):
+    """Averages by the context of the replica."""
+
+    def combine(self, gradients: list[tf.Tensor]) -> Combined:
+        """The mean over all workers."""
+        context = tf.distribute.get_replica_context()
+        mean = list(context.all_reduce(tf.distribute.ReduceOp.MEAN, gradients))
+        return Combined(units=gradients, ready=mean, gradients=mean)
+'''
+
+SITE = '''"""This machine once more."""
+
+from __future__ import annotations
+
+from launchers.site import SiteKind
+from launchers.sites.local import LocalSite
+
+HERE = SiteKind(name="here", make=lambda settings: LocalSite(), several_hosts=False)
+'''
+
+STUDY = '''"""One worker against two of a new strategy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from experiments.studies.scope import Scope
+from experiments.studies.study import Study
+from experiments.sweep.profiles import Profile
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.strategies import PlainAllReduce, Single
+
+BRIEF = Measurement(warmup_steps=1, warmup_s=0.0, measured_steps=3)
+
+
+def _points(scope: Scope) -> list[Experiment]:
+    (workload,) = scope.workloads
+    points = scope.point(workload, Single, 1), scope.point(workload, PlainAllReduce, 2)
+    return [replace(point, measurement=BRIEF) for point in points]
+
+
+ONCE = {"quick": Profile(name="quick", repetitions=1)}
+
+STUDY = Study(about=__doc__, points=_points, profiles=ONCE)
+'''
+
+FIGURE = '''"""The number of points, as a bar."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+
+from analysis.data.cases import Case
+
+
+def plot_number(case: Case) -> Figure | None:
+    """A bar as high as there are points."""
+    figure = Figure()
+    figure.subplots().bar([0], [len(case.points)])
+    return figure
+'''
+
+#: For each thing, the new files and their text, and the lines that go before a line of a file.
+NEW = {
+    "a strategy": {
+        "ps_allreduce/point/strategies/plain_all_reduce.py": STRATEGY,
+        "ps_allreduce/backends/plain_all_reduce.py": BACKEND,
+    },
+    "a launcher": {"launchers/sites/here.py": SITE},
+    "a model": {},
+    "a study": {"experiments/studies/new_strategy.py": STUDY},
+    "a figure": {"analysis/figures/number.py": FIGURE},
+}
+
+#: For each thing and file, what is replaced by what.
+CHANGED = {
+    "a strategy": {
+        "ps_allreduce/point/strategies/__init__.py": [
+            (
+                "from ps_allreduce.point.strategies.servers",
+                "from ps_allreduce.point.strategies.plain_all_reduce import PlainAllReduce\n"
+                "from ps_allreduce.point.strategies.servers",
+            ),
+            ("| AllReduce\n", "| AllReduce | PlainAllReduce\n"),
+        ],
+        "ps_allreduce/backends/__init__.py": [
+            (
+                '    "allreduce": (',
+                '    "plain_allreduce": ("plain_all_reduce", "PlainAllReduceBackend"),\n'
+                '    "allreduce": (',
+            ),
+        ],
+    },
+    "a launcher": {
+        "launchers/sites/__init__.py": [
+            (
+                "from launchers.sites.local",
+                "from launchers.sites.here import HERE\nfrom launchers.sites.local",
+            ),
+            ("(LOCAL, ", "(HERE, LOCAL, "),
+        ],
+    },
+    "a model": {
+        "ps_allreduce/point/architectures.py": [
+            (
+                '    "ResNet50": Architecture(',
+                '    "MobileNet": Architecture(minimum_image_size=32, designed_image_size=224),\n'
+                '    "ResNet50": Architecture(',
+            ),
+        ],
+    },
+    "a study": {
+        "experiments/studies/catalogue.py": [
+            ("    compare,\n", "    compare,\n    new_strategy,\n"),
+            (
+                '    "compare": compare.STUDY,\n',
+                '    "compare": compare.STUDY,\n    "new-strategy": new_strategy.STUDY,\n',
+            ),
+        ],
+    },
+    "a figure": {
+        "analysis/figures/save.py": [
+            (
+                "from analysis.figures.server_loads",
+                "from analysis.figures.number import plot_number\n"
+                "from analysis.figures.server_loads",
+            ),
+            (
+                "KINDS = (\n",
+                'KINDS = (\n    FigureKind(name="number", title="Points", caption="How many there '
+                'are.", plot=plot_number),\n',
+            ),
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("what", NEW)
+def test_the_page_names_the_files_that_have_to_be_touched(what: str) -> None:
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    (row,) = re.findall(rf"^\| {what}[^|]* \| (.*) \|$", page, re.MULTILINE)
+    named = re.findall(r"`([^`]+)`", row.split("; if Keras")[0])
+    touched = {f"{Path(new).parent.as_posix()}/" for new in NEW[what]} | set(CHANGED[what])
+    assert set(named) == touched
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the checkout, with one of each."""
+    copy = tmp_path_factory.mktemp("copy") / "checkout"
+    left_out = shutil.ignore_patterns(".*", "__pycache__", "results", "wheelhouse", "tests")
+    shutil.copytree(ROOT, copy, ignore=left_out)
+    for files in NEW.values():
+        for path, text in files.items():
+            (copy / path).write_text(text, encoding="utf-8")
+    for changes in CHANGED.values():
+        for path, replaced in changes.items():
+            text = (copy / path).read_text(encoding="utf-8")
+            for old, new in replaced:
+                assert text.count(old) == 1, f"{path}: {old!r}"
+                text = text.replace(old, new)
+            (copy / path).write_text(text, encoding="utf-8")
+    return copy
+
+
+def run(checkout: Path, *words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", *words],
+        cwd=checkout,
+        env={"PATH": "/usr/bin:/bin", "HOME": "/tmp", "PYTHONPATH": str(checkout)},
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_one_of_each_runs_together(checkout: Path, need_cores: object) -> None:
+    size = ["--image-size", "32", "--batch-per-worker", "2", "--workers", "1,2"]
+    words = ["--launcher", "here", "--model", "MobileNet", *size, "--allow-login-node"]
+    run(checkout, "experiments", "new-strategy", *words)
+    run(checkout, "analysis", "report", "results/new-strategy")
+    summary = pd.read_csv(checkout / "results/new-strategy/summary.csv")
+    assert sorted(summary.strategy) == ["plain_allreduce", "single"]
+    assert set(summary.status) == {"ok"}
+    assert set(summary.launcher) == {"here"}
+    assert set(summary.model) == {"MobileNet"}
+    report = (checkout / "results/new-strategy/report.html").read_text(encoding="utf-8")
+    assert "plain_allreduce" in report
+    assert (checkout / "results/new-strategy/number.png").stat().st_size > 1000
+
+
+def test_the_make_targets_know_the_new_study(checkout: Path) -> None:
+    done = subprocess.run(["make"], cwd=checkout, capture_output=True, check=True, text=True)
+    assert "make new-strategy" in done.stdout
