@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
@@ -12,10 +12,10 @@ from rich.console import Console
 
 from analysis.data.blocks import SweepResults, analysed
 from analysis.data.cases import Case, make_cases
+from analysis.data.columns import write_summary
 from analysis.data.load import find_sweeps, read_sweep
 from analysis.figures.save import save_figures
 from analysis.report.page import CaseReport, write_report
-from analysis.report.summary import write_summary
 from analysis.report.table import render_table
 from analysis.report.verdict import verdict
 from analysis.suite.bench_file import summarise_bench
@@ -75,7 +75,7 @@ def bench_load(folder: Path, records: int) -> None:
         click.echo(time_loading(folder, Path(copies), records))
 
 
-def _for_each_sweep(folder: Path, action: Callable[[SweepResults], None]) -> int:
+def _for_each_sweep(folder: Path, action: Callable[[SweepResults, Sequence[Case]], None]) -> int:
     """Do it for all sweeps; one that cannot be read does not keep the others from it."""
     status = OK
     for path in find_sweeps(folder):
@@ -85,33 +85,26 @@ def _for_each_sweep(folder: Path, action: Callable[[SweepResults], None]) -> int
             click.echo(f"Error: {error}", err=True)
             status = MISTAKE
             continue
-        action(results)
-        status = max(status, sweep_status(results))
+        cases = make_cases(results.block.table, results.files.records)
+        action(results, cases)
+        for item in results.files.damaged:
+            click.echo(f"Not read: {item.path}: {item.reason}", err=True)
+        lost = any(point.lost_repetitions for case in cases for point in case.points)
+        if lost or results.files.damaged:
+            status = max(status, SOME_FAILED)
     return status
 
 
-def sweep_status(results: SweepResults) -> int:
-    """0, or 1 if some repetition was not completed or some record cannot be read."""
-    lost = any(point.lost_repetitions for case in cases_of(results) for point in case.points)
-    return SOME_FAILED if lost or results.files.damaged else OK
-
-
-def cases_of(results: SweepResults) -> tuple[Case, ...]:
-    """What of the analysed block may be compared."""
-    return make_cases(results.block.table, results.files.records)
-
-
-def summarise_sweep(results: SweepResults) -> None:
+def summarise_sweep(results: SweepResults, _: Sequence[Case]) -> None:
     """Write `summary.csv` and say where."""
     path = results.files.folder / "summary.csv"
     write_summary(path, results.files.table)
-    _tell_damage(results)
     click.echo(path)
 
 
-def report_sweep(results: SweepResults) -> None:
+def report_sweep(results: SweepResults, cases: Sequence[Case]) -> None:
     """Write all files of one sweep, and print verdicts, tables and paths."""
-    cases, folder = cases_of(results), results.files.folder
+    folder = results.files.folder
     reports = [
         CaseReport(
             case=case,
@@ -122,11 +115,10 @@ def report_sweep(results: SweepResults) -> None:
     ]
     write_summary(folder / "summary.csv", results.files.table)
     write_report(folder / "report.html", results, reports)
-    _tell_damage(results)
     _show(results, reports)
 
 
-def _show(results: SweepResults, reports: list[CaseReport]) -> None:
+def _show(results: SweepResults, reports: Sequence[CaseReport]) -> None:
     # Without a terminal the width is unknown: wide enough for one line per point.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
     for item in reports:
@@ -147,11 +139,6 @@ def _show(results: SweepResults, reports: list[CaseReport]) -> None:
     for name in ("report.html", "summary.csv"):
         click.echo(results.files.folder / name)
     click.echo(f"{sum(len(item.figures) for item in reports)} figures as .png and .svg beside them")
-
-
-def _tell_damage(results: SweepResults) -> None:
-    for item in results.files.damaged:
-        click.echo(f"Not read: {item.path}: {item.reason}", err=True)
 
 
 def main() -> None:

@@ -1,8 +1,15 @@
-"""How rates, counts and comparisons are spelled in tables and sentences."""
+"""How numbers, rates, counts and comparisons are spelled in tables and sentences."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pandas as pd
+
 from analysis.stats.statistics import Comparison
+
+#: Stands for a value that is not there.
+NONE = "-"
 
 _PREFIXES = (("G", 1e9), ("M", 1e6), ("k", 1e3))
 
@@ -13,6 +20,29 @@ def rate_text(bits_per_s: float) -> str:
         if bits_per_s >= size:
             return f"{bits_per_s / size:.3g} {prefix}bit/s"
     return f"{bits_per_s:.3g} bit/s"
+
+
+def number(value: float | None) -> str:
+    """`123.4`, or a dash."""
+    if value is None or pd.isna(value):
+        return NONE
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def ratio(value: float | None) -> str:
+    """`1.80`, or a dash."""
+    return NONE if pd.isna(value) else f"{value:.2f}"
+
+
+def with_interval(
+    spell: Callable[[float | None], str],
+    centre: float | None,
+    low: float | None,
+    high: float | None,
+) -> str:
+    """`1.80 [1.60, 2.05]`, or the centre alone where there is no interval."""
+    ends = "" if pd.isna(low) or pd.isna(high) else f" [{spell(low)}, {spell(high)}]"
+    return spell(centre) + ends
 
 
 def count_text(count: int, what: str) -> str:
@@ -30,12 +60,8 @@ def transports_label(first: str | None, second: str | None) -> str:
     return "" if first == second else f"different transports ({first}, {second})"
 
 
-def interval_text(comparison: Comparison) -> str:
-    """`1.80x [1.60, 2.05]`, or the ratio alone where there is no interval."""
-    if comparison.ratio is None:
-        return "unknown"
-    if comparison.low is None or comparison.high is None:
-        return f"{comparison.ratio:.2f}x"
+def factor_text(comparison: Comparison) -> str:
+    """`1.80x [1.60, 2.05]`, of a comparison that has an interval."""
     return f"{comparison.ratio:.2f}x [{comparison.low:.2f}, {comparison.high:.2f}]"
 
 

@@ -33,11 +33,6 @@ class Block:
     differences: tuple[str, ...] = ()
 
     @property
-    def newest(self) -> pd.Timestamp:
-        """Start of its last run."""
-        return pd.Timestamp(self.table["started_at"].max())
-
-    @property
     def provenance(self) -> Provenance:
         """Of its last run."""
         return self.records[-1].provenance

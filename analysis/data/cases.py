@@ -7,20 +7,18 @@ number of workers, with all its attempts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import pandas as pd
+from pandas.api.typing import DataFrameGroupBy
 
 from analysis.data.columns import CONDITIONS
 from analysis.data.exchange import exchange_order
 from analysis.data.setting import Setting, settings_of
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.spread import LayoutKind
-from ps_allreduce.point.strategies import STRATEGIES
 from ps_allreduce.record.records import BUSY_LIMIT, RunRecord, Status
 
 #: Conditions that users ask for under a shorter name.
@@ -49,6 +47,11 @@ class Point:
     def num_workers(self) -> int:
         """Workers of this point."""
         return self.experiment.num_workers
+
+    @property
+    def worker_cores(self) -> int:
+        """Cores of all workers together."""
+        return self.num_workers * self.experiment.resources.cores_per_worker
 
     @property
     def transport(self) -> str | None:
@@ -84,6 +87,12 @@ class Point:
     def unusable(self) -> pd.DataFrame:
         """Attempts that are not ok."""
         return self.attempts[self.attempts["status"] != Status.OK]
+
+    @property
+    def counting(self) -> list[RunRecord]:
+        """The records of the launches."""
+        run_ids = set(self.launches["run_id"])
+        return [record for record in self.records if record.run_id in run_ids]
 
     @property
     def lost_repetitions(self) -> int:
@@ -131,10 +140,8 @@ class Case:
 
     def at(self, setting: Setting, num_workers: int) -> Point | None:
         """The point of a setting at a number of workers."""
-        for point in self.points:
-            if point.setting == setting and point.num_workers == num_workers:
-                return point
-        return None
+        at = (p for p in self.points if (p.setting, p.num_workers) == (setting, num_workers))
+        return next(at, None)
 
 
 def machine_was_limit(runs: pd.DataFrame) -> pd.Series:
@@ -150,58 +157,49 @@ def make_cases(table: pd.DataFrame, records: Mapping[str, RunRecord]) -> tuple[C
     Args:
         records: by the index of the table.
     """
-    experiments = table.drop_duplicates("experiment_id").set_index("experiment_id", drop=False)
+    attempts = table.groupby("experiment_id", sort=False)
+    experiments = attempts.head(1).set_index("experiment_id", drop=False)
     # A folder that was moved holds the same data still.
     experiments["input"] = experiments["input_checksum"].fillna(experiments["input"])
     asked = experiments.astype(object).where(experiments.notna(), None)
-    groups = list(asked.groupby(list(CONDITIONS), sort=False, dropna=False))
-    names = _case_names(pd.concat([group.head(1) for _, group in groups]))
+    groups = [group for _, group in asked.groupby(list(CONDITIONS), sort=False, dropna=False)]
+    names = _case_names(pd.concat([group.head(1) for group in groups]))
     cases = [
         Case(
             name=name,
             conditions={column: group.iloc[0][column] for column in CONDITIONS},
-            points=tuple(_points(group, table, records)),
+            points=_points(group, attempts, records),
         )
-        for name, (_, group) in zip(names, groups, strict=True)
+        for name, group in zip(names, groups, strict=True)
     ]
     return tuple(sorted(cases, key=lambda case: case.name))
 
 
 def _case_names(cases: pd.DataFrame) -> list[str]:
     """The model, then whatever differs between the cases of one sweep."""
-    described = cases[list(CONDITIONS)].rename(columns=_shown)
+    described = cases[list(CONDITIONS)].rename(columns=lambda name: name.removeprefix(_ASKED))
+    text = described.map(lambda value: "none" if value is None else str(value))
     names = []
-    for _, own in described.iterrows():
-        rivals = described[described["model"] == own["model"]]
-        differing = [name for name in rivals if len(set(map(str, rivals[name]))) > 1]
-        distinct = [f"{name} {_text(own[name])}" for name in sorted(differing)]
-        names.append(", ".join([own["model"], *distinct]))
+    for model, own in zip(text["model"], text.to_dict("records"), strict=True):
+        rivals = text[text["model"] == model]
+        differing = sorted(str(name) for name in rivals if rivals[name].nunique() > 1)
+        names.append(", ".join([model, *(f"{name} {own[name]}" for name in differing)]))
     return names
 
 
-def _shown(column: str) -> str:
-    return column.removeprefix(_ASKED)
-
-
-def _text(value: object) -> str:
-    return "none" if value is None else str(value)
-
-
 def _points(
-    asked: pd.DataFrame, table: pd.DataFrame, records: Mapping[str, RunRecord]
-) -> Iterator[Point]:
-    attempts = dict(iter(table.groupby("experiment_id", sort=False)))
-    found = [
-        _point(own, setting, attempts[str(own["experiment_id"])], records)
-        for (_, own), setting in zip(asked.iterrows(), settings_of(asked), strict=True)
+    asked: pd.DataFrame, attempts: DataFrameGroupBy[Any, Any], records: Mapping[str, RunRecord]
+) -> tuple[Point, ...]:
+    points = [
+        _point(own, setting, attempts.get_group(str(key)), records)
+        for (key, own), setting in zip(asked.iterrows(), settings_of(asked), strict=True)
     ]
-    yield from sorted(found, key=_order)
+    return tuple(sorted(points, key=_order))
 
 
 def _point(
-    asked: pd.Series, setting: Setting, runs: pd.DataFrame, records: Mapping[str, RunRecord]
+    asked: pd.Series, setting: Setting, attempts: pd.DataFrame, records: Mapping[str, RunRecord]
 ) -> Point:
-    attempts = runs.sort_values(["repetition", "attempt"])
     good = attempts[(attempts["status"] == Status.OK) & attempts["examples_per_sec"].notna()]
     in_order = tuple(records[str(path)] for path in attempts.index)
     return Point(
@@ -215,13 +213,9 @@ def _point(
 
 
 def _order(point: Point) -> tuple[object, ...]:
-    layout, placement = point.asked["layout"], point.asked["placement"]
-    return (
-        list(STRATEGIES).index(point.setting.strategy),
-        point.setting.num_ps or 0,
-        -1 if layout is None else list(LayoutKind).index(layout),
-        -1 if placement is None else list(Policy).index(placement),
-        exchange_order(point.asked),
-        point.setting.label,
-        point.num_workers,
-    )
+    names = ("strategy", "layout", "placement")
+    strategy, layout, placement = (point.attempts[name].cat.codes.iloc[0] for name in names)
+    exchange = exchange_order(point.asked)
+    servers = point.setting.num_ps or 0
+    label, workers = point.setting.label, point.num_workers
+    return strategy, servers, layout, placement, exchange, label, workers

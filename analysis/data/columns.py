@@ -1,12 +1,14 @@
-"""The columns of the table of runs: their order and their types.
+"""The columns of the table of runs: their order, their types, and the file `summary.csv`.
 
-Decides both; what a column means is written down in `docs/results_format.md`, and where its values
-come from is decided in `rows`.  An experiment states what was asked for under the same names.
+Decides all three; what a column means is written down in `docs/results_format.md`, and where its
+values come from is decided in `rows`.  An experiment states what was asked for under the same
+names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import pandas as pd
 from pandas.api.types import pandas_dtype
@@ -14,6 +16,7 @@ from pandas.api.types import pandas_dtype
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.spread import LayoutKind
 from ps_allreduce.point.strategies import STRATEGIES
+from ps_allreduce.record.files import write_atomically
 from ps_allreduce.record.records import Status
 
 TEXT, WHOLE, REAL, TRUTH, MOMENT = "string", "Int64", "Float64", "boolean", "datetime64[ns, UTC]"
@@ -52,6 +55,9 @@ least_measured_steps:i least_measured_s:f event_steps:i asked_workers_per_host:i
 network_hosts:i recording_ratio:f raw_timings:b
 """
 
+#: Moments in UTC, as ISO 8601 writes them.
+_WRITTEN_MOMENT = "%Y-%m-%dT%H:%M:%S.%f+00:00"
+
 _TYPES = {"": TEXT, "i": WHOLE, "f": REAL, "b": TRUTH, "t": MOMENT}
 
 #: The type of every column, in order.
@@ -78,7 +84,7 @@ CONDITIONS = (
 
 
 def make_table(rows: Iterable[Mapping[str, object]], index: Iterable[str]) -> pd.DataFrame:
-    """A table of runs with all columns, in their order and of their types.
+    """A table of runs by experiment, repetition and attempt, with all columns.
 
     Args:
         rows: values by column; a column that a row lacks is unknown there.
@@ -91,7 +97,8 @@ def make_table(rows: Iterable[Mapping[str, object]], index: Iterable[str]) -> pd
     if unknown := set(raw.columns) - set(COLUMNS):
         raise ValueError(f"the table of runs has no column {', '.join(sorted(unknown))}")
     raw = raw.reindex(columns=list(COLUMNS))
-    return pd.DataFrame({name: _typed(raw[name], kind) for name, kind in COLUMNS.items()})
+    table = pd.DataFrame({name: _typed(raw[name], kind) for name, kind in COLUMNS.items()})
+    return table.sort_values(["experiment_id", "repetition", "attempt"])
 
 
 def _typed(values: pd.Series, kind: str) -> pd.Series:
@@ -101,3 +108,19 @@ def _typed(values: pd.Series, kind: str) -> pd.Series:
     if kind == MOMENT:
         return pd.to_datetime(values, utc=True).astype(pandas_dtype(kind))
     return values.astype(object).where(values.notna(), None).astype(pandas_dtype(kind))
+
+
+def write_summary(path: Path, table: pd.DataFrame) -> None:
+    """Write the rows of all runs as `summary.csv`, all of them or nothing.
+
+    Raises:
+        UserError: no permission, or no space left.
+    """
+    write_atomically(path, render_summary(table).encode())
+
+
+def render_summary(table: pd.DataFrame) -> str:
+    """The file's text: a header, then one line per attempt; an empty cell is unknown."""
+    truths = [name for name, kind in COLUMNS.items() if kind == TRUTH]
+    shown = table.assign(**{name: table[name].astype("string").str.lower() for name in truths})
+    return shown.to_csv(index=False, date_format=_WRITTEN_MOMENT, lineterminator="\n")

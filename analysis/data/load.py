@@ -17,7 +17,7 @@ import pandas as pd
 from analysis.data.columns import make_table
 from analysis.data.rows import Row, moment, row_of
 from ps_allreduce.errors import RecordFormatError, UserError
-from ps_allreduce.record.files import iter_record_paths, load_record
+from ps_allreduce.record.files import load_record
 from ps_allreduce.record.records import RunRecord
 
 
@@ -93,14 +93,16 @@ def read_sweep(folder: Path) -> SweepFiles:
     rows: dict[str, Row] = {}
     records: dict[str, RunRecord] = {}
     damaged: list[Damage] = []
-    for path in _record_paths(folder, damaged):
+    for path in (folder / "runs").glob("*/*-*.json"):
         try:
             record = _load(path)
         except UserError as error:
-            damaged.append(Damage(path=_relative(path, folder), reason=str(error)))
+            place = path.relative_to(folder).as_posix()
+            damaged.append(Damage(path=place, reason=str(error)))
             continue
         rows[str(path)] = row_of(record, path, folder)
         records[str(path)] = replace(record, samples=())
+    damaged.sort(key=lambda damage: damage.path)
     if not rows:
         raise UserError(_nothing_to_read(folder, damaged))
     planned = _planned(folder, damaged)
@@ -125,35 +127,19 @@ def _planned(folder: Path, damaged: list[Damage]) -> tuple[str, ...] | None:
     return tuple(str(key) for key in order)
 
 
-def _record_paths(folder: Path, damaged: list[Damage]) -> Sequence[Path]:
-    """All records; a file that is not named like one is reported and the others are read."""
-    try:
-        return list(iter_record_paths(folder))
-    except RecordFormatError:
-        pass
-    paths = sorted((folder / "runs").glob("*/*-*.json"))
-    good = [path for path in paths if all(part.isdecimal() for part in path.stem.split("-"))]
-    for path in sorted(set(paths) - set(good)):
-        reason = "a record is named <repetition>-<attempt>.json"
-        damaged.append(Damage(path=_relative(path, folder), reason=reason))
-    return good
-
-
 def _load(path: Path) -> RunRecord:
     """A record whose times and place are what every figure relies on; the types cannot say so."""
+    if not path.stem.replace("-", "").isdecimal():
+        raise RecordFormatError("a record is named <repetition>-<attempt>.json")
     record = load_record(path)
     if f"{path.parent.name}/{path.stem}" != record.run_id:
         raise RecordFormatError(f"{path}: the record is of run {record.run_id}.")
-    for name in ("started_at", "finished_at"):
+    for name, text in (("started_at", record.started_at), ("finished_at", record.finished_at)):
         try:
-            moment(getattr(record, name))
+            moment(text)
         except ValueError as error:
             raise RecordFormatError(f"{path}: {name} is not a time ({error}).") from error
     return record
-
-
-def _relative(path: Path, folder: Path) -> str:
-    return path.relative_to(folder).as_posix()
 
 
 def _nothing_to_read(folder: Path, damaged: Sequence[Damage]) -> str:

@@ -7,6 +7,7 @@ None, never guessed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -124,16 +125,7 @@ def _workers_per_host(record: RunRecord) -> int | None:
 
 
 def _figures(record: RunRecord) -> Row:
-    phases = record.phases
-    row: dict[str, object] = {
-        "bring_up_s": phases.bring_up_s,
-        "build_s": phases.build_s,
-        "first_step_s": phases.first_step_s,
-        "warmup_s": phases.warmup_s,
-        "measured_s": phases.measured_s,
-        "total_s": phases.total_s,
-        "step_s": step_time_s(record),
-    }
+    row: dict[str, object] = {**asdict(record.phases), "step_s": step_time_s(record)}
     if record.metrics is not None:
         row |= {name: getattr(record.metrics, name) for name in _METRICS}
     if record.recording is not None:

@@ -7,7 +7,7 @@ gradients is called is decided in `exchange`, what may be compared at all in `ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,48 +58,36 @@ def settings_of(asked: pd.DataFrame) -> list[Setting]:
     """The setting of each experiment of a case.
 
     Args:
-        asked: a row per experiment with what was asked for, None where nothing was.
+        asked: what was asked for by `experiment_id`, None where nothing was.
     """
     follows = _servers_follow_workers(asked)
-    rivals = {str(name): _Rivals.of(group) for name, group in asked.groupby("strategy")}
-    return [_setting(own, rivals[own["strategy"]], follows) for _, own in asked.iterrows()]
+    # On equally many servers; the default threshold follows the number of servers.
+    thresholds = asked.groupby(["strategy", "num_ps"])["split_bytes"].transform("nunique")
+    settings: dict[str, Setting] = {}
+    for _, rivals in asked.groupby("strategy"):
+        exchanges = [exchange_of(own) for _, own in rivals.iterrows()]
+        varied = {name for name in SETTINGS if len(rivals[name].unique()) > 1} - {"split_bytes"}
+        for key, own in rivals.iterrows():
+            differing = varied | ({"split_bytes"} if thresholds[str(key)] > 1 else set())
+            settings[str(key)] = _setting(own, differing, exchange_parts(own, exchanges), follows)
+    return [settings[str(key)] for key in asked.index]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Rivals:
-    """The experiments of one strategy, and how each of them exchanges gradients."""
-
-    asked: pd.DataFrame
-    exchanges: Sequence[Mapping[str, object]]
-
-    @classmethod
-    def of(cls, asked: pd.DataFrame) -> _Rivals:
-        return cls(asked=asked, exchanges=[exchange_of(own) for _, own in asked.iterrows()])
-
-    def differ(self, column: str) -> bool:
-        """Not all of them were asked for the same."""
-        return len(self.asked[column].unique()) > 1
-
-    def splits_differ(self, own: pd.Series) -> bool:
-        """On equally many servers; the default threshold follows the number of servers."""
-        alike = self.asked[self.asked["num_ps"] == own["num_ps"]]
-        return len(alike["split_bytes"].dropna().unique()) > 1
-
-
-def _setting(own: pd.Series, rivals: _Rivals, follows: bool) -> Setting:
-    uses_servers = STRATEGIES[own["strategy"]].uses_servers
-    exchange = exchange_parts(own, rivals.exchanges)
-    variant = [*_variant(own, rivals), *exchange]
-    servers = [f"{own['num_ps']} ps"] if uses_servers and not follows else []
-    counted = servers if rivals.differ("num_ps") else []
+def _setting(
+    own: pd.Series, differing: Collection[str], exchange: Sequence[str], follows: bool
+) -> Setting:
+    """The setting of an experiment, given the columns in which its rivals differ."""
+    variant = [*_variant(own, differing), *exchange]
+    counted = "num_ps" in differing and own["num_ps"] and not follows
+    servers = [f"{own['num_ps']} ps"] if counted else []
     without = {"strategy", "num_ps"}
-    if not rivals.splits_differ(own):
+    if "split_bytes" not in differing:
         without.add("split_bytes")
     return Setting(
         strategy=own["strategy"],
         num_ps=None if follows else own["num_ps"],
         values=tuple((name, own[name]) for name in SETTINGS if name not in without),
-        label=", ".join([own["strategy"], *variant[:1], *counted, *variant[1:]]),
+        label=", ".join([own["strategy"], *variant[:1], *servers, *variant[1:]]),
         variant=", ".join(variant),
         exchange=", ".join(exchange),
     )
@@ -107,22 +95,20 @@ def _setting(own: pd.Series, rivals: _Rivals, follows: bool) -> Setting:
 
 def _servers_follow_workers(asked: pd.DataFrame) -> bool:
     """Every number of workers has one number of servers, so that is no setting of its own."""
-    with_servers = asked[[STRATEGIES[name].uses_servers for name in asked["strategy"]]]
+    with_servers = asked[asked["num_ps"] > 0]
     counts = with_servers.groupby("num_workers")["num_ps"].nunique()
-    return bool((counts == 1).all()) and len(with_servers["num_ps"].unique()) > 1
+    return bool((counts == 1).all()) and with_servers["num_ps"].nunique() > 1
 
 
-def _variant(own: pd.Series, rivals: _Rivals) -> list[str]:
+def _variant(own: pd.Series, differing: Collection[str]) -> list[str]:
     """The placement, and whatever else differs between the settings of one strategy."""
-    parts = [] if own["placement"] is None else [str(own["placement"])]
-    if own["layout"] is not None and rivals.differ("layout"):
-        parts.append(str(own["layout"]))
-    if own["split_bytes"] is not None and rivals.splits_differ(own):
-        parts.append(f"split {megabytes(own['split_bytes'])}")
-    if rivals.differ("ps_per_host"):
-        parts.append(f"{own['ps_per_host'] or 'default'} ps per host")
-    if rivals.differ("coordinator"):
-        parts.append(f"coordinator {own['coordinator']}")
-    if own["collective"] is not None and rivals.differ("collective"):
-        parts.append(str(own["collective"]))
-    return parts
+    said = {
+        "placement": own["placement"],
+        "layout": own["layout"],
+        "split_bytes": own["split_bytes"] and f"split {megabytes(own['split_bytes'])}",
+        "ps_per_host": f"{own['ps_per_host'] or 'default'} ps per host",
+        "coordinator": f"coordinator {own['coordinator']}",
+        "collective": own["collective"],
+    }
+    shown = {"placement", *differing}
+    return [text for name, text in said.items() if name in shown and text is not None]

@@ -6,15 +6,20 @@ they look in `style`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 from matplotlib.transforms import offset_copy
 
+from analysis.data.cases import Case
 from analysis.figures.style import COLOURS, LINES, MARKERS
+from analysis.stats.points import base_of, launch_ratios, point_table
+from analysis.stats.statistics import Ends
 
 #: Thin and hollow, in the colour and with the marker of what it bounds.
 _BOUND: dict[str, Any] = {
@@ -27,56 +32,51 @@ _BOUND: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
-    """What is drawn at one position of a curve.
+_CIRCLES: dict[str, Any] = {"s": 6, "facecolors": "none", "linewidths": 0.6, "zorder": 4}
 
-    Attributes:
-        x: position on the axis, among the axis' ticks.
-        launches: single values.
-        mean, low, high: geometric mean and interval, None where there is none.
-        failed: attempts that did not end well.
-        bound: what cannot be surpassed; None where there is no such bound.
+#: Curves by their labels: a row for each point, see `marks_of`, at the position `x` of an axis.
+#: One without launches and failures keeps its place and its colour but is not drawn.
+Curves = Mapping[str, pd.DataFrame]
+
+
+#: Measured positions of the horizontal axis, from left to right, and how they are written.
+Ticks = Mapping[float, str]
+
+
+def marks_of(case: Case, column: str) -> pd.DataFrame:
+    """What is drawn of a column of the table of points, a row for each point.
+
+    Columns: mean, low, high as in the table; launches, the same of single launches; bound, the same
+    at the bound of the step; failed, attempts that did not end well.
     """
-
-    x: float
-    launches: tuple[float, ...] = ()
-    mean: float | None = None
-    low: float | None = None
-    high: float | None = None
-    failed: int = 0
-    bound: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
-    """One entry of a legend; without marks it keeps its place and its colour but is not drawn."""
-
-    label: str
-    marks: tuple[Mark, ...]
-
-    @property
-    def is_empty(self) -> bool:
-        """There is nothing to draw, not even a failure."""
-        return not any(mark.launches or mark.failed for mark in self.marks)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ticks:
-    """The measured positions of the horizontal axis, and how they are written."""
-
-    positions: tuple[float, ...]
-    labels: tuple[str, ...]
-    axis_label: str
-
-    @property
-    def gap(self) -> float:
-        """The smallest distance of neighbours."""
-        pairs = zip(self.positions, self.positions[1:], strict=False)
-        return min((right - left for left, right in pairs), default=1.0)
+    points = point_table(case)
+    what, _, base = column.partition("_")
+    rivals = [base_of(case, point, base) if base else None for point in case.points]
+    share = points["num_workers"] if what == "efficiency" else pd.Series(1.0, points.index)
+    launches = [
+        tuple((launch_ratios(point.rates, rival.rates) if rival else point.rates) / over)
+        for point, rival, over in zip(case.points, rivals, share, strict=True)
+    ]
+    over = share * points[f"base_{base}"] if base else share
+    known = points[column].notna()
+    return pd.DataFrame(
+        {
+            "mean": points[column],
+            "low": points[f"{column}_low"],
+            "high": points[f"{column}_high"],
+            "launches": pd.Series(launches, dtype=object).where(known, None),
+            "bound": (points["rate_bound"] / over).where(known),
+            "failed": points["failed"],
+        }
+    )
 
 
-def draw_curves(axes: Axes, curves: Sequence[Curve], ticks: Ticks, top: float) -> None:
+def curves_of(marks: pd.DataFrame) -> Curves:
+    """The marks of every label, in their order."""
+    return {str(label): curve for label, curve in marks.groupby("label", sort=False)}
+
+
+def draw_curves(axes: Axes, curves: Curves, ticks: Ticks, top: float) -> None:
     """Draw curves side by side around each tick, so that no interval hides another.
 
     Args:
@@ -84,27 +84,32 @@ def draw_curves(axes: Axes, curves: Sequence[Curve], ticks: Ticks, top: float) -
             arrow.
     """
     # Side by side within a third of the gap: close enough to be read as one position.
-    step = min(0.07, 0.34 / max(len(curves), 1)) * ticks.gap
-    for index, curve in enumerate(curves):
-        if curve.is_empty:
-            continue
-        _draw_curve(axes, curve, index, (index - (len(curves) - 1) / 2) * step, top)
-    margin = 0.3 * ticks.gap
-    axes.set_xlim(ticks.positions[0] - margin, ticks.positions[-1] + margin)
-    axes.set_xticks(ticks.positions, ticks.labels)
+    positions = list(ticks)
+    gap = float(np.diff(positions).min()) if len(ticks) > 1 else 1.0
+    step = min(0.07, 0.34 / len(curves)) * gap
+    for index, (label, marks) in enumerate(curves.items()):
+        shift = (index - (len(curves) - 1) / 2) * step
+        if worth_drawing(marks):
+            _draw_curve(axes, label, marks.assign(x=marks["x"] + shift), index, top)
+    axes.set_xlim(positions[0] - 0.3 * gap, positions[-1] + 0.3 * gap)
+    axes.set_xticks(positions, list(ticks.values()))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xlabel(ticks.axis_label)
     axes.set_ylim(0, top)
+    _note_bounds_and_failures(axes, curves)
 
 
-def _draw_curve(axes: Axes, curve: Curve, index: int, shift: float, top: float) -> None:
-    colour = COLOURS[index % len(COLOURS)]
-    marker = MARKERS[index % len(MARKERS)]
-    marks = sorted(curve.marks, key=lambda mark: mark.x)
-    means = [(mark.x + shift, mark.mean) for mark in marks if mark.mean is not None]
+def worth_drawing(marks: pd.DataFrame) -> bool:
+    """There is a launch, or there should have been one."""
+    return bool((marks["launches"].notna() | (marks["failed"] > 0)).any())
+
+
+def _draw_curve(axes: Axes, label: str, marks: pd.DataFrame, index: int, top: float) -> None:
+    colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
+    marks = marks.sort_values("x")
+    means, bounds = marks.dropna(subset="mean"), marks.dropna(subset="bound")
     axes.plot(
-        [x for x, _ in means],
-        [mean for _, mean in means],
+        means["x"],
+        means["mean"],
         color=colour,
         linestyle=LINES[index % len(LINES)],
         linewidth=1.2,
@@ -112,53 +117,54 @@ def _draw_curve(axes: Axes, curve: Curve, index: int, shift: float, top: float) 
         markersize=6,
         markeredgecolor="white",
         markeredgewidth=0.6,
-        label=curve.label,
+        label=label,
         zorder=3,
     )
-    for mark in curve.marks:
-        _draw_mark(axes, mark, mark.x + shift, colour, top)
-    bounds = [(mark.x + shift, mark.bound) for mark in marks if mark.bound is not None]
-    axes.plot(
-        [x for x, _ in bounds],
-        [bound for _, bound in bounds],
-        **_BOUND,
-        color=colour,
-        marker=marker,
-    )
+    for mark in marks.itertuples():
+        _draw_mark(axes, mark, colour, top)
+    axes.plot(bounds["x"], bounds["bound"], **_BOUND, color=colour, marker=marker)
 
 
-def _draw_mark(axes: Axes, mark: Mark, x: float, colour: str, top: float) -> None:
-    # Launches stand a little to the left, where the mean does not hide them.
-    beside = offset_copy(axes.transData, fig=axes.get_figure(root=True), x=-5, units="points")
-    axes.scatter(
-        [x] * len(mark.launches),
-        mark.launches,
-        s=6,
-        facecolors="none",
-        edgecolors=colour,
-        linewidths=0.6,
-        zorder=4,
-        transform=beside,
-    )
-    if mark.low is not None and mark.high is not None:
+def _draw_mark(axes: Axes, mark: Any, colour: str, top: float) -> None:
+    launches, x = mark.launches or (), mark.x
+    _draw_launches(axes, [x] * len(launches), launches, colour, shift=(-5, 0))
+    if not math.isnan(mark.low):
         axes.plot([x, x], [mark.low, min(mark.high, top)], color=colour, linewidth=1.0, zorder=2)
         ends = [mark.low] + ([mark.high] if mark.high <= top else [])
         axes.plot([x] * len(ends), ends, "_", color=colour, markersize=5, zorder=2)
         if mark.high > top:
             axes.plot([x], [top], marker="^", color=colour, markersize=4, clip_on=False)
     if mark.failed:
-        _draw_failures(axes, mark.failed, x, colour)
+        _draw_failures(axes, int(mark.failed), x, colour)
 
 
-def draw_interval(
+def _draw_launches(
+    axes: Axes, x: Sequence[float], y: Sequence[float], colour: str, shift: tuple[int, int]
+) -> None:
+    """Small circles, shifted by some points to where the mean does not hide them."""
+    figure = axes.get_figure(root=True)
+    beside = offset_copy(axes.transData, figure, *shift, units="points")
+    axes.scatter(x, y, edgecolors=colour, transform=beside, **_CIRCLES)
+
+
+def draw_row(
     axes: Axes,
-    ends: tuple[float | None, float | None],
+    launches: Sequence[float],
+    ends: Ends,
     row: float,
-    colour: str,
+    look: tuple[str, str],
     limits: tuple[float, float],
 ) -> None:
-    """An interval along the horizontal axis; ends beyond the limits become arrows."""
-    low, high = ends
+    """Launches, mean and interval along the horizontal axis; beyond the limits stands an arrow.
+
+    Args:
+        ends: the mean and its interval.
+        look: colour and marker.
+    """
+    (mean, low, high), (colour, marker) = ends, look
+    _draw_launches(axes, launches, [row] * len(launches), colour, shift=(0, 4))
+    if mean is not None:
+        axes.plot([mean], [row], marker, color=colour, markeredgecolor="white", zorder=3)
     if low is None or high is None:
         return
     left, right = max(low, limits[0]), min(high, limits[1])
@@ -175,28 +181,24 @@ def _draw_failures(axes: Axes, count: int, x: float, colour: str) -> None:
     axes.text(x, 0.055, str(count), color=colour, transform=bottom, ha="center", fontsize=7)
 
 
-def top_of(curves: Sequence[Curve], at_least: float = 0.0) -> float:
+def top_of(marks: pd.DataFrame, at_least: float = 0.0) -> float:
     """Where the vertical axis ends: above all launches, and above intervals that are not huge.
 
     With three launches an interval can be many times as long as the axis; it must not squash what
     was measured.
     """
-    marks = [mark for curve in curves for mark in curve.marks]
-    bounds = [mark.bound for mark in marks if mark.bound is not None]
-    largest = max([at_least, *bounds, *(value for mark in marks for value in mark.launches)])
-    highest = max([largest, *(mark.high for mark in marks if mark.high is not None)])
-    return min(highest * 1.05, largest * 1.3) or 1.0
+    launches = marks["launches"].explode().astype(float)
+    largest = pd.Series([at_least, launches.max(), marks["bound"].max()]).max()
+    highest = pd.Series([largest, marks["high"].max()]).max()
+    return float(min(highest * 1.05, largest * 1.3)) or 1.0
 
 
-def note_bounds(axes: Axes, curves: Sequence[Curve]) -> None:
-    """Explain the thin lines in the legend, if there are any."""
-    if any(mark.bound is not None for curve in curves for mark in curve.marks):
+def _note_bounds_and_failures(axes: Axes, curves: Curves) -> None:
+    """Explain thin lines and crosses in the legend, if there are any."""
+    marks = pd.concat(curves.values())
+    if marks["bound"].notna().any():
         label = "bound by links and compute (same marker)"
         axes.plot([], [], **_BOUND, color="#444444", label=label)
-
-
-def note_failures(axes: Axes, curves: Sequence[Curve]) -> None:
-    """Explain the crosses in the legend, if there are any."""
-    if any(mark.failed for curve in curves for mark in curve.marks):
+    if marks["failed"].any():
         label = "attempts not ok (count)"
         axes.plot([], [], "x", color="#444444", markeredgewidth=1.6, label=label)

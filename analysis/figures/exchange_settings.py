@@ -12,11 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
-from analysis.figures.curves import draw_interval
+from analysis.figures.curves import draw_row
 from analysis.figures.style import COLOURS, IDEAL, MARKERS, style
-from analysis.stats.changed import changed_points, varies_exchange
 from analysis.stats.points import launch_ratios
-from analysis.stats.setting_pairs import Pair
+from analysis.stats.setting_pairs import Pair, changed_points, varies_exchange
 from analysis.wording import workers_text
 
 _WIDTH = 7.4
@@ -67,12 +66,8 @@ def _draw(axes: Axes, items: Sequence[Pair], number: int, limits: tuple[float, f
     colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
     axes.axvline(1.0, color=IDEAL, linewidth=1.0, linestyle=(0, (1, 1)), zorder=1)
     for row, item in enumerate(items):
-        _draw_launches(axes, item, row, colour)
-        if item.comparison.ratio is not None:
-            _draw_mean(axes, item.comparison.ratio, row, colour, marker)
-            ends = (item.comparison.low, item.comparison.high)
-            draw_interval(axes, ends, row, colour, limits)
-        else:
+        draw_row(axes, [*_ratios(item)], item.comparison.ends, row, (colour, marker), limits)
+        if item.comparison.ratio is None:
             what = "nothing to compare with" if len(item.first.rates) else "no launch ended well"
             axes.text(limits[0], row, f" {what}", color=colour, va="center", fontsize=7)
     axes.set_yticks(range(len(items)), [_row_label(item.first) for item in items])
@@ -83,14 +78,3 @@ def _draw(axes: Axes, items: Sequence[Pair], number: int, limits: tuple[float, f
 def _row_label(point: Point) -> str:
     failed = f" ({len(point.unusable)} not ok)" if len(point.unusable) else ""
     return point.setting.exchange + failed
-
-
-def _draw_launches(axes: Axes, item: Pair, row: int, colour: str) -> None:
-    ratios = list(_ratios(item))
-    # A little above, where the mean does not hide them.
-    rows = [row - 0.22] * len(ratios)
-    axes.scatter(ratios, rows, s=6, facecolors="none", edgecolors=colour, linewidths=0.6, zorder=4)
-
-
-def _draw_mean(axes: Axes, ratio: float, row: int, colour: str, marker: str) -> None:
-    axes.plot([ratio], [row], marker, color=colour, markeredgecolor="white", zorder=3)

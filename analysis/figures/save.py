@@ -16,7 +16,7 @@ from analysis.figures.exchange_settings import plot_exchange
 from analysis.figures.parts_of_a_step import plot_breakdown
 from analysis.figures.server_loads import plot_placement
 from analysis.figures.style import save_figure
-from analysis.stats.changed import without_changed
+from analysis.stats.setting_pairs import without_changed
 
 _LAUNCHES = (
     "Small circles are single launches, large markers geometric means with 95 % intervals (from "

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case
-from analysis.figures.curves import draw_interval
+from analysis.figures.curves import draw_row
 from analysis.figures.style import (
     COLOURS,
     MARKERS,
@@ -62,17 +62,20 @@ def _prepare(axes: Axes, labels: Sequence[str], x_label: str) -> None:
 
 def _draw_loads(axes: Axes, shown: Sequence[PlacementPoint], labels: Sequence[str]) -> None:
     """One bar per placement, one segment per server, the hottest server's excess beside it."""
-    total = max(sum(item.used_bytes) for item in shown)
+    total = max(sum(item.worst.bytes_per_server) for item in shown)
     unit, name = (1e6, "MB") if total >= 1e6 else (1e3, "kB")
-    servers = max(len(item.used_bytes) for item in shown)
+    servers = max(len(item.worst.bytes_per_server) for item in shown)
     by_label = {_category(item): item for item in reversed(shown)}
     for row, label in enumerate(labels):
         start = 0.0
-        for server, size in enumerate(by_label[label].used_bytes):
+        for server, size in enumerate(by_label[label].worst.bytes_per_server):
             axes.barh(row, size / unit, _BAR, left=start, **bar_fill(server))
             start += size / unit
         axes.text(
-            start + total / unit * 0.02, row, f"{by_label[label].max_over_mean:.2f}", va="center"
+            start + total / unit * 0.02,
+            row,
+            f"{by_label[label].worst.max_over_mean:.2f}",
+            va="center",
         )
     for server in range(servers):
         axes.barh([0], [0], label=f"ps:{server}", **bar_fill(server))
@@ -88,27 +91,15 @@ def _draw_rates(
     right = max((rate for item in shown for rate in item.point.rates), default=1.0) * 1.3
     for index, strategy in enumerate(strategies):
         shift = (index - (len(strategies) - 1) / 2) * 0.3
-        of_strategy = [item for item in shown if item.point.setting.strategy == strategy]
-        rows = [labels.index(_category(item)) + shift for item in of_strategy]
-        _draw_rate_column(axes, of_strategy, rows, index, right)
-        axes.plot([], [], MARKERS[index], color=COLOURS[index], label=strategy)
+        look = COLOURS[index], MARKERS[index]
+        for item in (item for item in shown if item.point.setting.strategy == strategy):
+            rates, row = item.point.rates, labels.index(_category(item)) + shift
+            if rates.empty:
+                what = "no launch ended well"
+                axes.text(0.02, row, what, color=look[0], va="center", fontsize=7)
+            else:
+                draw_row(axes, [*rates], estimate(rates).ends, row, look, (0.0, right))
+        axes.plot([], [], look[1], color=look[0], label=strategy)
     _prepare(axes, labels, f"{unit}/s (launches, mean with 95 % interval)")
     axes.tick_params(axis="y", length=0, labelleft=False)
     axes.set_xlim(0, right)
-
-
-def _draw_rate_column(
-    axes: Axes, items: Sequence[PlacementPoint], rows: Sequence[float], index: int, right: float
-) -> None:
-    colour, marker = COLOURS[index], MARKERS[index]
-    for item, row in zip(items, rows, strict=True):
-        rates = item.point.rates
-        axes.scatter(
-            rates, [row] * len(rates), s=9, facecolors="none", edgecolors=colour, linewidths=0.7
-        )
-        if rates.empty:
-            axes.text(0.02, row, "no launch ended well", color=colour, va="center", fontsize=7)
-            continue
-        mean = estimate(rates)
-        axes.plot([mean.mean], [row], marker, color=colour, markeredgecolor="white")
-        draw_interval(axes, (mean.low, mean.high), row, colour, (0.0, right))

@@ -1,1 +1,1 @@
-"""What is said about a sweep: sentences, tables, the page and `summary.csv`."""
+"""What is said about a sweep: sentences, tables and the page."""

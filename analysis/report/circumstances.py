@@ -38,38 +38,34 @@ _EMULATED_COMPUTE = (
 
 def circumstances(case: Case) -> list[str]:
     """What kind of hosts and compute the figures are of, and the doubts about them."""
-    lines = []
+    lines, points = [], case.points
     if case.conditions["network"] is not None:
         lines.append(_EMULATED_HOSTS)
     elif case.conditions["asked_workers_per_host"] is None:
         lines.append(_ONE_MACHINE)
     if case.emulated:
         lines.append(_EMULATED_COMPUTE.format(unit=case.unit))
-    records = [record for point in case.points for record in point.records]
-    lines += busy_lines(records)
-    marked = [point for point in case.points if point.oversubscribed]
-    if marked and not case.emulated:
+    lines += busy_lines([record for point in points for record in point.records])
+    crowded = sum(point.oversubscribed for point in points)
+    if crowded and not case.emulated:
         lines.append(
-            f"{len(marked)} of {len(case.points)} points had fewer cores than their tasks use "
+            f"{crowded} of {len(points)} points had fewer cores than their tasks use "
             "(oversubscribed): no efficiency is claimed from them."
         )
     launches = case.launches
-    counting = [record for record in records if record.run_id in set(launches["run_id"])]
+    counting = [record for point in points for record in point.counting]
     lines += _machine_lines(launches) + _interface_lines(launches) + mixed_lines(counting)
     return lines + _job_lines(case)
 
 
 def busy_lines(records: Sequence[RunRecord]) -> list[str]:
     """How many runs began on a busy machine; some of the load is what the run before left."""
-    busy = [
-        record
-        for record in records
-        if record.provenance.load_average > BUSY * len(record.provenance.affinity)
-    ]
+    begun = [record.provenance for record in records]
+    busy = sum(made_with.load_average > BUSY * len(made_with.affinity) for made_with in begun)
     if not busy:
         return []
     return [
-        f"{len(busy)} of {len(records)} runs began with a load average above {BUSY:g} per "
+        f"{busy} of {len(records)} runs began with a load average above {BUSY:g} per "
         "processor: other work may have disturbed them (the runs before count too)."
     ]
 
@@ -120,8 +116,8 @@ def _job_lines(case: Case) -> list[str]:
 
 def mixed_lines(records: Sequence[RunRecord]) -> list[str]:
     """How many runs had hosts of different kinds, with the hosts of each kind in one of them."""
-    kinds_of_runs = [kinds([host.facts for host in record.hosts]) for record in records]
-    mixed = [one for one in kinds_of_runs if len(one) > 1]
+    by_kind = [kinds([host.facts for host in record.hosts]) for record in records]
+    mixed = [names_of for names_of in by_kind if len(names_of) > 1]
     if not mixed:
         return []
     example = "; ".join(", ".join(names) for names in mixed[0].values())
@@ -145,9 +141,5 @@ def attempts_lines(attempts: pd.DataFrame) -> list[str]:
 
 def status_text(attempts: pd.DataFrame) -> str:
     """`2 failed, 1 timed out`, in the order of the statuses."""
-    counts = attempts["status"].value_counts()
-    return ", ".join(
-        f"{counts[status.value]} {status.value.replace('_', ' ')}"
-        for status in Status
-        if counts[status.value]
-    )
+    counts = attempts["status"].value_counts(sort=False)
+    return ", ".join(f"{n} {str(name).replace('_', ' ')}" for name, n in counts.items() if n)

@@ -1,4 +1,4 @@
-"""What the networks between hosts were asked to be, and what they carried.
+"""What the hosts were, what the networks between them were asked to be, and what they carried.
 
 Decides how measurements of links are summed up: a link is a source and a target, its figure the
 median over runs, so that one disturbed measurement does not make it the slowest.
@@ -6,17 +6,22 @@ median over runs, so that one disturbed measurement does not make it the slowest
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from statistics import median
 
 import pandas as pd
 
 from analysis.data.cases import machine_was_limit
+from analysis.data.differences import HostKind, host_kinds
 from analysis.wording import count_text, rate_text
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.record.hosts import Interface
+from ps_allreduce.record.hosts import HostFacts, HostRecord, Interface, describe_difference
 from ps_allreduce.record.records import BUSY_LIMIT, RunRecord, Status
+
+#: Importing TensorFlow takes a few seconds from a local disk.
+SLOW_IMPORT_S = 20.0
 
 Items = list[tuple[str, str]]
 
@@ -28,7 +33,7 @@ class NetworkPart:
     Attributes:
         title: tells it from the others of the sweep; empty if there are none.
         items: and what is known of them.
-        links: see `links_of`.
+        links: every direction between two hosts that was measured, slowest first, as text.
     """
 
     title: str
@@ -48,43 +53,54 @@ def network_parts(table: pd.DataFrame, records: Sequence[RunRecord]) -> list[Net
         asked = record.experiment
         groups.setdefault((asked.launcher, asked.network, asked.interface), []).append(record)
     return [
-        NetworkPart(
-            title=_title(group[0].experiment) if len(groups) > 1 else "",
-            items=_items(table[table["run_id"].isin([each.run_id for each in group])], group),
-            links=links_of(group),
-        )
+        _part(table[table["run_id"].isin([each.run_id for each in group])], group, len(groups) > 1)
         for group in groups.values()
     ]
 
 
+def _part(runs: pd.DataFrame, records: Sequence[RunRecord], titled: bool) -> NetworkPart:
+    asked = records[0].experiment
+    measured = pd.DataFrame(
+        [asdict(link) for record in records for link in record.links],
+        columns=["source", "target", "bits_per_s", "round_trip_s"],
+    )
+    links = links_of(measured)
+    several = (runs["num_hosts"] > 1).any()
+    unmeasured = "not measured" if several else "none: every run was on one host"
+    items = [
+        *_asked_items(asked),
+        ("interface", _interfaces_text(records, virtual=asked.network is not None)),
+        *([("links", unmeasured)] if links.empty else _link_items(measured, links)),
+        *_busy_items(runs),
+    ]
+    return NetworkPart(title=_title(asked) if titled else "", items=items, links=_as_text(links))
+
+
 def _title(asked: Experiment) -> str:
-    network = [_asked(asked.network)] if asked.network else []
+    network = [_network_text(asked.network)] if asked.network else []
     return ", ".join([asked.launcher, *network, *([asked.interface] if asked.interface else [])])
 
 
-def _asked(network: EmulatedNetwork) -> str:
+def _network_text(network: EmulatedNetwork) -> str:
     return f"{count_text(network.num_hosts, 'host')}, {network}"
 
 
-def _items(runs: pd.DataFrame, records: Sequence[RunRecord]) -> Items:
-    items: Items = []
-    asked = records[0].experiment
+def _asked_items(asked: Experiment) -> Items:
+    items = []
     if asked.network is not None:
-        items.append(("emulated", f"{_asked(asked.network)}; all hosts share one machine"))
+        items.append(("emulated", f"{_network_text(asked.network)}; all hosts share one machine"))
     if asked.interface is not None:
         items.append(("interface asked for", asked.interface))
-    items.append(("interface", _interfaces_text(records, virtual=asked.network is not None)))
-    return items + _link_items(runs, records) + _busy_items(runs)
+    return items
 
 
 def _interfaces_text(records: Sequence[RunRecord], *, virtual: bool) -> str:
     """Names and stated rates, with the hosts of each where there are several."""
-    hosts_of: dict[str, dict[str, None]] = {}
-    for host in (host for record in records for host in record.hosts):
-        hosts_of.setdefault(_interface_text(host.interface, virtual), {})[host.name] = None
-    if len(hosts_of) < 2:
-        return "".join(hosts_of) or "unknown"
-    return "; ".join(f"{text} ({', '.join(names)})" for text, names in hosts_of.items())
+    hosts = [host for record in records for host in record.hosts]
+    by_text = _names_by((_interface_text(host.interface, virtual), host.name) for host in hosts)
+    if len(by_text) < 2:
+        return "".join(by_text) or "unknown"
+    return "; ".join(f"{text} ({names})" for text, names in by_text.items())
 
 
 def _interface_text(interface: Interface | None, virtual: bool) -> str:
@@ -96,56 +112,59 @@ def _interface_text(interface: Interface | None, virtual: bool) -> str:
     return f"{stated} (as virtual ones do, whatever they carry)" if virtual else stated
 
 
-def _measured(records: Sequence[RunRecord]) -> pd.DataFrame:
-    """Every measurement of a link."""
-    names = ["source", "target", "bits_per_s", "round_trip_s"]
-    links = [asdict(link) for record in records for link in record.links]
-    return pd.DataFrame(links, columns=names)
+def _names_by(described: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The names of all hosts that are described alike, each once, by their description."""
+    names: dict[str, list[str]] = {}
+    for text, name in dict.fromkeys(described):
+        names.setdefault(text, []).append(name)
+    return {text: ", ".join(alike) for text, alike in names.items()}
 
 
-def links_of(records: Sequence[RunRecord]) -> pd.DataFrame:
-    """Every direction between two hosts that was measured, slowest first.
+def links_of(measured: pd.DataFrame) -> pd.DataFrame:
+    """Every direction between two hosts, slowest first, from all measurements.
 
     Columns: source, target; bits_per_s and round_trip_s, medians over runs; lowest bits_per_s;
     number of measurements.
     """
-    return (
-        _measured(records)
-        .groupby(["source", "target"], sort=False, as_index=False)
-        .agg(
-            bits_per_s=("bits_per_s", "median"),
-            lowest=("bits_per_s", "min"),
-            round_trip_s=("round_trip_s", "median"),
-            measurements=("bits_per_s", "size"),
-        )
-        .sort_values("bits_per_s", kind="stable", ignore_index=True)
+    by_link = measured.groupby(["source", "target"], sort=False, as_index=False)
+    links = by_link.agg(
+        bits_per_s=("bits_per_s", "median"),
+        lowest=("bits_per_s", "min"),
+        round_trip_s=("round_trip_s", "median"),
+        measurements=("bits_per_s", "size"),
+    )
+    return links.sort_values("bits_per_s", kind="stable", ignore_index=True)
+
+
+def _as_text(links: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "from": links["source"],
+            "to": links["target"],
+            "median": links["bits_per_s"].map(rate_text),
+            "lowest": links["lowest"].map(rate_text),
+            "round trip ms, median": links["round_trip_s"].map(lambda s: f"{s * 1e3:.3g}"),
+            "measurements": links["measurements"],
+        }
     )
 
 
-def _link_items(runs: pd.DataFrame, records: Sequence[RunRecord]) -> Items:
-    links, measured = links_of(records), _measured(records)
-    if links.empty:
-        several = (runs["num_hosts"] > 1).any()
-        return [("links", "not measured" if several else "none: every run was on one host")]
+def _link_items(measured: pd.DataFrame, links: pd.DataFrame) -> Items:
     slowest, farthest = links.iloc[0], links.iloc[int(links["round_trip_s"].argmax())]
     rate, trip = rate_text(measured["bits_per_s"].median()), measured["round_trip_s"].median()
     return [
         ("links measured", f"median {rate} ({count_text(len(measured), 'measurement')})"),
         (
             "slowest link",
-            f"{_name(slowest)}: median {rate_text(slowest['bits_per_s'])}, "
-            f"lowest {rate_text(slowest['lowest'])}",
+            f"{slowest['source']} to {slowest['target']}: median "
+            f"{rate_text(slowest['bits_per_s'])}, lowest {rate_text(slowest['lowest'])}",
         ),
         (
             "round trip",
-            f"median {trip * 1e3:.3g} ms; longest {_name(farthest)}, median "
-            f"{farthest['round_trip_s'] * 1e3:.3g} ms",
+            f"median {trip * 1e3:.3g} ms; longest {farthest['source']} to {farthest['target']}, "
+            f"median {farthest['round_trip_s'] * 1e3:.3g} ms",
         ),
     ]
-
-
-def _name(link: pd.Series) -> str:
-    return f"{link['source']} to {link['target']}"
 
 
 def _busy_items(runs: pd.DataFrame) -> Items:
@@ -162,3 +181,57 @@ def _busy_items(runs: pd.DataFrame) -> Items:
             f"{BUSY_LIMIT:.0%} or above, or not known",
         )
     ]
+
+
+def host_items(records: Sequence[RunRecord]) -> Items:
+    """Items about the hosts: kinds, switches, how long they took to be ready; or none."""
+    hosts = [host for record in records for host in record.hosts]
+    if not hosts:
+        return []
+    names = dict.fromkeys(host.name for host in hosts)
+    jobs = dict.fromkeys(record.job_id for record in records if record.job_id is not None)
+    switches = _names_by((leaf_switch(host.facts) or "not told", host.name) for host in hosts)
+    leaves = "; ".join(f"{leaf}: {below}" for leaf, below in switches.items())
+    return [
+        ("hosts", f"{len(names)}: {', '.join(names)}"),
+        *([("numbers of the jobs", ", ".join(jobs))] if jobs else []),
+        ("kinds of hosts", _kinds_text(*host_kinds(records).values())),
+        *([("leaf switches", leaves)] if set(switches) != {"not told"} else []),
+        *_import_items(hosts),
+    ]
+
+
+def _kinds_text(first: HostKind, *others: HostKind) -> str:
+    facts = first.facts
+    gpus = f", {count_text(len(facts.gpus), 'GPU')} {facts.gpus[0].model}" if facts.gpus else ""
+    described = f"{facts.cpu_model}, {facts.memory_bytes / 1e9:.1f} GB{gpus}".rstrip()
+    if not others:
+        return f"one: {described}"
+    parts = [
+        f"{', '.join(kind.names)} against {first.names[0]}: "
+        f"{describe_difference(kind.facts, facts)}"
+        for kind in others
+    ]
+    mixed = f"{len(others) + 1} (mixed): {', '.join(first.names)}: {described}"
+    return "; ".join([mixed, *parts])
+
+
+def leaf_switch(facts: HostFacts) -> str:
+    """The last switch of the path above a host, which ends in the host's own name; or empty."""
+    above = facts.switch.removesuffix(facts.scheduler_name or facts.name).rstrip(".")
+    return above.rpartition(".")[2]
+
+
+def _import_items(hosts: Sequence[HostRecord]) -> Items:
+    """How long fork servers took to import TensorFlow, every import counted once."""
+    imports = {(host.import_s, host.name) for host in hosts if host.import_s is not None}
+    if not imports:
+        return []
+    longest, slowest = max(imports)
+    text = f"median {median(seconds for seconds, _ in imports):.1f} s, longest {longest:.1f} s"
+    hint = (
+        "; an environment on a shared file system may be what takes so long, see docs/slurm.md"
+        if longest > SLOW_IMPORT_S
+        else ""
+    )
+    return [("import of TensorFlow", f"{text} ({slowest}){hint}")]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,24 +18,33 @@ from analysis.data.blocks import Block, SweepResults
 from analysis.data.cases import Case
 from analysis.figures.save import SavedFigure
 from analysis.report.circumstances import busy_lines, mixed_lines
-from analysis.report.comparisons import CHANGED, PAIRS, PAIRS_APART, pair_table
-from analysis.report.host_items import host_items
-from analysis.report.network_items import NetworkPart, network_parts
-from analysis.report.table import NONE, estimate_text, legend, ratio, report_tables
+from analysis.report.network_items import host_items, network_parts
+from analysis.report.table import legend, report_tables
 from analysis.report.verdict import Verdict
 from analysis.report.what_was_run import what_was_run
-from analysis.stats.changed import changed_points, varies_exchange, without_changed
 from analysis.stats.server_bytes import PlacementPoint, placement_points
-from analysis.stats.setting_pairs import all_pairs
+from analysis.stats.setting_pairs import (
+    Pair,
+    all_pairs,
+    changed_points,
+    varies_exchange,
+    without_changed,
+)
 from analysis.stats.statistics import CONFIDENCE, MIN_EFFECT, MIN_LAUNCHES, estimate
-from analysis.wording import count_text, rate_text
+from analysis.wording import NONE, count_text, number, ratio, with_interval
 from ps_allreduce.record.files import write_atomically
-from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.records import Status
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
-_MOMENT = "%Y-%m-%d %H:%M:%S %Z"
+
+_COMPARED = {"workers": "workers", "ratio": f"ratio [{CONFIDENCE * 100:.0f} %]"}
+
+#: Columns of the tables of pairs, and their headings.
+_PAIRS = {"first": "first", "second": "second", **_COMPARED, "p": "p (Holm)", "outcome": "first is"}
+_PAIRS_APART = {**_PAIRS, "transports": "transports"}
+_CHANGED = {"first": "setting", "second": "changed from", **_COMPARED, "n": "n"}
+_CHANGED |= {"p": "p (Holm)", "outcome": "setting is"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,19 +74,17 @@ def render_report(results: SweepResults, cases: Sequence[CaseReport]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["data_uri"] = data_uri
+    environment.filters |= {"data_uri": data_uri, "moment": moment_text}
     block = results.block
     return environment.get_template("report.html.j2").render(
         results=results,
         num_planned=len(results.files.planned or ()),
-        damaged=results.files.damaged,
         cases=[_case_context(item) for item in cases],
         unusable=_unusable(results),
-        networks=[_network_context(part) for part in network_parts(block.table, block.records)],
+        networks=network_parts(block.table, block.records),
         hosts=host_items(block.records),
         warnings=warnings(results),
         provenance=provenance_items(block),
-        blocks=[_block_context(older) for older in results.older_blocks],
         confidence=round(CONFIDENCE * 100),
         min_launches=MIN_LAUNCHES,
         min_effect=round(MIN_EFFECT * 100),
@@ -88,6 +95,11 @@ def render_report(results: SweepResults, cases: Sequence[CaseReport]) -> str:
 def data_uri(path: Path) -> str:
     """An SVG file as a value of an `img` element's `src`."""
     return "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode()
+
+
+def moment_text(moment: pd.Timestamp) -> str:
+    """A moment with its zone, to the second."""
+    return moment.strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def _case_context(item: CaseReport) -> dict[str, object]:
@@ -107,12 +119,30 @@ def _case_context(item: CaseReport) -> dict[str, object]:
             for placed in placement_points(case)
             for line in placed.deviations
         ],
-        "changed": pair_table(changed_points(case) if varies_exchange(case) else (), CHANGED),
+        "changed": _pair_table(changed_points(case) if varies_exchange(case) else (), _CHANGED),
         "without_changed": few is not case,
-        "pairs": pair_table(all_pairs(few), PAIRS),
-        "pairs_apart": pair_table(all_pairs(few, same_transport=False), PAIRS_APART),
+        "pairs": _pair_table(all_pairs(few), _PAIRS),
+        "pairs_apart": _pair_table(all_pairs(few, same_transport=False), _PAIRS_APART),
         "run": what_was_run(case),
     }
+
+
+def _pair_table(pairs: Iterable[Pair], headings: Mapping[str, str]) -> pd.DataFrame:
+    """A row for each pair, as text."""
+    rows = [
+        {
+            "first": pair.first.setting.label,
+            "second": pair.second.setting.label,
+            "workers": str(pair.first.num_workers),
+            "ratio": with_interval(ratio, *pair.comparison.ends),
+            "n": str(min(pair.comparison.n_first, pair.comparison.n_second)),
+            "p": NONE if pair.adjusted_p is None else f"{pair.adjusted_p:.2g}",
+            "outcome": pair.outcome.value,
+            "transports": pair.label,
+        }
+        for pair in pairs
+    ]
+    return pd.DataFrame(rows, columns=list(headings)).rename(columns=headings)
 
 
 def _placement_table(case: Case) -> pd.DataFrame:
@@ -120,36 +150,21 @@ def _placement_table(case: Case) -> pd.DataFrame:
 
 
 def _placement_row(item: PlacementPoint, unit: str) -> dict[str, str]:
-    rates = item.point.rates
-    used = "as planned" if item.as_planned else _bytes_text(item.used_bytes)
+    rates = estimate(item.point.rates).ends if len(item.point.rates) else (None, None, None)
+    used = "as planned" if item.as_planned else _bytes_text(item.worst.bytes_per_server)
     return {
         "setting": item.point.setting.label,
         "workers": str(item.point.num_workers),
         "servers": str(item.point.experiment.num_ps),
         "planned bytes": _bytes_text(item.planned_bytes),
         "read back": used,
-        "hottest over mean": ratio(item.max_over_mean),
-        f"{unit}/s": NONE if rates.empty else estimate_text(estimate(rates)),
+        "hottest over mean": ratio(item.worst.max_over_mean),
+        f"{unit}/s": with_interval(number, *rates),
     }
 
 
 def _bytes_text(loads: Sequence[int]) -> str:
     return " + ".join(f"{load:,}".replace(",", "\N{NO-BREAK SPACE}") for load in loads)
-
-
-def _network_context(part: NetworkPart) -> dict[str, object]:
-    links = part.links
-    shown = pd.DataFrame(
-        {
-            "from": links["source"],
-            "to": links["target"],
-            "median": links["bits_per_s"].map(rate_text),
-            "lowest": links["lowest"].map(rate_text),
-            "round trip ms, median": links["round_trip_s"].map(lambda s: f"{s * 1e3:.3g}"),
-            "measurements": links["measurements"],
-        }
-    )
-    return {"title": part.title, "items": part.items, "links": shown}
 
 
 def _unusable(results: SweepResults) -> pd.DataFrame:
@@ -199,35 +214,22 @@ def provenance_items(block: Block) -> list[tuple[str, str]]:
     """The runs of a block, the load they began under, and what they were made with."""
     made_with = block.provenance
     loads, begun = block.table["load_average"], block.table["started_at"]
-    first, last = (moment.strftime(_MOMENT) for moment in (begun.min(), begun.max()))
+    cores = ", ".join(str(core) for core in made_with.affinity)
     return [
         ("block", block.fingerprint),
-        ("runs", f"{len(block.table)}, from {first} to {last}"),
+        (
+            "runs",
+            f"{len(begun)}, from {moment_text(begun.min())} to {moment_text(begun.max())}",
+        ),
         ("load average before runs", f"{loads.min():.2f} to {loads.max():.2f} (one minute)"),
         ("command of the last run", made_with.command),
-        *_software_and_machine(made_with),
-    ]
-
-
-def _software_and_machine(made_with: Provenance) -> list[tuple[str, str]]:
-    usable = ", ".join(str(core) for core in made_with.affinity)
-    return [
         ("commit", made_with.commit),
         ("versions", ", ".join(f"{name} {value}" for name, value in made_with.versions.items())),
         ("environment", made_with.environment),
         ("settings", ", ".join(f"{name}={value}" for name, value in made_with.settings.items())),
         ("started on", made_with.host),
         ("system", made_with.system),
-        ("processor", f"{made_with.cpu_model}, {made_with.cpu_count} in all, usable {usable}"),
+        ("processor", f"{made_with.cpu_model}, {made_with.cpu_count} in all, usable {cores}"),
         ("vector extensions", ", ".join(made_with.cpu_flags) or "none known"),
         ("memory", f"{made_with.memory_bytes / 1e9:.1f} GB"),
     ]
-
-
-def _block_context(block: Block) -> dict[str, object]:
-    return {
-        "fingerprint": block.fingerprint,
-        "runs": len(block.table),
-        "newest": block.newest.strftime(_MOMENT),
-        "differences": block.differences,
-    }

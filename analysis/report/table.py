@@ -7,25 +7,23 @@ shown as a dash.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import pandas as pd
 from rich import box
 from rich.table import Table
 
-from analysis.data.cases import Case, Point
+from analysis.data.cases import Case
 from analysis.report.circumstances import status_text
-from analysis.stats.points import point_table
-from analysis.stats.statistics import Comparison, Estimate
-from ps_allreduce.record.records import BUSY_LIMIT, Status
-
-NONE = "-"
+from analysis.stats.points import BASES, point_table
+from analysis.wording import NONE, number, ratio, with_interval
+from ps_allreduce.record.records import BUSY_LIMIT
 
 #: Columns by the names that tables of a report give them; `unit` stands for images, tokens, rows.
 _HEADINGS: Mapping[str, str] = {
     "setting": "setting",
-    "workers": "workers",
-    "hosts": "hosts",
+    "num_workers": "workers",
+    "num_hosts": "hosts",
     "transport": "transport",
     "rate": "{unit}/s [95 %]",
     "launches": "n",
@@ -49,11 +47,11 @@ _HEADINGS: Mapping[str, str] = {
 }
 
 #: The tables of a report: what fits side by side on a page.
-_POINT = ("setting", "workers")
+_POINT = ("setting", "num_workers")
 _BOUNDS = "Bounds by the links"
 _IN_REPORT: Mapping[str, tuple[str, ...]] = {
     "Throughput": (
-        *(*_POINT, "hosts", "transport", "rate", "launches"),
+        *(*_POINT, "num_hosts", "transport", "rate", "launches"),
         *("per_worker_core", "per_total_core", "per_host", "attempts"),
     ),
     "Scaling": (
@@ -66,31 +64,28 @@ _IN_REPORT: Mapping[str, tuple[str, ...]] = {
     _BOUNDS: (*(*_POINT, "network_s", "bound_s", "bound_step_s", "fraction", "launches"),),
 }
 
-#: The screen is narrow: the rest is in the report.  Names as on the screen, if they are shorter.
-_ON_SCREEN: Mapping[str, str] = {
-    "setting": "",
-    "workers": "w",
-    "rate": "",
-    "launches": "",
+#: The screen is narrow: the rest is in the report.
+_ON_SCREEN: tuple[str, ...] = (
+    *(*_POINT, "rate", "launches", "speedup", "step_time_p50_s", "compute_s", "communication_s"),
+    *("input_wait_s", "attempts"),
+)
+#: The same for points on several hosts; without a bound, computation is shown in its place.
+_ON_SCREEN_HOSTS = (
+    *(*_POINT, "num_hosts", "rate", "launches", "per_host", "speedup", "of_bound"),
+    *("communication_s", "attempts"),
+)
+
+#: Headings on the screen, where they are shorter there.
+_SHORT: Mapping[str, str] = {
+    "num_workers": "w",
+    "num_hosts": "h",
+    "per_host": "/host",
     "speedup": "speed-up",
+    "of_bound": "of bound",
     "step_time_p50_s": "p50 ms",
     "compute_s": "comp ms",
     "communication_s": "comm ms",
     "input_wait_s": "input ms",
-    "attempts": "",
-}
-#: The same for points on several hosts; without a bound, computation is shown in its place.
-_ON_SCREEN_HOSTS: Mapping[str, str] = {
-    "setting": "",
-    "workers": "w",
-    "hosts": "h",
-    "rate": "",
-    "launches": "",
-    "per_host": "/host",
-    "speedup": "speed-up",
-    "of_bound": "of bound",
-    "communication_s": "comm ms",
-    "attempts": "",
 }
 
 
@@ -99,7 +94,7 @@ def report_tables(case: Case) -> dict[str, pd.DataFrame]:
     text = text_table(case)
     tables = {}
     for title, names in _IN_REPORT.items():
-        if title != _BOUNDS or _bounded(text):
+        if title != _BOUNDS or _bounded(case):
             shown = text[[name for name in names if _worth_showing(case, name)]]
             tables[title] = shown.rename(columns=lambda name: _heading(case, name))
     return tables
@@ -109,77 +104,58 @@ def _heading(case: Case, name: str) -> str:
     return _HEADINGS[name].format(unit=case.unit)
 
 
-def _bounded(text: pd.DataFrame) -> bool:
-    return bool((text["of_bound"] != NONE).any())
+def _bounded(case: Case) -> bool:
+    return bool(point_table(case)["fraction"].notna().any())
 
 
 def _worth_showing(case: Case, name: str) -> bool:
     """Hosts where a point has several, transports where they differ."""
-    if name in ("hosts", "per_host"):
+    if name in ("num_hosts", "per_host"):
         return _on_several_hosts(case)
-    return name != "transport" or len({point.transport for point in case.points} - {None}) > 1
+    return name != "transport" or point_table(case)["transport"].nunique() > 1
 
 
 def _on_several_hosts(case: Case) -> bool:
-    return any((point.common("num_hosts") or 0) > 1 for point in case.points)
+    return bool((point_table(case)["num_hosts"] > 1).any())
 
 
 def text_table(case: Case) -> pd.DataFrame:
-    """A row for each point, in the order of the case, as text."""
+    """A row for each point, in the order of the case, as text.
+
+    Columns are those of the table of points; attempts; speedup and of_bound without an interval.
+    """
     points = point_table(case)
-    text = pd.DataFrame({"setting": points["setting"], "transport": points["transport"]})
-    text["workers"] = [str(point.num_workers) for point in case.points]
-    text["hosts"] = [_count(point.common("num_hosts")) for point in case.points]
-    text["launches"] = [str(len(point.rates)) for point in case.points]
-    text["attempts"] = [_attempts(point) for point in case.points]
-    text["rate"] = _intervals(points, "rate", number) + _after_space(points["marks"])
-    for name in ("per_worker_core", "per_total_core", "per_host"):
-        text[name] = points[name].map(number)
-    for name in ("speedup_single", "speedup_own"):
-        marks = _after_space(points[f"marks_{name.removeprefix('speedup_')}"])
-        text[name] = _intervals(points, name, ratio) + marks.where(points[name].notna(), "")
-    for name in ("efficiency_single", "efficiency_own", "fraction"):
-        text[name] = _intervals(points, name, ratio)
-    seconds = [name for name, heading in _HEADINGS.items() if heading.endswith(" ms")]
-    text[seconds] = points[seconds].map(_milliseconds)
+    text = points[["setting", "transport"]].fillna(NONE)
+    text["attempts"] = [status_text(point.attempts) for point in case.points]
+    for spell, names in _SPELLED.items():
+        text[names] = points[names].map(spell)
+    for name in _WITH_INTERVAL:
+        spell = number if name == "rate" else ratio
+        values = points[[name, f"{name}_low", f"{name}_high"]].itertuples(index=False)
+        text[name] = [with_interval(spell, *each) for each in values]
+    for name, marks in {"rate": "marks", **_MARKED}.items():
+        shown = points[marks].where(points[name].notna(), "")
+        text[name] = (text[name] + " " + shown).str.rstrip()
     text["speedup"] = points["speedup_single"].map(ratio)
     text["of_bound"] = points["fraction"].map(ratio)
-    return text.fillna({"transport": NONE})
-
-
-def _intervals(points: pd.DataFrame, name: str, spell: Callable[[float], str]) -> pd.Series:
-    """A mean and its interval: `123.4 [120.1, 127.0]`."""
-    low, high = points[f"{name}_low"], points[f"{name}_high"]
-    ends = " [" + low.map(spell) + ", " + high.map(spell) + "]"
-    return points[name].map(spell) + ends.where(low.notna() & high.notna(), "")
-
-
-def _after_space(marks: pd.Series) -> pd.Series:
-    return marks.map(lambda mark: f" {mark}" if mark else "")
-
-
-def _attempts(point: Point) -> str:
-    good = int((point.attempts["status"] == Status.OK).sum())
-    parts = (f"{good} ok" if good else "", status_text(point.unusable))
-    return ", ".join(part for part in parts if part)
+    return text
 
 
 def render_table(case: Case) -> Table:
     """The table for the screen."""
     text = text_table(case)
-    headings = dict(_ON_SCREEN_HOSTS if _on_several_hosts(case) else _ON_SCREEN)
-    if not _bounded(text):
-        instead = {"of_bound": ("compute_s", "comp ms")}
-        headings = dict(instead.get(name, (name, short)) for name, short in headings.items())
+    names = _ON_SCREEN_HOSTS if _on_several_hosts(case) else _ON_SCREEN
+    if not _bounded(case):
+        names = tuple("compute_s" if name == "of_bound" else name for name in names)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), caption=legend(case))
     table.caption_justify = "left"
-    for name, short in headings.items():
+    for name in names:
         words = name in ("setting", "attempts")
-        heading = short or _heading(case, name)
+        heading = _SHORT.get(name) or _heading(case, name)
         table.add_column(heading, justify="left" if words else "right", no_wrap=not words)
     # Settings fold at their commas and keep their words whole, however narrow the screen.
     table.columns[0].min_width = int(text["setting"].str.split().explode().str.len().max())
-    for row in text[list(headings)].itertuples(index=False):
+    for row in text[list(names)].itertuples(index=False):
         table.add_row(*row)
     return table
 
@@ -191,13 +167,14 @@ def legend(case: Case) -> str:
         "launches on).",
         "comm ms: step time less compute less input wait, so updates and dispatch too.",
     ]
+    marks = "".join(point_table(case)["marks"])
     if _on_several_hosts(case):
         lines.append("Hosts (h): all that a point used, those of servers included.")
-        if any(point.launches["bound_s"].notna().any() for point in case.points):
+        if _bounded(case):
             lines.append("of bound: 1 is as fast as links and compute allow.")
-    if any(point.oversubscribed for point in case.points) and not case.emulated:
+    if "*" in marks:
         lines.append("* fewer cores than tasks use: no efficiency is claimed.")
-    if any(point.machine_limited for point in case.points):
+    if "+" in marks:
         lines.append(
             f"+ in some launch this machine's processors were {BUSY_LIMIT:.0%} busy or more, or "
             "the window was too short to tell: no efficiency is claimed."
@@ -205,37 +182,19 @@ def legend(case: Case) -> str:
     return " ".join(lines)
 
 
-def estimate_text(value: Estimate) -> str:
-    """`123.4 [120.1, 127.0]`."""
-    if value.low is None or value.high is None:
-        return number(value.mean)
-    return f"{number(value.mean)} [{number(value.low)}, {number(value.high)}]"
-
-
-def ratio_text(value: Comparison) -> str:
-    """`1.80 [1.60, 2.05]`."""
-    if value.ratio is None:
-        return NONE
-    if value.low is None or value.high is None:
-        return ratio(value.ratio)
-    return f"{ratio(value.ratio)} [{ratio(value.low)}, {ratio(value.high)}]"
-
-
-def ratio(value: float) -> str:
-    """`1.80`, or a dash."""
-    return NONE if math.isnan(value) else f"{value:.2f}"
-
-
-def number(value: float) -> str:
-    """`123.4`, or a dash."""
-    if math.isnan(value):
-        return NONE
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
-def _count(value: int | None) -> str:
-    return NONE if value is None else str(value)
+def _whole(value: float) -> str:
+    return NONE if math.isnan(value) else f"{value:.0f}"
 
 
 def _milliseconds(value: float) -> str:
     return NONE if math.isnan(value) else f"{value * 1e3:.2f}"
+
+
+#: How columns of the table of points are spelled.
+_SPELLED = {
+    _whole: ["num_workers", "num_hosts", "launches"],
+    number: ["per_worker_core", "per_total_core", "per_host"],
+    _milliseconds: [name for name, heading in _HEADINGS.items() if heading.endswith(" ms")],
+}
+_MARKED = {f"speedup_{base}": f"marks_{base}" for base in BASES}
+_WITH_INTERVAL = ("rate", "fraction", *_MARKED, *(f"efficiency_{base}" for base in BASES))

@@ -5,7 +5,7 @@ Decides what a report says about it; what sets points apart is in their labels (
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pandas as pd
 
@@ -84,21 +84,15 @@ def _exchange_items(case: Case) -> Items:
             layout = point.asked["layout"]
             settings = exchange_of(point.asked) | ({} if layout is None else {"layout": layout})
             by_strategy.setdefault(point.setting.strategy, []).append(settings)
-    return [
-        (f"exchange of {strategy}", ", ".join(_each_shared(all_settings)))
-        for strategy, all_settings in by_strategy.items()
-    ]
+    return [(f"exchange of {name}", _shared_text(each)) for name, each in by_strategy.items()]
 
 
-def _each_shared(settings: Sequence[Mapping[str, object]]) -> list[str]:
-    values: dict[str, list[object]] = {}
-    for one in settings:
-        for name, value in one.items():
-            values.setdefault(name, []).append(value)
-    return [f"{_SHORT.get(name, name)} {_common_text(each)}" for name, each in values.items()]
+def _shared_text(settings: Sequence[Mapping[str, object]]) -> str:
+    names = dict.fromkeys(name for each in settings for name in each)
+    values = {name: {each[name] for each in settings if name in each} for name in names}
+    return ", ".join(f"{_SHORT.get(name, name)} {_text(all_)}" for name, all_ in values.items())
 
 
-def _common_text(values: Sequence[object]) -> str:
-    if len(set(values)) > 1:
-        return "as labelled"
-    return "none" if values[0] is None else str(values[0])
+def _text(values: Collection[object]) -> str:
+    (value, *others) = values
+    return "as labelled" if others else "none" if value is None else str(value)

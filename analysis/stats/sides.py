@@ -36,9 +36,10 @@ class SideKind:
     alone: bool = False
     transport: str | None = None
 
-    def belongs(self, point: Point) -> bool:
-        """The point's setting is on this side."""
-        return self.strategies(point.setting.traits) and self.transport in (None, point.transport)
+    def points(self, case: Case) -> list[Point]:
+        """The points of a case whose settings are on this side."""
+        points = [point for point in case.points if self.strategies(point.setting.traits)]
+        return [point for point in points if self.transport in (None, point.transport)]
 
     def over(self, transport: str) -> SideKind:
         """The settings of this kind with one transport."""
@@ -102,20 +103,14 @@ class Meeting:
     """Two sides at the largest number of workers at which they can be compared.
 
     Attributes:
-        comparison: first over second.
+        comparison: the first side over the second.
         beyond: larger numbers of workers that both sides were run at, without enough launches.
     """
 
     num_workers: int
-    first: Side
-    second: Side
+    sides: tuple[Side, Side]
     comparison: Comparison
-    beyond: tuple[int, ...] = ()
-
-    @property
-    def transports(self) -> tuple[str | None, str | None]:
-        """What carries the gradients of either side."""
-        return self.first.kind.transport, self.second.kind.transport
+    beyond: tuple[int, ...]
 
 
 def meet(case: Case, first: SideKind, second: SideKind) -> Iterator[Meeting]:
@@ -132,7 +127,7 @@ def meet(case: Case, first: SideKind, second: SideKind) -> Iterator[Meeting]:
 
 def meet_apart(case: Case, first: SideKind, second: SideKind) -> Iterator[Meeting]:
     """Compare two sides on different transports, unless either is compared with its like."""
-    alike = {meeting.first.kind.transport for meeting in meet(case, first, second)}
+    alike = {meeting.sides[0].kind.transport for meeting in meet(case, first, second)}
     for one in _transports(case, first):
         for other in _transports(case, second):
             if one == other or (one in alike and other in alike):
@@ -149,10 +144,11 @@ def shared_transports(case: Case, first: SideKind, second: SideKind) -> list[str
 
 def _transports(case: Case, kind: SideKind) -> list[str]:
     """Those of a side's settings: gradients in float32 first, then in the order of the points."""
-    of_side = [point for point in case.points if kind.belongs(point)]
     formats = [str(each) for each in WireType]
-    of_side.sort(key=lambda point: formats.index(point.asked["gradients_on_wire"]))
-    return list(dict.fromkeys(p.transport for p in of_side if p.transport is not None))
+    points = sorted(
+        kind.points(case), key=lambda point: formats.index(point.asked["gradients_on_wire"])
+    )
+    return list(dict.fromkeys(p.transport for p in points if p.transport is not None))
 
 
 def _meet(case: Case, first: SideKind, second: SideKind) -> Meeting | None:
@@ -161,34 +157,29 @@ def _meet(case: Case, first: SideKind, second: SideKind) -> Meeting | None:
     The largest number of workers with three launches on both sides counts, else the largest one
     with any.
     """
-    common = sorted(_workers(case, first, 1) & _workers(case, second, 1))
+    common = _workers(case, first, 1) & _workers(case, second, 1)
     enough = _workers(case, first, MIN_LAUNCHES) & _workers(case, second, MIN_LAUNCHES)
     if not common:
         return None
-    workers = max(enough, default=common[-1])
-    sides = side_at(case, first, workers), side_at(case, second, workers)
+    workers = max(enough or common)
+    one, other = _side_at(case, first, workers), _side_at(case, second, workers)
     return Meeting(
         num_workers=workers,
-        first=sides[0],
-        second=sides[1],
-        comparison=compare(sides[0].rates, sides[1].rates),
-        beyond=tuple(count for count in common if count > workers),
+        sides=(one, other),
+        comparison=compare(one.rates, other.rates),
+        beyond=tuple(count for count in sorted(common) if count > workers),
     )
 
 
 def _workers(case: Case, kind: SideKind, launches: int) -> set[int]:
-    return {
-        point.num_workers
-        for point in case.points
-        if kind.belongs(point) and len(point.rates) >= launches
-    }
+    points = kind.points(case)
+    return {point.num_workers for point in points if len(point.rates) >= launches}
 
 
-def side_at(case: Case, kind: SideKind, num_workers: int) -> Side:
-    """A side at a number of workers at which it has launches."""
+def _side_at(case: Case, kind: SideKind, num_workers: int) -> Side:
     points = tuple(
         point
-        for point in case.points
-        if point.num_workers == num_workers and kind.belongs(point) and len(point.rates)
+        for point in kind.points(case)
+        if point.num_workers == num_workers and len(point.rates)
     )
     return Side(kind=kind, points=points, selection=choose_best([p.rates for p in points]))

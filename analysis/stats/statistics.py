@@ -24,6 +24,9 @@ CONFIDENCE = 0.95
 #: Smaller effects are not called a difference, however narrow the interval.
 MIN_EFFECT = 0.02
 
+#: A centre and the ends of its interval; None where they are unknown.
+Ends = tuple[float | None, float | None, float | None]
+
 Logs = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
@@ -40,12 +43,10 @@ class Estimate:
     low: float | None
     high: float | None
 
-
-class Pairing(StrEnum):
-    """How the launches of two points were set against each other."""
-
-    PAIRED = "paired by repetition"
-    WELCH = "unpaired (Welch)"
+    @property
+    def ends(self) -> Ends:
+        """The mean and its interval."""
+        return self.mean, self.low, self.high
 
 
 class Outcome(StrEnum):
@@ -74,7 +75,11 @@ class Comparison:
     p_value: float | None = None
     n_first: int
     n_second: int
-    pairing: Pairing
+
+    @property
+    def ends(self) -> Ends:
+        """The ratio and its interval."""
+        return self.ratio, self.low, self.high
 
     def inverse(self) -> Comparison:
         """The same comparison with the sides exchanged."""
@@ -85,7 +90,6 @@ class Comparison:
             p_value=self.p_value,
             n_first=self.n_second,
             n_second=self.n_first,
-            pairing=self.pairing,
         )
 
 
@@ -138,18 +142,18 @@ def compare(first: pd.Series, second: pd.Series) -> Comparison:
         first, second: a rate (or any positive value) of each launch, by repetition.
     """
     both = pd.concat([first, second], axis="columns", join="inner")
-    pairing = Pairing.WELCH
-    if len(both) >= MIN_LAUNCHES or len(both) == max(len(first), len(second)):
-        first, second, pairing = both.iloc[:, 0], both.iloc[:, 1], Pairing.PAIRED
+    paired = len(both) >= MIN_LAUNCHES or len(both) == max(len(first), len(second))
+    if paired:
+        first, second = both.iloc[:, 0], both.iloc[:, 1]
     n, m = len(first), len(second)
-    compared = partial(Comparison, n_first=n, n_second=m, pairing=pairing)
+    compared = partial(Comparison, n_first=n, n_second=m)
     if min(n, m) == 0:
         return compared(ratio=None)
     a, b = _logs(first), _logs(second)
-    centre = float((a - b).mean() if pairing is Pairing.PAIRED else a.mean() - b.mean())
+    centre = float((a - b).mean() if paired else a.mean() - b.mean())
     if min(n, m) < MIN_LAUNCHES:
         return compared(ratio=math.exp(centre))
-    error, freedom = _mean_error(a - b) if pairing is Pairing.PAIRED else _welch_error(a, b)
+    error, freedom = _mean_error(a - b) if paired else _welch_error(a, b)
     half = _half_width(error, freedom)
     return compared(
         ratio=math.exp(centre),

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
@@ -16,7 +17,7 @@ from analysis.figures.against_workers import (
     plot_throughput,
     setting_groups,
 )
-from analysis.figures.curves import Curve, Mark, top_of
+from analysis.figures.curves import top_of
 from analysis.figures.parts_of_a_step import plot_breakdown
 from analysis.figures.save import KINDS, save_figures, slug
 from analysis.figures.server_loads import plot_placement
@@ -232,9 +233,11 @@ def test_nothing_measured_draws_nothing() -> None:
 
 
 def test_a_huge_interval_does_not_squash_the_launches() -> None:
-    marks = (Mark(x=1, launches=(1.0, 2.0), mean=1.5, low=0.1, high=100.0),)
-    assert top_of([Curve(label="a", marks=marks)]) == pytest.approx(2.6)
-    assert top_of([]) == 1.0
+    marks = pd.DataFrame(
+        {"launches": [(1.0, 2.0), None], "high": [100.0, None], "bound": [None] * 2}
+    )
+    assert top_of(marks) == pytest.approx(2.6)
+    assert top_of(marks[1:]) == 1.0
 
 
 @pytest.mark.parametrize("kind", ["png", "svg"])

@@ -10,10 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from analysis.__main__ import cli
+from analysis.data.columns import render_summary
 from analysis.data.load import load
-from analysis.report.host_items import host_items, leaf_switch
-from analysis.report.network_items import NetworkPart, links_of, network_parts
-from analysis.report.summary import render_summary
+from analysis.report.network_items import NetworkPart, host_items, leaf_switch, network_parts
 from analysis.wording import rate_text
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
@@ -71,7 +70,7 @@ def test_the_slowest_link_is_so_by_its_median() -> None:
     assert rows["links measured"] == "median 500 Mbit/s (10 measurements)"
     assert rows["slowest link"] == "n9 to n10: median 500 Mbit/s, lowest 500 Mbit/s"
     assert rows["round trip"] == "median 0.2 ms; longest n10 to n9, median 0.3 ms"
-    assert list(links_of(records)["source"]) == ["n9", "n10"]
+    assert list(parts_of(*records)[0].links["from"]) == ["n9", "n10"]
 
 
 def test_no_links_are_no_silence() -> None:

@@ -8,9 +8,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.data.columns import COLUMNS
+from analysis.data.columns import COLUMNS, render_summary, write_summary
 from analysis.data.load import load
-from analysis.report.summary import render_summary, write_summary
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy

@@ -14,7 +14,6 @@ from analysis.data.cases import Case
 from analysis.report.table import render_table, report_tables
 from analysis.report.verdict import Verdict, verdict
 from analysis.stats.setting_pairs import all_pairs
-from analysis.stats.statistics import Outcome
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Device, Resources
@@ -47,7 +46,6 @@ def said(points: Mapping[Experiment, Mapping[int, float | None]]) -> Verdict:
 def test_the_verdict_is_about_the_same_transport_and_the_other_is_labelled() -> None:
     found = said({RING: times(1.5), NCCL: times(9.0), SYNC: times(1.0)})
     assert found.headline.startswith("All-reduce is 1.50x [1.50, 1.50] faster")
-    assert found.comparison is not None
     (line,) = [line for line in found.details if "transports" in line]
     assert line == (
         "Different transports (nccl, grpc), so this does not compare the strategies alone: "
@@ -94,7 +92,6 @@ def test_only_another_transport_gives_no_verdict() -> None:
             "No verdict: all-reduce and synchronous parameter servers were not measured on the "
             "same transport."
         )
-        assert (found.comparison, found.outcome) == (None, Outcome.TOO_FEW)
         assert any(f"Different transports {label}" in line for line in found.details)
         assert not any("is not the same training" in line for line in found.details)
 

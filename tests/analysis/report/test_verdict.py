@@ -45,7 +45,6 @@ def test_allreduce_is_faster_than_the_best_of_two_settings() -> None:
         "All-reduce is 1.80x [1.80, 1.80] faster than the best parameter-server setting "
         "(ps_sync, partitioned) at 2 workers, 3 launches each."
     )
-    assert found.outcome is Outcome.FASTER
     assert (
         "Per worker core: all-reduce 90 images/s (2 worker cores), synchronous parameter "
         + ("servers 50 images/s (2 worker cores).")
@@ -64,7 +63,6 @@ def test_the_faster_side_comes_first() -> None:
         "The parameter-server setting (ps_sync, round_robin) is 2.00x [2.00, 2.00] faster than "
         "all-reduce at 2 workers"
     )
-    assert found.outcome is Outcome.SLOWER
 
 
 def test_no_difference_shown() -> None:
@@ -190,7 +188,7 @@ def test_a_lucky_launch_does_not_make_a_setting_the_best() -> None:
         PS_SYNC,
     )
     # Repetition 2 is reported with the setting that was best on 0 and 1, not with its 200.
-    assert meeting.second.rates[2] == pytest.approx(BASE[2])
+    assert meeting.sides[1].rates[2] == pytest.approx(BASE[2])
 
 
 def test_pairs_leave_out_asynchronous_and_single_points() -> None:

@@ -15,7 +15,7 @@ from analysis.figures.against_settings import plot_against_packs
 from analysis.figures.against_workers import plot_throughput
 from analysis.figures.exchange_settings import plot_exchange
 from analysis.figures.save import save_figures
-from analysis.stats.changed import changed_points, varies_exchange, without_changed
+from analysis.stats.setting_pairs import changed_points, varies_exchange, without_changed
 from analysis.stats.statistics import Outcome
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, SynchronousServers

@@ -135,8 +135,8 @@ def test_placement_as_planned_and_astray() -> None:
     case = case_of(runs(own, times(1.0), placement=placement_used(300, 100)))
     (found,) = placement_points(case)
     assert found.as_planned
-    assert (found.planned_bytes, found.used_bytes) == ((300, 100), (300, 100))
-    assert found.max_over_mean == pytest.approx(1.5)
+    assert (found.planned_bytes, found.worst.bytes_per_server) == ((300, 100), (300, 100))
+    assert found.worst.max_over_mean == pytest.approx(1.5)
 
     stray = placement_used(300, 100, deviations=("variable 0 was planned on ps:0",))
     case = case_of(
@@ -149,4 +149,4 @@ def test_placement_as_planned_and_astray() -> None:
 
 def test_strategies_without_servers_have_no_placement() -> None:
     case = case_of(runs(make_experiment(AllReduce, 2), times(1.0)))
-    assert placement_points(case) == ()
+    assert placement_points(case) == []

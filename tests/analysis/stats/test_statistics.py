@@ -12,7 +12,6 @@ from analysis.stats import statistics
 from analysis.stats.statistics import (
     Comparison,
     Outcome,
-    Pairing,
     Selection,
     estimate,
     holm,
@@ -60,7 +59,6 @@ def test_only_positive_values_have_a_mean(values: list[float]) -> None:
 def test_paired_comparison_takes_out_what_both_sides_share() -> None:
     # The machine doubles its speed from launch to launch; the ratio is 2 throughout.
     found = compare({0: 200, 1: 400, 2: 800}, {0: 100, 1: 200, 2: 400})
-    assert found.pairing is Pairing.PAIRED
     assert [found.ratio, found.low, found.high] == pytest.approx([2.0, 2.0, 2.0])
     assert outcome(found) is Outcome.FASTER
 
@@ -87,7 +85,6 @@ def test_unpaired_comparison_is_welch_on_the_logarithm() -> None:
         equal_var=False,
     )
     interval = reference.confidence_interval(0.95)
-    assert found.pairing is Pairing.WELCH
     assert (found.n_first, found.n_second) == (3, 4)
     assert found.p_value == pytest.approx(reference.pvalue)
     assert found.low == pytest.approx(math.exp(interval.low))
@@ -114,9 +111,7 @@ def test_below_three_launches_nothing_is_said(
 
 
 def of(ratio: float, low: float, high: float) -> Comparison:
-    return Comparison(
-        ratio=ratio, low=low, high=high, p_value=0.01, n_first=5, n_second=5, pairing=Pairing.PAIRED
-    )
+    return Comparison(ratio=ratio, low=low, high=high, p_value=0.01, n_first=5, n_second=5)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +179,6 @@ def test_exchanging_the_sides_inverts_the_ratio(
     first: dict[int, float], second: dict[int, float]
 ) -> None:
     one, other = compare(first, second), compare(second, first).inverse()
-    assert one.pairing is other.pairing
     assert one.ratio == (None if other.ratio is None else pytest.approx(other.ratio))
     assert one.low == (None if other.low is None else pytest.approx(other.low, rel=1e-6))
     assert one.p_value == (None if other.p_value is None else pytest.approx(other.p_value))
