@@ -12,14 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from experiments.cli import run_one as single
 from experiments.cli import surroundings
-from experiments.cli.one_line import one_line
 from experiments.cli.options import (
     RUN,
-    RUN_SETTINGS,
     SPLIT_BYTES,
     SPREAD,
     SWEEP_SETTINGS,
@@ -36,8 +33,9 @@ from experiments.cli.requests import (
 )
 from experiments.cli.sweep_command import run_study
 from experiments.studies.catalogue import STUDIES
-from experiments.studies.study import Study
-from experiments.sweep.progress import SweepProgress, counting_bar
+from experiments.studies.scope import Study
+from experiments.sweep.execute import Workplace
+from experiments.sweep.progress import SweepProgress, counting_bar, plain_console
 from launchers.cli.options import LAUNCHER
 from launchers.cli.run import run_command_line
 from launchers.settings import LauncherSettings
@@ -91,28 +89,20 @@ for _name, _study in STUDIES.items():
 
 @cli.command(single.NAME)
 @RUN
-@LAUNCHER
-@SPREAD
-@WORKLOAD
-@RUN_SETTINGS
-def run_one(
-    run: RunRequest,
-    launcher: LauncherSettings,
-    spread: SpreadRequest,
-    workload: WorkloadRequest,
-    settings: StrategySettings,
-) -> None:
+def run_one(run: RunRequest) -> None:
     """Run one experiment once more; print one JSON line."""
-    sweep_dir = launcher.results / single.NAME
-    hosts = surroundings.launcher_of(launcher)
-    with hosts, SweepProgress(Console(stderr=True)) as progress:
+    launcher = surroundings.launcher_of(run.launcher)
+    with launcher, SweepProgress(plain_console()) as progress:
         progress.begin(1, 0)
-        experiment = single.single_experiment(
-            run, settings, workload, spread, launcher, hosts.describe
+        experiment = single.single_experiment(run, launcher.describe)
+        place = Workplace(
+            launcher=launcher,
+            sweep_dir=run.launcher.results / single.NAME,
+            commit=surroundings.source_state(),
+            listener=progress,
         )
-        commit = surroundings.commit()
-        record = single.make_one_run(experiment, run, hosts, sweep_dir, commit, progress)
-    click.echo(json.dumps(one_line(record, sweep_dir)))
+        record = single.make_one_run(experiment, run, place)
+    click.echo(json.dumps(single.one_line(record, place.sweep_dir)))
     sys.exit({Status.OK: 0, Status.INTERRUPTED: 130}.get(record.status, 1))
 
 
@@ -145,7 +135,7 @@ def convert_images(source: Path, target: Path) -> None:
     """Write the images below SOURCE/<class>/ as TFRecord files into TARGET."""
     with (
         surroundings.this_machine(target) as launcher,
-        counting_bar(Console(stderr=True), "images") as progress,
+        counting_bar(plain_console(), "images") as progress,
     ):
         counts = launcher.convert(source.resolve(), target.resolve(), progress)
     for name, count in counts.items():

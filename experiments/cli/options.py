@@ -1,6 +1,7 @@
 """The options of experiments, for `click`, in groups that become one value each.
 
-Decides names, help and defaults; what the values mean is decided in `requests`.
+Decides names, help, defaults, and how data and an emulated accelerator are spelled; what the values
+mean is decided in `requests`.
 """
 
 from __future__ import annotations
@@ -12,26 +13,64 @@ from typing import Any
 import click
 
 from experiments.cli.requests import RunRequest, SpreadRequest, SweepRequest, WorkloadRequest
-from experiments.cli.types import EMULATE, INPUT
-from experiments.sweep.profiles import PROFILES, Profile
-from launchers.cli.options import Decorator, option_group
-from launchers.cli.types import COUNTS, SIZE, OneOf, one_of
+from experiments.sweep.sweep import PROFILES, Profile
+from launchers.cli.options import LAUNCHER, Decorator, option_group
+from launchers.cli.types import COUNTS, SIZE, OneOf, Parsed, one_of, size_text
+from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import ARCHITECTURES
-from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.data import Digits, RecordFiles, Synthetic
+from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Policy
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.spread import Coordinator, LayoutKind
 from ps_allreduce.point.strategies import STRATEGIES
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.wire import Collective, Wire, WireType
-from ps_allreduce.point.workload import Precision
+from ps_allreduce.point.workload import EmulatedCompute, Precision
 
 DEFAULT = Wire()
+
+
+def parse_emulate(text: str) -> EmulatedCompute:
+    """An accelerator as `0.02,0.04`: seconds of the forward and of the backward pass.
+
+    Raises:
+        UserError: the text is not two numbers, or one of them makes no sense.
+    """
+    try:
+        forward, backward = (float(part) for part in text.split(","))
+    except ValueError:
+        raise UserError(
+            f"{text!r} is not two numbers of seconds; write for instance 0.02,0.04."
+        ) from None
+    return EmulatedCompute(forward_s=forward, backward_s=backward)
+
+
+def parse_input(text: str) -> Synthetic | Digits | RecordFiles:
+    """`synthetic`, `digits`, or a folder of TFRecord files, which are looked at now.
+
+    Raises:
+        UserError: it is neither.
+    """
+    for data in (Synthetic(), Digits()):
+        if text == data.name:
+            return data
+    if not Path(text).is_dir():
+        raise UserError(
+            f"{text!r} is neither {Synthetic().name}, {Digits().name} nor a folder of TFRecord "
+            "files (python -m experiments convert-images makes one)."
+        )
+    return RecordFiles.found_in(Path(text))
 
 
 def _stated(option: str, kind: Any, text: str, default: object = None) -> Decorator[Any]:
     """An option that is None unless it is stated; help shows the default that holds then."""
     shown = "" if default is None else f"  [default: {default}]"
     return click.option(option, type=kind, help=text + shown)
+
+
+def _given(option: str, kind: Any, text: str, default: object) -> Decorator[Any]:
+    """An option that has its default where it is not stated."""
+    return click.option(option, type=kind, help=text, default=default, show_default=True)
 
 
 def _users_of(setting: str) -> str:
@@ -58,23 +97,26 @@ WORKLOAD = option_group(
     _stated("--num-classes", int, "Of the images.", 10),
     _stated("--batch-per-worker", int, "Examples of one forward and backward pass."),
     _stated("--accumulation", int, "Batches per exchange of gradients.", 1),
-    _stated("--input", INPUT, "What is trained with.", "digits"),
-    _stated("--emulate", EMULATE, "Emulate an accelerator that takes so long per batch."),
-    _stated("--precision", one_of(Precision), "Of forward and backward pass.", "float32"),
-    click.option(
-        "--device",
-        type=one_of(Device),
-        default=Device.CPU.value,
-        show_default=True,
-        help="Where workers compute; a worker has one GPU.",
+    _stated(
+        "--input",
+        Parsed("synthetic, digits or folder", parse_input),
+        "What is trained with.",
+        "digits",
     ),
+    _stated(
+        "--emulate",
+        Parsed("forward,backward in s", parse_emulate),
+        "Emulate an accelerator that takes so long per batch.",
+    ),
+    _stated("--precision", one_of(Precision), "Of forward and backward pass.", "float32"),
+    _given("--device", one_of(Device), "Where workers compute; a worker has one GPU.", "cpu"),
 )
 
 SPLIT_BYTES = _stated(
     "--split-bytes",
     SIZE,
     "The placement partitioned cuts larger variables.",
-    "4MB, less for small models",
+    f"{size_text(DEFAULT_SPLIT_BYTES)}, less for small models",
 )
 
 #: The settings of strategies that a sweep can be given; it chooses the others itself.
@@ -88,13 +130,13 @@ _OF_SWEEPS: tuple[Decorator[Any], ...] = (
         "--group-bytes",
         SIZE,
         "Tensors share a message up to so many bytes; 0: never.",
-        DEFAULT.group_bytes,
+        size_text(DEFAULT.group_bytes),
     ),
     _stated(
         "--cut-bytes",
         SIZE,
         "Larger tensors are cut into messages of so many bytes; 0: never.",
-        DEFAULT.cut_bytes,
+        size_text(DEFAULT.cut_bytes),
     ),
     _stated("--in-flight", int, "Messages under way at once; 0: no bound.", DEFAULT.in_flight),
     _stated("--gradients", one_of(WireType), "Format on the wire.", DEFAULT.gradients),
@@ -115,15 +157,6 @@ _OF_SWEEPS: tuple[Decorator[Any], ...] = (
 
 SWEEP_SETTINGS = option_group("settings", StrategySettings, *_OF_SWEEPS)
 
-RUN_SETTINGS = option_group(
-    "settings",
-    StrategySettings,
-    _stated("--placement", one_of(Policy), "Of variables on servers.", "round_robin"),
-    _stated("--collective", one_of(Collective), "Of all-reduce.", "ring"),
-    _stated("--bytes-per-pack", SIZE, "TensorFlow's packs, not buckets; 0: one pack."),
-    *_OF_SWEEPS,
-)
-
 
 def sweep_options(profiles: Mapping[str, Profile]) -> Decorator[Any]:
     """How a sweep is made, with one of those profiles."""
@@ -134,9 +167,7 @@ def sweep_options(profiles: Mapping[str, Profile]) -> Decorator[Any]:
         _stated("--workers", COUNTS, "Numbers of workers, for instance 1,2,4."),
         _stated("--cores-per-worker", int, "Cores of every worker.", "an equal share"),
         _stated("--repetitions", int, "Launches of every point, instead of the profile's."),
-        click.option(
-            "--seed", type=int, default=1, show_default=True, help="Of the order of runs."
-        ),
+        _given("--seed", int, "Of the order of runs.", 1),
         click.option(
             "--jobs-by-size",
             is_flag=True,
@@ -148,30 +179,29 @@ def sweep_options(profiles: Mapping[str, Profile]) -> Decorator[Any]:
 
 
 def _profile(profiles: Mapping[str, Profile]) -> Decorator[Any]:
-    return click.option(
-        "--profile",
-        type=OneOf(dict(profiles)),
-        default=next(iter(profiles)),
-        show_default=True,
-        help="How long and how often is measured.",
-    )
+    default = next(iter(profiles))
+    return _given("--profile", OneOf(profiles), "How long and how often is measured.", default)
 
 
+#: Gives a command the parameter `run: RunRequest`.
 RUN = option_group(
     "run",
     RunRequest,
-    click.option("--strategy", type=OneOf(dict(STRATEGIES)), required=True, help="What is run."),
-    click.option("--num-workers", type=int, default=1, show_default=True, help="Workers."),
-    click.option(
-        "--cores-per-worker", type=int, default=1, show_default=True, help="Cores of every worker."
-    ),
-    click.option(
-        "--threads-per-worker",
-        type=int,
-        default=1,
-        show_default=True,
-        help="TensorFlow's threads of every worker.",
-    ),
+    click.option("--strategy", type=OneOf(STRATEGIES), required=True, help="What is run."),
+    _given("--num-workers", int, "Workers.", 1),
+    _given("--cores-per-worker", int, "Cores of every worker.", 1),
+    _given("--threads-per-worker", int, "TensorFlow's threads of every worker.", 1),
     _profile(PROFILES),
     click.option("--weights", type=Path, help="Save the final weights to this file (.npz)."),
+    LAUNCHER,
+    SPREAD,
+    WORKLOAD,
+    option_group(
+        "settings",
+        StrategySettings,
+        _stated("--placement", one_of(Policy), "Of variables on servers.", "round_robin"),
+        _stated("--collective", one_of(Collective), "Of all-reduce.", "ring"),
+        _stated("--bytes-per-pack", SIZE, "TensorFlow's packs, not buckets; 0: one pack."),
+        *_OF_SWEEPS,
+    ),
 )

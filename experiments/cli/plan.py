@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from experiments.cli.requests import StudyRequest
-from experiments.studies.scale import Scale, default_cores, default_workers
-from experiments.studies.scope import Describe, Scope
-from experiments.studies.workloads import default_models
+from experiments.studies.defaults import default_cores, default_models, default_workers
+from experiments.studies.scope import Describe, Scale, Scope
 from experiments.sweep.definition import Choices
-from experiments.sweep.duration import expected_duration
-from experiments.sweep.sweep import PlannedRun, Sweep, job_sizes
+from experiments.sweep.sweep import PlannedRun, Sweep, expected_duration, job_sizes
 from launchers.protocol import Capacity
+from launchers.settings import option_of
 from launchers.sites import SITES, network_of, site_kind
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
@@ -45,7 +44,7 @@ def plan_sweep(
     Raises:
         UserError: what was asked for does not fit together, or nowhere.
     """
-    points = request.study.points(_scope(request, capacity, describe, choices))
+    points = list(request.study.points(_scope(request, capacity, describe, choices)))
     _refuse_unused(request.name, request.settings, points)
     return Sweep(
         name=request.name,
@@ -124,10 +123,8 @@ def _refuse_unused(name: str, settings: StrategySettings, points: Sequence[Exper
         used -= {"host_aggregation"}
     for setting in settings.stated:
         if setting not in used:
-            option = f"--{setting.replace('_', '-')}"
-            raise UserError(
-                f"no point of {name} uses {option}{NEEDS.get(setting, ': leave it out.')}"
-            )
+            needs = NEEDS.get(setting, ": leave it out.")
+            raise UserError(f"no point of {name} uses {option_of(setting)}{needs}")
 
 
 def _fitting(
@@ -146,12 +143,11 @@ def _fitting(
     if left_out:
         console.print(
             f"{len(left_out)} of {len(points)} points do not fit on the hosts and are left out; "
-            f"the first: {left_out[0]}",
-            highlight=False,
+            f"the first: {left_out[0]}"
         )
     most = max((hosts_needed(point) for point in fitting), default=num_hosts)
     if most < num_hosts and fitting[0].spread is not None:
-        console.print(f"No point uses more than {most} of the {num_hosts} hosts.", highlight=False)
+        console.print(f"No point uses more than {most} of the {num_hosts} hosts.")
     return fitting
 
 
@@ -170,7 +166,4 @@ def render_sweep(
     titles = "\n".join(f"  {point.title}" for point in points)
     num_kept = len(runs) - len(missing)
     kept = f" ({num_kept} are there already)" if num_kept else ""
-    return (
-        f"{len(points)} points, {len(runs)} runs{kept}, about "
-        f"{expected.likely_s / 60:.0f} min and at most {expected.most_s / 60:.0f} min:\n{titles}"
-    )
+    return f"{len(points)} points, {len(runs)} runs{kept}, {expected}:\n{titles}"

@@ -11,10 +11,10 @@ import json
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
-from experiments.studies.study import Study
-from experiments.studies.workloads import default_workload
-from experiments.sweep.profiles import Profile
-from launchers.settings import LauncherSettings
+from experiments.studies.defaults import default_workload
+from experiments.studies.scope import Study
+from experiments.sweep.sweep import Profile
+from launchers.settings import LauncherSettings, option_of
 from launchers.sites import network_of, site_kind
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import ImageModel, Model
@@ -98,18 +98,14 @@ class SpreadRequest:
         Raises:
             UserError: something was stated about hosts, and there is one.
         """
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        stated = {name: value for name, value in values.items() if value is not None}
         if site_kind(launcher).several_hosts:
-            return Spread(
-                workers_per_host=_stated(self.workers_per_host, 1),
-                ps_per_host=self.ps_per_host,
-                coordinator=self.coordinator or Coordinator.FIRST_WORKER,
+            return Spread(**stated)
+        for name in stated:
+            raise UserError(
+                f"{option_of(name)}: the launcher {launcher} has one host; use another LAUNCHER."
             )
-        for each in fields(self):
-            if getattr(self, each.name) is not None:
-                option = f"--{each.name.replace('_', '-')}"
-                raise UserError(
-                    f"{option}: the launcher {launcher} has one host; use another LAUNCHER."
-                )
         return None
 
 
@@ -185,7 +181,7 @@ class StudyRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """A single run.
+    """Everything that was asked for of a single run.
 
     Attributes:
         weights: file that takes the final weights.
@@ -197,3 +193,7 @@ class RunRequest:
     threads_per_worker: int = 1
     profile: Profile
     weights: Path | None = None
+    launcher: LauncherSettings
+    spread: SpreadRequest
+    workload: WorkloadRequest
+    settings: StrategySettings

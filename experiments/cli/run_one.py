@@ -1,64 +1,64 @@
-"""A single run: its experiment, and how it is made.
+"""A single run: its experiment, how it is made, and what is told of it.
 
-Decides that a setting which the strategy does not understand is refused, and that every call makes
-one more repetition.
+Decides that a setting which the run has no use for is refused, that every call makes one more
+repetition, and which values programs that wrap a single run get, as one flat JSON object.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
-from experiments.cli.requests import RunRequest, SpreadRequest, WorkloadRequest
+from experiments.cli.requests import RunRequest
 from experiments.studies.scope import Describe
-from experiments.sweep.execute import RunListener, open_session, run_once_more
-from experiments.sweep.folder import locked
-from launchers.run.launcher import HostsLauncher
-from launchers.settings import LauncherSettings
+from experiments.sweep.execute import Workplace, open_session, run_once_more
 from launchers.sites import network_of
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.architectures import SMALL_CNN
+from ps_allreduce.point.architectures import SMALL_CNN, Unit
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy, default_split_bytes
 from ps_allreduce.point.resources import Resources
 from ps_allreduce.point.spread import workers_together
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.workload import Workload
+from ps_allreduce.record.files import RunFiles
 from ps_allreduce.record.records import RunRecord
+from ps_allreduce.record.steps import Metrics
+from ps_allreduce.serialization import to_json
 
 NAME = "run-one"
 
+#: Of what was asked for, the columns that tell one run from another.
+ASKED = (
+    *("strategy", "model", "unit", "num_workers", "num_ps", "placement", "global_batch"),
+    *("compute", "launcher"),
+)
 
-def single_experiment(
-    request: RunRequest,
-    settings: StrategySettings,
-    workload_request: WorkloadRequest,
-    spread_request: SpreadRequest,
-    launcher: LauncherSettings,
-    describe: Describe,
-) -> Experiment:
+
+def single_experiment(request: RunRequest, describe: Describe) -> Experiment:
     """The experiment that was asked for.
 
     Raises:
         UserError: what was asked for does not fit together.
     """
-    workload = workload_request.workload(workload_request.model or SMALL_CNN)
+    launcher, settings = request.launcher, request.settings
+    workload = request.workload.workload(request.workload.model or SMALL_CNN)
     experiment = Experiment(
         strategy=request.strategy.of(_with_threshold(settings, workload, describe)),
         num_workers=request.num_workers,
         launcher=launcher.launcher,
-        spread=spread_request.spread(launcher.launcher),
+        spread=request.spread.spread(launcher.launcher),
         network=network_of(launcher),
         interface=launcher.interface,
         workload=workload,
         resources=Resources(
             cores_per_worker=request.cores_per_worker,
             threads_per_worker=request.threads_per_worker,
-            device=workload_request.device,
+            device=request.workload.device,
         ),
         measurement=request.profile.measurement,
     )
-    _refuse_lonely_aggregation(experiment)
+    _refuse_unused(experiment, settings)
     return experiment
 
 
@@ -72,7 +72,13 @@ def _with_threshold(
     return replace(settings, split_bytes=threshold)
 
 
-def _refuse_lonely_aggregation(experiment: Experiment) -> None:
+def _refuse_unused(experiment: Experiment, settings: StrategySettings) -> None:
+    """Refuse what the strategy understands but has no use for here."""
+    if settings.split_bytes is not None and settings.placement is not Policy.PARTITIONED:
+        raise UserError(
+            "only the placement partitioned uses --split-bytes: leave it out, or state "
+            "--placement partitioned."
+        )
     together = workers_together(experiment.num_workers, experiment.spread)
     if experiment.strategy.host_aggregation and together < 2:
         raise UserError(
@@ -82,22 +88,37 @@ def _refuse_lonely_aggregation(experiment: Experiment) -> None:
         )
 
 
-def make_one_run(
-    experiment: Experiment,
-    request: RunRequest,
-    launcher: HostsLauncher,
-    sweep_dir: Path,
-    commit: str,
-    listener: RunListener,
-) -> RunRecord:
+def make_one_run(experiment: Experiment, request: RunRequest, place: Workplace) -> RunRecord:
     """Run an experiment once more than before.
 
     Raises:
         UserError: it cannot be run here, or the folder cannot be used.
     """
-    launcher.check(experiment)
-    with locked(sweep_dir):
-        session = open_session(launcher, NAME, sweep_dir, request.profile, commit, listener)
-        launcher.prepare(experiment.workload)
+    place.launcher.check(experiment)
+    with open_session(place, NAME, request.profile) as session:
+        place.launcher.prepare(experiment.workload)
         weights = request.weights and request.weights.resolve()
         return run_once_more(session, experiment, weights)
+
+
+def one_line(record: RunRecord, sweep_dir: Path) -> dict[str, object]:
+    """What identifies the run, how it ended, and its figures; null where there are none."""
+    asked = record.experiment.columns()
+    files = RunFiles.of(sweep_dir, record.experiment_id, record.repetition, record.attempt)
+    unknown = dict.fromkeys(field.name for field in fields(Metrics))
+    figures = to_json(record.metrics) if record.metrics is not None else unknown
+    of_images = record.experiment.workload.unit is Unit.IMAGES
+    placement = record.placement
+    return {
+        "run_id": record.run_id,
+        "status": str(record.status),
+        "reason": record.reason,
+        **{name: asked.get(name) for name in ASKED},
+        "placement_max_over_mean": placement.max_over_mean if placement else None,
+        "oversubscribed": record.oversubscribed,
+        **figures,
+        "images_per_sec": figures["examples_per_sec"] if of_images else None,
+        **{f.name: getattr(record.phases, f.name) for f in fields(record.phases)},
+        "fingerprint": record.block,
+        "record_path": str(files.record),
+    }

@@ -1,65 +1,79 @@
 """A sweep from the command line: here and now, or in jobs of a batch system.
 
-Decides which of the two, and what is said at the end.
+Decides which of the two, and what is said on the way and at the end.  What a job asks for, and how
+jobs are remembered and followed, is decided in `sweep.jobs`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import click
 from rich.console import Console
 
 from experiments.cli import surroundings
-from experiments.cli.job_command import submit_sweep
 from experiments.cli.plan import check_jobs_by_size, plan_sweep, render_sweep
 from experiments.cli.requests import StudyRequest
 from experiments.sweep.definition import Choices, read_choices
-from experiments.sweep.duration import OVERHEAD_S
-from experiments.sweep.execute import SessionResult, Stop, block_of, execute, has_time
+from experiments.sweep.execute import SessionResult, Stop, Workplace, execute, has_time
 from experiments.sweep.folder import check_writable
 from experiments.sweep.history import unsettled
-from experiments.sweep.progress import SweepProgress
-from experiments.sweep.sweep import PlannedRun, Sweep
+from experiments.sweep.jobs import SweepJobs, all_well, planned_jobs, render_jobs
+from experiments.sweep.progress import SweepProgress, plain_console
+from experiments.sweep.sweep import JOB_OVERHEAD_S, OVERHEAD_S, PlannedRun, Sweep
 from launchers.protocol import Capacity
 from launchers.run.launcher import HostsLauncher
+from launchers.scheduler import Scheduler
 from launchers.sites import site_kind
-from ps_allreduce.errors import UserError
+from ps_allreduce.errors import UserError, at_least
+from ps_allreduce.record.files import iter_record_paths
 from ps_allreduce.record.records import Status
+
+#: Exit status of what was asked to stop.
+INTERRUPTED = 130
 
 NO_TIME = "The job's time is up: no further run could finish. The same command goes on."
 
+NOTHING_MISSING = "All runs of this sweep are there; no job is submitted."
+
 
 def run_study(request: StudyRequest) -> int:
-    """Run the sweep of a study; return the exit status."""
-    console = Console(stderr=True)
+    """Run the sweep of a study, or have it run in jobs; return the exit status."""
+    console = plain_console()
     check_jobs_by_size(request)
     scheduler = site_kind(request.launcher.launcher).scheduler
     if scheduler is not None:
         scheduler.check_options(request.launcher, jobs_by_size=request.sweep.jobs_by_size)
         if not scheduler.inside_job():
-            return submit_sweep(request, scheduler, console)
+            return _submit(request, scheduler, console)
     launcher = surroundings.launcher_of(request.launcher)
     with launcher, SweepProgress(console) as progress:
         if not has_time(launcher, request.sweep.profile):
-            console.print(NO_TIME, highlight=False, soft_wrap=True)
+            console.print(NO_TIME)
             return 1
-        progress.stage("preparing")
         return _run_here(request, launcher, progress, console)
 
 
 def _run_here(
     request: StudyRequest, launcher: HostsLauncher, progress: SweepProgress, console: Console
 ) -> int:
-    commit, sweep_dir = surroundings.commit(), request.sweep_dir
-    choices = read_choices(sweep_dir, request.identity, block_of(launcher, commit))
+    place = Workplace(
+        launcher=launcher,
+        sweep_dir=request.sweep_dir,
+        commit=surroundings.source_state(),
+        listener=progress,
+    )
+    choices = read_choices(place.sweep_dir, request.identity, place.block)
     sweep, runs = _for_these_hosts(request, launcher, choices, console)
     if request.sweep.dry_run:
-        check_writable(sweep_dir)
-        click.echo(render_sweep(sweep, runs, unsettled(runs, sweep_dir, commit), OVERHEAD_S))
+        check_writable(place.sweep_dir)
+        missing = unsettled(runs, place.sweep_dir, place.commit)
+        click.echo(render_sweep(sweep, runs, missing, OVERHEAD_S))
         return 0
-    result = execute(sweep, runs, launcher, sweep_dir, commit, progress, choices)
-    return _conclude(result, console)
+    return _conclude(execute(sweep, runs, place, choices), console)
 
 
 def _for_these_hosts(
@@ -70,41 +84,112 @@ def _for_these_hosts(
     if request.sweep.jobs_by_size and hosts is not None:
         whole = replace(capacity, num_hosts=hosts)
         sweep = plan_sweep(request, whole, launcher.describe, choices, console)
-        return sweep, _of_this_job(sweep, capacity)
+        runs = sweep.runs_of_job(capacity.num_hosts)
+        if not runs:
+            raise UserError(
+                f"no point of this sweep belongs to the job of {capacity.num_hosts} hosts; leave "
+                "--jobs-by-size out to use these hosts for the whole sweep."
+            )
+        return sweep, runs
     has_jobs = site_kind(request.launcher.launcher).scheduler is not None
     if has_jobs and hosts not in (None, capacity.num_hosts):
         console.print(
             f"This job has {capacity.num_hosts} hosts, which are used; --hosts counts where a "
-            "job is submitted.",
-            highlight=False,
+            "job is submitted."
         )
     sweep = plan_sweep(request, capacity, launcher.describe, choices, console)
     return sweep, sweep.runs()
 
 
-def _of_this_job(sweep: Sweep, capacity: Capacity) -> list[PlannedRun]:
-    runs = sweep.runs_of_job(capacity.num_hosts)
-    if not runs:
-        raise UserError(
-            f"no point of this sweep belongs to the job of {capacity.num_hosts} hosts; leave "
-            "--jobs-by-size out to use these hosts for the whole sweep."
-        )
-    return runs
-
-
 def _conclude(result: SessionResult, console: Console) -> int:
-    counts = {status: sum(r.status is status for r in result.made) for status in Status}
-    ends = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+    counts = Counter(record.status for record in result.made)
+    ends = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status])
     console.print(
         f"{len(result.made)} runs made ({ends or 'none needed'}), {result.kept} kept; "
         f"{result.wall_s:.0f} s, useful fraction {result.useful_fraction:.2f} "
-        "(share of the time inside warm-up and measured steps)",
-        highlight=False,
+        "(share of the time inside warm-up and measured steps)"
     )
     if result.stop is Stop.NO_TIME:
-        console.print(NO_TIME, highlight=False, soft_wrap=True)
+        console.print(NO_TIME)
         return 1
     if result.stop is Stop.INTERRUPTED:
-        console.print("Interrupted; the same command goes on.", highlight=False)
-        return 130
-    return 1 if any(record.status is not Status.OK for record in result.made) else 0
+        console.print("Interrupted; the same command goes on.")
+        return INTERRUPTED
+    return 0 if counts.keys() <= {Status.OK} else 1
+
+
+def _submit(request: StudyRequest, scheduler: Scheduler, console: Console) -> int:
+    """Submit jobs for the sweep, or find those that there are; follow them."""
+    sweep_dir = request.sweep_dir
+    capacity = _asked_capacity(request, scheduler)
+    sweep = _planned(request, capacity, console)
+    missing = unsettled(sweep.runs(), sweep_dir, surroundings.source_state())
+    planned = planned_jobs(sweep, missing, request.launcher, capacity.num_hosts, sweep_dir)
+    jobs = SweepJobs(scheduler=scheduler, sweep_dir=sweep_dir)
+    job_ids = jobs.live()
+    costs = render_jobs(planned, scheduler, sweep_dir) if planned else NOTHING_MISSING
+    if request.sweep.dry_run:
+        check_writable(sweep_dir)
+        click.echo(render_sweep(sweep, sweep.runs(), missing, JOB_OVERHEAD_S))
+        followed = f"{_jobs_text(job_ids)} would be followed, no other one submitted."
+        click.echo(followed if job_ids else costs)
+        return 0
+    known = list(iter_record_paths(sweep_dir))
+    if not job_ids:
+        console.print(costs)
+        job_ids = jobs.submit(planned)
+    if not job_ids:
+        return 0
+    with SweepProgress(console) as progress:
+        progress.begin(len(missing), len(sweep.runs()) - len(missing))
+        return _follow(jobs, job_ids, known, progress, console)
+
+
+def _planned(request: StudyRequest, capacity: Capacity, console: Console) -> Sweep:
+    """The sweep on the hosts that will be asked for; their block is known when they are there."""
+    choices = read_choices(request.sweep_dir, request.identity, None)
+    with surroundings.this_machine(request.launcher.results) as launcher:
+        return plan_sweep(request, capacity, launcher.describe, choices, console)
+
+
+def _asked_capacity(request: StudyRequest, scheduler: Scheduler) -> Capacity:
+    hosts = request.launcher.hosts
+    if hosts is None:
+        raise UserError(
+            f"outside of a job the launcher {request.launcher.launcher} needs --hosts, the number "
+            "of hosts to ask for; or run the same command inside a job."
+        )
+    at_least(1, hosts=hosts)
+    cores = request.sweep.cores_per_worker or scheduler.cores_per_node(request.launcher)
+    return Capacity(num_hosts=hosts, cores_per_host=cores)
+
+
+def _follow(
+    jobs: SweepJobs,
+    job_ids: Sequence[str],
+    known: Sequence[Path],
+    progress: SweepProgress,
+    console: Console,
+) -> int:
+    named = _jobs_text(job_ids)
+    stays = (
+        f"{named} will go on; the same command follows again, "
+        f"{jobs.scheduler.cancel_command(job_ids)} ends what is left"
+    )
+    try:
+        console.print(f"Following {named}. After Ctrl-C {stays}.")
+        ending = jobs.follow(job_ids, known, progress, console.print)
+    except KeyboardInterrupt:
+        console.print(f"No longer following: {stays}.")
+        return INTERRUPTED
+    made = jobs.made_by(job_ids)
+    console.print(f"{len(made)} runs were made by {named}.")
+    if ending:
+        console.print(f"{ending}; the same command goes on in a new job.")
+    if not made:
+        console.print(f"Its output is in {jobs.sweep_dir}/slurm:\n{jobs.last_output()}")
+    return 0 if all_well(made, ending) else 1
+
+
+def _jobs_text(job_ids: Sequence[str]) -> str:
+    return f"job {job_ids[0]}" if len(job_ids) == 1 else f"jobs {', '.join(job_ids)}"

@@ -12,24 +12,21 @@ It should show what sending in parts is worth, and that the best size depends on
 
 from __future__ import annotations
 
-from experiments.studies.scope import Scope
-from experiments.studies.study import Study
+import itertools
+from collections.abc import Iterator
+
+from experiments.studies.scope import Scope, Study
 from ps_allreduce.point.experiment import Experiment
 
 #: None is buckets; of TensorFlow's packs, 0 is its default, one single pack.
 PACK_BYTES = (None, 0, 500_000, 2_000_000)
 
 
-def _points(scope: Scope) -> list[Experiment]:
-    points: list[Experiment] = []
+def _points(scope: Scope) -> Iterator[Experiment]:
     for workload in scope.workloads:
-        points += scope.bases(workload)
-        points += [
-            scope.reduced(workload, workers, bytes_per_pack)
-            for workers in scope.scale.workers
-            for bytes_per_pack in PACK_BYTES
-        ]
-    return points
+        yield from scope.bases(workload)
+        for workers, bytes_per_pack in itertools.product(scope.scale.workers, PACK_BYTES):
+            yield scope.reduced(workload, workers, bytes_per_pack)
 
 
 STUDY = Study(about=__doc__, points=_points)

@@ -8,14 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from experiments.studies import (
-    allreduce_sweep,
-    compare,
-    placement_sweep,
-    ps_sweep,
-    tuning_sweep,
-)
-from experiments.studies.study import Study
+from experiments.studies import allreduce_sweep, compare, placement_sweep, ps_sweep, tuning_sweep
+from experiments.studies.scope import Study
 
 STUDIES: Mapping[str, Study] = {
     "compare": compare.STUDY,

@@ -14,26 +14,24 @@ It should show which strategy is faster here, by how much, and what placement al
 
 from __future__ import annotations
 
-from experiments.studies.scope import SERVER_STRATEGIES, Scope
-from experiments.studies.study import Study
+import itertools
+from collections.abc import Iterator
+
+from experiments.studies.scope import SERVER_STRATEGIES, Scope, Study
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.workload import Workload
 
 
-def _points(scope: Scope) -> list[Experiment]:
-    points: list[Experiment] = []
+def _points(scope: Scope) -> Iterator[Experiment]:
     for workload in scope.workloads:
-        points += scope.bases(workload)
-        points += [scope.reduced(workload, workers) for workers in scope.scale.workers]
+        yield from scope.bases(workload)
+        yield from (scope.reduced(workload, workers) for workers in scope.scale.workers)
         for workers in scope.scale.workers:
-            num_ps = scope.num_ps or workers
-            points += [
-                scope.served(workload, strategy, workers, num_ps, policy)
-                for strategy in SERVER_STRATEGIES
-                for policy in _policies(scope, workload, num_ps)
-            ]
-    return points
+            num_ps = scope.settings.num_ps or workers
+            policies = _policies(scope, workload, num_ps)
+            for strategy, policy in itertools.product(SERVER_STRATEGIES, policies):
+                yield scope.served(workload, strategy, workers, num_ps, policy)
 
 
 def _policies(scope: Scope, workload: Workload, num_ps: int) -> list[Policy]:

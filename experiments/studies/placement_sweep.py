@@ -12,8 +12,10 @@ It should show that the bytes of the hottest server explain the time of a step.
 
 from __future__ import annotations
 
-from experiments.studies.scope import Scope
-from experiments.studies.study import Study
+import itertools
+from collections.abc import Iterator
+
+from experiments.studies.scope import Scope, Study
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import SynchronousServers
@@ -21,17 +23,12 @@ from ps_allreduce.point.strategies import SynchronousServers
 NUM_PS = (2, 3, 4)
 
 
-def _points(scope: Scope) -> list[Experiment]:
-    points: list[Experiment] = []
-    workers = scope.scale.workers[-1]
+def _points(scope: Scope) -> Iterator[Experiment]:
+    workers, stated = scope.scale.workers[-1], scope.settings.num_ps
     for workload in scope.workloads:
-        points += scope.bases(workload)
-        points += [
-            scope.served(workload, SynchronousServers, workers, num_ps, policy)
-            for num_ps in ([scope.num_ps] if scope.num_ps else NUM_PS)
-            for policy in Policy
-        ]
-    return points
+        yield from scope.bases(workload)
+        for num_ps, policy in itertools.product([stated] if stated else NUM_PS, Policy):
+            yield scope.served(workload, SynchronousServers, workers, num_ps, policy)
 
 
 STUDY = Study(about=__doc__, points=_points)

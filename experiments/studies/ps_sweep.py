@@ -15,34 +15,29 @@ It should show when more servers help, and which placement makes them help.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
-from experiments.studies.scope import SERVER_STRATEGIES, Scope
-from experiments.studies.study import Study
+from experiments.studies.scope import SERVER_STRATEGIES, Scope, Study
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
 
 NUM_PS = (1, 2, 4, 8)
 
 
-def _points(scope: Scope) -> list[Experiment]:
-    points: list[Experiment] = []
+def _points(scope: Scope) -> Iterator[Experiment]:
+    numbers = itertools.product(scope.scale.workers, _numbers_of_servers(scope))
+    with_room = [each for each in numbers if scope.has_room(*each)]
     for workload in scope.workloads:
-        points += scope.bases(workload)
-        points += [
-            scope.served(workload, strategy, workers, num_ps, policy)
-            for workers, num_ps in itertools.product(
-                scope.scale.workers, _numbers_of_servers(scope)
-            )
-            if scope.has_room(workers, num_ps)
-            for policy in (Policy if num_ps > 1 else [Policy.ROUND_ROBIN])
-            for strategy in SERVER_STRATEGIES
-        ]
-    return points
+        yield from scope.bases(workload)
+        for workers, num_ps in with_room:
+            policies = Policy if num_ps > 1 else [Policy.ROUND_ROBIN]
+            for policy, strategy in itertools.product(policies, SERVER_STRATEGIES):
+                yield scope.served(workload, strategy, workers, num_ps, policy)
 
 
 def _numbers_of_servers(scope: Scope) -> list[int]:
-    if scope.num_ps is not None:
-        return [scope.num_ps]
+    if scope.settings.num_ps is not None:
+        return [scope.settings.num_ps]
     return [number for number in NUM_PS if number <= max(scope.scale.workers)]
 
 

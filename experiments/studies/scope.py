@@ -1,22 +1,23 @@
-"""What a study is to cover, and the experiments that it is made of.
+"""What a study is, what it is to cover, and the experiments that it is made of.
 
 Decides what all points of a sweep share, and that every strategy gets those stated settings that it
-understands.  Which points there are is decided by each study.
+understands.  Which points there are is decided by each study, in a module beside this one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from experiments.studies.scale import Scale
 from experiments.sweep.definition import Choices
+from experiments.sweep.sweep import PROFILES, Profile
 from ps_allreduce.errors import at_least
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import (
+    DEFAULT_SPLIT_BYTES,
     Policy,
     VariableSpec,
     default_split_bytes,
@@ -44,6 +45,19 @@ Describe = Callable[[Workload], Sequence[VariableSpec]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How far the axes of a study reach.
+
+    Attributes:
+        workers: numbers of workers, ascending.
+        cores_per_worker: the same for every point, so that efficiency has one base.
+    """
+
+    workers: tuple[int, ...]
+    cores_per_worker: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
     """What a study is to cover.
 
@@ -52,7 +66,8 @@ class Scope:
         measurement: of every point for which the study has none of its own.
         device: where the workers of every point compute.
         spread, network, interface: of every point.
-        settings: what was stated about strategies; a strategy gets what it understands of it.
+        settings: what was stated about strategies; a strategy gets what it understands of it, and
+            a study chooses the number of servers where none is stated.
         describe: used where a placement has to be chosen.
         choices: remembers what is decided automatically.
     """
@@ -73,11 +88,6 @@ class Scope:
         if self.settings.num_ps is not None:
             at_least(1, num_ps=self.settings.num_ps)
 
-    @property
-    def num_ps(self) -> int | None:
-        """A stated number of servers; None for the study's own choice."""
-        return self.settings.num_ps
-
     def point(
         self,
         workload: Workload,
@@ -91,7 +101,9 @@ class Scope:
             settings: instead of those that were stated.
         """
         cores = self.scale.cores_per_worker
-        stated = self._suited(settings or self.settings, workers)
+        stated = settings or self.settings
+        if workers_together(workers, self.spread) == 1:  # it has nobody to aggregate with
+            stated = stated.without(["host_aggregation"])
         return Experiment(
             strategy=strategy.of(stated.only(strategy.understands)),
             num_workers=workers,
@@ -105,12 +117,6 @@ class Scope:
             ),
             measurement=self.measurement,
         )
-
-    def _suited(self, settings: StrategySettings, workers: int) -> StrategySettings:
-        """A worker that is alone on its host has nobody to aggregate with."""
-        if workers_together(workers, self.spread) > 1:
-            return settings
-        return settings.without(["host_aggregation"])
 
     def bases(self, workload: Workload) -> list[Experiment]:
         """A single worker, and workers that do not communicate."""
@@ -143,12 +149,9 @@ class Scope:
         Raises:
             UserError: the model has too few variables for so many.
         """
-        split_bytes = None
-        if policy is Policy.PARTITIONED:
-            split_bytes = self._split_bytes(workload, num_ps)
-            make_plan(policy, self.describe(workload), num_ps, split_bytes)
-        else:
-            make_plan(policy, self.describe(workload), num_ps)
+        is_cut = policy is Policy.PARTITIONED
+        split_bytes = self._split_bytes(workload, num_ps) if is_cut else None
+        make_plan(policy, self.describe(workload), num_ps, split_bytes or DEFAULT_SPLIT_BYTES)
         return replace(self.settings, num_ps=num_ps, placement=policy, split_bytes=split_bytes)
 
     def best_policy(self, workload: Workload, num_ps: int) -> Policy:
@@ -175,7 +178,25 @@ class Scope:
     def has_room(self, workers: int, num_ps: int) -> bool:
         """More colocated servers than hosts of workers would only share these hosts' links."""
         dedicated = self.settings.layout is LayoutKind.DEDICATED
-        if self.spread is None or dedicated or self.num_ps is not None:
+        if self.spread is None or dedicated or self.settings.num_ps is not None:
             return True
         hosts = math.ceil(workers / self.spread.workers_per_host)
         return num_ps <= hosts * (self.spread.ps_per_host or 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """A question to which a sweep is the answer.
+
+    Attributes:
+        about: axes, method, cost, and what the study should show; help shows it.
+        points: makes all points from what was asked for.  It refuses with a `UserError` what the
+            study cannot answer, for instance without an emulated network.  A point may have a
+            measurement of its own.
+        profiles: by the name that users choose, the default first.  A study with repetitions, a
+            deadline or a measurement of its own has its own meaning of these names.
+    """
+
+    about: str
+    points: Callable[[Scope], Iterable[Experiment]]
+    profiles: Mapping[str, Profile] = field(default_factory=lambda: PROFILES)

@@ -18,8 +18,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
-from experiments.studies.scope import SERVER_STRATEGIES, Scope
-from experiments.studies.study import Study
+from experiments.studies.scope import SERVER_STRATEGIES, Scope, Study
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import AllReduce, AnyStrategy
@@ -59,7 +58,7 @@ def _points(scope: Scope) -> list[Experiment]:
 
 def _defaults(scope: Scope, workload: Workload) -> list[tuple[type[AnyStrategy], StrategySettings]]:
     workers = scope.scale.workers[-1]
-    num_ps = scope.num_ps or (workers if scope.has_room(workers, workers) else 1)
+    num_ps = scope.settings.num_ps or (workers if scope.has_room(workers, workers) else 1)
     served = scope.of_servers(workload, num_ps, scope.best_policy(workload, num_ps))
     return [*((each, served) for each in SERVER_STRATEGIES), (AllReduce, scope.settings)]
 

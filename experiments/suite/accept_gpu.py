@@ -21,8 +21,7 @@ from experiments.cli.requests import SpreadRequest
 from experiments.studies.scope import Scope
 from experiments.suite import gpu_checks, gpu_points
 from experiments.suite.gpu_checks import Item, ItemVerdict, Weights
-from experiments.sweep.execute import RunListener, Session, open_session, run_once_more
-from experiments.sweep.folder import locked
+from experiments.sweep.execute import Session, Workplace, open_session, run_once_more
 from launchers.settings import LauncherSettings
 from launchers.sites import network_of
 from ps_allreduce.errors import LaunchError, UserError
@@ -50,24 +49,24 @@ def accept_gpu(settings: LauncherSettings) -> int:
     """
     os.environ.update(SETTINGS)
     folder = (settings.results / NAME).resolve()
-    with surroundings.launcher_of(settings) as launcher, locked(folder):
-        commit, profile = surroundings.commit(), gpu_points.PROFILE
-        session = open_session(launcher, NAME, folder, profile, commit, RunListener())
+    with surroundings.launcher_of(settings) as launcher:
+        place = Workplace(launcher=launcher, sweep_dir=folder, commit=surroundings.source_state())
         items = []
-        for item in go_through(session, settings):
-            click.echo(item)
-            items.append(item)
-        path = folder / "accept_gpu.json"
-        write_atomically(path, (json.dumps(to_json(items), indent=1) + "\n").encode())
+        with open_session(place, NAME, gpu_points.PROFILE) as session:
+            for item in go_through(session, settings):
+                click.echo(item)
+                items.append(item)
+            path = folder / "accept_gpu.json"
+            write_atomically(path, (json.dumps(to_json(items), indent=1) + "\n").encode())
     click.echo(conclusion(items, folder))
     return 1 if any(item.verdict is ItemVerdict.FAILED for item in items) else 0
 
 
 def go_through(session: Session, settings: LauncherSettings) -> Iterator[Item]:
     """All items, each as soon as it is known."""
-    point = _reference(settings)
+    launcher, point = session.place.launcher, _reference(settings)
     _require_gpus(session.hosts)
-    session.launcher.check(replace(point, resources=Resources(device=Device.GPU)))
+    launcher.check(replace(point, resources=Resources(device=Device.GPU)))
     record, reference = _run_for_weights(session, point)
     # A cluster's hosts can be asked; this machine tells of itself in a run.
     hosts = session.hosts or tuple(host.facts for host in record.hosts)
@@ -75,8 +74,8 @@ def go_through(session: Session, settings: LauncherSettings) -> Iterator[Item]:
     if record.status is not Status.OK:
         raise LaunchError(f"the reference on processors cannot be trained: {record.reason}")
     yield gpu_checks.judge_driver(hosts)
-    cores = session.launcher.capacity().cores_per_host
-    scope = gpu_points.gpu_scope(point, hosts, cores, session.launcher.describe)
+    cores = launcher.capacity().cores_per_host
+    scope = gpu_points.gpu_scope(point, hosts, cores, launcher.describe)
     yield from _same_weights(session, scope, reference)
     for name, trained in gpu_points.trained(scope).items():
         yield gpu_checks.judge_run(name, _run(session, trained))
@@ -93,7 +92,7 @@ def _same_weights(session: Session, scope: Scope, reference: Weights) -> Iterato
         if point.strategy.uses_servers and point.strategy.synchronous:
             yield gpu_checks.judge_visibility(record)
         if point.strategy.columns().get("collective") == Collective.NCCL:
-            log = RunFiles(session.sweep_dir / "runs" / f"{record.run_id}.json").log
+            log = RunFiles(session.place.sweep_dir / "runs" / f"{record.run_id}.json").log
             item = gpu_checks.judge_nccl(item, log.read_text(encoding="utf-8", errors="replace"))
         yield item
     if max(point.num_workers for point in points.values()) < 2:
@@ -103,7 +102,7 @@ def _same_weights(session: Session, scope: Scope, reference: Weights) -> Iterato
 
 def _run(session: Session, point: Experiment, weights: Path | None = None) -> RunRecord:
     """One more run of a point; every one is recorded."""
-    session.launcher.check(point)
+    session.place.launcher.check(point)
     record = run_once_more(session, point, weights)
     if record.status is Status.INTERRUPTED:
         raise KeyboardInterrupt

@@ -15,10 +15,9 @@ import click
 from analysis.suite.bench_file import OVERHEAD, RECORDING, STANDARD_SWEEP, WIRE, summarise_bench
 from experiments.cli.requests import StudyRequest, SweepRequest, WorkloadRequest
 from experiments.cli.sweep_command import run_study
-from experiments.studies.scope import SERVER_STRATEGIES, Scope
-from experiments.studies.study import Study
+from experiments.studies.scope import SERVER_STRATEGIES, Scope, Study
 from experiments.suite import wire_points
-from experiments.sweep.profiles import PROFILES, STANDARD, Profile
+from experiments.sweep.sweep import PROFILES, STANDARD, Profile
 from launchers.settings import LauncherSettings
 from launchers.sites import network_of, site_kind
 from ps_allreduce.point.architectures import SMALL_CNN

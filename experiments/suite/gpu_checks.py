@@ -146,11 +146,12 @@ def judge_samples(record: RunRecord) -> Item:
     used = {task.gpus for task in record.tasks}
     looks = [gpu for s in record.samples for gpu in s.gpus if gpu.identity in used]
     at_work = [look for look in looks if look.utilisation is None or look.utilisation > 0]
-    is_ok = record.status is Status.OK
     detail = f"{len(looks)} samples, {len(at_work)} at work: {_summary(looks)}"
-    warned = f"; warnings: {'; '.join(record.warnings)}" if record.warnings else ""
-    passed = is_ok and len(at_work) >= FEWEST_SAMPLES
-    detail = (detail if is_ok else _ending(record)) + warned
+    if record.status is not Status.OK:
+        detail = _ending(record)
+    if record.warnings:
+        detail += f"; warnings: {'; '.join(record.warnings)}"
+    passed = record.status is Status.OK and len(at_work) >= FEWEST_SAMPLES
     return _item("samples of GPUs are recorded", passed, detail, record)
 
 

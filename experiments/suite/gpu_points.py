@@ -10,9 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from experiments.studies.scale import Scale
-from experiments.studies.scope import Describe, Scope
-from experiments.sweep.profiles import Profile
+from experiments.studies.scope import Describe, Scale, Scope
+from experiments.sweep.sweep import Profile
 from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement

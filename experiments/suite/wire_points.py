@@ -20,10 +20,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from analysis.suite.wire_targets import TARGET_BITS_PER_S
-from experiments.studies.scope import SERVER_STRATEGIES, Scope
-from experiments.studies.study import Study
+from experiments.studies.scope import SERVER_STRATEGIES, Scope, Study
 from experiments.studies.tuning_sweep import UNBUCKETED
-from experiments.sweep.profiles import Profile
+from experiments.sweep.sweep import Profile
 from ps_allreduce.bounds import link_bytes, network_time_s
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import TensorSet
@@ -58,13 +57,17 @@ MEASURED_S = 5.0
 FEWEST_STEPS, MOST_STEPS = 4, 10
 
 
-def _points(scope: Scope) -> list[Experiment]:
+def _points(scope: Scope) -> Iterator[Experiment]:
     if scope.network is None:
         raise UserError("links have a known rate on an emulated network only.")
     rate = scope.network.bits_per_s
     slow = rate is not None and rate <= TARGET_BITS_PER_S
-    grid = [*_communicating(scope), *_overlapping(scope)] if slow else _on_fast_links(scope)
-    return [*grid, *_as_tensorflow_sends(scope)]
+    if slow:
+        yield from _communicating(scope)
+        yield from _overlapping(scope)
+    else:
+        yield from _on_fast_links(scope)
+    yield from _as_tensorflow_sends(scope)
 
 
 def _communicating(scope: Scope) -> Iterator[Experiment]:

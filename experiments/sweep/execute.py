@@ -9,19 +9,17 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 from experiments.sweep.definition import Choices, save_definition
-from experiments.sweep.duration import longest_run_s
 from experiments.sweep.folder import InFlight, keep, locked, noted, now, recover
 from experiments.sweep.history import History, key_of, read_history
-from experiments.sweep.profiles import Profile
-from experiments.sweep.sweep import PlannedRun, Sweep
+from experiments.sweep.sweep import PlannedRun, Profile, Sweep, longest_run_s
 from launchers.run.launcher import HostsLauncher
-from launchers.scheduler import Scheduler
 from launchers.sites import site_kind
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.hosts import HostFacts
@@ -80,39 +78,44 @@ class RunListener:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Workplace:
+    """Where runs are made and kept, and who hears of them.
+
+    Attributes:
+        commit: the state of the suite's source.
+    """
+
+    launcher: HostsLauncher
+    sweep_dir: Path
+    commit: str
+    listener: RunListener = field(default_factory=RunListener)
+
+    @property
+    def block(self) -> str:
+        """The fingerprint of runs that would be made here now."""
+        return collect(self.commit, self.launcher.host_facts()).fingerprint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
     """What all runs of one call of the suite share.
 
     Attributes:
-        sweep_name, sweep_dir: where records belong.
+        sweep_name: the sweep that records belong to.
         profile: whose deadline holds for every run.
         hosts: what sets the launcher's hosts apart from others.
         history: of the folder; runs are added as they are made.
     """
 
-    launcher: HostsLauncher
+    place: Workplace
     sweep_name: str
-    sweep_dir: Path
     profile: Profile
-    commit: str
     hosts: Sequence[HostFacts]
     history: History
-    listener: RunListener
-
-
-def block_of(launcher: HostsLauncher, commit: str) -> str:
-    """The fingerprint of runs that this launcher would make now."""
-    return collect(commit, launcher.host_facts()).fingerprint
 
 
 def execute(
-    sweep: Sweep,
-    runs: Sequence[PlannedRun],
-    launcher: HostsLauncher,
-    sweep_dir: Path,
-    commit: str,
-    listener: RunListener,
-    choices: Choices | None = None,
+    sweep: Sweep, runs: Sequence[PlannedRun], place: Workplace, choices: Choices
 ) -> SessionResult:
     """Make the runs that are missing.
 
@@ -125,14 +128,13 @@ def execute(
     """
     begin = time.monotonic()
     for point in dict.fromkeys(run.experiment for run in runs):
-        launcher.check(point)
-    with locked(sweep_dir):
-        session = open_session(launcher, sweep.name, sweep_dir, sweep.profile, commit, listener)
+        place.launcher.check(point)
+    with open_session(place, sweep.name, sweep.profile) as session:
         queue = [run for run in runs if session.history.needs_run(run)]
-        save_definition(sweep, choices or Choices(), sweep_dir)
-        listener.begin(len(queue), len(runs) - len(queue))
+        save_definition(sweep, choices, place.sweep_dir)
+        place.listener.begin(len(queue), len(runs) - len(queue))
         for workload in {run.experiment.workload for run in queue}:
-            launcher.prepare(workload)
+            place.launcher.prepare(workload)
         made, stop = _run_queue(session, queue)
     return SessionResult(
         made=tuple(made),
@@ -142,39 +144,28 @@ def execute(
     )
 
 
-def open_session(
-    launcher: HostsLauncher,
-    sweep_name: str,
-    sweep_dir: Path,
-    profile: Profile,
-    commit: str,
-    listener: RunListener,
-) -> Session:
-    """Look at the hosts and at what the folder holds already.
+@contextmanager
+def open_session(place: Workplace, sweep_name: str, profile: Profile) -> Iterator[Session]:
+    """Lock the folder; look at the hosts and at what the folder holds already.
 
     The run that was being made when the suite was killed, if there is one, is recorded first.
 
     Raises:
-        UserError: somebody seems to be making that run still.
+        UserError: the folder cannot be used, or somebody seems to be making that run still.
     """
-    record = recover(sweep_dir, _scheduler_of)
-    if record is not None:
-        listener.recovered(record)
-    hosts = launcher.host_facts()
-    return Session(
-        launcher=launcher,
-        sweep_name=sweep_name,
-        sweep_dir=sweep_dir,
-        profile=profile,
-        commit=commit,
-        hosts=hosts,
-        history=read_history(sweep_dir, collect(commit, hosts).fingerprint),
-        listener=listener,
-    )
-
-
-def _scheduler_of(launcher: str) -> Scheduler | None:
-    return site_kind(launcher).scheduler
+    with locked(place.sweep_dir):
+        record = recover(place.sweep_dir, lambda launcher: site_kind(launcher).scheduler)
+        if record is not None:
+            place.listener.recovered(record)
+        hosts = place.launcher.host_facts()
+        block = collect(place.commit, hosts).fingerprint
+        yield Session(
+            place=place,
+            sweep_name=sweep_name,
+            profile=profile,
+            hosts=hosts,
+            history=read_history(place.sweep_dir, block),
+        )
 
 
 def _run_queue(
@@ -186,7 +177,7 @@ def _run_queue(
     while again:
         pending, again = again, []
         for run in pending:
-            if not has_time(session.launcher, session.profile):
+            if not has_time(session.place.launcher, session.profile):
                 return made, Stop.NO_TIME
             record = run_once(session, run)
             made.append(record)
@@ -209,19 +200,20 @@ def run_once(session: Session, run: PlannedRun, weights: Path | None = None) -> 
     Args:
         weights: file that takes the final trainable weights.
     """
-    session.listener.start(run)
+    place = session.place
+    place.listener.start(run)
     note = _note_of(session, run)
-    with noted(session.sweep_dir, note):
-        launched = session.launcher.launch(
+    with noted(place.sweep_dir, note):
+        launched = place.launcher.launch(
             run.experiment,
             deadline_s=note.deadline_s,
-            progress=session.listener.stage,
+            progress=place.listener.stage,
             weights=weights,
         )
         record = note.record(launched)
-        keep(record, launched, session.sweep_dir)
+        keep(record, launched, place.sweep_dir)
     session.history.add(record, note.provenance.fingerprint)
-    session.listener.finish(record, launched.log_tail)
+    place.listener.finish(record, launched.log_tail)
     return record
 
 
@@ -242,8 +234,8 @@ def _note_of(session: Session, run: PlannedRun) -> InFlight:
         repetition=run.repetition,
         attempt=session.history.next_attempt.get(key_of(run), 0),
         started_at=now(),
-        provenance=collect(session.commit, session.hosts),
+        provenance=collect(session.place.commit, session.hosts),
         host=socket.gethostname(),
         pid=os.getpid(),
-        job_id=session.launcher.job_id,
+        job_id=session.place.launcher.job_id,
     )

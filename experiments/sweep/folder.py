@@ -14,9 +14,10 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from launchers.protocol import LaunchedRun
 from launchers.scheduler import Scheduler
@@ -64,34 +65,16 @@ class InFlight:
     def record(self, run: LaunchedRun) -> RunRecord:
         """What is recorded of the run now that it is over."""
         return RunRecord(
-            sweep=self.sweep,
-            profile=self.profile,
-            experiment=self.experiment,
             experiment_id=self.experiment.experiment_id,
-            repetition=self.repetition,
-            attempt=self.attempt,
-            status=run.status,
-            reason=run.reason,
-            warnings=run.warnings,
-            started_at=self.started_at,
             finished_at=now(),
-            provenance=self.provenance,
-            hosts=run.hosts,
-            links=run.links,
-            machine_busy=run.machine_busy,
-            job_id=run.job_id,
-            oversubscribed=run.oversubscribed,
-            total_cores=run.total_cores,
-            tasks=run.tasks,
-            phases=run.phases,
-            metrics=run.metrics,
-            placement=run.placement,
-            samples=run.samples,
-            weights_digest=run.weights_digest,
-            gradient_bytes=run.gradient_bytes,
-            num_messages=run.num_messages,
-            recording=run.recording,
+            **(_recorded(self) | _recorded(run)),
         )
+
+
+def _recorded(told: InFlight | LaunchedRun) -> dict[str, Any]:
+    """What a record takes over as it is: the fields that have the name of one of its own."""
+    names = {each.name for each in fields(told)} & {each.name for each in fields(RunRecord)}
+    return {name: getattr(told, name) for name in names}
 
 
 @contextmanager
@@ -169,17 +152,12 @@ def keep(record: RunRecord, launched: LaunchedRun, sweep_dir: Path) -> None:
         if launched.steps is not None and launched.events is not None:
             save_raw(files.raw, launched.steps, launched.events)
         save_record(files.record, record)
-    except OSError as error:
-        _forget(files)
-        raise UserError(f"cannot write {files.raw}: {error.strerror}.") from error
-    except UserError:
-        _forget(files)
+    except (OSError, UserError) as error:
+        for path in (files.log, files.raw):
+            path.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise UserError(f"cannot write {files.raw}: {error.strerror}.") from error
         raise
-
-
-def _forget(files: RunFiles) -> None:
-    for path in (files.log, files.raw):
-        path.unlink(missing_ok=True)
 
 
 def check_writable(sweep_dir: Path) -> None:

@@ -1,25 +1,48 @@
-"""The jobs of a batch system that make a sweep, and what they cost.
+"""The jobs of a batch system that make a sweep: plan, submit, remember and follow them.
 
-Decides how much is asked for.  A job runs the same command on its own hosts.
+Decides how much is asked for, that a sweep has one job at a time, and what is shown of it.  A job
+runs the same command on its own hosts.  Whoever follows only reads what a job leaves in the results
+folder, and may go away and come back.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import shlex
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from experiments.sweep.duration import JOB_OVERHEAD_S, ExpectedDuration, expected_duration
-from experiments.sweep.sweep import PlannedRun, Sweep
+from experiments.sweep.execute import RunListener
+from experiments.sweep.history import load_if_complete
+from experiments.sweep.sweep import (
+    JOB_OVERHEAD_S,
+    ExpectedDuration,
+    PlannedRun,
+    Sweep,
+    expected_duration,
+)
+from launchers.fork_servers.client import last_lines
 from launchers.scheduler import BatchJob, Scheduler
 from launchers.settings import LauncherSettings
+from ps_allreduce.errors import UserError
+from ps_allreduce.record.files import iter_record_paths, write_atomically
 from ps_allreduce.record.provenance import ROOT
+from ps_allreduce.record.records import RunRecord, Status
 
 FILES_PER_RUN = 3
+
+JOB_FILE = "slurm_job.json"
+
+POLL_S = 2.0
+
+#: A shared file system may show a record some time after the job has ended.
+LAST_LOOK_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,23 +68,22 @@ def planned_jobs(
     for size, runs in by_size.items():
         to_make = [run for run in runs if run in set(missing)]
         if to_make:
-            expected = expected_duration(to_make, sweep.profile, JOB_OVERHEAD_S)
-            job = batch_job(sweep.name, settings, size, expected, sweep_dir)
-            jobs.append(PlannedJob(job=job, expected=expected))
+            jobs.append(_planned_job(sweep, to_make, settings, size, sweep_dir))
     return jobs
 
 
-def batch_job(
-    name: str,
+def _planned_job(
+    sweep: Sweep,
+    runs: Sequence[PlannedRun],
     settings: LauncherSettings,
     num_hosts: int,
-    expected: ExpectedDuration,
     sweep_dir: Path,
-) -> BatchJob:
-    """A job for a sweep: this same command, on hosts of its own."""
+) -> PlannedJob:
+    """A job for some runs of a sweep: this same command, on hosts of its own."""
+    expected = expected_duration(runs, sweep.profile, JOB_OVERHEAD_S)
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    return BatchJob(
-        name=name,
+    job = BatchJob(
+        name=sweep.name,
         num_hosts=num_hosts,
         minutes=settings.time_limit or safe_limit(expected),
         settings=settings,
@@ -70,6 +92,7 @@ def batch_job(
         variables={"PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT))},
         command=this_command(),
     )
+    return PlannedJob(job=job, expected=expected)
 
 
 def safe_limit(expected: ExpectedDuration) -> int:
@@ -103,6 +126,104 @@ def _render_job(one: PlannedJob) -> str:
     return (
         f"1 job on {hosts}, limit {job.minutes} min: at most "
         f"{job.node_hours:.1f} node hours\n"
-        f"{expected.num_runs} runs, about {expected.likely_s / 60:.0f} min and at "
-        f"most {expected.most_s / 60:.0f} min; the next call makes what does not fit"
+        f"{expected.num_runs} runs, {expected}; the next call makes what does not fit"
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepJobs:
+    """The jobs of one sweep.
+
+    Attributes:
+        sweep_dir: where they leave their records, and where they are remembered.
+        sleep: waits for so many seconds.
+    """
+
+    scheduler: Scheduler
+    sweep_dir: Path
+    sleep: Callable[[float], None] = time.sleep
+
+    def submit(self, jobs: Sequence[PlannedJob]) -> list[str]:
+        """Write the scripts and submit them, each to begin after the one before; remember them."""
+        submitted: list[dict[str, str]] = []
+        for one in jobs:
+            job = replace(one.job, after=submitted[-1]["job_id"] if submitted else None)
+            script = job.log.with_suffix(".sh")
+            write_atomically(script, self.scheduler.script(job).encode())
+            job_id = self.scheduler.submit(script)
+            submitted.append({"job_id": job_id, "script": str(script), "log": str(job.log)})
+            note = {"command": list(job.command), "jobs": submitted}
+            write_atomically(
+                self.sweep_dir / JOB_FILE, (json.dumps(note, indent=1) + "\n").encode()
+            )
+        return [note["job_id"] for note in submitted]
+
+    def live(self) -> list[str]:
+        """The jobs that wait or run, in their order.
+
+        Raises:
+            UserError: there are some, but they were asked for with another command than this one.
+        """
+        try:
+            note = json.loads((self.sweep_dir / JOB_FILE).read_text(encoding="utf-8"))
+            job_ids, command = [str(job["job_id"]) for job in note["jobs"]], list(note["command"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return []
+        living = [job_id for job_id in job_ids if not self.scheduler.is_over(job_id)]
+        if living and command != list(this_command()):
+            raise UserError(
+                f"job {living[0]} of this sweep is still there, but another command asked for it: "
+                f"{shlex.join(command[3:])}. Repeat that command to follow the job, or first end "
+                f"it with {self.scheduler.cancel_command(living)}."
+            )
+        return living
+
+    def follow(
+        self,
+        job_ids: Sequence[str],
+        known: Sequence[Path],
+        listener: RunListener,
+        tell: Callable[[str], None],
+    ) -> str:
+        """Tell of every record that jobs leave, one job after the other, until all are over.
+
+        Args:
+            known: records that were there before.
+            tell: told in words whenever a job waits for another reason, or begins.
+
+        Returns:
+            What the scheduler says about the jobs' ends; empty if those were good ones.
+        """
+        seen, state, endings = set(known), "", []
+        for job_id in job_ids:
+            while not self.scheduler.is_over(job_id):
+                self._tell_of_new(seen, listener)
+                if state != (state := self.scheduler.state(job_id)):
+                    tell(state)
+                listener.stage(state)
+                self.sleep(POLL_S)
+            self.sleep(LAST_LOOK_S)
+            self._tell_of_new(seen, listener)
+            endings.append(self.scheduler.explain(job_id))
+        return "; ".join(filter(None, endings))
+
+    def _tell_of_new(self, seen: set[Path], listener: RunListener) -> None:
+        for path in iter_record_paths(self.sweep_dir):
+            if path not in seen and (record := load_if_complete(path)) is not None:
+                seen.add(path)
+                listener.finish(record, "")
+
+    def made_by(self, job_ids: Sequence[str]) -> list[RunRecord]:
+        """All records of jobs, without runs in which an earlier job was interrupted."""
+        records = (load_if_complete(path) for path in iter_record_paths(self.sweep_dir))
+        return [record for record in records if record is not None and record.job_id in job_ids]
+
+    def last_output(self) -> str:
+        """The end of what the last job wrote."""
+        logs = sorted((self.sweep_dir / "slurm").glob("*.log"), key=lambda log: log.stat().st_mtime)
+        return last_lines(logs[-1]) if logs else "(no log)"
+
+
+def all_well(made: Sequence[RunRecord], ending: str) -> bool:
+    """A job came to its end and every run in it to a good one."""
+    return bool(made) and not ending and all(record.status is Status.OK for record in made)

@@ -8,19 +8,17 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
 from experiments.sweep.execute import RunListener
 from experiments.sweep.sweep import PlannedRun
 from ps_allreduce.record.records import RunRecord, Status
+
+
+def plain_console() -> Console:
+    """Standard error, for people: every text as it is, wrapped by the terminal alone."""
+    return Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
 
 def _bar(console: Console) -> Progress:
@@ -50,12 +48,16 @@ def counting_bar(console: Console, doing: str) -> Iterator[Callable[[int, int], 
 
 
 class SweepProgress(RunListener):
-    """A listener for people; writes to standard error."""
+    """A listener for people.
+
+    Args:
+        console: a plain one.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._bar = _bar(console)
-        self._task: TaskID | None = None
+        self._task = self._bar.add_task("", total=None, doing="preparing")
         self._title = ""
         self._total = 0
         self._done = 0
@@ -76,8 +78,8 @@ class SweepProgress(RunListener):
         """Start the bar; say what is kept from earlier."""
         self._total = total
         if kept:
-            self._print(f"{kept} runs are there already, {total} to go.")
-        self._task = self._bar.add_task("", total=total, doing="starting")
+            self._console.print(f"{kept} runs are there already, {total} to go.")
+        self._bar.update(self._task, total=total, doing="starting")
 
     def start(self, run: PlannedRun) -> None:
         """Name the run."""
@@ -86,8 +88,7 @@ class SweepProgress(RunListener):
 
     def stage(self, text: str) -> None:
         """Say what it is doing."""
-        if self._task is not None:
-            self._bar.update(self._task, doing=f"{self._title}: {text}")
+        self._bar.update(self._task, doing=": ".join(filter(None, [self._title, text])))
 
     def finish(self, record: RunRecord, log_tail: str) -> None:
         """One line for every run that is over; the end of the right log if it failed."""
@@ -99,19 +100,12 @@ class SweepProgress(RunListener):
             line += f"{record.metrics.examples_per_sec:.1f} {unit}/s"
         else:
             line += ", ".join(filter(None, [record.status, record.reason]))
-        self._print(line)
-        self._print_log(record, log_tail)
-        if self._task is not None:
-            self._bar.update(self._task, completed=self._done, total=self._total)
+        self._console.print(line)
+        # Who interrupts a run knows why it ended.
+        for text in log_tail.splitlines() if record.status is not Status.INTERRUPTED else ():
+            self._console.print(f"      | {text}")
+        self._bar.update(self._task, completed=self._done, total=self._total)
 
     def recovered(self, record: RunRecord) -> None:
         """What became of the run that was being made when the suite was killed."""
-        self._print(f"recorded {record.run_id}: {record.status}, {record.reason}")
-
-    def _print(self, text: str) -> None:
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-    def _print_log(self, record: RunRecord, log_tail: str) -> None:
-        # Who interrupts a run knows why it ended.
-        for text in log_tail.splitlines() if record.status is not Status.INTERRUPTED else ():
-            self._print(f"      | {text}")
+        self._console.print(f"recorded {record.run_id}: {record.status}, {record.reason}")

@@ -1,22 +1,67 @@
-"""A sweep: points, repetitions, and a randomised, interleaved order.
+"""A sweep: points, how thoroughly they are measured, a randomised order, and how long it takes.
 
-Pure: decides which runs there are and in which order, not how they are made.
+Pure: decides how long a run measures and when it has timed out, how often every point is launched,
+and in which order; not how runs are made.  Repetitions and deadline are no part of an experiment: a
+sweep of three launches can be continued to ten.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from experiments.sweep.profiles import Profile
-from ps_allreduce.errors import UserError
+from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts as hosts_needed
+from ps_allreduce.point.measurement import Measurement
 
 #: Repetitions of different jobs are so far apart that they never meet: a pair of runs with the same
 #: repetition was made by the same job.
 REPETITIONS_APART = 1000
+
+#: Beyond a run's own deadline: bringing fork servers up, and taking everything down.
+LAUNCH_ALLOWANCE_S = 60.0
+
+#: What a run takes beyond warm-up and measured steps: building and tracing; in a job of a batch
+#: system a step and imports as well.
+OVERHEAD_S = 5.0
+JOB_OVERHEAD_S = 20.0
+
+#: What a window that is only counted in steps is expected to take.
+TYPICAL_WINDOW_S = 10.0
+
+QUICK, STANDARD = "quick", "standard"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """How thoroughly a sweep is run.
+
+    Attributes:
+        measurement: of every point, unless a study decides otherwise.
+        repetitions: launches of every point.
+        deadline_s: a run that takes longer has timed out.
+    """
+
+    name: str
+    measurement: Measurement = field(default_factory=Measurement)
+    repetitions: int = 3
+    deadline_s: float = 120.0
+
+    def __post_init__(self) -> None:
+        at_least(1, repetitions=self.repetitions, deadline_s=self.deadline_s)
+
+
+PROFILES: Mapping[str, Profile] = {
+    QUICK: Profile(name=QUICK, repetitions=3, deadline_s=60.0),
+    STANDARD: Profile(
+        name=STANDARD,
+        measurement=Measurement(measured_s=20.0, event_steps=3),
+        repetitions=5,
+        deadline_s=900.0,
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +147,50 @@ def job_sizes(num_hosts: int) -> tuple[int, ...]:
     No point leaves more than about half of its job's hosts idle, and there are few jobs to wait
     for.
     """
-    sizes = [1]
-    while sizes[-1] < num_hosts:
-        sizes.append(min(2 * sizes[-1], num_hosts))
-    return tuple(sizes)
+    return tuple(sorted({*powers_of_two(num_hosts), num_hosts}))
+
+
+def powers_of_two(most: int) -> tuple[int, ...]:
+    """1, 2, 4 and so on, none above a number; 1 is always among them."""
+    return tuple(2**power for power in range(max(1, most).bit_length()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedDuration:
+    """How long runs take together.
+
+    Attributes:
+        likely_s: about so long.
+        most_s: no longer than this.
+    """
+
+    num_runs: int
+    likely_s: float
+    most_s: float
+
+    def __str__(self) -> str:
+        return f"about {self.likely_s / 60:.0f} min and at most {self.most_s / 60:.0f} min"
+
+
+def longest_run_s(profile: Profile) -> float:
+    """From launch until everything is taken down, at most."""
+    return profile.deadline_s + LAUNCH_ALLOWANCE_S
+
+
+def expected_duration(
+    runs: Sequence[PlannedRun], profile: Profile, overhead_s: float
+) -> ExpectedDuration:
+    """Add up what runs take, with so many seconds for each beyond measuring."""
+    return ExpectedDuration(
+        num_runs=len(runs),
+        likely_s=sum(_likely_s(run.experiment) + overhead_s for run in runs),
+        most_s=len(runs) * longest_run_s(profile),
+    )
+
+
+def _likely_s(experiment: Experiment) -> float:
+    """Warm-up and window."""
+    measurement = experiment.measurement
+    if not isinstance(measurement, Measurement):
+        return TYPICAL_WINDOW_S
+    return measurement.warmup_s + max(measurement.measured_s, TYPICAL_WINDOW_S)

@@ -95,6 +95,14 @@ def parse_size(text: str) -> int:
     return round(float(match[1]) * SIZE_UNITS[match[2]])
 
 
+def size_text(num_bytes: int) -> str:
+    """Bytes as `500kB`: in the largest unit of which they are a whole number."""
+    for name, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if num_bytes and num_bytes % factor == 0:
+            return f"{num_bytes // factor}{name}"
+    return str(num_bytes)
+
+
 def parse_counts(text: str) -> tuple[int, ...]:
     """Ascending whole numbers of `1,2,4`, each once.
 

@@ -49,7 +49,7 @@ def launcher(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeLa
 
     monkeypatch.setattr(surroundings, "launcher_of", launcher_of)
     monkeypatch.setattr(surroundings, "this_machine", lambda _: fake)
-    monkeypatch.setattr(surroundings, "commit", lambda: "0123456789ab")
+    monkeypatch.setattr(surroundings, "source_state", lambda: "0123456789ab")
     for variable in ("SLURM_JOB_ID", "SLURM_JOBID"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.chdir(tmp_path)

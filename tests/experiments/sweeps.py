@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NoReturn
 
-from experiments.sweep.execute import RunListener, SessionResult, execute
-from experiments.sweep.profiles import Profile
-from experiments.sweep.sweep import Sweep
+from experiments.sweep.definition import Choices
+from experiments.sweep.execute import RunListener, SessionResult, Workplace, execute
+from experiments.sweep.sweep import PlannedRun, Profile, Sweep
 from launchers.scheduler import BatchJob
 from launchers.settings import LauncherSettings
 from ps_allreduce.point.strategies import AllReduce
-from ps_allreduce.record.files import iter_record_paths, load_record
-from ps_allreduce.record.records import RunRecord
-from tests.fakes import FakeLauncher, make_experiment
+from ps_allreduce.record.files import RunFiles, iter_record_paths, load_record, save_record
+from ps_allreduce.record.records import RunRecord, Status
+from tests.fakes import FakeLauncher, make_experiment, make_record
 
 PROFILE = Profile(name="quick", repetitions=2, deadline_s=60.0)
 
@@ -36,8 +37,13 @@ def go(
     listener: RunListener | None = None,
 ) -> SessionResult:
     """Make the runs that are missing."""
-    commit, runs = "0123456789ab", sweep.runs()
-    return execute(sweep, runs, launcher, sweep_dir, commit, listener or RunListener())
+    place = Workplace(
+        launcher=launcher,
+        sweep_dir=sweep_dir,
+        commit="0123456789ab",
+        listener=listener or RunListener(),
+    )
+    return execute(sweep, sweep.runs(), place, Choices())
 
 
 def records(sweep_dir: Path) -> list[RunRecord]:
@@ -48,6 +54,50 @@ def records(sweep_dir: Path) -> list[RunRecord]:
 def attempts(sweep_dir: Path) -> list[tuple[int, int, str]]:
     """Repetition, attempt and status of every record of the only point."""
     return [(r.repetition, r.attempt, str(r.status)) for r in records(sweep_dir)]
+
+
+def leave(sweep_dir: Path, **changes: Any) -> RunRecord:
+    """Keep the record of a made-up run."""
+    record = make_record(**changes)
+    files = RunFiles.of(sweep_dir, record.experiment_id, record.repetition, record.attempt)
+    save_record(files.record, record)
+    return record
+
+
+def ended(status: Status) -> dict[str, Any]:
+    """What sets the record of a run that ended like this apart."""
+    return {} if status is Status.OK else {"status": status, "reason": "why", "metrics": None}
+
+
+class Killed(BaseException):
+    """As much of a kill as a test can take."""
+
+
+def kill(_: object) -> NoReturn:
+    """To be called for a launch: the suite is killed during it."""
+    raise Killed
+
+
+@dataclass(slots=True)
+class Listener(RunListener):
+    """Notes what it is told; of a record, its repetition, attempt and status."""
+
+    heard: list[object] = field(default_factory=list)
+
+    def begin(self, total: int, kept: int) -> None:
+        self.heard.append((total, kept))
+
+    def start(self, run: PlannedRun) -> None:
+        self.heard.append("start")
+
+    def stage(self, text: str) -> None:
+        self.heard.append(text)
+
+    def recovered(self, record: RunRecord) -> None:
+        self.heard.append(f"recovered {record.run_id}")
+
+    def finish(self, record: RunRecord, log_tail: str) -> None:
+        self.heard.append(f"{record.repetition}-{record.attempt} {record.status}")
 
 
 @dataclass(slots=True, kw_only=True)

@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 
 from experiments import __main__ as command_line
-from experiments.studies.scope import Scope
-from experiments.studies.study import Study
-from experiments.sweep.profiles import Profile
+from experiments.studies.scope import Scope, Study
+from experiments.sweep.sweep import Profile
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.placement import Policy

@@ -70,7 +70,9 @@ def test_trailing_zeros_make_no_difference(numbers: list[int]) -> None:
     assert Version.parse(text) == Version.parse(f"{text}.0.0")
 
 
-@pytest.mark.parametrize("text", ["==1.2", "~=1.2", ">=1,>=2", "1.2", ">="])
+@pytest.mark.parametrize(
+    "text", ["==1.2", "~=1.2", ">=1,>=2", "1.2", ">=", ">=1 ; python_version < '3.12'"]
+)
 def test_range_that_would_be_misread_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="range is written"):
         VersionRange.parse(text)
@@ -81,18 +83,9 @@ def test_requirement_with_extra() -> None:
     assert (requirement.distribution, requirement.versions.text) == ("tensorflow", ">=2.21,<2.22")
 
 
-def test_requirement_with_marker_is_refused() -> None:
-    with pytest.raises(ValueError, match="range is written"):
-        Requirement.parse("numpy>=1 ; python_version < '3.12'")
-
-
 def test_module_is_not_always_the_distribution() -> None:
     names = ["scikit-learn", "pillow", "numpy", "types-psutil"]
     assert [Requirement.parse(name).module for name in names] == ["sklearn", "PIL", "numpy", None]
-
-
-def test_good_environment_has_no_problem() -> None:
-    assert problems(GOOD) == []
 
 
 @pytest.mark.parametrize("build", ["tensorflow", "tensorflow-cpu", "tensorflow-rocm"])

@@ -103,7 +103,7 @@ def test_sweep_gets_profile_launcher_and_results(recording_make: RecordingMake, 
 
 
 @pytest.mark.parametrize(("status", "calls"), [(0, 2), (1, 2), (2, 1), (130, 1)])
-def test_failed_points_are_analysed_and_mistakes_are_not(
+def test_failed_points_are_analysed_mistakes_are_not_and_make_fails_with_both(
     recording_make: RecordingMake, status: int, calls: int
 ) -> None:
     recording_make.fail_experiments_with(status)
@@ -191,10 +191,3 @@ def test_unknown_value_names_the_choices(word: str, choices: str, tmp_path: Path
     sentence = result.stderr.splitlines()[0]
     assert sentence == f"{word} is not known; choose one of: {choices}."
     assert not (tmp_path / "venv").exists()
-
-
-def test_failure_of_the_command_is_a_failure_of_make(tmp_path: Path) -> None:
-    python = tmp_path / "python"
-    python.write_text('#!/bin/sh\n[ "$1" = -c ] && echo 3.11 && exit\n[ "$2" != experiments ]\n')
-    python.chmod(0o755)
-    assert run_make("compare", "ENV=existing", f"PYTHON={python}").returncode != 0

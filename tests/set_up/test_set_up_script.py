@@ -257,10 +257,7 @@ def test_folder_that_the_script_did_not_make_is_left_alone(checkout: Checkout) -
     assert treasure.exists()
 
 
-def test_place_that_is_a_file(checkout: Checkout) -> None:
+def test_place_that_is_a_file_or_where_nobody_may_write(checkout: Checkout) -> None:
+    assert "cannot be written" in checkout.refusal(VENV="/proc/venv")
     checkout.venv.touch()
     assert "cannot be written" in checkout.refusal()
-
-
-def test_place_where_nobody_may_write(checkout: Checkout) -> None:
-    assert "cannot be written" in checkout.refusal(VENV="/proc/venv")

@@ -89,21 +89,13 @@ def test_failed_points_make_status_1(
     assert "6 ok, 1 failed" in err
 
 
-def test_an_interruption_makes_status_130_and_says_how_to_go_on(
+def test_an_interruption_in_or_between_runs_makes_status_130_and_says_how_to_go_on(
     launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
 ) -> None:
     launcher.script = [bad_run(Status.INTERRUPTED)]
     assert run("allreduce-sweep", "--workers", "1") == 130
     assert "the same command goes on" in capsys.readouterr().err
-
-
-def test_an_interruption_between_runs_makes_status_130_too(
-    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupt(_: object) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    launcher.on_launch = interrupt
+    launcher.on_launch = lambda _: os.kill(os.getpid(), signal.SIGTERM)
     assert run("compare", "--workers", "1") == 130
     assert "Interrupted. A sweep goes on with the same command" in capsys.readouterr().err
 

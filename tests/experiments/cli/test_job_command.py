@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from experiments.sweep.submission import SweepJobs
+from experiments.sweep.jobs import SweepJobs
 from tests.experiments.conftest import run
 from tests.fakes import FakeLauncher
+
+SLURM = ["--launcher", "slurm", "--hosts", "2", "--cores-per-worker", "1"]
 
 
 def test_outside_of_a_job_a_dry_run_shows_the_script_and_submits_nothing(
     launcher: FakeLauncher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--launcher", "slurm", "--hosts", "2", "--cores-per-worker", "1", "--dry-run"]
-    assert run("allreduce-sweep", *words) == 0
+    assert run("allreduce-sweep", *SLURM, "--dry-run") == 0
     told = capsys.readouterr().out
     assert "1 job on 2 hosts" in told
     assert "#SBATCH --nodes=2" in told
@@ -26,15 +27,11 @@ def test_outside_of_a_job_a_dry_run_shows_the_script_and_submits_nothing(
 def test_jobs_by_size_are_shown_before_they_are_submitted(
     launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--launcher", "slurm", "--hosts", "3", "--cores-per-worker", "1", "--jobs-by-size"]
-    assert run("allreduce-sweep", *words, "--dry-run") == 0
+    assert run("allreduce-sweep", *SLURM, "--hosts", "3", "--jobs-by-size", "--dry-run") == 0
     told = capsys.readouterr().out
     assert "#SBATCH --nodes=1\n" in told
     assert "#SBATCH --nodes=2\n" in told
     assert launcher.launched == []
-
-
-SLURM = ["--launcher", "slurm", "--hosts", "2", "--cores-per-worker", "1"]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +42,6 @@ SLURM = ["--launcher", "slurm", "--hosts", "2", "--cores-per-worker", "1"]
         (["--jobs-by-size"], "is for the launcher slurm, and this is local"),
         ([*SLURM, "--jobs-by-size", "--sbatch=--dependency=singleton"], "leave --dependency out"),
         ([*SLURM, "--jobs-by-size", "--sbatch=-d singleton"], "leave --dependency out"),
-        ([*SLURM, "--host-file", "hosts"], "the launcher slurm has no use for --host-file"),
         ([*SLURM, "--bandwidth", "1gbit"], "the launcher slurm has no use for --bandwidth"),
         ([*SLURM, "--hosts", "-2"], "hosts must be at least 1, got -2"),
         ([*SLURM, "--workers", "4"], "4 workers"),

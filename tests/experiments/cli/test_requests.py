@@ -13,8 +13,7 @@ from experiments.cli.plan import plan_sweep
 from experiments.cli.requests import SpreadRequest, StudyRequest, SweepRequest, WorkloadRequest
 from experiments.studies.catalogue import STUDIES
 from experiments.sweep.definition import Choices
-from experiments.sweep.profiles import PROFILES
-from experiments.sweep.sweep import Sweep
+from experiments.sweep.sweep import PROFILES, Sweep
 from launchers.protocol import Capacity
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError

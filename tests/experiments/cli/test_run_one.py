@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
@@ -16,18 +15,14 @@ from ps_allreduce.point.workload import Precision
 from ps_allreduce.record.files import load_record
 from ps_allreduce.record.records import Status
 from tests.experiments.conftest import run
+from tests.experiments.sweeps import Killed, kill
 from tests.fakes import FakeLauncher, bad_run
 
 WIRE_WORDS = (
     *("--group-bytes", "0", "--cut-bytes", "2000", "--in-flight", "1", "--gradients", "bfloat16"),
 )
 
-WIRE = Wire(
-    group_bytes=0,
-    cut_bytes=2000,
-    in_flight=1,
-    gradients=WireType.BFLOAT16,
-)
+WIRE = Wire(group_bytes=0, cut_bytes=2000, in_flight=1, gradients=WireType.BFLOAT16)
 
 DEALING_WORDS = ("--staleness", "4", "--steps-per-dispatch", "2")
 
@@ -38,6 +33,7 @@ def test_settings_reach_a_single_run(launcher: FakeLauncher) -> None:
     (point,) = launcher.launched
     assert point.strategy == AsynchronousServers(wire=WIRE, staleness=4, steps_per_dispatch=2)
     assert point.workload.precision is Precision.MIXED_FLOAT16
+    assert point.resources.device is Device.CPU
 
 
 @pytest.mark.parametrize(("size", "num_bytes"), [("4MB", 4_000_000), ("500000", 500_000)])
@@ -120,11 +116,6 @@ def test_one_run_that_fails_is_a_line_and_a_status(
     assert (content["status"], content["reason"]) == (str(status), "too slow")
 
 
-def test_without_a_word_workers_compute_on_processors(launcher: FakeLauncher) -> None:
-    assert run("run-one", "--strategy", "single") == 0
-    assert launcher.launched[0].resources.device is Device.CPU
-
-
 def test_nccl_is_for_gpus(launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("run-one", "--strategy", "allreduce", "--num-workers", "2", "--collective", "nccl")
     assert run(*words) == 2
@@ -135,16 +126,9 @@ def test_nccl_is_for_gpus(launcher: FakeLauncher, capsys: pytest.CaptureFixture[
     assert point.strategy.collective is Collective.NCCL
 
 
-class Killed(BaseException):
-    """As much of a kill as a test can take."""
-
-
 def test_a_run_that_was_killed_is_told_of_by_the_next_command(
     launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def kill(_: object) -> NoReturn:
-        raise Killed
-
     launcher.on_launch = kill
     with pytest.raises(Killed):
         run("run-one", "--strategy", "single")

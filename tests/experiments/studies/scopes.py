@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.studies.scale import Scale
-from experiments.studies.scope import Scope
+from experiments.studies.scope import Scale, Scope
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.workload import Workload
 from tests.fakes import TWO_LAYERS

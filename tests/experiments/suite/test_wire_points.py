@@ -69,4 +69,4 @@ def test_an_accelerator_computes_for_as_long_as_the_links_need() -> None:
 
 def test_links_of_unknown_rate_are_refused() -> None:
     with pytest.raises(UserError, match="on an emulated network only"):
-        STUDY.points(make_scope(workers=(2,)))
+        list(STUDY.points(make_scope(workers=(2,))))

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from experiments.sweep.duration import longest_run_s
-from experiments.sweep.execute import RunListener, SessionResult, Stop
+from experiments.sweep.execute import SessionResult, Stop
 from experiments.sweep.history import MAX_ATTEMPTS
-from experiments.sweep.sweep import PlannedRun
+from experiments.sweep.sweep import longest_run_s
 from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.record.files import RunFiles, iter_record_paths
 from ps_allreduce.record.raw_timings import load_raw
-from ps_allreduce.record.records import Phases, RunRecord, Status
+from ps_allreduce.record.records import Phases, Status
 from tests.experiments.conftest import Machine
-from tests.experiments.sweeps import ONE, PROFILE, SWEEP, attempts, go, records
+from tests.experiments.sweeps import ONE, PROFILE, SWEEP, Listener, attempts, go, records
 from tests.fakes import FakeLauncher, bad_run, make_facts, make_record, ok_run
 
 pytestmark = pytest.mark.usefixtures("machine")
@@ -38,24 +37,15 @@ def test_every_run_leaves_a_record_raw_timings_and_a_log(tmp_path: Path) -> None
         assert [host.name for host in record.hosts] == ["n9"]
 
 
-def test_runs_are_made_in_the_order_of_the_sweep(tmp_path: Path) -> None:
+def test_a_sweep_is_made_in_its_order_and_told_beside_its_runs(tmp_path: Path) -> None:
     launcher = FakeLauncher()
     go(launcher, tmp_path)
     assert launcher.launched == [run.experiment for run in SWEEP.runs()]
-
-
-def test_the_definition_lies_beside_the_runs(tmp_path: Path) -> None:
-    go(FakeLauncher(), tmp_path)
+    assert launcher.prepared == [SWEEP.points[0].workload]
     definition = json.loads((tmp_path / "sweep.json").read_text())
     assert (definition["name"], definition["seed"]) == ("compare", 1)
     assert len(definition["order"]) == 4
     assert set(definition["points"]) == {point.experiment_id for point in SWEEP.points}
-
-
-def test_each_input_is_prepared_once(tmp_path: Path) -> None:
-    launcher = FakeLauncher()
-    go(launcher, tmp_path)
-    assert launcher.prepared == [SWEEP.points[0].workload]
 
 
 def test_nothing_is_done_twice(tmp_path: Path) -> None:
@@ -67,16 +57,12 @@ def test_nothing_is_done_twice(tmp_path: Path) -> None:
     assert (again.launched, again.prepared) == ([], [])
 
 
-def test_an_interrupted_run_is_recorded_and_ends_the_sweep(tmp_path: Path) -> None:
-    launcher = FakeLauncher([ok_run(), bad_run(Status.INTERRUPTED, "interrupted by the operator")])
-    result = go(launcher, tmp_path)
-    assert result.stop is Stop.INTERRUPTED
-    assert [record.status for record in result.made] == [Status.OK, Status.INTERRUPTED]
-    assert len(records(tmp_path)) == 2
-
-
 def test_an_interrupted_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
-    go(FakeLauncher([ok_run(), bad_run(Status.INTERRUPTED)]), tmp_path)
+    launcher = FakeLauncher([ok_run(), bad_run(Status.INTERRUPTED, "interrupted by the operator")])
+    interrupted = go(launcher, tmp_path)
+    assert interrupted.stop is Stop.INTERRUPTED
+    assert [record.status for record in interrupted.made] == [Status.OK, Status.INTERRUPTED]
+    assert len(records(tmp_path)) == 2
     again = FakeLauncher()
     result = go(again, tmp_path)
     assert (len(result.made), result.kept) == (3, 1)
@@ -136,14 +122,6 @@ def test_a_changed_machine_opens_a_new_block_and_overwrites_nothing(
     assert attempts(tmp_path) == [(0, 0, "ok"), (0, 1, "ok"), (1, 0, "ok"), (1, 1, "ok")]
     assert {path: path.read_bytes() for path in before} == before
     assert [record.block for record in records(tmp_path)] == ["aaaaaaaa", "bbbbbbbb"] * 2
-
-
-def test_a_block_of_before_counts_again_when_the_machine_is_back(
-    tmp_path: Path, machine: Machine
-) -> None:
-    go(FakeLauncher(), tmp_path, ONE)
-    machine.fingerprint = "bbbbbbbb"
-    go(FakeLauncher([ok_run(), bad_run(Status.INTERRUPTED)]), tmp_path, ONE)
     machine.fingerprint = "aaaaaaaa"
     assert go(FakeLauncher(), tmp_path, ONE).kept == 2
 
@@ -163,7 +141,7 @@ def test_a_new_point_is_added_to_what_is_there(tmp_path: Path) -> None:
     assert launcher.launched == [SWEEP.points[1]] * 2
 
 
-def test_more_repetitions_continue_a_sweep_that_was_finished(tmp_path: Path) -> None:
+def test_more_repetitions_or_another_deadline_continue_a_sweep(tmp_path: Path) -> None:
     three, ten = (replace(ONE, profile=replace(PROFILE, repetitions=n)) for n in (3, 10))
     go(FakeLauncher(), tmp_path, three)
     before = {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*.*")}
@@ -171,12 +149,8 @@ def test_more_repetitions_continue_a_sweep_that_was_finished(tmp_path: Path) -> 
     assert (len(result.made), result.kept) == (7, 3)
     assert attempts(tmp_path) == [(repetition, 0, "ok") for repetition in range(10)]
     assert {path: path.read_bytes() for path in before} == before
-
-
-def test_another_deadline_continues_a_sweep(tmp_path: Path) -> None:
-    go(FakeLauncher(), tmp_path, ONE)
-    patient = replace(ONE, profile=replace(PROFILE, deadline_s=600.0))
-    assert go(FakeLauncher(), tmp_path, patient).kept == 2
+    patient = replace(three, profile=replace(PROFILE, repetitions=3, deadline_s=600.0))
+    assert go(FakeLauncher(), tmp_path, patient).kept == 3
 
 
 def test_a_point_that_cannot_run_is_refused_before_anything_runs(tmp_path: Path) -> None:
@@ -214,14 +188,10 @@ def test_a_run_that_could_not_finish_in_time_is_not_begun(tmp_path: Path) -> Non
 
 
 def test_a_second_attempt_is_not_begun_without_time_either(tmp_path: Path) -> None:
-    launcher = seconds_left(9999, 9999, 10)
+    launcher = seconds_left(9999, None, 10)
     launcher.script = [bad_run(Status.FAILED)]
     assert go(launcher, tmp_path, ONE).stop is Stop.NO_TIME
     assert attempts(tmp_path) == [(0, 0, "failed"), (1, 0, "ok")]
-
-
-def test_without_a_limit_all_runs_are_made(tmp_path: Path) -> None:
-    assert go(seconds_left(*[None] * 4), tmp_path).stop is None
 
 
 def test_the_useful_fraction_is_time_in_warm_up_and_measurement() -> None:
@@ -231,34 +201,12 @@ def test_the_useful_fraction_is_time_in_warm_up_and_measurement() -> None:
     assert result.useful_fraction == pytest.approx(10 / 40)
 
 
-@dataclass(slots=True)
-class Listener(RunListener):
-    """Notes what it is told."""
-
-    heard: list[object] = field(default_factory=list)
-
-    def begin(self, total: int, kept: int) -> None:
-        self.heard.append((total, kept))
-
-    def start(self, run: PlannedRun) -> None:
-        self.heard.append("start")
-
-    def stage(self, text: str) -> None:
-        self.heard.append(text)
-
-    def recovered(self, record: RunRecord) -> None:
-        self.heard.append(f"recovered {record.run_id}")
-
-    def finish(self, record: RunRecord, log_tail: str) -> None:
-        self.heard.append(f"{record.status} {log_tail}".strip())
-
-
 def test_a_listener_hears_every_run(tmp_path: Path) -> None:
     listener = Listener()
     go(FakeLauncher([bad_run(Status.FAILED)]), tmp_path, ONE, listener)
     assert listener.heard == [
         (2, 0),
-        *("start", "measured", "failed"),
-        *("start", "measured", "ok"),
-        *("start", "measured", "ok"),
+        *("start", "measured", "0-0 failed"),
+        *("start", "measured", "1-0 ok"),
+        *("start", "measured", "0-1 ok"),
     ]

@@ -8,6 +8,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,10 +25,20 @@ from experiments.sweep.folder import (
     recover,
 )
 from ps_allreduce.errors import UserError
-from ps_allreduce.record.files import RunFiles, load_record, save_record
+from ps_allreduce.record.files import RunFiles, load_record
 from ps_allreduce.record.records import Status
-from tests.experiments.sweep.test_execute import Listener
-from tests.experiments.sweeps import ONE, PROFILE, FakeScheduler, attempts, go, records
+from tests.experiments.sweeps import (
+    ONE,
+    PROFILE,
+    FakeScheduler,
+    Killed,
+    Listener,
+    attempts,
+    go,
+    kill,
+    leave,
+    records,
+)
 from tests.fakes import PROVENANCE, FakeLauncher, make_experiment, make_record, ok_run
 
 pytestmark = pytest.mark.usefixtures("machine")
@@ -37,56 +48,44 @@ NO_PROCESS = 2**22 + 1
 EXPERIMENT = make_experiment()
 
 
-def note(**changes: Any) -> InFlight:
-    """A run that a process of this host was making when it was killed."""
-    settings: dict[str, Any] = {
-        "sweep": "compare",
-        "profile": "quick",
-        "deadline_s": PROFILE.deadline_s,
-        "experiment": EXPERIMENT,
-        "repetition": 2,
-        "attempt": 1,
-        "started_at": "2026-01-01T00:00:00.000+00:00",
-        "provenance": PROVENANCE,
-        "host": socket.gethostname(),
-        "pid": NO_PROCESS,
-    }
-    return InFlight(**(settings | changes))
+#: A run that a process of this host was making when it was killed.
+KILLED = InFlight(
+    sweep="compare",
+    profile="quick",
+    deadline_s=PROFILE.deadline_s,
+    experiment=EXPERIMENT,
+    repetition=2,
+    attempt=1,
+    started_at="2026-01-01T00:00:00.000+00:00",
+    provenance=PROVENANCE,
+    host=socket.gethostname(),
+    pid=NO_PROCESS,
+)
 
 
-def leave(sweep_dir: Path, remaining: InFlight, age_s: float = 0.0) -> Path:
+def leave_note(sweep_dir: Path, age_s: float = 0.0, **changes: Any) -> Path:
     """Leave a note as whoever is killed leaves it."""
-    with pytest.raises(ZeroDivisionError), noted(sweep_dir, remaining):
-        _ = 1 / 0
+    with pytest.raises(Killed), noted(sweep_dir, replace(KILLED, **changes)):
+        raise Killed
     moment = time.time() - age_s
     os.utime(sweep_dir / NOTE, (moment, moment))
     return sweep_dir / NOTE
-
-
-def never(launcher: str) -> NoReturn:
-    raise AssertionError(f"somebody asked for the scheduler of {launcher}")
 
 
 def no_scheduler(_: str) -> None:
     return None
 
 
-def test_a_note_lies_in_the_folder_for_as_long_as_a_run_is_being_made(tmp_path: Path) -> None:
-    with noted(tmp_path, note()):
+def test_a_note_lies_in_the_folder_until_the_run_is_recorded(tmp_path: Path) -> None:
+    with noted(tmp_path, KILLED):
         assert json.loads((tmp_path / NOTE).read_text())["pid"] == NO_PROCESS
     assert not (tmp_path / NOTE).exists()
-
-
-def test_a_run_that_was_not_recorded_keeps_its_note(tmp_path: Path) -> None:
-    assert leave(tmp_path, note()).exists()
-
-
-def test_nothing_is_recovered_where_nothing_was_lost(tmp_path: Path) -> None:
-    assert recover(tmp_path, never) is None
+    assert recover(tmp_path, no_scheduler) is None
+    assert leave_note(tmp_path).exists()
 
 
 def test_a_run_whose_maker_is_dead_becomes_a_record(tmp_path: Path) -> None:
-    path = leave(tmp_path, note())
+    path = leave_note(tmp_path)
     record = recover(tmp_path, no_scheduler)
     assert record is not None
     assert (record.status, record.reason) == (Status.INTERRUPTED, "the suite ended during this run")
@@ -103,7 +102,7 @@ def files_of(sweep_dir: Path) -> RunFiles:
 
 
 def test_the_scheduler_tells_why(tmp_path: Path) -> None:
-    leave(tmp_path, note(job_id="17"))
+    leave_note(tmp_path, job_id="17")
     scheduler = FakeScheduler(ending=lambda job_id: f"job {job_id} reached its time limit")
     record = recover(tmp_path, lambda _: scheduler)
     assert record is not None
@@ -113,7 +112,7 @@ def test_the_scheduler_tells_why(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pid", [1, os.getppid()])
 def test_a_run_whose_maker_lives_is_left_to_it(tmp_path: Path, pid: int) -> None:
-    path = leave(tmp_path, note(pid=pid, job_id="17"), age_s=1e6)
+    path = leave_note(tmp_path, pid=pid, job_id="17", age_s=1e6)
     with pytest.raises(
         UserError, match=rf"process {pid} on .* seems to be making a run in"
     ) as told:
@@ -124,7 +123,7 @@ def test_a_run_whose_maker_lives_is_left_to_it(tmp_path: Path, pid: int) -> None
 
 
 def test_a_note_of_this_very_process_is_an_old_one(tmp_path: Path) -> None:
-    leave(tmp_path, note(pid=os.getpid()))
+    leave_note(tmp_path, pid=os.getpid())
     assert recover(tmp_path, no_scheduler) is not None
 
 
@@ -142,7 +141,7 @@ def test_a_note_of_this_very_process_is_an_old_one(tmp_path: Path) -> None:
 def test_a_maker_on_another_host_is_given_the_time_of_its_run(
     tmp_path: Path, job_id: str | None, job_is_over: bool, age_s: float, over: bool
 ) -> None:
-    leave(tmp_path, note(host="another-host", pid=os.getppid(), job_id=job_id), age_s)
+    leave_note(tmp_path, age_s, host="another-host", pid=os.getppid(), job_id=job_id)
     scheduler = FakeScheduler(states={} if job_is_over else {"17": ["running"]})
     if over:
         assert recover(tmp_path, lambda _: scheduler) is not None
@@ -152,9 +151,8 @@ def test_a_maker_on_another_host_is_given_the_time_of_its_run(
 
 
 def test_a_run_that_was_recorded_after_all_stays_as_it_is(tmp_path: Path) -> None:
-    kept = make_record(experiment=EXPERIMENT, repetition=2, attempt=1)
-    save_record(files_of(tmp_path).record, kept)
-    path = leave(tmp_path, note())
+    kept = leave(tmp_path, experiment=EXPERIMENT, repetition=2, attempt=1)
+    path = leave_note(tmp_path)
     recover(tmp_path, no_scheduler)
     assert load_record(files_of(tmp_path).record) == kept
     assert not path.exists()
@@ -185,18 +183,10 @@ def no_longer_valid(text: str) -> str:
 def test_a_note_that_cannot_be_read_is_nothing_to_go_by(
     tmp_path: Path, damage: Callable[[str], str]
 ) -> None:
-    path = leave(tmp_path, note())
+    path = leave_note(tmp_path)
     path.write_text(damage(path.read_text()))
     assert recover(tmp_path, no_scheduler) is None
     assert not path.exists()
-
-
-class Killed(BaseException):
-    """As much of a kill as a test can take."""
-
-
-def kill(_: object) -> NoReturn:
-    raise Killed
 
 
 def test_a_sweep_that_was_killed_records_its_run_and_goes_on(tmp_path: Path) -> None:
@@ -204,27 +194,27 @@ def test_a_sweep_that_was_killed_records_its_run_and_goes_on(tmp_path: Path) -> 
         go(FakeLauncher(on_launch=kill, job_id="17"), tmp_path, ONE)
     assert attempts(tmp_path) == []
     listener = Listener()
-    go(FakeLauncher(), tmp_path, ONE, listener)
+    go(FakeLauncher(), tmp_path, ONE, listener)  # the lock was dropped
     assert attempts(tmp_path) == [(0, 0, "interrupted"), (0, 1, "ok"), (1, 0, "ok")]
     assert listener.heard[0] == f"recovered {ONE.points[0].experiment_id}/0-0"
     assert records(tmp_path)[0].job_id == "17"
     assert not (tmp_path / NOTE).exists()
 
 
-def test_a_sweep_leaves_no_note(tmp_path: Path) -> None:
-    go(FakeLauncher(), tmp_path, ONE)
-    assert not (tmp_path / NOTE).exists()
+def no_locks(*_: object) -> NoReturn:
+    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
 
-def test_without_locks_the_note_keeps_a_second_sweep_out(
+def test_without_locks_the_note_alone_keeps_a_second_sweep_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fcntl.flock", no_locks)
-    leave(tmp_path, note(pid=1))
+    leave_note(tmp_path, pid=1)
     launcher = FakeLauncher()
     with pytest.raises(UserError, match="seems to be making a run"):
         go(launcher, tmp_path, ONE)
     assert launcher.launched == []
+    assert len(go(launcher, tmp_path / "elsewhere", ONE).made) == 2
 
 
 def test_a_record_that_is_there_keeps_its_log_and_timings(tmp_path: Path) -> None:
@@ -245,30 +235,10 @@ def test_a_second_sweep_in_the_folder_is_refused(tmp_path: Path) -> None:
     assert len(go(FakeLauncher(), tmp_path, ONE).made) == 2
 
 
-def test_the_lock_is_dropped_after_a_failure(tmp_path: Path) -> None:
-    def crash(_: object) -> NoReturn:
-        raise RuntimeError("a defect")
-
-    with pytest.raises(RuntimeError):
-        go(FakeLauncher(on_launch=crash), tmp_path, ONE)
-    assert len(go(FakeLauncher(), tmp_path, ONE).made) == 2
-
-
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "results").write_text("a file")
     with pytest.raises(UserError, match="cannot write to"):
         go(FakeLauncher(), tmp_path / "results" / "compare")
-
-
-def no_locks(*_: object) -> NoReturn:
-    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-
-def test_a_file_system_without_locks_is_no_obstacle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fcntl.flock", no_locks)
-    assert len(go(FakeLauncher(), tmp_path, ONE).made) == 2
 
 
 def _no_permission(path: Path) -> NoReturn:

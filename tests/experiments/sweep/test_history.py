@@ -9,8 +9,9 @@ import pytest
 from experiments.sweep.history import MAX_ATTEMPTS, History, read_history
 from experiments.sweep.sweep import PlannedRun
 from ps_allreduce.errors import RecordFormatError
-from ps_allreduce.record.files import RunFiles, save_record
-from ps_allreduce.record.records import RunRecord, Status
+from ps_allreduce.record.files import RunFiles
+from ps_allreduce.record.records import Status
+from tests.experiments.sweeps import ended, leave
 from tests.fakes import PROVENANCE, make_experiment, make_record
 
 BLOCK = PROVENANCE.fingerprint
@@ -20,16 +21,10 @@ RUN = PlannedRun(experiment=make_experiment(), repetition=0)
 KEY = (RUN.experiment.experiment_id, 0)
 
 
-def attempt(number: int, status: Status) -> RunRecord:
-    if status is Status.OK:
-        return make_record(attempt=number)
-    return make_record(attempt=number, status=status, reason="why", metrics=None)
-
-
 def history(*statuses: Status, block: str = BLOCK) -> History:
     made = History()
     for number, status in enumerate(statuses):
-        made.add(attempt(number, status), block)
+        made.add(make_record(attempt=number, **ended(status)), block)
     return made
 
 
@@ -67,8 +62,8 @@ def test_attempts_of_another_block_settle_nothing_but_keep_their_numbers() -> No
 
 def test_attempts_are_numbered_on_whatever_is_missing() -> None:
     made = History()
-    made.add(attempt(4, FAILED), BLOCK)
-    made.add(attempt(1, FAILED), BLOCK)
+    for number in (4, 1):
+        made.add(make_record(attempt=number, **ended(FAILED)), BLOCK)
     assert made.next_attempt[KEY] == 5
 
 
@@ -78,9 +73,8 @@ def test_repetitions_are_settled_one_by_one() -> None:
 
 
 def test_a_folder_is_read_whole(tmp_path: Path) -> None:
-    for record in (attempt(0, FAILED), attempt(1, OK)):
-        files = RunFiles.of(tmp_path, record.experiment_id, 0, record.attempt)
-        save_record(files.record, record)
+    leave(tmp_path, attempt=0, **ended(FAILED))
+    leave(tmp_path, attempt=1)
     read = read_history(tmp_path, BLOCK)
     assert (read.statuses, read.next_attempt) == ({KEY: [FAILED, OK]}, {KEY: 2})
     assert read_history(tmp_path, "another").statuses == {}

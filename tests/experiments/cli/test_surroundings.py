@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.sweep import source_state as source_state_module
-from experiments.sweep.source_state import source_state
+from experiments.cli import surroundings
+from experiments.cli.surroundings import source_state
 from launchers.processes import Answer
 from ps_allreduce.record.provenance import source_digest
 
@@ -22,12 +22,12 @@ def answers(
         answer = head if "rev-parse" in words else changes
         return answer and Answer(status=answer[0], out=answer[1], err="")
 
-    monkeypatch.setattr(source_state_module, "run_quietly", run_quietly)
+    monkeypatch.setattr(surroundings, "run_quietly", run_quietly)
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    for name in source_state_module.PACKAGES:
+    for name in surroundings.PACKAGES:
         (tmp_path / name).mkdir()
         (tmp_path / name / "module.py").write_text(name)
     return tmp_path

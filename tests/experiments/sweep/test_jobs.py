@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from experiments.sweep import submission
-from experiments.sweep.duration import (
+from experiments.sweep import jobs as jobs_module
+from experiments.sweep.execute import RunListener
+from experiments.sweep.history import unsettled
+from experiments.sweep.jobs import (
+    JOB_FILE,
+    PlannedJob,
+    SweepJobs,
+    all_well,
+    planned_jobs,
+    render_jobs,
+    safe_limit,
+)
+from experiments.sweep.sweep import (
     LAUNCH_ALLOWANCE_S,
     TYPICAL_WINDOW_S,
     ExpectedDuration,
+    Sweep,
     expected_duration,
+    job_sizes,
 )
-from experiments.sweep.execute import RunListener
-from experiments.sweep.history import unsettled
-from experiments.sweep.jobs import PlannedJob, batch_job, planned_jobs, render_jobs, safe_limit
-from experiments.sweep.submission import JOB_FILE, SweepJobs, all_well
-from experiments.sweep.sweep import Sweep, job_sizes
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.spread import Spread
 from ps_allreduce.point.strategies import AllReduce, Single
-from ps_allreduce.record.files import RunFiles, save_record
-from ps_allreduce.record.records import RunRecord, Status
-from tests.experiments.sweeps import PROFILE, SWEEP, FakeScheduler
+from ps_allreduce.record.files import RunFiles
+from ps_allreduce.record.records import Status
+from tests.experiments.sweeps import PROFILE, SWEEP, FakeScheduler, Listener, ended, leave
 from tests.fakes import PROVENANCE, make_experiment, make_record
 
 EXPECTED = ExpectedDuration(num_runs=10, likely_s=1000.0, most_s=4000.0)
@@ -58,19 +66,9 @@ def settings(**changes: Any) -> LauncherSettings:
     return LauncherSettings(launcher="slurm", hosts=4, **changes)
 
 
-def test_the_job_runs_this_same_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["experiments", "compare", "--launcher", "slurm"])
-    asked = settings(time_limit=30, partition="gpu")
-    job = batch_job("compare", asked, 4, EXPECTED, tmp_path)
-    assert job.command[1:] == ("-m", "experiments", "compare", "--launcher", "slurm")
-    assert (job.num_hosts, job.minutes, job.settings.partition) == (4, 30, "gpu")
-    assert job.log.parent == tmp_path / "slurm"
-    assert batch_job("compare", settings(), 4, EXPECTED, tmp_path).minutes == safe_limit(EXPECTED)
-
-
-def one_job(sweep_dir: Path) -> PlannedJob:
-    job = batch_job("compare", settings(time_limit=30), 4, EXPECTED, sweep_dir)
-    return PlannedJob(job=job, expected=EXPECTED)
+def jobs_of(sweep_dir: Path, sweep: Sweep = SWEEP, **changes: Any) -> list[PlannedJob]:
+    """The jobs that make all runs of a sweep."""
+    return planned_jobs(sweep, sweep.runs(), settings(**changes), 4, sweep_dir)
 
 
 def jobs_in(sweep_dir: Path, **of_scheduler: Any) -> SweepJobs:
@@ -79,16 +77,27 @@ def jobs_in(sweep_dir: Path, **of_scheduler: Any) -> SweepJobs:
     return SweepJobs(scheduler=scheduler, sweep_dir=sweep_dir, sleep=lambda _: None)
 
 
+def test_the_job_runs_this_same_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["experiments", "compare", "--launcher", "slurm", "--dry-run"])
+    (planned,) = jobs_of(tmp_path, time_limit=30, partition="gpu")
+    job = planned.job
+    assert job.command[1:] == ("-m", "experiments", "compare", "--launcher", "slurm")
+    assert (job.num_hosts, job.minutes, job.settings.partition) == (4, 30, "gpu")
+    assert job.log.parent == tmp_path / "slurm"
+    (planned,) = jobs_of(tmp_path)
+    assert planned.job.minutes == safe_limit(planned.expected)
+
+
 def test_a_plan_says_what_it_costs_and_what_it_leaves(tmp_path: Path) -> None:
-    plan = render_jobs([one_job(tmp_path)], FakeScheduler(), tmp_path)
+    plan = render_jobs(jobs_of(tmp_path, time_limit=30), FakeScheduler(), tmp_path)
     assert "1 job on 4 hosts, limit 30 min: at most 2.0 node hours" in plan
-    assert "10 runs, about 17 min and at most 67 min" in plan
-    assert f"at most 30 files below {tmp_path}/runs" in plan
+    assert "4 runs, about 2 min and at most 8 min" in plan
+    assert f"at most 12 files below {tmp_path}/runs" in plan
     assert plan.endswith("4 hosts, after None\n")
 
 
 def test_a_submitted_job_is_remembered(tmp_path: Path) -> None:
-    assert jobs_in(tmp_path).submit([one_job(tmp_path)]) == ["7"]
+    assert jobs_in(tmp_path).submit(jobs_of(tmp_path)) == ["7"]
     (note,) = json.loads((tmp_path / JOB_FILE).read_text())["jobs"]
     assert note["job_id"] == "7"
     assert Path(note["script"]).suffix == ".sh"
@@ -123,7 +132,7 @@ def test_a_sweep_has_one_job_at_a_time(
     states = {} if over else {"17": ["running"], "18": ["waiting"]}
     if text is not None:
         (tmp_path / JOB_FILE).write_text(text)
-    monkeypatch.setattr(submission, "this_command", lambda: ("same",))
+    monkeypatch.setattr(jobs_module, "this_command", lambda: ("same",))
     assert jobs_in(tmp_path, states=states).live() == expected
 
 
@@ -135,26 +144,6 @@ def test_a_job_of_another_command_is_not_followed(tmp_path: Path) -> None:
     told = r"another command asked for it: compare\. Repeat .* end it with cancel 17 18\."
     with pytest.raises(UserError, match=told):
         jobs_in(tmp_path, states=states).live()
-
-
-def leave(sweep_dir: Path, **changes: Any) -> RunRecord:
-    record = make_record(**changes)
-    files = RunFiles.of(sweep_dir, record.experiment_id, record.repetition, record.attempt)
-    save_record(files.record, record)
-    return record
-
-
-@dataclass(slots=True)
-class Listener(RunListener):
-    """Notes what it is told."""
-
-    heard: list[str] = field(default_factory=list)
-
-    def stage(self, text: str) -> None:
-        self.heard.append(text)
-
-    def finish(self, record: RunRecord, log_tail: str) -> None:
-        self.heard.append(record.run_id)
 
 
 def test_who_follows_a_job_hears_of_every_new_record(tmp_path: Path) -> None:
@@ -169,8 +158,7 @@ def test_who_follows_a_job_hears_of_every_new_record(tmp_path: Path) -> None:
     jobs = replace(jobs_in(tmp_path, states={"17": ["waiting", "running"]}), sleep=sleep)
     assert jobs.follow(["17"], paths, listener, told.append) == ""
     assert told == ["waiting", "running"]
-    ids = [f"{known.experiment_id}/{number}-0" for number in (1, 2, 3)]
-    assert listener.heard == ["waiting", ids[0], "running", *ids[1:]]
+    assert listener.heard == ["waiting", "1-0 ok", "running", "2-0 ok", "3-0 ok"]
 
 
 def test_a_record_that_has_not_arrived_whole_is_waited_for(tmp_path: Path) -> None:
@@ -187,12 +175,12 @@ def test_a_record_that_has_not_arrived_whole_is_waited_for(tmp_path: Path) -> No
     listener = Listener()
     jobs = jobs_in(tmp_path, states={"17": ["running"]}, ending=lambda _: "out of time")
     ending = replace(jobs, sleep=sleep).follow(["17"], [], listener, lambda _: None)
-    assert any(line.endswith("/0-0") for line in listener.heard)
+    assert "0-0 ok" in listener.heard
     assert ending == "out of time"
 
 
 def test_a_job_ended_well_if_it_did_and_its_runs_did() -> None:
-    failed = make_record(**why(Status.FAILED))
+    failed = make_record(**ended(Status.FAILED))
     assert all_well([make_record()], "")
     assert not all_well([make_record(), failed], "")
     assert not all_well([make_record()], "job 17 was cancelled")
@@ -200,8 +188,7 @@ def test_a_job_ended_well_if_it_did_and_its_runs_did() -> None:
 
 
 def test_runs_that_an_earlier_job_was_interrupted_in_are_not_this_jobs(tmp_path: Path) -> None:
-    reason = "job 4 lost a node"
-    leave(tmp_path, job_id="4", status=Status.INTERRUPTED, reason=reason, metrics=None)
+    leave(tmp_path, job_id="4", **ended(Status.INTERRUPTED))
     again = leave(tmp_path, job_id="17", attempt=1)
     assert jobs_in(tmp_path).made_by(["17"]) == [again]
 
@@ -211,15 +198,11 @@ def test_runs_that_this_commit_has_settled_are_not_counted(tmp_path: Path) -> No
     assert unsettled(runs, tmp_path, here) == runs
     point = SWEEP.points[0]
     leave(tmp_path, experiment=point, repetition=0)
-    leave(tmp_path, experiment=point, repetition=1, **why(Status.INVALID))
+    leave(tmp_path, experiment=point, repetition=1, **ended(Status.INVALID))
     assert {run.experiment for run in unsettled(runs, tmp_path, here)} == {SWEEP.points[1]}
     assert len(unsettled(runs, tmp_path, "another")) == 4
-    leave(tmp_path, experiment=SWEEP.points[1], repetition=0, **why(Status.FAILED))
+    leave(tmp_path, experiment=SWEEP.points[1], repetition=0, **ended(Status.FAILED))
     assert len(unsettled(runs, tmp_path, here)) == 2
-
-
-def why(status: Status) -> dict[str, Any]:
-    return {"status": status, "reason": "why", "metrics": None}
 
 
 BY_SIZE = Sweep(
@@ -235,7 +218,7 @@ BY_SIZE = Sweep(
 
 
 def test_a_job_for_each_size_begins_after_the_one_before(tmp_path: Path) -> None:
-    planned = planned_jobs(BY_SIZE, BY_SIZE.runs(), settings(), 3, tmp_path)
+    planned = jobs_of(tmp_path, BY_SIZE)
     assert [one.job.num_hosts for one in planned] == [1, 2, 3]
     assert [one.expected.num_runs for one in planned] == [4, 4, 4]
     plan = render_jobs(planned, FakeScheduler(), tmp_path)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.studies.scale import default_cores, default_workers
-from experiments.studies.workloads import default_models
-from experiments.sweep.profiles import PROFILES
+from experiments.studies.defaults import default_cores, default_models, default_workers
+from experiments.sweep.sweep import PROFILES
 from launchers.protocol import Capacity
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.spread import Spread

@@ -1,0 +1,81 @@
+"""What a study covers where nobody states it.  Pure.
+
+Decides which numbers of workers are tried and how many cores each has, which models are trained,
+and sizes that a laptop can train: the architecture counts here, not the size of the images.
+"""
+
+from __future__ import annotations
+
+from experiments.sweep.sweep import STANDARD, Profile, powers_of_two
+from launchers.protocol import Capacity
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.architectures import SMALL_CNN, ImageModel, architecture_named, tensor_set
+from ps_allreduce.point.data import Digits
+from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.workload import EmulatedCompute, Workload
+
+#: On one machine more would only share its memory.
+MOST_ON_ONE_HOST = 8
+
+#: Pixels of images, where the models allow it.
+IMAGE_SIZE = 64
+IMAGE_SIZES = {SMALL_CNN: 32, "VGG16": 32}
+
+BATCH = 8
+BATCHES = {SMALL_CNN: 32}
+
+
+def default_workers(profile: Profile, spread: Spread | None, capacity: Capacity) -> tuple[int, ...]:
+    """Numbers of workers where none are stated.
+
+    On hosts they are doubled from one to as many as fit; on one machine there are 1 and 2, and in
+    the profile `standard` they are doubled for as long as each keeps two cores.
+
+    Args:
+        spread: None on one machine.
+
+    Raises:
+        UserError: the machine has one core, and a comparison needs two.
+    """
+    if spread is not None:
+        return powers_of_two(capacity.num_hosts * spread.workers_per_host)
+    cores = capacity.cores_per_host
+    if cores < 2:
+        raise UserError(
+            "this machine offers 1 core, but a comparison needs 2 workers with a core each."
+        )
+    thorough = profile.name == STANDARD
+    return powers_of_two(max(2, min(MOST_ON_ONE_HOST, cores // 2)) if thorough else 2)
+
+
+def default_cores(workers: tuple[int, ...], spread: Spread | None, capacity: Capacity) -> int:
+    """Cores of every worker, so that as many workers as ever share a host do not share cores."""
+    together = max(workers) if spread is None else spread.workers_per_host
+    return max(1, capacity.cores_per_host // together)
+
+
+def default_models(profile: Profile) -> tuple[str, ...]:
+    """The models that a study trains where none is stated."""
+    return (SMALL_CNN, "ResNet50", "VGG16") if profile.name == STANDARD else (SMALL_CNN,)
+
+
+def default_workload(model: str, emulated: EmulatedCompute | None = None) -> Workload:
+    """What is trained of a model, by its name.
+
+    Args:
+        emulated: an accelerator, without which plain tensors are no workload.
+
+    Raises:
+        UserError: there is no such model, or it needs an emulated accelerator.
+    """
+    tensors = tensor_set(model)
+    if tensors is not None:
+        return Workload(model=tensors, batch_per_worker=1, emulated=emulated)
+    minimum = architecture_named(model).minimum_image_size
+    size = IMAGE_SIZES.get(model, max(minimum, IMAGE_SIZE))
+    return Workload(
+        model=ImageModel(name=model, image_size=size),
+        data=Digits(),
+        batch_per_worker=BATCHES.get(model, BATCH),
+        emulated=emulated,
+    )
