@@ -65,11 +65,6 @@ class ChildProcess(BackgroundProcess):
         """A fork server ends with its line, and all that it forked with it."""
         self.connection.close()
 
-    def kill(self) -> None:
-        """Close the socket, and kill the program and what it forked with it, at once."""
-        self.connection.close()
-        BackgroundProcess.kill(self)  # super() finds no class that slots have replaced
-
 
 def start_with_socket(
     words: Sequence[str], log: Path, environment: Mapping[str, str]
@@ -120,7 +115,6 @@ def _start(
 
     Args:
         standard: descriptor of its standard input and output; None: no input, output to the log.
-        inherited: descriptors that it may use.
     """
     try:
         with log.open("ab") as output:

@@ -23,8 +23,6 @@ class BatchJob:
         settings: what the user asks of the scheduler and its nodes.
         log: takes the output of the batch script.
         folder: working directory.
-        variables: environment variables to set.
-        command: the words of the suite's own command.
         after: a job that this one waits for, however that ends.
     """
 

@@ -19,10 +19,7 @@ class LauncherSettings:
 
     Attributes:
         launcher: the name of a site's kind.
-        results: folder of the results; input files are in a folder below it.
-        allow_login_node: train on a cluster's login node.
         interface: the network whose addresses tasks use, by name or subnet.
-        mixed_hosts: hosts of different kinds may take part in one run.
         hosts: how many there are to be.
         bandwidth: of every link and direction, bits per second.
         delay: from host to host, one way, seconds.
@@ -32,9 +29,6 @@ class LauncherSettings:
         sbatch: further options for the scheduler, as they are typed there.
         setup: lines of the batch script.
         container: words before the measured program.
-        shared_nodes: others may run on the nodes of the job.
-        copy_environment: Python's packages are copied to every node's own disk first.
-        host_file: lists hosts, one per line.
     """
 
     launcher: str = "local"

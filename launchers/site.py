@@ -6,13 +6,13 @@ A site knows its hosts and gets fork servers onto them: on this machine, in netw
 
 from __future__ import annotations
 
+import ipaddress
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Self
 
-from launchers.fork_servers.addresses import task_address
 from launchers.fork_servers.client import ForkServerClient
 from launchers.fork_servers.host_servers import HostServers
 from launchers.scheduler import Scheduler
@@ -20,7 +20,23 @@ from launchers.settings import COMMON_SETTINGS, LauncherSettings, option_of
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.record.hosts import HostFacts, describe_difference, kinds
+from ps_allreduce.record.hosts import HostFacts, Interface, describe_difference, kinds
+
+LOOPBACK = "lo"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What to do about hosts that do not suit, in the words of whoever hands them out.
+
+    Attributes:
+        own_disk: folders that may be on a host's own disk.
+    """
+
+    alike: str = "use hosts that are alike"
+    memory: str = "end what else runs there, or use fewer tasks per host"
+    gpus: str = "look at nvidia-smi there"
+    own_disk: str = "/tmp, /scratch/local"
 
 
 class Site(ABC):
@@ -31,14 +47,13 @@ class Site(ABC):
         one_machine: the hosts share the cores of this machine.
         shares_files: all hosts see the same files, so that input is prepared once.
         job_id: of the scheduler's job; None without one.
-        ask_for_alike: how to get hosts of one kind.
     """
 
     hosts: Sequence[str] = ()
     one_machine: bool = False
     shares_files: bool = True
     job_id: str | None = None
-    ask_for_alike: str = "use hosts that are alike"
+    advice: Advice = Advice()
 
     def __enter__(self) -> Self:
         return self
@@ -64,6 +79,11 @@ class Site(ABC):
         Raises:
             LaunchError: one does not come up.
         """
+
+    @property
+    def is_emulating(self) -> bool:
+        """Several hosts share the cores of this machine."""
+        return self.one_machine and len(self.hosts) > 1
 
     def check(self, experiment: Experiment) -> None:  # noqa: B027
         """Refuse what this site cannot run although it fits on the hosts.
@@ -101,7 +121,7 @@ class Site(ABC):
         """
         if mixture := describe_mixture(facts):
             raise UserError(
-                f"the hosts are of {mixture}; {self.ask_for_alike}, or overrule with --mixed-hosts."
+                f"the hosts are of {mixture}; {self.advice.alike}, or overrule with --mixed-hosts."
             )
 
     def avoid(self, hosts: Sequence[str]) -> str:
@@ -118,6 +138,44 @@ def describe_mixture(facts: Sequence[HostFacts]) -> str:
     facts_of = {each.name: each for each in facts}
     difference = describe_difference(facts_of[one], facts_of[two])
     return f"{len(hosts_by_kind)} kinds: {one} and {two} differ in {difference}"
+
+
+def task_address(
+    host: str, interfaces: Sequence[Interface], wanted: str | None, preset: str | None = None
+) -> str:
+    """The address that a host's tasks are reached by.
+
+    Args:
+        wanted: the name of an interface, a subnet (`10.1.0.0/16`) or an address; None takes the
+            preset, or the first interface that is not the loopback.
+        preset: what the site says about it.
+
+    Raises:
+        UserError: the host has no such interface.
+    """
+    if wanted is not None:
+        candidates = [each for each in interfaces if _is_wanted(each, wanted)]
+    elif preset is not None:
+        return preset
+    else:
+        outside = [each for each in interfaces if each.name != LOOPBACK]
+        candidates = outside or list(interfaces)
+    if not candidates:
+        listed = ", ".join(f"{i.name} ({i.address}/{i.prefix_length})" for i in interfaces)
+        raise UserError(
+            f"host {host} has no interface {wanted or 'with an address'}; it has: "
+            f"{listed or 'none'}. Choose one with --interface, by name or by subnet."
+        )
+    return candidates[0].address
+
+
+def _is_wanted(interface: Interface, wanted: str) -> bool:
+    if interface.name == wanted:
+        return True
+    try:
+        return ipaddress.ip_address(interface.address) in ipaddress.ip_network(wanted, strict=False)
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

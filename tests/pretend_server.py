@@ -131,7 +131,7 @@ def facts() -> HostFacts:
 class BusyRunFolder(RunFolder):
     """Tells every other time late."""
 
-    turns = itertools.cycle([0.2, 0.0])
+    turns = itertools.cycle([0.5, 0.0])
 
     def serve(self, request: object) -> object | None:
         answer = super().serve(request)

@@ -86,7 +86,7 @@ def hosts_of(nodelist: str) -> tuple[str, ...]:
 
 @click.command()
 @click.option(
-    "--nodelist", default="", help="As Slurm writes it, 'n[9-11]'; usually that of the present job."
+    "--nodelist", default="", help="As Slurm writes it, 'n[9-11]'; default: that of this job."
 )
 @click.option("--num-workers", type=int, default=1, show_default=True)
 @click.option("--num-ps", type=int, default=0, show_default=True, help="0 is all-reduce.")

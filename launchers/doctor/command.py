@@ -13,10 +13,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from launchers import make_site
 from launchers.cli.options import LAUNCHER
-from launchers.doctor.benchmarks import num_rounds
 from launchers.doctor.checks import examine
 from launchers.doctor.findings import has_failed, render
 from launchers.doctor.gather import NUM_STEPS, gather
+from launchers.doctor.trials import rounds_of_pairs
 from launchers.settings import LauncherSettings
 
 #: Characters of a line that goes into a file or a pipe.
@@ -29,7 +29,8 @@ def doctor(launcher: LauncherSettings) -> int:
     """Find what is wrong with the hosts before it costs hours; trains nothing."""
     site = make_site(launcher)
     begin = time.monotonic()
-    with progress_bar(Console(stderr=True), NUM_STEPS + num_rounds(len(site.hosts))) as tell:
+    num_steps = NUM_STEPS + len(rounds_of_pairs(site.hosts))
+    with progress_bar(Console(stderr=True), num_steps) as tell:
         facts = gather(
             site,
             launcher.results.resolve(),

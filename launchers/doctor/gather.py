@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 
-from launchers.doctor.benchmarks import Pair, measure_all_links, measure_computing
-from launchers.doctor.questions import Answers, ask_hosts
-from launchers.doctor.sharing import try_sharing
-from launchers.doctor.site_facts import HostCheck, SiteFacts
+from launchers.doctor.findings import HostCheck, SiteFacts
+from launchers.doctor.trials import measure_all_links, measure_computing, try_sharing
 from launchers.fork_servers.client import ForkServerClient
-from launchers.fork_servers.host_servers import HostServers, clock_offset
+from launchers.fork_servers.host_servers import Answers, HostServers, ask_hosts, clock_offset
 from launchers.site import Site
 from ps_allreduce.errors import LaunchError
-from ps_allreduce.fork_server.messages import EndAll
+from ps_allreduce.fork_server.messages import EndAll, Event
 from ps_allreduce.inspection.questions import (
     AnswerCalls,
     CheckHost,
@@ -78,7 +76,7 @@ def gather(
             )
             for host, client in servers.clients.items()
         }
-        return CheckUp(servers, facts, results, tell, checks).run()
+        return CheckUp(servers, facts, tell, checks).run()
 
 
 def _about(site: Site, results: Path, *, mixed_hosts: bool) -> SiteFacts:
@@ -87,7 +85,7 @@ def _about(site: Site, results: Path, *, mixed_hosts: bool) -> SiteFacts:
         one_machine=site.one_machine,
         shares_files=site.shares_files,
         mixed_hosts=mixed_hosts,
-        ask_for_alike=site.ask_for_alike,
+        advice=site.advice,
         results=str(results),
         own_proxies=grpc_proxies(os.environ),
         own_digest=program_digest(),
@@ -106,7 +104,6 @@ class CheckUp:
 
     servers: HostServers
     facts: SiteFacts
-    results: Path
     tell: Tell
     checks: dict[str, HostCheck]
     troubles: dict[str, str] = field(default_factory=dict)
@@ -126,30 +123,27 @@ class CheckUp:
             step()
         return replace(self.facts, checked=self.checks, troubles=self.troubles)
 
-    def _alive(self) -> dict[str, ForkServerClient]:
-        """The lines to those that still answer."""
-        return {host: client for host, client in self.servers.clients.items() if not client.lost}
-
     def _ask(
-        self, requests: Mapping[str, object], deadline_s: float, until: str | None = None
+        self,
+        request_for: Callable[[ForkServerClient], object],
+        deadline_s: float,
+        until: str | None = None,
     ) -> Answers:
-        answers = ask_hosts(self.servers, requests, deadline_s, until)
+        answers = ask_hosts(self.servers, request_for, deadline_s, until)
         self.troubles = answers.troubles | self.troubles
         return answers
 
     def _look(self) -> None:
         """Have every host look at itself, and call all others."""
-        peers = self._peers(self._listen() if len(self.checks) > 1 else {})
-        requests = {
-            host: CheckHost(
-                peers=tuple(peer for peer in peers if peer.host != host),
-                log=client.job_log("look"),
-            )
-            for host, client in self._alive().items()
-        }
-        for host, event in self._ask(requests, LOOK_S).of("state").items():
+        peers = self._listen() if len(self.checks) > 1 else []
+
+        def check(client: ForkServerClient) -> CheckHost:
+            others = tuple(peer for peer in peers if peer.host != client.host)
+            return CheckHost(peers=others, log=client.job_log("look"))
+
+        for host, event in self._ask(check, LOOK_S).of("state").items():
             self.checks[host] = replace(self.checks[host], state=event.state)
-        for host, client in self._alive().items():
+        for host, client in self.servers.reachable.clients.items():
             with self._noting_trouble(host):
                 client.send(EndAll())
 
@@ -160,80 +154,69 @@ class CheckUp:
         except LaunchError as error:
             self.troubles.setdefault(host, str(error).splitlines()[0])
 
-    def _listen(self) -> dict[str, int]:
-        requests = {
-            host: AnswerCalls(
-                address=self.checks[host].address,
-                name=self.checks[host].facts.name,
-                log=client.job_log("listen"),
-            )
-            for host, client in self._alive().items()
-        }
-        answers = self._ask(requests, LISTEN_S, until="listening")
-        return {host: event.counts["port"] for host, event in answers.of("listening").items()}
+    def _listen(self) -> list[Peer]:
+        """Have every host answer calls; where each of them does."""
 
-    def _peers(self, ports: Mapping[str, int]) -> list[Peer]:
+        def answer_calls(client: ForkServerClient) -> AnswerCalls:
+            address, log = self.checks[client.host].address, client.job_log("listen")
+            return AnswerCalls(address=address, name=client.ready.facts.name, log=log)
+
+        answers = self._ask(answer_calls, LISTEN_S, until="listening").of("listening")
         return [
             Peer(
                 host=host,
                 name=self.checks[host].facts.name,
                 address=self.checks[host].address,
-                port=port,
+                port=event.counts["port"],
             )
-            for host, port in ports.items()
+            for host, event in answers.items()
         ]
 
     def _count_gpus(self) -> None:
         """As a worker sees them, whom a run shows those of its host, and as a server does."""
-        for host, event in self._gpus_of(server=False).of("gpus").items():
-            self.checks[host] = replace(
-                self.checks[host],
-                gpus_of_worker=event.counts["gpus"],
-                gpu_problem=event.text,
-            )
-        for host, event in self._gpus_of(server=True).of("gpus").items():
+        workers = self._gpus(lambda client: ",".join(g.identity for g in client.ready.facts.gpus))
+        for host, event in workers.items():
+            number, problem = event.counts["gpus"], event.text
+            check = replace(self.checks[host], gpus_of_worker=number, gpu_problem=problem)
+            self.checks[host] = check
+        for host, event in self._gpus(lambda _: "").items():
             self.checks[host] = replace(self.checks[host], gpus_of_server=event.counts["gpus"])
 
-    def _gpus_of(self, *, server: bool) -> Answers:
-        requests = {}
-        for host, client in self._alive().items():
-            visible = "" if server else ",".join(g.identity for g in client.ready.facts.gpus)
-            requests[host] = CountGpus(visible=visible, log=client.job_log("gpus"))
-        return self._ask(requests, GPUS_S)
+    def _gpus(self, visible: Callable[[ForkServerClient], str]) -> dict[str, Event]:
+        def count(client: ForkServerClient) -> CountGpus:
+            return CountGpus(visible=visible(client), log=client.job_log("gpus"))
+
+        return self._ask(count, GPUS_S).of("gpus")
 
     def _compare_clocks(self) -> None:
         if self.facts.one_machine:
             return
-        for host, client in self._alive().items():
+        for host, client in self.servers.reachable.clients.items():
             with self._noting_trouble(host):
                 self.checks[host] = replace(self.checks[host], clock_offset_s=clock_offset(client))
 
     def _share_files(self) -> None:
         offsets = {host: check.clock_offset_s or 0.0 for host, check in self.checks.items()}
-        shared = self.facts.shares_files
-        servers = HostServers(self._alive())
-        sharing = try_sharing(servers, self.results, offsets, shared=shared)
+        results, shared = Path(self.facts.results), self.facts.shares_files
+        sharing = try_sharing(self.servers, results, offsets, shared=shared)
         self.facts = replace(self.facts, sharing=sharing)
 
     def _compute(self) -> None:
         """Hosts that share their cores would only show how they are shared."""
-        hosts = list(self._alive())[: 1 if self.facts.one_machine else None]
-        self.facts = replace(self.facts, flops=measure_computing(self.servers, hosts))
+        hosts = list(self.servers.reachable.clients)[: 1 if self.facts.one_machine else None]
+        self.facts = replace(self.facts, flops=measure_computing(self.servers.only(hosts)))
 
     def _measure_links(self) -> None:
-        links, trouble = measure_all_links(
-            HostServers(self._alive()),
-            self._reachable_pairs(),
-            lambda host: self.checks[host].address,
-            self.tell,
-        )
+        servers, addresses = self.servers.reachable, {h: c.address for h, c in self.checks.items()}
+        pairs = [
+            (a, b)
+            for a, b in combinations(servers.clients, 2)
+            if self._reaches(a, b) and self._reaches(b, a)
+        ]
+        links, trouble = measure_all_links(servers, pairs, addresses.__getitem__, self.tell)
         self.facts = replace(self.facts, links=links, links_trouble=trouble)
 
-    def _reachable_pairs(self) -> list[Pair]:
-        def reaches(one: str, other: str) -> bool:
-            state = self.checks[one].state
-            peer = None if state is None else state.peers.get(other)
-            return peer is not None and peer.unreached == ""
-
-        pairs = combinations(self._alive(), 2)
-        return [(a, b) for a, b in pairs if reaches(a, b) and reaches(b, a)]
+    def _reaches(self, one: str, other: str) -> bool:
+        state = self.checks[one].state
+        peer = None if state is None else state.peers.get(other)
+        return peer is not None and peer.unreached == ""

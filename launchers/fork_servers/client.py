@@ -43,6 +43,7 @@ class ForkServerClient:
 
     Attributes:
         host: its host's name, as the launcher calls it.
+        log: what its program prints.
         lost: the line is cut.
         greeting: what came before the first message, and is no message.
     """
@@ -53,7 +54,7 @@ class ForkServerClient:
         self.greeting = b""
         self._ready: Ready | None = None
         self._connection = connection
-        self._log = log
+        self.log = log
         self._partial = b""
 
     def wait_ready(self, deadline_s: float = START_DEADLINE_S) -> None:
@@ -69,7 +70,7 @@ class ForkServerClient:
         if not isinstance(message, Ready):
             raise LaunchError(
                 f"no fork server came up on {self.host}: TensorFlow could not be imported there."
-                f"\nThe last lines of {self._log}:\n{last_lines(self._log)}"
+                f"\nThe last lines of {self.log}:\n{last_lines(self.log)}"
             )
         self._ready = message
         if message.version != messages.VERSION:
@@ -149,7 +150,7 @@ class ForkServerClient:
         self.lost = True
         return LaunchError(
             f"the fork server on {self.host}, from which its tasks are forked, ended{detail}.\n"
-            f"The last lines of its log:\n{last_lines(self._log)}"
+            f"The last lines of its log:\n{last_lines(self.log)}"
         )
 
     def answer(self, request: object, kind: type[T]) -> T:

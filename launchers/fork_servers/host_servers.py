@@ -1,16 +1,17 @@
-"""All fork servers of a run as one: their next message, their clocks, the links between them.
+"""All fork servers as one: their next message, their answers, their clocks, their links.
 
-Decides how hosts are measured against each other.  What a run does on them is decided in
-`launchers.run`.
+Decides what counts as an answer to a question, that a host which does not answer holds up nobody,
+and how hosts are measured against each other.  What is asked, and what a run does on them, is not
+known here.
 """
 
 from __future__ import annotations
 
 import select
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from launchers.fork_servers.client import ForkServerClient
@@ -43,6 +44,15 @@ class HostServers:
 
     clients: Mapping[str, ForkServerClient]
 
+    def only(self, hosts: Iterable[str]) -> HostServers:
+        """The servers of some of the hosts, in that order."""
+        return HostServers({host: self.clients[host] for host in hosts})
+
+    @property
+    def reachable(self) -> HostServers:
+        """Those whose lines are not cut."""
+        return self.only(host for host, client in self.clients.items() if not client.lost)
+
     def receive(self, timeout_s: float) -> tuple[str, Any] | None:
         """The next message of any server and its host, or None if there is none within the time.
 
@@ -51,8 +61,8 @@ class HostServers:
         """
         waiting = [host for host, client in self.clients.items() if client.has_message]
         if not waiting:
-            reachable = [client for client in self.clients.values() if not client.lost]
-            readable, _, _ = select.select(reachable, [], [], max(timeout_s, 0))
+            listening = list(self.reachable.clients.values())
+            readable, _, _ = select.select(listening, [], [], max(timeout_s, 0))
             waiting = [client.host for client in readable]
         for host in waiting:
             message = self.clients[host].receive(0)
@@ -62,10 +72,94 @@ class HostServers:
 
     def send_all(self, request: object) -> None:
         """Send one request to every server that can still be reached."""
-        for client in self.clients.values():
-            if not client.lost:
-                with suppress(LaunchError):  # it is known as lost now, and the others get theirs
-                    client.send(request)
+        for client in self.reachable.clients.values():
+            with suppress(LaunchError):  # it is known as lost now, and the others get theirs
+                client.send(request)
+
+
+@dataclass(slots=True)
+class Answers:
+    """What the hosts answered.
+
+    Attributes:
+        until: the event that answers the question; None: the end of the job does.
+        events: by host and the event's name.
+        troubles: why a host did not answer.
+        waiting: the job of every host that has not answered yet.
+    """
+
+    servers: HostServers
+    until: str | None
+    events: dict[str, dict[str, Event]] = field(default_factory=dict)
+    troubles: dict[str, str] = field(default_factory=dict)
+    waiting: dict[str, str] = field(default_factory=dict)
+
+    def of(self, event: str) -> dict[str, Event]:
+        """The events of a name, by host."""
+        return {host: events[event] for host, events in self.events.items() if event in events}
+
+    def ask(self, host: str, request: object) -> None:
+        """Ask one host."""
+        self.waiting[host] = type(request).__name__
+        self.events[host] = {}
+        try:
+            self.servers.clients[host].send(request)
+        except LaunchError as error:
+            self.give_up(host, error)
+
+    def give_up(self, host: str, reason: object) -> None:
+        """No more is expected of a host; the first reason is the best."""
+        self.waiting.pop(host, None)
+        self.troubles.setdefault(host, str(reason).splitlines()[0])
+
+    def listen(self, timeout_s: float) -> None:
+        """Take in one message of those who have not answered."""
+        servers = self.servers.only(self.waiting)
+        try:
+            heard = servers.receive(timeout_s)
+        except LaunchError as error:
+            for host in servers.clients.keys() - servers.reachable.clients.keys():
+                self.give_up(host, error)
+        else:
+            if heard is not None:
+                self._take(*heard)
+
+    def _take(self, host: str, message: object) -> None:
+        match message:
+            case Event(name=name, event=event) if name == self.waiting[host]:
+                self.events[host][event] = message
+                if event == "failed":
+                    self.give_up(host, message.text)
+                elif event == self.until:
+                    del self.waiting[host]
+            case Exited(name=name, status=status) if name == self.waiting[host]:
+                if status != 0:
+                    self.give_up(host, f"{name} ended with status {status}")
+                self.waiting.pop(host, None)
+
+
+def ask_hosts(
+    servers: HostServers,
+    request_for: Callable[[ForkServerClient], object],
+    deadline_s: float,
+    until: str | None = None,
+) -> Answers:
+    """Have a job done on every host that can still be reached, all at once.
+
+    Args:
+        until: an event that answers the question; None: the job's end does.
+    """
+    answers = Answers(servers, until)
+    for host, client in servers.reachable.clients.items():
+        answers.ask(host, request_for(client))
+    deadline = time.monotonic() + deadline_s
+    while answers.waiting and (left := deadline - time.monotonic()) > 0:
+        answers.listen(left)
+    for host in list(answers.waiting):
+        answers.give_up(host, f"no answer within {deadline_s:.0f} s")
+        with suppress(LaunchError):
+            servers.clients[host].send(EndAll())
+    return answers
 
 
 def clock_offset(client: ForkServerClient) -> float:

@@ -1,25 +1,28 @@
 """What is kept of a run however it ended.
 
-Decides how its end is told, which log tells most, what every task used, and what becomes a warning:
-a GPU below the clocks that it could have, a machine that emulates hosts and was itself the limit.
-Whether a complete run is valid is decided by `merge`.
+Decides how its end is told, which log tells most, what every task used, how the results of the
+drivers become those of one run, whether that is valid, and what becomes a warning: a GPU below the
+clocks that it could have, a machine that emulates hosts and was itself the limit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from launchers.fork_servers.client import last_lines
 from launchers.protocol import LaunchedRun
-from launchers.run.merge import merge_results, read_result
 from launchers.run.state import RunState, log_path, result_path
-from ps_allreduce.cluster import TaskId
+from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import RecordFormatError
-from ps_allreduce.fork_server.messages import StartTask
+from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import RecordingComparison
 from ps_allreduce.record.gpu_samples import THROTTLING, GpuSample
+from ps_allreduce.record.raw_timings import load_raw
 from ps_allreduce.record.records import (
     BUSY_LIMIT,
     Phases,
@@ -28,6 +31,21 @@ from ps_allreduce.record.records import (
     Status,
     TaskRecord,
 )
+from ps_allreduce.record.steps import (
+    Metrics,
+    StepTable,
+    compute_metrics,
+    concatenate,
+    shift_clocks,
+)
+from ps_allreduce.runner.results import DriverResult
+from ps_allreduce.runner.validity import find_problems
+from ps_allreduce.serialization import from_json
+
+T = TypeVar("T")
+
+#: Moments of a result, on the clock of the driver's host.
+MOMENTS = ("connected_at", "built_at", "first_step_at", "warm_at", "measured_at")
 
 LOG_TAIL_LINES = 8
 
@@ -65,25 +83,24 @@ def conclude(state: RunState) -> LaunchedRun:
 
 def _with_results(run: LaunchedRun, state: RunState) -> LaunchedRun:
     experiment = state.request.experiment
-    results = {task: result_path(state.folder, task) for task in state.drivers}
+    results = {task: result_path(state.folder, task) for task in state.monitor.drivers}
     if isinstance(experiment.measurement, RecordingComparison):
-        first = Path(f"{results[state.drivers[0]]}.json")
         total = Phases(total_s=state.ended_at - state.launched_at)
-        return replace(run, recording=read_result(RecordingTimes, first), phases=total)
+        times = read_result(RecordingTimes, results[state.monitor.drivers[0]])
+        return replace(run, recording=times, phases=total)
     run, window = merge_results(
         run, experiment, results, state.launched_at, state.ended_at, state.offset_of
     )
     offsets = {host.facts.name: host.clock_offset_s for host in state.hosts}
     used = frozenset(task.gpus for task in run.tasks if task.gpus)
-    warnings = throttling_warnings(run.samples, window, offsets, used)
+    warnings = list(throttling_warnings(run.samples, window, offsets, used))
     busy = machine_busy(run.samples, window) if state.one_machine else None
     if busy is not None and busy >= BUSY_LIMIT:
-        limit = (
+        warnings.append(
             f"this machine's processors were {busy:.0%} busy: it may have been the limit, not the "
             "emulated network"
         )
-        warnings = (*warnings, limit)
-    return replace(run, machine_busy=busy, warnings=warnings)
+    return replace(run, machine_busy=busy, warnings=tuple(warnings))
 
 
 def throttling_warnings(
@@ -144,20 +161,15 @@ def machine_busy(samples: Sequence[Sample], window: tuple[float, float]) -> floa
 
 def failure_reason(state: RunState) -> str:
     """Why a run did not come to its end, in one sentence."""
-    reason = _seen_here(state)
-    if not state.post_mortem:
-        return reason
-    return "; ".join(filter(None, [reason.rstrip("."), state.post_mortem]))
-
-
-def _seen_here(state: RunState) -> str:
-    """The reason without what the scheduler says."""
-    monitor = state.monitor
-    if state.status is Status.INTERRUPTED:
-        return monitor.lost_contact or ("" if state.post_mortem else "interrupted by the operator")
+    monitor, told = state.monitor, state.post_mortem
     if state.status is Status.TIMED_OUT:
         return f"not finished after {state.request.deadline_s:g} s; last heard of: {monitor.stage}"
-    return monitor.lost_contact or monitor.culprit()[1]
+    reason = monitor.lost_contact
+    if state.status is Status.FAILED:
+        reason = reason or monitor.culprit()[1]
+    elif not reason and not told:
+        reason = "interrupted by the operator"
+    return "; ".join(filter(None, [reason.rstrip("."), told])) if told else reason
 
 
 def _log_tail(state: RunState) -> str:
@@ -168,18 +180,17 @@ def _log_tail(state: RunState) -> str:
     return last_lines(log_path(state.folder, task), LOG_TAIL_LINES)
 
 
-def _task_record(started: StartTask, state: RunState) -> TaskRecord:
-    monitor, task = state.monitor, TaskId.parse(started.task)
-    exited = monitor.exited.get(started.task)
-    placed = monitor.placed.get(started.task)
-    killed = started.task in monitor.ended_by_us
+def _task_record(task: TaskId, state: RunState) -> TaskRecord:
+    monitor, name = state.monitor, str(task)
+    exited, placed = monitor.exited.get(name), monitor.placed.get(name)
+    killed = name in monitor.ended_by_us
     return TaskRecord(
-        task=started.task,
+        task=name,
         host=state.placed[task],
         address=state.addresses[task],
-        cores=started.cores if placed is None else placed.cores,
+        cores=state.tasks[task].cores if placed is None else placed.cores,
         gpus=None if placed is None else placed.gpus,
-        pid=monitor.pids.get(started.task, 0),
+        pid=monitor.pids.get(name, 0),
         exit=None if exited is None or killed else exited.status,
         cpu_s=None if exited is None else exited.cpu_s,
         peak_memory_bytes=None if exited is None else exited.peak_memory_bytes,
@@ -188,8 +199,99 @@ def _task_record(started: StartTask, state: RunState) -> TaskRecord:
 
 def _merged_log(state: RunState) -> str:
     parts = []
-    for started in state.tasks:
-        path = log_path(state.folder, TaskId.parse(started.task))
+    for task in state.tasks:
+        path = log_path(state.folder, task)
         text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-        parts.append(f"==> {started.task} <==\n{text.rstrip()}\n")
+        parts.append(f"==> {task} <==\n{text.rstrip()}\n")
     return "\n".join(parts)
+
+
+def merge_results(
+    run: LaunchedRun,
+    experiment: Experiment,
+    results: Mapping[TaskId, Path],
+    launched_at: float,
+    ended_at: float,
+    offset_of: Callable[[TaskId], float],
+) -> tuple[LaunchedRun, tuple[float, float]]:
+    """Merge what the drivers wrote (`<result>.json`, `<result>.npz`), and see whether it is valid.
+
+    Args:
+        run: what else is known of it.
+        offset_of: seconds by which the clock of a task's host is ahead of the launcher's.
+
+    Returns:
+        The run, and begin and end of its measured part, on the launcher's clock.
+
+    Raises:
+        OSError, RecordFormatError: a file is missing or damaged.
+    """
+    drivers = [_driver_result(path, offset_of(task)) for task, path in results.items()]
+    offsets = [offset_of(TaskId(TaskType.WORKER, i)) for i in range(experiment.num_workers)]
+    tables = [shift_clocks(*load_raw(Path(f"{path}.npz")), offsets) for path in results.values()]
+    steps = concatenate([table for table, _ in tables])
+    events = concatenate([events for _, events in tables])
+    problems, metrics = _judge(experiment, drivers, steps)
+    merged = replace(
+        run,
+        status=Status.INVALID if problems else Status.OK,
+        reason="; ".join(problems),
+        phases=_phases(drivers, launched_at, ended_at),
+        metrics=metrics,
+        placement=next((d.placement for d in drivers if d.placement), None),
+        weights_digest=_digest(drivers),
+        gradient_bytes=drivers[0].gradient_bytes,
+        num_messages=drivers[0].num_messages,
+        steps=steps,
+        events=events,
+    )
+    return merged, (max(d.warm_at for d in drivers), min(d.measured_at for d in drivers))
+
+
+def _judge(
+    experiment: Experiment, drivers: Sequence[DriverResult], steps: StepTable
+) -> tuple[Sequence[str], Metrics | None]:
+    """What is wrong with a run, and its metrics; None if it has no common window."""
+    problems = find_problems(experiment, drivers, steps)
+    try:
+        return problems, compute_metrics(steps, experiment.workload.examples_per_step)
+    except ValueError as error:
+        return [*problems, str(error)], None
+
+
+def read_result(cls: type[T], result: Path) -> T:
+    """What a driving task left in `<result>.json`.
+
+    Raises:
+        OSError, RecordFormatError: the file is missing or damaged.
+    """
+    path = Path(f"{result}.json")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise RecordFormatError(f"{path}: not a readable result ({error}).") from error
+    return from_json(cls, content, str(path))
+
+
+def _driver_result(path: Path, offset: float) -> DriverResult:
+    result = read_result(DriverResult, path)
+    return replace(result, **{name: getattr(result, name) - offset for name in MOMENTS})
+
+
+def _phases(drivers: Sequence[DriverResult], launched_at: float, ended_at: float) -> Phases:
+    """Each part ends when the last driver has ended it."""
+    ends = [max(getattr(driver, name) for driver in drivers) for name in MOMENTS]
+    connected, built, first, warm, measured = ends
+    return Phases(
+        bring_up_s=connected - launched_at,
+        build_s=built - connected,
+        first_step_s=first - built,
+        warmup_s=warm - first,
+        measured_s=measured - warm,
+        total_s=ended_at - launched_at,
+    )
+
+
+def _digest(drivers: Sequence[DriverResult]) -> str:
+    """Equal for equal trainable weights, whatever their order of computation."""
+    return hashlib.sha256(json.dumps(drivers[0].checksums_after).encode()).hexdigest()[:16]

@@ -67,7 +67,7 @@ class HostsLauncher:
         """How far the axes of a sweep may reach."""
         cores = self._site.cores()
         fewest = min(len(numbers) for numbers in cores.values())
-        if self._is_emulating:
+        if self._site.is_emulating:
             fewest = max(1, fewest // len(self._site.hosts))
         return Capacity(num_hosts=len(self._site.hosts), cores_per_host=fewest)
 
@@ -79,13 +79,8 @@ class HostsLauncher:
         """
         self._site.check(experiment)
         placed = place_tasks(experiment, self._site.hosts)
-        if not self._is_emulating:
+        if not self._site.is_emulating:
             plan_cores(experiment, placed, self._site.cores())
-
-    @property
-    def _is_emulating(self) -> bool:
-        """Several hosts share the cores of this machine."""
-        return self._site.one_machine and len(self._site.hosts) > 1
 
     def host_facts(self) -> tuple[HostFacts, ...]:
         """The hosts of a cluster, asked once; nothing of this machine, which provenance describes.
@@ -191,7 +186,7 @@ class HostsLauncher:
             with tempfile.TemporaryDirectory(prefix=scratch_prefix()) as folder:
                 state = make_run(self._site, request, Path(folder), progress)
                 run = conclude(state)
-                source = Path(f"{result_path(folder, state.drivers[0])}.weights.npz")
+                source = Path(f"{result_path(folder, state.monitor.drivers[0])}.weights.npz")
                 if weights is not None and source.exists():
                     shutil.copyfile(source, weights)
             if not any(trouble in run.reason for trouble in PORT_TAKEN):

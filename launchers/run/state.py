@@ -25,8 +25,6 @@ class LaunchRequest:
 
     Attributes:
         deadline_s: a run that takes longer has timed out.
-        data_dir: folder of the input files.
-        mixed_hosts: hosts of different kinds may take part.
         wants_weights: the final weights are fetched with the results.
     """
 
@@ -42,8 +40,8 @@ class RunMonitor:
     """What the fork servers have told.
 
     Attributes:
-        tasks: all tasks of the run; messages of others are not its business.
-        drivers: the tasks whose end ends the run.
+        tasks: all of the run; messages of others are not its business.
+        drivers: those that run the timed loop; their end ends the run.
         placed: what every task found that it was given, when it began.
         ended_by_us: tasks that the launcher killed when the run was over.
         lost_contact: why nothing more can be heard of the tasks, if so.
@@ -159,12 +157,7 @@ class RunState:
     cores: CorePlan = field(default_factory=lambda: CorePlan({}, 0, False))
     remote: Mapping[str, str] = field(default_factory=dict)
     addresses: Mapping[TaskId, str] = field(default_factory=dict)
-    tasks: Sequence[StartTask] = ()
-
-    @property
-    def drivers(self) -> Sequence[TaskId]:
-        """The tasks that run the timed loop."""
-        return self.monitor.drivers
+    tasks: Mapping[TaskId, StartTask] = field(default_factory=dict)
 
     def offset_of(self, task: TaskId) -> float:
         """Seconds by which the clock of a task's host is ahead of the launcher's."""

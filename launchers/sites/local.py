@@ -10,7 +10,6 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from launchers.fork_servers.client import fork_server_environment
 from launchers.fork_servers.host_servers import HostServers
@@ -19,7 +18,6 @@ from launchers.processes import FORK_SERVER, ChildProcess, start_with_socket
 from launchers.site import Site, SiteKind
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.scratch import scratch_prefix
 
 LOOPBACK = "127.0.0.1"
 
@@ -34,19 +32,9 @@ class LocalForkServer(StartedForkServer):
     def __init__(self, words: Sequence[str], host: str) -> None:
         super().__init__(host)
         self._words = words
-        self._folder: TemporaryDirectory[str] | None = None
 
-    def _start_program(self) -> tuple[ChildProcess, Path]:
-        # The folder is made now: a site that refuses its work has none to remove.
-        self._folder = TemporaryDirectory(prefix=scratch_prefix(), ignore_cleanup_errors=True)
-        log = Path(self._folder.name) / "fork_server.log"
-        return start_with_socket(self._words, log, fork_server_environment(os.environ)), log
-
-    def close(self) -> None:
-        """End the server; remove its log."""
-        super().close()
-        if self._folder is not None:
-            self._folder.cleanup()
+    def _start_program(self, log: Path) -> ChildProcess:
+        return start_with_socket(self._words, log, fork_server_environment(os.environ))
 
 
 class LocalSite(Site):

@@ -2,45 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 
 from launchers.doctor.checks import connections, machine, software, speed
-from launchers.doctor.findings import Finding, Findings
-from launchers.doctor.site_facts import SiteFacts
+from launchers.doctor.findings import Finding, Findings, SiteFacts
 
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """A question, and the function that answers it; no finding: it could not be asked."""
-
-    title: str
-    judge: Callable[[SiteFacts], Iterator[Finding]]
-
-
-CHECKS = (
-    Check("fork servers", software.fork_servers),
-    Check("imports", software.imports),
-    Check("versions", software.versions),
-    Check("checkout", software.checkout),
-    Check("packages", software.packages),
-    Check("names", connections.names),
-    Check("ports", connections.ports),
-    Check("proxies", connections.proxies),
-    Check("listening", connections.listening),
-    Check("clocks", connections.clocks),
-    Check("hosts", machine.alike),
-    Check("GPUs", machine.gpus),
-    Check("memory", machine.memory),
-    Check("load", machine.load),
-    Check("open files", machine.open_files),
-    Check("TMPDIR", machine.temporary),
-    Check("RESULTS", machine.results),
-    Check("compute", speed.computing),
-    Check("links", speed.links),
-)
+#: By the titles of questions, the functions that answer them; no finding: it could not be asked.
+CHECKS: Mapping[str, Callable[[SiteFacts], Iterator[Finding]]] = {
+    "fork servers": software.fork_servers,
+    "imports": software.imports,
+    "versions": software.versions,
+    "checkout": software.checkout,
+    "packages": software.packages,
+    "names": connections.names,
+    "ports": connections.ports,
+    "proxies": connections.proxies,
+    "listening": connections.listening,
+    "clocks": connections.clocks,
+    "hosts": machine.alike,
+    "GPUs": machine.gpus,
+    "memory": machine.memory,
+    "load": machine.load,
+    "open files": machine.open_files,
+    "TMPDIR": machine.temporary,
+    "RESULTS": machine.results,
+    "compute": speed.computing,
+    "links": speed.links,
+}
 
 
 def examine(facts: SiteFacts) -> dict[str, Findings]:
     """What every check has found."""
-    return {check.title: list(check.judge(facts)) for check in CHECKS}
+    return {title: list(judge(facts)) for title, judge in CHECKS.items()}

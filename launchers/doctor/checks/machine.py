@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from launchers.doctor.findings import Finding, failure, ok, some, warning
-from launchers.doctor.site_facts import HostCheck, Sharing, SiteFacts
+from launchers.doctor.findings import (
+    Finding,
+    HostCheck,
+    Sharing,
+    SiteFacts,
+    failure,
+    ok,
+    some,
+    warning,
+)
 from launchers.site import describe_mixture
 from ps_allreduce.inspection.questions import TemporaryFolder
 
@@ -41,7 +49,7 @@ def alike(facts: SiteFacts) -> Iterator[Finding]:
     if every and (len(every) < 2 or facts.one_machine):
         yield ok("one machine")
     elif mixture := describe_mixture(every):
-        remedy = f"{facts.ask_for_alike}, or accept it: --mixed-hosts"
+        remedy = f"{facts.advice.alike}, or accept it: --mixed-hosts"
         yield warning(mixture, remedy) if facts.mixed_hosts else failure(mixture, remedy)
     elif every:
         yield ok(f"of one kind: {len(every[0].cores)} cores, {every[0].cpu_model}")
@@ -58,8 +66,7 @@ def memory(facts: SiteFacts) -> Iterator[Finding]:
         warn_below=LITTLE_MEMORY,
         fail_below=TOO_LITTLE_MEMORY,
         describe=lambda amount: f"{amount / GIB:.1f} GiB free",
-        remedy="end what else runs there, ask the scheduler for more (--mem), or use fewer tasks "
-        "per host",
+        remedy=facts.advice.memory,
     )
 
 
@@ -69,8 +76,7 @@ def load(facts: SiteFacts) -> Iterator[Finding]:
     if not busy:
         return
     most = f"{max(busy.values()):.0%} of the cores in use before anything began"
-    loaded = [host for host, share in busy.items() if share > BUSY]
-    if loaded:
+    if loaded := [host for host, share in busy.items() if share > BUSY]:
         who = "this machine" if facts.one_machine else some(loaded)
         remedy = "see what else runs there (top), and end it or wait: it takes part in every figure"
         yield warning(f"{who}: up to {most}", remedy)
@@ -100,7 +106,7 @@ def temporary(facts: SiteFacts) -> Iterator[Finding]:
                 "set TMPDIR to a folder on the host's own disk that exists on every host",
                 leave_out=[host],
             )
-    yield from _odd_places(folders)
+    yield from _odd_places(folders, facts.advice.own_disk)
     places = dict.fromkeys(f"{folder.path} ({folder.file_system})" for folder in folders.values())
     yield from _least(
         {host: folder.free_bytes for host, folder in folders.items() if not folder.problem},
@@ -111,7 +117,7 @@ def temporary(facts: SiteFacts) -> Iterator[Finding]:
     )
 
 
-def _odd_places(folders: Mapping[str, TemporaryFolder]) -> Iterator[Finding]:
+def _odd_places(folders: Mapping[str, TemporaryFolder], own_disk: str) -> Iterator[Finding]:
     elsewhere = [host for host, folder in folders.items() if folder.asked not in ("", folder.path)]
     if elsewhere:
         folder = folders[elsewhere[0]]
@@ -125,7 +131,7 @@ def _odd_places(folders: Mapping[str, TemporaryFolder]) -> Iterator[Finding]:
         folder = folders[shared[0]]
         yield warning(
             f"{folder.path} is on a shared file system ({folder.file_system}) on {some(shared)}",
-            "set TMPDIR to the host's own disk (/tmp, /scratch/local, $SLURM_TMPDIR)",
+            f"set TMPDIR to the host's own disk ({own_disk})",
         )
 
 
@@ -139,15 +145,11 @@ def gpus(facts: SiteFacts) -> Iterator[Finding]:
         if check.gpus_of_worker != granted[host]
     ]
     if hidden:
-        remedy = "look at nvidia-smi there, and at what the scheduler granted (--gres)"
-        yield failure(some(hidden), remedy)
+        yield failure(some(hidden), facts.advice.gpus)
     leaking = [f"a server sees GPUs on {h}" for h, check in counted.items() if check.gpus_of_server]
     if leaking:
-        yield failure(
-            some(leaking),
-            "something there sets CUDA_VISIBLE_DEVICES anew: look at the container and start-up "
-            "files",
-        )
+        remedy = "look at what sets CUDA_VISIBLE_DEVICES anew: the container, start-up files"
+        yield failure(some(leaking), remedy)
     unused = [h for h, n in granted.items() if n and "tensorflow-cpu" in counted[h].facts.versions]
     if unused:
         remedy = "make setup TF=cuda, in a VENV of its own, if the GPUs are to be measured"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from launchers.doctor.findings import Finding, failure, ok, some, warning
-from launchers.doctor.site_facts import SiteFacts
+from launchers.doctor.findings import Finding, SiteFacts, failure, ok, some, warning
 
 #: An import from a shared file system in a bad mood; one that is well takes three to ten.
 SLOW_IMPORT_S = 30.0

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
-from launchers.doctor.findings import Finding, failure, ok, some, warning
-from launchers.doctor.site_facts import SiteFacts
+from launchers.doctor.findings import Finding, SiteFacts, failure, ok, some, warning
 from ps_allreduce.record.records import LinkRecord
 
 #: Less than this share of what the others reach is slow.

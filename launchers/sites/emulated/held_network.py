@@ -1,30 +1,26 @@
 """The launcher's side of an emulated network: start the process that keeps one, and end it.
 
-Decides how hosts may be named, and what both say to each other: one JSON line each.  How a network
-is built is not known here, and no netlink is needed.
+Decides how hosts may be named, what both say to each other (one JSON line each), which words make
+and enter namespaces, and what to do where these are refused.  It needs no netlink: how a network is
+built is not known here.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from launchers.fork_servers.client import fork_server_environment
 from launchers.processes import ChildProcess, start_with_socket
-from launchers.sites.emulated.namespaces import (
-    explain_refusal,
-    needs_user_namespace,
-    read_settings,
-    unshare_words,
-)
 from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.serialization import from_json, to_json
@@ -34,6 +30,20 @@ T = TypeVar("T")
 NETWORK_PROCESS = (sys.executable, "-m", "launchers.sites.emulated.network_process")
 
 DEADLINE_S = 60.0
+
+CAP_NET_ADMIN = 12
+
+CAP_SYS_ADMIN = 21
+
+#: Settings of the kernel that forbid ordinary users their namespaces: the value that does, and
+#: the one that root may set instead.
+FORBIDDING = {
+    "kernel.unprivileged_userns_clone": ("0", "1"),
+    "kernel.apparmor_restrict_unprivileged_userns": ("1", "0"),
+    "user.max_user_namespaces": ("0", "10000"),
+    "user.max_net_namespaces": ("0", "10000"),
+    "user.max_uts_namespaces": ("0", "10000"),
+}
 
 HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
 
@@ -158,3 +168,60 @@ def _reason(log: BinaryIO) -> UserError | LaunchError:
     if program == "unshare" and not complaint.startswith("failed to execute"):
         return UserError(explain_refusal(complaint, read_settings()))
     return LaunchError(f"the emulated network could not be built:\n{text or '(no output)'}")
+
+
+def has_capabilities(status: str) -> bool:
+    """Whether a process may make namespaces as it is, by its /proc/PID/status."""
+    (effective,) = [line for line in status.splitlines() if line.startswith("CapEff:")]
+    held = int(effective.split()[1], 16)
+    return all(held >> capability & 1 for capability in (CAP_NET_ADMIN, CAP_SYS_ADMIN))
+
+
+def needs_user_namespace() -> bool:
+    """Whether this process needs a user namespace in order to make others."""
+    return not has_capabilities(Path("/proc/self/status").read_text(encoding="utf-8"))
+
+
+def unshare_words(with_user: bool) -> tuple[str, ...]:
+    """What to put before a command that gets a network of its own."""
+    user = ("--user", "--map-root-user") if with_user else ()
+    return ("unshare", *user, "--net", "--")
+
+
+def enter_words(pid: int, net: str, uts: str, with_user: bool) -> tuple[str, ...]:
+    """What to put before a command that runs in namespaces that a process holds."""
+    user = (f"--user=/proc/{pid}/ns/user", "--preserve-credentials") if with_user else ()
+    return ("nsenter", *user, f"--net={net}", f"--uts={uts}", "--")
+
+
+def read_settings(root: Path = Path("/proc/sys")) -> dict[str, str]:
+    """Those of the settings that forbid which this kernel has."""
+    settings = {}
+    for name in FORBIDDING:
+        with suppress(OSError):
+            settings[name] = (root / name.replace(".", "/")).read_text(encoding="ascii").strip()
+    return settings
+
+
+def explain_refusal(refusal: str, settings: Mapping[str, str]) -> str:
+    """What to do about a namespace that was refused.
+
+    Args:
+        refusal: the error as the system words it.
+        settings: as `read_settings` found them.
+    """
+    remedies = [
+        f"{name}={allowing}"
+        for name, (forbidding, allowing) in FORBIDDING.items()
+        if settings.get(name) == forbidding
+    ]
+    if remedies:
+        advice = f"have root set 'sysctl -w {' '.join(remedies)}', or run this as root"
+    elif os.strerror(errno.ENOSPC) in refusal:
+        advice = "have root raise the limits of 'sysctl user', or end other programs that hold some"
+    else:
+        advice = (
+            "run this as root; inside a container, give it the capabilities SYS_ADMIN and "
+            "NET_ADMIN, or a security profile that lets it call unshare"
+        )
+    return f"emulated hosts need namespaces, which this machine refuses ({refusal}): {advice}."

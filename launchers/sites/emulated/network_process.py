@@ -23,8 +23,10 @@ from launchers.sites.emulated.held_network import (
     HoldNetwork,
     decode,
     encode,
+    enter_words,
+    explain_refusal,
+    read_settings,
 )
-from launchers.sites.emulated.namespaces import enter_words, explain_refusal, read_settings
 from launchers.sites.emulated.switch import (
     INTERFACE,
     address_of,

@@ -72,8 +72,7 @@ class EmulatedSite(Site):
 
     def cores(self) -> Mapping[str, Sequence[int]]:
         """Every host may use all cores of this machine, which they share."""
-        machine = sorted(os.sched_getaffinity(0))
-        return dict.fromkeys(self.hosts, machine)
+        return dict.fromkeys(self.hosts, sorted(os.sched_getaffinity(0)))
 
     @contextmanager
     def servers(
@@ -87,8 +86,7 @@ class EmulatedSite(Site):
         for server in servers.values():
             server.start()
         # All of them: one that still imports would take processor time from a run elsewhere.
-        clients = {host: server.client() for host, server in servers.items()}
-        yield HostServers({host: clients[host] for host in cores})
+        yield HostServers({host: server.client() for host, server in servers.items()}).only(cores)
 
     def preset_address(self, host: str) -> str:
         """That of its only link."""

@@ -30,9 +30,9 @@ MAX_DIGITS = 9
 #: An entry of a list: what stands between commas and blanks that are outside of brackets.
 _ENTRY = re.compile(r"(?:\[[^\]]*+\]?|[^\[, \t]++)++")
 
-_PIECE = re.compile(r"[A-Za-z0-9._-]+|\[(?P<ranges>[^\]]*)\]")
+_NAME_PIECE = re.compile(r"[A-Za-z0-9._-]+")
 
-_DIGITS = re.compile(r"[0-9]*")
+_DIGITS = re.compile(r"[0-9]+")
 
 _NAME = re.compile(rf"[A-Za-z0-9._][A-Za-z0-9._-]{{0,{MAX_NAME - 1}}}")
 
@@ -61,12 +61,12 @@ def parse_hostlist(text: str) -> tuple[str, ...]:
     Raises:
         UserError: the list cannot be read; the text names the character, counted from 1.
     """
-    source = _Source(what="host list", text=text)
+    reader = _Reader(what="host list", text=text)
     hosts: list[str] = []
     for match in _ENTRY.finditer(text):
-        entry = _read_entry(source, *match.span())
+        entry = reader.entry(*match.span())
         if len(hosts) + entry.count > MAX_HOSTS:
-            raise source.error(match.start(), f"expected at most {MAX_HOSTS} hosts in all")
+            raise reader.error(match.start(), f"expected at most {MAX_HOSTS} hosts in all")
         hosts.extend(entry.hosts())
     return tuple(hosts)
 
@@ -80,17 +80,16 @@ def parse_tasks_per_node(text: str) -> tuple[int, ...]:
     Raises:
         UserError: the list cannot be read; the text names the character, counted from 1.
     """
-    source = _Source(what="list of tasks or CPUs per node", text=text)
+    reader = _Reader(what="list of tasks or CPUs per node", text=text)
     numbers: list[int] = []
-    position = 0
-    while text:
-        number, times, end = _read_repeated(source, position)
+    while reader.position < len(text):
+        if numbers:
+            reader.expect(",", repr(","))
+        start = reader.position
+        number, times = reader.repeated()
         if len(numbers) + times > MAX_HOSTS:
-            raise source.error(position, f"expected at most {MAX_HOSTS} hosts in all")
+            raise reader.error(start, f"expected at most {MAX_HOSTS} hosts in all")
         numbers.extend([number] * times)
-        if end == len(text):
-            break
-        position = source.skip(end, ",")
     return tuple(numbers)
 
 
@@ -110,42 +109,6 @@ def render_hostlist(hosts: Sequence[str]) -> str:
                 f"{MAX_NAME} letters, digits, '.', '_' or '-', the first of them not '-'."
             )
     return ",".join(hosts)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Source:
-    """A text that is read, and how its mistakes are told."""
-
-    what: str
-    text: str
-
-    def error(self, index: int, problem: str) -> UserError:
-        near = self.text[max(0, index - 20) : index + 20]
-        return UserError(f"{self.what}, character {index + 1} (near {near!r}): {problem}.")
-
-    def unexpected(self, index: int, expected: str) -> UserError:
-        if index < len(self.text):
-            return self.error(index, f"expected {expected}, found {self.text[index]!r}")
-        return self.error(len(self.text) - 1, f"expected {expected} after it, found the end")
-
-    def skip(self, index: int, character: str) -> int:
-        """The index behind a character that has to stand here."""
-        if not self.text.startswith(character, index):
-            raise self.unexpected(index, repr(character))
-        return index + 1
-
-    def digits(self, index: int, most: int) -> str:
-        """The digits that stand here, at least one.
-
-        Only these are made numbers, so their length is bounded before `int` sees them.
-        """
-        match = _DIGITS.match(self.text, index)
-        digits = match[0] if match else ""
-        if not digits:
-            raise self.unexpected(index, "a digit")
-        if len(digits) > most:
-            raise self.error(index, f"expected a number of at most {most} digits")
-        return digits
 
 
 #: The numbers of a part of a bracket, and to how many digits they are padded.
@@ -188,61 +151,90 @@ def _in_turn(brackets: Sequence[_T]) -> tuple[_T, ...]:
     return (*brackets[-2::-1], *brackets[-1:])
 
 
-def _read_entry(source: _Source, start: int, end: int) -> _Entry:
-    if source.text[start] == "-":
-        raise source.unexpected(start, "a letter, a digit, '.', '_' or '['")
-    template: list[str] = []
-    brackets: list[tuple[_Range, ...]] = []
-    for piece in _pieces(source, start, end):
-        if piece["ranges"] is None:
-            template.append(piece[0])
-        else:
-            template.append("{}")
-            brackets.append(tuple(_read_ranges(source, *piece.span("ranges"))))
-    entry = _Entry(template="".join(template), brackets=tuple(brackets))
-    if entry.longest > MAX_NAME:
-        raise source.error(start, f"expected a host name of at most {MAX_NAME} characters")
-    return entry
+@dataclass(slots=True, kw_only=True)
+class _Reader:
+    """A text that is read from left to right, and how its mistakes are told."""
 
+    what: str
+    text: str
+    position: int = 0
 
-def _pieces(source: _Source, start: int, end: int) -> Iterator[re.Match[str]]:
-    """The brackets of an entry, and the texts between them."""
-    while start < end:
-        piece = _PIECE.match(source.text, start, end)
-        if piece is None and source.text[start] == "[":
-            raise source.error(start, "expected a ']' for the '[' that stands here")
-        if piece is None:
-            raise source.unexpected(start, "a letter, a digit, '.', '_', '-', '[' or ','")
-        yield piece
-        start = piece.end()
+    def error(self, index: int, problem: str) -> UserError:
+        near = self.text[max(0, index - 20) : index + 20]
+        return UserError(f"{self.what}, character {index + 1} (near {near!r}): {problem}.")
 
+    def unexpected(self, expected: str) -> UserError:
+        if self.position < len(self.text):
+            found = self.text[self.position]
+            return self.error(self.position, f"expected {expected}, found {found!r}")
+        return self.error(len(self.text) - 1, f"expected {expected} after it, found the end")
 
-def _read_ranges(source: _Source, start: int, end: int) -> Iterator[_Range]:
-    """What a bracket holds; `end` is the index of the one that closes it."""
-    while True:
-        low = high = source.digits(start, MAX_NAME)
-        start += len(low)
-        if source.text[start] == "-":
-            high = source.digits(start + 1, MAX_NAME)
-            if int(high) < int(low):
-                raise source.error(start + 1, "expected no less than the number before it")
-            start += 1 + len(high)
-        yield range(int(low), int(high) + 1), len(low)
-        if start == end:
-            return
-        if source.text[start] != ",":
-            raise source.unexpected(start, "',' or ']'")
-        start += 1
+    def accept(self, character: str) -> bool:
+        """Pass over a character if it stands here."""
+        stands = self.text.startswith(character, self.position)
+        self.position += stands
+        return stands
 
+    def expect(self, character: str, expected: str) -> None:
+        if not self.accept(character):
+            raise self.unexpected(expected)
 
-def _read_repeated(source: _Source, start: int) -> tuple[int, int, int]:
-    """A number, for how many hosts it stands, and the index behind both."""
-    number = source.digits(start, MAX_DIGITS)
-    end = start + len(number)
-    if source.text[end : end + 1] != "(":
-        return int(number), 1, end
-    begin = source.skip(end + 1, "x")
-    times = source.digits(begin, MAX_DIGITS)
-    if int(times) == 0:
-        raise source.error(begin, "expected at least one host")
-    return int(number), int(times), source.skip(begin + len(times), ")")
+    def digits(self, most: int) -> str:
+        """The digits that stand here, at least one.
+
+        Only these are made numbers, so their length is bounded before `int` sees them.
+        """
+        match = _DIGITS.match(self.text, self.position)
+        if match is None:
+            raise self.unexpected("a digit")
+        if len(match[0]) > most:
+            raise self.error(self.position, f"expected a number of at most {most} digits")
+        self.position = match.end()
+        return match[0]
+
+    def repeated(self) -> tuple[int, int]:
+        """A number, and for how many hosts it stands."""
+        number, times = int(self.digits(MAX_DIGITS)), 1
+        if self.accept("("):
+            self.expect("x", repr("x"))
+            begin = self.position
+            times = int(self.digits(MAX_DIGITS))
+            if times == 0:
+                raise self.error(begin, "expected at least one host")
+            self.expect(")", repr(")"))
+        return number, times
+
+    def entry(self, start: int, end: int) -> _Entry:
+        template: list[str] = []
+        brackets: list[tuple[_Range, ...]] = []
+        self.position = start
+        if self.text[start] == "-":
+            raise self.unexpected("a letter, a digit, '.', '_' or '['")
+        while self.position < end:
+            if piece := _NAME_PIECE.match(self.text, self.position):
+                template.append(piece[0])
+                self.position = piece.end()
+            else:
+                template.append("{}")
+                brackets.append(tuple(self.bracket(end)))
+        entry = _Entry(template="".join(template), brackets=tuple(brackets))
+        if entry.longest > MAX_NAME:
+            raise self.error(start, f"expected a host name of at most {MAX_NAME} characters")
+        return entry
+
+    def bracket(self, end: int) -> Iterator[_Range]:
+        opened = self.position
+        self.expect("[", "a letter, a digit, '.', '_', '-', '[' or ','")
+        if "]" not in self.text[opened:end]:
+            raise self.error(opened, "expected a ']' for the '[' that stands here")
+        while True:
+            low = high = self.digits(MAX_NAME)
+            if self.accept("-"):
+                begin = self.position
+                high = self.digits(MAX_NAME)
+                if int(high) < int(low):
+                    raise self.error(begin, "expected no less than the number before it")
+            yield range(int(low), int(high) + 1), len(low)
+            if self.accept("]"):
+                return
+            self.expect(",", "',' or ']'")

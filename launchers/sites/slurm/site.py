@@ -15,17 +15,16 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Self
 
-from launchers.fork_servers.callbacks import let_in, own_addresses
 from launchers.fork_servers.client import fork_server_environment, last_lines
 from launchers.fork_servers.host_servers import HostServers
+from launchers.fork_servers.started import let_in, own_addresses
 from launchers.processes import BackgroundProcess, fork_server_words, start_in_background
 from launchers.settings import LauncherSettings
-from launchers.site import Site, SiteKind
+from launchers.site import Advice, Site, SiteKind
 from launchers.sites.slurm.batch_script import exclude_text
 from launchers.sites.slurm.hostlist import parse_hostlist, parse_tasks_per_node
 from launchers.sites.slurm.slurm_scheduler import (
@@ -49,30 +48,10 @@ STEP_END_S = 10.0
 WHOLE_NODES = ("NO", "EXCLUSIVE")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allocation:
-    """A job's hosts.
+def read_allocation(environment: Mapping[str, str]) -> tuple[str, dict[str, int]]:
+    """The job that these variables describe: its number, and the CPUs that it has on each host.
 
-    Attributes:
-        hosts: in Slurm's order.
-        num_cores: CPUs, as Slurm counts them, that the job has on each host.
-    """
-
-    job_id: str
-    hosts: tuple[str, ...]
-    num_cores: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        if len(self.hosts) != len(self.num_cores):
-            raise UserError(
-                f"job {self.job_id}: SLURM_JOB_NODELIST names {len(self.hosts)} hosts and "
-                f"SLURM_JOB_CPUS_PER_NODE {len(self.num_cores)}; start the suite in a job of its "
-                "own, not inside a part of another one."
-            )
-
-
-def read_allocation(environment: Mapping[str, str]) -> Allocation:
-    """The job that these variables describe.
+    Hosts come in Slurm's order, and CPUs are counted as Slurm does.
 
     Raises:
         UserError: there is none, or it is of a kind that cannot be used.
@@ -91,9 +70,14 @@ def read_allocation(environment: Mapping[str, str]) -> Allocation:
             f"job {job_id}: {missing.args[0]} is not set, so its hosts are unknown; start the "
             "suite directly in the job, with Slurm's variables untouched."
         ) from None
-    return Allocation(
-        job_id=job_id, hosts=parse_hostlist(nodes), num_cores=parse_tasks_per_node(cpus)
-    )
+    hosts, counts = parse_hostlist(nodes), parse_tasks_per_node(cpus)
+    if len(hosts) != len(counts):
+        raise UserError(
+            f"job {job_id}: SLURM_JOB_NODELIST names {len(hosts)} hosts and "
+            f"SLURM_JOB_CPUS_PER_NODE {len(counts)}; start the suite in a job of its own, not "
+            "inside a part of another one."
+        )
+    return job_id, dict(zip(hosts, counts, strict=True))
 
 
 def _refuse(environment: Mapping[str, str], job_id: str) -> None:
@@ -116,23 +100,29 @@ def _refuse(environment: Mapping[str, str], job_id: str) -> None:
 class SlurmSite(Site):
     """A job's hosts, in Slurm's order."""
 
-    ask_for_alike = "ask for hosts that are alike (--constraint=NAME, or --sbatch=--exclude=HOST)"
+    advice = Advice(
+        alike="ask for hosts that are alike (--constraint=NAME, or --sbatch=--exclude=HOST)",
+        memory="end what else runs there, ask Slurm for more (--mem), or use fewer tasks per host",
+        gpus="look at nvidia-smi there, and at what Slurm granted (--gres)",
+        own_disk="/tmp, /scratch/local, $SLURM_TMPDIR",
+    )
+
+    job_id: str
 
     def __init__(self, settings: LauncherSettings) -> None:
-        self._allocation = read_allocation(os.environ)
+        self.job_id, self._num_cores = read_allocation(os.environ)
+        self.hosts = tuple(self._num_cores)
         self._settings = settings
         self._copied: NodeCopy | None = None
         self._idle = ExitStack()
-        self._idle_servers: HostServers | None = None
-        self.hosts = self._allocation.hosts
-        self.job_id = self._allocation.job_id
+        self._idle_servers = HostServers({})
 
     def __enter__(self) -> Self:
-        job = show_job(self._allocation.job_id)
+        job = show_job(self.job_id)
         shared = job.get("OverSubscribe", WHOLE_NODES[0]) not in WHOLE_NODES
         if shared and not self._settings.shared_nodes:
             raise UserError(
-                f"job {self._allocation.job_id} does not have its nodes for itself: others would "
+                f"job {self.job_id} does not have its nodes for itself: others would "
                 "disturb the measurement, and TensorFlow's servers obey whoever reaches them. Ask "
                 "for --exclusive, or accept it with --shared-nodes."
             )
@@ -149,8 +139,7 @@ class SlurmSite(Site):
 
     def cores(self) -> Mapping[str, Sequence[int]]:
         """As many as the job was granted; which ones, the step tells."""
-        counts = zip(self.hosts, self._allocation.num_cores, strict=True)
-        return {host: range(count) for host, count in counts}
+        return {host: range(count) for host, count in self._num_cores.items()}
 
     @contextmanager
     def servers(
@@ -158,26 +147,18 @@ class SlurmSite(Site):
     ) -> Iterator[HostServers]:
         """One step with a fork server on each of the hosts."""
         if experiment is None:
-            servers = self._between_runs()
-            yield HostServers({host: servers.clients[host] for host in cores})
+            yield self._between_runs().only(cores)
             return
-        self._idle.close()
+        self._idle.close()  # which loses its lines
         with self._step(cores) as servers:
             yield servers
 
     def _between_runs(self) -> HostServers:
         """One step on all hosts for everything that is no run; it ends when a run begins."""
-        idle = self._idle_servers
-        if idle is not None and any(client.lost for client in idle.clients.values()):
+        if list(self._idle_servers.reachable.clients) != list(self.hosts):
             self._idle.close()
-        if self._idle_servers is None:
-            everywhere = {host: len(cores) for host, cores in self.cores().items()}
-            self._idle_servers = self._idle.enter_context(self._step(everywhere))
-            self._idle.callback(self._forget_idle)
+            self._idle_servers = self._idle.enter_context(self._step(self._num_cores))
         return self._idle_servers
-
-    def _forget_idle(self) -> None:
-        self._idle_servers = None
 
     @contextmanager
     def _step(self, cores: Mapping[str, int]) -> Iterator[HostServers]:
@@ -213,22 +194,21 @@ class SlurmSite(Site):
 
     def time_left_s(self) -> float | None:
         """Until the job's limit."""
-        end = show_job(self._allocation.job_id).get("EndTime", "")
+        end = show_job(self.job_id).get("EndTime", "")
         with suppress(ValueError):
             return datetime.fromisoformat(end).timestamp() - time.time()
         return None
 
     def is_over(self) -> bool:
         """The job runs no more; a command of `salloc` is not told so by any signal."""
-        job = show_job(self._allocation.job_id)
+        job = show_job(self.job_id)
         return bool(job) and job.get("JobState") != "RUNNING"
 
     def post_mortem(self) -> str:
         """What Slurm says about the job and its nodes."""
-        job_id = self._allocation.job_id
-        reasons = [with_advice(explain_job(job_id)), sick_nodes(self.hosts)]
+        reasons = [with_advice(explain_job(self.job_id)), sick_nodes(self.hosts)]
         if not any(reasons) and self.is_over():
-            return f"job {job_id} was ended"
+            return f"job {self.job_id} was ended"
         return "; ".join(filter(None, reasons))
 
     def avoid(self, hosts: Sequence[str]) -> str:

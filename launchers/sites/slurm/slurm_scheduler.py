@@ -51,8 +51,6 @@ MEANING = {
     "FAILED": "failed",
 }
 
-Fields = Mapping[str, str]
-
 
 def parse_job(text: str) -> dict[str, str]:
     """The fields of `scontrol -o show job`: `Key=value` separated by spaces.
@@ -96,7 +94,7 @@ def explain_job(job_id: str) -> str:
     return reason
 
 
-def explain(job_id: str, job: Fields) -> str:
+def explain(job_id: str, job: Mapping[str, str]) -> str:
     """`job 12 reached its time limit (TIMEOUT, reason TimeLimit)`; empty for one that is well."""
     state = job.get("JobState", "").partition(" ")[0]
     if state not in MEANING:
@@ -214,9 +212,6 @@ class SlurmScheduler:
 def smallest_node(sizes: dict[str, int], partition: str | None) -> int:
     """The size that a partition has, or the default one.
 
-    Args:
-        sizes: as `parse_node_sizes` finds them.
-
     Raises:
         UserError: there is no such partition.
     """
@@ -224,9 +219,8 @@ def smallest_node(sizes: dict[str, int], partition: str | None) -> int:
     fitting = [size for name, size in sizes.items() if name.rstrip("*") == wanted.rstrip("*")]
     if not fitting:
         names = ", ".join(name.rstrip("*") for name in sizes) or "none"
-        problem = (
-            f"there is no partition {partition}" if partition else "no partition is the default"
-        )
+        missing = f"there is no partition {partition}"
+        problem = missing if partition else "no partition is the default"
         raise UserError(f"{problem}; choose one with --partition: {names}.")
     return fitting[0]
 

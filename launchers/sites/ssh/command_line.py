@@ -92,22 +92,17 @@ def explain_no_start(host: SshHost, status: int, printed: str, log: str) -> str:
 
 
 def _explain_ssh(host: SshHost, said: str) -> str:
-    if "IDENTIFICATION HAS CHANGED" in said:
-        return (
-            f"the key of {host.name} is not the one known here: if the host was set up anew, "
-            "remove the old key with 'ssh-keygen -R'"
-        )
-    if "Host key verification failed" in said:
-        return (
-            f"the key of {host.name} is not known here: run 'ssh {host.destination}' once by hand, "
-            "compare the key and accept it"
-        )
-    if "Permission denied" in said:
-        return (
-            f"{host.name} refuses the log-in: see that 'ssh {host.destination}' asks for no "
-            "password (ssh-copy-id, ssh-agent, and the user's name in the host file)"
-        )
-    return f"{host.name} cannot be reached: see that 'ssh {host.destination}' works by hand"
+    by_hand = f"'ssh {host.destination}'"
+    reasons = {
+        "IDENTIFICATION HAS CHANGED": f"the key of {host.name} is not the one known here: if the "
+        "host was set up anew, remove the old key with 'ssh-keygen -R'",
+        "Host key verification failed": f"the key of {host.name} is not known here: run {by_hand} "
+        "once by hand, compare the key and accept it",
+        "Permission denied": f"{host.name} refuses the log-in: see that {by_hand} asks for no "
+        "password (ssh-copy-id, ssh-agent, and the user's name in the host file)",
+        "": f"{host.name} cannot be reached: see that {by_hand} works by hand",
+    }
+    return next(reason for sign, reason in reasons.items() if sign in said)
 
 
 def _explain_command(host: SshHost, status: int, said: str) -> str:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from launchers.fork_servers.addresses import LOOPBACK
+from launchers.site import LOOPBACK
 from ps_allreduce.errors import UserError
 from ps_allreduce.record.hosts import HostFacts
 

@@ -12,7 +12,6 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Self
 
 from launchers.fork_servers.client import PIECE_BYTES, ForkServerClient
@@ -33,7 +32,6 @@ from ps_allreduce.fork_server.messages import FileRead, ReadFile
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.provenance import ROOT
-from ps_allreduce.scratch import scratch_prefix
 
 #: How long ssh may take to end once its line is cut.
 END_S = 2.0
@@ -47,18 +45,15 @@ class SshForkServer(StartedForkServer):
 
     Args:
         command: for the shell of the host.
-        log: file for what ssh and the server print.
     """
 
-    def __init__(self, host: SshHost, command: str, log: Path) -> None:
+    def __init__(self, host: SshHost, command: str) -> None:
         super().__init__(host.name)
         self._described = host
         self._words = ssh_command(host, command)
-        self._log = log
 
-    def _start_program(self) -> tuple[ChildProcess, Path]:
-        self._log.unlink(missing_ok=True)
-        return start_with_standard_streams(self._words, self._log, os.environ), self._log
+    def _start_program(self, log: Path) -> ChildProcess:
+        return start_with_standard_streams(self._words, log, os.environ)
 
     def _wait_ready(self, client: ForkServerClient) -> None:
         try:
@@ -74,21 +69,18 @@ class SshForkServer(StartedForkServer):
         if status is None:
             return str(error).splitlines()[0]
         printed = client.greeting.decode(errors="replace")
-        return explain_no_start(self._described, status, printed, self._said())
+        return explain_no_start(self._described, status, printed, _said(client))
 
     def last_words(self) -> str:
         """How the line was lost, if it was."""
         if self._program is None or self._client is None or not self._client.lost:
             return ""
-        return explain_loss(self.host, self._program.status(END_S), self._said())
+        return explain_loss(self.host, self._program.status(END_S), _said(self._client))
 
-    def _said(self) -> str:
-        return self._log.read_text(encoding="utf-8", errors="replace")
 
-    def hang_up(self) -> None:
-        """Cut the line, by which the server ends and kills what it forked; wait for nothing."""
-        if self._client is not None:
-            self._client.close()
+def _said(client: ForkServerClient) -> str:
+    """What ssh printed, and the program at its other end."""
+    return client.log.read_text(encoding="utf-8", errors="replace")
 
 
 def refuse_other_sources(client: ForkServerClient) -> None:
@@ -121,9 +113,9 @@ class SshSite(Site):
         self._source = str(host_file)
         self._described = {host.name: host for host in read_host_file(host_file)}
         self.hosts = tuple(self._described)
-        self._command = remote_command(container, os.environ)
-        self._folder: TemporaryDirectory[str] | None = None
-        self._servers: dict[str, SshForkServer] = {}
+        command = remote_command(container, os.environ)
+        described = self._described.values()
+        self._servers = {host.name: SshForkServer(host, command) for host in described}
         self._facts: dict[str, HostFacts] = {}
         self._used: Sequence[str] = ()
 
@@ -133,10 +125,6 @@ class SshSite(Site):
                 "the launcher ssh needs the program ssh of OpenSSH, which is not here; install it "
                 "(Debian and Ubuntu: openssh-client)."
             )
-        self._folder = TemporaryDirectory(prefix=scratch_prefix(), ignore_cleanup_errors=True)
-        for name, host in self._described.items():
-            log = Path(self._folder.name) / f"{name}.log"
-            self._servers[name] = SshForkServer(host, self._command, log)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -144,9 +132,6 @@ class SshSite(Site):
             server.hang_up()  # so that all of them end at the same time
         for server in self._servers.values():
             server.close()
-        self._servers.clear()
-        if self._folder is not None:
-            self._folder.cleanup()
 
     def cores(self) -> Mapping[str, Sequence[int]]:
         """Those that the fork servers may use; all hosts are asked, once.

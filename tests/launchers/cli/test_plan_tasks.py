@@ -47,12 +47,9 @@ def test_dedicated_servers_share_no_host_and_idle_hosts_are_named(
 
 
 def test_all_reduce_has_no_chief(capsys: pytest.CaptureFixture[str]) -> None:
-    text = said(["plan", "--nodelist", "a,b", "--num-workers", "2"], capsys)
-    assert list(configs(text)) == ["worker:0", "worker:1"]
-
-
-def test_names_can_be_pasted_one_to_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    # Names can be pasted one to a line.
     text = said(["plan", "--nodelist", "n9\nn10\n", "--num-workers", "2"], capsys)
+    assert list(configs(text)) == ["worker:0", "worker:1"]
     assert "n10: worker:1" in text
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from launchers.doctor.findings import Finding, Level
-from launchers.doctor.site_facts import HostCheck, Sharing, SiteFacts
+from launchers.doctor.findings import Finding, HostCheck, Level, Sharing, SiteFacts
+from launchers.site import Advice
 from ps_allreduce.inspection.questions import HostState, PeerSeen, TemporaryFolder
 from ps_allreduce.record.hosts import Interface
 from ps_allreduce.record.records import LinkRecord
@@ -25,31 +25,23 @@ def address(host: str) -> str:
     return f"10.0.0.{host.removeprefix('n')}"
 
 
-def seen(host: str, **changes: Any) -> PeerSeen:
-    settings: dict[str, Any] = {
-        "resolved": (address(host),),
-        "reverse": (f"{host}.cluster",),
-        "lookup_s": 0.001,
-    }
-    return PeerSeen(**(settings | changes))
+def seen(host: str) -> PeerSeen:
+    return PeerSeen(resolved=(address(host),), reverse=(f"{host}.cluster",), lookup_s=0.001)
 
 
-def state(host: str, hosts: Sequence[str] = HOSTS, **changes: Any) -> HostState:
-    settings: dict[str, Any] = {
-        "busy_share": 0.01,
-        "free_bytes": 64 * GIB,
-        "open_files": 65536,
-        "addresses": (address(host), "fe80::1"),
-        "digest": "0badcafe",
-        "temporary": TemporaryFolder(
-            path="/tmp", asked="", file_system="xfs", free_bytes=100 * GIB
-        ),
-        "peers": {other: seen(other) for other in hosts if other != host},
-    }
-    return HostState(**(settings | changes))
+def state(host: str, hosts: Sequence[str]) -> HostState:
+    return HostState(
+        busy_share=0.01,
+        free_bytes=64 * GIB,
+        open_files=65536,
+        addresses=(address(host), "fe80::1"),
+        digest="0badcafe",
+        temporary=TemporaryFolder(path="/tmp", asked="", file_system="xfs", free_bytes=100 * GIB),
+        peers={other: seen(other) for other in hosts if other != host},
+    )
 
 
-def host_check(host: str, hosts: Sequence[str] = HOSTS) -> HostCheck:
+def host_check(host: str, hosts: Sequence[str]) -> HostCheck:
     link = Interface(name="eth0", address=address(host), prefix_length=24, bits_per_s=1e10)
     facts = make_facts(host, interfaces=(link,), versions=VERSIONS | {"kernel": "6.1"})
     return HostCheck(
@@ -77,7 +69,7 @@ def healthy(hosts: Sequence[str] = HOSTS, **changes: Any) -> SiteFacts:
         "hosts": tuple(hosts),
         "one_machine": False,
         "shares_files": True,
-        "ask_for_alike": "ask for one kind",
+        "advice": Advice(alike="ask for one kind"),
         "results": "/scratch/results",
         "own_digest": "0badcafe",
         "own_versions": VERSIONS,

@@ -1,4 +1,7 @@
-"""Hosts, here fork servers on this machine, are asked everything, and none holds up the others."""
+"""Hosts, here fork servers on this machine, are asked everything, and none holds up the others.
+
+`python -m launchers doctor` shows a table, and ends with a status that scripts can use.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launchers.doctor import benchmarks, sharing
-from launchers.doctor.benchmarks import Pair, measure_all_links, num_rounds, rounds_of_pairs
+from launchers import __main__ as command_line
+from launchers.doctor import command, trials
 from launchers.doctor.checks import examine
-from launchers.doctor.findings import Level
+from launchers.doctor.findings import Level, SiteFacts
 from launchers.doctor.gather import NUM_STEPS, gather
-from launchers.doctor.questions import ask_hosts
-from launchers.doctor.site_facts import SiteFacts
-from launchers.fork_servers.host_servers import HostServers, measure_links
+from launchers.doctor.trials import Pair, measure_all_links, rounds_of_pairs
+from launchers.fork_servers.client import ForkServerClient
+from launchers.fork_servers.host_servers import HostServers, ask_hosts, measure_links
+from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError
 from ps_allreduce.inspection.questions import CountGpus
 from ps_allreduce.record.records import LinkRecord
 from tests.cluster import ADDRESSES, Cluster
 from tests.examples import fast
-from tests.launchers.doctor.doctor_facts import link
+from tests.launchers.doctor.doctor_facts import healthy, link
 from tests.pretend import FAKE_SERVER, fake_server
 
 HOSTS = tuple(ADDRESSES)
@@ -34,9 +38,9 @@ HOSTS = tuple(ADDRESSES)
 def short(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     # A fork server that is killed leaves its folder to the next one.
     monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("tmp")))
-    monkeypatch.setattr(benchmarks, "SECONDS", 0.05)
-    monkeypatch.setattr(benchmarks, "measure_links", partial(measure_links, seconds=0.05))
-    monkeypatch.setattr(sharing, "WITHIN_S", 2.0)
+    monkeypatch.setattr(trials, "SECONDS", 0.05)
+    monkeypatch.setattr(trials, "measure_links", partial(measure_links, seconds=0.05))
+    monkeypatch.setattr(trials, "WITHIN_S", 2.0)
 
 
 def examined(cluster: Cluster, results: Path, interface: str | None = None) -> SiteFacts:
@@ -73,7 +77,8 @@ def test_everything_is_found_out_about_hosts_that_are_well(tmp_path: Path) -> No
     assert set(facts.flops) == set(HOSTS)
     assert {(one.source, one.target) for one in facts.links} == pairs()
     assert troubled(facts) == {}
-    assert len({text for text in told if "again" not in text}) == NUM_STEPS + num_rounds(len(HOSTS))
+    steps = {text for text in told if "again" not in text}
+    assert len(steps) == NUM_STEPS + len(rounds_of_pairs(HOSTS))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -140,7 +145,7 @@ def test_a_results_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 def test_a_host_that_leaves_no_file_is_missed_by_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sharing, "WITHIN_S", 0.5)
+    monkeypatch.setattr(trials, "WITHIN_S", 0.5)
     words = {"n10": FAKE_SERVER, "n1": fake_server("--job", "ShareFile", "do_nothing")}
     facts = examined(Cluster(words), tmp_path)
     assert "n10 does not see the file of n1" in troubled(facts)["RESULTS"]
@@ -154,15 +159,14 @@ def hanging() -> Iterator[HostServers]:
 
 
 def test_who_does_not_answer_in_time_is_left_behind(hanging: HostServers) -> None:
-    requests = {
-        host: CountGpus(visible="", log=f"{client.ready.scratch}/log")
-        for host, client in hanging.clients.items()
-    }
-    answers = ask_hosts(hanging, requests, 2.0)
+    def count(client: ForkServerClient) -> CountGpus:
+        return CountGpus(visible="", log=client.job_log("gpus"))
+
+    answers = ask_hosts(hanging, count, 2.0)
     assert list(answers.of("gpus")) == ["n10"]
     assert answers.troubles == {"n1": "no answer within 2 s"}
     # What hung was ended, and is not mistaken for the next one.
-    answers = ask_hosts(hanging, requests, 1.0)
+    answers = ask_hosts(hanging, count, 1.0)
     assert list(answers.of("gpus")) == ["n10"]
 
 
@@ -203,7 +207,7 @@ def test_a_slow_link_is_measured_again(
     monkeypatch: pytest.MonkeyPatch, rates: list[float], expected: float
 ) -> None:
     network = Network({("n10", "n1"): list(rates)})
-    monkeypatch.setattr(benchmarks, "measure_links", network.measure)
+    monkeypatch.setattr(trials, "measure_links", network.measure)
     servers = HostServers(dict.fromkeys(HOSTS))  # type: ignore[arg-type]
     every = [("n10", "n1"), ("n10", "n9"), ("n1", "n9")]
     links, trouble = measure_all_links(servers, every, str, lambda _: None)
@@ -217,7 +221,7 @@ def test_pairs_that_cannot_reach_each_other_are_not_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     network = Network({})
-    monkeypatch.setattr(benchmarks, "measure_links", network.measure)
+    monkeypatch.setattr(trials, "measure_links", network.measure)
     servers = HostServers(dict.fromkeys(HOSTS))  # type: ignore[arg-type]
     measure_all_links(servers, [("n1", "n9")], str, lambda _: None)
     assert [sorted(links) for links in network.measured] == [[("n1", "n9"), ("n9", "n1")]]
@@ -226,6 +230,94 @@ def test_pairs_that_cannot_reach_each_other_are_not_measured(
 def test_a_slow_host_computes_again(monkeypatch: pytest.MonkeyPatch) -> None:
     once, twice = {"n10": 1e9, "n1": 0.1e9}, {"n10": 0.9e9, "n1": 0.2e9}
     rates = iter([once, twice, {"n10": 0.9e9, "n1": 0.95e9}])
-    monkeypatch.setattr(benchmarks, "_multiply", lambda *_: next(rates))
-    found = benchmarks.measure_computing(HostServers({}), ["n10", "n1"])
+    monkeypatch.setattr(trials, "_multiply", lambda *_: next(rates))
+    found = trials.measure_computing(HostServers({}))
     assert found == {"n10": 1e9, "n1": 0.95e9}
+
+
+def run(*words: str) -> int:
+    return command_line.main(["doctor", *words])
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """The hosts behind every launcher."""
+    cluster = Cluster({"n10": FAKE_SERVER, "n1": FAKE_SERVER})
+    monkeypatch.setattr(command, "make_site", lambda _: cluster)
+    return cluster
+
+
+def test_hosts_are_examined_and_shown(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = run("--results", str(tmp_path / "results"))
+    shown = capsys.readouterr()
+    assert "\x1b" not in shown.out  # no colours in a file
+    assert status == ("FAILURE" in shown.out)
+    lines = shown.out.splitlines()
+    assert lines[0].startswith("fork servers  ok       2 up after ")
+    assert any(line.startswith("RESULTS       ok       ") for line in lines)
+    assert shown.err == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_is_a_status(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.broken = "no fork server came up on n1."
+    assert run("--results", str(tmp_path)) == 1
+    assert "FAILURE  no fork server came up on n1." in capsys.readouterr().out
+
+
+def test_warnings_are_none(
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = healthy(own_proxies={"http_proxy": "proxy:3128"})
+    monkeypatch.setattr(command, "gather", lambda *_, **__: facts)
+    assert run() == 0
+    assert "0 failures, 1 warning; 3 hosts" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--launcher", "carrier-pigeon"], "'carrier-pigeon' is not one of local, "),
+        (["--nonsense"], "No such option"),
+        (["--launcher", "emulated"], "needs --hosts"),
+        (["--launcher", "emulated", "--hosts", "0"], "has 1 to"),
+        (["--host-file", "hosts"], "has no use for --host-file"),
+    ],
+)
+def test_a_mistake_is_told_in_a_sentence(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*words) == 2
+    shown = capsys.readouterr()
+    assert told in shown.err
+    assert shown.out == ""
+
+
+def test_an_interruption_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, tmp_path: Path
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("launchers.doctor.gather.measure_all_links", interrupt)
+    assert run("--results", str(tmp_path / "results")) == 130
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_typed_reaches_the_site(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[LauncherSettings] = []
+    monkeypatch.setattr(command, "gather", lambda *_, **__: healthy())
+
+    def make_site(settings: LauncherSettings) -> Cluster:
+        asked.append(settings)
+        return Cluster({"n1": FAKE_SERVER})
+
+    monkeypatch.setattr(command, "make_site", make_site)
+    assert run("--launcher", "slurm", "--hosts", "4", "--container", "apptainer exec x.sif") == 0
+    assert asked == [
+        LauncherSettings(launcher="slurm", hosts=4, container=("apptainer", "exec", "x.sif"))
+    ]

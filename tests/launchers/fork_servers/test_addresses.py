@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launchers.fork_servers.addresses import task_address
+from launchers.site import task_address
 from ps_allreduce.errors import UserError
 from ps_allreduce.record.hosts import Interface
 
@@ -22,9 +22,6 @@ ALL = (LO, ETH, IB, SECOND)
 def test_the_first_that_leads_outside_is_taken_if_nothing_is_asked_for() -> None:
     assert task_address("n9", ALL, None) == ETH.address
     assert task_address("n9", (IB, LO, ETH), None) == IB.address
-
-
-def test_a_host_with_a_loopback_only_uses_that() -> None:
     assert task_address("n9", (LO,), None) == LO.address
 
 
@@ -58,8 +55,5 @@ def test_an_interface_that_is_not_there_is_told_with_those_that_are(wanted: str)
     told = str(caught.value)
     assert told.startswith("host n10 has no interface ")
     assert "it has: lo (127.0.0.1/8), ib0 (10.1.2.3/16). Choose one with --interface" in told
-
-
-def test_a_host_without_any_is_told() -> None:
     with pytest.raises(UserError, match="host n9 has no interface with an address; it has: none"):
         task_address("n9", (), None)

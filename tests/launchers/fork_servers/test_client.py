@@ -1,4 +1,4 @@
-"""The launcher's end of the line, with the real fork server and made-up jobs."""
+"""The launcher's ends of the lines: one fork server with made-up jobs, and several as one."""
 
 from __future__ import annotations
 
@@ -6,19 +6,24 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from launchers.fork_servers import client as client_module
+from launchers.fork_servers import host_servers
 from launchers.fork_servers.client import ForkServerClient, fork_server_environment, last_lines
+from launchers.fork_servers.host_servers import HostServers, clock_offset, measure_links
 from launchers.processes import Answer, run_quietly, start_with_socket
 from ps_allreduce.errors import LaunchError, UserError
-from ps_allreduce.fork_server.messages import AskTime, EndAll, Event, Exited, TimeTold
-from tests.pretend import fake_server, fake_task
-from tests.talk import assert_gone, serving
+from ps_allreduce.fork_server.messages import AskTime, EndAll, Event, Exited, Started, TimeTold
+from tests.cluster import ADDRESSES
+from tests.pretend import FAKE_SERVER, fake_server, fake_task
+from tests.talk import ENDLESS, assert_gone, serving
 
 PROXIES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "grpc_proxy")
 
@@ -57,16 +62,17 @@ def test_a_mistake_of_the_users_stays_one(
         client.ask(fake_task("x", code, tmp_path / "log"), 10)
 
 
-def test_a_job_that_says_nothing_has_failed(client: ForkServerClient, tmp_path: Path) -> None:
-    with pytest.raises(LaunchError, match="x ended with status 3 and no answer"):
-        client.ask(fake_task("x", "import os; os._exit(3)", tmp_path / "log"), 10)
-
-
-def test_a_job_that_crashes_after_its_answer_has_failed(
-    client: ForkServerClient, tmp_path: Path
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("import os; os._exit(3)", "x ended with status 3 and no answer"),
+        ("report('input'); import os; os.kill(os.getpid(), 9)", "ended with status -9"),
+    ],
+)
+def test_a_job_that_says_nothing_or_crashes_has_failed(
+    client: ForkServerClient, tmp_path: Path, code: str, told: str
 ) -> None:
-    code = "report('input'); import os; os.kill(os.getpid(), 9)"
-    with pytest.raises(LaunchError, match="ended with status -9"):
+    with pytest.raises(LaunchError, match=told):
         client.ask(fake_task("x", code, tmp_path / "log"), 10)
 
 
@@ -75,10 +81,6 @@ def test_a_job_that_takes_too_long_is_ended(client: ForkServerClient, tmp_path: 
     with pytest.raises(LaunchError, match="StartTask took longer than 0 s"):
         client.ask(fake_task("x", code, tmp_path / "log"), 0.4)
     assert client.ask(fake_task("x", "report('fine')", tmp_path / "log"), 10).event == "fine"
-
-
-def test_silence_is_none(client: ForkServerClient) -> None:
-    assert client.receive(0.01) is None
 
 
 def test_closing_ends_everything(tmp_path: Path) -> None:
@@ -93,7 +95,7 @@ def test_closing_ends_everything(tmp_path: Path) -> None:
         assert_gone([int(message.text)])
 
 
-def listen_to_the_end(client: ForkServerClient) -> NoReturn:
+def listen_to_the_end(client: ForkServerClient | HostServers) -> NoReturn:
     while True:
         client.receive(10)
 
@@ -182,11 +184,8 @@ def test_a_file_is_fetched_as_it_is_in_pieces_of_any_size(
     (tmp_path / "there").write_bytes(content)
     client.fetch(str(tmp_path / "there"), tmp_path / "here")
     assert (tmp_path / "here").read_bytes() == content
-
-
-def test_a_file_that_is_not_there_is_not_made_up(client: ForkServerClient, tmp_path: Path) -> None:
-    client.fetch(str(tmp_path / "gone"), tmp_path / "here")
-    assert not (tmp_path / "here").exists()
+    client.fetch(str(tmp_path / "gone"), tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
 
 
 def test_a_program_that_is_missing_is_named(tmp_path: Path) -> None:
@@ -225,3 +224,141 @@ def test_a_short_command_is_run_quietly(capfd: pytest.CaptureFixture[str]) -> No
 def test_a_command_that_is_missing_or_hangs_is_none() -> None:
     assert run_quietly(["/no/such/command"], 10) is None
     assert run_quietly(["sleep", "60"], 0.05) is None
+
+
+RING = [("n10", "n1"), ("n1", "n9"), ("n9", "n10")]
+
+Start = Callable[..., HostServers]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts fork servers, one per host, from a script each."""
+    with ExitStack() as stack:
+
+        def start(**words: Sequence[str]) -> HostServers:
+            clients = {}
+            for host, command in words.items():
+                (tmp_path / host).mkdir()
+                clients[host] = stack.enter_context(serving(tmp_path / host, host, command))
+            for client in clients.values():
+                client.wait_ready()
+            return HostServers(clients)
+
+        yield start
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostServers]:
+    """For tests that leave the servers as they found them."""
+    with ExitStack() as stack:
+        clients = {
+            host: stack.enter_context(serving(tmp_path_factory.mktemp(host), host))
+            for host in ADDRESSES
+        }
+        for client in clients.values():
+            client.wait_ready()
+        yield HostServers(clients)
+
+
+def test_every_link_of_a_ring_is_measured_at_once(three: HostServers) -> None:
+    begin = time.monotonic()
+    links = measure_links(three, RING, ADDRESSES.__getitem__, seconds=0.2)
+    took = time.monotonic() - begin
+    assert [(link.source, link.target) for link in links] == RING
+    for link in links:
+        assert 1e7 < link.bits_per_s < 1e13
+        assert 0 < link.round_trip_s < took
+
+
+def test_measuring_leaves_no_process_and_no_word_behind(three: HostServers) -> None:
+    for _ in range(2):
+        measure_links(three, RING, ADDRESSES.__getitem__, seconds=0.05)
+    while (heard := three.receive(0.3)) is not None:
+        assert not isinstance(heard[1], Event | Exited | Started)
+
+
+def test_an_address_that_a_host_does_not_have_is_told_and_the_others_are_ended(
+    three: HostServers,
+) -> None:
+    wrong = ADDRESSES | {"n1": "192.0.2.1"}
+    with pytest.raises(LaunchError, match=r"the links of n1 cannot be measured: OSError: .*assign"):
+        measure_links(three, RING, wrong.__getitem__, seconds=0.1)
+    # The receivers of the other hosts are gone, and the servers can be used again.
+    ended = {"n10", "n9", "n1"}
+    while ended:
+        heard = three.receive(10)
+        assert heard is not None
+        if isinstance(heard[1], Exited):
+            ended.discard(heard[0])
+    measure_links(three, RING, ADDRESSES.__getitem__, seconds=0.05)
+
+
+def test_a_host_that_cannot_reach_another_is_told(start: Start) -> None:
+    servers = start(n10=fake_server("--job", "SendStream", "no_route"), n1=FAKE_SERVER)
+    links = [("n10", "n1"), ("n1", "n10")]
+    with pytest.raises(LaunchError, match=r"the links of n10 cannot be measured: .*No route to h"):
+        measure_links(servers, links, ADDRESSES.__getitem__, seconds=0.1)
+
+
+def test_hosts_that_say_nothing_are_named(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_servers, "LINK_DEADLINE_S", 0.5)
+    servers = start(n10=FAKE_SERVER, n1=fake_server("--job", "ReceiveStream", "hang"))
+    links = [("n10", "n1"), ("n1", "n10")]
+    with pytest.raises(LaunchError, match=r"nothing more is heard from n1\."):
+        measure_links(servers, links, ADDRESSES.__getitem__, seconds=0.1)
+
+
+def test_a_host_that_is_lost_while_links_are_measured_is_named(start: Start) -> None:
+    servers = start(n10=FAKE_SERVER, n1=fake_server("--job", "ReceiveStream", "die"))
+    links = [("n10", "n1"), ("n1", "n10")]
+    with pytest.raises(LaunchError, match="the fork server on n1, from which its tasks are forked"):
+        measure_links(servers, links, ADDRESSES.__getitem__, seconds=0.1)
+    assert [servers.clients[host].lost for host in ("n10", "n1")] == [False, True]
+
+
+@pytest.mark.parametrize("ahead", [0.0, 100.0, -100.0])
+def test_a_clock_that_is_wrong_is_found(start: Start, ahead: float) -> None:
+    servers = start(n1=fake_server(f"--ahead={ahead}"))
+    begin = time.monotonic()
+    offset = clock_offset(servers.clients["n1"])
+    # Whatever the load: what a question takes bounds the error of its answer.
+    assert abs(offset - ahead) < time.monotonic() - begin
+
+
+def test_the_quickest_answer_counts(start: Start) -> None:
+    servers = start(n10=fake_server("--busy"))
+    assert abs(clock_offset(servers.clients["n10"])) < 0.2
+
+
+def test_whoever_speaks_is_heard_with_the_host(three: HostServers, tmp_path: Path) -> None:
+    for host, client in three.clients.items():
+        client.send(fake_task(f"task of {host}", "report('hello')", tmp_path / host))
+    heard: set[tuple[str, str]] = set()
+    while len(heard) < 3:
+        answer = three.receive(10)
+        assert answer is not None
+        host, message = answer
+        if isinstance(message, Exited):
+            heard.add((host, message.name))
+    assert heard == {(host, f"task of {host}") for host in ADDRESSES}
+
+
+def test_silence_is_none(client: ForkServerClient, three: HostServers) -> None:
+    assert client.receive(0.01) is None
+    assert three.receive(0.01) is None
+
+
+def test_a_request_reaches_all_hosts_that_are_left(start: Start, tmp_path: Path) -> None:
+    servers = start(n10=FAKE_SERVER, n1=FAKE_SERVER, n9=FAKE_SERVER)
+    pids = []
+    for host, client in servers.clients.items():
+        client.send(fake_task("x", ENDLESS, tmp_path / f"{host}.log"))
+        while not isinstance(message := client.receive(10), Started):
+            pass
+        pids.append(message.pid)
+    os.kill(servers.clients["n1"].ready.pid, signal.SIGKILL)
+    with pytest.raises(LaunchError, match="the fork server on n1"):
+        listen_to_the_end(servers)
+    servers.send_all(EndAll())
+    assert_gone(pids)

@@ -92,9 +92,6 @@ def test_a_killed_task_comes_before_those_that_complain_about_it() -> None:
         exited("ps:1", -9),
     )
     assert run.culprit() == ("ps:1", "ps:1 was killed by SIGKILL")
-
-
-def test_a_crash_is_named_by_its_signal() -> None:
     assert monitor(WORKERS, exited("worker:0", -11)).culprit()[1].endswith("SIGSEGV")
 
 
@@ -121,13 +118,10 @@ def test_the_stage_is_told_in_the_users_words() -> None:
     assert run.stage == "connected"
     run.take(event("worker:0", "phase:warmup"))
     assert run.stage == "warmup"
-
-
-def test_what_a_task_was_given_is_noted_and_is_no_stage() -> None:
+    # What a task was given is no stage.
     placed = event("worker:0", "placed", cores=(0, 1), gpus="")
-    run = monitor(WORKERS, event("worker:0", "connected"), placed)
-    assert run.placed == {"worker:0": placed}
-    assert run.stage == "connected"
+    run.take(placed)
+    assert (run.placed, run.stage) == ({"worker:0": placed}, "warmup")
 
 
 def test_what_else_is_forked_is_not_the_runs_business() -> None:

@@ -1,30 +1,43 @@
-"""The local launcher with the real fork server and tasks that only pretend to train."""
+"""This machine as a site: with the real fork server, and tasks that only pretend to train."""
 
 from __future__ import annotations
 
+import os
 import socket
+import sys
+import tempfile
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
-from launchers.protocol import LaunchedRun
+from launchers.fork_servers.client import ForkServerClient
+from launchers.protocol import Capacity, LaunchedRun
 from launchers.run import follow
 from launchers.run.launcher import PORT_ATTEMPTS, HostsLauncher
-from launchers.sites.local import LocalSite
+from launchers.sites.emulated.site import EmulatedSite
+from launchers.sites.local import LocalForkServer, LocalSite
+from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.point.resources import Device, Resources
+from ps_allreduce.point.spread import Spread
 from ps_allreduce.point.strategies import AllReduce, Single
 from ps_allreduce.record.records import Status
 from tests.cluster import launch_tasks
 from tests.fakes import make_experiment
 from tests.pretend import (
+    FAKE_SERVER,
     FOREVER,
     GOOD,
     SHORT,
     WAIT,
     pretending_server,
 )
+from tests.talk import assert_gone
 
 REDUCED = make_experiment(AllReduce, measurement=SHORT)
 
@@ -54,30 +67,21 @@ def launch(launcher: HostsLauncher, folder: Path) -> Launch:
 
 
 def test_a_run_that_goes_well_is_complete(launch: Launch) -> None:
-    stages: list[str] = []
-    run = launch(GOOD, progress=stages.append)
+    run = launch(GOOD)
     assert (run.status, run.reason) == (Status.OK, "")
-    assert run.metrics is not None
     assert run.steps is not None
     assert len(run.steps) == 10
-    assert [task.task for task in run.tasks] == ["worker:0", "worker:1"]
-    assert [task.exit for task in run.tasks] == [0, 0]
     assert [task.cores for task in run.tasks] == [(0,), (1,)]
     assert [task.gpus for task in run.tasks] == ["", ""]
     assert all(task.pid and task.cpu_s is not None for task in run.tasks)
-    assert run.log == "==> worker:0 <==\ntrained\n\n==> worker:1 <==\ntrained\n"
-    assert stages
 
 
-def test_a_single_worker_has_no_cluster(launch: Launch) -> None:
+def test_tasks_hide_accelerators_and_a_single_worker_has_no_cluster(launch: Launch) -> None:
+    code = "assert os.environ['CUDA_VISIBLE_DEVICES'] == ''\n"
+    code += "assert os.environ['TF_GRPC_REUSE_PORT'] == 'true'\n"
+    assert launch(code + GOOD).reason == ""
     single = make_experiment(Single, measurement=SHORT)
     assert launch("assert request.tf_config == ''\n" + GOOD, single).status is Status.OK
-
-
-def test_tasks_hide_accelerators_that_they_do_not_use(launch: Launch) -> None:
-    code = "assert os.environ['CUDA_VISIBLE_DEVICES'] == ''\n" + GOOD
-    code = "assert os.environ['TF_GRPC_REUSE_PORT'] == 'true'\n" + code
-    assert launch(code).reason == ""
 
 
 def test_only_the_first_driver_saves_weights(launch: Launch, tmp_path: Path) -> None:
@@ -87,9 +91,6 @@ def test_only_the_first_driver_saves_weights(launch: Launch, tmp_path: Path) -> 
     )
     assert launch(code + GOOD, weights=tmp_path / "weights.npz").reason == ""
     assert (tmp_path / "weights.npz").read_bytes() == b"weights of worker:0"
-
-
-def test_weights_that_are_not_asked_for_are_not_made(launch: Launch) -> None:
     assert launch("assert request.weights is None\n" + GOOD).reason == ""
 
 
@@ -102,16 +103,6 @@ def test_the_only_host_is_this_one_over_loopback(launch: Launch) -> None:
     assert host.interface.name == "lo"
     assert all(task.address.startswith("127.0.0.1:") for task in run.tasks)
     assert (run.links, run.machine_busy, run.job_id) == ((), None, None)
-
-
-def test_a_killed_task_is_to_blame_before_those_that_complain(launch: Launch) -> None:
-    code = (
-        "import time\n"
-        "if name == 'worker:0': raise RuntimeError('lost worker:1')\n"
-        "time.sleep(0.05); os.kill(os.getpid(), 9)"
-    )
-    run = launch(code)
-    assert (run.status, run.reason) == (Status.FAILED, "worker:1 was killed by SIGKILL")
 
 
 def test_a_port_that_was_taken_is_replaced(launch: Launch, folder: Path) -> None:
@@ -131,12 +122,6 @@ def test_ports_that_are_always_taken_are_given_up(launch: Launch, folder: Path) 
     assert (folder / "tries").read_text().count("0") == PORT_ATTEMPTS
 
 
-def test_results_that_are_cut_short_fail_the_run(launch: Launch) -> None:
-    run = launch(GOOD + "\nos.truncate(f'{request.result}.json', 20)")
-    assert run.status is Status.FAILED
-    assert "not a readable result" in run.reason
-
-
 def test_a_fork_server_that_died_is_replaced(launch: Launch, site: LocalSite) -> None:
     code = FOREVER + "os.kill(os.getppid(), 9)" + WAIT
     run = launch(code)
@@ -152,3 +137,60 @@ def test_one_fork_server_serves_all_runs(launch: Launch, folder: Path, site: Loc
     for _ in range(2):
         launch("open(f'{out}/parent', 'w').write(str(os.getppid()))\n" + GOOD)
         assert int((folder / "parent").read_text()) == client.ready.pid
+
+
+def test_what_does_not_fit_on_this_host_is_refused_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = HostsLauncher(LocalSite(), tmp_path)
+    with pytest.raises(UserError, match="the launcher local has one host"):
+        launcher.check(make_experiment(spread=Spread()))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {4})
+    launcher.check(make_experiment(Single))
+    with pytest.raises(UserError, match=f"2 x 1 cores are needed but host {socket.gethostname()}"):
+        launcher.check(make_experiment(AllReduce))
+    assert launcher.capacity() == Capacity(num_hosts=1, cores_per_host=1)
+
+
+def test_leaving_removes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    site = LocalSite(FAKE_SERVER)
+    with HostsLauncher(site, tmp_path), site.servers({}, None) as servers:
+        (client,) = servers.clients.values()
+        assert Path(client.ready.scratch).parent == tmp_path / "tmp"
+    assert_gone([client.ready.pid])
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_an_interruption_while_tensorflow_is_imported_leaves_no_process(tmp_path: Path) -> None:
+    code = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
+    words = (sys.executable, "-c", code, str(tmp_path / "pid"))
+    server = LocalForkServer(words, "n9")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ForkServerClient, "wait_ready", interrupt_when_there(tmp_path / "pid"))
+        with pytest.raises(KeyboardInterrupt):
+            server.client()
+    assert_gone([int((tmp_path / "pid").read_text())])
+    server.close()
+
+
+def interrupt_when_there(path: Path) -> Callable[..., NoReturn]:
+    def wait(*_: object) -> NoReturn:
+        while not path.exists() or not path.read_text():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    return wait
+
+
+def test_this_machine_may_have_gpus_and_emulated_hosts_have_none() -> None:
+    network = EmulatedNetwork(num_hosts=2, bits_per_s=1e9)
+    emulated = make_experiment(AllReduce, launcher="emulated", spread=Spread(), network=network)
+    on_gpu = Resources(device=Device.GPU)
+    LocalSite().check(make_experiment(AllReduce, resources=on_gpu))
+    site = EmulatedSite(network)
+    site.check(emulated)
+    with pytest.raises(UserError, match="emulated hosts have no GPUs; use the device cpu"):
+        site.check(replace(emulated, resources=on_gpu))

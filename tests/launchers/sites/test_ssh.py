@@ -283,8 +283,8 @@ def fake_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def server(tmp_path: Path, fake_ssh: None) -> Iterator[SshForkServer]:
-    server = SshForkServer(HOST, greeting_server(), tmp_path / "log")
+def server(fake_ssh: None) -> Iterator[SshForkServer]:
+    server = SshForkServer(HOST, greeting_server())
     yield server
     server.close()
 
@@ -331,8 +331,8 @@ def test_a_server_that_went_unnoticed_costs_no_run(server: SshForkServer) -> Non
     assert server.client().answer(AskTime(), TimeTold).time > 1e9
 
 
-def test_a_server_of_another_version_says_so(tmp_path: Path, fake_ssh: None) -> None:
-    server = SshForkServer(HOST, greeting_server("--version", "99"), tmp_path / "log")
+def test_a_server_of_another_version_says_so(fake_ssh: None) -> None:
+    server = SshForkServer(HOST, greeting_server("--version", "99"))
     with pytest.raises(LaunchError, match=r"^the fork server on n9 speaks version 99 .* hosts\.$"):
         server.client()
 
@@ -392,15 +392,12 @@ def test_all_hosts_in_trouble_are_named_in_one_line(
     )
 
 
-def test_without_ssh_it_says_what_to_install(
+def test_the_launcher_needs_ssh_and_a_host_file(
     host_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="openssh-client"), SshSite(host_file):
         pass
-
-
-def test_the_launcher_needs_a_host_file(host_file: Path) -> None:
     with pytest.raises(UserError, match=r"ssh needs --host-file, .* \[user@\]name\[:port\]"):
         make_launcher(LauncherSettings(launcher="ssh"))
     make_launcher(LauncherSettings(launcher="ssh", host_file=host_file))

@@ -180,6 +180,8 @@ def test_broken_tasks_per_node_are_refused_with_the_position(
 
 def test_hosts_are_rendered_as_they_stand() -> None:
     assert render_hostlist(["n10", "n9", "n10", "gpu-a_1.local"]) == "n10,n9,n10,gpu-a_1.local"
+    with pytest.raises(UserError, match="name at least one host"):
+        render_hostlist([])
 
 
 @pytest.mark.parametrize(
@@ -189,11 +191,6 @@ def test_hosts_are_rendered_as_they_stand() -> None:
 def test_what_is_no_host_name_is_not_rendered(name: str) -> None:
     with pytest.raises(UserError, match=r"^host 2 of 2, .* is not a host name: expected 1 to 253"):
         render_hostlist(["good", name])
-
-
-def test_no_hosts_are_not_rendered() -> None:
-    with pytest.raises(UserError, match="name at least one host"):
-        render_hostlist([])
 
 
 # ---- properties

@@ -77,7 +77,7 @@ RUNNING = (
 )
 
 
-def test_every_field_is_found() -> None:
+def test_every_field_is_found_and_may_hold_spaces_and_equals_signs() -> None:
     job = parse_job(RUNNING)
     expected = {
         "JobId": "12",
@@ -91,17 +91,13 @@ def test_every_field_is_found() -> None:
         "ReqB:S:C:T": "0:0:*:*",
         "TRES": "cpu=8,mem=4G,node=2,billing=8",
         "OverSubscribe": "NO",
+        "Command": "/home/ann/a folder/job.sh",
+        "WorkDir": "/home/ann/a folder",
+        "Comment": "rate=1gbit links",
+        "StdErr": "/home/ann/50% done.log",
         "Power": "",
     }
     assert {key: job[key] for key in expected} == expected
-
-
-def test_values_may_hold_spaces_and_equals_signs() -> None:
-    job = parse_job(RUNNING)
-    assert job["Command"] == "/home/ann/a folder/job.sh"
-    assert job["WorkDir"] == "/home/ann/a folder"
-    assert job["Comment"] == "rate=1gbit links"
-    assert job["StdErr"] == "/home/ann/50% done.log"
 
 
 @pytest.mark.parametrize("text", ["", "\n", "slurm_load_jobs error: Invalid job id specified"])
@@ -141,11 +137,6 @@ def test_what_slurm_ended_for_want_of_memory_comes_with_advice() -> None:
 
 def test_no_state_of_a_job_that_lives_is_explained_as_its_end() -> None:
     assert set(LIVING) & set(MEANING) == set()
-
-
-def test_a_job_that_the_controller_knows_is_shown(slurm: FakeSlurm) -> None:
-    slurm.answers["scontrol"] = says(f"{RUNNING}\n")
-    assert show_job("12")["NumNodes"] == "2"
 
 
 @pytest.mark.parametrize("answer", [None, UNKNOWN, says("")])
@@ -192,13 +183,10 @@ NodeName=n11 Arch=x86_64 CPUTot=4 State=IDLE+DRAIN ThreadsPerCore=1
 
 
 def test_nodes_that_slurm_does_not_use_are_named(slurm: FakeSlurm) -> None:
+    assert sick_nodes(["n9"]) == ""
     slurm.answers["scontrol"] = says(NODES)
     assert "node n10 is DOWN*" in sick_nodes(["n9", "n10", "n11"])
     assert "n9" not in sick_nodes(["n9", "n10", "n11"])
-
-
-def test_without_an_answer_no_node_is_sick(slurm: FakeSlurm) -> None:
-    assert sick_nodes(["n9"]) == ""
     slurm.answers["scontrol"] = says("NodeName=n9 State=IDLE\n")
     assert sick_nodes(["n9"]) == ""
 
@@ -210,14 +198,11 @@ def test_a_submitted_job_has_a_number(slurm: FakeSlurm, out: str) -> None:
     assert slurm.asked == [["sbatch", "--parsable", "job.sh"]]
 
 
-def test_a_refusal_is_in_slurms_words(slurm: FakeSlurm) -> None:
+def test_what_is_not_submitted_is_told_in_slurms_words(slurm: FakeSlurm) -> None:
     said = "sbatch: error: invalid partition specified: gpu\nsbatch: error: Batch job failed\n"
     slurm.answers["sbatch"] = fails(said)
     with pytest.raises(UserError, match="Slurm refuses the job: sbatch: error: invalid partition"):
         SCHEDULER.submit(Path("job.sh"))
-
-
-def test_without_slurm_nothing_is_submitted(slurm: FakeSlurm) -> None:
     slurm.answers["sbatch"] = None
     with pytest.raises(UserError, match="sbatch is missing here or does not answer"):
         SCHEDULER.submit(Path("job.sh"))
@@ -312,18 +297,14 @@ def test_inside_a_job_nobody_is_asked(
     ids=["local", "emulated"],
 )
 def test_launchers_that_compute_here_refuse_a_login_node(
-    slurm: FakeSlurm, settings: LauncherSettings
+    slurm: FakeSlurm, settings: LauncherSettings, tmp_path: Path
 ) -> None:
     slurm.answers["scontrol"] = says(UP)
     with pytest.raises(UserError, match=REFUSED):
         make_site(settings)
     slurm.asked.clear()
     make_site(replace(settings, allow_login_node=True))
-    assert slurm.asked == []
-
-
-def test_launchers_that_compute_elsewhere_do_not_ask(slurm: FakeSlurm, tmp_path: Path) -> None:
-    slurm.answers["scontrol"] = says(UP)
+    # A launcher that computes elsewhere does not ask.
     (tmp_path / "hosts").write_text("n9\n")
     make_site(LauncherSettings(launcher="ssh", host_file=tmp_path / "hosts"))
     assert slurm.asked == []

@@ -1,4 +1,4 @@
-"""The script of a job: what is asked of Slurm, and nothing that a shell could misread."""
+"""What is asked of Slurm, with nothing that a shell could misread, and what a job offers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import pytest
 from launchers.scheduler import BatchJob
 from launchers.settings import LauncherSettings
 from launchers.sites.slurm.batch_script import render_script
+from launchers.sites.slurm.site import read_allocation
+from launchers.sites.slurm.step import INPUT_VARIABLES, step_environment, step_words
 from ps_allreduce.errors import UserError
 
 JOB = BatchJob(
@@ -81,9 +83,11 @@ def test_lines_of_the_site_come_before_the_command_as_they_are() -> None:
     assert lines.index("module load X") < lines.index("export PYTHONPATH=/suite")
 
 
-def test_percent_signs_are_no_patterns() -> None:
+def test_percent_signs_in_a_log_are_no_patterns_and_blanks_are_refused() -> None:
     script = render_script(replace(JOB, log=Path("/results/50%/x.log")))
     assert "--output=/results/50%%/x.log" in script
+    with pytest.raises(UserError, match="choose another RESULTS"):
+        render_script(replace(JOB, log=Path("/my results/x.log")))
 
 
 @pytest.mark.parametrize(
@@ -108,17 +112,9 @@ def test_what_has_no_place_in_a_script_is_refused(changes: dict[str, Any], sente
     assert sentence in str(caught.value)
 
 
-def test_a_log_that_slurm_cannot_name_is_refused() -> None:
-    with pytest.raises(UserError, match="choose another RESULTS"):
-        render_script(replace(JOB, log=Path("/my results/x.log")))
-
-
-def test_a_job_without_hosts_is_refused() -> None:
+def test_a_job_has_hosts_and_costs_its_whole_limit() -> None:
     with pytest.raises(UserError, match="hosts must be at least 1, got 0"):
         replace(JOB, num_hosts=0)
-
-
-def test_a_job_costs_its_whole_limit() -> None:
     assert JOB.node_hours == 6.0
 
 
@@ -129,3 +125,65 @@ def test_a_setup_line_that_fails_ends_the_job(tmp_path: Path) -> None:
     done = subprocess.run(["bash", script], capture_output=True, check=False, text=True)
     assert done.returncode == 2
     assert "The setup line failed: module-that-is-missing" in done.stderr
+
+
+ALLOCATED = {
+    "SLURM_JOB_ID": "12",
+    "SLURM_JOB_NODELIST": "n[9-10],login",
+    "SLURM_JOB_CPUS_PER_NODE": "4(x2),2",
+}
+
+
+def test_hosts_come_in_slurms_order_with_their_cores() -> None:
+    job_id, cores = read_allocation(ALLOCATED)
+    assert job_id == "12"
+    assert list(cores.items()) == [("n9", 4), ("n10", 4), ("login", 2)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"SLURM_JOB_ID": ""}, "no Slurm job is active here"),
+        ({"SLURM_ARRAY_JOB_ID": "11"}, "job 12 is a task of an array"),
+        ({"SLURM_HET_SIZE": "2"}, "job 12 is heterogeneous"),
+        ({"SLURM_STEP_NUM_TASKS": "2"}, "srun has started this suite more than once"),
+        ({"SLURM_JOB_NODELIST": "n[9-12]"}, "names 4 hosts and SLURM_JOB_CPUS_PER_NODE 3"),
+        ({"SLURM_JOB_NODELIST": "n[9-"}, "host list, character"),
+        ({"SLURM_JOB_CPUS_PER_NODE": "4(x"}, "list of tasks or CPUs per node, character"),
+    ],
+)
+def test_a_job_that_cannot_be_used_is_refused(changes: dict[str, str], sentence: str) -> None:
+    with pytest.raises(UserError) as caught:
+        read_allocation(ALLOCATED | changes)
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["SLURM_JOB_NODELIST", "SLURM_JOB_CPUS_PER_NODE"])
+def test_a_variable_that_somebody_removed_is_named(name: str) -> None:
+    with pytest.raises(UserError, match=f"job 12: {name} is not set"):
+        read_allocation({key: value for key, value in ALLOCATED.items() if key != name})
+
+
+def test_a_job_that_srun_started_once_is_no_trouble() -> None:
+    single = {"SLURM_HET_SIZE": "1", "SLURM_STEP_NUM_TASKS": "1"}
+    assert "n9" in read_allocation(ALLOCATED | single)[1]
+
+
+def test_a_step_says_everything_that_slurm_might_guess_or_misread() -> None:
+    words = step_words({"n10": 2, "n9": 4}, "/suite", ["python3", "-m", "server"])
+    assert words[0] == "srun"
+    assert words[-3:] == ["python3", "-m", "server"]
+    for option in (
+        *("--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--nodelist=n10,n9"),
+        *("--cpus-per-task=4", "--exact", "--chdir=/suite", "--input=none"),
+    ):
+        assert option in words
+    with pytest.raises(UserError, match="is not a host name"):
+        step_words({"--overlap": 1}, "/suite", [])
+
+
+def test_what_would_change_the_step_behind_our_back_is_dropped() -> None:
+    kept = {"SLURM_JOB_ID": "12", "SLURM_CONF": "/etc/slurm.conf", "HOME": "/home/ann"}
+    dropped = dict.fromkeys(INPUT_VARIABLES, "7")
+    assert "SLURM_CPUS_PER_TASK" in dropped
+    assert step_environment(kept | dropped) == kept

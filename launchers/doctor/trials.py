@@ -1,0 +1,215 @@
+"""What hosts try out together: how fast they compute, their links, files that they share.
+
+Decides what is measured, that a host or link that seems slow is measured again (where others
+compute as well, one slow moment says nothing), and that no trace is left of the files.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from launchers.doctor.checks.speed import slow_links, slower_than_others
+from launchers.doctor.findings import Sharing
+from launchers.fork_servers.client import ForkServerClient
+from launchers.fork_servers.host_servers import Answers, HostServers, ask_hosts, measure_links
+from ps_allreduce.errors import LaunchError
+from ps_allreduce.inspection.questions import MultiplyMatrices, ShareFile
+from ps_allreduce.record.records import LinkRecord
+
+#: Large enough for the library to use all cores, small enough for many products in a second.
+SIZE = 1024
+
+SECONDS = 1.0
+
+#: How often a host or link that seems slow is measured, the first time included; the best counts.
+ATTEMPTS = 3
+
+#: A loaded machine may take long over what should take a second.
+DEADLINE_S = 60.0
+
+#: Two multiplications and additions per element and term.
+OPERATIONS = 2 * SIZE**3
+
+#: NFS may remember for so long that a file is not there.  Source: nfs(5), acdirmin.
+WITHIN_S = 35.0
+
+ANSWER_S = 15.0
+
+LOOK_S = 3.0
+
+POLL_S = 0.05
+
+PREFIX = "ps-allreduce-doctor-"
+
+Pair = tuple[str, str]
+
+
+def measure_computing(servers: HostServers) -> dict[str, float]:
+    """Floating-point operations per second of every host, while all of them compute."""
+    best: dict[str, float] = {}
+    for _ in range(ATTEMPTS):
+        best |= {host: max(rate, best.get(host, 0.0)) for host, rate in _multiply(servers).items()}
+        if not slower_than_others(best):
+            break
+    return best
+
+
+def _multiply(servers: HostServers) -> dict[str, float]:
+    answers = ask_hosts(
+        servers,
+        lambda client: MultiplyMatrices(size=SIZE, seconds=SECONDS, log=client.job_log("multiply")),
+        DEADLINE_S,
+    )
+    multiplied = answers.of("multiplied")
+    return {host: OPERATIONS * 1e9 / event.counts["ns"] for host, event in multiplied.items()}
+
+
+def measure_all_links(
+    servers: HostServers,
+    pairs: Sequence[Pair],
+    address_of: Callable[[str], str],
+    tell: Callable[[str], None],
+) -> tuple[tuple[LinkRecord, ...], str]:
+    """Measure the links of all pairs, and those that are slow again.
+
+    Args:
+        pairs: those that can reach each other.
+        tell: told before every round.
+
+    Returns:
+        What was measured, and why that came to an end; empty if it did not.
+    """
+    best: dict[Pair, LinkRecord] = {}
+    rounds = _rounds(servers, pairs)
+    suspects = {link for links in rounds for link in links}
+    try:
+        for again in ["", *[", slow ones again"] * (ATTEMPTS - 1)]:
+            for number, links in enumerate(rounds, start=1):
+                if wanted := [link for link in links if link in suspects]:
+                    tell(f"links, round {number} of {len(rounds)}{again}")
+                    _measure(servers, wanted, address_of, best)
+            suspects = {(link.source, link.target) for link in slow_links(list(best.values()))}
+    except LaunchError as error:
+        return tuple(best.values()), str(error).splitlines()[0]
+    return tuple(best.values()), ""
+
+
+def _rounds(servers: HostServers, pairs: Sequence[Pair]) -> list[list[Pair]]:
+    """The links of the pairs, from and to; a run uses both directions at once."""
+    wanted = {*pairs, *((b, a) for a, b in pairs)}
+    rounds = [
+        [link for a, b in together for link in ((a, b), (b, a)) if link in wanted]
+        for together in rounds_of_pairs(list(servers.clients))
+    ]
+    return [links for links in rounds if links]
+
+
+def rounds_of_pairs(hosts: Sequence[str]) -> list[list[Pair]]:
+    """Every pair once, in as few rounds as possible, in each of which a host is in one pair.
+
+    Source: the circle method of round-robin tournaments: one host stays, the others go round.
+    """
+    places: list[str | None] = [*hosts, *([None] if len(hosts) % 2 else [])]
+    half = len(places) // 2
+    rounds = []
+    for _ in range(len(places) - 1):
+        facing = zip(places[:half], reversed(places[half:]), strict=True)
+        rounds.append([(a, b) for a, b in facing if a is not None and b is not None])
+        places = [places[0], places[-1], *places[1:-1]]
+    return [pairs for pairs in rounds if pairs]
+
+
+def _measure(
+    servers: HostServers,
+    links: Sequence[Pair],
+    address_of: Callable[[str], str],
+    best: dict[Pair, LinkRecord],
+) -> None:
+    for link in measure_links(servers, links, address_of):
+        key = (link.source, link.target)
+        if key not in best or link.bits_per_s > best[key].bits_per_s:
+            best[key] = link
+
+
+def try_sharing(
+    servers: HostServers, results: Path, offsets: Mapping[str, float], *, shared: bool
+) -> Sharing:
+    """Have every host write a file, and see that all others get to see it.
+
+    Args:
+        offsets: seconds by which the hosts' clocks are ahead of this one.
+        shared: hosts are expected to share files; else only this process writes one.
+    """
+    try:
+        with _folder_below(results) as folder:
+            if not shared:
+                return Sharing()
+            answers = _ask(servers, folder)
+            unseen = [host for host in answers.of("written") if not _is_there(folder / host)]
+    except OSError as error:
+        return Sharing(refused=error.strerror or str(error))
+    return Sharing(
+        unwritable=answers.troubles | {h: e.text for h, e in answers.of("unwritable").items()},
+        delays_s=_delays(answers, offsets),
+        unseen_here=tuple(unseen),
+    )
+
+
+@contextmanager
+def _folder_below(results: Path) -> Iterator[Path]:
+    """A folder in the results folder; what had to be made for it is removed again.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    made = [path for path in (results, *results.parents) if not path.exists()]
+    results.mkdir(parents=True, exist_ok=True)
+    try:
+        with TemporaryDirectory("", PREFIX, results, ignore_cleanup_errors=True) as folder:
+            yield Path(folder)
+    finally:
+        for path in made:
+            with suppress(OSError):
+                path.rmdir()
+
+
+def _ask(servers: HostServers, folder: Path) -> Answers:
+    hosts = servers.reachable.clients
+
+    def share_with_others(client: ForkServerClient) -> ShareFile:
+        return ShareFile(
+            folder=str(folder),
+            own=client.host,
+            others=tuple(other for other in hosts if other != client.host),
+            within_s=WITHIN_S,
+            log=client.job_log("share"),
+        )
+
+    return ask_hosts(servers, share_with_others, WITHIN_S + ANSWER_S)
+
+
+def _is_there(path: Path) -> bool:
+    deadline = time.monotonic() + LOOK_S
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    return path.exists()
+
+
+def _delays(answers: Answers, offsets: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """On one clock; what was seen at once took no time."""
+    written = {
+        host: event.counts["ns"] / 1e9 - offsets.get(host, 0.0)
+        for host, event in answers.of("written").items()
+    }
+    return {
+        reader: {
+            writer: max(0.0, ns / 1e9 - offsets.get(reader, 0.0) - written[writer])
+            for writer, ns in event.counts.items()
+            if writer in written
+        }
+        for reader, event in answers.of("seen").items()
+    }
