@@ -150,13 +150,6 @@ class Installed:
     missing_modules: frozenset[str] = frozenset()
 
 
-def python_problems(required: VersionRange, found: str) -> list[str]:
-    """Say what is wrong with the version of Python."""
-    if Version.parse(found) in required:
-        return []
-    return [f"Python is {found} and must be {required.text}: name another with PYTHON=."]
-
-
 def tensorflow_problems(required: VersionRange, installed: Installed) -> list[str]:
     """Say what is wrong with TensorFlow: none, two builds in one place, or another version."""
     versions = installed.versions
@@ -195,8 +188,10 @@ def package_problems(required: Iterable[Requirement], installed: Installed) -> l
 
 def find_problems(required: Requirements, installed: Installed) -> list[str]:
     """Say everything that keeps an environment from running the suite, one line each."""
+    wanted, found = required.python, installed.python
+    python = f"Python is {found} and must be {wanted.text}: name another with PYTHON=."
     return [
-        *python_problems(required.python, installed.python),
+        *([] if Version.parse(found) in wanted else [python]),
         *tensorflow_problems(required.tensorflow, installed),
         *package_problems(required.packages, installed),
     ]
@@ -209,7 +204,8 @@ def _is_within(found: str, versions: VersionRange) -> bool:
         return False
 
 
-def _metadata_version(distribution: str) -> str | None:
+def installed_version(distribution: str) -> str | None:
+    """The installed version of a distribution; None if there is none."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -222,7 +218,7 @@ def _has_module(name: str) -> bool:
 
 def look_up(
     required: Requirements,
-    version_of: Callable[[str], str | None] = _metadata_version,
+    version_of: Callable[[str], str | None] = installed_version,
     has_module: Callable[[str], bool] = _has_module,
 ) -> Installed:
     """Find what this process's environment holds of what is required."""

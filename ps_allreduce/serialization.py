@@ -9,9 +9,8 @@ any particular dataclass.
 from __future__ import annotations
 
 import json
-import re
 import types
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -26,9 +25,6 @@ KIND = "kind"
 
 #: Types whose values JSON holds as they are.
 _SCALARS = (bool, int, float, str)
-
-#: The end of every key, and of some text that looks like one.
-_KEY_ENDS = re.compile(r'"\s*:')
 
 #: Makes a value of one type from parsed JSON.
 Reader = Callable[[Any], Any]
@@ -63,14 +59,14 @@ def identity_of(value: object) -> Any:
 
 
 def _plain(value: object, wanted: Callable[[Field[Any]], bool]) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if value is None or isinstance(value, _SCALARS):
+        return value
     if is_dataclass(value) and not isinstance(value, type):
         tag = {KIND: getattr(value, KIND)} if hasattr(value, KIND) else {}
         named = {f.name: _plain(getattr(value, f.name), wanted) for f in fields(value) if wanted(f)}
         return tag | named
-    if isinstance(value, Enum):
-        return value.value
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
     if isinstance(value, Mapping):
         return {str(key): _plain(item, wanted) for key, item in value.items()}
     if isinstance(value, Sequence):
@@ -85,18 +81,6 @@ def parse_json(text: str | bytes) -> Any:
         ValueError: the text is no JSON, or a key is repeated.
     """
     content = text.decode() if isinstance(text, bytes) else text
-    num_keys = 0
-
-    def count(found: dict[str, Any]) -> dict[str, Any]:
-        nonlocal num_keys
-        num_keys += len(found)
-        return found
-
-    parsed = json.loads(content, object_hook=count)
-    # A repeated key leaves fewer keys than colons behind a quote; so does text with such colons in
-    # it, which takes the slow way for nothing.
-    if num_keys == len(_KEY_ENDS.findall(content)):
-        return parsed
     return json.loads(content, object_pairs_hook=_refuse_repeats)
 
 
@@ -153,13 +137,13 @@ def _union_reader(choices: tuple[Any, ...]) -> Reader:
 
 
 def _tagged_reader(classes: Sequence[Any]) -> Reader:
-    known = {getattr(cls, KIND): cls for cls in classes}
+    readers = {getattr(cls, KIND): _reader(cls) for cls in classes}
 
     def read(value: Any) -> Any:
         _expect(isinstance(value, dict) and KIND in value, value, f"an object with a {KIND}")
-        if value[KIND] not in known:
-            raise _Mismatch(f"unknown {KIND} {value[KIND]!r}; choose one of {', '.join(known)}")
-        return _reader(known[value[KIND]])(value)
+        if value[KIND] not in readers:
+            raise _Mismatch(f"unknown {KIND} {value[KIND]!r}; choose one of {', '.join(readers)}")
+        return readers[value[KIND]](value)
 
     return read
 
@@ -167,13 +151,13 @@ def _tagged_reader(classes: Sequence[Any]) -> Reader:
 def _tuple_reader(read: Reader) -> Reader:
     def read_all(value: Any) -> Any:
         _expect(isinstance(value, list), value, "a list")
-        made = []
-        for index, item in enumerate(value):
-            try:
+        made: list[Any] = []
+        try:
+            for item in value:
                 made.append(read(item))
-            except _Mismatch as mismatch:
-                mismatch.path.append(f"[{index}]")
-                raise
+        except _Mismatch as mismatch:
+            mismatch.path.append(f"[{len(made)}]")
+            raise
         return tuple(made)
 
     return read_all
@@ -186,52 +170,38 @@ def _mapping_reader(kind: Any) -> Reader:
         _expect(isinstance(value, dict), value, "an object")
         if kind in _SCALARS and set(map(type, value.values())) <= {kind}:
             return value  # as it is already: samples hold thousands of such mappings
-        return {key: _read_named(key, read, item) for key, item in value.items()}
+        return _read_named(value, dict.fromkeys(value, read))
 
     return read_all
-
-
-def _read_named(name: str, read: Reader, item: Any) -> Any:
-    try:
-        return read(item)
-    except _Mismatch as mismatch:
-        mismatch.path.append(f".{name}")
-        raise
 
 
 def _dataclass_reader(cls: Any) -> Reader:
     hints = get_type_hints(cls)
     tag = {KIND} if hasattr(cls, KIND) else set()
-    names = frozenset(field.name for field in fields(cls))
     required = {f.name for f in fields(cls) if f.default is f.default_factory is MISSING}
-    readers: dict[str, Reader] = {}
+    readers = {field.name: _reader(hints[field.name]) for field in fields(cls)}
 
     def read(value: Any) -> Any:
         _expect(isinstance(value, dict), value, "an object")
-        if not readers:  # not earlier: a class may hold others of its own kind
-            readers.update({name: _reader(hints[name]) for name in names})
-        if value.keys() != names:
-            _check_keys(value.keys() - tag, names, required)
-        made = {}
-        try:
-            for name, item in value.items():
-                if type(item) is hints.get(name):
-                    made[name] = item
-                elif name not in tag:
-                    made[name] = readers[name](item)
-        except _Mismatch as mismatch:
-            mismatch.path.append(f".{name}")
-            raise
-        return cls(**made)
+        named = {name: item for name, item in value.items() if name not in tag}
+        if unknown := named.keys() - readers.keys():
+            raise _Mismatch(f"unknown key {', '.join(sorted(unknown))}")
+        if missing := required - named.keys():
+            raise _Mismatch(f"missing key {', '.join(sorted(missing))}")
+        return cls(**_read_named(named, readers))
 
     return read
 
 
-def _check_keys(keys: Set[str], names: Set[str], required: Set[str]) -> None:
-    if unknown := keys - names:
-        raise _Mismatch(f"unknown key {', '.join(sorted(unknown))}")
-    if missing := required - keys:
-        raise _Mismatch(f"missing key {', '.join(sorted(missing))}")
+def _read_named(value: Mapping[str, Any], readers: Mapping[str, Reader]) -> dict[str, Any]:
+    made = {}
+    try:
+        for name, item in value.items():
+            made[name] = readers[name](item)
+    except _Mismatch as mismatch:
+        mismatch.path.append(f".{name}")
+        raise
+    return made
 
 
 def _enum_reader(kind: Any) -> Reader:

@@ -19,12 +19,12 @@ from typing import Any
 
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.fork_server import messages
+from ps_allreduce.fork_server.child import KernelWatch
 from ps_allreduce.fork_server.line import Line
-from ps_allreduce.fork_server.out_of_memory import KernelWatch
 from ps_allreduce.fork_server.run_folder import RunFolder
 from ps_allreduce.fork_server.server import ForkServer
 from ps_allreduce.fork_server.streams import receive_stream, send_stream
-from ps_allreduce.inspection import state as host_state
+from ps_allreduce.inspection import host_state
 from ps_allreduce.inspection.check_up import CHECK_UP_JOBS
 from ps_allreduce.inspection.facts import look_around
 from ps_allreduce.inspection.gpu import GpuSampler

@@ -43,7 +43,6 @@ MEASURED_PROGRAM = (
 SHARED = (
     "ps_allreduce.fork_server.messages",
     "ps_allreduce.inspection.questions",
-    "ps_allreduce.runner.results",
     "ps_allreduce.runner.validity",
     "ps_allreduce.tf_internals.texts",
 )
@@ -54,7 +53,7 @@ TENSORFLOW_ONLY_IN = (
     "ps_allreduce/backends/",
     "ps_allreduce/workloads/",
     "ps_allreduce/runner/task.py",
-    "ps_allreduce/runner/jobs.py",
+    "ps_allreduce/runner/forked_jobs.py",
     "ps_allreduce/tf_internals/private_api.py",
 )
 

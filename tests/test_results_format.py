@@ -14,7 +14,7 @@ import pytest
 import analysis
 from analysis.data.columns import COLUMNS
 from experiments.sweep.folder import NOTE, InFlight
-from ps_allreduce.record.raw_timings import save_raw
+from ps_allreduce.record.files import save_raw
 from ps_allreduce.record.records import FORMAT_VERSION, RunRecord
 from ps_allreduce.record.steps import EventTable, Phase, StepTable
 from tests.fakes import make_steps, no_events

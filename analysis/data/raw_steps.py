@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ps_allreduce.record.files import RunFiles
-from ps_allreduce.record.raw_timings import load_raw
+from ps_allreduce.record.files import RunFiles, load_raw
 from ps_allreduce.record.steps import (
     Phase,
     StepTable,

@@ -17,9 +17,8 @@ from analysis.derive.recording_cost import recording_cost
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.architectures import Unit
-from ps_allreduce.record.files import RunFiles
+from ps_allreduce.record.files import RunFiles, load_window
 from ps_allreduce.record.hosts import kinds
-from ps_allreduce.record.raw_timings import load_window
 from ps_allreduce.record.records import RunRecord
 
 Row = Mapping[str, object]

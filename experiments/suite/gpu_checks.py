@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_allreduce.cluster import TaskId, TaskType
-from ps_allreduce.record.gpu_samples import GpuSample
-from ps_allreduce.record.hosts import HostFacts
+from ps_allreduce.record.hosts import GpuSample, HostFacts
 from ps_allreduce.record.records import RunRecord, Status
 
 #: Of the weights after eleven steps, relative to the largest.  Processors differ from each other by

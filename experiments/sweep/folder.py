@@ -23,9 +23,8 @@ from launchers.protocol import LaunchedRun
 from launchers.scheduler import Scheduler
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.record.files import RunFiles, check_free, save_record, write_atomically
+from ps_allreduce.record.files import RunFiles, check_free, save_raw, save_record, write_atomically
 from ps_allreduce.record.provenance import Provenance
-from ps_allreduce.record.raw_timings import save_raw
 from ps_allreduce.record.records import RunRecord, Status
 from ps_allreduce.serialization import from_json, to_json
 

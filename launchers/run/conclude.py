@@ -21,8 +21,8 @@ from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import RecordingComparison
-from ps_allreduce.record.gpu_samples import THROTTLING, GpuSample
-from ps_allreduce.record.raw_timings import load_raw
+from ps_allreduce.record.files import load_raw
+from ps_allreduce.record.hosts import THROTTLING, GpuSample
 from ps_allreduce.record.records import (
     BUSY_LIMIT,
     Phases,
@@ -38,8 +38,7 @@ from ps_allreduce.record.steps import (
     concatenate,
     shift_clocks,
 )
-from ps_allreduce.runner.results import DriverResult
-from ps_allreduce.runner.validity import find_problems
+from ps_allreduce.runner.validity import DriverResult, find_problems
 from ps_allreduce.serialization import from_json
 
 T = TypeVar("T")

@@ -9,14 +9,13 @@ way at once (decision 0010).
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from ps_allreduce.backends.buckets import Tensor, fill_buckets
-from ps_allreduce.backends.local_worker import Combined, MirroredWorker
+from ps_allreduce.backends.local_worker import MirroredWorker
 from ps_allreduce.backends.packing import hold, pack, unpack
-from ps_allreduce.backends.protocol import Task, strategy_of
+from ps_allreduce.backends.protocol import Task
+from ps_allreduce.backends.worker_step import Exchanged
 from ps_allreduce.point.strategies import AllReduce
 from ps_allreduce.point.wire import Collective, Wire
 from ps_allreduce.workloads.program import Program
@@ -37,19 +36,15 @@ class AllReduceBackend(MirroredWorker):
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
-        self._settings = strategy_of(task, AllReduce)
+        strategy = task.experiment.strategy
+        assert isinstance(strategy, AllReduce)
         #: How gradients travel in buckets; None for TensorFlow's packs.
-        self._wire = self._settings.wire
-        self._options = self.communication_options()
-
-    def communication_options(self) -> Any:
-        """TensorFlow's packs; None for buckets."""
-        if self._settings.bytes_per_pack is None:
-            return None
-        return tf.distribute.experimental.CommunicationOptions(
-            bytes_per_pack=self._settings.bytes_per_pack,
-            implementation=IMPLEMENTATIONS[self._settings.collective],
-        )
+        self._wire = strategy.wire
+        if strategy.bytes_per_pack is not None:
+            self._options = tf.distribute.experimental.CommunicationOptions(
+                bytes_per_pack=strategy.bytes_per_pack,
+                implementation=IMPLEMENTATIONS[strategy.collective],
+            )
 
     def build(self, program: Program) -> None:
         """Decide which gradients travel together."""
@@ -64,15 +59,15 @@ class AllReduceBackend(MirroredWorker):
         with tf.device(HOST):
             self._steps_begun = tf.Variable(0, dtype=tf.int32)
 
-    def combine(self, gradients: list[tf.Tensor]) -> Combined:
-        """The mean over all workers."""
+    def exchange(self, gradients: list[tf.Tensor]) -> Exchanged:
+        """Apply the mean over all workers."""
         if self._wire is not None:
             return self._by_buckets(gradients, self._wire)
         context = tf.distribute.get_replica_context()
         mean = list(context.all_reduce(tf.distribute.ReduceOp.MEAN, gradients, self._options))
-        return Combined(units=gradients, ready=mean, gradients=mean)
+        return self.apply(gradients, mean, mean)
 
-    def _by_buckets(self, gradients: list[tf.Tensor], wire: Wire) -> Combined:
+    def _by_buckets(self, gradients: list[tf.Tensor], wire: Wire) -> Exchanged:
         key = self._first_key()
         units = pack(self._buckets, gradients)
         means: list[tf.Tensor] = []
@@ -80,8 +75,7 @@ class AllReduceBackend(MirroredWorker):
             sent = hold(tf.cast(unit, wire.gradients), means, wire.in_flight)
             means.append(self._mean(sent, key + number))
         flats = [tf.cast(mean, tf.float32) for mean in means]
-        whole = unpack(self._buckets, flats, self._shapes)
-        return Combined(units=units, ready=means, gradients=whole)
+        return self.apply(units, means, unpack(self._buckets, flats, self._shapes))
 
     def _first_key(self) -> tf.Tensor:
         """The first of a step's instance keys; steps take turns between two sets.

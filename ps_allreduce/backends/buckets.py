@@ -37,12 +37,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A range of the elements of one flattened tensor.
-
-    Attributes:
-        tensor: position among the tensors.
-        start, size: in elements.
-    """
+    """A range of the elements of one flattened tensor, which is told by its position."""
 
     tensor: int
     start: int

@@ -7,7 +7,6 @@ decides how gradients are combined.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,21 +26,6 @@ from ps_allreduce.backends.worker_step import (
 from ps_allreduce.workloads.program import Program
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Combined:
-    """Gradients before and after the workers have combined them.
-
-    Attributes:
-        units: what is sent, one per message.
-        ready: for each unit, what came back.
-        gradients: to be applied, one per trainable variable.
-    """
-
-    units: list[tf.Tensor]
-    ready: list[tf.Tensor]
-    gradients: list[tf.Tensor]
-
-
 class LocalWorker(Backend):
     """Drives one worker's steps in this process; as it is, it is the strategy `single`."""
 
@@ -55,25 +39,18 @@ class LocalWorker(Backend):
     def connect(self) -> None:
         """Nothing to connect to."""
 
-    def combine(self, gradients: list[tf.Tensor]) -> Combined:
-        """The gradients that this worker applies."""
-        return Combined(units=gradients, ready=gradients, gradients=gradients)
-
     def build(self, program: Program) -> None:
         """Create variables, momentum slots and the worker's own resources."""
         values = program.initial_values()
         self._variables = [self._make_variable(value) for value in values]
         self._slots = [self._make_variable(np.zeros_like(value)) for value in values]
-        worker = self._task.worker
+        worker = 0 if self._task.tf_config is None else self._task.tf_config.task.index
         # In the scope of the step, which looks for the resources there.
         traced_function(self._place(lambda: initialise_worker(program, tf.constant(worker))))()
-        accumulation = self._workload.accumulation
 
         def step(events: bool, recorded: bool) -> tf.Tensor:
-            self._traces += 1
-            return trace_step(
-                program, self.values, self.exchange, accumulation, events=events, recorded=recorded
-            )
+            self.traces += 1
+            return trace_step(program, self.values, self.exchange, events=events, recorded=recorded)
 
         self._step = traced_function(self._place(step))
 
@@ -90,17 +67,26 @@ class LocalWorker(Backend):
         return [tf.identity(variable.read_value()) for variable in self._variables]
 
     def exchange(self, gradients: list[tf.Tensor]) -> Exchanged:
-        """Combine the gradients and apply them to this worker's own copy."""
+        """Apply the gradients to this worker's own copy."""
+        return self.apply(gradients, gradients, gradients)
+
+    def apply(
+        self, units: list[tf.Tensor], ready: list[tf.Tensor], gradients: list[tf.Tensor]
+    ) -> Exchanged:
+        """Apply gradients that the workers have combined, one per trainable variable.
+
+        Args:
+            units: what was sent, one per message.
+            ready: for each unit, what came back.
+        """
         optimizer = self._workload.optimizer
         settings = (optimizer.learning_rate, optimizer.momentum)
-        combined = self.combine(gradients)
-        updates = zip(self._variables, self._slots, combined.gradients, strict=True)
+        updates = zip(self._variables, self._slots, gradients, strict=True)
         done = [
             momentum_update(variable.handle, slot.handle, gradient, *settings)
             for variable, slot, gradient in updates
         ]
-        ready = combined.ready
-        return Exchanged(units=combined.units, pushed=ready, pulled=ready, done=done)
+        return Exchanged(units=units, pushed=ready, pulled=ready, done=done)
 
     def run(self, num_steps: int, *, events: bool = False, recorded: bool = True) -> Rows:
         """Run steps one after the other; rows are fetched at the end."""
@@ -125,21 +111,18 @@ class MirroredWorker(LocalWorker):
     The workers form a cluster only to start the timed loop together.
     """
 
+    #: How TensorFlow packs what its collectives combine; None where they combine nothing.
+    _options: Any = None
+
     def connect(self) -> None:
         """Return once the strategy has seen all workers."""
-        tf_config = self._task.tf_config
-        if tf_config is None:
-            raise ValueError("workers of a cluster need a TF_CONFIG")
+        assert self._task.tf_config is not None
         # TensorFlow reads the variable when it makes the strategy object
         # (tensorflow/tensorflow#31154).
-        os.environ["TF_CONFIG"] = tf_config.render()
+        os.environ["TF_CONFIG"] = self._task.tf_config.render()
         self._strategy = tf.distribute.MultiWorkerMirroredStrategy(
-            communication_options=self.communication_options()
+            communication_options=self._options
         )
-
-    def communication_options(self) -> Any:
-        """How TensorFlow packs what its collectives combine; None where they combine nothing."""
-        return None
 
     def agree(self, value: float) -> float:
         """The largest of all workers' values."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +14,6 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Plan
 from ps_allreduce.workloads.program import Program
 
-StrategyT = TypeVar("StrategyT")
-
 Rows = npt.NDArray[np.float64]
 
 
@@ -24,25 +21,11 @@ Rows = npt.NDArray[np.float64]
 class Task:
     """One driving task: a worker that drives itself, or the chief that drives all workers.
 
-    Attributes:
-        tf_config: None for a single worker without a cluster.
+    A single worker without a cluster has no `tf_config`.
     """
 
     experiment: Experiment
     tf_config: TfConfig | None
-
-    @property
-    def worker(self) -> int:
-        """Index of a worker that drives itself."""
-        return 0 if self.tf_config is None else self.tf_config.task.index
-
-
-def strategy_of(task: Task, kind: type[StrategyT]) -> StrategyT:
-    """The task's strategy, which is of the kind that a backend was made for."""
-    strategy = task.experiment.strategy
-    if not isinstance(strategy, kind):
-        raise TypeError(f"made for {kind.__name__}, got {strategy!r}")
-    return strategy
 
 
 class Backend(ABC):
@@ -54,7 +37,8 @@ class Backend(ABC):
     def __init__(self, task: Task) -> None:
         self._task = task
         self._experiment = task.experiment
-        self._traces = 0
+        #: How often a step function has been traced so far.
+        self.traces = 0
 
     @abstractmethod
     def connect(self) -> None:
@@ -83,10 +67,6 @@ class Backend(ABC):
     @abstractmethod
     def read_weights(self) -> list[npt.NDArray[np.float32]]:
         """The whole trainable variables, in creation order."""
-
-    def trace_count(self) -> int:
-        """How often a step function has been traced so far."""
-        return self._traces
 
     def placement(self) -> tuple[Plan, Mapping[int, str]] | None:
         """The plan, and the devices of its shards as TensorFlow tells; None without servers."""

@@ -124,7 +124,6 @@ def trace_step(
     program: Program,
     values: Callable[[], list[tf.Tensor]],
     exchange: Callable[[list[tf.Tensor]], Exchanged],
-    accumulation: int,
     *,
     events: bool,
     recorded: bool,
@@ -136,13 +135,13 @@ def trace_step(
         exchange: combines and applies the gradients, and brings the new values to the worker.
     """
     if not recorded:
-        out = run_batches(program, values(), accumulation)
+        out = run_batches(program, values())
         with tf.control_dependencies([*exchange(out.gradients).done, out.loss]):
             return tf.constant(0)
     start = tf.timestamp()
     pulled = values()
     pulled_at = now_after(pulled)
-    out = run_batches(program, pulled, accumulation)
+    out = run_batches(program, pulled)
     exchanged = exchange(out.gradients)
     end = now_after(exchanged.done)
     with tf.device(HOST):

@@ -1,38 +1,43 @@
-"""A forked process with a job: how it leaves its parent, and what it reports.
+"""A forked process with a job: how it leaves its parent, what it reports, and why it failed.
 
-Decides what a child inherits and how an error becomes a sentence.  `runner.jobs` decides what the
-job is, `server` when children are forked and ended.
+Decides what a child inherits and how an error becomes a sentence.  Want of memory has a sentence of
+its own: memory usually limits the batch, and errors seldom say so.  `runner.forked_jobs` decides
+what the job is, `server` when children are forked and ended.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import re
 import signal
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ps_allreduce.errors import InputDataError, SuiteError, UserError
+from ps_allreduce.fork_server.line import send_all
 from ps_allreduce.fork_server.messages import Event, encode
-from ps_allreduce.tf_internals.texts import essence
+from ps_allreduce.tf_internals.texts import ALLOCATOR, OUT_OF_MEMORY, TENSOR, essence
 
 PR_SET_PDEATHSIG = 1
 
+ADVICE = "use a smaller --batch-per-worker"
 
+
+@dataclass(frozen=True, slots=True)
 class Reporter:
     """The `Report` of a child: it writes to a pipe that the parent relays to the launcher."""
 
-    def __init__(self, name: str, descriptor: int) -> None:
-        self._name = name
-        self._descriptor = descriptor
+    name: str
+    descriptor: int
 
     def __call__(self, event: str, **details: Any) -> None:
         """Send one event with the present time."""
-        message = Event(name=self._name, event=event, time=time.time(), **details)
-        line = encode(message)
-        while line:
-            line = line[os.write(self._descriptor, line) :]
+        message = Event(name=self.name, event=event, time=time.time(), **details)
+        send_all(self.descriptor, encode(message))
 
 
 def detach(parent: int, log: Path) -> None:
@@ -56,3 +61,71 @@ def report_failure(reporter: Reporter, error: BaseException) -> None:
     text = str(error) if understood else f"{type(error).__name__}: {essence(str(error))}"
     mistake = isinstance(error, UserError | InputDataError)
     reporter("failed", text=text, user_error=mistake)
+
+
+def explain_out_of_memory(text: str, task: str) -> str:
+    """The sentence for an error that means want of memory; empty for any other.
+
+    Args:
+        text: of the error.
+        task: in which it was raised; another task may be the one without memory.
+    """
+    if not OUT_OF_MEMORY.search(text):
+        return ""
+    tensor = TENSOR.search(text)
+    wanted = f" (no room for a tensor {tensor[2]}{tensor[1]})" if tensor else ""
+    return f"out of memory{_where(text, task)}{wanted}; {ADVICE}"
+
+
+def _where(text: str, task: str) -> str:
+    place = ALLOCATOR.search(text)
+    if place is None:
+        return ""
+    job, index, kind, number = place.groups()
+    device = f"GPU {number}" if kind == "GPU" else "the host"
+    other = f"{job}:{index}"
+    return f" on {device}" + ("" if job in (None, "localhost") or other == task else f" of {other}")
+
+
+@dataclass(slots=True)
+class KernelWatch:
+    """Whether the kernel has ended processes for want of memory since the last look."""
+
+    root: Path = Path("/")
+    before: int = 0
+
+    def begin(self) -> None:
+        """Look, and remember."""
+        self.before = count_kills(self.root)
+
+    @property
+    def has_killed(self) -> bool:
+        """It has ended one of our processes since; of this host's if control groups do not tell."""
+        return count_kills(self.root) > self.before
+
+
+def count_kills(root: Path) -> int:
+    """How many processes the kernel has ended: of our control group, else of the host."""
+    for path in _counters(root):
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        if count := re.search(r"^oom_kill (\d+)$", text, re.MULTILINE):
+            return int(count[1])
+    return 0
+
+
+def _counters(root: Path) -> Iterator[Path]:
+    """Files that count them: of our control groups, of either version, then of the host."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    groups = {kind: path.lstrip("/") for _, kind, path in (line.split(":", 2) for line in lines)}
+    for kind, path in groups.items():
+        if kind == "":
+            yield root / "sys/fs/cgroup" / path / "memory.events"
+        elif "memory" in kind.split(","):
+            yield root / "sys/fs/cgroup/memory" / path / "memory.oom_control"
+    yield root / "proc/vmstat"

@@ -31,13 +31,18 @@ class Line:
 
     def sendall(self, content: bytes) -> None:
         """Send everything, or raise OSError."""
-        while content:
-            content = content[os.write(self.sink, content) :]
+        send_all(self.sink, content)
 
     def close(self) -> None:
         """Let go of the line."""
         for descriptor in {self.source, self.sink}:
             os.close(descriptor)
+
+
+def send_all(sink: int, content: bytes) -> None:
+    """Write everything to a descriptor, or raise OSError."""
+    while content:
+        content = content[os.write(sink, content) :]
 
 
 def standard_streams() -> Line:

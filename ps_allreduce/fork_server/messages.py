@@ -13,14 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ps_allreduce.errors import LaunchError, UserError
-from ps_allreduce.inspection.questions import (
-    AnswerCalls,
-    CheckHost,
-    CountGpus,
-    HostState,
-    MultiplyMatrices,
-    ShareFile,
-)
+from ps_allreduce.inspection import questions
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Workload
@@ -215,7 +208,7 @@ class Event:
     user_error: bool = False
     variables: tuple[VariableSpec, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
-    state: HostState | None = None
+    state: questions.HostState | None = None
     cores: tuple[int, ...] = ()
     gpus: str = ""
 
@@ -247,11 +240,11 @@ MESSAGES: dict[str, type[Any]] = {
         ConvertImages,
         ReceiveStream,
         SendStream,
-        AnswerCalls,
-        CheckHost,
-        ShareFile,
-        CountGpus,
-        MultiplyMatrices,
+        questions.AnswerCalls,
+        questions.CheckHost,
+        questions.ShareFile,
+        questions.CountGpus,
+        questions.MultiplyMatrices,
         PrepareRun,
         RunPrepared,
         ReadFile,

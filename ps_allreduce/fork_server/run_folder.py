@@ -16,15 +16,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ps_allreduce.fork_server.messages import (
-    AskTime,
-    FileRead,
-    FinishRun,
-    PrepareRun,
-    ReadFile,
-    RunPrepared,
-    TimeTold,
-)
+from ps_allreduce.fork_server import messages
 
 
 @dataclass(slots=True)
@@ -44,17 +36,17 @@ class RunFolder:
     def serve(self, request: object) -> object | None:
         """The answer to a request; None where none is expected."""
         match request:
-            case PrepareRun(num_ports=count):
+            case messages.PrepareRun(num_ports=count):
                 return self._prepare_run(count)
-            case ReadFile(path=path, offset=offset, length=length):
+            case messages.ReadFile(path=path, offset=offset, length=length):
                 return read_piece(Path(path), offset, length)
-            case AskTime():
-                return TimeTold(time=time.time())
-            case FinishRun():
+            case messages.AskTime():
+                return messages.TimeTold(time=time.time())
+            case messages.FinishRun():
                 self.finish_run()
         return None
 
-    def _prepare_run(self, num_ports: int) -> RunPrepared:
+    def _prepare_run(self, num_ports: int) -> messages.RunPrepared:
         self.finish_run()
         try:
             for _ in range(num_ports):
@@ -62,9 +54,11 @@ class RunFolder:
             self.path = Path(tempfile.mkdtemp(prefix="run-", dir=self.scratch))
         except OSError as error:
             self.finish_run()
-            return RunPrepared(problem=f"no free port or no room in {self.scratch} ({error})")
+            return messages.RunPrepared(
+                problem=f"no free port or no room in {self.scratch} ({error})"
+            )
         ports = tuple(sock.getsockname()[1] for sock in self.held)
-        return RunPrepared(ports=ports, folder=str(self.path))
+        return messages.RunPrepared(ports=ports, folder=str(self.path))
 
     def finish_run(self) -> None:
         """Let go of the ports and remove the files."""
@@ -99,7 +93,7 @@ def hold_port() -> socket.socket:
     return held
 
 
-def read_piece(path: Path, offset: int, length: int) -> FileRead:
+def read_piece(path: Path, offset: int, length: int) -> messages.FileRead:
     """A piece of a file; its size is None if the file cannot be read."""
     try:
         with path.open("rb") as stream:
@@ -107,5 +101,5 @@ def read_piece(path: Path, offset: int, length: int) -> FileRead:
             stream.seek(offset)
             content = stream.read(length)
     except OSError:
-        return FileRead()
-    return FileRead(content=base64.b64encode(content).decode(), size=size)
+        return messages.FileRead()
+    return messages.FileRead(content=base64.b64encode(content).decode(), size=size)

@@ -31,10 +31,8 @@ import click
 import psutil
 
 from ps_allreduce.fork_server import messages
-from ps_allreduce.fork_server.child import Reporter, detach, report_failure
+from ps_allreduce.fork_server.child import ADVICE, KernelWatch, Reporter, detach, report_failure
 from ps_allreduce.fork_server.line import Line, connect_to, standard_streams
-from ps_allreduce.fork_server.messages import Event, Exited, Ready, Sampled, Started, decode, encode
-from ps_allreduce.fork_server.out_of_memory import ADVICE, KernelWatch
 from ps_allreduce.fork_server.run_folder import RunFolder
 from ps_allreduce.fork_server.unused_imports import UNUSED_BY_TASKS, left_out
 from ps_allreduce.inspection.facts import look_around, take_sample
@@ -119,7 +117,7 @@ class ForkServer:
         *lines, rest = (self.partial.get(-1, b"") + content).split(b"\n")
         self.partial[-1] = rest
         for line in lines:
-            request = decode(line)
+            request = messages.decode(line)
             if isinstance(request, messages.EndAll):
                 self._kill_all()
             elif type(request) in self.jobs:
@@ -140,7 +138,7 @@ class ForkServer:
         os.close(write_end)
         self.children[pid] = Child(name, pid, reports, psutil.Process(pid))
         selector.register(reports, selectors.EVENT_READ)
-        self._send(Started(name=name, pid=pid))
+        self._send(messages.Started(name=name, pid=pid))
 
     def _be_child(self, request: Any, reporter: Reporter, parent: int) -> None:
         """Everything that happens in the forked process; never returns."""
@@ -189,7 +187,7 @@ class ForkServer:
             del self.children[pid]
             self._explain_kill(child, status)
             self._send(
-                Exited(
+                messages.Exited(
                     name=child.name,
                     pid=pid,
                     status=os.waitstatus_to_exitcode(status),
@@ -204,7 +202,7 @@ class ForkServer:
         if killed and child.pid not in self.ended and self.kernel.has_killed:
             host = socket.gethostname()
             text = f"out of memory on host {host}: the kernel ended it; {ADVICE}"
-            self._send(Event(name=child.name, event="failed", time=time.time(), text=text))
+            self._send(messages.Event(name=child.name, event="failed", time=time.time(), text=text))
         self.ended.discard(child.pid)
 
     def _sample(self) -> None:
@@ -213,7 +211,7 @@ class ForkServer:
             return
         self.next_sample = now + SAMPLE_INTERVAL_S
         processes = {child.name: child.process for child in self.children.values()}
-        self._send(Sampled(sample=take_sample(now, processes, self.gpus.look())))
+        self._send(messages.Sampled(sample=take_sample(now, processes, self.gpus.look())))
 
     def _kill_all(self) -> None:
         """Kill every child and its process group; a new child may not lead a group yet."""
@@ -230,7 +228,7 @@ class ForkServer:
         os._exit(0)
 
     def _send(self, message: object) -> None:
-        self._send_line(encode(message))
+        self._send_line(messages.encode(message))
 
     def _send_line(self, line: bytes) -> None:
         try:
@@ -255,7 +253,7 @@ def main(descriptor: int | None, connect: str | None, stdio: bool) -> None:
     begin = time.monotonic()
     # Imported here, because it takes seconds, which are timed, and this module does not need it.
     with left_out(*UNUSED_BY_TASKS):
-        from ps_allreduce.runner.jobs import JOBS
+        from ps_allreduce.runner.forked_jobs import JOBS
 
     import_s = time.monotonic() - begin
     if line is None:
@@ -265,7 +263,7 @@ def main(descriptor: int | None, connect: str | None, stdio: bool) -> None:
     facts = look_around(os.environ, nvml)
     gpus = GpuSampler(nvml, tuple(gpu.identity for gpu in facts.gpus))
     with scratch_folder(Path(tempfile.gettempdir())) as scratch:
-        ready = Ready(
+        ready = messages.Ready(
             version=messages.VERSION,
             token=os.environ.pop(messages.TOKEN, ""),
             import_s=import_s,
@@ -273,7 +271,7 @@ def main(descriptor: int | None, connect: str | None, stdio: bool) -> None:
             scratch=str(scratch),
             facts=facts,
         )
-        line.sendall(encode(ready))
+        line.sendall(messages.encode(ready))
         # A child's garbage collector would walk over all that is imported, and copy every page.
         gc.collect()
         gc.freeze()

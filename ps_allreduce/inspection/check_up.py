@@ -19,15 +19,8 @@ from typing import Any
 import numpy as np
 
 from ps_allreduce.errors import LaunchError
-from ps_allreduce.inspection.questions import (
-    AnswerCalls,
-    CheckHost,
-    CountGpus,
-    MultiplyMatrices,
-    Report,
-    ShareFile,
-)
-from ps_allreduce.inspection.state import find_state
+from ps_allreduce.inspection import questions
+from ps_allreduce.inspection.host_state import find_state
 
 #: Between a first look for the files of others, and writing one's own.
 PAUSE_S = 0.2
@@ -38,7 +31,7 @@ POLL_S = 0.02
 NO_DEVICE = 100
 
 
-def answer_calls(request: AnswerCalls, report: Report) -> None:
+def answer_calls(request: questions.AnswerCalls, report: questions.Report) -> None:
     """Tell every caller the name of this host, until this process is ended.
 
     Raises:
@@ -56,12 +49,12 @@ def answer_calls(request: AnswerCalls, report: Report) -> None:
                 connection.sendall(request.name.encode())
 
 
-def check_host(request: CheckHost, report: Report) -> None:
+def check_host(request: questions.CheckHost, report: questions.Report) -> None:
     """Look at this host, and from here at the others."""
     report("state", state=find_state(request.peers))
 
 
-def share_file(request: ShareFile, report: Report) -> None:
+def share_file(request: questions.ShareFile, report: questions.Report) -> None:
     """Write a file into a folder, and note when the other hosts' files are seen there."""
     deadline = time.monotonic() + request.within_s
     folder = Path(request.folder)
@@ -99,7 +92,7 @@ def _holds(path: Path, content: str) -> bool:
         return False
 
 
-def count_gpus(request: CountGpus, report: Report) -> None:
+def count_gpus(request: questions.CountGpus, report: questions.Report) -> None:
     """Count the GPUs that CUDA shows a process with such an environment."""
     os.environ["CUDA_VISIBLE_DEVICES"] = request.visible
     count, problem = ask_cuda(ctypes.CDLL)
@@ -119,7 +112,7 @@ def ask_cuda(load: Callable[[str], Any]) -> tuple[int, str]:
     return count.value, ""
 
 
-def multiply(request: MultiplyMatrices, report: Report) -> None:
+def multiply(request: questions.MultiplyMatrices, report: questions.Report) -> None:
     """Multiply matrices for some seconds; report the median time of one product."""
     random = np.random.default_rng(0)
     matrix = random.random((request.size, request.size), dtype=np.float32)
@@ -134,10 +127,10 @@ def multiply(request: MultiplyMatrices, report: Report) -> None:
 
 
 #: What is done, by the kind of request.
-CHECK_UP_JOBS: Mapping[type[Any], Callable[[Any, Report], None]] = {
-    AnswerCalls: answer_calls,
-    CheckHost: check_host,
-    ShareFile: share_file,
-    CountGpus: count_gpus,
-    MultiplyMatrices: multiply,
+CHECK_UP_JOBS: Mapping[type[Any], Callable[[Any, questions.Report], None]] = {
+    questions.AnswerCalls: answer_calls,
+    questions.CheckHost: check_host,
+    questions.ShareFile: share_file,
+    questions.CountGpus: count_gpus,
+    questions.MultiplyMatrices: multiply,
 }

@@ -16,8 +16,7 @@ from typing import Any
 import psutil
 
 from ps_allreduce.inspection.gpu import find_gpus, granted_entries
-from ps_allreduce.record.gpu_samples import GpuSample
-from ps_allreduce.record.hosts import Gpu, HostFacts, Interface
+from ps_allreduce.record.hosts import Gpu, GpuSample, HostFacts, Interface
 from ps_allreduce.record.provenance import PACKAGES, package_versions, parse_cpuinfo, read_text
 from ps_allreduce.record.records import Sample
 
@@ -36,7 +35,9 @@ def look_around(environment: Mapping[str, str], nvml: Any | None = None) -> Host
         scheduler_name=environment.get("SLURMD_NODENAME", ""),
         interfaces=interfaces(),
         cores=tuple(sorted(os.sched_getaffinity(0))),
-        gpus=_gpus(environment, nvml),
+        gpus=visible_gpus(environment, gpu_models(GPU_FOLDER))
+        if nvml is None
+        else find_gpus(nvml, environment.get("CUDA_VISIBLE_DEVICES")),
         cpu_model=model,
         cpu_flags=flags,
         memory_bytes=psutil.virtual_memory().total,
@@ -48,31 +49,19 @@ def look_around(environment: Mapping[str, str], nvml: Any | None = None) -> Host
 def interfaces() -> tuple[Interface, ...]:
     """Interfaces that are up and have an IPv4 address, in the kernel's order."""
     stats = psutil.net_if_stats()
-    interfaces_up = []
-    for name, addresses in psutil.net_if_addrs().items():
-        if name not in stats or not stats[name].isup:
-            continue
-        for address in addresses:
-            if address.family is socket.AF_INET:
-                # A link from one point to another states no netmask.
-                network = ipaddress.ip_network(f"0.0.0.0/{address.netmask or 32}")
-                # Virtual interfaces state 10 Gbit/s or nothing, whatever they carry.
-                speed = stats[name].speed * 1e6 or None
-                interfaces_up.append(
-                    Interface(
-                        name=name,
-                        address=address.address,
-                        prefix_length=network.prefixlen,
-                        bits_per_s=speed,
-                    )
-                )
-    return tuple(interfaces_up)
-
-
-def _gpus(environment: Mapping[str, str], nvml: Any | None) -> tuple[Gpu, ...]:
-    if nvml is not None:
-        return find_gpus(nvml, environment.get("CUDA_VISIBLE_DEVICES"))
-    return visible_gpus(environment, gpu_models(GPU_FOLDER))
+    return tuple(
+        Interface(
+            name=name,
+            address=address.address,
+            # A link from one point to another states no netmask.
+            prefix_length=ipaddress.ip_network(f"0.0.0.0/{address.netmask or 32}").prefixlen,
+            # Virtual interfaces state 10 Gbit/s or nothing, whatever they carry.
+            bits_per_s=stats[name].speed * 1e6 or None,
+        )
+        for name, addresses in psutil.net_if_addrs().items()
+        for address in addresses
+        if address.family is socket.AF_INET and name in stats and stats[name].isup
+    )
 
 
 def gpu_models(folder: Path) -> tuple[str, ...]:

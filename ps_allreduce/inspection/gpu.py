@@ -16,8 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ps_allreduce.record.gpu_samples import GpuSample, reasons_of
-from ps_allreduce.record.hosts import Gpu
+from ps_allreduce.record.hosts import Gpu, GpuSample, reasons_of
 
 #: What CUDA understands in CUDA_VISIBLE_DEVICES: a number, or the identity of a GPU or of a part.
 ENTRY = re.compile(r"\d+|GPU-[0-9A-Fa-f-]+|MIG-\S+")
@@ -175,7 +174,7 @@ def _look_at(nvml: Any, identity: str, handle: Any) -> GpuSample:
 
 
 def _clock_reasons(nvml: Any, device: Any) -> int:
-    """The bits of `gpu_samples.REASONS`, by their present name or that of drivers before 535."""
+    """The bits of `record.hosts.REASONS`, by their present name or that of drivers before 535."""
     bits = _ask(nvml, "nvmlDeviceGetCurrentClocksEventReasons", device)
     if bits is None:
         bits = _ask(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", device)
@@ -202,23 +201,15 @@ class GpuSampler:
         """One sample of each GPU; nothing where there is none, or once NVML does not answer."""
         if self.nvml is None or not self.identities:
             return ()
-        if self.handles is None and not self._open():
-            return ()
-        handles = self.handles or {}
-        return tuple(_look_at(self.nvml, name, handle) for name, handle in handles.items())
-
-    def _open(self) -> bool:
-        assert self.nvml is not None
-        try:
-            self.nvml.nvmlInit()
-        except self.nvml.NVMLError:
-            self.nvml = None
-            return False
-        by_name = {
-            name: _ask(self.nvml, "nvmlDeviceGetHandleByUUID", name) for name in self.identities
-        }
-        self.handles = {name: handle for name, handle in by_name.items() if handle is not None}
-        return True
+        if self.handles is None:
+            try:
+                self.nvml.nvmlInit()
+            except self.nvml.NVMLError:
+                self.nvml = None
+                return ()
+            handles = {i: _ask(self.nvml, "nvmlDeviceGetHandleByUUID", i) for i in self.identities}
+            self.handles = {name: handle for name, handle in handles.items() if handle is not None}
+        return tuple(_look_at(self.nvml, name, handle) for name, handle in self.handles.items())
 
     def rest(self) -> None:
         """Close NVML; the next look opens it again."""

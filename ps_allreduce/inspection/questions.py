@@ -68,11 +68,7 @@ class ShareFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountGpus:
-    """Fork a process that counts the GPUs which CUDA shows it.
-
-    Attributes:
-        visible: CUDA_VISIBLE_DEVICES of the process.
-    """
+    """Fork a process that counts the GPUs that CUDA shows it; CUDA_VISIBLE_DEVICES is `visible`."""
 
     visible: str
     log: str

@@ -23,12 +23,7 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """Image sizes (pixels, square, three channels) of an architecture.
-
-    Attributes:
-        minimum_image_size: the smallest that it accepts.
-        designed_image_size: what it was designed for, the default of the dry run.
-    """
+    """Image sizes in pixels: the smallest one, and what the dry run takes unless told otherwise."""
 
     minimum_image_size: int
     designed_image_size: int
@@ -48,12 +43,7 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageModel:
-    """An architecture that classifies square images with three channels.
-
-    Attributes:
-        name: of the architecture.
-        image_size: pixels.
-    """
+    """An architecture that classifies square images with three channels; sizes are in pixels."""
 
     kind: ClassVar[str] = "image_model"
     unit: ClassVar[Unit] = Unit.IMAGES
@@ -117,12 +107,8 @@ class TensorSet:
     @property
     def name(self) -> str:
         """As users write it, in whole megabytes where that is exact."""
-        size, unit = (
-            (self.num_bytes // 10**6, "MB")
-            if self.num_bytes % 10**6 == 0
-            else (self.num_bytes // 10**3, "KB")
-        )
-        return f"Tensors-{self.count}-{size}{unit}"
+        unit, size = ("KB", 10**3) if self.num_bytes % 10**6 else ("MB", 10**6)
+        return f"Tensors-{self.count}-{self.num_bytes // size}{unit}"
 
     @property
     def elements(self) -> int:

@@ -1,7 +1,7 @@
 """The data that a model is trained with, and its identity.
 
 Decides which data there are and that files are identified by their content: replaced files make
-another experiment, moved ones do not.  Reading is the business of `workloads.data`.
+another experiment, moved ones do not.  Reading is the business of `workloads.inputs`.
 """
 
 from __future__ import annotations

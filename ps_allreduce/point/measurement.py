@@ -28,8 +28,9 @@ class Measurement:
 
     def __post_init__(self) -> None:
         at_least(1, measured_steps=self.measured_steps, warmup_steps=self.warmup_steps)
-        at_least(0, warmup_s=self.warmup_s, measured_s=self.measured_s)
-        at_least(0, event_steps=self.event_steps)
+        at_least(
+            0, warmup_s=self.warmup_s, measured_s=self.measured_s, event_steps=self.event_steps
+        )
 
     def columns(self) -> dict[str, object]:
         """As columns of a table."""
@@ -44,11 +45,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingComparison:
-    """Stretches of steps with and without recording, in turn.
-
-    Attributes:
-        rounds: pairs of stretches.
-    """
+    """So many rounds of two stretches of steps, one with recording and one without."""
 
     kind: ClassVar[str] = "recording_comparison"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from ps_allreduce.errors import UserError
@@ -49,47 +49,37 @@ class EmulatedNetwork:
     uplink_bits_per_s: float | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= self.num_hosts <= MAX_HOSTS:
-            raise UserError(
-                f"an emulated network has 1 to {MAX_HOSTS} hosts, got {self.num_hosts}."
-            )
-        self._check_rates()
-        self._check_slow_host()
-        self._check_racks()
-        if not 0 <= self.delay_s <= MAX_DELAY_S:  # "not a number" is in no range
-            raise UserError(
-                f"the delay of an emulated network is 0 to {MAX_DELAY_S:g} s, "
-                f"got {self.delay_s:g} s."
-            )
+        if problem := next(self._problems(), None):
+            raise UserError(problem)
 
-    def _check_rates(self) -> None:
+    def _problems(self) -> Iterator[str]:
+        if not 1 <= self.num_hosts <= MAX_HOSTS:
+            yield f"an emulated network has 1 to {MAX_HOSTS} hosts, got {self.num_hosts}."
+        yield from self._problems_of_rates()
+        if (self.slow_host is None) != (self.slow_bits_per_s is None):
+            yield "a slow host needs a rate of its own, and a slow rate needs its host."
+        if self.slow_host is not None and not 0 <= self.slow_host < self.num_hosts:
+            yield f"the slow host is one of 0 to {self.num_hosts - 1}, got {self.slow_host}."
+        if self.racks not in (1, 2):
+            yield f"an emulated network has 1 or 2 racks, got {self.racks}."
+        if self.racks == 2 and self.num_hosts < 2:
+            yield "two racks need at least 2 hosts, got 1."
+        if self.racks == 1 and self.uplink_bits_per_s is not None:
+            yield "one rack has no uplink to give a rate to; ask for 2 racks."
+        if not 0 <= self.delay_s <= MAX_DELAY_S:  # "not a number" is in no range
+            wanted = f"0 to {MAX_DELAY_S:g} s"
+            yield f"the delay of an emulated network is {wanted}, got {self.delay_s:g} s."
+
+    def _problems_of_rates(self) -> Iterator[str]:
         rates = {
             "link": self.bits_per_s,
             "slow host's link": self.slow_bits_per_s,
             "uplink": self.uplink_bits_per_s,
         }
+        wanted = f"{render_rate(MIN_RATE)} to {render_rate(MAX_RATE)}"
         for name, rate in rates.items():
             if rate is not None and not MIN_RATE <= rate <= MAX_RATE:
-                raise UserError(
-                    f"the rate of an emulated {name} is {render_rate(MIN_RATE)} to "
-                    f"{render_rate(MAX_RATE)}, got {rate:g} bit/s."
-                )
-
-    def _check_slow_host(self) -> None:
-        if (self.slow_host is None) != (self.slow_bits_per_s is None):
-            raise UserError("a slow host needs a rate of its own, and a slow rate needs its host.")
-        if self.slow_host is not None and not 0 <= self.slow_host < self.num_hosts:
-            raise UserError(
-                f"the slow host is one of 0 to {self.num_hosts - 1}, got {self.slow_host}."
-            )
-
-    def _check_racks(self) -> None:
-        if self.racks not in (1, 2):
-            raise UserError(f"an emulated network has 1 or 2 racks, got {self.racks}.")
-        if self.racks == 2 and self.num_hosts < 2:
-            raise UserError("two racks need at least 2 hosts, got 1.")
-        if self.racks == 1 and self.uplink_bits_per_s is not None:
-            raise UserError("one rack has no uplink to give a rate to; ask for 2 racks.")
+                yield f"the rate of an emulated {name} is {wanted}, got {rate:g} bit/s."
 
     def rack_of(self, host: int) -> int:
         """The rack of a host; of an odd number, the larger half is in rack 0."""

@@ -29,8 +29,8 @@ class Resources:
     threads_per_worker: int = 1
 
     def __post_init__(self) -> None:
-        at_least(1, cores_per_worker=self.cores_per_worker)
-        at_least(1, threads_per_worker=self.threads_per_worker)
+        cores, threads = self.cores_per_worker, self.threads_per_worker
+        at_least(1, cores_per_worker=cores, threads_per_worker=threads)
 
     def columns(self) -> dict[str, object]:
         """As columns of a table.  A worker has one device."""

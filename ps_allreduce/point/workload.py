@@ -101,11 +101,6 @@ class Workload:
         """Examples that one worker handles between two synchronisations."""
         return self.batch_per_worker * self.accumulation
 
-    @property
-    def compute(self) -> str:
-        """`real` or `emulated`, as records state it."""
-        return "real" if self.emulated is None else "emulated"
-
     def columns(self) -> dict[str, object]:
         """As columns of a table."""
         emulated = self.emulated
@@ -121,7 +116,7 @@ class Workload:
             "accumulation": self.accumulation,
             "seed": self.seed,
             "precision": self.precision.value,
-            "compute": self.compute,
+            "compute": "emulated" if emulated else "real",
             "emulated_forward_s": emulated.forward_s if emulated else None,
             "emulated_backward_s": emulated.backward_s if emulated else None,
             "emulated_groups": emulated.groups if emulated else None,

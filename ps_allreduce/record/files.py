@@ -1,7 +1,7 @@
-"""Where the records of a sweep are kept, and how they are written and read.
+"""Where the records and raw timings of a sweep are kept, and how they are written and read.
 
-Decides names of files, atomic writing and strict loading.  What a record holds is decided in
-`records`.
+Decides names of files, atomic writing and strict loading.  Raw timings are a NumPy archive without
+pickles.  What the files hold is decided in `records` and `steps`.
 """
 
 from __future__ import annotations
@@ -9,24 +9,32 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.record.records import FORMAT_VERSION, RunRecord
+from ps_allreduce.record.steps import EventTable, StepTable, Window, window_of
 from ps_allreduce.serialization import from_json, parse_json, to_json
+
+#: What a damaged archive raises, depending on which of its bytes is wrong.
+UNREADABLE: tuple[type[Exception], ...]
+UNREADABLE = (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError)
+UNREADABLE += (zipfile.BadZipFile, zlib.error)
 
 REMEDY = "Move the file away, and the same command makes the run again."
 
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """The files of one run: at most three.
-
-    Attributes:
-        record: the JSON record; it is written last, so its presence means the run is complete.
-    """
+    """The files of one run, at most three; the record comes last, so with it a run is complete."""
 
     record: Path
 
@@ -37,7 +45,7 @@ class RunFiles:
 
     @property
     def raw(self) -> Path:
-        """Raw timings, see `raw_timings`."""
+        """Raw timings."""
         return self.record.with_suffix(".npz")
 
     @property
@@ -116,6 +124,45 @@ def load_record(path: Path) -> RunRecord:
     except (ValueError, UserError) as error:
         where = "" if str(error).startswith(str(path)) else f"{path}: "
         raise RecordFormatError(f"{where}{str(error).rstrip('.')}. {REMEDY}") from error
+
+
+def save_raw(path: Path, steps: StepTable, events: EventTable) -> None:
+    """Write both tables as one compressed NumPy archive (no pickles)."""
+    arrays = {f"steps_{field.name}": getattr(steps, field.name) for field in fields(StepTable)}
+    arrays |= {f"events_{field.name}": getattr(events, field.name) for field in fields(EventTable)}
+    with path.open("wb") as stream:
+        np.savez_compressed(stream, allow_pickle=False, **arrays)
+
+
+def load_raw(path: Path) -> tuple[StepTable, EventTable]:
+    """Read what `save_raw` wrote.
+
+    Raises:
+        RecordFormatError: the file is missing, damaged, or of another version.
+    """
+    steps = _read_arrays(path, "steps", [field.name for field in fields(StepTable)])
+    events = _read_arrays(path, "events", [field.name for field in fields(EventTable)])
+    return StepTable(**steps), EventTable(**events)
+
+
+def load_window(path: Path) -> tuple[Window, int]:
+    """The measured window and the number of steps of all workers, without reading the rest.
+
+    Raises:
+        RecordFormatError: the file is missing, damaged, or of another version.
+        ValueError: there is no window in which all workers were measured.
+    """
+    found = _read_arrays(path, "steps", ("worker", "phase", "end"))
+    return window_of(found["worker"], found["phase"], found["end"]), len(found["end"])
+
+
+def _read_arrays(path: Path, table: str, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+    try:
+        # Opened here, because NumPy leaves a damaged file open.
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            return {name: archive[f"{table}_{name}"] for name in names}
+    except UNREADABLE as error:
+        raise RecordFormatError(f"{path}: raw timings cannot be read ({error}).") from error
 
 
 def iter_record_paths(sweep_dir: Path) -> Iterator[Path]:

@@ -15,11 +15,10 @@ import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from importlib import metadata
 from pathlib import Path
 
-from ps_allreduce.environment import environment_kind
-from ps_allreduce.record.hosts import HostFacts, hardware
+from ps_allreduce.environment import environment_kind, installed_version
+from ps_allreduce.record.hosts import HostFacts, kinds
 
 PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "numpy", "psutil", "grpcio", "protobuf")
 
@@ -101,7 +100,7 @@ def _what_counts(found: Provenance, hosts: Sequence[HostFacts]) -> dict[str, obj
     """What makes runs comparable."""
     if hosts:
         names = ("commit", "versions", "environment", "settings")
-        return {name: getattr(found, name) for name in names} | {"hosts": hardware(hosts)}
+        return {name: getattr(found, name) for name in names} | {"hosts": sorted(kinds(hosts))}
     passing = ("command", "load_average", "fingerprint")
     return {f.name: getattr(found, f.name) for f in fields(found) if f.name not in passing}
 
@@ -127,13 +126,8 @@ def parse_cpuinfo(text: str) -> tuple[str, tuple[str, ...]]:
 
 def package_versions(names: Iterable[str]) -> dict[str, str]:
     """Versions of Python and of those packages that are installed."""
-    versions = {"python": platform.python_version()}
-    for name in names:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions
+    versions = {name: version for name in names if (version := installed_version(name))}
+    return {"python": platform.python_version()} | versions
 
 
 def tensorflow_settings(environment: Mapping[str, str]) -> dict[str, str]:

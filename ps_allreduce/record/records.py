@@ -25,8 +25,7 @@ from enum import StrEnum
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Shard
-from ps_allreduce.record.gpu_samples import GpuSample
-from ps_allreduce.record.hosts import HostRecord
+from ps_allreduce.record.hosts import GpuSample, HostRecord
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.steps import Metrics
 
@@ -154,11 +153,7 @@ class Phases:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingTimes:
-    """How long stretches of equal training took, with and without recording of their steps.
-
-    Attributes:
-        recorded_s, bare_s: seconds of each stretch, in pairs.
-    """
+    """How long stretches of equal training took, in pairs with recording and without; seconds."""
 
     recorded_s: tuple[float, ...]
     bare_s: tuple[float, ...]

@@ -144,13 +144,18 @@ def measurement_window(steps: StepTable) -> Window:
     Raises:
         ValueError: a worker has no warm-up or no measured step.
     """
+    return window_of(steps.worker, steps.phase, steps.end)
+
+
+def window_of(workers: Integers, phases: Integers, end: Floats) -> Window:
+    """`measurement_window` from the columns that it takes."""
     starts, ends = [], []
-    for table in steps.by_worker():
-        warm = table.end[table.phase <= Phase.WARMUP]
-        measured = table.end[table.phase == Phase.MEASURED]
+    for worker in np.unique(workers):
+        warm = end[(workers == worker) & (phases <= Phase.WARMUP)]
+        measured = end[(workers == worker) & (phases == Phase.MEASURED)]
         if not len(warm) or not len(measured):
             missing = "measured" if len(warm) else "warm-up"
-            raise ValueError(f"worker:{table.worker[0]} has no {missing} step")
+            raise ValueError(f"worker:{worker} has no {missing} step")
         starts.append(float(warm.max()))
         ends.append(float(measured.max()))
     return Window(start=max(starts), end=min(ends))

@@ -25,11 +25,11 @@ from ps_allreduce.inspection.questions import Report
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement, RecordingComparison
 from ps_allreduce.point.placement import check_devices
-from ps_allreduce.record.raw_timings import save_raw
+from ps_allreduce.record.files import save_raw
 from ps_allreduce.record.records import PlacementUsed, RecordingTimes
 from ps_allreduce.record.steps import Phase, StepTable, concatenate
 from ps_allreduce.runner.loop import Stretch, timed_loop
-from ps_allreduce.runner.results import ClockPair, DriverResult
+from ps_allreduce.runner.validity import ClockPair, DriverResult
 from ps_allreduce.serialization import to_json
 from ps_allreduce.workloads.emulated_accelerator import EmulatedProgram
 from ps_allreduce.workloads.keras_program import RealProgram
@@ -139,10 +139,10 @@ def _measure(
 
     def progress(phase: Phase) -> None:
         report(f"phase:{phase.name.lower()}")
-        starts[phase] = PhaseStart(time.time(), backend.trace_count())
+        starts[phase] = PhaseStart(time.time(), backend.traces)
 
     stretches = timed_loop(backend, measurement, time.monotonic, progress)
-    starts.setdefault(Phase.EVENTS, PhaseStart(time.time(), backend.trace_count()))
+    starts.setdefault(Phase.EVENTS, PhaseStart(time.time(), backend.traces))
     return stretches, starts
 
 

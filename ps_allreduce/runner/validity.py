@@ -1,7 +1,7 @@
-"""Is a run's measurement to be trusted?
+"""What driving tasks leave beside their raw timings, and whether it is to be trusted.
 
-Pure checks over raw timings and results.  A run that fails one is kept and marked invalid with the
-reason.  It never enters a figure.
+Pure checks.  A run that fails one is kept and marked invalid with the reason.  It never enters a
+figure.  Standard library and core only, so that launchers can import it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.record.records import PlacementUsed
 from ps_allreduce.record.steps import Phase, StepTable, compute_spans
-from ps_allreduce.runner.results import DriverResult
 
 #: How far the wall clock and the monotonic clock may drift apart during a run; a clock that was set
 #: is further off.
@@ -23,6 +23,46 @@ CLOCK_TOLERANCE_S = 0.02
 #: An emulated accelerator is not the one that was asked for if it is early by more than this share
 #: of a step, and by more than these seconds per batch.
 EARLY_SHARE, EARLY_S = 0.1, 0.0015
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockPair:
+    """The wall clock and the monotonic clock of one host at one moment; seconds."""
+
+    wall: float
+    monotonic: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverResult:
+    """What a driving task leaves beside its raw timings.
+
+    Attributes:
+        connected_at, built_at: seconds since the epoch, as those below.
+        first_step_at, warm_at, measured_at: when the phase ended.
+        checksums_before, checksums_after: exact sums of the trainable weights.
+        traces_before, traces_after: number of traces around the measured steps.
+        requested_steps: steps of all phases, per worker.
+        clock_start, clock_end: for relating and checking clocks.
+        num_messages: per step and direction.
+    """
+
+    task: str
+    connected_at: float
+    built_at: float
+    first_step_at: float
+    warm_at: float
+    measured_at: float
+    checksums_before: tuple[int, ...]
+    checksums_after: tuple[int, ...]
+    traces_before: int
+    traces_after: int
+    requested_steps: int
+    clock_start: ClockPair
+    clock_end: ClockPair
+    gradient_bytes: int
+    num_messages: int
+    placement: PlacementUsed | None = None
 
 
 @dataclass(frozen=True, slots=True)

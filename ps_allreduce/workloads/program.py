@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,20 +16,20 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from ps_allreduce.point.workload import Workload
-from ps_allreduce.workloads.data.inputs import batch_specs, make_dataset
+from ps_allreduce.workloads.inputs import batch_specs, make_dataset
 from ps_allreduce.workloads.keras_models import build_model
 from ps_allreduce.workloads.worker_local import LocalIterator, LocalVariable, assign
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOutputs:
-    """What one batch yields.
+    """What one batch yields, or all batches between two synchronisations.
 
     Attributes:
-        loss: scalar float32, mean over the batch.
+        loss: scalar float32, mean over the examples.
         gradients: one per trainable variable, in creation order.
         state: new values of the worker's own state.
-        moments: input ready, loss ready, last gradient ready; three float64 scalars.
+        moments: input ready, loss ready, last gradient ready; three float64 scalars for each batch.
         releases: when emulated gradients were released; a float64 scalar per group, or none.
     """
 
@@ -44,6 +44,7 @@ class Program(ABC):
     """One worker's computation.
 
     Attributes:
+        accumulation: batches of a step.
         variables: all variables of the model in creation order, trainable or not.
         state: what stays on the worker between batches: batch-norm statistics, or gradients.
         iterators: the input, and the timer of an emulated accelerator.
@@ -52,6 +53,7 @@ class Program(ABC):
     state: tuple[LocalVariable, ...]
 
     def __init__(self, workload: Workload, num_workers: int, data_dir: Path) -> None:
+        self.accumulation = workload.accumulation
         self._workload = workload
         self._num_workers = num_workers
         self._data_dir = data_dir
@@ -89,24 +91,8 @@ def now_after(awaited: Sequence[tf.Tensor | tf.Operation]) -> tf.Tensor:
         return tf.timestamp()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepOutputs:
-    """What all batches between two synchronisations yield.
-
-    Attributes:
-        loss, gradients: means over the batches.
-        moments: three float64 scalars for each batch, batch after batch.
-        releases: of the last batch.
-    """
-
-    loss: tf.Tensor
-    gradients: list[tf.Tensor]
-    moments: list[tf.Tensor]
-    releases: list[tf.Tensor]
-
-
-def run_batches(program: Program, values: Sequence[tf.Tensor], accumulation: int) -> StepOutputs:
-    """Trace `accumulation` batches on the same parameter values.
+def run_batches(program: Program, values: Sequence[tf.Tensor]) -> BatchOutputs:
+    """Trace a step's batches on the same parameter values, and give their means and all moments.
 
     All but the last run in a loop that sums the gradients on the worker: nothing is communicated
     before the last batch.  The last is outside of the loop, so that communication can overlap with
@@ -115,6 +101,7 @@ def run_batches(program: Program, values: Sequence[tf.Tensor], accumulation: int
     handles = [variable.handle() for variable in program.state]
     iterators = [iterator.handle() for iterator in program.iterators]
     state = [variable.read(h) for variable, h in zip(program.state, handles, strict=True)]
+    accumulation = program.accumulation
     if accumulation == 1:
         last = program.batch(values, state, iterators)
         moments, loss, gradients = last.moments, last.loss, last.gradients
@@ -130,7 +117,7 @@ def run_batches(program: Program, values: Sequence[tf.Tensor], accumulation: int
         ]
     for handle, value in zip(handles, last.state, strict=True):
         assign(handle, value)
-    return StepOutputs(loss=loss, gradients=gradients, moments=moments, releases=last.releases)
+    return replace(last, loss=loss, gradients=gradients, moments=moments)
 
 
 def _accumulate(

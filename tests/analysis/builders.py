@@ -16,9 +16,8 @@ from analysis.data.rows import row_of
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Shard
 from ps_allreduce.point.wire import Wire
-from ps_allreduce.record.files import RunFiles, save_record
+from ps_allreduce.record.files import RunFiles, save_raw, save_record
 from ps_allreduce.record.provenance import Provenance
-from ps_allreduce.record.raw_timings import save_raw
 from ps_allreduce.record.records import (
     LinkRecord,
     Phases,

@@ -44,6 +44,7 @@ def test_what_stays_on_a_host_crosses_no_link() -> None:
     assert crossings == {"a": (70 + 30, 30 + 70), "b": (30 + 70, 70 + 30)}
     alone = dict.fromkeys(BESIDE, "a")
     assert link_bytes(served(2, 2), alone, [30, 70], 100) == {"a": (0, 0)}
+    assert link_bytes(reduced(2), alone, (), 1000) == {"a": (0, 0)}
 
 
 def test_sixteen_bits_halve_what_is_pushed_only() -> None:
@@ -64,11 +65,6 @@ def test_a_ring_loads_every_link_alike(workers: int, share: float) -> None:
     assert crossings == dict.fromkeys(hosts.values(), (1000 * share, 1000 * share))
     halved = link_bytes(reduced(workers, wire=HALVED), hosts, (), 1000)
     assert halved["host0"] == (500 * share, 500 * share)
-
-
-def test_a_ring_within_one_host_crosses_no_link() -> None:
-    hosts = {"worker:0": "a", "worker:1": "a"}
-    assert link_bytes(reduced(2), hosts, (), 1000) == {"a": (0, 0)}
 
 
 def test_who_sends_nothing_has_no_bound() -> None:

@@ -91,9 +91,6 @@ def test_what_is_rendered_is_read_back(config: TfConfig) -> None:
 def test_a_broken_tf_config_is_the_users_mistake(text: str) -> None:
     with pytest.raises(UserError):
         TfConfig.parse(text)
-
-
-def test_a_broken_tf_config_is_quoted() -> None:
     with pytest.raises(UserError, match=r"TF_CONFIG cannot be read .*worker=a"):
         TfConfig.parse("worker=a")
 

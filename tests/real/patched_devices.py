@@ -16,13 +16,13 @@ import tensorflow as tf
 from ps_allreduce.backends import devices
 from ps_allreduce.fork_server import server
 from ps_allreduce.point.resources import Device
-from ps_allreduce.runner import jobs, task
+from ps_allreduce.runner import forked_jobs, task
 from tests.fake_nvml import FakeNvml, busy_gpu
 
 
 def absent_gpu() -> None:
     """Graphs are made for GPUs; TensorFlow puts what asks for one on the processors."""
-    jobs.require_gpus = lambda kind, visible: None  # type: ignore[attr-defined]
+    forked_jobs.require_gpus = lambda kind, visible: None  # type: ignore[attr-defined]
 
 
 def pretended_gpus() -> None:

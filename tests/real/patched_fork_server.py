@@ -34,7 +34,7 @@ def sum_instead_of_mean() -> None:
 
 def no_exchange() -> None:
     """All-reduce forgets to reduce: replicas drift apart."""
-    AllReduceBackend.combine = LocalWorker.combine  # type: ignore[method-assign]
+    AllReduceBackend.exchange = LocalWorker.exchange  # type: ignore[method-assign]
 
 
 def lost_gradient() -> None:

@@ -20,7 +20,7 @@ from ps_allreduce.fork_server.unused_imports import UNUSED_BY_TASKS, left_out
 from ps_allreduce.tf_internals.texts import CALLS_WITHOUT_STREAM, TASK_ENVIRONMENT
 
 with left_out(*UNUSED_BY_TASKS):
-    from ps_allreduce.runner import jobs
+    from ps_allreduce.runner import forked_jobs
 
 import tensorflow as tf
 from tensorflow.python.distribute import parameter_server_strategy_v2
@@ -167,7 +167,7 @@ def main() -> None:
     findings["named"] = named_in_tensorflow()
     sys.stdout.write(json.dumps(findings) + "\n")
     sys.stdout.flush()
-    os._exit(0 if jobs.JOBS else 1)
+    os._exit(0 if forked_jobs.JOBS else 1)
 
 
 if __name__ == "__main__":

@@ -49,17 +49,18 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from ps_allreduce.backends.local_worker import Combined, MirroredWorker
+from ps_allreduce.backends.local_worker import MirroredWorker
+from ps_allreduce.backends.worker_step import Exchanged
 
 
 class PlainAllReduceBackend(MirroredWorker):
     """Averages by the context of the replica."""
 
-    def combine(self, gradients: list[tf.Tensor]) -> Combined:
-        """The mean over all workers."""
+    def exchange(self, gradients: list[tf.Tensor]) -> Exchanged:
+        """Apply the mean over all workers."""
         context = tf.distribute.get_replica_context()
         mean = list(context.all_reduce(tf.distribute.ReduceOp.MEAN, gradients))
-        return Combined(units=gradients, ready=mean, gradients=mean)
+        return self.apply(gradients, mean, mean)
 '''
 
 SITE = '''"""This machine once more."""

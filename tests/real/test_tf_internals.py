@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ps_allreduce.fork_server.out_of_memory import ADVICE, explain_out_of_memory
+from ps_allreduce.fork_server.child import ADVICE, explain_out_of_memory
 from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.tf_internals import CHECKED_WITH, texts
 

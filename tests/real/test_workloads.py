@@ -126,7 +126,7 @@ def test_emulated_compute_takes_the_stated_time(
     # Two clocks that are read at about the same time, neither of which waits for the other.
     late = measured.releases[:, -1] - measured.batches[:, -1, 2]
     assert np.median(late) < 0.001
-    assert experiment.workload.compute == "emulated"
+    assert experiment.columns()["compute"] == "emulated"
 
 
 def test_what_is_taken_off_for_late_ticks_is_limited() -> None:

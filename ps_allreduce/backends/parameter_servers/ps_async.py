@@ -22,12 +22,8 @@ from ps_allreduce.backends.parameter_servers.servers import (
     worker_device,
 )
 from ps_allreduce.backends.parameter_servers.staleness import StalenessClock
-from ps_allreduce.backends.protocol import Rows, strategy_of
-from ps_allreduce.backends.worker_step import (
-    Exchanged,
-    trace_step,
-    traced_function,
-)
+from ps_allreduce.backends.protocol import Rows
+from ps_allreduce.backends.worker_step import Exchanged, trace_step, traced_function
 from ps_allreduce.point.strategies import AsynchronousServers
 from ps_allreduce.tf_internals.private_api import leave_on_worker, value_on_worker
 from ps_allreduce.workloads.program import Program
@@ -40,7 +36,8 @@ class AsynchronousBackend(ServerBackend):
     def build(self, program: Program) -> None:
         """Create variables and workers' resources; steps are traced when they are first run."""
         super().build(program)
-        self._settings = strategy_of(self._task, AsynchronousServers)
+        assert isinstance(self._experiment.strategy, AsynchronousServers)
+        self._settings = self._experiment.strategy
         self._functions: dict[tuple[bool, bool], dict[int, ConcreteFunction]] = {}
         self._pool = ThreadPoolExecutor(self._experiment.num_workers)
 
@@ -68,17 +65,11 @@ class AsynchronousBackend(ServerBackend):
 
         All are traced before the first step, so that nothing is traced while steps are measured.
         """
-        accumulation = self._experiment.workload.accumulation
 
         def step() -> tf.Tensor:
-            self._traces += 1
+            self.traces += 1
             return trace_step(
-                self._program,
-                self.values,
-                self.exchange,
-                accumulation,
-                events=events,
-                recorded=recorded,
+                self._program, self.values, self.exchange, events=events, recorded=recorded
             )
 
         if (events, recorded) not in self._functions:
@@ -96,7 +87,7 @@ class AsynchronousBackend(ServerBackend):
         """
 
         def steps() -> tf.Tensor:
-            self._traces += 1
+            self.traces += 1
             rows: list[tf.Tensor] = []
             for _ in range(count):
                 with tf.control_dependencies([tf.identity(row) for row in rows[-1:]]):

@@ -35,7 +35,7 @@ from ps_allreduce.backends.parameter_servers.servers import (
     worker_device,
 )
 from ps_allreduce.backends.protocol import Rows
-from ps_allreduce.backends.worker_step import trace_step, traced_function
+from ps_allreduce.backends.worker_step import Exchanged, trace_step, traced_function
 from ps_allreduce.workloads.program import Program
 from ps_allreduce.workloads.worker_local import LocalTurn
 
@@ -106,20 +106,15 @@ class SynchronousBackend(ServerBackend):
     def _worker_step(
         self, worker: int, *, events: bool, recorded: bool
     ) -> Callable[..., tf.Tensor]:
-        accumulation = self._experiment.workload.accumulation
-
         def step(*queues: tf.Tensor) -> tf.Tensor:
-            self._traces += 1
+            self.traces += 1
+
+            def exchange(gradients: list[tf.Tensor]) -> Exchanged:
+                return self._exchange(gradients, lambda units: self._send_as(worker, units, queues))
+
             with tf.control_dependencies([TURN.take()]):
                 row = trace_step(
-                    self._program,
-                    self.values,
-                    lambda gradients: self._exchange(
-                        gradients, lambda units: self._send_as(worker, units, queues)
-                    ),
-                    accumulation,
-                    events=events,
-                    recorded=recorded,
+                    self._program, self.values, exchange, events=events, recorded=recorded
                 )
             with tf.control_dependencies([row]), tf.control_dependencies([TURN.give()]):
                 return tf.identity(row)
@@ -156,11 +151,12 @@ class SynchronousBackend(ServerBackend):
 
     def _apply_means(self, server: int) -> tf.Tensor:
         """One update of all buckets of a server, each as soon as its gradients are complete."""
-        self._traces += 1
+        self.traces += 1
         done = []
-        for number in self._served.on_server(server):
-            size = self._served.buckets[number].size
-            mean = take_mean(self._accumulators[number], len(self._senders), size)
+        for number, bucket in enumerate(self._served.buckets):
+            if bucket.server != server:
+                continue
+            mean = take_mean(self._accumulators[number], len(self._senders), bucket.size)
             with tf.control_dependencies([self._update(number, mean)]):
                 done += [
                     tf.raw_ops.QueueEnqueueV2(

@@ -20,7 +20,7 @@ from ps_allreduce.backends.buckets import Tensor, fill_buckets, holders
 from ps_allreduce.backends.devices import on_device
 from ps_allreduce.backends.packing import hold, pack, unpack
 from ps_allreduce.backends.parameter_servers.listening import wait_for_servers
-from ps_allreduce.backends.protocol import Backend, Rows, Task, strategy_of
+from ps_allreduce.backends.protocol import Backend, Rows, Task
 from ps_allreduce.backends.worker_step import (
     Exchanged,
     checksum,
@@ -92,10 +92,6 @@ class ServedVariables:
         """The present value of every bucket."""
         return [variable.read_value() for variable in self.variables]
 
-    def on_server(self, server: int) -> list[int]:
-        """Positions of the buckets of one server."""
-        return [i for i, bucket in enumerate(self.buckets) if bucket.server == server]
-
     def devices(self) -> dict[int, str]:
         """For every shard of the plan, the devices that hold it, as TensorFlow reports them."""
         pieces_of_shards = holders(self.buckets, len(self.plan.shards))
@@ -147,10 +143,10 @@ class ServerBackend(Backend):
     """The chief of a cluster with parameter servers."""
 
     def __init__(self, task: Task) -> None:
-        if task.tf_config is None:
-            raise ValueError("parameter servers need a TF_CONFIG")
         super().__init__(task)
-        strategy = strategy_of(task, ParameterServers)
+        strategy = task.experiment.strategy
+        assert isinstance(strategy, ParameterServers)
+        assert task.tf_config is not None
         self._servers, self._wire = strategy.servers, strategy.wire
         self._tf_config = task.tf_config
 

@@ -24,8 +24,7 @@ from ps_allreduce.point.layout import place_tasks, plan_gpus
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.strategies import STRATEGIES, Single, SynchronousServers
 from ps_allreduce.point.wire import Collective
-from ps_allreduce.record.gpu_samples import GpuSample
-from ps_allreduce.record.hosts import Gpu, HostFacts
+from ps_allreduce.record.hosts import Gpu, GpuSample, HostFacts
 from ps_allreduce.record.records import Status, TaskRecord
 from tests.experiments.conftest import Machine, run
 from tests.fakes import FakeLauncher, bad_run, make_facts, make_host, make_sample, ok_run

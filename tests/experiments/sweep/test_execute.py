@@ -13,8 +13,7 @@ from experiments.sweep.execute import SessionResult, Stop
 from experiments.sweep.history import MAX_ATTEMPTS
 from experiments.sweep.sweep import longest_run_s
 from ps_allreduce.errors import RecordFormatError, UserError
-from ps_allreduce.record.files import RunFiles, iter_record_paths
-from ps_allreduce.record.raw_timings import load_raw
+from ps_allreduce.record.files import RunFiles, iter_record_paths, load_raw
 from ps_allreduce.record.records import Phases, Status
 from tests.experiments.conftest import Machine
 from tests.experiments.sweeps import ONE, PROFILE, SWEEP, Listener, attempts, go, records

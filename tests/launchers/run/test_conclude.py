@@ -15,7 +15,7 @@ from ps_allreduce.fork_server.messages import Event, Exited, Sampled, Started, S
 from ps_allreduce.point.layout import CorePlan, drivers_of, place_tasks
 from ps_allreduce.point.spread import Spread
 from ps_allreduce.point.strategies import AllReduce
-from ps_allreduce.record.gpu_samples import GpuSample
+from ps_allreduce.record.hosts import GpuSample
 from ps_allreduce.record.records import Sample, Status
 from tests.fakes import make_experiment, make_facts, make_host, make_sample
 from tests.pretend import SHORT, driver_result, fake_task, leave_results

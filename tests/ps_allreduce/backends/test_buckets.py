@@ -25,10 +25,6 @@ def small_pieces() -> Iterator[None]:
         yield
 
 
-def _whole(position: int, size: int) -> Piece:
-    return Piece(position, 0, size)
-
-
 @given(TENSORS, SIZES, SIZES)
 def test_every_element_travels_exactly_once_to_its_server(
     tensors: list[Tensor], group: int, cut: int
@@ -76,8 +72,8 @@ def test_the_pieces_of_a_tensor_are_found_in_order(
 def test_the_last_layer_goes_first() -> None:
     buckets = fill_buckets([Tensor(4), Tensor(2), Tensor(3)], group_size=5, cut_size=0)
     assert buckets == (
-        Bucket(0, (_whole(2, 3), _whole(1, 2))),
-        Bucket(0, (_whole(0, 4),)),
+        Bucket(0, (Piece(2, 0, 3), Piece(1, 0, 2))),
+        Bucket(0, (Piece(0, 0, 4),)),
     )
 
 
@@ -93,11 +89,8 @@ def test_a_large_tensor_is_cut_into_near_equal_pieces_that_begin_and_end_small()
     assert starts == [0, 2, 5, 10, 20, 30, 35, 38]
 
 
-def test_a_single_bucket_begins_and_ends_small() -> None:
+def test_a_single_bucket_begins_and_ends_small_and_every_server_has_a_small_beginning() -> None:
     buckets = fill_buckets([Tensor(16)], group_size=0, cut_size=16)
     assert [bucket.size for bucket in buckets] == [2, 2, 4, 4, 2, 2]
-
-
-def test_every_server_has_a_small_beginning() -> None:
     buckets = fill_buckets([Tensor(8, 0), Tensor(8, 1)], group_size=0, cut_size=8)
     assert [(b.server, b.size) for b in buckets] == [(1, 2), (1, 2), (1, 2), (1, 2)] + [(0, 2)] * 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from typing import Any
 
 import pytest
@@ -12,17 +12,7 @@ from hypothesis import strategies as st
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.fork_server import messages
 from ps_allreduce.fork_server.messages import MESSAGES, decode, encode
-from ps_allreduce.inspection.questions import (
-    AnswerCalls,
-    CheckHost,
-    CountGpus,
-    HostState,
-    MultiplyMatrices,
-    Peer,
-    PeerSeen,
-    ShareFile,
-    TemporaryFolder,
-)
+from ps_allreduce.inspection import questions
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Workload
 from tests.examples import experiments, fast, seconds, workloads
@@ -38,14 +28,16 @@ SAMPLE = make_sample(
     received_bytes={"lo": 9},
 )
 
-STATE = HostState(
+STATE = questions.HostState(
     busy_share=0.25,
     free_bytes=1 << 33,
     memory_limit_bytes=None,
     open_files=1024,
     digest="0badcafe",
-    temporary=TemporaryFolder(path="/tmp", asked="", file_system="ext4", free_bytes=1 << 40),
-    peers={"n10": PeerSeen(resolved=("10.0.0.10",), reverse=("n10", "n10.local"))},
+    temporary=questions.TemporaryFolder(
+        path="/tmp", asked="", file_system="ext4", free_bytes=1 << 40
+    ),
+    peers={"n10": questions.PeerSeen(resolved=("10.0.0.10",), reverse=("n10", "n10.local"))},
 )
 
 EXAMPLES: list[Any] = [
@@ -67,11 +59,14 @@ EXAMPLES: list[Any] = [
     messages.ConvertImages(source="/a", target="/b", log="/log"),
     messages.ReceiveStream(address="10.0.0.1", log="/log"),
     messages.SendStream(address="10.0.0.1", port=40001, seconds=0.4, log="/log"),
-    AnswerCalls(address="10.0.0.1", name="n9", log="/log"),
-    CheckHost(peers=(Peer(host="n10", name="n10.local", address="10.0.0.2", port=7),), log="/log"),
-    ShareFile(folder="/shared", own="n9", others=("n10",), within_s=9.5, log="/log"),
-    CountGpus(visible="GPU-0,GPU-1", log="/log"),
-    MultiplyMatrices(size=1024, seconds=1.0, log="/log"),
+    questions.AnswerCalls(address="10.0.0.1", name="n9", log="/log"),
+    questions.CheckHost(
+        peers=(questions.Peer(host="n10", name="n10.local", address="10.0.0.2", port=7),),
+        log="/log",
+    ),
+    questions.ShareFile(folder="/shared", own="n9", others=("n10",), within_s=9.5, log="/log"),
+    questions.CountGpus(visible="GPU-0,GPU-1", log="/log"),
+    questions.MultiplyMatrices(size=1024, seconds=1.0, log="/log"),
     messages.PrepareRun(num_ports=3),
     messages.RunPrepared(ports=(40001, 40002, 40003), folder="/tmp/run-x"),
     messages.ReadFile(path="/tmp/run-x/worker-0.log", offset=1 << 40, length=1 << 20),
@@ -122,22 +117,9 @@ def test_an_event_with_any_text_is_understood(
 def test_any_request_is_understood(
     experiment: Any, workload: Workload, environment: dict[str, str]
 ) -> None:
-    task = messages.StartTask(
-        task="ps:0",
-        host="n10",
-        tf_config="",
-        experiment=experiment,
-        cores=(),
-        threads=1,
-        environment=environment,
-        data_dir="",
-        log="",
-        result="",
-        weights="w.npz",
-    )
-    assert decode(encode(task)) == task
-    describe = messages.DescribeModel(workload=workload, log="")
-    assert decode(encode(describe)) == describe
+    start = replace(EXAMPLES[0], experiment=experiment, environment=environment, weights="w.npz")
+    for request in (start, messages.DescribeModel(workload=workload, log="")):
+        assert decode(encode(request)) == request
 
 
 GARBAGE = [

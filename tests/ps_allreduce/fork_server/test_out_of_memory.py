@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ps_allreduce.fork_server.child import KernelWatch, count_kills, explain_out_of_memory
 from ps_allreduce.fork_server.messages import EndAll, Event, Exited
-from ps_allreduce.fork_server.out_of_memory import KernelWatch, count_kills, explain_out_of_memory
 from tests.pretend import fake_server
 from tests.talk import ENDLESS, Server
 
@@ -80,13 +80,10 @@ def test_the_counter_of_the_first_version_is_read(tmp_path: Path) -> None:
     assert count_kills(tmp_path) == 2
 
 
-def test_a_kernel_that_does_not_count_has_killed_nobody(tmp_path: Path) -> None:
+def test_only_what_the_kernel_did_since_the_last_look_counts(tmp_path: Path) -> None:
     assert count_kills(tmp_path) == 0
     write(tmp_path / "proc/vmstat", "nr_free_pages 9\n")
     assert count_kills(tmp_path) == 0
-
-
-def test_only_what_happened_since_the_last_look_counts(tmp_path: Path) -> None:
     write(tmp_path / "proc/vmstat", "oom_kill 4\n")
     watch = KernelWatch(tmp_path)
     watch.begin()

@@ -7,22 +7,12 @@ import base64
 import errno
 import os
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ps_allreduce.fork_server import run_folder
-from ps_allreduce.fork_server.messages import (
-    AskTime,
-    FileRead,
-    FinishRun,
-    PrepareRun,
-    ReadFile,
-    RunPrepared,
-    TimeTold,
-)
+from ps_allreduce.fork_server import messages, run_folder
 from ps_allreduce.fork_server.run_folder import RunFolder, read_piece
 from ps_allreduce.scratch import PREFIX, remove_left_overs, scratch_folder
 
@@ -38,9 +28,9 @@ def folder(tmp_path: Path) -> Iterator[RunFolder]:
     folder.finish_run()
 
 
-def prepare(folder: RunFolder, num_ports: int) -> RunPrepared:
-    answer = folder.serve(PrepareRun(num_ports=num_ports))
-    assert isinstance(answer, RunPrepared)
+def prepare(folder: RunFolder, num_ports: int) -> messages.RunPrepared:
+    answer = folder.serve(messages.PrepareRun(num_ports=num_ports))
+    assert isinstance(answer, messages.RunPrepared)
     return answer
 
 
@@ -61,11 +51,13 @@ def test_every_task_gets_a_port_of_its_own_and_the_run_an_empty_folder(
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "127.0.0.2"])
-def test_nobody_else_can_take_a_held_port(folder: RunFolder, host: str) -> None:
+def test_nobody_else_can_take_a_held_port_or_connect_to_it(folder: RunFolder, host: str) -> None:
     (port,) = prepare(folder, 1).ports
     with pytest.raises(OSError, match="in use") as caught:
         bind(port, host)
     assert caught.value.errno == errno.EADDRINUSE
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=5)
 
 
 def test_a_task_that_shares_ports_can_take_it_and_is_the_one_reached(folder: RunFolder) -> None:
@@ -81,20 +73,14 @@ def test_a_task_that_shares_ports_can_take_it_and_is_the_one_reached(folder: Run
                 assert address == caller.getsockname()
 
 
-def test_a_held_port_accepts_no_connection(folder: RunFolder) -> None:
-    (port,) = prepare(folder, 1).ports
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port), timeout=5)
-
-
 def test_a_run_that_is_over_leaves_neither_ports_nor_files(folder: RunFolder) -> None:
     place = prepare(folder, 2)
     (Path(place.folder) / "worker-0.log").write_text("hello")
-    assert folder.serve(FinishRun()) is None
+    assert folder.serve(messages.FinishRun()) is None
     for port in place.ports:
         bind(port)
     assert not Path(place.folder).exists()
-    assert folder.serve(FinishRun()) is None
+    assert folder.serve(messages.FinishRun()) is None
 
 
 def test_a_new_run_takes_the_place_of_one_that_was_never_finished(folder: RunFolder) -> None:
@@ -136,13 +122,6 @@ def test_an_address_family_that_is_missing_is_no_obstacle(monkeypatch: pytest.Mo
         assert held.family is socket.AF_INET
 
 
-def test_the_clock_of_the_host_is_told(folder: RunFolder) -> None:
-    before = time.time()
-    told = folder.serve(AskTime())
-    assert isinstance(told, TimeTold)
-    assert before <= told.time <= time.time()
-
-
 def read_all(path: Path, length: int) -> bytes:
     """A file as a launcher puts it together."""
     content = b""
@@ -161,32 +140,35 @@ def test_a_file_is_the_sum_of_its_pieces(tmp_path: Path, length: int) -> None:
     assert read_all(tmp_path / "raw", length) == content
 
 
-def test_a_piece_knows_how_long_the_file_is(tmp_path: Path, folder: RunFolder) -> None:
+def test_a_piece_tells_how_long_the_file_is_if_there_is_one(
+    tmp_path: Path, folder: RunFolder
+) -> None:
     (tmp_path / "x").write_bytes(b"0123456789")
-    answer = folder.serve(ReadFile(path=str(tmp_path / "x"), offset=8, length=5))
-    assert answer == FileRead(content=base64.b64encode(b"89").decode(), size=10)
-    assert read_piece(tmp_path / "x", 10, 5) == FileRead(content="", size=10)
-
-
-def test_an_empty_file_is_not_a_missing_one(tmp_path: Path) -> None:
+    answer = folder.serve(messages.ReadFile(path=str(tmp_path / "x"), offset=8, length=5))
+    assert answer == messages.FileRead(content=base64.b64encode(b"89").decode(), size=10)
+    assert read_piece(tmp_path / "x", 10, 5) == messages.FileRead(content="", size=10)
     (tmp_path / "empty").touch()
-    assert read_piece(tmp_path / "empty", 0, 5) == FileRead(content="", size=0)
-    assert read_piece(tmp_path / "gone", 0, 5) == FileRead()
-    assert read_piece(tmp_path, 0, 5) == FileRead()
-
-
-def test_a_scratch_folder_is_private_and_gone_afterwards(tmp_path: Path) -> None:
-    with scratch_folder(tmp_path) as scratch:
-        assert scratch.name.startswith(f"{PREFIX}{os.getpid()}-{HERE}-")
-        assert scratch.stat().st_mode & 0o777 == 0o700
-        (scratch / "run-x").mkdir()
-    assert list(tmp_path.iterdir()) == []
+    assert read_piece(tmp_path / "empty", 0, 5) == messages.FileRead(content="", size=0)
+    assert read_piece(tmp_path / "gone", 0, 5) == messages.FileRead()
+    assert read_piece(tmp_path, 0, 5) == messages.FileRead()
 
 
 def left_over(folder: Path, owner: object, host: str = HERE) -> Path:
     path = folder / f"{PREFIX}{owner}-{host}-abc"
     (path / "inside").mkdir(parents=True)
     return path
+
+
+def test_a_scratch_folder_is_private_and_gone_afterwards_and_so_are_left_overs(
+    tmp_path: Path,
+) -> None:
+    dead = left_over(tmp_path, NO_PROCESS)
+    with scratch_folder(tmp_path) as scratch:
+        assert not dead.exists()
+        assert scratch.name.startswith(f"{PREFIX}{os.getpid()}-{HERE}-")
+        assert scratch.stat().st_mode & 0o777 == 0o700
+        (scratch / "run-x").mkdir()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_dead_processes_of_this_host_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
@@ -210,9 +192,3 @@ def test_what_another_user_left_stays(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "getuid", lambda: path.stat().st_uid + 1)
     remove_left_overs(tmp_path)
     assert path.exists()
-
-
-def test_a_scratch_folder_is_made_after_left_overs_are_gone(tmp_path: Path) -> None:
-    path = left_over(tmp_path, NO_PROCESS)
-    with scratch_folder(tmp_path):
-        assert not path.exists()

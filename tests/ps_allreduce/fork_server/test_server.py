@@ -1,4 +1,6 @@
-"""The real fork server with made-up jobs: what it forks is reported, logged, and never survives."""
+"""The real fork server with made-up jobs: what it forks is reported and logged; however it or its
+launcher ends, nothing that it forked or wrote survives.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +8,14 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from ps_allreduce.fork_server import messages
-from ps_allreduce.fork_server.messages import (
-    AskTime,
-    EndAll,
-    Event,
-    Exited,
-    FileRead,
-    FinishRun,
-    PrepareRun,
-    ReadFile,
-    RunPrepared,
-    Sampled,
-    Started,
-    TimeTold,
-)
-from tests.pretend import fake_task
-from tests.talk import ENDLESS, Server, assert_gone, start_two
+from tests.pretend import fake_server, fake_task
+from tests.talk import ENDLESS, PATIENCE_S, Server, assert_gone, start_two
 
 
 @pytest.fixture(scope="module")
@@ -47,31 +35,33 @@ def test_a_fork_server_says_where_it_is_before_anything_else(shared: Server) -> 
 
 
 def test_a_run_gets_its_place_and_its_files_are_read(shared: Server) -> None:
-    shared.send(PrepareRun(num_ports=2))
-    place = shared.expect(RunPrepared)
+    shared.send(messages.PrepareRun(num_ports=2))
+    place = shared.expect(messages.RunPrepared)
     assert (len(place.ports), place.problem) == (2, "")
     assert Path(place.folder).parent == Path(shared.ready.scratch)
     (Path(place.folder) / "x").write_bytes(b"\x00\xff")
-    shared.send(ReadFile(path=f"{place.folder}/x", offset=1, length=100), FinishRun())
-    assert shared.expect(FileRead) == FileRead(content="/w==", size=2)
-    shared.send(ReadFile(path=f"{place.folder}/x", offset=0, length=100))
-    assert shared.expect(FileRead) == FileRead()
+    shared.send(
+        messages.ReadFile(path=f"{place.folder}/x", offset=1, length=100), messages.FinishRun()
+    )
+    assert shared.expect(messages.FileRead) == messages.FileRead(content="/w==", size=2)
+    shared.send(messages.ReadFile(path=f"{place.folder}/x", offset=0, length=100))
+    assert shared.expect(messages.FileRead) == messages.FileRead()
 
 
 def test_the_time_is_told_while_jobs_run(shared: Server) -> None:
     shared.start("worker:0", ENDLESS)
-    shared.expect(Event)
+    shared.expect(messages.Event)
     before = time.time()
-    shared.send(AskTime())
-    assert before <= shared.expect(TimeTold).time <= time.time()
-    shared.send(EndAll())
-    shared.expect(Exited)
+    shared.send(messages.AskTime())
+    assert before <= shared.expect(messages.TimeTold).time <= time.time()
+    shared.send(messages.EndAll())
+    shared.expect(messages.Exited)
 
 
 def test_a_job_is_started_reports_and_exits(shared: Server) -> None:
     before = time.time()
     exited, (event,), _ = shared.run("worker:0", "report('connected')")
-    started = next(m for m in shared.seen if isinstance(m, Started))
+    started = next(m for m in shared.seen if isinstance(m, messages.Started))
     assert started.name == event.name == exited.name == "worker:0"
     assert started.pid == exited.pid
     assert event.event == "connected"
@@ -81,16 +71,12 @@ def test_a_job_is_started_reports_and_exits(shared: Server) -> None:
     assert exited.cpu_s >= 0
 
 
-def test_last_words_come_before_the_exit(shared: Server) -> None:
-    code = "for i in range(300): report('progress', counts={'images': i})"
+def test_last_words_come_before_the_exit_and_whole(shared: Server) -> None:
+    code = "for i in range(300): report('progress', text='y' * 1000 * i, counts={'images': i})"
     exited, events, _ = shared.run("worker:0", code)
     assert exited.status == 0
     assert [event.counts["images"] for event in events] == list(range(300))
-
-
-def test_a_long_report_arrives_whole(shared: Server) -> None:
-    _, (event,), _ = shared.run("worker:0", "report('x', text='y' * 300_000)")
-    assert event.text == "y" * 300_000
+    assert [len(event.text) for event in events] == [1000 * i for i in range(300)]
 
 
 def test_output_goes_to_the_log_even_from_below_python(shared: Server) -> None:
@@ -105,15 +91,13 @@ def test_a_log_is_continued(shared: Server) -> None:
     assert log == "first\nsecond\n"
 
 
-def test_there_is_nothing_to_read(shared: Server) -> None:
-    code = "import os, sys; report('x', text=os.readlink('/proc/self/fd/0') + sys.stdin.read())"
-    _, (event,), _ = shared.run("worker:0", code)
-    assert event.text == "/dev/null"
-
-
-def test_a_job_leads_a_session_of_its_own(shared: Server) -> None:
-    exited, (event,), _ = shared.run("x", "import os; report('x', text=str(os.getsid(0)))")
-    assert event.text == str(exited.pid)
+def test_a_job_has_nothing_to_read_and_leads_a_session_of_its_own(shared: Server) -> None:
+    code = (
+        "import os, sys; place = os.readlink('/proc/self/fd/0') + sys.stdin.read()\n"
+        "report('x', text=place, counts={'session': os.getsid(0)})"
+    )
+    exited, (event,), _ = shared.run("worker:0", code)
+    assert (event.text, event.counts["session"]) == ("/dev/null", exited.pid)
 
 
 def test_a_failure_is_reported_in_one_line_and_logged_in_full(shared: Server) -> None:
@@ -150,31 +134,31 @@ def test_an_end_without_a_word_has_a_status(shared: Server, code: str, status: i
 def test_a_log_that_cannot_be_written_fails_the_job(shared: Server) -> None:
     shared.seen.clear()
     shared.send(fake_task("worker:0", "report('connected')", Path("/nonexistent/x.log")))
-    assert shared.expect(Exited).status == 1
-    (event,) = [m for m in shared.seen if isinstance(m, Event)]
+    assert shared.expect(messages.Exited).status == 1
+    (event,) = [m for m in shared.seen if isinstance(m, messages.Event)]
     assert event.event == "failed"
     assert "/nonexistent" in event.text
 
 
 def test_jobs_are_sampled_while_they_run(shared: Server) -> None:
     shared.start("worker:3", ENDLESS)
-    sampled = shared.expect(Sampled, lambda message: "worker:3" in message.sample.cpu_s)
+    sampled = shared.expect(messages.Sampled, lambda message: "worker:3" in message.sample.cpu_s)
     assert sampled.sample.memory_bytes["worker:3"] > 1_000_000
     assert set(sampled.sample.sent_bytes) == set(sampled.sample.received_bytes)
     assert sampled.sample.host == socket.gethostname()
-    later = shared.expect(Sampled).sample
+    later = shared.expect(messages.Sampled).sample
     spent = [getattr(later, n) - getattr(sampled.sample, n) for n in ("busy_s", "idle_s")]
     cores, passed = os.cpu_count() or 1, later.time - sampled.sample.time
     assert min(spent) >= 0
     assert sum(spent) == pytest.approx(cores * passed, rel=0.5)
-    shared.send(EndAll())
-    shared.expect(Exited)
+    shared.send(messages.EndAll())
+    shared.expect(messages.Exited)
 
 
 def test_end_all_kills_every_job_and_says_so(shared: Server) -> None:
     pids = start_two(shared)
-    shared.send(EndAll())
-    exited = [shared.expect(Exited) for _ in pids]
+    shared.send(messages.EndAll())
+    exited = [shared.expect(messages.Exited) for _ in pids]
     assert {message.pid for message in exited} == set(pids)
     assert {message.status for message in exited} == {-signal.SIGKILL}
     assert_gone(pids)
@@ -187,7 +171,93 @@ def test_end_all_kills_what_a_job_started(shared: Server) -> None:
         "report('up', text=str(child.pid)); child.wait()"
     )
     shared.start("worker:0", code)
-    grandchild = int(shared.expect(Event).text)
-    shared.send(EndAll())
-    shared.expect(Exited)
+    grandchild = int(shared.expect(messages.Event).text)
+    shared.send(messages.EndAll())
+    shared.expect(messages.Exited)
     assert_gone([grandchild])
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """For tests that end it."""
+    server = Server(tmp_path)
+    yield server
+    server.program.end()
+
+
+def test_end_all_kills_what_has_only_just_been_forked(tmp_path: Path) -> None:
+    server = Server(tmp_path, fake_server("--slow-to-detach"))
+    try:
+        server.send(server.request("worker:0", ENDLESS), messages.EndAll())
+        assert server.expect(messages.Exited).status == -signal.SIGKILL
+    finally:
+        server.program.end()
+
+
+def scratch_folders(folder: Path) -> list[str]:
+    return [path.name for path in folder.glob("ps-allreduce-*")]
+
+
+def hang_up(server: Server) -> None:
+    server.program.connection.close()
+
+
+def kill(server: Server) -> None:
+    os.kill(server.ready.pid, signal.SIGKILL)
+
+
+def terminate(server: Server) -> None:
+    os.kill(server.ready.pid, signal.SIGTERM)
+
+
+def talk_nonsense(server: Server) -> None:
+    server.program.connection.sendall(b"nonsense\n")
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "told"),
+    [
+        (hang_up, 0, ""),
+        (terminate, 0, ""),
+        (talk_nonsense, 1, "not a message"),
+        (kill, -signal.SIGKILL, ""),
+    ],
+)
+def test_nothing_survives_a_fork_server(
+    server: Server, tmp_path: Path, end: Callable[[Server], None], status: int, told: str
+) -> None:
+    pids = start_two(server)
+    end(server)
+    assert server.program.process.wait(timeout=PATIENCE_S) == status
+    assert_gone(pids)
+    assert end is kill or scratch_folders(tmp_path) == []  # the next server removes it, see below
+    assert told in server.log.read_text()
+
+
+def test_ports_of_a_run_are_let_go_with_the_launcher(server: Server) -> None:
+    server.send(messages.PrepareRun(num_ports=1))
+    (port,) = server.expect(messages.RunPrepared).ports
+    server.program.connection.close()
+    server.program.process.wait(timeout=PATIENCE_S)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", port))
+
+
+def test_what_a_killed_fork_server_wrote_is_removed_by_the_next_one(
+    server: Server, tmp_path: Path
+) -> None:
+    server.send(messages.PrepareRun(num_ports=1))
+    server.expect(messages.RunPrepared)
+    os.kill(server.ready.pid, signal.SIGKILL)
+    server.program.process.wait(timeout=PATIENCE_S)
+    assert scratch_folders(tmp_path) == [Path(server.ready.scratch).name]
+    another = Server(tmp_path)
+    assert scratch_folders(tmp_path) == [Path(another.ready.scratch).name]
+    another.program.end()
+
+
+def test_two_fork_servers_on_a_host_leave_each_other_alone(server: Server, tmp_path: Path) -> None:
+    another = Server(tmp_path)
+    assert Path(server.ready.scratch).exists()
+    another.program.end()
+    assert scratch_folders(tmp_path) == [Path(server.ready.scratch).name]

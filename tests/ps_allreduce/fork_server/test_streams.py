@@ -94,13 +94,10 @@ def test_a_sender_that_hangs_up_early_is_told(monkeypatch: pytest.MonkeyPatch) -
     receiver.join(PATIENCE_S)
 
 
-def test_a_receiver_that_nobody_calls_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_anybody_at_the_other_end_both_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "CONNECT_TIMEOUT_S", 0.05)
     with pytest.raises(TimeoutError):
         receive_stream(receiving(), Ear())
-
-
-def test_a_port_where_nobody_listens_is_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(ConnectionRefusedError):

@@ -21,7 +21,7 @@ import json, sys
 from dataclasses import replace
 from pathlib import Path
 from ps_allreduce.errors import LaunchError
-from ps_allreduce.runner.jobs import take_place
+from ps_allreduce.runner.forked_jobs import take_place
 from tests.pretend import fake_task
 host, cores = json.loads(sys.argv[1])
 request = replace(fake_task("worker:0", "", Path("log")), host=host, cores=tuple(cores))
@@ -54,11 +54,8 @@ def test_a_task_reports_what_it_was_really_given() -> None:
     assert said == ["placed", {"cores": [core], "gpus": "GPU-1,GPU-2"}]
 
 
-def test_a_task_on_another_host_ends() -> None:
+def test_a_task_on_another_host_or_that_may_not_use_its_cores_ends() -> None:
     (said,) = take_place("n10", [0])
     assert said == f"planned on host n10 but started on {socket.gethostname()}."
-
-
-def test_a_task_that_may_not_use_its_cores_ends() -> None:
     (said,) = take_place(socket.gethostname(), [1023])
     assert said.startswith(f"cannot be pinned to cores [1023] of {socket.gethostname()}")

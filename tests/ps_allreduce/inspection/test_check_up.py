@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from ps_allreduce.errors import LaunchError
-from ps_allreduce.inspection import check_up
-from ps_allreduce.inspection import state as state_module
+from ps_allreduce.inspection import check_up, host_state, questions
 from ps_allreduce.inspection.check_up import (
     answer_calls,
     ask_cuda,
@@ -22,16 +21,7 @@ from ps_allreduce.inspection.check_up import (
     multiply,
     share_file,
 )
-from ps_allreduce.inspection.questions import (
-    AnswerCalls,
-    CheckHost,
-    CountGpus,
-    MultiplyMatrices,
-    Peer,
-    ShareFile,
-    grpc_proxies,
-)
-from ps_allreduce.inspection.state import call_peer
+from ps_allreduce.inspection.host_state import call_peer
 from tests.fakes import Ear
 
 PATIENCE_S = 10.0
@@ -41,13 +31,13 @@ PATIENCE_S = 10.0
 def answering() -> int:
     """The port of a host that answers as n9, as long as the tests run."""
     ear = Ear()
-    request = AnswerCalls(address="127.0.0.9", name="n9", log="")
+    request = questions.AnswerCalls(address="127.0.0.9", name="n9", log="")
     threading.Thread(target=answer_calls, args=(request, ear), daemon=True).start()
     return int(ear.expect("listening")["counts"]["port"])
 
 
-def peer(port: int, name: str = "n9", address: str = "127.0.0.9") -> Peer:
-    return Peer(host="n9", name=name, address=address, port=port)
+def peer(port: int, name: str = "n9", address: str = "127.0.0.9") -> questions.Peer:
+    return questions.Peer(host="n9", name=name, address=address, port=port)
 
 
 def test_a_host_that_answers_is_reached_as_often_as_it_is_called(answering: int) -> None:
@@ -59,23 +49,25 @@ def test_a_host_that_answers_is_reached_as_often_as_it_is_called(answering: int)
 
 
 def test_a_call_that_nobody_takes_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_module, "CALL_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(host_state, "CALL_TIMEOUT_S", 0.1)
     with socket.create_server(("127.0.0.9", 0)) as server:  # listens, but never answers
         assert call_peer(peer(server.getsockname()[1])) == "timed out"
 
 
 def test_an_address_of_another_host_cannot_be_listened_at() -> None:
-    request = AnswerCalls(address="192.0.2.77", name="n9", log="")
+    request = questions.AnswerCalls(address="192.0.2.77", name="n9", log="")
     with pytest.raises(LaunchError, match=r"cannot listen at 192\.0\.2\.77 \(.+\)"):
         answer_calls(request, Ear())
 
 
 def test_a_host_sees_itself_and_the_others(answering: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_module, "WATCH_S", 0.05)
+    monkeypatch.setattr(host_state, "WATCH_S", 0.05)
     ear = Ear()
-    known = Peer(host="n9", name="n9", address="127.0.0.9", port=answering)
-    unknown = Peer(host="n1", name="no-such-name.invalid", address="127.0.0.9", port=answering)
-    check_host(CheckHost(peers=(known, unknown), log=""), ear)
+    known = questions.Peer(host="n9", name="n9", address="127.0.0.9", port=answering)
+    unknown = questions.Peer(
+        host="n1", name="no-such-name.invalid", address="127.0.0.9", port=answering
+    )
+    check_host(questions.CheckHost(peers=(known, unknown), log=""), ear)
     state = ear.expect("state")["state"]
     assert list(state.peers) == ["n9", "n1"]
     assert state.peers["n9"].unreached == ""
@@ -89,8 +81,12 @@ def test_a_host_sees_itself_and_the_others(answering: int, monkeypatch: pytest.M
     assert not any(address.startswith("127.") for address in state.addresses)
 
 
-def share(folder: Path, own: str, others: tuple[str, ...], within_s: float = 1.0) -> ShareFile:
-    return ShareFile(folder=str(folder), own=own, others=others, within_s=within_s, log="")
+def share(
+    folder: Path, own: str, others: tuple[str, ...], within_s: float = 1.0
+) -> questions.ShareFile:
+    return questions.ShareFile(
+        folder=str(folder), own=own, others=others, within_s=within_s, log=""
+    )
 
 
 def test_hosts_see_each_others_files(tmp_path: Path) -> None:
@@ -171,13 +167,13 @@ def test_cuda_is_asked_with_what_a_task_may_see(monkeypatch: pytest.MonkeyPatch)
         check_up, "ask_cuda", lambda _: (len(os.environ["CUDA_VISIBLE_DEVICES"].split(",")), "")
     )
     ear = Ear()
-    count_gpus(CountGpus(visible="2,3", log=""), ear)
+    count_gpus(questions.CountGpus(visible="2,3", log=""), ear)
     assert ear.expect("gpus")["counts"] == {"gpus": 2}
 
 
 def test_a_product_takes_time() -> None:
     ear = Ear()
-    multiply(MultiplyMatrices(size=64, seconds=0.0, log=""), ear)
+    multiply(questions.MultiplyMatrices(size=64, seconds=0.0, log=""), ear)
     assert 0 < ear.expect("multiplied")["counts"]["ns"] < 5e9
 
 
@@ -196,4 +192,4 @@ def test_a_product_takes_time() -> None:
 def test_proxies_are_told_without_passwords(
     environment: dict[str, str], expected: dict[str, str]
 ) -> None:
-    assert grpc_proxies(environment) == expected
+    assert questions.grpc_proxies(environment) == expected

@@ -7,6 +7,7 @@ import inspect
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,24 @@ import pytest
 from ps_allreduce.fork_server.messages import Event, Sampled
 from ps_allreduce.inspection.facts import look_around
 from ps_allreduce.inspection.gpu import GpuSampler, find_gpus, granted_entries, load_nvml
-from ps_allreduce.record.gpu_samples import REASONS, THROTTLING, GpuSample, reasons_of
-from ps_allreduce.record.hosts import Gpu, describe_difference
+from ps_allreduce.record.hosts import (
+    REASONS,
+    THROTTLING,
+    Gpu,
+    GpuSample,
+    describe_difference,
+    reasons_of,
+)
 from ps_allreduce.record.records import Sample
 from ps_allreduce.serialization import from_json, to_json
-from tests.conftest import skip_or_fail
 from tests.fake_nvml import FakeGpu, FakeNvml, busy_gpu, divided_gpu
 from tests.fakes import make_facts, make_sample
 from tests.pretend import fake_server
 from tests.talk import ENDLESS, Server
 
 A, B = "GPU-aaaa1111", "GPU-bbbb2222"
+
+pynvml: Any = importlib.import_module("pynvml")
 
 
 @pytest.fixture
@@ -157,16 +165,15 @@ def test_without_gpus_nothing_is_opened(two: FakeNvml) -> None:
     assert two.num_inits == 0
 
 
-def test_a_driver_that_does_not_answer_is_not_asked_again() -> None:
+def test_a_driver_that_does_not_answer_or_fails_between_two_looks_tells_nothing(
+    two: FakeNvml,
+) -> None:
     nvml = FakeNvml(busy_gpu(A), works=False)
     sampler = GpuSampler(nvml, [A])
     assert sampler.look() == ()
     nvml.works = True
     assert sampler.look() == ()
-    assert nvml.num_inits == 0
-
-
-def test_a_driver_that_fails_between_two_looks_tells_nothing(two: FakeNvml) -> None:
+    assert nvml.num_inits == 0  # it is not asked again
     sampler = GpuSampler(two, [A])
     sampler.look()
     two.works = False
@@ -194,34 +201,24 @@ def test_facts_hold_what_the_driver_tells(two: FakeNvml) -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "alike"),
     [
-        {"model": "H100"},
-        {"memory_bytes": 80 * 2**30},
-        {"driver": "535.1"},
-        {"compute_capability": "9.0"},
+        ({"identity": B}, True),
+        ({"memory_bytes": 40 * 2**30 - 9}, True),
+        ({"memory_bytes": 80 * 2**30}, False),
+        ({"model": "H100"}, False),
+        ({"driver": "535.1"}, False),
+        ({"compute_capability": "9.0"}, False),
     ],
 )
-def test_another_gpu_or_driver_makes_another_kind_of_host(change: dict[str, Any]) -> None:
-    base: dict[str, Any] = {
-        "model": "A100",
-        "memory_bytes": 40 * 2**30,
-        "driver": "550.1",
-        "compute_capability": "8.0",
-    }
-    one, other = (
-        make_facts(gpus=(Gpu(identity=name, **settings),))
-        for name, settings in ((A, base), (B, base | change))
-    )
-    assert one.kind != other.kind
-    assert describe_difference(one, other).startswith("gpus ['")
-
-
-def test_hosts_with_their_own_gpus_of_a_kind_are_alike() -> None:
-    some = make_facts(gpus=(Gpu(identity=A, model="T4", memory_bytes=16 * 2**30),))
-    same = make_facts(gpus=(Gpu(identity=B, model="T4", memory_bytes=16 * 2**30 - 9),))
-    assert some.kind == same.kind
-    assert describe_difference(some, same) == ""
+def test_another_kind_of_gpu_or_driver_makes_another_kind_of_host(
+    two: FakeNvml, change: dict[str, Any], alike: bool
+) -> None:
+    (gpu,) = find_gpus(two, "0")
+    one, other = make_facts(gpus=(gpu,)), make_facts(gpus=(replace(gpu, **change),))
+    assert (one.kind == other.kind) is alike
+    assert describe_difference(one, other).startswith("gpus ['") is not alike
+    assert (describe_difference(one, other) == "") is alike
 
 
 def test_a_sample_of_gpus_is_read_back(two: FakeNvml) -> None:
@@ -252,15 +249,7 @@ def test_reasons_are_named() -> None:
     assert set(THROTTLING) <= set(REASONS.values())
 
 
-@pytest.fixture
-def pynvml() -> Any:
-    try:
-        return importlib.import_module("pynvml")
-    except ImportError:
-        return skip_or_fail("nvidia-ml-py is not installed")
-
-
-def test_the_real_binding_has_what_the_fake_has(pynvml: Any) -> None:
+def test_the_real_binding_has_what_the_fake_has() -> None:
     public = [name for name in dir(FakeNvml) if name.lower().startswith("nvml")]
     assert len(public) > 15
     for name in public:
@@ -279,13 +268,13 @@ def _accepts(function: Callable[..., Any], count: int) -> bool:
     return True
 
 
-def test_reasons_have_the_bits_of_the_real_binding(pynvml: Any) -> None:
+def test_reasons_have_the_bits_of_the_real_binding() -> None:
     prefix = "nvmlClocksEventReason"
     for bit, name in REASONS.items():
         assert getattr(pynvml, prefix + name.title().replace("_", "")) == bit
 
 
-def test_without_a_driver_the_real_binding_is_not_used(pynvml: Any) -> None:
+def test_without_a_driver_the_real_binding_is_not_used() -> None:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:

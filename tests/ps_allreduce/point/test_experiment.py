@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -31,71 +34,56 @@ from tests.fakes import make_experiment
 COMPUTE = EmulatedCompute(forward_s=0.02, backward_s=0.04)
 
 
-def test_a_point_has_a_worker() -> None:
-    with pytest.raises(UserError, match="num_workers must be at least 1, got 0"):
-        make_experiment(num_workers=0)
+MISTAKES: list[tuple[Callable[..., object], dict[str, Any], str]] = [
+    (make_experiment, {"num_workers": 0}, "num_workers must be at least 1, got 0"),
+    (
+        Experiment,
+        {"strategy": Single(), "num_workers": 2},
+        "strategy single runs on 1 worker, got num_workers 2",
+    ),
+    (
+        ImageModel,
+        {"name": "InceptionV3", "image_size": 74},
+        "image_size 74 is below the minimum of InceptionV3: use 75 or more.",
+    ),
+    (ImageModel, {"image_size": 0}, "image_size 0 is below the minimum of SmallCNN"),
+    (ImageModel, {"num_classes": 1}, "num_classes must be at least 2, got 1."),
+    (Workload, {"batch_per_worker": 0}, "batch_per_worker must be at least 1, got 0."),
+    (Workload, {"accumulation": 0}, "accumulation must be at least 1, got 0."),
+    (
+        Workload,
+        {"data": Digits(), "model": ImageModel(num_classes=9)},
+        "input digits has 10 classes, got num_classes 9.",
+    ),
+    (
+        Workload,
+        {"data": Digits(), "model": TensorSet(count=1, num_bytes=1000), "emulated": COMPUTE},
+        "model Tensors-1-1KB takes no images: use input synthetic, not digits.",
+    ),
+    (
+        Workload,
+        {"model": TensorSet(count=1, num_bytes=1000)},
+        "model Tensors-1-1KB computes nothing",
+    ),
+    (
+        Workload,
+        {"emulated": COMPUTE, "precision": Precision.MIXED_FLOAT16},
+        "an emulated accelerator computes in no precision: leave mixed_float16 out.",
+    ),
+    (partial(replace, COMPUTE), {"forward_s": 0.0}, "forward_s must be at least 0.001, got 0."),
+    (partial(replace, COMPUTE), {"backward_s": -1.0}, "backward_s must be at least 0.001, got -1."),
+    (partial(replace, COMPUTE), {"forward_s": nan}, "forward_s must be at least 0.001, got nan."),
+    (partial(replace, COMPUTE), {"groups": 0}, "gradient groups must be 1 to 16, got 0."),
+    (partial(replace, COMPUTE), {"groups": 17}, "gradient groups must be 1 to 16, got 17."),
+]
 
 
-def test_a_single_worker_is_one_worker() -> None:
-    with pytest.raises(UserError, match="strategy single runs on 1 worker, got num_workers 2"):
-        Experiment(strategy=Single(), num_workers=2)
-
-
-@pytest.mark.parametrize(
-    ("mistake", "sentence"),
-    [
-        (
-            {"name": "InceptionV3", "image_size": 74},
-            "image_size 74 is below the minimum of InceptionV3: use 75 or more.",
-        ),
-        ({"image_size": 0}, "image_size 0 is below the minimum of SmallCNN"),
-        ({"num_classes": 1}, "num_classes must be at least 2, got 1."),
-    ],
-)
-def test_a_mistaken_model_is_refused(mistake: dict[str, Any], sentence: str) -> None:
+@pytest.mark.parametrize(("make", "mistake", "sentence"), MISTAKES)
+def test_a_mistake_is_refused(
+    make: Callable[..., object], mistake: dict[str, Any], sentence: str
+) -> None:
     with pytest.raises(UserError, match=re.escape(sentence)):
-        ImageModel(**mistake)
-
-
-@pytest.mark.parametrize(
-    ("mistake", "sentence"),
-    [
-        ({"batch_per_worker": 0}, "batch_per_worker must be at least 1, got 0."),
-        ({"accumulation": 0}, "accumulation must be at least 1, got 0."),
-        (
-            {"data": Digits(), "model": ImageModel(num_classes=9)},
-            "input digits has 10 classes, got num_classes 9.",
-        ),
-        (
-            {"data": Digits(), "model": TensorSet(count=1, num_bytes=1000), "emulated": COMPUTE},
-            "model Tensors-1-1KB takes no images: use input synthetic, not digits.",
-        ),
-        ({"model": TensorSet(count=1, num_bytes=1000)}, "model Tensors-1-1KB computes nothing"),
-        (
-            {"emulated": COMPUTE, "precision": Precision.MIXED_FLOAT16},
-            "an emulated accelerator computes in no precision: leave mixed_float16 out.",
-        ),
-    ],
-)
-def test_a_mistaken_workload_is_refused(mistake: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(UserError, match=re.escape(sentence)):
-        Workload(**mistake)
-
-
-@pytest.mark.parametrize(
-    ("mistake", "sentence"),
-    [
-        ({"forward_s": 0.0}, "forward_s must be at least 0.001, got 0."),
-        ({"backward_s": -1.0}, "backward_s must be at least 0.001, got -1."),
-        ({"forward_s": float("nan")}, "forward_s must be at least 0.001, got nan."),
-        ({"groups": 0}, "gradient groups must be 1 to 16, got 0."),
-        ({"groups": 17}, "gradient groups must be 1 to 16, got 17."),
-    ],
-)
-def test_a_mistaken_accelerator_is_refused(mistake: dict[str, Any], sentence: str) -> None:
-    settings: dict[str, Any] = {"forward_s": 0.02, "backward_s": 0.04}
-    with pytest.raises(UserError, match=re.escape(sentence)):
-        EmulatedCompute(**(settings | mistake))
+        make(**mistake)
 
 
 @pytest.mark.parametrize(

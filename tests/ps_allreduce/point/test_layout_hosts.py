@@ -1,4 +1,4 @@
-"""Tasks on several hosts: every one of them on exactly one, in the order that was given."""
+"""Which tasks there are: every one of them on exactly one host, in the order that was given."""
 
 from __future__ import annotations
 
@@ -14,19 +14,28 @@ from hypothesis import strategies as st
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.layout import num_hosts, place_tasks, tasks_of, too_few_hosts
+from ps_allreduce.point.layout import (
+    cluster_of,
+    drivers_of,
+    num_hosts,
+    place_tasks,
+    tasks_of,
+    too_few_hosts,
+)
 from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
-from ps_allreduce.point.strategies import AllReduce, NoCommunication, SynchronousServers
+from ps_allreduce.point.strategies import (
+    STRATEGIES,
+    AllReduce,
+    AnyStrategy,
+    AsynchronousServers,
+    NoCommunication,
+    SynchronousServers,
+)
 from tests.examples import fast, spread_experiments
 from tests.fakes import make_experiment
 
 #: As a scheduler may list them: not in the order of any alphabet, some the beginning of another.
 HOSTS = ("n10", "n1", "n9", "n100", "login", "n", "n11", "n2", "N1", "n01")
-
-
-def layout_of(experiment: Experiment) -> LayoutKind | None:
-    servers = experiment.strategy.servers
-    return None if servers is None else servers.layout
 
 
 def place(experiment: Experiment, hosts: Sequence[str] = HOSTS) -> dict[str, list[str]]:
@@ -44,6 +53,33 @@ def served(num_workers: int, num_ps: int, **changes: Any) -> Experiment:
 
 def dedicated(num_workers: int, num_ps: int, **changes: Any) -> Experiment:
     return served(num_workers, num_ps, layout=LayoutKind.DEDICATED, **changes)
+
+
+def test_servers_come_with_a_chief_that_drives() -> None:
+    experiment = make_experiment(AsynchronousServers, 2)
+    names = " ".join(str(task) for task in tasks_of(experiment))
+    assert names == "ps:0 ps:1 worker:0 worker:1 chief:0"
+    assert [str(task) for task in drivers_of(experiment)] == ["chief:0"]
+
+
+@pytest.mark.parametrize(
+    "strategy", [each for each in STRATEGIES.values() if not each.uses_servers]
+)
+def test_without_servers_every_worker_drives_itself(strategy: type[AnyStrategy]) -> None:
+    experiment = make_experiment(strategy, 2)
+    assert drivers_of(experiment) == tasks_of(experiment)
+    assert len(tasks_of(experiment)) == experiment.num_workers
+
+
+def test_the_cluster_keeps_the_order_of_indices() -> None:
+    tasks = tasks_of(make_experiment())
+    cluster = cluster_of(tasks, {task: f"h:{n + 1}" for n, task in enumerate(tasks)})
+    assert cluster.as_dict() == {
+        "ps": ["h:1", "h:2"],
+        "worker": ["h:3", "h:4"],
+        "chief": ["h:5"],
+    }
+    assert cluster.address(TaskId(TaskType.WORKER, 1)) == "h:4"
 
 
 def test_without_a_spread_all_tasks_share_the_first_host() -> None:
@@ -161,7 +197,8 @@ def test_dedicated_servers_share_no_host_with_workers_and_colocated_ones_share_a
 ) -> None:
     placed = place_tasks(experiment, MANY)
     workers, servers = counts(placed, TaskType.WORKER), counts(placed, TaskType.PS)
-    if layout_of(experiment) is LayoutKind.DEDICATED:
+    settings = experiment.strategy.servers
+    if settings is not None and settings.layout is LayoutKind.DEDICATED:
         assert not workers.keys() & servers.keys()
     else:
         assert servers.keys() <= workers.keys()

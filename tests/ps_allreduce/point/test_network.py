@@ -17,7 +17,6 @@ from ps_allreduce.point.network import (
     parse_rate,
     render_rate,
 )
-from ps_allreduce.serialization import from_json, to_json
 
 
 def network(**changes: Any) -> EmulatedNetwork:
@@ -40,14 +39,11 @@ def test_rates_and_delays_are_read_as_tc_reads_them(
 
 
 @pytest.mark.parametrize("text", ["", "fast", "1", "1gb", "1gbps", "-1gbit", "1e9bit", "1 2gbit"])
-def test_what_is_no_rate_is_refused_with_an_example(text: str) -> None:
+def test_what_is_no_rate_or_delay_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(UserError, match="gbit, mbit, kbit, bit, for instance 1gbit"):
         parse_rate(text)
-
-
-def test_what_is_no_delay_is_refused_with_an_example() -> None:
     with pytest.raises(UserError, match="s, ms, us, for instance 5ms"):
-        parse_delay("5 minutes")
+        parse_delay(text)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +104,8 @@ def test_a_slow_host_has_a_link_of_its_own() -> None:
     assert [uneven.link_bits_per_s(host) for host in range(4)] == [1e9, 1e9, 1e8, 1e9]
 
 
-def test_scaling_changes_rates_and_delays_against_each_other() -> None:
+def test_scaling_changes_rates_and_delays_against_each_other_and_no_limit_stays_none() -> None:
+    assert network(bits_per_s=None).scaled(10) == network(bits_per_s=None)
     original = network(
         delay_s=0.001, slow_host=0, slow_bits_per_s=1e8, racks=2, uplink_bits_per_s=2e9
     )
@@ -122,16 +119,7 @@ def test_scaling_changes_rates_and_delays_against_each_other() -> None:
     )
 
 
-def test_what_is_unlimited_stays_so_at_any_scale() -> None:
-    assert network(bits_per_s=None).scaled(10) == network(bits_per_s=None)
-
-
 @pytest.mark.parametrize("factor", [0, -1, math.nan, math.inf])
 def test_a_scale_is_a_number_above_zero(factor: float) -> None:
     with pytest.raises(UserError, match="above 0"):
         network().scaled(factor)
-
-
-def test_a_network_survives_a_record() -> None:
-    original = network(slow_host=1, slow_bits_per_s=1e8, racks=2)
-    assert from_json(EmulatedNetwork, to_json(original)) == original

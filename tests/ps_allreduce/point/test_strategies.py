@@ -53,6 +53,9 @@ MISTAKES: list[tuple[type[AnyStrategy], dict[str, Any], str]] = [
         "in packs (bytes_per_pack, or collective nccl or auto) TensorFlow decides what is sent: "
         "leave in_flight out.",
     ),
+    (AllReduce, {"group_bytes": 3}, "group_bytes must be 0 or at least 4, got 3"),
+    (AllReduce, {"cut_bytes": -1}, "cut_bytes must be 0 or at least 4, got -1"),
+    (AllReduce, {"in_flight": -1}, "in_flight must be at least 0 (no bound), got -1"),
     (Single, {"num_ps": 1}, "strategy single has no setting num_ps"),
     (NoCommunication, {"group_bytes": 0}, "strategy no_communication has no setting group_bytes"),
 ]
@@ -64,19 +67,6 @@ def test_a_mistaken_setting_is_refused(
 ) -> None:
     with pytest.raises(UserError, match=re.escape(sentence)):
         strategy.of(StrategySettings(**mistake))
-
-
-@pytest.mark.parametrize(
-    ("mistake", "sentence"),
-    [
-        ({"group_bytes": 3}, "group_bytes must be 0 or at least 4, got 3"),
-        ({"cut_bytes": -1}, "cut_bytes must be 0 or at least 4, got -1"),
-        ({"in_flight": -1}, r"in_flight must be at least 0 \(no bound\), got -1"),
-    ],
-)
-def test_a_mistaken_wire_is_refused(mistake: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence):
-        Wire(**mistake)
 
 
 def test_sizes_count_elements_of_four_bytes() -> None:
@@ -98,11 +88,16 @@ def test_nccl_needs_gpus() -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES.values())
-def test_every_strategy_works_without_a_word(strategy: type[AnyStrategy]) -> None:
+def test_every_strategy_works_without_a_word_and_its_traits_agree(
+    strategy: type[AnyStrategy],
+) -> None:
     made = strategy.of(StrategySettings())
     assert made == strategy()
     assert (made.transport is not None) == strategy.communicates()
     assert (made.servers is not None) == strategy.uses_servers
+    assert not (strategy.uses_servers and strategy.uses_collective)
+    assert not (strategy.deals_steps and strategy.synchronous)
+    assert not (strategy.replicated and strategy.uses_servers)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES.values())
@@ -153,10 +148,3 @@ def test_names_and_labels_are_told_apart() -> None:
     assert all(strategy_named(name).kind == name for name in STRATEGIES)
     with pytest.raises(UserError, match="unknown strategy 'ps'; choose one of single, no_comm"):
         strategy_named("ps")
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES.values())
-def test_traits_do_not_contradict_each_other(strategy: type[AnyStrategy]) -> None:
-    assert not (strategy.uses_servers and strategy.uses_collective)
-    assert not (strategy.deals_steps and strategy.synchronous)
-    assert not (strategy.replicated and strategy.uses_servers)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ps_allreduce.record.hosts import Gpu, Interface, describe_difference, hardware, kinds
+from ps_allreduce.record.hosts import Gpu, Interface, describe_difference, kinds
 from tests.fakes import make_facts
 
 GIB = 2**30
@@ -29,6 +29,10 @@ DIFFERENT: list[tuple[dict[str, Any], str]] = [
     ({"cpu_model": "Another"}, "cpu_model A processor and Another"),
     ({"cpu_flags": ("avx",)}, "cpu_flags ['avx', 'avx2'] and ['avx']"),
     ({"memory_bytes": 16 * GIB}, f"memory_bytes {7 * GIB} and {16 * GIB}"),
+    (
+        {"cpu_model": "Another", "cores": (0, 1)},
+        "cpu_model A processor and Another; cores [0, 1, 2, 3] and [0, 1]",
+    ),
     ({"versions": {"kernel": "6.2"}}, "versions {'kernel': '6.1'} and {'kernel': '6.2'}"),
 ]
 
@@ -60,16 +64,3 @@ def test_hosts_are_grouped_in_their_order() -> None:
         *(make_facts("n1"), make_facts("n2", **small)),
     ]
     assert list(kinds(hosts).values()) == [["n10", "n1"], ["n9", "n2"]]
-
-
-def test_hardware_is_the_kinds_whatever_their_order_and_number() -> None:
-    big, small = make_facts("n1"), make_facts("n2", cores=(0, 1))
-    assert hardware([big, small]) == hardware([small, big, make_facts("n3")])
-    assert hardware([big]) != hardware([big, small])
-
-
-def test_several_differences_are_all_told() -> None:
-    told = describe_difference(
-        make_facts("n9"), make_facts("n10", cpu_model="Another", cores=(0, 1))
-    )
-    assert told == "cpu_model A processor and Another; cores [0, 1, 2, 3] and [0, 1]"

@@ -60,9 +60,9 @@ def test_a_record_is_never_overwritten(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def failing(code: int) -> Callable[..., NoReturn]:
+def failing(error: BaseException) -> Callable[..., NoReturn]:
     def fail(*_: object) -> NoReturn:
-        raise OSError(code, os.strerror(code))
+        raise error
 
     return fail
 
@@ -78,34 +78,29 @@ def failing(code: int) -> Callable[..., NoReturn]:
 def test_a_disk_that_refuses_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, code: int, sentence: str
 ) -> None:
-    monkeypatch.setattr(os, function, failing(code))
+    monkeypatch.setattr(os, function, failing(OSError(code, os.strerror(code))))
     with pytest.raises(UserError, match=rf"cannot write .*0-0.json: .*{sentence}"):
         save_record(tmp_path / "0-0.json", FULL)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_disk_that_refuses_leaves_the_old_content(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [(OSError(errno.ENOSPC, ""), UserError), (KeyboardInterrupt(), KeyboardInterrupt)],
+)
+def test_a_write_that_fails_or_is_interrupted_leaves_the_old_content_and_nothing_else(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    raised: type[BaseException],
 ) -> None:
     path = tmp_path / "sweep.json"
     write_atomically(path, b"old")
-    monkeypatch.setattr(os, "fsync", failing(errno.ENOSPC))
-    with pytest.raises(UserError):
+    monkeypatch.setattr(os, "fsync", failing(error))
+    with pytest.raises(raised):
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert [found.name for found in tmp_path.iterdir()] == ["sweep.json"]
-
-
-def test_an_interrupted_write_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(_: int) -> NoReturn:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "fsync", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        write_atomically(tmp_path / "x", b"content")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
@@ -195,7 +190,8 @@ def test_records_come_in_numeric_order(tmp_path: Path) -> None:
     assert [str(path) for path in found] == [f"{e}/{r}-{a}.json" for e, r, a in wanted]
 
 
-def test_a_half_written_neighbour_is_no_record(tmp_path: Path) -> None:
+def test_a_new_folder_and_half_written_neighbours_hold_no_record(tmp_path: Path) -> None:
+    assert list(iter_record_paths(tmp_path)) == []
     files = RunFiles.of(tmp_path, "aaa", 0, 0)
     write_atomically(files.log, b"")
     (files.record.parent / ".0-0.json.k2j3").write_text("{")
@@ -206,10 +202,6 @@ def test_a_record_with_another_name_is_told(tmp_path: Path) -> None:
     write_atomically(tmp_path / "runs" / "aaa" / "0-copy.json", b"")
     with pytest.raises(RecordFormatError, match=r"0-copy.json: a record is named"):
         list(iter_record_paths(tmp_path))
-
-
-def test_a_new_folder_has_no_records(tmp_path: Path) -> None:
-    assert list(iter_record_paths(tmp_path)) == []
 
 
 def test_the_files_of_a_run_stand_side_by_side(tmp_path: Path) -> None:

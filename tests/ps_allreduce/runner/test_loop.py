@@ -99,36 +99,28 @@ def test_warm_up_reaches_both_steps_and_seconds(
     assert measured_at - warm_at >= warmup_s - 1e-6
 
 
-def test_the_first_step_stands_alone() -> None:
-    stretches, driver, _ = run_loop(Measurement(), steady(1.0))
+def test_a_first_step_and_then_measured_ones_in_one_go_after_settling() -> None:
+    stretches, driver, _ = run_loop(Measurement(measured_steps=100), steady(1.0))
     assert (stretches[0].phase, stretches[0].num_steps) == (Phase.FIRST, 1)
     assert driver.calls[0] == (1, False)
-
-
-def test_measured_steps_are_made_in_one_go_after_settling() -> None:
-    stretches, _, _ = run_loop(Measurement(measured_steps=100), steady(1.0))
     (measured,) = [s for s in stretches if s.phase is Phase.MEASURED]
     assert measured.num_steps == SETTLING_STEPS + 100
     assert measured.leading == SETTLING_STEPS
 
 
-def test_only_the_last_stretch_is_traced() -> None:
-    stretches, driver, told = run_loop(Measurement(event_steps=3), steady(1.0))
+def test_only_the_last_stretch_is_traced_and_every_step_is_in_one() -> None:
+    stretches, driver, told = run_loop(Measurement(event_steps=3), steady(0.3))
     assert driver.calls[-1] == (3, True)
     assert [events for _, events in driver.calls].count(True) == 1
     assert (stretches[-1].phase, stretches[-1].num_steps) == (Phase.EVENTS, 3)
     assert told == [Phase.FIRST, Phase.WARMUP, Phase.MEASURED, Phase.EVENTS]
+    assert [step for stretch in stretches for step in stretch.rows] == list(range(driver.made))
 
 
 def test_nothing_is_traced_unless_asked_for() -> None:
     stretches, _, told = run_loop(Measurement(), steady(1.0))
     assert stretches[-1].phase is Phase.MEASURED
     assert told == [Phase.FIRST, Phase.WARMUP, Phase.MEASURED]
-
-
-def test_every_step_is_in_one_stretch() -> None:
-    stretches, driver, _ = run_loop(Measurement(event_steps=2), steady(0.3))
-    assert [step for stretch in stretches for step in stretch.rows] == list(range(driver.made))
 
 
 class Meeting:

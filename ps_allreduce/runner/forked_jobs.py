@@ -19,23 +19,15 @@ from ps_allreduce.backends.devices import VISIBLE, gpu_environment, require_gpus
 from ps_allreduce.backends.parameter_servers import ps_async, ps_sync
 from ps_allreduce.cluster import TaskId
 from ps_allreduce.errors import InputDataError, LaunchError
-from ps_allreduce.fork_server.child import Reporter
-from ps_allreduce.fork_server.messages import (
-    ConvertImages,
-    DescribeModel,
-    PrepareInput,
-    ReceiveStream,
-    SendStream,
-    StartTask,
-)
-from ps_allreduce.fork_server.out_of_memory import explain_out_of_memory
+from ps_allreduce.fork_server import messages
+from ps_allreduce.fork_server.child import Reporter, explain_out_of_memory
 from ps_allreduce.fork_server.streams import receive_stream, send_stream
 from ps_allreduce.inspection.check_up import CHECK_UP_JOBS
 from ps_allreduce.point.data import Digits, RecordFiles, Synthetic
 from ps_allreduce.point.resources import Device
 from ps_allreduce.runner.task import run_task
 from ps_allreduce.tf_internals.texts import essence
-from ps_allreduce.workloads.data.tfrecords import (
+from ps_allreduce.workloads.inputs import (
     check_files,
     convert_images,
     record_files,
@@ -47,7 +39,7 @@ from ps_allreduce.workloads.keras_models import build_model
 PRELOADED = (allreduce, local_worker, ps_async, ps_sync)
 
 
-def start_task(request: StartTask, report: Reporter) -> None:
+def start_task(request: messages.StartTask, report: Reporter) -> None:
     """Be a task of a run."""
     os.environ.update(request.environment)
     uses_gpus = request.experiment.resources.device is Device.GPU
@@ -71,7 +63,7 @@ def start_task(request: StartTask, report: Reporter) -> None:
         raise
 
 
-def take_place(request: StartTask, report: Reporter) -> None:
+def take_place(request: messages.StartTask, report: Reporter) -> None:
     """Pin this process, check that it is where the plan says, and report what it was given.
 
     Raises:
@@ -92,12 +84,12 @@ def take_place(request: StartTask, report: Reporter) -> None:
     report("placed", cores=cores, gpus=os.environ.get("CUDA_VISIBLE_DEVICES", "all"))
 
 
-def describe_model(request: DescribeModel, report: Reporter) -> None:
+def describe_model(request: messages.DescribeModel, report: Reporter) -> None:
     """Report a model's variables in creation order."""
     report("variables", variables=build_model(request.workload).variables)
 
 
-def prepare_input(request: PrepareInput, report: Reporter) -> None:
+def prepare_input(request: messages.PrepareInput, report: Reporter) -> None:
     """Make the digits if they are the input, and check that the files can be read."""
     data, data_dir = request.workload.data, Path(request.data_dir)
     if isinstance(data, Synthetic):
@@ -119,7 +111,7 @@ def _see_unchanged(data: RecordFiles) -> None:
         )
 
 
-def convert(request: ConvertImages, report: Reporter) -> None:
+def convert(request: messages.ConvertImages, report: Reporter) -> None:
     """Write a folder of images as TFRecord files."""
 
     def tell(done: int, total: int) -> None:
@@ -130,11 +122,11 @@ def convert(request: ConvertImages, report: Reporter) -> None:
 
 
 JOBS: Mapping[type[Any], Callable[[Any, Reporter], None]] = {
-    StartTask: start_task,
-    DescribeModel: describe_model,
-    PrepareInput: prepare_input,
-    ConvertImages: convert,
-    ReceiveStream: receive_stream,
-    SendStream: send_stream,
+    messages.StartTask: start_task,
+    messages.DescribeModel: describe_model,
+    messages.PrepareInput: prepare_input,
+    messages.ConvertImages: convert,
+    messages.ReceiveStream: receive_stream,
+    messages.SendStream: send_stream,
     **CHECK_UP_JOBS,
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ps_allreduce.inspection.state import (
+from ps_allreduce.inspection.host_state import (
     addresses_of,
     busy_share,
     file_system_of,
@@ -42,15 +42,14 @@ def test_modules_have_a_place(tmp_path: Path) -> None:
     assert strangers == (("keras",), ("psutil", "venv_too"))
 
 
-def test_an_environment_that_is_reached_by_a_link_is_the_environment(tmp_path: Path) -> None:
+def test_an_environment_is_one_wherever_it_is_and_even_by_a_link(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     for place, file in (("link", "real"), ("real", "link")):
         files = {"numpy": f"{tmp_path}/{file}/numpy.py"}
         assert strange_modules(files, [str(tmp_path / place)], "/nowhere") == ((), ())
 
-
-def test_an_environment_below_the_users_folder_is_no_user_site() -> None:
+    # Nor is one below the user's folder the folder of the user's own packages.
     files = {"numpy": "/home/u/.local/venv/lib/site-packages/numpy.py"}
     user_site = "/home/u/.local/lib/python3.11/site-packages"
     assert strange_modules(files, ["/home/u/.local/venv"], user_site) == ((), ())
@@ -118,7 +117,7 @@ def test_a_path_is_on_the_innermost_file_system(path: str, expected: str) -> Non
     assert file_system_of(path, "") == "unknown"
 
 
-def test_the_folder_for_files_is_where_python_puts_them(
+def test_the_folder_for_files_is_where_python_puts_them_if_it_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -127,8 +126,6 @@ def test_the_folder_for_files_is_where_python_puts_them(
     assert folder.free_bytes > 0
     assert list(tmp_path.iterdir()) == []
 
-
-def test_a_folder_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
     folder = temporary_folder({})
     assert (folder.problem, folder.free_bytes) == ("No such file or directory", 0)

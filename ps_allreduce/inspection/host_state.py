@@ -22,13 +22,7 @@ from pathlib import Path
 import psutil
 
 from ps_allreduce.environment import EnvironmentKind, environment_kind
-from ps_allreduce.inspection.questions import (
-    HostState,
-    Peer,
-    PeerSeen,
-    TemporaryFolder,
-    grpc_proxies,
-)
+from ps_allreduce.inspection import questions
 from ps_allreduce.record.provenance import ROOT, program_digest, read_text
 
 #: How long the host is watched before anything is done there.
@@ -42,21 +36,21 @@ NUM_THREADS = 32
 LOOPBACK = ("127.", "::1")
 
 
-def find_state(peers: Sequence[Peer]) -> HostState:
+def find_state(peers: Sequence[questions.Peer]) -> questions.HostState:
     """Look at this host, and from here at the others."""
     busy = busy_share(os.sched_getaffinity(0), WATCH_S)  # before this process does anything
     with ThreadPoolExecutor(NUM_THREADS) as pool:
         views = list(pool.map(see_peer, peers))
     user_site = site.getusersitepackages()
     user_modules, outside_modules = strange_modules(module_files(), own_places(), user_site)
-    return HostState(
+    return questions.HostState(
         busy_share=busy,
         free_bytes=psutil.virtual_memory().available,
         memory_limit_bytes=memory_limit(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")),
         open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         addresses=own_addresses(),
         digest=program_digest(),
-        proxies=grpc_proxies(os.environ),
+        proxies=questions.grpc_proxies(os.environ),
         user_site=user_site if site.ENABLE_USER_SITE else "",
         user_modules=user_modules,
         outside_modules=outside_modules,
@@ -72,12 +66,12 @@ def busy_share(cores: Collection[int], seconds: float) -> float:
     return statistics.mean([shares[core] for core in cores if core < len(shares)] or shares) / 100
 
 
-def see_peer(peer: Peer) -> PeerSeen:
+def see_peer(peer: questions.Peer) -> questions.PeerSeen:
     """Look another host up by name and by address, and call it."""
     begin = time.monotonic()
     resolved, reverse = addresses_of(peer.name), names_of(peer.address)
     lookup_s = time.monotonic() - begin
-    return PeerSeen(
+    return questions.PeerSeen(
         resolved=resolved, reverse=reverse, lookup_s=lookup_s, unreached=call_peer(peer)
     )
 
@@ -100,7 +94,7 @@ def names_of(address: str) -> tuple[str, ...]:
     return (name, *aliases)
 
 
-def call_peer(peer: Peer) -> str:
+def call_peer(peer: questions.Peer) -> str:
     """Why another host cannot be reached; empty if it can, and is the right one."""
     try:
         place = (peer.address, peer.port)
@@ -185,7 +179,7 @@ def strange_modules(
     return tuple(dict.fromkeys(user)), tuple(dict.fromkeys(outside))
 
 
-def temporary_folder(environment: Mapping[str, str]) -> TemporaryFolder:
+def temporary_folder(environment: Mapping[str, str]) -> questions.TemporaryFolder:
     """Where this host keeps the files of a run."""
     path = tempfile.gettempdir()
     problem, free_bytes = "", 0
@@ -196,7 +190,7 @@ def temporary_folder(environment: Mapping[str, str]) -> TemporaryFolder:
         free_bytes = space.f_bavail * space.f_frsize
     except OSError as error:
         problem = error.strerror or str(error)
-    return TemporaryFolder(
+    return questions.TemporaryFolder(
         path=path,
         asked=environment.get("TMPDIR", ""),
         file_system=file_system_of(path, read_text(Path("/proc/self/mounts"))),

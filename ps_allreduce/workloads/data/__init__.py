@@ -1,1 +1,0 @@
-"""Input files and the pipelines that read them (TensorFlow)."""
