@@ -5,7 +5,6 @@ Needs no TensorFlow and starts no process: it runs wherever the records are.  In
 one of them (`docs/notebook.md`).
 """
 
-from analysis.data.load import load
-from analysis.data.raw_steps import load_steps
+from analysis.data.load import load, load_steps
 
 __all__ = ["load", "load_steps"]

@@ -18,8 +18,7 @@ from analysis.figures.save import save_figures
 from analysis.report.page import CaseReport, write_report
 from analysis.report.table import render_table
 from analysis.report.verdict import verdict
-from analysis.suite.bench_file import summarise_bench
-from analysis.suite.bench_load import time_loading
+from analysis.suite.bench import summarise_bench, time_loading
 from analysis.suite.envelope import check_envelope, render_agreements
 from ps_allreduce.errors import SuiteError, UserError
 

@@ -16,8 +16,7 @@ import pandas as pd
 from pandas.api.typing import DataFrameGroupBy
 
 from analysis.data.columns import CONDITIONS
-from analysis.data.exchange import exchange_order
-from analysis.data.setting import Setting, settings_of
+from analysis.data.setting import Setting, exchange_order, settings_of
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.records import BUSY_LIMIT, RunRecord, Status
 

@@ -11,9 +11,13 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
+from analysis.derive.costs import (
+    core_bits_per_s,
+    processor_time,
+    recording_cost,
+    seconds_per_gigabyte,
+)
 from analysis.derive.fastest_step import bound_of, step_time_s, traffic_of
-from analysis.derive.processor_time import core_bits_per_s, processor_time, seconds_per_gigabyte
-from analysis.derive.recording_cost import recording_cost
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.architectures import Unit
@@ -22,6 +26,13 @@ from ps_allreduce.record.hosts import kinds
 from ps_allreduce.record.records import RunRecord
 
 Row = Mapping[str, object]
+
+#: Columns that a record has under the same name.
+_FIELDS = (
+    *("sweep", "profile", "experiment_id", "run_id", "repetition", "attempt", "status", "reason"),
+    *("job_id", "oversubscribed", "interface", "link_bits_per_s", "machine_busy", "total_cores"),
+    *("gradient_bytes", "num_messages"),
+)
 
 #: Columns that are figures of the measured window under the same name.
 _METRICS = (
@@ -42,8 +53,8 @@ def row_of(record: RunRecord, path: Path, sweep: Path) -> Row:
     """
     return {
         **record.experiment.columns(),
-        **_identity(record),
-        **_where_it_ran(record),
+        **{name: getattr(record, name) for name in _FIELDS},
+        **_when_and_where(record),
         **_what_it_took(record),
         **_figures(record),
         **_throughput(record),
@@ -53,23 +64,20 @@ def row_of(record: RunRecord, path: Path, sweep: Path) -> Row:
     }
 
 
-def _identity(record: RunRecord) -> Row:
+def _when_and_where(record: RunRecord) -> Row:
     return {
-        "sweep": record.sweep,
-        "profile": record.profile,
-        "experiment_id": record.experiment_id,
-        "run_id": record.run_id,
-        "repetition": record.repetition,
-        "attempt": record.attempt,
-        "status": record.status.value,
-        "reason": record.reason,
         "started_at": moment(record.started_at),
         "finished_at": moment(record.finished_at),
-        "job_id": record.job_id,
         "fingerprint": record.block,
         "commit": record.provenance.commit,
         "load_average": record.provenance.load_average,
         "warnings": "; ".join(record.warnings),
+        "hosts": " ".join(host.name for host in record.hosts),
+        "num_hosts": len(record.hosts) or None,
+        "host_kinds": len(kinds([host.facts for host in record.hosts])) or None,
+        "workers_per_host": _workers_per_host(record),
+        "link_round_trip_s": _largest(link.round_trip_s for link in record.links),
+        "import_s": _largest(host.import_s for host in record.hosts),
     }
 
 
@@ -83,30 +91,12 @@ def moment(text: str) -> datetime:
     return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
-def _where_it_ran(record: RunRecord) -> Row:
-    return {
-        "hosts": " ".join(host.name for host in record.hosts),
-        "num_hosts": len(record.hosts) or None,
-        "host_kinds": len(kinds([host.facts for host in record.hosts])) or None,
-        "workers_per_host": _workers_per_host(record),
-        "oversubscribed": record.oversubscribed,
-        "interface": record.interface,
-        "link_bits_per_s": record.link_bits_per_s,
-        "link_round_trip_s": _largest(link.round_trip_s for link in record.links),
-        "machine_busy": record.machine_busy,
-        "import_s": _largest(host.import_s for host in record.hosts),
-    }
-
-
 def _what_it_took(record: RunRecord) -> Row:
     cpu_s = [task.cpu_s for task in record.tasks if task.cpu_s is not None]
     placement = record.placement
     return {
-        "total_cores": record.total_cores,
         "cpu_s": sum(cpu_s) if cpu_s else None,
         "peak_memory_bytes": _largest(task.peak_memory_bytes for task in record.tasks),
-        "gradient_bytes": record.gradient_bytes,
-        "num_messages": record.num_messages,
         "placement_max_over_mean": placement.max_over_mean if placement else None,
         "placement_deviations": len(placement.deviations) if placement else None,
     }

@@ -40,9 +40,6 @@ Rates = Mapping[str, float]
 #: Bytes over the links of the hosts that send or receive any.
 Traffic = Mapping[str, Crossing]
 
-#: No step is faster than its bound; this much more is noise.
-CREDIBLE = 1.05
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
@@ -74,14 +71,6 @@ def step_time_s(record: RunRecord) -> float | None:
     """Seconds of a step of all workers, at the throughput that was measured."""
     metrics = record.metrics
     return record.experiment.global_batch / metrics.examples_per_sec if metrics else None
-
-
-def is_credible(fraction_of_bound: float) -> bool:
-    """The step was not faster than its links were measured to allow.
-
-    Where it was, something else disturbed the measurement of the links before the run.
-    """
-    return fraction_of_bound <= CREDIBLE
 
 
 def host_rates(record: RunRecord) -> Rates:
@@ -149,13 +138,11 @@ def _dealt_step_s(record: RunRecord, before: float, last: float, rates: Rates) -
 
 
 def _worker_traffic(record: RunRecord, worker: int) -> Traffic:
-    """Bytes over the links in one step of one worker."""
+    """Bytes over the links in one step of one worker: those of an experiment that has no other."""
     alone = replace(record.experiment, num_workers=1)
-    workers = f"{TaskType.WORKER}:"
-    host_of = {task.task: task.host for task in record.tasks if not task.task.startswith(workers)}
-    named = {task.task: task.host for task in record.tasks}
+    host_of = {task.task: task.host for task in record.tasks}
     first, this = (str(TaskId(TaskType.WORKER, index)) for index in (0, worker))
-    return _traffic(record, alone, host_of | {first: named[this]})
+    return _traffic(record, alone, host_of | {first: host_of[this]})
 
 
 def most_steps_per_s(shares: Sequence[Traffic], alone: Sequence[float], rates: Rates) -> float:

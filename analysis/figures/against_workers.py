@@ -29,8 +29,6 @@ from analysis.stats.points import BASES, point_table
 
 MAX_COLUMNS = 3
 
-Group = tuple[str, tuple[Setting, ...]]
-
 _BASE_TITLES = {"single": "base: single", "own": "base: its own 1 worker"}
 
 
@@ -88,14 +86,14 @@ def _ratio_panels(what: str, ideal: Callable[[float], float]) -> list[Panel]:
 
 def _against_workers(case: Case, panels: Sequence[Panel]) -> Figure | None:
     workers = sorted({point.num_workers for point in case.points})
-    groups = [
-        (name, [setting.label for setting in settings])
-        for name, settings in setting_groups(case.settings)
-    ]
+    groups = setting_groups(case.settings)
     cells: list[tuple[Panel, pd.DataFrame, str, pd.DataFrame]] = []
     for panel in panels:
         marks = _marks(case, panel, workers)
-        in_groups = [(name, marks[marks["setting"].isin(labels)]) for name, labels in groups]
+        in_groups = [
+            (name, marks[marks["setting"].isin([setting.label for setting in settings])])
+            for name, settings in groups.items()
+        ]
         if marks["launches"].notna().any():
             cells += [(panel, marks, *each) for each in in_groups if worth_drawing(each[1])]
     if not cells:
@@ -160,19 +158,18 @@ def finish_grid(figure: Figure, grid: Sequence[Axes], used: int, apart: bool) ->
         legend_of_axes(axes)
 
 
-def setting_groups(settings: Sequence[Setting]) -> list[Group]:
+def setting_groups(settings: Sequence[Setting]) -> dict[str, list[Setting]]:
     """All settings in one axes if they can be told apart, else one axes per strategy.
 
     Strategies without servers share one axes; a strategy with too many settings gets one for each
     number of servers.
     """
     if len(settings) <= MAX_TOGETHER:
-        return [("", tuple(settings))]
+        return {"": [*settings]}
     groups: dict[str, list[Setting]] = {}
     for setting in settings:
-        name = _group_name(setting, settings)
-        groups.setdefault(name, []).append(setting)
-    return [(name, tuple(group)) for name, group in groups.items()]
+        groups.setdefault(_group_name(setting, settings), []).append(setting)
+    return groups
 
 
 def _group_name(setting: Setting, settings: Sequence[Setting]) -> str:

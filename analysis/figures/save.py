@@ -10,11 +10,13 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case
-from analysis.figures.against_settings import plot_against_packs, plot_against_servers
+from analysis.figures.against_settings import (
+    plot_against_packs,
+    plot_against_servers,
+    plot_exchange,
+)
 from analysis.figures.against_workers import plot_efficiency, plot_speedup, plot_throughput
-from analysis.figures.exchange_settings import plot_exchange
-from analysis.figures.parts_of_a_step import plot_breakdown
-from analysis.figures.server_loads import plot_placement
+from analysis.figures.bars import plot_breakdown, plot_placement
 from analysis.figures.style import save_figure
 from analysis.stats.setting_pairs import without_changed
 
@@ -143,11 +145,9 @@ def save_figures(case: Case, folder: Path, alone: bool) -> Sequence[SavedFigure]
         figure = kind.plot(case if kind.shows_changed else unchanged)
         if figure is not None:
             name = kind.name if alone else f"{kind.name}-{slug(case.name)}"
-            paths = save_figure(figure, folder, name)
             caption = kind.caption + _LEFT_OUT * (unchanged is not case and not kind.shows_changed)
-            saved.append(
-                SavedFigure(title=kind.title, caption=caption, png=paths["png"], svg=paths["svg"])
-            )
+            paths = save_figure(figure, folder, name)
+            saved.append(SavedFigure(title=kind.title, caption=caption, **paths))
     return saved
 
 

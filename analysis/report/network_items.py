@@ -12,18 +12,17 @@ from statistics import median
 
 import pandas as pd
 
+from analysis.data.blocks import HostKind, describe_kinds, host_kinds
 from analysis.data.cases import machine_was_limit
-from analysis.data.differences import HostKind, host_kinds
+from analysis.report.circumstances import Items
 from analysis.wording import count_text, rate_text
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.record.hosts import HostFacts, HostRecord, Interface, describe_difference
+from ps_allreduce.record.hosts import HostFacts, HostRecord, Interface
 from ps_allreduce.record.records import BUSY_LIMIT, RunRecord, Status
 
 #: Importing TensorFlow takes a few seconds from a local disk.
 SLOW_IMPORT_S = 20.0
-
-Items = list[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,17 +47,20 @@ def network_parts(table: pd.DataFrame, records: Sequence[RunRecord]) -> list[Net
         table: rows of the runs.
         records: of the same runs, in any order.
     """
-    groups: dict[tuple[str, EmulatedNetwork | None, str | None], list[RunRecord]] = {}
+    groups: dict[str, list[RunRecord]] = {}
     for record in records:
-        asked = record.experiment
-        groups.setdefault((asked.launcher, asked.network, asked.interface), []).append(record)
+        groups.setdefault(_title(record.experiment), []).append(record)
     return [
-        _part(table[table["run_id"].isin([each.run_id for each in group])], group, len(groups) > 1)
-        for group in groups.values()
+        _part(
+            title if len(groups) > 1 else "",
+            table[table["run_id"].isin([record.run_id for record in group])],
+            group,
+        )
+        for title, group in groups.items()
     ]
 
 
-def _part(runs: pd.DataFrame, records: Sequence[RunRecord], titled: bool) -> NetworkPart:
+def _part(title: str, runs: pd.DataFrame, records: Sequence[RunRecord]) -> NetworkPart:
     asked = records[0].experiment
     measured = pd.DataFrame(
         [asdict(link) for record in records for link in record.links],
@@ -67,31 +69,24 @@ def _part(runs: pd.DataFrame, records: Sequence[RunRecord], titled: bool) -> Net
     links = links_of(measured)
     several = (runs["num_hosts"] > 1).any()
     unmeasured = "not measured" if several else "none: every run was on one host"
+    emulated = _network_text(asked.network)
     items = [
-        *_asked_items(asked),
+        *([("emulated", f"{emulated}; all hosts share one machine")] if emulated else []),
+        *([("interface asked for", asked.interface)] if asked.interface else []),
         ("interface", _interfaces_text(records, virtual=asked.network is not None)),
         *([("links", unmeasured)] if links.empty else _link_items(measured, links)),
         *_busy_items(runs),
     ]
-    return NetworkPart(title=_title(asked) if titled else "", items=items, links=_as_text(links))
+    return NetworkPart(title=title, items=items, links=_as_text(links))
 
 
 def _title(asked: Experiment) -> str:
-    network = [_network_text(asked.network)] if asked.network else []
-    return ", ".join([asked.launcher, *network, *([asked.interface] if asked.interface else [])])
+    parts = asked.launcher, _network_text(asked.network), asked.interface
+    return ", ".join(part for part in parts if part)
 
 
-def _network_text(network: EmulatedNetwork) -> str:
-    return f"{count_text(network.num_hosts, 'host')}, {network}"
-
-
-def _asked_items(asked: Experiment) -> Items:
-    items = []
-    if asked.network is not None:
-        items.append(("emulated", f"{_network_text(asked.network)}; all hosts share one machine"))
-    if asked.interface is not None:
-        items.append(("interface asked for", asked.interface))
-    return items
+def _network_text(network: EmulatedNetwork | None) -> str:
+    return f"{count_text(network.num_hosts, 'host')}, {network}" if network else ""
 
 
 def _interfaces_text(records: Sequence[RunRecord], *, virtual: bool) -> str:
@@ -202,17 +197,13 @@ def host_items(records: Sequence[RunRecord]) -> Items:
 
 
 def _kinds_text(first: HostKind, *others: HostKind) -> str:
-    facts = first.facts
+    name, facts = next(iter(first.items()))
     gpus = f", {count_text(len(facts.gpus), 'GPU')} {facts.gpus[0].model}" if facts.gpus else ""
     described = f"{facts.cpu_model}, {facts.memory_bytes / 1e9:.1f} GB{gpus}".rstrip()
     if not others:
         return f"one: {described}"
-    parts = [
-        f"{', '.join(kind.names)} against {first.names[0]}: "
-        f"{describe_difference(kind.facts, facts)}"
-        for kind in others
-    ]
-    mixed = f"{len(others) + 1} (mixed): {', '.join(first.names)}: {described}"
+    parts = [f"{', '.join(kind)} against {name}: {describe_kinds(kind, first)}" for kind in others]
+    mixed = f"{len(others) + 1} (mixed): {', '.join(first)}: {described}"
     return "; ".join([mixed, *parts])
 
 

@@ -17,12 +17,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from analysis.data.blocks import Block, SweepResults
 from analysis.data.cases import Case
 from analysis.figures.save import SavedFigure
-from analysis.report.circumstances import busy_lines, mixed_lines
+from analysis.report.circumstances import Items, busy_lines, mixed_lines, what_was_run
 from analysis.report.network_items import host_items, network_parts
 from analysis.report.table import legend, report_tables
 from analysis.report.verdict import Verdict
-from analysis.report.what_was_run import what_was_run
-from analysis.stats.server_bytes import PlacementPoint, placement_points
+from analysis.stats.points import PlacementPoint, placement_points
 from analysis.stats.setting_pairs import (
     Pair,
     all_pairs,
@@ -62,11 +61,6 @@ def write_report(path: Path, results: SweepResults, cases: Sequence[CaseReport])
     Raises:
         UserError: no permission, or no space left.
     """
-    write_atomically(path, render_report(results, cases).encode())
-
-
-def render_report(results: SweepResults, cases: Sequence[CaseReport]) -> str:
-    """The page as text."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -76,7 +70,7 @@ def render_report(results: SweepResults, cases: Sequence[CaseReport]) -> str:
     )
     environment.filters |= {"data_uri": data_uri, "moment": moment_text}
     block = results.block
-    return environment.get_template("report.html.j2").render(
+    page = environment.get_template("report.html.j2").render(
         results=results,
         num_planned=len(results.files.planned or ()),
         cases=[_case_context(item) for item in cases],
@@ -90,6 +84,7 @@ def render_report(results: SweepResults, cases: Sequence[CaseReport]) -> str:
         min_effect=round(MIN_EFFECT * 100),
         units=" and ".join(dict.fromkeys(item.case.unit for item in cases)),
     )
+    write_atomically(path, page.encode())
 
 
 def data_uri(path: Path) -> str:
@@ -103,21 +98,17 @@ def moment_text(moment: pd.Timestamp) -> str:
 
 
 def _case_context(item: CaseReport) -> dict[str, object]:
-    case = item.case
+    case, placed = item.case, placement_points(item.case)
     few = without_changed(case)  # pairs of all of them would be hundreds
     return {
-        "name": case.name,
-        "unit": case.unit,
-        "headline": item.verdict.headline,
-        "details": item.verdict.details,
+        "about": case,
+        "verdict": item.verdict,
         "tables": report_tables(case),
         "legend": legend(case),
         "figures": item.figures,
-        "placements": _placement_table(case),
+        "placements": pd.DataFrame([_placement_row(each, case.unit) for each in placed]),
         "deviations": [
-            f"{placed.point.experiment.title}: {line}"
-            for placed in placement_points(case)
-            for line in placed.deviations
+            f"{each.point.experiment.title}: {line}" for each in placed for line in each.deviations
         ],
         "changed": _pair_table(changed_points(case) if varies_exchange(case) else (), _CHANGED),
         "without_changed": few is not case,
@@ -136,17 +127,13 @@ def _pair_table(pairs: Iterable[Pair], headings: Mapping[str, str]) -> pd.DataFr
             "workers": str(pair.first.num_workers),
             "ratio": with_interval(ratio, *pair.comparison.ends),
             "n": str(min(pair.comparison.n_first, pair.comparison.n_second)),
-            "p": NONE if pair.adjusted_p is None else f"{pair.adjusted_p:.2g}",
+            "p": NONE if pd.isna(pair.adjusted_p) else f"{pair.adjusted_p:.2g}",
             "outcome": pair.outcome.value,
             "transports": pair.label,
         }
         for pair in pairs
     ]
     return pd.DataFrame(rows, columns=list(headings)).rename(columns=headings)
-
-
-def _placement_table(case: Case) -> pd.DataFrame:
-    return pd.DataFrame([_placement_row(item, case.unit) for item in placement_points(case)])
 
 
 def _placement_row(item: PlacementPoint, unit: str) -> dict[str, str]:
@@ -210,7 +197,7 @@ def _counted(lines: Iterable[str]) -> list[str]:
     ]
 
 
-def provenance_items(block: Block) -> list[tuple[str, str]]:
+def provenance_items(block: Block) -> Items:
     """The runs of a block, the load they began under, and what they were made with."""
     made_with = block.provenance
     loads, begun = block.table["load_average"], block.table["started_at"]

@@ -6,8 +6,7 @@ shown as a dash.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pandas as pd
 from rich import box
@@ -45,6 +44,17 @@ _HEADINGS: Mapping[str, str] = {
     "bound_step_s": "step reached ms",
     "fraction": "fraction of the bound [95 %]",
 }
+
+#: How columns are spelled where they are known.
+_SPELLED: Mapping[Callable[[float], str], list[str]] = {
+    "{:.0f}".format: ["num_workers", "num_hosts", "launches"],
+    number: ["per_worker_core", "per_total_core", "per_host"],
+    lambda seconds: f"{seconds * 1e3:.2f}": [
+        name for name, heading in _HEADINGS.items() if heading.endswith(" ms")
+    ],
+}
+_MARKED = {f"speedup_{base}": f"marks_{base}" for base in BASES}
+_WITH_INTERVAL = ("rate", "fraction", *_MARKED, *(f"efficiency_{base}" for base in BASES))
 
 #: The tables of a report: what fits side by side on a page.
 _POINT = ("setting", "num_workers")
@@ -128,7 +138,8 @@ def text_table(case: Case) -> pd.DataFrame:
     text = points[["setting", "transport"]].fillna(NONE)
     text["attempts"] = [status_text(point.attempts) for point in case.points]
     for spell, names in _SPELLED.items():
-        text[names] = points[names].map(spell)
+        spelled = points[names].map(spell, na_action="ignore")
+        text[names] = spelled.astype(object).fillna(NONE)
     for name in _WITH_INTERVAL:
         spell = number if name == "rate" else ratio
         values = points[[name, f"{name}_low", f"{name}_high"]].itertuples(index=False)
@@ -180,21 +191,3 @@ def legend(case: Case) -> str:
             "the window was too short to tell: no efficiency is claimed."
         )
     return " ".join(lines)
-
-
-def _whole(value: float) -> str:
-    return NONE if math.isnan(value) else f"{value:.0f}"
-
-
-def _milliseconds(value: float) -> str:
-    return NONE if math.isnan(value) else f"{value * 1e3:.2f}"
-
-
-#: How columns of the table of points are spelled.
-_SPELLED = {
-    _whole: ["num_workers", "num_hosts", "launches"],
-    number: ["per_worker_core", "per_total_core", "per_host"],
-    _milliseconds: [name for name, heading in _HEADINGS.items() if heading.endswith(" ms")],
-}
-_MARKED = {f"speedup_{base}": f"marks_{base}" for base in BASES}
-_WITH_INTERVAL = ("rate", "fraction", *_MARKED, *(f"efficiency_{base}" for base in BASES))

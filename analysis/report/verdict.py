@@ -64,8 +64,7 @@ def verdict(case: Case) -> Verdict:
     details = [
         *(_share_lines(case.unit, main) if main else ()),
         *circumstances(case),
-        *(_doubts(main) if main else ()),
-        *(_selection_lines(main) if main else ()),
+        *([*_doubts(main), *_selection_lines(main)] if main else ()),
         *(_sentence_on_its_transport(case.unit, meeting) for meeting in alike[1:]),
         *_transports_apart(case),
         *_asynchronous(case),

@@ -1,4 +1,4 @@
-"""The table of points: throughput, speed-up, efficiency, parts of a step and bounds.
+"""The table of points: throughput, speed-up, efficiency, parts of a step and bounds; placements.
 
 Decides the bases (design, section 5): one worker without any strategy on exactly one worker's cores
 and threads (`single`), and one worker of the same setting (`own`).  The second hides what a
@@ -9,6 +9,7 @@ emulated hosts that kept their one machine busy.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 
@@ -16,6 +17,7 @@ import pandas as pd
 
 from analysis.data.cases import Case, Point
 from analysis.stats.statistics import Comparison, Estimate, compare, estimate
+from ps_allreduce.record.records import PlacementUsed
 
 #: Arithmetic means over launches, of columns of the table of runs: costs add up.
 _MEANS = [
@@ -150,3 +152,50 @@ def _speedup(point: Point, base: Point) -> Estimate | Comparison | None:
         # A base is 1 by definition; an interval of it would be of nothing.
         return Estimate(mean=1.0, low=None, high=None)
     return compare(point.rates, base.rates)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlacementPoint:
+    """The servers' loads at one point.
+
+    Attributes:
+        worst: the launch that was farthest from its plan; an average would hide one that went
+            astray.
+        deviations: one sentence for every variable that was elsewhere, in any launch.
+    """
+
+    point: Point
+    worst: PlacementUsed
+    deviations: tuple[str, ...]
+
+    @property
+    def planned_bytes(self) -> tuple[int, ...]:
+        """Trainable bytes of each server by the plan that the record holds."""
+        loads = [0] * len(self.worst.bytes_per_server)
+        for shard in self.worst.shards:
+            loads[shard.server] += shard.num_bytes
+        return tuple(loads)
+
+    @property
+    def as_planned(self) -> bool:
+        """Every variable was where the plan wanted it."""
+        return self.planned_bytes == self.worst.bytes_per_server and not self.deviations
+
+
+def placement_points(case: Case) -> list[PlacementPoint]:
+    """One for each point with parameter servers whose placement was recorded."""
+    return [
+        PlacementPoint(
+            point=point,
+            worst=max(used, key=lambda launch: (len(launch.deviations), launch.max_over_mean)),
+            deviations=tuple(dict.fromkeys(line for launch in used for line in launch.deviations)),
+        )
+        for point in case.points
+        if point.setting.traits.uses_servers and (used := _recorded(point))
+    ]
+
+
+def _recorded(point: Point) -> list[PlacementUsed]:
+    """Of the launches that count, or of all attempts where there is none."""
+    records = point.counting or point.records
+    return [record.placement for record in records if record.placement is not None]

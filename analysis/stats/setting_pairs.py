@@ -17,10 +17,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+import pandas as pd
+
 from analysis.data.cases import Case, Point
 from analysis.data.columns import SETTINGS
-from analysis.data.exchange import EXCHANGE, exchange_of
-from analysis.data.setting import MAX_TOGETHER
+from analysis.data.setting import EXCHANGE, MAX_TOGETHER, exchange_of
 from analysis.stats.statistics import MIN_LAUNCHES, Comparison, Outcome, compare, holm, outcome
 from analysis.wording import transports_label
 from ps_allreduce.point.wire import Collective
@@ -32,14 +33,14 @@ class Pair:
 
     Attributes:
         comparison: first over second; its interval is not corrected.
-        adjusted_p: corrected for all pairs of the family; None without a test.
+        adjusted_p: corrected for all pairs of the family; NaN without a test.
         outcome: decided by the corrected p-value.
     """
 
     first: Point
     second: Point
     comparison: Comparison
-    adjusted_p: float | None
+    adjusted_p: float
     outcome: Outcome
 
     @property
@@ -51,22 +52,17 @@ class Pair:
 def tested(pairs: Iterable[tuple[Point, Point]]) -> list[Pair]:
     """A family of pairs, in the order given."""
     compared = [(*pair, compare(pair[0].rates, pair[1].rates)) for pair in pairs]
-    p_values = [each.p_value for *_, each in compared if each.p_value is not None]
-    adjusted = iter(holm(p_values))
+    adjusted = holm(pd.Series([each.p_value for *_, each in compared], dtype=float))
     return [
-        _pair(first, second, each, None if each.p_value is None else next(adjusted))
-        for first, second, each in compared
+        Pair(
+            first=first,
+            second=second,
+            comparison=comparison,
+            adjusted_p=p_value,
+            outcome=outcome(comparison, p_value),
+        )
+        for (first, second, comparison), p_value in zip(compared, adjusted, strict=True)
     ]
-
-
-def _pair(first: Point, second: Point, comparison: Comparison, adjusted_p: float | None) -> Pair:
-    return Pair(
-        first=first,
-        second=second,
-        comparison=comparison,
-        adjusted_p=adjusted_p,
-        outcome=outcome(comparison, adjusted_p),
-    )
 
 
 def all_pairs(case: Case, *, same_transport: bool = True) -> list[Pair]:
@@ -75,16 +71,6 @@ def all_pairs(case: Case, *, same_transport: bool = True) -> list[Pair]:
     Args:
         same_transport: of both settings, or a different one.
     """
-    pairs = [
-        pair
-        for pair in _candidates(case)
-        if (pair[0].transport == pair[1].transport) is same_transport
-    ]
-    workers = max((first.num_workers for first, _ in pairs), default=None)
-    return tested(pair for pair in pairs if pair[0].num_workers == workers)
-
-
-def _candidates(case: Case) -> Iterator[tuple[Point, Point]]:
     good = [
         point
         for point in case.points
@@ -92,8 +78,14 @@ def _candidates(case: Case) -> Iterator[tuple[Point, Point]]:
         and point.setting.traits.max_workers is None
         and len(point.rates) >= MIN_LAUNCHES
     ]
-    pairs = combinations(good, 2)
-    return (pair for pair in pairs if pair[0].num_workers == pair[1].num_workers)
+    pairs = [
+        (first, second)
+        for first, second in combinations(good, 2)
+        if first.num_workers == second.num_workers
+        and (first.transport == second.transport) is same_transport
+    ]
+    workers = max((first.num_workers for first, _ in pairs), default=None)
+    return tested(pair for pair in pairs if pair[0].num_workers == workers)
 
 
 def changed_points(case: Case) -> list[Pair]:

@@ -126,8 +126,7 @@ def estimate(values: pd.Series | Sequence[float]) -> Estimate:
     centre = float(logs.mean())
     if len(logs) < MIN_LAUNCHES:
         return Estimate(mean=math.exp(centre), low=None, high=None)
-    half = _half_width(*_mean_error(logs))
-    low, high = math.exp(centre - half), math.exp(centre + half)
+    low, high = _interval(centre, *_mean_error(logs))
     return Estimate(mean=math.exp(centre), low=low, high=high)
 
 
@@ -154,13 +153,9 @@ def compare(first: pd.Series, second: pd.Series) -> Comparison:
     if min(n, m) < MIN_LAUNCHES:
         return compared(ratio=math.exp(centre))
     error, freedom = _mean_error(a - b) if paired else _welch_error(a, b)
-    half = _half_width(error, freedom)
-    return compared(
-        ratio=math.exp(centre),
-        low=math.exp(centre - half),
-        high=math.exp(centre + half),
-        p_value=_p_value(centre, error, freedom),
-    )
+    low, high = _interval(centre, error, freedom)
+    p_value = _p_value(centre, error, freedom)
+    return compared(ratio=math.exp(centre), low=low, high=high, p_value=p_value)
 
 
 def _mean_error(values: Logs) -> tuple[float, float]:
@@ -185,8 +180,9 @@ def _p_value(centre: float, error: float, freedom: float) -> float:
     return float(2.0 * stdtr(freedom, -abs(centre) / error))
 
 
-def _half_width(error: float, freedom: float) -> float:
-    return error * float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))
+def _interval(centre: float, error: float, freedom: float) -> tuple[float, float]:
+    half = error * float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))
+    return math.exp(centre - half), math.exp(centre + half)
 
 
 def _logs(values: pd.Series | Sequence[float]) -> Logs:
@@ -215,11 +211,11 @@ def outcome(comparison: Comparison, adjusted_p: float | None = None) -> Outcome:
     return Outcome.FASTER if ratio > 1 else Outcome.SLOWER
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p-values of a family, in the order given (Holm 1979)."""
-    ranked = pd.Series(p_values, dtype=float).sort_values(kind="stable")
+def holm(p_values: pd.Series) -> pd.Series:
+    """Adjusted p-values of a family, in the order given; NaN is no test (Holm 1979)."""
+    ranked = p_values.dropna().sort_values(kind="stable")
     adjusted = (ranked * np.arange(len(ranked), 0, -1)).clip(upper=1.0).cummax()
-    return [float(each) for each in adjusted.sort_index()]
+    return adjusted.reindex(p_values.index)
 
 
 def choose_best(candidates: Sequence[pd.Series]) -> Selection:

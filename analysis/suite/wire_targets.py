@@ -1,21 +1,22 @@
 """How close every strategy comes to the bound that its links set: the rows of the sweep `wire`.
 
 Decides the targets, and what counts as missed: steps that take too long, or a launch that came to
-nothing.  What one launch reached is decided in `derive.alike_links`.
+nothing.  Emulated links are all alike, so the fastest measurement counts for all of them: other
+work on the machine makes plain TCP look slower, never faster.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 
 import pandas as pd
 
-from analysis.derive.alike_links import computed_s, held_against_links
+from analysis.derive.fastest_step import bound_of, step_time_s
 from ps_allreduce.point.architectures import TensorSet
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.wire import UNBUCKETED
-from ps_allreduce.record.records import RunRecord
+from ps_allreduce.record.records import RunRecord, Status
 from ps_allreduce.serialization import to_json
 
 #: The fastest links that targets are for; on faster ones processors are the limit.
@@ -25,7 +26,15 @@ TARGET_BITS_PER_S = 1e9
 #: that takes as long, and by what combines the gradients where it does not.
 OVERLAP, COLLECTIVE, SYNCHRONOUS_SERVERS, ASYNCHRONOUS_SERVERS = 0.85, 0.92, 0.93, 0.95
 
-#: Medians over the launches of a point that count: against its links, and what processors did.
+#: The shortest step that can be emulated computes for so long; it counts as no computation.
+SHORTEST_COMPUTE_S = 0.002
+
+#: No step is faster than its bound; this much more is noise.
+CREDIBLE = 1.05
+
+#: Medians over the launches of a point that count.  Against its links: the rate of the fastest one
+#: right before the run, seconds in which every worker makes a step on average, the least seconds
+#: that the links leave it, and that bound over the step.  Then what processors did.
 _REACHED = ("link_bits_per_s", "step_s", "bound_s", "fraction_of_bound")
 _COSTS = ("machine_busy", "cpu_s_per_gigabyte", "core_bits_per_s")
 
@@ -60,6 +69,13 @@ def target_of(experiment: Experiment) -> float | None:
     return SYNCHRONOUS_SERVERS if experiment.strategy.synchronous else ASYNCHRONOUS_SERVERS
 
 
+def computed_s(experiment: Experiment) -> float:
+    """Seconds that an emulated accelerator computes in a step; 0 where it only communicates."""
+    emulated = experiment.workload.emulated
+    seconds = emulated.forward_s + emulated.backward_s if emulated else 0.0
+    return seconds if seconds > SHORTEST_COMPUTE_S else 0.0
+
+
 def sends_as_suite(experiment: Experiment) -> bool:
     """Gradients travel in buckets, and not as TensorFlow sends them on its own."""
     return experiment.strategy.wire not in (None, UNBUCKETED)
@@ -85,13 +101,14 @@ def wire_table(runs: pd.DataFrame, records: Mapping[str, RunRecord]) -> pd.DataF
 def _row(launches: pd.DataFrame, records: Sequence[RunRecord]) -> dict[str, object]:
     """One point, from its launches."""
     experiment = records[0].experiment
-    held = pd.DataFrame([asdict(held_against_links(record)) for record in records])
-    counting = (held["reason"] == "").to_numpy()
+    rows = [_held_against_links(record) for record in records]
+    held = pd.DataFrame(rows, columns=[*_REACHED, "reason", "mismeasured"])
+    counting = held["reason"].isna().to_numpy()
     columns = experiment.columns()
     reached = held[list(_REACHED)].astype(float)
     fractions = reached["fraction_of_bound"]
     target, fraction = target_of(experiment), fractions.median()
-    reason = "; ".join(held.loc[~counting, "reason"].unique())
+    reason = "; ".join(held["reason"].dropna().unique())
     costs = launches.loc[counting, list(_COSTS)].astype(float)
     strategy, overlaps = str(experiment.strategy), computed_s(experiment) > 0
     return {
@@ -112,10 +129,31 @@ def _row(launches: pd.DataFrame, records: Sequence[RunRecord]) -> dict[str, obje
         "met": None if target is None else not reason and bool(fraction >= target),
         "repetitions": int(counting.sum()),
         "reason": reason,
-        "mismeasured": list(launches.loc[held["mismeasured"].to_numpy(), "record_path"]),
+        "mismeasured": list(launches.loc[held["mismeasured"].notna().to_numpy(), "record_path"]),
         "settings": {name: columns.get(name) for name in _SETTINGS},
         "network": to_json(experiment.network),
     }
+
+
+def _held_against_links(record: RunRecord) -> Mapping[str, object]:
+    """What a launch reached of the bound that its fastest link sets, or why it tells nothing."""
+    step_s = step_time_s(record)
+    if record.status is not Status.OK or step_s is None:
+        return {"reason": f"{record.status}: {record.reason}"}
+    rate = max((link.bits_per_s for link in record.links), default=0.0)
+    alike = tuple(replace(link, bits_per_s=rate) for link in record.links)
+    bound = bound_of(replace(record, links=alike))
+    if bound is None:
+        return {"reason": "no link was measured"}
+    bound_s = bound.step_s if computed_s(record.experiment) else bound.network_s
+    fraction = bound_s / step_s
+    if fraction > CREDIBLE:
+        reason = (
+            f"{fraction:.3f} of the bound cannot be: the rate of the links was measured too low "
+            f"({rate / 1e6:.0f} Mbit/s); leave the machine to the bench"
+        )
+        return {"reason": reason, "mismeasured": True}
+    return dict(zip(_REACHED, (rate, step_s, bound_s, fraction), strict=True))
 
 
 def _ps_per_host(experiment: Experiment) -> int:

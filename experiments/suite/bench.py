@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import click
 
-from analysis.suite.bench_file import OVERHEAD, RECORDING, STANDARD_SWEEP, WIRE, summarise_bench
+from analysis.suite.bench import OVERHEAD, RECORDING, STANDARD_SWEEP, WIRE, summarise_bench
 from experiments.cli.requests import StudyRequest, SweepRequest, WorkloadRequest
 from experiments.cli.sweep_command import run_study
 from experiments.studies.scope import SERVER_STRATEGIES, Scope, Study

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from click.testing import CliRunner
 
+from analysis.__main__ import cli
 from analysis.data.cases import Case, make_cases
 from analysis.data.columns import make_table
 from analysis.data.rows import row_of
+from analysis.report.verdict import Verdict, verdict
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Shard
 from ps_allreduce.point.wire import Wire
@@ -31,6 +34,12 @@ from tests.fakes import METRICS, PROVENANCE, make_host, make_record, make_steps,
 
 #: Three launches around a rate of 100, in geometric mean 100 but for rounding.
 RATES: dict[int, float | None] = {0: 100.0, 1: 102.0, 2: 98.0}
+
+
+def times(factor: float, launches: int = 3) -> dict[int, float | None]:
+    """Launches with a little noise around a multiple of 100, in geometric mean just that."""
+    rates = (100.0, 102.0, 100.0 / 1.02)
+    return {key: rate * factor for key, rate in enumerate(rates[:launches])}
 
 
 def with_wire(own: Experiment, wire: Wire) -> Experiment:
@@ -163,3 +172,22 @@ def save_all(sweep: Path, *groups: Iterable[RunRecord]) -> None:
     """Write the records of a sweep."""
     for record in (record for group in groups for record in group):
         save(sweep, record)
+
+
+def invoke(*arguments: str, exit_code: int = 0) -> str:
+    """What a command of the analysis says."""
+    result = CliRunner().invoke(cli, list(arguments))
+    assert result.exit_code == exit_code, result.output
+    return result.output
+
+
+def reported(sweep: Path, *groups: Iterable[RunRecord]) -> str:
+    """The page about some records."""
+    save_all(sweep, *groups)
+    invoke("report", str(sweep))
+    return (sweep / "report.html").read_text()
+
+
+def said(points: Mapping[Experiment, Mapping[int, float | None]]) -> Verdict:
+    """What is said of points and their rates."""
+    return verdict(case_of(*(runs(own, rates) for own, rates in points.items())))

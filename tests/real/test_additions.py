@@ -176,9 +176,8 @@ CHANGED = {
     "a figure": {
         "analysis/figures/save.py": [
             (
-                "from analysis.figures.server_loads",
-                "from analysis.figures.number import plot_number\n"
-                "from analysis.figures.server_loads",
+                "from analysis.figures.style",
+                "from analysis.figures.number import plot_number\nfrom analysis.figures.style",
             ),
             (
                 "KINDS = (\n",

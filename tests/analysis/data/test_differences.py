@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from analysis.data.differences import differences
+from analysis.data.blocks import differences
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.spread import Spread
 from ps_allreduce.point.strategies import AllReduce
@@ -26,14 +26,11 @@ def host(name: str, **facts: Any) -> HostRecord:
     return make_host(name, facts=make_facts(name, **facts))
 
 
-def test_another_kind_of_hosts_is_described() -> None:
+def test_kinds_of_hosts_that_changed_joined_or_left_are_described() -> None:
     old = block(host("n1", cpu_model="Old one"), host("n2", cpu_model="Old one"))
     assert differences(old, block(host("n3"))) == (
         "hosts n1, n2 (analysed: n3): cpu_model Old one and A processor",
     )
-
-
-def test_a_kind_that_joined_or_left_is_described() -> None:
     mixed = block(host("n1"), host("n2", cpu_model="Old one"))
     alike = block(host("n3"))
     assert differences(mixed, alike) == (
@@ -65,9 +62,7 @@ def test_what_the_records_cannot_tell_is_said() -> None:
     assert line.startswith("nothing that the records hold: perhaps hosts of the job")
     # Which cores a run was given depends on its point, and says nothing about the block.
     assert differences(block(host("n1", cores=(0,))), block(host("n2"))) == (line,)
-
-
-def test_other_launchers_are_named() -> None:
+    # Other launchers are named.
     assert differences(block(host("n1"), settings={}), block(host("n1"))) == (
         "launcher: local (analysed: slurm)",
     )

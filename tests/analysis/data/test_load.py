@@ -7,11 +7,14 @@ import pytest
 
 import analysis
 from analysis.data.blocks import SweepResults, analysed
+from analysis.data.columns import COLUMNS, CONDITIONS, SETTINGS, make_table
 from analysis.data.load import DamagedFiles, find_sweeps, read_sweep
-from ps_allreduce.errors import UserError
-from ps_allreduce.point.strategies import Single
-from tests.analysis.builders import provenance, run, save
-from tests.fakes import make_experiment
+from ps_allreduce.errors import RecordFormatError, UserError
+from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy, Single
+from ps_allreduce.record.steps import Phase, concatenate
+from ps_allreduce.serialization import to_json
+from tests.analysis.builders import metrics, provenance, run, save
+from tests.fakes import make_experiment, make_steps
 
 SINGLE = make_experiment(Single)
 
@@ -20,18 +23,15 @@ def edit(path: Path, **changes: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def test_a_sweep_is_found_as_itself_and_below_a_folder(tmp_path: Path) -> None:
-    for name in ("b", "a"):
-        save(tmp_path / name, run(SINGLE, 100.0))
-    assert find_sweeps(tmp_path) == [tmp_path / "a", tmp_path / "b"]
-    assert find_sweeps(tmp_path / "a") == [tmp_path / "a"]
-
-
-def test_no_folder_and_no_sweep_are_told_apart(tmp_path: Path) -> None:
+def test_sweeps_are_found_at_and_below_a_folder(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such folder"):
         find_sweeps(tmp_path / "missing")
     with pytest.raises(UserError, match="holds no sweep"):
         find_sweeps(tmp_path)
+    for name in ("b", "a"):
+        save(tmp_path / name, run(SINGLE, 100.0))
+    assert find_sweeps(tmp_path) == [tmp_path / "a", tmp_path / "b"]
+    assert find_sweeps(tmp_path / "a") == [tmp_path / "a"]
 
 
 def test_records_come_with_their_paths_and_missing_raw_files(tmp_path: Path) -> None:
@@ -46,16 +46,20 @@ def test_records_come_with_their_paths_and_missing_raw_files(tmp_path: Path) -> 
     assert list(table["raw_timings"]) == [True, False, False]
 
 
-def test_a_truncated_record_is_named_and_the_others_are_read(tmp_path: Path) -> None:
-    save(tmp_path, run(SINGLE, 100.0, 0))
+def test_truncated_and_misnamed_records_are_named_and_the_others_are_read(tmp_path: Path) -> None:
+    path = save(tmp_path, run(SINGLE, 100.0, 0))
+    (path.parent / "copy-of.json").write_text(path.read_text())
     broken = save(tmp_path, run(SINGLE, 100.0, 1))
     broken.write_text(broken.read_text()[:100])
     files = read_sweep(tmp_path)
     assert len(files.table) == 1
-    assert [item.path for item in files.damaged] == [f"runs/{SINGLE.experiment_id}/1-1.json"]
+    names = [f"runs/{SINGLE.experiment_id}/{name}" for name in ("1-1.json", "copy-of.json")]
+    assert [item.path for item in files.damaged] == names
     assert "not a readable record" in files.damaged[0].reason
-    with pytest.warns(DamagedFiles, match=r"1-1.json: not a readable record"):
+    assert "<repetition>-<attempt>.json" in files.damaged[1].reason
+    with pytest.warns(DamagedFiles) as told:
         assert len(analysis.load(tmp_path)) == 1
+    assert "1-1.json: not a readable record" in str(told[0].message)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +70,10 @@ def test_a_truncated_record_is_named_and_the_others_are_read(tmp_path: Path) -> 
         ({"started_at": "yesterday"}, "started_at is not a time"),
         ({"repetition": 7}, "the record is of run"),
         ({"experiment_id": "0"}, "edited or damaged"),
+        *(
+            ({"metrics": to_json(metrics(1.0)) | {"examples_per_sec": rate}}, "must be above 0")
+            for rate in (0.0, -1.0, float("nan"), float("inf"))
+        ),
     ],
 )
 def test_a_record_that_does_not_hold_together_is_not_used(
@@ -77,35 +85,13 @@ def test_a_record_that_does_not_hold_together_is_not_used(
     assert reason in damage.reason
 
 
-@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
-def test_an_impossible_rate_is_not_used(tmp_path: Path, rate: float) -> None:
-    save(tmp_path, run(SINGLE, 100.0, 0))
-    path = save(tmp_path, run(SINGLE, 1.0, 1))
-    content = json.loads(path.read_text())
-    content["metrics"]["examples_per_sec"] = rate
-    path.write_text(json.dumps(content))
-    (damage,) = read_sweep(tmp_path).damaged
-    assert "examples_per_sec must be above 0" in damage.reason
-
-
-def test_a_misnamed_record_is_reported(tmp_path: Path) -> None:
-    path = save(tmp_path, run(SINGLE, 100.0, 0))
-    (path.parent / "copy-of.json").write_text(path.read_text())
-    results = read_sweep(tmp_path)
-    assert len(results.table) == 1
-    assert "<repetition>-<attempt>.json" in results.damaged[0].reason
-
-
-def test_only_unreadable_records_are_one_sentence(tmp_path: Path) -> None:
+def test_no_record_that_can_be_read_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    with pytest.raises(UserError, match="holds no records yet"):
+        read_sweep(tmp_path)
     for repetition in range(2):
         edit(save(tmp_path, run(SINGLE, 100.0, repetition)), format_version=0)
     with pytest.raises(UserError, match=r"format version 0.*Start a new RESULTS.*\(2 records"):
-        read_sweep(tmp_path)
-
-
-def test_no_records_yet(tmp_path: Path) -> None:
-    (tmp_path / "runs").mkdir()
-    with pytest.raises(UserError, match="holds no records yet"):
         read_sweep(tmp_path)
 
 
@@ -151,3 +137,45 @@ def test_a_damaged_plan_is_named(tmp_path: Path, text: str) -> None:
     results = results_of(tmp_path)
     assert (results.files.planned, results.missing) == (None, ())
     assert [item.path for item in results.files.damaged] == ["sweep.json"]
+
+
+PHASES = [Phase.FIRST, Phase.WARMUP, Phase.MEASURED, Phase.MEASURED]
+STEPS = concatenate(
+    [
+        make_steps(w, [0.1, 0.2, 0.3, 0.4], PHASES, pull_s=0.01, wait_s=0.02, compute_s=0.03)
+        for w in (1, 0)
+    ]
+)
+
+
+def test_steps_stand_by_worker_with_their_parts(tmp_path: Path) -> None:
+    path = save(tmp_path, run(make_experiment(), 1.0), steps=STEPS)
+    steps = analysis.load_steps(analysis.load(tmp_path).index[0])
+    assert list(steps["worker"]) == [0] * 4 + [1] * 4
+    assert list(steps["phase"][:4]) == ["first", "warmup", "measured", "measured"]
+    assert list(steps["in_window"][:4]) == [False, False, True, True]
+    row = steps.iloc[2]
+    parts = [row[name] for name in ("step_s", "input_wait_s", "communication_s")]
+    assert parts == pytest.approx([0.1, 0.02, 0.05])
+    assert row["forward_s"] + row["backward_s"] == pytest.approx(0.03)
+    steps["loss"] = 0.0
+    assert analysis.load_steps(path)["loss"].iloc[0] == 2.0
+
+
+def test_raw_timings_that_are_gone_are_one_sentence(tmp_path: Path) -> None:
+    path = save(tmp_path, run(make_experiment(), 1.0), raw=False)
+    with pytest.raises(RecordFormatError, match="raw timings cannot be read"):
+        analysis.load_steps(path)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES.values())
+def test_everything_that_is_asked_for_is_compared(strategy: type[AnyStrategy]) -> None:
+    derived = {"num_workers", "global_batch", "transport"}
+    asked = set(make_experiment(strategy).columns())
+    assert asked <= set(COLUMNS)
+    assert asked - derived <= {*CONDITIONS, *SETTINGS}
+
+
+def test_a_column_that_nobody_documented_is_refused() -> None:
+    with pytest.raises(ValueError, match="has no column surprise"):
+        make_table([{"surprise": 1}], ["a"])

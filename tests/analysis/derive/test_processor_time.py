@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.derive.processor_time import (
+from analysis.derive.costs import (
     ProcessorTime,
     core_bits_per_s,
     processor_time,

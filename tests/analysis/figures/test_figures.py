@@ -17,10 +17,9 @@ from analysis.figures.against_workers import (
     plot_throughput,
     setting_groups,
 )
+from analysis.figures.bars import plot_breakdown, plot_placement
 from analysis.figures.curves import top_of
-from analysis.figures.parts_of_a_step import plot_breakdown
 from analysis.figures.save import KINDS, save_figures, slug
-from analysis.figures.server_loads import plot_placement
 from analysis.figures.style import render_figure
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, SynchronousServers
@@ -46,15 +45,23 @@ SERVERS = [
 ]
 
 
-def legend(figure: Figure | None) -> list[str]:
+def drawn(figure: Figure | None) -> Figure:
     assert figure is not None
+    return figure
+
+
+def titles(figure: Figure | None) -> list[str]:
+    return [axes.get_title(loc="left") for axes in drawn(figure).axes]
+
+
+def ticks(figure: Figure | None) -> list[str]:
+    return [text.get_text() for text in drawn(figure).axes[0].get_xticklabels()]
+
+
+def legend(figure: Figure | None) -> list[str]:
+    figure = drawn(figure)
     holders = [*figure.legends, *(a.get_legend() for a in figure.axes if a.get_legend())]
     return [text.get_text() for holder in holders if holder for text in holder.get_texts()]
-
-
-def labels(figure: Figure | None) -> list[tuple[str, str]]:
-    assert figure is not None
-    return [(axes.get_xlabel(), axes.get_ylabel()) for axes in figure.axes]
 
 
 def test_throughput_has_a_tick_for_each_measured_number_of_workers() -> None:
@@ -63,29 +70,23 @@ def test_throughput_has_a_tick_for_each_measured_number_of_workers() -> None:
         runs(make_experiment(AllReduce, 1), RATES),
         runs(make_experiment(AllReduce, 4), RATES),
     )
-    figure = plot_throughput(case)
-    assert figure is not None
+    figure = drawn(plot_throughput(case))
     (axes,) = figure.axes
     assert list(axes.get_xticks()) == [1, 4]
-    assert labels(figure) == [("workers", "images/s")]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("workers", "images/s")
     assert legend(figure) == ["ideal: workers x single", "single", "allreduce"]
     assert axes.get_ylim()[0] == 0
 
 
 def test_failures_are_drawn_and_explained() -> None:
-    figure = plot_throughput(case_of(SINGLE, runs(make_experiment(AllReduce, 2), FAILED)))
-    assert figure is not None
+    figure = drawn(plot_throughput(case_of(SINGLE, runs(make_experiment(AllReduce, 2), FAILED))))
     assert "attempts not ok (count)" in legend(figure)
     assert "2" in [text.get_text() for text in figure.axes[0].texts]
 
 
 def test_speedup_is_shown_on_both_bases() -> None:
-    figure = plot_speedup(case_of(SINGLE, RING))
-    assert figure is not None
-    assert [axes.get_title(loc="left") for axes in figure.axes] == [
-        "SmallCNN, base: single",
-        "SmallCNN, base: its own 1 worker",
-    ]
+    shown = titles(plot_speedup(case_of(SINGLE, RING)))
+    assert shown == ["SmallCNN, base: single", "SmallCNN, base: its own 1 worker"]
 
 
 def test_oversubscribed_settings_have_no_efficiency_but_a_star_in_the_throughput() -> None:
@@ -98,44 +99,30 @@ def test_oversubscribed_settings_have_no_efficiency_but_a_star_in_the_throughput
 def test_too_many_settings_get_axes_per_strategy() -> None:
     case = case_of(SINGLE, RING, SERVERS)
     groups = setting_groups(case.settings)
-    assert [name for name, _ in groups] == ["without servers"] + [
+    assert list(groups) == ["without servers"] + [
         f"{strategy}, {count} ps" for strategy in ("ps_async", "ps_sync") for count in (1, 2, 4)
     ]
-    assert all(len(settings) <= MAX_TOGETHER for _, settings in groups)
-    figure = plot_throughput(case)
-    assert figure is not None
+    assert all(len(settings) <= MAX_TOGETHER for settings in groups.values())
+    figure = drawn(plot_throughput(case))
     assert len(figure.axes) == len(groups)
     assert len({axes.get_ylim() for axes in figure.axes}) == 1
-
-
-def test_nothing_is_drawn_for_settings_without_a_base() -> None:
-    case = case_of(SINGLE, RING, SERVERS)
-    figure = plot_speedup(case)
-    assert figure is not None
-    assert all(len(axes.lines) > 1 for axes in figure.axes)
+    # Settings without a base have no axes.
+    assert all(len(axes.lines) > 1 for axes in drawn(plot_speedup(case)).axes)
 
 
 def test_servers_are_drawn_where_their_number_varies() -> None:
     figure = plot_against_servers(case_of(SERVERS, RING))
-    assert figure is not None
-    assert [axes.get_title(loc="left") for axes in figure.axes] == [
-        "SmallCNN, 2 workers: asynchronous",
-        "SmallCNN, 2 workers: synchronous",
-    ]
+    kinds = ("asynchronous", "synchronous")
+    assert titles(figure) == [f"SmallCNN, 2 workers: {kind}" for kind in kinds]
     assert "allreduce, same workers" in legend(figure)
-    assert plot_against_servers(case_of(RING)) is None
-    assert (
-        plot_against_servers(case_of(runs(make_experiment(SynchronousServers, 2), RATES))) is None
-    )
+    for records in (RING, runs(make_experiment(SynchronousServers, 2), RATES)):
+        assert plot_against_servers(case_of(records)) is None
 
 
 def test_one_pack_stands_at_the_right_end() -> None:
     sizes = (0, 4_000_000, 500_000)
     case = case_of(*(runs(make_experiment(AllReduce, 2, bytes_per_pack=n), RATES) for n in sizes))
-    figure = plot_against_packs(case)
-    assert figure is not None
-    ticks = [text.get_text() for text in figure.axes[0].get_xticklabels()]
-    assert ticks == ["0.5 MB", "4 MB", "one pack"]
+    assert ticks(plot_against_packs(case)) == ["0.5 MB", "4 MB", "one pack"]
     assert plot_against_packs(case_of(RING)) is None
 
 
@@ -149,9 +136,7 @@ def test_buckets_stand_apart_from_packs() -> None:
         )
     )
     figure = plot_against_packs(case)
-    assert figure is not None
-    ticks = [text.get_text() for text in figure.axes[0].get_xticklabels()]
-    assert ticks == ["0.5 MB", "one pack", "buckets"]
+    assert ticks(figure) == ["0.5 MB", "one pack", "buckets"]
     assert legend(figure) == [
         "allreduce, buckets, 2 workers",
         "allreduce, buckets, 4 workers",
@@ -184,12 +169,11 @@ def test_bounds_are_lines_where_a_network_sets_them(
     plot: Callable[[Case], Figure | None], height: float
 ) -> None:
     case = case_of(*(bounded(workers) for workers in (1, 2, 4)))
-    figure = plot(case)
+    figure = drawn(plot(case))
     assert "bound by links and compute (same marker)" in legend(figure)
-    assert figure is not None
     lines = [line for line in figure.axes[0].get_lines() if line.get_linewidth() == 0.7]
-    drawn = [np.asarray(line.get_xydata()) for line in lines]
-    (bound,) = (points for points in drawn if len(points))
+    curves = [np.asarray(line.get_xydata()) for line in lines]
+    (bound,) = (curve for curve in curves if len(curve))
     assert bound[:, 0].tolist() == [2, 4]
     assert bound[-1, 1] == pytest.approx(height)
     assert figure.axes[0].get_ylim()[1] > height
@@ -197,26 +181,20 @@ def test_bounds_are_lines_where_a_network_sets_them(
 
 
 def test_placement_shows_bytes_beside_throughput() -> None:
-    figure = plot_placement(case_of(SERVERS))
-    assert figure is not None
+    figure = drawn(plot_placement(case_of(SERVERS)))
     rows = [text.get_text() for text in figure.axes[0].get_yticklabels()]
     assert rows[:2] == ["round_robin, 1 ps", "greedy, 1 ps"]
     assert "1.60" in [text.get_text() for text in figure.axes[0].texts]
     assert legend(figure) == ["ps:0", "ps:1", "ps:2", "ps:3", "ps_async", "ps_sync"]
     assert plot_placement(case_of(RING)) is None
-
-
-def test_placement_without_a_good_launch_says_so() -> None:
     lost = runs(make_experiment(SynchronousServers, 2), FAILED)
-    figure = plot_placement(case_of(lost))
-    assert figure is not None
+    figure = drawn(plot_placement(case_of(lost)))
     assert [text.get_text() for text in figure.axes[1].texts] == ["no launch ended well"]
 
 
 def test_breakdown_has_a_bar_per_point_with_launches() -> None:
     case = case_of(SINGLE, RING, runs(make_experiment(SynchronousServers, 2), FAILED))
-    figure = plot_breakdown(case)
-    assert figure is not None
+    figure = drawn(plot_breakdown(case))
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == [
         "single (1 worker)",
         "allreduce (1 worker)",
@@ -243,10 +221,8 @@ def test_a_huge_interval_does_not_squash_the_launches() -> None:
 @pytest.mark.parametrize("kind", ["png", "svg"])
 def test_the_same_case_gives_the_same_bytes(kind: str) -> None:
     case = case_of(SINGLE, RING)
-    first, second = plot_throughput(case), plot_throughput(case)
-    assert first is not None
-    assert second is not None
-    assert render_figure(first, kind) == render_figure(second, kind)
+    first, second = (render_figure(drawn(plot_throughput(case)), kind) for _ in range(2))
+    assert first == second
 
 
 def test_files_are_named_after_the_figure_and_where_needed_the_case(tmp_path: Path) -> None:

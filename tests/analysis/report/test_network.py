@@ -1,26 +1,20 @@
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from analysis.__main__ import cli
-from analysis.data.columns import render_summary
-from analysis.data.load import load
 from analysis.report.network_items import NetworkPart, host_items, leaf_switch, network_parts
 from analysis.wording import rate_text
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.point.spread import LayoutKind, Spread
-from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
+from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.strategies import AllReduce
 from ps_allreduce.record.hosts import Gpu, HostRecord, Interface
 from ps_allreduce.record.records import LinkRecord, RunRecord
-from tests.analysis.builders import run, save, table_of
+from tests.analysis.builders import reported, run, table_of
 from tests.fakes import make_experiment, make_facts, make_host
 
 NETWORK = EmulatedNetwork(num_hosts=2, bits_per_s=1e9)
@@ -124,13 +118,8 @@ def test_networks_as_text(changes: dict[str, float], text: str) -> None:
 
 
 def test_rates_as_text() -> None:
-    rates = (1e10, 1.904e8, 5e4, 12.0)
-    assert [rate_text(rate) for rate in rates] == [
-        "10 Gbit/s",
-        "190 Mbit/s",
-        "50 kbit/s",
-        "12 bit/s",
-    ]
+    texts = ["10 Gbit/s", "190 Mbit/s", "50 kbit/s", "12 bit/s"]
+    assert list(map(rate_text, (1e10, 1.904e8, 5e4, 12.0))) == texts
 
 
 def test_hosts_keep_their_order_and_kinds_are_told() -> None:
@@ -142,19 +131,13 @@ def test_hosts_keep_their_order_and_kinds_are_told() -> None:
         "2 (mixed): n9, n10: A processor, 8.0 GB; n2 against n9: cpu_model Another one and "
         "A processor"
     )
-    assert hosts_of(*HOSTS)["kinds of hosts"] == "one: A processor, 8.0 GB"
-    assert host_items([run(OWN, None, hosts=())]) == []
-
-
-def test_cores_that_a_run_was_given_make_no_kind() -> None:
+    # Cores that a run was given make no kind.
     few = make_host("n10", facts=make_facts("n10", cores=(0,)))
-    assert hosts_of(HOSTS[0], few)["kinds of hosts"].startswith("one: ")
-
-
-def test_gpus_are_named() -> None:
-    gpus = (Gpu(identity="a", model="A GPU model"), Gpu(identity="b", model="A GPU model"))
+    assert hosts_of(HOSTS[0], few)["kinds of hosts"] == "one: A processor, 8.0 GB"
+    gpus = tuple(Gpu(identity=each, model="A GPU model") for each in "ab")
     rows = hosts_of(make_host("n1", facts=make_facts("n1", gpus=gpus)))
     assert rows["kinds of hosts"].endswith("8.0 GB, 2 GPUs A GPU model")
+    assert host_items([run(OWN, None, hosts=())]) == []
 
 
 @pytest.mark.parametrize(
@@ -189,56 +172,17 @@ def test_slow_imports_come_with_a_hint() -> None:
     assert "import of TensorFlow" not in hosts_of(*HOSTS)
 
 
-def test_the_report_has_a_part_about_the_network(tmp_path: Path) -> None:
-    for record in measured(5e8, 4e8, 5e8):
-        save(tmp_path, record)
-    result = CliRunner().invoke(cli, ["report", str(tmp_path)])
-    assert result.exit_code == 0, result.output
-    page = (tmp_path / "report.html").read_text()
+def test_the_report_has_parts_about_the_network_and_warnings(tmp_path: Path) -> None:
+    records = measured(5e8, 4e8, 5e8, 5e8)
+    doubts = [f"processors were {share}% busy" for share in (97, 98, 97)] + ["something else"]
+    page = reported(
+        tmp_path,
+        [replace(each, warnings=(text,)) for each, text in zip(records, doubts, strict=True)],
+    )
     assert "<h2>Network</h2>" in page
     assert "n9 to n10: median 500 Mbit/s, lowest 400 Mbit/s" in page
     assert "All links (2)" in page
     assert "2: n9, n10" in page
-
-
-def test_warnings_that_differ_in_figures_count_as_one(tmp_path: Path) -> None:
-    for key, share in enumerate((97, 98, 97)):
-        save(tmp_path, run(OWN, 1.0, key, warnings=(f"processors were {share}% busy",)))
-    save(tmp_path, run(OWN, 1.0, 3, warnings=("something else",)))
-    CliRunner().invoke(cli, ["report", str(tmp_path)])
-    page = (tmp_path / "report.html").read_text()
+    # Warnings that differ in figures only count as one.
     assert "<li>processors were 97% busy (3 runs like it)</li>" in page
     assert "<li>something else (1 run)</li>" in page
-
-
-def test_the_summary_tells_hosts_links_and_spread(tmp_path: Path) -> None:
-    own = make_experiment(
-        SynchronousServers,
-        2,
-        layout=LayoutKind.DEDICATED,
-        launcher="emulated",
-        network=replace(NETWORK, num_hosts=4, delay_s=0.001),
-        spread=Spread(ps_per_host=2),
-    )
-    links = (link("n9", "n10", 9e8, 1e-4), link("n10", "n9", 8e8, 2e-4))
-    hosts = (replace(HOSTS[0], import_s=3.0), replace(HOSTS[1], import_s=4.0))
-    save(tmp_path, run(own, 1.0, hosts=hosts, links=links, machine_busy=0.25, job_id="17"))
-    save(tmp_path, run(make_experiment(Single), 1.0))
-    rows = list(csv.DictReader(io.StringIO(render_summary(load(tmp_path)))))
-    far, near = sorted(rows, key=lambda row: row["strategy"])
-    expected = {
-        "num_hosts": "2",
-        "transport": "grpc",
-        "network": "1gbit, delay 1ms",
-        "ps_per_host": "2",
-        "coordinator": "first_worker",
-        "link_bits_per_s": "800000000.0",
-        "link_round_trip_s": "0.0002",
-        "machine_busy": "0.25",
-        "host_kinds": "1",
-        "import_s": "4.0",
-        "job_id": "17",
-    }
-    assert {name: far[name] for name in expected} == expected
-    empty = ("transport", "network", "ps_per_host", "coordinator", "machine_busy", "import_s")
-    assert {near[name] for name in empty} == {""}

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from rich.console import Console
 
-from analysis.__main__ import cli, main
+from analysis.__main__ import main
 from analysis.report.table import render_table, text_table
 from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.point.placement import Policy
@@ -20,9 +19,11 @@ from ps_allreduce.record.records import RunRecord
 from tests.analysis.builders import (
     RATES,
     case_of,
+    invoke,
     on_own_hosts,
     placement_used,
     provenance,
+    reported,
     run,
     runs,
     save,
@@ -64,23 +65,17 @@ class Balance(HTMLParser):
             self.text.append(" ".join(data.split()))
 
 
-def parse(path: Path) -> Balance:
+def parse(folder: Path) -> Balance:
     page = Balance()
-    page.feed(path.read_text())
+    page.feed((folder / "report.html").read_text())
     assert page.open == []
     return page
-
-
-def invoke(*arguments: str, exit_code: int = 0) -> str:
-    result = CliRunner().invoke(cli, list(arguments))
-    assert result.exit_code == exit_code, result.output
-    return result.output
 
 
 def test_the_first_line_of_the_report_is_the_verdict(tmp_path: Path) -> None:
     save_all(tmp_path, compare_sweep())
     output = invoke("report", str(tmp_path))
-    page = parse(tmp_path / "report.html")
+    page = parse(tmp_path)
     assert page.text[0] == (
         "All-reduce is 2.00x [2.00, 2.00] faster than the parameter-server setting "
         "(ps_sync, round_robin) at 2 workers, 3 launches each."
@@ -89,14 +84,14 @@ def test_the_first_line_of_the_report_is_the_verdict(tmp_path: Path) -> None:
     assert str(tmp_path / "report.html") in output
     assert (tmp_path / "summary.csv").exists()
     assert (tmp_path / "throughput.png").exists()
+    # Without links there is no table of bounds.
+    assert "Bounds by the links" not in page.text
 
 
 def test_the_report_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
-    save_all(tmp_path, compare_sweep())
-    invoke("report", str(tmp_path))
-    page = parse(tmp_path / "report.html")
+    text = re.sub(r'"data:[^"]*"', "", reported(tmp_path, compare_sweep()))
+    page = parse(tmp_path)
     assert all(source.startswith(("data:image/svg+xml;base64,", "#")) for source in page.sources)
-    text = re.sub(r'"data:[^"]*"', "", (tmp_path / "report.html").read_text())
     assert "http" not in text
     assert "@import" not in text
     assert "url(" not in text
@@ -116,7 +111,7 @@ def test_the_report_holds_what_a_reviewer_asks_for(tmp_path: Path) -> None:
         ],
     )
     invoke("report", str(tmp_path), exit_code=1)
-    text = " ".join(parse(tmp_path / "report.html").text)
+    text = " ".join(parse(tmp_path).text)
     for expected in (
         "variable 0 was planned on ps:0",
         "load average 3.0 before the run (1 run)",
@@ -137,9 +132,7 @@ def test_the_report_tells_how_near_a_point_came_to_its_bound(tmp_path: Path) -> 
     # 25 bytes at 100 bytes/s behind a forward pass of 4 ms; 32 images at 100 images/s in 0.32 s.
     near: dict[str, Any] = {"gradient_bytes": 25, **on_own_hosts(2, bits_per_s=800.0)}
     records = runs(make_experiment(AllReduce, 2), RATES, **near)
-    save_all(tmp_path, records)
-    invoke("report", str(tmp_path))
-    text = parse(tmp_path / "report.html").text
+    text = reported(tmp_path, records)
     assert "Bounds by the links" in text
     (row,) = text_table(case_of(records)).to_dict("records")
     assert row["fraction"] in text
@@ -147,25 +140,11 @@ def test_the_report_tells_how_near_a_point_came_to_its_bound(tmp_path: Path) -> 
     assert shown == ["250.00", "254.00", "320.09", "0.79 [0.76, 0.83]"]
 
 
-def test_without_links_there_is_no_table_of_bounds(tmp_path: Path) -> None:
-    save_all(tmp_path, compare_sweep())
-    invoke("report", str(tmp_path))
-    assert "Bounds by the links" not in parse(tmp_path / "report.html").text
-
-
-def test_missing_raw_files_are_a_warning(tmp_path: Path) -> None:
-    save(tmp_path, run(make_experiment(Single), 1.0), raw=False)
-    invoke("report", str(tmp_path))
-    text = " ".join(parse(tmp_path / "report.html").text)
-    assert "Raw timings are missing beside 1 record," in text
-
-
-def test_runs_begun_on_a_busy_machine_are_a_warning(tmp_path: Path) -> None:
+def test_missing_raw_files_and_a_busy_machine_are_warnings(tmp_path: Path) -> None:
     own = make_experiment(Single)
-    save(tmp_path, run(own, 1.0, 0, provenance=provenance(load_average=4.5)))
-    save(tmp_path, run(own, 1.0, 1))
-    invoke("report", str(tmp_path))
-    text = " ".join(parse(tmp_path / "report.html").text)
+    save(tmp_path, run(own, 1.0, 0, provenance=provenance(load_average=4.5)), raw=False)
+    text = reported(tmp_path, [run(own, 1.0, 1)])
+    assert "Raw timings are missing beside 1 record," in text
     assert "1 of 2 runs began with a load average above 2 per processor" in text
 
 
@@ -173,7 +152,7 @@ def test_all_runs_failed_is_still_a_report(tmp_path: Path) -> None:
     save_all(tmp_path, runs(make_experiment(AllReduce, 2), {0: None, 1: None}))
     output = invoke("report", str(tmp_path), exit_code=1)
     assert "No verdict" in output
-    assert parse(tmp_path / "report.html").text[0].startswith("No verdict")
+    assert parse(tmp_path).text[0].startswith("No verdict")
 
 
 def test_a_retried_point_is_not_a_failed_one(tmp_path: Path) -> None:
@@ -183,30 +162,24 @@ def test_a_retried_point_is_not_a_failed_one(tmp_path: Path) -> None:
     assert "Of 2 attempts 1 ended well" in output
 
 
-def test_several_sweeps_below_a_folder_are_all_reported(tmp_path: Path) -> None:
-    save_all(tmp_path / "one", compare_sweep())
-    save_all(tmp_path / "two", runs(make_experiment(Single), {0: 1.0}))
-    invoke("report", str(tmp_path))
-    assert (tmp_path / "one" / "report.html").exists()
-    assert (tmp_path / "two" / "report.html").exists()
-
-
-def test_a_sweep_that_cannot_be_read_does_not_stop_the_others(tmp_path: Path) -> None:
+def test_all_sweeps_below_a_folder_are_reported_also_where_one_cannot_be_read(
+    tmp_path: Path,
+) -> None:
+    for name in ("one", "two"):
+        save_all(tmp_path / name, runs(make_experiment(Single), {0: 1.0}))
     (tmp_path / "empty" / "runs").mkdir(parents=True)
-    save_all(tmp_path / "good", compare_sweep())
     output = invoke("report", str(tmp_path), exit_code=2)
     assert "holds no records yet" in output
-    assert (tmp_path / "good" / "report.html").exists()
+    assert all((tmp_path / name / "report.html").exists() for name in ("one", "two"))
 
 
 def test_two_models_have_two_verdicts_and_files_of_their_own(tmp_path: Path) -> None:
     load = Workload(model=ImageModel(name="ResNet50"))
     others = runs(make_experiment(Single, workload=load), RATES)
-    save_all(tmp_path, [*compare_sweep(), *others])
-    invoke("report", str(tmp_path))
+    reported(tmp_path, compare_sweep(), others)
     assert (tmp_path / "throughput-ResNet50.svg").exists()
     assert (tmp_path / "throughput-SmallCNN.svg").exists()
-    headlines = " ".join(parse(tmp_path / "report.html").text[:12])
+    headlines = " ".join(parse(tmp_path).text[:12])
     assert "ResNet50: No verdict" in headlines
     assert "SmallCNN: All-reduce is 2.00x" in headlines
 
@@ -219,7 +192,7 @@ def test_a_damaged_record_is_told_and_ends_with_one(tmp_path: Path) -> None:
     assert "Not read: runs/" in output
     assert len((tmp_path / "summary.csv").read_text().splitlines()) == 1 + len(compare_sweep())
     invoke("report", str(tmp_path), exit_code=1)
-    assert "1 file(s) could not be read" in " ".join(parse(tmp_path / "report.html").text)
+    assert "1 file(s) could not be read" in " ".join(parse(tmp_path).text)
 
 
 @pytest.mark.parametrize("command", ["report", "summary"])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,21 @@ from analysis.data.columns import COLUMNS, render_summary, write_summary
 from analysis.data.load import load
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.spread import LayoutKind, Spread
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, SynchronousServers
 from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.point.workload import Precision, Workload
-from ps_allreduce.record.records import LinkRecord
-from tests.analysis.builders import placement_used, provenance, run, save, tasks_on
+from tests.analysis.builders import (
+    links_between,
+    placement_used,
+    provenance,
+    run,
+    save,
+    save_all,
+    tasks_on,
+)
 from tests.fakes import make_experiment, make_host
 
 CONTRACT = """
@@ -41,7 +51,14 @@ def test_the_contract_comes_first_and_in_order() -> None:
 
 
 def test_a_run_with_servers(tmp_path: Path) -> None:
-    own = make_experiment(SynchronousServers, 2, placement=Policy.PARTITIONED)
+    own = make_experiment(
+        SynchronousServers,
+        2,
+        placement=Policy.PARTITIONED,
+        layout=LayoutKind.DEDICATED,
+        launcher="slurm",
+        spread=Spread(ps_per_host=2),
+    )
     save(tmp_path, run(own, 100.0, 3, placement=placement_used(300, 100)))
     (row,) = rows(tmp_path)
     expected = {
@@ -50,7 +67,10 @@ def test_a_run_with_servers(tmp_path: Path) -> None:
         "reason": "",
         "placement": "partitioned",
         "placement_max_over_mean": "1.5",
-        "layout": "colocated",
+        "layout": "dedicated",
+        "ps_per_host": "2",
+        "coordinator": "first_worker",
+        "transport": "grpc",
         "global_batch": "32",
         "precision": "float32",
         "optimizer": "sgd_momentum",
@@ -77,19 +97,15 @@ def test_a_run_with_servers(tmp_path: Path) -> None:
 
 
 def test_a_run_on_two_hosts(tmp_path: Path) -> None:
-    own = make_experiment(AllReduce, 2)
-    hosts = (make_host("n9"), make_host("n10"))
-    links = tuple(
-        LinkRecord(source=source, target=target, bits_per_s=rate, round_trip_s=1e-4)
-        for source, target, rate in (("n9", "n10", 2e9), ("n10", "n9", 1e9))
-    )
-    tasks = tasks_on({"worker:0": "n9", "worker:1": "n10"})
+    network = EmulatedNetwork(num_hosts=4, bits_per_s=1e9, delay_s=0.001)
+    own = make_experiment(AllReduce, 2, launcher="emulated", network=network, spread=Spread())
+    fast, slow = links_between(["n9", "n10"], 2e9)
     changes: dict[str, Any] = {
-        "hosts": hosts,
-        "links": links,
-        "tasks": tasks,
-        "gradient_bytes": 80_000_000,
+        "hosts": (make_host("n9", import_s=3.0), make_host("n10", import_s=4.0)),
+        "links": (fast, replace(slow, bits_per_s=1e9, round_trip_s=2e-4)),
+        "tasks": tasks_on({"worker:0": "n9", "worker:1": "n10"}),
     }
+    changes |= {"gradient_bytes": 80_000_000, "machine_busy": 0.25, "job_id": "17"}
     save(tmp_path, run(own, 100.0, **changes))
     (row,) = rows(tmp_path)
     expected = {
@@ -98,6 +114,12 @@ def test_a_run_on_two_hosts(tmp_path: Path) -> None:
         "images_per_sec_per_host": "50.0",
         "interface": "lo",
         "link_bits_per_s": "1000000000.0",
+        "link_round_trip_s": "0.0002",
+        "network": "1gbit, delay 1ms",
+        "machine_busy": "0.25",
+        "host_kinds": "1",
+        "import_s": "4.0",
+        "job_id": "17",
     }
     assert {name: row[name] for name in expected} == expected
     # Forward takes 4 ms, and 80 MB at 2 Gbit/s 320 ms; 32 images at 100 images/s another 320 ms.
@@ -110,58 +132,50 @@ def test_what_is_unknown_is_empty(tmp_path: Path) -> None:
     save(tmp_path, run(own, None, hosts=(), tasks=()))
     (row,) = rows(tmp_path)
     empty = ("placement", "staleness", "split_bytes", "images_per_sec", "compute_s", "hosts")
-    unknown = ("num_hosts", "workers_per_host", "interface", "measured_steps", "cpu_s")
-    assert {row[name] for name in empty + unknown} == {""}
+    unknown = ("num_hosts", "workers_per_host", "interface", "measured_steps", "cpu_s", "import_s")
+    absent = ("network", "ps_per_host", "coordinator", "machine_busy")
+    assert {row[name] for name in empty + unknown + absent} == {""}
     assert (row["status"], row["reason"]) == ("failed", "worker:1 ended with signal 9")
     assert (row["bytes_per_pack"], row["num_ps"]) == ("0", "0")
 
 
-@pytest.mark.parametrize(("staleness", "cell"), [(None, ""), (4, "4")])
-def test_asynchronous_staleness_is_what_it_was_bound_to(
-    tmp_path: Path, staleness: int | None, cell: str
-) -> None:
-    own = make_experiment(AsynchronousServers, 2, staleness=staleness, steps_per_dispatch=2)
-    save(tmp_path, run(own, 1.0))
-    assert rows(tmp_path)[0]["staleness"] == cell
-    assert rows(tmp_path)[0]["steps_per_dispatch"] == "2"
+BUCKETS = Wire(in_flight=2, gradients=WireType.FLOAT16)
+MIXED = Workload(precision=Precision.MIXED_BFLOAT16)
 
 
 @pytest.mark.parametrize(
     ("own", "cells"),
     [
-        pytest.param(
-            make_experiment(
-                SynchronousServers, 2, wire=Wire(in_flight=2, gradients=WireType.FLOAT16)
-            ),
-            ("500000", "500000", "2", "float16", "false", ""),
-            id="buckets",
+        (
+            make_experiment(SynchronousServers, 2, wire=BUCKETS),
+            "500000,500000,2,float16,false,0,,float32,grpc in float16",
         ),
-        pytest.param(
-            make_experiment(AllReduce, 2),
-            ("", "", "", "float32", "false", ""),
-            id="TensorFlow's packs",
+        (make_experiment(AllReduce, 2), ",,,float32,false,,,float32,grpc"),
+        (make_experiment(Single, workload=MIXED), ",,,,,,,mixed_bfloat16,"),
+        *(
+            (
+                make_experiment(
+                    AsynchronousServers, 2, staleness=bound, steps_per_dispatch=2, wire=BUCKETS
+                ),
+                f"500000,500000,2,float16,false,{cell},2,float32,grpc in float16",
+            )
+            for bound, cell in ((None, ""), (4, "4"))
         ),
-        pytest.param(make_experiment(Single), ("",) * 6, id="nothing is sent"),
     ],
+    ids=["buckets", "TensorFlow's packs", "nothing is sent", "no staleness", "staleness"],
 )
-def test_how_gradients_travelled(tmp_path: Path, own: Experiment, cells: tuple[str, ...]) -> None:
+def test_how_gradients_travelled(tmp_path: Path, own: Experiment, cells: str) -> None:
     save(tmp_path, run(own, 1.0))
     (row,) = rows(tmp_path)
-    names = ("group_bytes", "cut_bytes", "in_flight", "gradients_on_wire")
-    assert tuple(row[n] for n in (*names, "host_aggregation", "steps_per_dispatch")) == cells
-
-
-def test_precision_is_that_of_the_workload(tmp_path: Path) -> None:
-    load = Workload(precision=Precision.MIXED_BFLOAT16)
-    save(tmp_path, run(make_experiment(Single, workload=load), 1.0))
-    assert rows(tmp_path)[0]["precision"] == "mixed_bfloat16"
+    names = ["group_bytes", "cut_bytes", "in_flight", "gradients_on_wire", "host_aggregation"]
+    names += ["staleness", "steps_per_dispatch", "precision", "transport"]
+    assert ",".join(row[name] for name in names) == cells
 
 
 def test_all_attempts_of_all_blocks_have_a_row(tmp_path: Path) -> None:
-    own = make_experiment(Single)
-    save(tmp_path, run(own, None, 0, attempt=1))
-    save(tmp_path, run(own, 1.0, 0, attempt=2))
-    save(tmp_path, run(own, 1.0, 1, provenance=provenance(fingerprint="bbbbbbbb")))
+    own, other = make_experiment(Single), provenance(fingerprint="bbbbbbbb")
+    save_all(tmp_path, [run(own, None, 0, attempt=1), run(own, 1.0, 0, attempt=2)])
+    save(tmp_path, run(own, 1.0, 1, provenance=other))
     found = rows(tmp_path)
     assert len(found) == 3
     assert {row["fingerprint"] for row in found} == {"aaaaaaaa", "bbbbbbbb"}

@@ -6,20 +6,17 @@ import io
 from collections.abc import Mapping
 from pathlib import Path
 
-from click.testing import CliRunner
 from rich.console import Console
 
-from analysis.__main__ import cli
 from analysis.data.cases import Case
 from analysis.report.table import render_table, report_tables
-from analysis.report.verdict import Verdict, verdict
 from analysis.stats.setting_pairs import all_pairs
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Device, Resources
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, SynchronousServers
 from ps_allreduce.point.wire import Collective, Wire, WireType
-from tests.analysis.builders import case_of, runs, save_all, with_wire
+from tests.analysis.builders import case_of, reported, runs, said, times, with_wire
 from tests.fakes import make_experiment
 
 GPU = Resources(device=Device.GPU)
@@ -31,16 +28,8 @@ EVEN = make_experiment(SynchronousServers, 2, resources=GPU, placement=Policy.PA
 ASYNC = make_experiment(AsynchronousServers, 2, resources=GPU)
 
 
-def times(factor: float) -> dict[int, float | None]:
-    return {0: 100.0 * factor, 1: 102.0 * factor, 2: 100.0 / 1.02 * factor}
-
-
 def case(points: Mapping[Experiment, Mapping[int, float | None]]) -> Case:
     return case_of(*(runs(own, rates) for own, rates in points.items()))
-
-
-def said(points: Mapping[Experiment, Mapping[int, float | None]]) -> Verdict:
-    return verdict(case(points))
 
 
 def test_the_verdict_is_about_the_same_transport_and_the_other_is_labelled() -> None:
@@ -77,9 +66,8 @@ def test_gradients_in_16_bits_are_compared_with_their_like() -> None:
 def test_asynchronous_training_is_compared_on_every_transport_that_both_have() -> None:
     half = Wire(gradients=WireType.FLOAT16)
     points = [RING, with_wire(RING, half), ASYNC, with_wire(ASYNC, half)]
-    (line,) = [
-        text for text in said(dict.fromkeys(points, times(1.0))).details if "same tr" in text
-    ]
+    found = said(dict.fromkeys(points, times(1.0)))
+    (line,) = [line for line in found.details if "same tr" in line]
     first, second = line.split("With grpc in float16 on both sides: ")
     assert "No difference shown between the asynchronous" in first
     assert "No difference shown between the asynchronous" in second
@@ -129,10 +117,7 @@ def test_every_family_has_its_own_largest_number_of_workers() -> None:
 
 def test_the_report_lists_them_apart_and_names_transports(tmp_path: Path) -> None:
     factors = {RING: 1.5, NCCL: 9.0, SYNC: 1.0}
-    save_all(tmp_path, *(runs(own, times(factor)) for own, factor in factors.items()))
-    result = CliRunner().invoke(cli, ["report", str(tmp_path)])
-    assert result.exit_code == 0, result.output
-    page = (tmp_path / "report.html").read_text()
+    page = reported(tmp_path, *(runs(own, times(factor)) for own, factor in factors.items()))
     assert "All pairs of synchronous settings on the same transport (1)" in page
     assert "Pairs on different transports (2), no part of the verdict" in page
     assert "<td>different transports (grpc, nccl)</td>" in page

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from analysis.report.verdict import Verdict, verdict
+from analysis.report.verdict import verdict
 from analysis.stats.setting_pairs import all_pairs
 from analysis.stats.sides import ALLREDUCE, PS_SYNC, meet
 from analysis.stats.statistics import Outcome
@@ -20,23 +20,13 @@ from ps_allreduce.point.strategies import (
 )
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.records import Status
-from tests.analysis.builders import case_of, run, runs
+from tests.analysis.builders import case_of, run, runs, said, times
 from tests.fakes import make_experiment
 
-# Three launches with a little noise around 100 images per second, in geometric mean 100.
-BASE = {0: 100.0, 1: 102.0, 2: 100.0 / 1.02}
 RING = make_experiment(AllReduce, 2)
 SYNC = make_experiment(SynchronousServers, 2)
 EVEN = make_experiment(SynchronousServers, 2, placement=Policy.PARTITIONED)
 ASYNC = make_experiment(AsynchronousServers, 2)
-
-
-def times(factor: float, launches: int = 3) -> dict[int, float | None]:
-    return {key: rate * factor for key, rate in list(BASE.items())[:launches]}
-
-
-def said(points: Mapping[Experiment, dict[int, float | None]]) -> Verdict:
-    return verdict(case_of(*(runs(own, rates) for own, rates in points.items())))
 
 
 def test_allreduce_is_faster_than_the_best_of_two_settings() -> None:
@@ -46,10 +36,9 @@ def test_allreduce_is_faster_than_the_best_of_two_settings() -> None:
         "(ps_sync, partitioned) at 2 workers, 3 launches each."
     )
     assert (
-        "Per worker core: all-reduce 90 images/s (2 worker cores), synchronous parameter "
-        + ("servers 50 images/s (2 worker cores).")
-        in found.details
-    )
+        "Per worker core: all-reduce 90 images/s (2 worker cores), synchronous parameter servers "
+        "50 images/s (2 worker cores)."
+    ) in found.details
     assert "Both sides use the same 2 cores in all, servers included." in found.details
     choice = next(line for line in found.details if line.startswith("Best settings"))
     assert "chosen in 3 of 3 repetitions out of 2 settings" in choice
@@ -57,20 +46,53 @@ def test_allreduce_is_faster_than_the_best_of_two_settings() -> None:
     assert any("the side with more of them had more chances" in line for line in found.details)
 
 
-def test_the_faster_side_comes_first() -> None:
-    found = said({RING: times(1.0), SYNC: times(2.0)})
-    assert found.headline.startswith(
-        "The parameter-server setting (ps_sync, round_robin) is 2.00x [2.00, 2.00] faster than "
-        "all-reduce at 2 workers"
-    )
-
-
-def test_no_difference_shown() -> None:
-    found = said({RING: {0: 100.0, 1: 120.0, 2: 90.0}, SYNC: {0: 101.0, 1: 95.0, 2: 110.0}})
-    assert found.headline.startswith(
-        "No difference shown between all-reduce and the parameter-server setting "
-        "(ps_sync, round_robin) at 2 workers, 3 launches each (ratio of images/sec 1.0"
-    )
+@pytest.mark.parametrize(
+    ("points", "headline"),
+    [
+        pytest.param(
+            {RING: times(1.0), SYNC: times(2.0)},
+            "The parameter-server setting (ps_sync, round_robin) is 2.00x [2.00, 2.00] faster than "
+            "all-reduce at 2 workers",
+            id="the faster side comes first",
+        ),
+        pytest.param(
+            {RING: {0: 100.0, 1: 120.0, 2: 90.0}, SYNC: {0: 101.0, 1: 95.0, 2: 110.0}},
+            "No difference shown between all-reduce and the parameter-server setting "
+            "(ps_sync, round_robin) at 2 workers, 3 launches each (ratio of images/sec 1.0",
+            id="no difference",
+        ),
+        pytest.param(
+            {RING: times(1.8, 2), SYNC: times(1.0, 2)},
+            "No verdict: fewer than three launches (2) of all-reduce or the parameter-server "
+            "setting (ps_sync, round_robin) at 2 workers.",
+            id="two launches",
+        ),
+        pytest.param(
+            {RING: times(1.8, 1), SYNC: times(1.0, 1), EVEN: times(0.9, 1)},
+            "No verdict: fewer than three launches (1) of all-reduce or the best parameter-server "
+            "setting at 2 workers",
+            id="one launch leaves nothing to choose on",
+        ),
+        pytest.param(
+            {RING: times(1.0)},
+            "No verdict: there are no runs of synchronous parameter servers.",
+            id="one side is missing",
+        ),
+        pytest.param(
+            {make_experiment(Single): times(1.0)},
+            "No verdict: there are no runs of all-reduce or synchronous parameter servers.",
+            id="both sides are missing",
+        ),
+        pytest.param(
+            {RING: times(1.0), make_experiment(SynchronousServers, 4): times(1.0)},
+            "No verdict: all-reduce and synchronous parameter servers were not measured at the "
+            "same number of workers.",
+            id="sides never meet",
+        ),
+    ],
+)
+def test_headlines(points: Mapping[Experiment, dict[int, float | None]], headline: str) -> None:
+    assert said(points).headline.startswith(headline)
 
 
 def test_a_wide_interval_comes_with_a_remedy() -> None:
@@ -80,31 +102,6 @@ def test_a_wide_interval_comes_with_a_remedy() -> None:
     assert not any("would narrow it" in line for line in tight.details)
 
 
-def test_below_three_launches_there_is_no_verdict() -> None:
-    found = said({RING: times(1.8, 2), SYNC: times(1.0, 2)})
-    assert found.headline == (
-        "No verdict: fewer than three launches (2) of all-reduce or the parameter-server setting "
-        "(ps_sync, round_robin) at 2 workers."
-    )
-
-
-def test_one_launch_of_several_settings_has_nothing_to_choose_on() -> None:
-    found = said({RING: times(1.8, 1), SYNC: times(1.0, 1), EVEN: times(0.9, 1)})
-    assert found.headline.startswith(
-        "No verdict: fewer than three launches (1) of all-reduce or the best parameter-server "
-        "setting at 2 workers"
-    )
-
-
-def test_a_missing_side_is_named() -> None:
-    assert said({RING: times(1.0)}).headline == (
-        "No verdict: there are no runs of synchronous parameter servers."
-    )
-    assert said({make_experiment(Single): times(1.0)}).headline == (
-        "No verdict: there are no runs of all-reduce or synchronous parameter servers."
-    )
-
-
 def test_a_side_without_a_good_run_is_named_with_its_reason() -> None:
     found = said({RING: times(1.0), SYNC: {0: None, 1: None, 2: None}})
     assert found.headline == "No verdict: no run of synchronous parameter servers ended well."
@@ -112,11 +109,6 @@ def test_a_side_without_a_good_run_is_named_with_its_reason() -> None:
         "Of 6 attempts 3 ended well: 3 failed. Commonest reason (3 of 3): worker:1 ended with "
         "signal 9"
     )
-
-
-def test_sides_that_never_meet() -> None:
-    found = said({RING: times(1.0), make_experiment(SynchronousServers, 4): times(1.0)})
-    assert "not measured at the same number of workers" in found.headline
 
 
 def test_the_largest_number_of_workers_with_enough_launches_decides() -> None:
@@ -140,14 +132,11 @@ def test_asynchronous_training_has_a_sentence_of_its_own() -> None:
     assert "is 3.00x [3.00, 3.00] faster than all-reduce" in line
 
 
-def test_local_runs_say_what_they_are_about() -> None:
+def test_what_a_case_is_about_is_told() -> None:
     local = said({RING: times(1.0)})
     assert any("over loopback" in line for line in local.details)
     far = said({make_experiment(AllReduce, 2, launcher="slurm", spread=Spread()): times(1.0)})
     assert not any("over loopback" in line for line in far.details)
-
-
-def test_emulated_and_oversubscribed_compute_are_told() -> None:
     load = Workload(emulated=EmulatedCompute(forward_s=0.01, backward_s=0.02))
     emulated = said({make_experiment(AllReduce, 2, workload=load): times(1.0)})
     assert any(line.startswith("Compute is emulated") for line in emulated.details)
@@ -169,11 +158,8 @@ def test_different_cores_in_all_are_told(cores: tuple[int, ...], sentence: str) 
 
 
 def test_counts_of_all_statuses_and_the_commonest_reason() -> None:
-    bad = [
-        run(RING, None, 3, reason="slow", status=Status.TIMED_OUT),
-        run(RING, None, 4, reason="slow", status=Status.TIMED_OUT),
-        run(RING, None, 5, reason="loss is not finite", status=Status.INVALID),
-    ]
+    bad = runs(RING, {3: None, 4: None}, reason="slow", status=Status.TIMED_OUT)
+    bad += runs(RING, {5: None}, reason="loss is not finite", status=Status.INVALID)
     found = verdict(case_of(runs(RING, times(1.0)), bad))
     assert found.details[-1] == (
         "Of 6 attempts 3 ended well: 2 timed out, 1 invalid. Commonest reason (2 of 3): slow"
@@ -188,7 +174,7 @@ def test_a_lucky_launch_does_not_make_a_setting_the_best() -> None:
         PS_SYNC,
     )
     # Repetition 2 is reported with the setting that was best on 0 and 1, not with its 200.
-    assert meeting.sides[1].rates[2] == pytest.approx(BASE[2])
+    assert meeting.sides[1].rates[2] == pytest.approx(100 / 1.02)
 
 
 def test_pairs_leave_out_asynchronous_and_single_points() -> None:
@@ -206,12 +192,7 @@ def test_pairs_leave_out_asynchronous_and_single_points() -> None:
         ("ps_sync, round_robin", "allreduce"),
         ("ps_sync, partitioned", "allreduce"),
     ]
-    assert [pair.outcome for pair in found] == [
-        Outcome.NO_DIFFERENCE,
-        Outcome.SLOWER,
-        Outcome.SLOWER,
-    ]
-
-
-def test_pairs_need_two_settings_with_three_launches() -> None:
+    outcomes = [Outcome.NO_DIFFERENCE, Outcome.SLOWER, Outcome.SLOWER]
+    assert [pair.outcome for pair in found] == outcomes
+    # Both need three launches.
     assert all_pairs(case_of(runs(RING, times(1.0)), runs(SYNC, times(1.0, 2)))) == []

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from matplotlib.figure import Figure
 
-from analysis.__main__ import cli
-from analysis.figures.against_settings import plot_against_packs
+from analysis.data.cases import Case
+from analysis.figures.against_settings import plot_against_packs, plot_exchange
 from analysis.figures.against_workers import plot_throughput
-from analysis.figures.exchange_settings import plot_exchange
 from analysis.figures.save import save_figures
 from analysis.stats.setting_pairs import changed_points, varies_exchange, without_changed
 from analysis.stats.statistics import Outcome
@@ -21,7 +19,7 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, SynchronousServers
 from ps_allreduce.point.wire import UNBUCKETED, Collective, Wire, WireType
 from ps_allreduce.record.records import RunRecord
-from tests.analysis.builders import case_of, changed, run, runs, save, save_all, with_wire
+from tests.analysis.builders import case_of, changed, reported, run, runs, with_wire
 from tests.fakes import make_experiment
 
 SYNC = make_experiment(SynchronousServers, 2)
@@ -74,9 +72,14 @@ def test_chance_findings_among_many_settings_are_corrected() -> None:
     assert {item.outcome for item in changed_points(among)} == {Outcome.NO_DIFFERENCE}
 
 
-def test_other_numbers_of_workers_are_no_change_of_the_exchange() -> None:
+def test_other_workers_and_packs_without_buckets_are_no_change_of_the_exchange() -> None:
     other = with_wire(replace(SYNC, num_workers=4), UNBUCKETED)
-    assert changed_points(case_of(runs(SYNC, rates(1.0)), runs(other, rates(1.0)))) == []
+    auto = [
+        make_experiment(AllReduce, 2, collective=Collective.AUTO, bytes_per_pack=size)
+        for size in (0, 1_000_000)
+    ]
+    for pair in ((SYNC, other), auto):
+        assert changed_points(case_of(*(runs(own, rates(1.0)) for own in pair))) == []
 
 
 @pytest.mark.parametrize("base", [SYNC, RING])
@@ -109,28 +112,15 @@ def test_what_failed_is_not_what_others_are_held_against() -> None:
     assert {item.second.experiment for item in changed_points(case)} == {others[0]}
 
 
-def test_packs_of_collectives_that_have_no_buckets_are_not_compared() -> None:
-    auto = [
-        make_experiment(AllReduce, 2, collective=Collective.AUTO, bytes_per_pack=size)
-        for size in (0, 1_000_000)
-    ]
-    assert changed_points(case_of(*(runs(own, rates(1.0)) for own in auto))) == []
-
-
 def test_sizes_of_packs_alone_have_a_figure_of_their_own() -> None:
-    one_pack = packed(0)
-    assert not varies_exchange(case_of(runs(RING, rates(1.0)), runs(one_pack, rates(1.0))))
-    assert plot_exchange(case_of(runs(RING, rates(1.0)), runs(one_pack, rates(1.0)))) is None
+    case = case_of(runs(RING, rates(1.0)), runs(packed(0), rates(1.0)))
+    assert not varies_exchange(case)
+    assert plot_exchange(case) is None
 
 
 def test_many_changed_points_are_left_out_of_other_figures_and_few_are_not() -> None:
-    kept = without_changed(SWEEP)
-    assert [point.setting.traits for point in kept.points] == [
-        Single,
-        AsynchronousServers,
-        SynchronousServers,
-        AllReduce,
-    ]
+    kept = [point.setting.traits for point in without_changed(SWEEP).points]
+    assert kept == [Single, AsynchronousServers, SynchronousServers, AllReduce]
     few = case_of(*(runs(with_wire(SYNC, wire), rates(1.0)) for wire in (Wire(), UNBUCKETED)))
     assert without_changed(few) is few
 
@@ -155,17 +145,21 @@ def test_settings_are_counted_and_not_their_numbers_of_workers() -> None:
     ]
     case = case_of(*(runs(own, rates(1.0)) for own in points))
     assert without_changed(case) is case
+    assert [len(rows) for rows in row_labels(drawn(case))] == [3, 3, 3, 3]
+
+
+def drawn(case: Case) -> Figure:
     figure = plot_exchange(case)
-    assert [len(rows) for rows in row_labels(figure)] == [3, 3, 3, 3]
-
-
-def row_labels(figure: Figure | None) -> list[list[str]]:
     assert figure is not None
+    return figure
+
+
+def row_labels(figure: Figure) -> list[list[str]]:
     return [[text.get_text() for text in axes.get_yticklabels()] for axes in figure.axes]
 
 
 def test_the_figure_has_a_row_for_each_setting_in_the_order_of_its_values() -> None:
-    figure = plot_exchange(SWEEP)
+    figure = drawn(SWEEP)
     rows = row_labels(figure)
     assert rows[0] == rows[1] == rows[2]
     assert rows[0] == [
@@ -182,7 +176,6 @@ def test_the_figure_has_a_row_for_each_setting_in_the_order_of_its_values() -> N
         "float16 gradients",
         "bfloat16 gradients",
     ]
-    assert figure is not None
     assert figure.get_suptitle() == "SmallCNN"
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert titles == [
@@ -195,25 +188,21 @@ def test_the_figure_has_a_row_for_each_setting_in_the_order_of_its_values() -> N
 
 def test_failures_are_said_beside_their_row() -> None:
     lost = with_wire(SYNC, UNBUCKETED)
-    figure = plot_exchange(case_of(runs(SYNC, rates(1.0)), runs(lost, {0: None, 1: None})))
+    figure = drawn(case_of(runs(SYNC, rates(1.0)), runs(lost, {0: None, 1: None})))
     assert row_labels(figure) == [["unbucketed (2 not ok)"]]
-    assert figure is not None
     assert "no launch ended well" in figure.axes[0].texts[0].get_text()
 
 
 def test_an_interval_beyond_the_axes_ends_in_an_arrow() -> None:
     wild: dict[int, float | None] = {0: 50.0, 1: 208.0, 2: 98.0}
-    figure = plot_exchange(case_of(runs(SYNC, rates(1.0)), runs(with_wire(SYNC, UNBUCKETED), wild)))
-    assert figure is not None
+    figure = drawn(case_of(runs(SYNC, rates(1.0)), runs(with_wire(SYNC, UNBUCKETED), wild)))
     assert {"<", ">"} <= {line.get_marker() for line in figure.axes[0].get_lines()}
 
 
 def test_a_mean_that_is_not_one_of_launches_of_the_same_repetition_is_in_the_axes() -> None:
     base: dict[int, float | None] = {0: 100.0, 1: 100.0, 2: 70.0}
     some: dict[int, float | None] = {0: 100.0, 1: 100.0, 2: None}
-    figure = plot_exchange(case_of(runs(SYNC, base), runs(with_wire(SYNC, UNBUCKETED), some)))
-    assert figure is not None
-    (axes,) = figure.axes
+    (axes,) = drawn(case_of(runs(SYNC, base), runs(with_wire(SYNC, UNBUCKETED), some))).axes
     means = [float(np.asarray(line.get_xdata())[0]) for line in axes.get_lines()[1:]]
     assert means
     assert all(axes.get_xlim()[0] < mean < axes.get_xlim()[1] for mean in means)
@@ -241,10 +230,7 @@ def test_other_figures_tell_settings_apart_by_short_names(wires: tuple[Wire, ...
 
 
 def test_the_report_lists_every_setting_against_the_defaults(tmp_path: Path) -> None:
-    save_all(tmp_path, all_changed(SYNC), runs(RING, rates(1.0)))
-    result = CliRunner().invoke(cli, ["report", str(tmp_path)])
-    assert result.exit_code == 0, result.output
-    page = (tmp_path / "report.html").read_text()
+    page = reported(tmp_path, all_changed(SYNC), runs(RING, rates(1.0)))
     assert "<h3>Settings of the exchange</h3>" in page
     assert page.count("<td>1.50 [1.50, 1.50]</td><td>3</td>") == len(WIRES)
     assert "Pairs below are without the settings" in page
@@ -254,26 +240,17 @@ def test_the_report_lists_every_setting_against_the_defaults(tmp_path: Path) -> 
 
 def test_what_all_points_share_is_in_the_report_and_not_in_their_labels(tmp_path: Path) -> None:
     wire = Wire(gradients=WireType.BFLOAT16, in_flight=1)
-    save(tmp_path, run(changed(ASYNC, wire=wire, staleness=7), 1.0))
-    save(tmp_path, run(changed(ASYNC, wire=wire, staleness=9), 1.0))
-    CliRunner().invoke(cli, ["report", str(tmp_path)])
-    page = (tmp_path / "report.html").read_text()
+    points = [changed(ASYNC, wire=wire, staleness=bound) for bound in (7, 9)]
+    page = reported(tmp_path, [run(own, 1.0) for own in points])
     assert "in_flight 1, gradients bfloat16" in page
     assert "staleness as labelled, steps_per_dispatch 1, layout colocated" in page
 
 
 def test_each_strategy_tells_what_its_own_points_share(tmp_path: Path) -> None:
-    for own in (SYNC, changed(ASYNC, staleness=4), RING):
-        save(tmp_path, run(own, 1.0))
-    CliRunner().invoke(cli, ["report", str(tmp_path)])
-    page = (tmp_path / "report.html").read_text()
+    points = (SYNC, changed(ASYNC, staleness=4), RING)
+    page = reported(tmp_path, [run(own, 1.0) for own in points])
     assert "as labelled" not in page
     assert page.count("staleness") == 1
     assert "staleness 4, steps_per_dispatch 1" in page
     assert page.count("bytes_per_pack none") == 1
-
-
-def test_a_report_without_changes_says_nothing_of_it(tmp_path: Path) -> None:
-    save(tmp_path, run(RING, 1.0))
-    CliRunner().invoke(cli, ["report", str(tmp_path)])
-    assert "Settings of the exchange" not in (tmp_path / "report.html").read_text()
+    assert "Settings of the exchange" not in page

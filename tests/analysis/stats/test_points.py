@@ -1,13 +1,13 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pandas as pd
 import pytest
 
 from analysis.data.cases import Case
-from analysis.stats.points import launch_ratios, point_table
-from analysis.stats.server_bytes import placement_points
+from analysis.stats.points import launch_ratios, placement_points, point_table
 from ps_allreduce.point.strategies import AllReduce, AnyStrategy, Single, SynchronousServers
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from tests.analysis.builders import case_of, metrics, placement_used, run, runs
@@ -48,66 +48,49 @@ def test_both_bases_by_hand() -> None:
 
 
 def test_a_base_is_one_without_an_interval() -> None:
-    case = case_of(runs(make_experiment(Single), times(1.0)))
-    found = point_of(case, Single, 1)
+    found = point_of(case_of(runs(make_experiment(Single), times(1.0))), Single, 1)
     assert found["speedup_single"] == 1.0
     assert pd.isna(found["speedup_single_low"])
 
 
-def test_without_a_base_there_is_no_speedup() -> None:
-    case = case_of(runs(make_experiment(AllReduce, 2), times(1.0)))
-    found = point_table(case).iloc[0]
-    unknown = ["speedup_single", "speedup_own", "efficiency_own"]
-    assert found[unknown].isna().all()
+def test_without_a_base_there_is_no_speedup_and_without_launches_no_figure() -> None:
+    own = make_experiment(AllReduce, 2)
+    found = point_table(case_of(runs(own, times(1.0)))).iloc[0]
+    assert found[["speedup_single", "speedup_own", "efficiency_own"]].isna().all()
     assert found["rate"] == pytest.approx(110.0)
+    lost = case_of(runs(make_experiment(Single), times(1.0)), runs(own, {0: None, 1: None}))
+    found = pd.Series(point_of(lost, AllReduce, 2))
+    assert found[["rate", "speedup_single", "per_worker_core"]].isna().all()
 
 
-def test_oversubscribed_runs_claim_no_efficiency_but_show_their_speedup() -> None:
-    case = case_of(
-        runs(make_experiment(Single), times(1.0)),
-        runs(make_experiment(SynchronousServers, 2), times(1.2), oversubscribed=True),
-    )
-    found = point_of(case, SynchronousServers, 2)
-    assert found["marks"] == "*"
-    assert pd.isna(found["efficiency_single"])
-    assert found["speedup_single"] == pytest.approx(1.2)
+EMULATED = Workload(emulated=EmulatedCompute(forward_s=0.01, backward_s=0.02))
 
 
-def test_an_oversubscribed_base_claims_none_either() -> None:
-    case = case_of(
-        runs(make_experiment(AllReduce, 1), times(1.0), oversubscribed=True),
-        runs(make_experiment(AllReduce, 2), times(1.2)),
-    )
-    assert pd.isna(point_of(case, AllReduce, 2)["efficiency_own"])
-
-
-def test_emulated_compute_claims_efficiency_on_few_cores() -> None:
-    load = Workload(emulated=EmulatedCompute(forward_s=0.01, backward_s=0.02))
-    case = case_of(
-        runs(make_experiment(Single, workload=load), times(1.0), oversubscribed=True),
-        runs(
-            make_experiment(SynchronousServers, 2, workload=load), times(1.2), oversubscribed=True
-        ),
-    )
-    found = point_of(case, SynchronousServers, 2)
-    assert found["marks"] == ""
-    assert found["efficiency_single"] == pytest.approx(0.6)
-
-
-def test_a_point_without_launches_has_no_figures() -> None:
-    case = case_of(
-        runs(make_experiment(Single), times(1.0)),
-        runs(make_experiment(AllReduce, 2), {0: None, 1: None}),
-    )
-    found = point_of(case, AllReduce, 2)
-    assert pd.Series(found)[["rate", "speedup_single", "per_worker_core"]].isna().all()
-
-
-def test_a_mark_of_the_base_is_one_of_the_ratio_too() -> None:
-    busy = runs(make_experiment(Single), times(1.0), oversubscribed=True)
-    own = [runs(make_experiment(AllReduce, count), times(1.0)) for count in (1, 2)]
-    found = point_of(case_of(busy, *own), AllReduce, 2)
-    assert [found[name] for name in ("marks", "marks_single", "marks_own")] == ["", "*", ""]
+@pytest.mark.parametrize(
+    ("workload", "crowded", "marks", "claimed"),
+    [
+        pytest.param(Workload(), (2,), ("*", "*", "*"), (False, False), id="the point"),
+        pytest.param(Workload(), (0,), ("", "*", ""), (False, True), id="the base single"),
+        pytest.param(Workload(), (1,), ("", "", "*"), (True, False), id="its own base"),
+        pytest.param(EMULATED, (0, 1, 2), ("", "", ""), (True, True), id="emulated compute"),
+    ],
+)
+def test_oversubscribed_points_and_bases_show_speedup_and_claim_no_efficiency(
+    workload: Workload, crowded: tuple[int, ...], marks: tuple[str, ...], claimed: tuple[bool, bool]
+) -> None:
+    # Three points: single, one worker, two workers.
+    points = [make_experiment(Single, workload=workload)]
+    points += [make_experiment(AllReduce, count, workload=workload) for count in (1, 2)]
+    records = [
+        runs(own, times(factor), oversubscribed=number in crowded)
+        for number, (own, factor) in enumerate(zip(points, (1.0, 1.0, 1.2), strict=True))
+    ]
+    found = point_of(case_of(*records), AllReduce, 2)
+    assert tuple(found[name] for name in ("marks", "marks_single", "marks_own")) == marks
+    for base, known in zip(("single", "own"), claimed, strict=True):
+        assert found[f"speedup_{base}"] == pytest.approx(1.2)
+        efficiency = 0.6 if known else math.nan
+        assert found[f"efficiency_{base}"] == pytest.approx(efficiency, nan_ok=True)
 
 
 def test_single_launches_are_divided_by_their_own_repetition() -> None:
@@ -145,8 +128,5 @@ def test_placement_as_planned_and_astray() -> None:
     (found,) = placement_points(case)
     assert not found.as_planned
     assert found.deviations == stray.deviations
-
-
-def test_strategies_without_servers_have_no_placement() -> None:
-    case = case_of(runs(make_experiment(AllReduce, 2), times(1.0)))
-    assert placement_points(case) == []
+    # Strategies without servers have no placement.
+    assert placement_points(case_of(runs(make_experiment(AllReduce, 2), times(1.0)))) == []

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -42,9 +46,7 @@ def test_interval_of_a_mean_is_student_on_the_logarithm() -> None:
     assert found.mean == pytest.approx(math.e)
     assert found.low == pytest.approx(math.exp(1 - half), rel=1e-6)
     assert found.high == pytest.approx(math.exp(1 + half), rel=1e-6)
-
-
-def test_two_launches_have_a_mean_but_no_interval() -> None:
+    # Two launches have a mean but no interval.
     found = estimate([4.0, 9.0])
     assert found.mean == pytest.approx(6.0)
     assert (found.low, found.high) == (None, None)
@@ -63,32 +65,28 @@ def test_paired_comparison_takes_out_what_both_sides_share() -> None:
     assert outcome(found) is Outcome.FASTER
 
 
-def test_paired_comparison_agrees_with_scipy() -> None:
-    first, second = {0: 110.0, 1: 120.0, 2: 150.0, 3: 130.0}, {0: 100.0, 1: 90.0, 2: 95.0, 3: 99.0}
+@pytest.mark.parametrize(
+    ("second", "test", "launches"),
+    [
+        ({0: 100.0, 1: 90.0, 2: 95.0}, stats.ttest_rel, (3, 3)),
+        (
+            {5: 100.0, 6: 90.0, 7: 95.0, 8: 99.0},
+            partial(stats.ttest_ind, equal_var=False),
+            (3, 4),
+        ),
+    ],
+    ids=["paired", "Welch"],
+)
+def test_comparisons_agree_with_scipy_on_the_logarithm(
+    second: dict[int, float], test: Callable[..., Any], launches: tuple[int, int]
+) -> None:
+    first = {0: 110.0, 1: 120.0, 2: 150.0}
     found = compare(first, second)
-    reference = stats.ttest_rel(
-        [math.log(value) for value in first.values()],
-        [math.log(value) for value in second.values()],
-    )
+    reference = test(*(np.log(by_repetition(rates)) for rates in (first, second)))
     interval = reference.confidence_interval(0.95)
+    assert (found.n_first, found.n_second) == launches
     assert found.p_value == pytest.approx(reference.pvalue)
-    assert found.low == pytest.approx(math.exp(interval.low))
-    assert found.high == pytest.approx(math.exp(interval.high))
-
-
-def test_unpaired_comparison_is_welch_on_the_logarithm() -> None:
-    first, second = {0: 110.0, 1: 120.0, 2: 150.0}, {5: 100.0, 6: 90.0, 7: 95.0, 8: 99.0}
-    found = compare(first, second)
-    reference = stats.ttest_ind(
-        [math.log(value) for value in first.values()],
-        [math.log(value) for value in second.values()],
-        equal_var=False,
-    )
-    interval = reference.confidence_interval(0.95)
-    assert (found.n_first, found.n_second) == (3, 4)
-    assert found.p_value == pytest.approx(reference.pvalue)
-    assert found.low == pytest.approx(math.exp(interval.low))
-    assert found.high == pytest.approx(math.exp(interval.high))
+    assert (found.low, found.high) == pytest.approx((np.exp(interval.low), np.exp(interval.high)))
 
 
 def test_a_repetition_that_one_side_lost_leaves_the_pairs() -> None:
@@ -139,8 +137,10 @@ def test_within_a_family_the_corrected_p_value_decides() -> None:
 
 def test_holm_by_hand() -> None:
     # Sorted .01 .02 .03 .04 times 4 3 2 1: .04 .06 .06 .04, made monotonous.
-    assert holm([0.03, 0.01, 0.04, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
-    assert holm([]) == []
+    family = pd.Series([0.03, 0.01, math.nan, 0.04, 0.02])
+    adjusted = [0.06, 0.04, math.nan, 0.06, 0.06]
+    assert list(holm(family)) == pytest.approx(adjusted, nan_ok=True)
+    assert holm(family[:0]).empty
 
 
 def test_the_lucky_launch_of_a_setting_does_not_choose_itself() -> None:
@@ -151,17 +151,13 @@ def test_the_lucky_launch_of_a_setting_does_not_choose_itself() -> None:
     assert (found.favourite, found.votes) == (1, 2)
 
 
-def test_one_candidate_needs_no_choice() -> None:
+def test_where_nothing_is_to_be_chosen_or_was_measured() -> None:
     found = choose_best([{4: 7.0}])
     assert (found.values.to_dict(), found.favourite) == ({4: 7.0}, 0)
-
-
-def test_a_repetition_without_the_chosen_candidate_has_no_value() -> None:
+    # A repetition without the chosen candidate has no value.
     found = choose_best([{0: 10.0, 1: 10.0}, {0: 5.0, 1: 5.0, 2: 5.0}])
     assert found.values.to_dict() == {0: 10.0, 1: 10.0}
-
-
-def test_one_launch_each_leaves_nothing_to_choose_on() -> None:
+    # One launch each leaves nothing to choose on.
     found = choose_best([{0: 10.0}, {0: 5.0}])
     assert (found.values.to_dict(), found.favourite, found.votes) == ({}, None, 0)
 
@@ -192,7 +188,7 @@ def test_the_unit_of_rates_does_not_matter(values: dict[int, float], factor: flo
 
 @given(p_values=st.lists(st.floats(0, 1), max_size=12))
 def test_holm_never_helps_and_keeps_the_order(p_values: list[float]) -> None:
-    adjusted = holm(p_values)
+    adjusted = list(holm(pd.Series(p_values, dtype=float)))
     assert all(p <= q <= 1 for p, q in zip(p_values, adjusted, strict=True))
     ranked = [q for _, q in sorted(zip(p_values, adjusted, strict=True))]
     assert ranked == sorted(ranked)

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from analysis.__main__ import cli
-from analysis.derive.recording_cost import recording_cost
-from analysis.suite.bench_file import summarise_bench
+from analysis.derive.costs import recording_cost
+from analysis.suite.bench import summarise_bench
 from ps_allreduce.errors import UserError
 from ps_allreduce.record.records import Phases, RecordingTimes
 from tests.analysis.builders import provenance, run, save_all

@@ -16,8 +16,8 @@ from ps_allreduce.point.spread import Spread
 from ps_allreduce.point.strategies import AllReduce, AnyStrategy, SynchronousServers
 from ps_allreduce.point.wire import UNBUCKETED, Wire
 from ps_allreduce.point.workload import EmulatedCompute, Workload
-from ps_allreduce.record.records import LinkRecord, RunRecord, Status
-from tests.analysis.builders import metrics, placement_used, run, table_of, tasks_on
+from ps_allreduce.record.records import RunRecord, Status
+from tests.analysis.builders import links_between, metrics, placement_used, run, table_of, tasks_on
 from tests.fakes import make_experiment, make_host
 
 NETWORK = EmulatedNetwork(num_hosts=6, bits_per_s=1e9)
@@ -55,11 +55,7 @@ def launch(point: Experiment, rate: float | None, repetition: int = 0, **changes
         "metrics": metrics(rate) if rate else None,
         "gradient_bytes": 25_000_000,
         "hosts": tuple(map(make_host, "abc")),
-        "links": (
-            LinkRecord(source="a", target="b", bits_per_s=0.9e9, round_trip_s=1e-4),
-            LinkRecord(source="b", target="c", bits_per_s=1e9, round_trip_s=1e-4),
-            LinkRecord(source="c", target="a", bits_per_s=0.9e9, round_trip_s=1e-4),
-        ),
+        "links": (*links_between("ab", 0.9e9), *links_between("bc", 1e9)),
         "tasks": tasks_on(places),
         "placement": placement_used(25_000_000) if point.num_ps else None,
     }
@@ -113,10 +109,12 @@ def test_one_launch_that_failed_is_a_miss_with_its_reason() -> None:
 
 
 def test_what_is_faster_than_its_links_is_to_be_measured_again() -> None:
-    table = tabled(launch(a_point(), 6.0))
+    # A bound of 0.4 s, and two rows per step: 0.2 of the bound for each row per second.
+    assert only_row(launch(a_point(), 5.245))["met"]
+    table = tabled(launch(a_point(), 5.255))
     assert list(table["met"]) == [False]
     text = render_wire(table)
-    assert any("1.200 of the bound cannot be" in line for line in text)
+    assert any("1.051 of the bound cannot be" in line for line in text)
     assert text[-2].startswith("To measure these again, move the records away")
     assert a_point().experiment_id in text[-1]
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from analysis.derive.alike_links import computed_s
-from analysis.suite.wire_targets import sends_as_suite, target_of
+from analysis.suite.wire_targets import computed_s, sends_as_suite, target_of
 from experiments.suite.wire_points import STUDY, wire_profile
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
