@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -48,15 +47,10 @@ def need_tensorflow() -> None:
 
 
 @pytest.fixture
-def need_cores() -> Callable[[int], None]:
-    """A number of cores is there."""
-
-    def check(number: int) -> None:
-        available = len(os.sched_getaffinity(0))
-        if available < number:
-            skip_or_fail(f"needs {number} cores, this machine offers {available}")
-
-    return check
+def two_cores() -> None:
+    """Two workers need two cores."""
+    if (available := len(os.sched_getaffinity(0))) < 2:
+        skip_or_fail(f"needs 2 cores, this machine offers {available}")
 
 
 @pytest.fixture(scope="session")

@@ -166,20 +166,16 @@ def seconds() -> st.SearchStrategy[float]:
 
 def workloads() -> st.SearchStrategy[Workload]:
     """Any workload that makes sense."""
-    real = st.fixed_dictionaries({"precision": st.sampled_from(Precision)})
-    emulated = st.fixed_dictionaries(
-        {
-            "emulated": st.builds(
-                EmulatedCompute,
-                forward_s=st.floats(0.001, 1),
-                backward_s=st.floats(0.001, 1),
-                groups=st.integers(1, 16),
-            )
-        }
+    emulated = st.builds(
+        EmulatedCompute,
+        forward_s=st.floats(0.001, 1),
+        backward_s=st.floats(0.001, 1),
+        groups=st.integers(1, 16),
     )
+    real = st.fixed_dictionaries({"precision": st.sampled_from(Precision)})
     return st.builds(
         lambda compute, **others: Workload(**compute, **others),
-        real | emulated,
+        real | st.fixed_dictionaries({"emulated": emulated}),
         model=st.builds(
             ImageModel,
             name=st.sampled_from(list(ARCHITECTURES)),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -48,6 +50,17 @@ def divided_gpu(uuid: str, *parts: str) -> FakeGpu:
         for part in parts
     )
     return whole
+
+
+#: Functions of a handle alone that return a value of a GPU.
+READINGS = (
+    "nvmlDeviceGetMemoryInfo",
+    "nvmlDeviceGetUtilizationRates",
+    "nvmlDeviceGetPowerUsage",
+    "nvmlDeviceGetCurrentClocksEventReasons",
+    "nvmlDeviceGetCurrentClocksThrottleReasons",
+    "nvmlDeviceGetCudaComputeCapability",
+)
 
 
 class FakeNvml:
@@ -134,30 +147,17 @@ class FakeNvml:
         return handle.whole
 
     def nvmlDeviceGetClockInfo(self, handle: FakeGpu, kind: int) -> Any:
-        return self._value(handle, "nvmlDeviceGetClockInfo")[kind]
+        return self._value("nvmlDeviceGetClockInfo", handle)[kind]
 
     def nvmlDeviceGetTemperature(self, handle: FakeGpu, sensor: int) -> Any:
-        return self._value(handle, "nvmlDeviceGetTemperature")
+        return self._value("nvmlDeviceGetTemperature", handle)
 
-    def nvmlDeviceGetMemoryInfo(self, handle: FakeGpu) -> Any:
-        return self._value(handle, "nvmlDeviceGetMemoryInfo")
+    def __getattr__(self, name: str) -> Callable[[FakeGpu], Any]:
+        if name not in READINGS:
+            raise AttributeError(name)
+        return partial(self._value, name)
 
-    def nvmlDeviceGetUtilizationRates(self, handle: FakeGpu) -> Any:
-        return self._value(handle, "nvmlDeviceGetUtilizationRates")
-
-    def nvmlDeviceGetPowerUsage(self, handle: FakeGpu) -> Any:
-        return self._value(handle, "nvmlDeviceGetPowerUsage")
-
-    def nvmlDeviceGetCurrentClocksEventReasons(self, handle: FakeGpu) -> Any:
-        return self._value(handle, "nvmlDeviceGetCurrentClocksEventReasons")
-
-    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: FakeGpu) -> Any:
-        return self._value(handle, "nvmlDeviceGetCurrentClocksThrottleReasons")
-
-    def nvmlDeviceGetCudaComputeCapability(self, handle: FakeGpu) -> Any:
-        return self._value(handle, "nvmlDeviceGetCudaComputeCapability")
-
-    def _value(self, handle: FakeGpu, name: str) -> Any:
+    def _value(self, name: str, handle: FakeGpu) -> Any:
         self._check_open()
         if name not in handle.values:
             raise NVMLError("Not Supported")

@@ -96,58 +96,53 @@ def make_strategy(strategy: type[AnyStrategy], changes: Mapping[str, Any]) -> An
 
 def make_facts(name: str = "n9", **changes: Any) -> HostFacts:
     """What a fork server sees on a host of a cluster."""
-    settings: dict[str, Any] = {
-        "interfaces": (
+    facts = HostFacts(
+        name=name,
+        interfaces=(
             Interface(name="lo", address="127.0.0.1", prefix_length=8),
             Interface(name="eth0", address="10.0.0.9", prefix_length=24, bits_per_s=1e9),
         ),
-        "cores": (0, 1, 2, 3),
-        "cpu_model": "A processor",
-        "cpu_flags": ("avx", "avx2"),
-        "memory_bytes": 8_000_000_000,
-        "versions": {"python": "3.11.2", "tensorflow": "2.21.0"},
-    }
-    return HostFacts(name=name, **(settings | changes))
+        cores=(0, 1, 2, 3),
+        cpu_model="A processor",
+        cpu_flags=("avx", "avx2"),
+        memory_bytes=8_000_000_000,
+        versions={"python": "3.11.2", "tensorflow": "2.21.0"},
+    )
+    return replace(facts, **changes)
 
 
 def make_host(name: str = "n9", **changes: Any) -> HostRecord:
     """A host's part in a run, over its loopback."""
     facts = changes.pop("facts", make_facts(name))
-    settings: dict[str, Any] = {"address": "127.0.0.1", "interface": facts.interfaces[0]}
-    return HostRecord(name=name, facts=facts, **(settings | changes))
+    host = HostRecord(name=name, facts=facts, address="127.0.0.1", interface=facts.interfaces[0])
+    return replace(host, **changes)
 
 
 def make_sample(time: float = 1.0, host: str = "n9", **changes: Any) -> Sample:
     """A look at a host on which nothing runs."""
-    settings: dict[str, Any] = {
-        "busy_s": 100.0,
-        "idle_s": 900.0,
-        "cpu_s": {},
-        "memory_bytes": {},
-        "sent_bytes": {},
-        "received_bytes": {},
-    }
-    return Sample(time=time, host=host, **(settings | changes))
+    nothing: Any = {"cpu_s": {}, "memory_bytes": {}, "sent_bytes": {}, "received_bytes": {}}
+    return replace(Sample(time=time, host=host, busy_s=100.0, idle_s=900.0, **nothing), **changes)
 
 
 def make_record(**changes: Any) -> RunRecord:
     """A run that went well."""
     experiment = changes.pop("experiment", make_experiment())
-    settings: dict[str, Any] = {
-        "sweep": "compare",
-        "profile": "quick",
-        "experiment_id": experiment.experiment_id,
-        "repetition": 0,
-        "attempt": 0,
-        "status": Status.OK,
-        "started_at": "2026-01-01T00:00:00.000+00:00",
-        "finished_at": "2026-01-01T00:00:20.000+00:00",
-        "provenance": PROVENANCE,
-        "oversubscribed": False,
-        "total_cores": 2,
-        "metrics": METRICS,
-    }
-    return RunRecord(experiment=experiment, **(settings | changes))
+    record = RunRecord(
+        experiment=experiment,
+        sweep="compare",
+        profile="quick",
+        experiment_id=experiment.experiment_id,
+        repetition=0,
+        attempt=0,
+        status=Status.OK,
+        started_at="2026-01-01T00:00:00.000+00:00",
+        finished_at="2026-01-01T00:00:20.000+00:00",
+        provenance=PROVENANCE,
+        oversubscribed=False,
+        total_cores=2,
+        metrics=METRICS,
+    )
+    return replace(record, **changes)
 
 
 def make_steps(

@@ -1,25 +1,36 @@
-"""Launchers for real runs."""
+"""Launchers for real runs, and what runs are compared with."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from launchers.run.launcher import HostsLauncher
+from launchers.sites.emulated.held_network import hold_network
+from ps_allreduce.errors import SuiteError
 from ps_allreduce.point.data import Digits
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.workload import Workload
 from tests.cluster import LocalLauncher
+from tests.conftest import skip_or_fail
+from tests.real.gate import Compare, Patched, Trained, difference, single_with_whole_batch, train
 
 PATCHED = Path(__file__).with_name("patched_fork_server.py")
 
 
-@pytest.fixture
-def two_cores(need_cores: Callable[[int], None]) -> None:
-    """Two workers need two cores."""
-    need_cores(2)
+@pytest.fixture(scope="session")
+def namespaces() -> None:
+    """This machine lets us make namespaces."""
+    try:
+        with hold_network(EmulatedNetwork(num_hosts=1, bits_per_s=1e9), ["probe"]):
+            pass
+    except SuiteError as error:
+        skip_or_fail(str(error))
 
 
 @pytest.fixture(scope="session")
@@ -30,14 +41,37 @@ def launcher(data_dir: Path) -> Iterator[LocalLauncher]:
         yield local
 
 
-@pytest.fixture
-def patched_launcher(data_dir: Path) -> Iterator[Callable[[str], LocalLauncher]]:
-    """Makes local launchers whose strategies are changed on purpose."""
-    with ExitStack() as stack:
+@pytest.fixture(scope="session")
+def patched_launcher(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Patched]:
+    """A local launcher whose tasks are changed by the patch that was last asked for.
 
-        def make(patch: str) -> LocalLauncher:
-            words = (sys.executable, str(PATCHED), patch)
-            local = LocalLauncher(data_dir, fork_server=words)
-            return stack.enter_context(local)
+    Its host was granted two GPUs, which are not there.
+    """
+    patch = tmp_path_factory.mktemp("patched") / "patch"
+    words = ("env", "CUDA_VISIBLE_DEVICES=0,1", sys.executable, str(PATCHED), str(patch))
+    with LocalLauncher(data_dir, fork_server=words) as local:
+
+        def make(name: str) -> LocalLauncher:
+            patch.write_text(name)
+            return local
 
         yield make
+
+
+@pytest.fixture(scope="session")
+def single_run(
+    launcher: LocalLauncher, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Experiment], Trained]:
+    """Trains a single worker, each point once."""
+    return cache(lambda experiment: train(launcher, experiment, tmp_path_factory.mktemp("single")))
+
+
+@pytest.fixture
+def difference_from_single(single_run: Callable[[Experiment], Trained], tmp_path: Path) -> Compare:
+    """How far an experiment on a launcher is from the single worker that it must agree with."""
+
+    def compare(launcher: HostsLauncher, experiment: Experiment) -> float:
+        trained = train(launcher, experiment, tmp_path)
+        return difference(trained, single_run(single_with_whole_batch(experiment)))
+
+    return compare

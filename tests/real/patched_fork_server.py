@@ -1,24 +1,31 @@
-"""A fork server whose strategies are changed on purpose, for tests of the tests.
+"""A fork server whose tasks are changed on purpose: other strategies, or other devices.
 
-`python patched_fork_server.py PATCH --socket FD`
+`python patched_fork_server.py FILE --socket FD`; a task reads in the file which patch it gets.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
+from ps_allreduce.backends import devices
 from ps_allreduce.backends.allreduce import AllReduceBackend
 from ps_allreduce.backends.local_worker import LocalWorker
 from ps_allreduce.backends.parameter_servers.ps_async import AsynchronousBackend
 from ps_allreduce.backends.parameter_servers.ps_sync import SynchronousBackend
 from ps_allreduce.backends.worker_step import Exchanged
 from ps_allreduce.fork_server import server
+from ps_allreduce.fork_server.messages import StartTask
 from ps_allreduce.point import placement
+from ps_allreduce.point.resources import Device
+from ps_allreduce.runner import forked_jobs, task
+from ps_allreduce.workloads.keras_program import RealProgram
 
 
 def sum_instead_of_mean() -> None:
@@ -110,6 +117,41 @@ def forced_axis(axis: int) -> Callable[[], None]:
     return apply
 
 
+def absent_gpu() -> None:
+    """Graphs are made for GPUs; TensorFlow puts what asks for one on the processors."""
+    forked_jobs.require_gpus = lambda kind, visible: None  # type: ignore[attr-defined]
+
+
+def second_device() -> None:
+    """Every task has two devices, of which workers compute on the second; logs tell placements."""
+    devices.COMPUTE[Device.CPU] = "/device:CPU:1"
+    own_proto = tf.compat.v1.ConfigProto
+    tf.compat.v1.ConfigProto = functools.partial(own_proto, device_count={"CPU": 2})
+    drive = task.drive
+
+    def drive_with_two(*arguments: Any) -> None:
+        (processors,) = tf.config.list_physical_devices("CPU")
+        two = [tf.config.LogicalDeviceConfiguration()] * 2
+        tf.config.set_logical_device_configuration(processors, two)
+        tf.debugging.set_log_device_placement(True)
+        drive(*arguments)
+
+    task.drive = drive_with_two  # type: ignore[assignment]
+
+
+def out_of_memory() -> None:
+    """A worker's step asks for a tensor that no machine has room for."""
+    batch = RealProgram.batch
+
+    def greedy(self: RealProgram, *arguments: Any) -> Any:
+        out = batch(self, *arguments)
+        huge = tf.reduce_sum(tf.random.uniform([1_000_000, 1_000_000, 1_000]))
+        out.gradients[0] += huge
+        return out
+
+    RealProgram.batch = greedy  # type: ignore[method-assign, assignment]
+
+
 PATCHES: dict[str, Callable[[], None]] = {
     "sum_instead_of_mean": sum_instead_of_mean,
     "no_exchange": no_exchange,
@@ -121,9 +163,24 @@ PATCHES: dict[str, Callable[[], None]] = {
     "axis_0": forced_axis(0),
     "axis_1": forced_axis(1),
     "axis_last": forced_axis(-1),
+    "no_patch": lambda: None,
+    "absent_gpu": absent_gpu,
+    "second_device": second_device,
+    "out_of_memory": out_of_memory,
 }
 
 
-if __name__ == "__main__":
-    PATCHES[sys.argv.pop(1)]()
+def serve(patch: Callable[[], str]) -> None:
+    """Serve a launcher; every task asks for the name of its patch."""
+    start_task = forked_jobs.JOBS[StartTask]
+
+    def start_patched(*arguments: Any) -> None:
+        PATCHES[patch()]()
+        start_task(*arguments)
+
+    forked_jobs.JOBS = {**forked_jobs.JOBS, StartTask: start_patched}
     server.main()
+
+
+if __name__ == "__main__":
+    serve(Path(sys.argv.pop(1)).read_text)

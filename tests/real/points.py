@@ -1,27 +1,38 @@
-"""Short experiments for real runs."""
+"""Short experiments, real runs of them, and what disturbs those."""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
+
+from experiments.sweep.folder import NOTE
 from launchers.protocol import LaunchedRun
 from launchers.run.launcher import HostsLauncher
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.strategies import AnyStrategy
 from ps_allreduce.point.wire import Wire
+from ps_allreduce.record.provenance import ROOT
 from tests.fakes import make_experiment
 
 #: A run makes exactly 1 + 1 + 3 + 6 steps: first, warm-up, settling, measured.
 BRIEF = Measurement(warmup_steps=1, warmup_s=0.0, measured_steps=6)
 
-#: Longer than anybody waits: for runs that something else ends.
-LONG = replace(BRIEF, measured_s=60.0)
+#: Longer than anybody waits: a run that ends before its deadline has been ended by something else.
+LONG = replace(BRIEF, measured_s=600.0)
 
-DEADLINE_S = 90.0
+#: On a busy machine.
+DEADLINE_S = 240.0
 
 
 def point(strategy: type[AnyStrategy], workers: int = 1, **changes: Any) -> Experiment:
@@ -41,3 +52,52 @@ def launch(
 ) -> LaunchedRun:
     """Run an experiment for real."""
     return launcher.launch(experiment, deadline_s=deadline_s, progress=progress, weights=weights)
+
+
+def output_of(program: str) -> subprocess.CompletedProcess[str]:
+    """What a program of this folder says; it imports TensorFlow, which tests do not."""
+    done = subprocess.run(
+        [sys.executable, "-m", f"tests.real.{program}"],
+        cwd=ROOT,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done
+
+
+def pid_of(task: str) -> int:
+    """The task's process: the one whose log is open under the task's name."""
+    name = task.replace(":", "-") + ".log"
+    for process in psutil.Process().children(recursive=True):
+        target = os.readlink(f"/proc/{process.pid}/fd/1")
+        if target.endswith(f"/{name}"):
+            return process.pid
+    raise AssertionError(f"no process of {task}")
+
+
+def when_measured(disturb: Callable[[], None]) -> Callable[[str], None]:
+    """A progress callback that disturbs a run once, as soon as steps are measured."""
+    left = [disturb]
+
+    def progress(stage: str) -> None:
+        if stage == "measured" and left:
+            left.pop()()
+
+    return progress
+
+
+def kill_when_measured(task: str) -> Callable[[str], None]:
+    """A progress callback that kills a task."""
+    return when_measured(lambda: os.kill(pid_of(task), signal.SIGKILL))
+
+
+def in_flight(sweep_dir: Path) -> dict[str, Any]:
+    """The note of the run that a sweep makes right now; empty if it makes none."""
+    note: dict[str, Any] = {}
+    with suppress(OSError):
+        note.update(json.loads((sweep_dir / NOTE).read_text(encoding="utf-8")))
+    return note

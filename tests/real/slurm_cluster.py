@@ -4,8 +4,6 @@ Decides how Slurm is configured, and that nothing of it outlives the context.  E
 a network, processes, a host name and a /tmp of its own; the end of its first process ends all
 that runs on it, as when a machine fails.  The network is that of `launchers.sites.emulated`;
 what is tested on the cluster is not known here.
-
-    python -m tests.real.slurm_cluster up FOLDER
 """
 
 from __future__ import annotations
@@ -16,30 +14,21 @@ import re
 import secrets
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
-from typing import Any, NoReturn
-
-import click
+from typing import Any
 
 from launchers.sites.emulated.held_network import EmulatedHost, hold_network
 from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.point.network import EmulatedNetwork
+from tests.real.machines import SEARCH_PATH, Machines, missing_for, wait_until
 
 LOGIN = "login"
 
 NAMES = ("n8", "n9", "n10", "n11")
-
-PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "nsenter", "unshare", "setpriv", "ip")
-
-#: Debian keeps daemons where ordinary users do not look.
-SEARCH_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,9 +37,8 @@ MAX_FOLDER_LENGTH = 70
 
 UP_DEADLINE_S = 60.0
 
-GONE_DEADLINE_S = 20.0
-
-POLL_S = 0.1
+#: Until the controller knows that a node is lost, and more.
+NOTICED_S = 90.0
 
 SLURM_CONF = """\
 ClusterName=emulated
@@ -127,10 +115,7 @@ wait
 
 def missing_for_slurm() -> str:
     """What this machine lacks for a cluster, in words; empty if nothing."""
-    if os.geteuid() != 0:
-        return "Slurm on emulated hosts needs root"
-    missing = [name for name in PROGRAMS if shutil.which(name, path=SEARCH_PATH) is None]
-    return f"{', '.join(missing)} not found" if missing else ""
+    return missing_for("Slurm", ("munged", "slurmctld", "slurmd", "srun"))
 
 
 def render_slurm_conf(folder: Path, hosts: Sequence[EmulatedHost], cpus_per_node: int) -> str:
@@ -166,19 +151,7 @@ def parse_record(line: str) -> dict[str, str]:
     return dict(re.findall(r"(?:^|(?<= ))([A-Z][\w/:]*)=(.*?)(?= [A-Z][\w/:]*=|\s*$)", line))
 
 
-def processes_in(network: int) -> dict[int, str]:
-    """Command lines of the living processes in a network namespace, given its inode."""
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with suppress(OSError):  # it has ended, or is a zombie
-                if (entry / "ns/net").stat().st_ino == network:
-                    words = (entry / "cmdline").read_bytes().split(b"\0")
-                    found[int(entry.name)] = b" ".join(words).decode(errors="replace").strip()
-    return found
-
-
-class SlurmCluster:
+class SlurmCluster(Machines):
     """A cluster that is up.
 
     Attributes:
@@ -189,14 +162,12 @@ class SlurmCluster:
     """
 
     def __init__(self, folder: Path, hosts: Sequence[EmulatedHost], shared: Sequence[Path]) -> None:
+        super().__init__(hosts)
         self.folder = folder
         self.work = folder / "work"
         self.login = hosts[0]
         self.nodes = tuple(hosts[1:])
         self._shared = shared
-        self._hosts = {host.name: host for host in hosts}
-        self._networks = {host.name: _inode_of_network(host) for host in hosts}
-        self._started: list[subprocess.Popen[Any]] = []
 
     @property
     def environment(self) -> dict[str, str]:
@@ -245,13 +216,10 @@ class SlurmCluster:
             raise LaunchError(f"{shlex.join(words)}: {done.stderr.strip()}")
         return done.stdout.strip()
 
-    def popen(
-        self, words: Sequence[str], *, user: str | None = None, **options: Any
-    ) -> subprocess.Popen[str]:
+    def popen(self, words: Sequence[str], **options: Any) -> subprocess.Popen[str]:
         """Start a command on `login`, which leads a session; further options are those of Popen."""
         process: subprocess.Popen[str] = subprocess.Popen(
-            self.words(words, user=user),
-            **{"start_new_session": True, **self._defaults, **options},
+            self.words(words), **{"start_new_session": True, **self._defaults, **options}
         )
         self._started.append(process)
         return process
@@ -269,8 +237,8 @@ class SlurmCluster:
         """
         return parse_record(self.output("scontrol", "--oneliner", "show", "job", str(job_id)))
 
-    def wait_for_state(self, job_id: int, *states: str, timeout_s: float = 30.0) -> dict[str, str]:
-        """Wait until a job is in one of the states, and return what is known of it then.
+    def wait_for_state(self, job_id: int, state: str) -> dict[str, str]:
+        """Wait until a job is in a state, and return what is known of it then.
 
         Raises:
             LaunchError: it was not in time.
@@ -279,9 +247,9 @@ class SlurmCluster:
 
         def arrived() -> bool:
             job.update(self.job(job_id))
-            return job["JobState"] in states
+            return job["JobState"] == state
 
-        wait_until(arrived, timeout_s, lambda: f"job {job_id} is {job['JobState']}, not {states}")
+        wait_until(arrived, NOTICED_S, lambda: f"job {job_id} is {job['JobState']}, not {state}")
         return job
 
     def node_states(self) -> dict[str, str]:
@@ -289,79 +257,41 @@ class SlurmCluster:
         lines = self.output("sinfo", "--noheader", "--Node", "--partition=lab", "--format=%N %T")
         return dict(line.split() for line in lines.splitlines())
 
-    def wait_for_nodes(self, state: str, *names: str, timeout_s: float = 30.0) -> None:
-        """Wait until nodes, or all of them, are in a state.
+    def wait_until_idle(self) -> None:
+        """Wait until every node is up and has nothing to do.
 
         Raises:
-            LaunchError: they were not in time.
+            LaunchError: one was not in time; the controller's last words are in the message.
         """
-        wanted = names or tuple(node.name for node in self.nodes)
-        wait_until(
-            lambda: {self.node_states()[name] for name in wanted} == {state},
-            timeout_s,
-            lambda: f"nodes are {self.node_states()}, not {state}",
-        )
 
-    def processes(self, name: str) -> dict[int, str]:
-        """Command lines of all that runs on a host, by process ids of this machine."""
-        return processes_in(self._networks[name])
+        def is_idle() -> bool:
+            with suppress(LaunchError):
+                return set(self.node_states().values()) == {"idle"}
+            return False
+
+        wait_until(is_idle, UP_DEADLINE_S, lambda: self._log_of("slurmctld"))
 
     def own_tmp(self, name: str) -> Path:
         """The /tmp of a node that is up, as it can be read from outside."""
         pid = next(pid for pid, line in self.processes(name).items() if line.startswith("slurmd "))
         return Path(f"/proc/{pid}/root/tmp")
 
-    def kill_node(self, name: str) -> None:
-        """Kill all that runs on a host; peers see its connections end, unless it is unplugged.
-
-        Raises:
-            LaunchError: a process cannot be killed.
-        """
-        self._kill_all_on([name])
-
-    def _kill_all_on(self, names: Sequence[str]) -> None:
-        left: dict[int, str] = {}
-
-        def is_empty() -> bool:
-            left.clear()
-            for name in names:
-                left.update(self.processes(name))
-            for pid in left:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            return not left
-
-        wait_until(is_empty, GONE_DEADLINE_S, lambda: f"still alive: {left}")
-
     def start_node(self, name: str) -> None:
-        """Start a node that was killed or never started; see `wait_for_nodes`."""
+        """Start a node that was killed or never started; see `wait_until_idle`."""
         own = self.folder / "own" / name
         for folder in (own, self.folder / "spool" / name):
             folder.mkdir(parents=True, exist_ok=True)
         folders = [self.folder / "become_node", self.folder / "hosts", own, *self._shared]
         self._start(
             name,
-            *self._hosts[name].enter,
+            *self.hosts[name].enter,
             *("setpriv", "--pdeathsig=KILL", "--"),
             *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
             *("sh", *map(str, folders), "--"),
             *("slurmd", "-D", "-N", name),
         )
 
-    def unplug(self, name: str) -> None:
-        """Take the network from a host: nobody is told, peers hear nothing any more."""
-        self._set_link(name, "down")
-
-    def plug_in(self, name: str) -> None:
-        """Give a host its network back."""
-        self._set_link(name, "up")
-
-    def _set_link(self, name: str, state: str) -> None:
-        host = self._hosts[name]
-        words = (*host.enter, "ip", "link", "set", "dev", host.interface, state)
-        subprocess.run(words, check=True, timeout=10)
-
-    def start(self) -> None:
+    def bring_up(self) -> None:
         """Start all daemons and wait until every node is idle."""
         munge = self.folder / "munge"
         files = [f"--{name}-file={munge / name}" for name in ("key", "pid", "log", "seed")]
@@ -374,36 +304,15 @@ class SlurmCluster:
         self._start("slurmctld", *self.words(("slurmctld", "-D", "-c")))
         for node in self.nodes:
             self.start_node(node.name)
-        wait_until(self._all_idle, UP_DEADLINE_S, lambda: self._log_of("slurmctld"))
-
-    def _all_idle(self) -> bool:
-        with suppress(LaunchError):
-            return set(self.node_states().values()) == {"idle"}
-        return False
+        self.wait_until_idle()
 
     def _start(self, name: str, *words: str) -> None:
-        with (self.folder / "log" / f"{name}.out").open("ab") as log:
-            process = subprocess.Popen(
-                words,
-                cwd=self.folder,
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self._started.append(process)
+        log = self.folder / "log" / f"{name}.out"
+        self.start(words, log, cwd=self.folder, env=self.environment, start_new_session=True)
 
     def _log_of(self, name: str) -> str:
         text = (self.folder / "log" / f"{name}.out").read_text(encoding="utf-8", errors="replace")
         return f"{name} did not come up:\n" + "\n".join(text.splitlines()[-10:])
-
-    def end(self) -> None:
-        """Kill all that runs on all hosts, and reap what was started from here."""
-        self._kill_all_on(list(self._hosts))
-        for process in self._started:
-            process.kill()  # munged is on no host
-            process.wait(GONE_DEADLINE_S)
 
 
 @contextmanager
@@ -432,8 +341,8 @@ def slurm_cluster(
     """
     hosts = (LOGIN, *names)
     network = network or EmulatedNetwork(num_hosts=len(hosts), bits_per_s=None, racks=2)
+    _lay_out(folder)
     with hold_network(network, hosts) as held:
-        _lay_out(folder)
         (folder / "slurm.conf").write_text(render_slurm_conf(folder, held.hosts, cpus_per_node))
         (folder / "topology.conf").write_text(render_topology(network, hosts))
         (folder / "hosts").write_text(_render_hosts(held.hosts))
@@ -442,23 +351,10 @@ def slurm_cluster(
         below = [path for path in everywhere if path.is_relative_to("/tmp")]
         cluster = SlurmCluster(folder, held.hosts, below)
         try:
-            cluster.start()
+            cluster.bring_up()
             yield cluster
         finally:
             cluster.end()
-
-
-def wait_until(is_so: Callable[[], bool], timeout_s: float, describe: Callable[[], str]) -> None:
-    """Ask ten times a second.
-
-    Raises:
-        LaunchError: it did not become so in time; the description says what is the case instead.
-    """
-    deadline = time.monotonic() + timeout_s
-    while not is_so():
-        if time.monotonic() > deadline:
-            raise LaunchError(f"after {timeout_s:g} s, {describe()}")
-        time.sleep(POLL_S)
 
 
 def _lay_out(folder: Path) -> None:
@@ -480,40 +376,3 @@ def _lay_out(folder: Path) -> None:
 def _render_hosts(hosts: Sequence[EmulatedHost]) -> str:
     lines = [f"{host.address} {host.name}" for host in hosts]
     return "\n".join(["127.0.0.1 localhost", *lines, ""])
-
-
-def _inode_of_network(host: EmulatedHost) -> int:
-    words = (*host.enter, "stat", "--dereference", "--format=%i", "/proc/self/ns/net")
-    return int(subprocess.run(words, check=True, capture_output=True, timeout=10).stdout)
-
-
-@click.group()
-def main() -> None:
-    """A real Slurm on emulated hosts, to try things by hand."""
-
-
-@main.command()
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False, resolve_path=True))
-@click.option("--nodes", default=",".join(NAMES), show_default=True, help="Names, with commas.")
-@click.option("--cpus", default=2, show_default=True, help="Cores that every node claims.")
-def up(folder: Path, nodes: str, cpus: int) -> None:
-    """Bring a cluster up below FOLDER and keep it until Ctrl-C."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
-    try:
-        with slurm_cluster(folder, names=nodes.split(","), cpus_per_node=cpus) as cluster:
-            click.echo(f"export SLURM_CONF={shlex.quote(str(folder / 'slurm.conf'))}")
-            click.echo(shlex.join(cluster.words(("bash",))))
-            signal.pause()
-    except KeyboardInterrupt:
-        click.echo("\nThe cluster is gone.")
-    except (UserError, LaunchError) as error:
-        raise click.ClickException(str(error)) from error
-
-
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
-
-
-if __name__ == "__main__":
-    main()

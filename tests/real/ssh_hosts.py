@@ -7,26 +7,21 @@ have a network and a host name of their own; files and processors are this machi
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import subprocess
-import time
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from launchers.sites.emulated.held_network import EmulatedHost, hold_network
 from ps_allreduce.point.network import EmulatedNetwork
-from tests.real.slurm_cluster import ROOT, SEARCH_PATH, processes_in, wait_until
+from ps_allreduce.record.provenance import ROOT
+from tests.real.machines import SEARCH_PATH, Machines, missing_for, wait_until
 
 #: Where ssh is typed, two hosts that are as they should be, and two that are not.
 NAMES = ("office", "east", "west", "bare", "stale")
 
 PORT = 2222
-
-PROGRAMS = ("ssh", "sshd", "ssh-keygen", "nsenter", "unshare", "setpriv", "stat", "ip")
 
 #: A file of the measured program that `stale` has in another version.
 CHANGED = ROOT / "ps_allreduce" / "bounds.py"
@@ -102,37 +97,33 @@ exec {enter} {ssh} -F {folder}/config "$@"
 
 def missing_for_ssh() -> str:
     """What this machine lacks, in words; empty if nothing."""
-    if os.geteuid() != 0:
-        return "sshd on emulated hosts needs root"
-    missing = [name for name in PROGRAMS if shutil.which(name, path=SEARCH_PATH) is None]
-    return f"{', '.join(missing)} not found" if missing else ""
+    return missing_for("sshd", ("ssh", "sshd", "ssh-keygen"))
 
 
-@dataclass(slots=True)
-class SshHosts:
+class SshHosts(Machines):
     """Hosts that are up.
 
     Attributes:
         folder: of keys, configurations and logs, and for all temporary files of the hosts.
-        hosts: by name.
         search_path: PATH by which the launcher finds the `ssh` that starts from `office`.
     """
 
-    folder: Path
-    hosts: Mapping[str, EmulatedHost]
-    search_path: str
-    _started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    def __init__(self, folder: Path, hosts: Sequence[EmulatedHost]) -> None:
+        super().__init__(hosts)
+        self.folder = folder
+        self.search_path = f"{folder / 'bin'}:{SEARCH_PATH}"
 
     def address(self, name: str) -> str:
         """Of a host."""
         return self.hosts[name].address
 
-    def start(self, name: str) -> None:
+    def start_sshd(self, name: str) -> None:
         """Start the sshd of a host, and wait until it listens."""
         config = self.folder / f"{name}.conf"
         text = SSHD.format(port=PORT, address=self.address(name), folder=self.folder)
         config.write_text(text + (GREETING if name == "west" else ""))
         log = self.folder / f"{name}.log"
+        log.unlink(missing_ok=True)
         command = (
             *self.hosts[name].enter,
             *("setpriv", "--pdeathsig=KILL", "--", "unshare", "--mount"),
@@ -140,36 +131,8 @@ class SshHosts:
             str(self.folder / CHANGED.name),
             *(_program("sshd"), "-D", "-e", "-f", str(config)),
         )
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/"
-            )
-        self._started.append(process)
-        wait_until(lambda: "listening" in log.read_text(), DEADLINE_S, lambda: log.read_text())
-
-    def run(self, name: str, *command: str) -> str:
-        """What a command says on a host."""
-        words = (*self.hosts[name].enter, *command)
-        done = subprocess.run(words, check=True, capture_output=True, timeout=DEADLINE_S)
-        return done.stdout.decode()
-
-    def processes(self, name: str, *, with_sshd: bool = False) -> dict[int, str]:
-        """Command lines of all that runs on a host."""
-        network = int(self.run(name, "stat", "--dereference", "--format=%i", "/proc/self/ns/net"))
-        found = processes_in(network)
-        return {pid: line for pid, line in found.items() if with_sshd or "sshd" not in line}
-
-    def kill(self, name: str) -> None:
-        """Kill everything on a host at once, as when a machine fails; its network stays."""
-        while left := self.processes(name, with_sshd=True):
-            for pid in left:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            time.sleep(0.02)
-
-    def set_link(self, name: str, state: str) -> None:
-        """Take the network from a host (`down`) or give it back (`up`): nobody is told."""
-        self.run(name, "ip", "link", "set", "dev", self.hosts[name].interface, state)
+        self.start(command, log, cwd="/")
+        wait_until(lambda: "listening" in log.read_text(), DEADLINE_S, log.read_text)
 
     def wait_until_gone(self, name: str, but: Collection[int]) -> None:
         """Wait until a host runs nothing but sshd and what ran before.
@@ -179,16 +142,13 @@ class SshHosts:
         """
 
         def left() -> dict[int, str]:
-            return {pid: line for pid, line in self.processes(name).items() if pid not in but}
+            return {
+                pid: line
+                for pid, line in self.processes(name).items()
+                if pid not in but and "sshd" not in line
+            }
 
         wait_until(lambda: not left(), DEADLINE_S, lambda: f"{name} runs {left()}")
-
-    def end(self) -> None:
-        """Kill everything on all hosts, and reap what was started from here."""
-        for name in self.hosts:
-            self.kill(name)
-        for process in self._started:
-            process.wait(DEADLINE_S)
 
 
 @contextmanager
@@ -201,12 +161,11 @@ def ssh_hosts(folder: Path) -> Iterator[SshHosts]:
     """
     network = EmulatedNetwork(num_hosts=len(NAMES), bits_per_s=None)
     with hold_network(network, NAMES) as held:
-        by_name = {host.name: host for host in held.hosts}
-        hosts = SshHosts(folder, by_name, f"{folder / 'bin'}:{SEARCH_PATH}")
+        hosts = SshHosts(folder, held.hosts)
         _write_files(hosts)
         try:
             for name in NAMES[1:]:
-                hosts.start(name)
+                hosts.start_sshd(name)
             yield hosts
         finally:
             hosts.end()

@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.usefixtures("need_tensorflow"),
 ]
 
-PATCHED = Path(__file__).with_name("patched_devices.py")
+PRETENDED = Path(__file__).with_name("pretended_gpus.py")
 
 
 def brief(scope: Scope, *_: object) -> Experiment:
@@ -38,8 +38,7 @@ def test_all_that_can_be_shown_without_cuda_passes(
 ) -> None:
     monkeypatch.setattr(gpu_points, "sampled", brief)
     monkeypatch.setattr(gpu_points, "beyond_memory", brief)
-    words = (sys.executable, str(PATCHED), "pretended_gpus")
-    launcher = LocalLauncher(tmp_path / "data", fork_server=words)
+    launcher = LocalLauncher(tmp_path / "data", fork_server=(sys.executable, str(PRETENDED)))
     monkeypatch.setattr(surroundings, "launcher_of", lambda _: launcher)
     status = accept_gpu(LauncherSettings(results=tmp_path))
     items = [line for line in capsys.readouterr().out.splitlines() if line.startswith("[")]

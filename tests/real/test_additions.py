@@ -231,7 +231,7 @@ def run(checkout: Path, *words: str) -> str:
     return done.stdout
 
 
-def test_one_of_each_runs_together(checkout: Path, need_cores: object) -> None:
+def test_one_of_each_runs_together_and_make_knows_the_study(checkout: Path) -> None:
     size = ["--image-size", "32", "--batch-per-worker", "2", "--workers", "1,2"]
     words = ["--launcher", "here", "--model", "MobileNet", *size, "--allow-login-node"]
     run(checkout, "experiments", "new-strategy", *words)
@@ -244,8 +244,5 @@ def test_one_of_each_runs_together(checkout: Path, need_cores: object) -> None:
     report = (checkout / "results/new-strategy/report.html").read_text(encoding="utf-8")
     assert "plain_allreduce" in report
     assert (checkout / "results/new-strategy/number.png").stat().st_size > 1000
-
-
-def test_the_make_targets_know_the_new_study(checkout: Path) -> None:
     done = subprocess.run(["make"], cwd=checkout, capture_output=True, check=True, text=True)
     assert "make new-strategy" in done.stdout

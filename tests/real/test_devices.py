@@ -7,34 +7,22 @@ be; a GPU that is not there, that the graphs made for GPUs train the same networ
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from launchers.protocol import LaunchedRun
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.resources import Device, Resources
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, SynchronousServers
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status
-from tests.cluster import LocalLauncher
-from tests.real import points
-from tests.real.gate import (
-    TOLERANCE,
-    difference_from_single,
-)
-from tests.real.points import point
+from tests.real.gate import TOLERANCE, Patched, Trained, difference, single_with_whole_batch, train
+from tests.real.points import launch, point
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow")]
-
-PATCHED = Path(__file__).with_name("patched_devices.py")
-
-DEADLINE_S = 240.0
 
 WORKLOAD = Workload(batch_per_worker=8)
 
@@ -49,28 +37,6 @@ POINTS = {
     ),
     "allreduce": point(AllReduce, 2, workload=WORKLOAD),
 }
-
-
-@pytest.fixture(scope="module")
-def patched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], LocalLauncher]]:
-    """Local launchers whose tasks find other devices, one for each patch."""
-    with ExitStack() as stack, pytest.MonkeyPatch.context() as monkeypatch:
-        # What a scheduler would say that has granted two GPUs.
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-        made: dict[str, LocalLauncher] = {}
-
-        def make(patch: str) -> LocalLauncher:
-            if patch not in made:
-                words = (sys.executable, str(PATCHED), patch)
-                local = LocalLauncher(tmp_path_factory.mktemp(patch), fork_server=words)
-                made[patch] = stack.enter_context(local)
-            return made[patch]
-
-        yield make
-
-
-def launch(launcher: LocalLauncher, experiment: Experiment) -> LaunchedRun:
-    return points.launch(launcher, experiment, deadline_s=DEADLINE_S)
 
 
 def placements(log: str) -> Counter[tuple[str, str, str]]:
@@ -102,9 +68,9 @@ WHERE = {
 
 @pytest.mark.parametrize("name", ["single", "ps_sync, accumulated", "ps_async"])
 def test_workers_compute_on_their_own_device_and_keep_input_on_their_host(
-    name: str, patched: Callable[[str], LocalLauncher]
+    name: str, patched_launcher: Patched
 ) -> None:
-    run = launch(patched("second_device"), POINTS[name])
+    run = launch(patched_launcher("second_device"), POINTS[name])
     assert run.status is Status.OK, f"{run.reason}\n{run.log[-3000:]}"
     found = placements(run.log)
     experiment = POINTS[name]
@@ -117,32 +83,24 @@ def test_workers_compute_on_their_own_device_and_keep_input_on_their_host(
             assert places >= SERVERS
 
 
-@pytest.mark.parametrize("name", ["ps_async", "ps_sync, accumulated", "allreduce"])
-def test_graphs_for_gpus_train_the_same_network(
+@pytest.mark.parametrize("name", ["single", "ps_async", "ps_sync, accumulated", "allreduce"])
+def test_graphs_for_gpus_train_the_same_network_and_every_worker_sees_one_gpu(
     name: str,
-    patched: Callable[[str], LocalLauncher],
-    launcher: LocalLauncher,
+    patched_launcher: Patched,
+    single_run: Callable[[Experiment], Trained],
     tmp_path: Path,
 ) -> None:
     experiment = replace(POINTS[name], resources=ON_GPU)
-    assert difference_from_single(patched("absent_gpu"), experiment, tmp_path, launcher) < TOLERANCE
+    trained = train(patched_launcher("absent_gpu"), experiment, tmp_path)
+    reference = single_run(single_with_whole_batch(experiment))
+    assert difference(trained, reference) < TOLERANCE
+    seen = {task.task: task.gpus for task in trained.run.tasks}
+    workers = {f"worker:{index}": str(index) for index in range(experiment.num_workers)}
+    assert seen == dict.fromkeys(seen, "") | workers
 
 
-def test_every_worker_sees_one_gpu_and_nobody_else_any(
-    patched: Callable[[str], LocalLauncher],
-) -> None:
-    local = patched("absent_gpu")
-    run = launch(local, replace(POINTS["ps_sync"], resources=ON_GPU))
-    seen = {task.task: task.gpus for task in run.tasks}
-    assert seen == {"ps:0": "", "ps:1": "", "worker:0": "0", "worker:1": "1", "chief:0": ""}
-    alone = launch(local, replace(POINTS["single"], resources=ON_GPU))
-    assert [task.gpus for task in alone.tasks] == ["0"]
-
-
-def test_a_worker_does_not_start_without_its_gpu(
-    launcher: LocalLauncher, patched: Callable[[str], LocalLauncher]
-) -> None:
-    run = launch(patched("no_patch"), replace(POINTS["single"], resources=ON_GPU))
+def test_a_worker_does_not_start_without_its_gpu(patched_launcher: Patched) -> None:
+    run = launch(patched_launcher("no_patch"), replace(POINTS["single"], resources=ON_GPU))
     assert run.status is Status.FAILED
     assert re.match(
         "worker:0: (this is a TensorFlow without CUDA|TensorFlow finds 0 GPUs)", run.reason
@@ -158,9 +116,9 @@ def test_a_worker_does_not_start_without_its_gpu(
     ],
 )
 def test_want_of_memory_is_a_reason_of_its_own(
-    name: str, expected: str, patched: Callable[[str], LocalLauncher]
+    name: str, expected: str, patched_launcher: Patched
 ) -> None:
-    run = launch(patched("out_of_memory"), POINTS[name])
+    run = launch(patched_launcher("out_of_memory"), POINTS[name])
     assert run.status is Status.FAILED
     assert re.match(expected, run.reason), run.reason
     assert run.reason.endswith("use a smaller --batch-per-worker")

@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from launchers.doctor.checks import CHECKS
-from launchers.sites.emulated.held_network import hold_network
-from ps_allreduce.errors import SuiteError
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.record.provenance import ROOT
 from tests.conftest import skip_or_fail
-from tests.real.slurm_cluster import NAMES, missing_for_slurm, slurm_cluster, wait_until
+from tests.real.machines import wait_until
+from tests.real.slurm_cluster import NAMES, missing_for_slurm, slurm_cluster
 
 pytestmark = [
     pytest.mark.tensorflow,
@@ -31,15 +30,6 @@ DOCTOR = (sys.executable, "-m", "launchers", "doctor")
 PATIENCE_S = 300.0
 
 FOUR_HOSTS = ("--launcher", "emulated", "--hosts", "4", "--bandwidth", "1gbit")
-
-
-@pytest.fixture
-def namespaces() -> None:
-    try:
-        with hold_network(EmulatedNetwork(num_hosts=1, bits_per_s=None), ["one"]):
-            pass
-    except SuiteError as error:
-        skip_or_fail(str(error))
 
 
 @pytest.fixture

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,9 @@ from typing import Any
 import psutil
 import pytest
 
-from launchers.protocol import LaunchedRun
 from launchers.run.launcher import HostsLauncher
-from launchers.sites.emulated.held_network import hold_network
 from launchers.sites.emulated.site import EmulatedSite
-from ps_allreduce.errors import SuiteError, UserError
+from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.spread import LayoutKind, Spread
@@ -32,9 +29,9 @@ from ps_allreduce.point.strategies import (
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.files import iter_record_paths, load_record
 from ps_allreduce.record.provenance import ROOT
-from ps_allreduce.record.records import RunRecord, Status
-from tests.conftest import skip_or_fail
-from tests.real.points import BRIEF, point
+from ps_allreduce.record.records import Status
+from tests.real.machines import wait_until
+from tests.real.points import BRIEF, LONG, in_flight, kill_when_measured, launch, point
 
 pytestmark = [
     pytest.mark.tensorflow,
@@ -42,31 +39,13 @@ pytestmark = [
     pytest.mark.usefixtures("need_tensorflow", "namespaces"),
 ]
 
-#: Seconds of any run.
-DEADLINE_S = 90.0
-
-
-def launch(
-    launcher: HostsLauncher,
-    experiment: Experiment,
-    progress: Callable[[str], None] = lambda _: None,
-) -> LaunchedRun:
-    return launcher.launch(experiment, deadline_s=DEADLINE_S, progress=progress)
-
+#: On a busy machine.
+PATIENCE_S = 120.0
 
 NETWORK = EmulatedNetwork(num_hosts=4, bits_per_s=200e6, slow_host=3, slow_bits_per_s=50e6, racks=2)
 
 #: Its gradients take 18 ms at 200 Mbit/s, far longer than anything else in a step.
 WORKLOAD = Workload(emulated=EmulatedCompute(forward_s=0.001, backward_s=0.001))
-
-
-@pytest.fixture(scope="module")
-def namespaces() -> None:
-    try:
-        with hold_network(EmulatedNetwork(num_hosts=1, bits_per_s=None), ["one"]):
-            pass
-    except SuiteError as error:
-        skip_or_fail(str(error))
 
 
 @pytest.fixture(scope="module")
@@ -124,25 +103,11 @@ def test_the_slow_host_is_measured(launcher: HostsLauncher) -> None:
 
 
 def test_a_killed_task_is_named_with_its_host_still_there(launcher: HostsLauncher) -> None:
-    long = emulated(SynchronousServers, 2, measurement=replace(BRIEF, measured_s=60.0))
-
-    def kill_when_measuring(stage: str) -> None:
-        if stage == "measured":
-            for process in psutil.Process().children(recursive=True):
-                if _log_of(process.pid).endswith("/worker-1.log"):
-                    os.kill(process.pid, signal.SIGKILL)
-
-    run = launch(launcher, long, kill_when_measuring)
+    long = emulated(SynchronousServers, 2, measurement=LONG)
+    run = launch(launcher, long, kill_when_measured("worker:1"))
     assert (run.status, run.reason) == (Status.FAILED, "worker:1 was killed by SIGKILL")
     again = launch(launcher, emulated(AllReduce, 2))
     assert again.status is Status.OK, again.reason
-
-
-def _log_of(pid: int) -> str:
-    try:
-        return os.readlink(f"/proc/{pid}/fd/1")
-    except OSError:
-        return ""
 
 
 def test_what_does_not_belong_together_is_refused(launcher: HostsLauncher) -> None:
@@ -154,57 +119,30 @@ def test_what_does_not_belong_together_is_refused(launcher: HostsLauncher) -> No
             pass
 
 
-def _suite(results: Path) -> list[str]:
-    arguments = ["--hosts", "2", "--bandwidth", "200mbit", "--num-workers", "2"]
-    strategy = ["--strategy", "allreduce", "--allow-login-node"]
+def test_nothing_is_left_of_a_suite_that_is_ended(tmp_path: Path) -> None:
+    for number in (signal.SIGKILL, signal.SIGINT):
+        end_in_the_middle(tmp_path, number)
+    killed, interrupted = (load_record(path) for path in iter_record_paths(tmp_path / "run-one"))
+    assert killed.status is interrupted.status is Status.INTERRUPTED
+    assert killed.reason == "the suite ended during this run"
+    assert interrupted.reason != killed.reason
+
+
+def end_in_the_middle(results: Path, number: signal.Signals) -> None:
+    """Start a run, end the suite while it is made, and see that all its processes end."""
     suite = [sys.executable, "-m", "experiments", "run-one", "--launcher", "emulated"]
-    return [*suite, "--results", str(results), *strategy, *arguments]
-
-
-def _records(results: Path) -> list[RunRecord]:
-    return [load_record(path) for path in iter_record_paths(results / "run-one")]
-
-
-def _family(pid: int) -> list[psutil.Process]:
-    return [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_nothing_is_left_of_a_suite_that_is_ended(number: signal.Signals, tmp_path: Path) -> None:
-    said = tmp_path / "said"
-    with said.open("wb") as output:
-        suite = subprocess.Popen(
-            _suite(tmp_path),
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-            stdout=output,
-            stderr=output,
-        )
-    deadline = time.monotonic() + 120
-    while not (tmp_path / "run-one" / "in_flight.json").exists():
-        assert time.monotonic() < deadline, said.read_text()
-        assert suite.poll() is None, said.read_text()
-        time.sleep(0.1)
-    time.sleep(4)
-    family = _family(suite.pid)
-    suite.send_signal(number)
-    suite.wait(60)
+    hosts = ["--hosts", "2", "--bandwidth", "200mbit", "--num-workers", "2"]
+    options = ["--strategy", "allreduce", "--allow-login-node", "--results", str(results)]
+    with (results / "said").open("wb") as said:
+        process = subprocess.Popen([*suite, *hosts, *options], cwd=ROOT, stdout=said, stderr=said)
+    wait_until(
+        lambda: in_flight(results / "run-one").get("pid") == process.pid,
+        PATIENCE_S,
+        (results / "said").read_text,
+    )
+    time.sleep(4)  # well into the run
+    family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    process.send_signal(number)
+    process.wait(PATIENCE_S)
     _, alive = psutil.wait_procs(family, timeout=20)
     assert alive == []
-    if number is signal.SIGINT:
-        assert [r.status for r in _records(tmp_path)] == [Status.INTERRUPTED]
-        return
-    done = subprocess.run(
-        _suite(tmp_path),
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=280,
-    )
-    assert done.returncode == 0, done.stderr
-    found = _records(tmp_path)
-    assert sum(r.status is Status.OK for r in found) == 1
-    lost = [r for r in found if r.status is Status.INTERRUPTED]
-    assert [r.reason for r in lost] == ["the suite ended during this run"]

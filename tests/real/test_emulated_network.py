@@ -13,22 +13,25 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from launchers.sites.emulated.held_network import EmulatedHost, HeldNetwork, hold_network
-from ps_allreduce.errors import SuiteError, UserError
+from launchers.sites.emulated.held_network import EmulatedHost, hold_network
+from ps_allreduce.errors import UserError
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.record.provenance import ROOT
-from tests.conftest import skip_or_fail
+from tests.real.machines import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timed]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("namespaces")]
+
+#: Of tests that measure rates.
+timed = pytest.mark.timed
 
 PORT = "7000"
 
@@ -120,16 +123,6 @@ def line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-@pytest.fixture(scope="module", autouse=True)
-def need_namespaces() -> None:
-    """This machine lets us make namespaces."""
-    try:
-        with hold_network(EmulatedNetwork(num_hosts=1, bits_per_s=1e9), ["probe"]):
-            pass
-    except SuiteError as error:
-        skip_or_fail(str(error))
-
-
 def names(count: int) -> list[str]:
     return [f"n{number}" for number in range(1, count + 1)]
 
@@ -190,23 +183,17 @@ def check_shared(pairs: Sequence[Pair], limit: float) -> None:
     pytest.fail(f"together they reached {shares} of the rate")
 
 
-def test_every_host_reaches_every_other() -> None:
-    network = EmulatedNetwork(num_hosts=4, bits_per_s=1e9)
-    with hold_network(network, names(4)) as held:
+def test_every_host_has_its_name_and_its_link_and_nothing_else_and_reaches_every_other() -> None:
+    show = "import socket; print(socket.gethostname(), *dict(socket.if_nameindex()).values())"
+    with hold_network(EmulatedNetwork(num_hosts=4, bits_per_s=1e9), names(4)) as held:
         assert [host.address for host in held.hosts] == [f"10.77.0.{i}" for i in (1, 2, 3, 4)]
+        assert {host.interface for host in held.hosts} == {"eth0"}
+        for host in held.hosts:
+            assert output([*host.enter, *python(show)]) == f"{host.name} lo eth0"
         check_all_reach_all(held.hosts)
 
 
-def test_a_host_has_its_name_and_its_link_and_nothing_else() -> None:
-    show = python(
-        "import socket; print(socket.gethostname(), *dict(socket.if_nameindex()).values())"
-    )
-    with hold_network(EmulatedNetwork(num_hosts=2, bits_per_s=None), ["left", "right"]) as held:
-        seen = [output([*host.enter, *show]) for host in held.hosts]
-        assert [host.interface for host in held.hosts] == ["eth0", "eth0"]
-    assert seen == ["left lo eth0", "right lo eth0"]
-
-
+@timed
 @pytest.mark.parametrize("bits_per_s", [1e8, 1e9])
 def test_links_are_limited_in_both_directions_at_once(bits_per_s: float) -> None:
     with hold_network(EmulatedNetwork(num_hosts=2, bits_per_s=bits_per_s), names(2)) as held:
@@ -214,12 +201,14 @@ def test_links_are_limited_in_both_directions_at_once(bits_per_s: float) -> None
         check_rates([(a, b), (b, a)], [bits_per_s, bits_per_s])
 
 
+@timed
 def test_a_hosts_receiving_is_limited_too() -> None:
     with hold_network(EmulatedNetwork(num_hosts=4, bits_per_s=2e8), names(4)) as held:
         *senders, receiver = held.hosts
         check_shared([(sender, receiver) for sender in senders], 2e8)
 
 
+@timed
 def test_a_slow_host_is_slow_in_both_directions_and_the_others_are_not() -> None:
     network = EmulatedNetwork(num_hosts=4, bits_per_s=3e8, slow_host=1, slow_bits_per_s=5e7)
     with hold_network(network, names(4)) as held:
@@ -228,6 +217,7 @@ def test_a_slow_host_is_slow_in_both_directions_and_the_others_are_not() -> None
         check_rates([(slow, fast), (others[1], others[0])], [5e7, 3e8])
 
 
+@timed
 def test_racks_share_an_uplink() -> None:
     network = EmulatedNetwork(num_hosts=4, bits_per_s=3e8, racks=2, uplink_bits_per_s=1e8)
     with hold_network(network, names(4)) as held:
@@ -237,6 +227,7 @@ def test_racks_share_an_uplink() -> None:
         check_shared([(a, c), (b, d)], 1e8)
 
 
+@timed
 def test_a_delay_is_kept_or_refused_in_one_sentence() -> None:
     found = round_trip_or_refusal(EmulatedNetwork(num_hosts=2, bits_per_s=1e9, delay_s=0.02))
     if isinstance(found, str):
@@ -268,24 +259,16 @@ def round_trip(a: EmulatedHost, b: EmulatedHost) -> float:
         return float(output([*a.enter, *python(program, b.address, PORT)]))
 
 
+@timed
 def test_networks_with_the_same_addresses_do_not_meet() -> None:
     network = EmulatedNetwork(num_hosts=2, bits_per_s=1e8)
     with (
         hold_network(network, ["first1", "first2"]) as first,
         hold_network(network, ["second1", "second2"]) as second,
     ):
-        both = [*first.hosts, *second.hosts]
-        assert len({host.address for host in both}) == 2
-        with ExitStack() as stack:
-            for held in (first, second):
-                host = held.hosts[1]
-                words = [*host.enter, *python(SERVER, host.address, PORT)]
-                assert line(stack.enter_context(running(words))) == "ready"
-            answers = [
-                output([*held.hosts[0].enter, *python(ASK, held.hosts[1].address, PORT)])
-                for held in (first, second)
-            ]
-        assert answers == ["first2", "second2"]
+        assert len({host.address for host in [*first.hosts, *second.hosts]}) == 2
+        for held in (first, second):
+            check_all_reach_all(held.hosts)
         pairs = [(first.hosts[0], first.hosts[1]), (second.hosts[0], second.hosts[1])]
         check_rates(pairs, [1e8, 1e8])
 
@@ -322,40 +305,31 @@ def outside() -> tuple[set[str], set[str]]:
 
 
 def check_gone(spaces: set[str], pid: int) -> None:
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        if not Path(f"/proc/{pid}").exists() and not spaces & used_namespaces():
-            return
-        time.sleep(0.05)
-    pytest.fail(f"left: {spaces & used_namespaces()}, process {pid}")
+    wait_until(
+        lambda: not Path(f"/proc/{pid}").exists() and not spaces & used_namespaces(),
+        30.0,
+        lambda: f"left: {spaces & used_namespaces()}, process {pid}",
+    )
 
 
-def test_nothing_can_be_seen_outside_and_nothing_is_left() -> None:
+def test_nothing_can_be_seen_outside_and_nothing_is_left_even_after_an_error() -> None:
     before = outside()
-    with hold_network(EmulatedNetwork(num_hosts=3, bits_per_s=1e9, racks=2), names(3)) as held:
-        assert [found - known for found, known in zip(outside(), before, strict=True)] == [
-            set(),
-            set(),
-        ]
-        spaces = namespaces_of(held.hosts)
-        pid = holder_of(held.hosts[0].enter)
-        assert len(spaces) == 4
-        assert spaces <= used_namespaces()
+    used: list[tuple[set[str], int]] = []
+
+    def look_and_fail() -> None:
+        network = EmulatedNetwork(num_hosts=3, bits_per_s=1e9, racks=2)
+        with hold_network(network, names(3)) as held:
+            seen = zip(outside(), before, strict=True)
+            assert [now - earlier for now, earlier in seen] == [set(), set()]
+            used.append((namespaces_of(held.hosts), holder_of(held.hosts[0].enter)))
+            assert used[0][0] <= used_namespaces()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        look_and_fail()
+    ((spaces, pid),) = used
+    assert len(spaces) == 4
     check_gone(spaces, pid)
-
-
-def test_an_error_inside_ends_the_network() -> None:
-    def fail(held: HeldNetwork) -> None:
-        spaces.update(namespaces_of(held.hosts))
-        pids.append(holder_of(held.hosts[0].enter))
-        raise KeyboardInterrupt
-
-    spaces: set[str] = set()
-    pids: list[int] = []
-    network = EmulatedNetwork(num_hosts=2, bits_per_s=None)
-    with pytest.raises(KeyboardInterrupt), hold_network(network, names(2)) as held:
-        fail(held)
-    check_gone(spaces, pids[0])
 
 
 def hosts_printed_by(process: subprocess.Popen[str]) -> list[EmulatedHost]:
@@ -397,21 +371,14 @@ def without_privileges() -> list[str]:
     return ["setpriv", "--bounding-set=-all,+setfcap", "--inh-caps=-all"]
 
 
+@timed
 def test_an_ordinary_user_needs_no_root() -> None:
     words = [*without_privileges(), *python(HOLD)]
     with running(words, cwd=ROOT, stdin=subprocess.PIPE) as launcher:
         hosts = hosts_printed_by(launcher)
         assert hosts[0].enter[1].startswith("--user=")
         spaces, pid = namespaces_of(hosts), holder_of(hosts[0].enter)
-        same_user = [
-            EmulatedHost(
-                name=host.name,
-                address=host.address,
-                interface=host.interface,
-                enter=(*without_privileges(), *host.enter),
-            )
-            for host in hosts
-        ]
+        same_user = [replace(h, enter=(*without_privileges(), *h.enter)) for h in hosts]
         check_all_reach_all(same_user)
         a, b, _ = same_user
         check_rates([(a, b), (b, a)], [1e8, 1e8])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -17,10 +15,7 @@ from ps_allreduce.point.wire import ELEMENT_BYTES, UNBUCKETED, Wire
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status
 from tests.cluster import LocalLauncher
-from tests.real.gate import (
-    TOLERANCE,
-    difference_from_single,
-)
+from tests.real.gate import TOLERANCE, Compare, Patched
 from tests.real.points import launch, point
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
@@ -31,7 +26,6 @@ SPLIT = 20_000
 #: Synthetic images have no even background, whose activations sit on the kink of the ReLU, where a
 #: rounding error decides for thousands of pixels at once.
 WORKLOAD = Workload(batch_per_worker=8)
-
 
 #: The large variables of the small model are cut by these, into many messages; biases travel
 #: with their neighbours.
@@ -70,10 +64,9 @@ SYNCHRONOUS = {
 
 @pytest.mark.parametrize("name", SYNCHRONOUS)
 def test_two_workers_train_like_one_with_the_whole_batch(
-    name: str, launcher: LocalLauncher, tmp_path: Path
+    name: str, launcher: LocalLauncher, difference_from_single: Compare
 ) -> None:
-    experiment = SYNCHRONOUS[name]
-    assert difference_from_single(launcher, experiment, tmp_path, launcher) < TOLERANCE
+    assert difference_from_single(launcher, SYNCHRONOUS[name]) < TOLERANCE
 
 
 ASYNCHRONOUS = [
@@ -86,49 +79,37 @@ ASYNCHRONOUS = [
 
 @pytest.mark.parametrize(("policy", "wire"), ASYNCHRONOUS)
 def test_one_asynchronous_worker_trains_like_a_single_one(
-    policy: Policy, wire: Wire, launcher: LocalLauncher, tmp_path: Path
+    policy: Policy, wire: Wire, launcher: LocalLauncher, difference_from_single: Compare
 ) -> None:
     experiment = point(
-        AsynchronousServers,
-        placement=policy,
-        wire=wire,
-        workload=WORKLOAD,
-        split_bytes=SPLIT,
+        AsynchronousServers, placement=policy, wire=wire, workload=WORKLOAD, split_bytes=SPLIT
     )
-    assert difference_from_single(launcher, experiment, tmp_path, launcher) < TOLERANCE
+    assert difference_from_single(launcher, experiment) < TOLERANCE
 
 
-@pytest.mark.parametrize("patch", ["axis_0", "axis_1", "axis_last"])
-def test_shards_along_any_axis(
-    patch: str, patched_launcher: Callable[[str], LocalLauncher], tmp_path: Path
+@pytest.mark.parametrize(
+    ("patch", "policy"),
+    [
+        ("axis_0", Policy.PARTITIONED),
+        ("axis_1", Policy.PARTITIONED),
+        ("axis_last", Policy.PARTITIONED),
+        ("slow_worker", Policy.LARGEST_FIRST),
+    ],
+)
+def test_every_mean_is_right_along_any_axis_and_with_a_slow_worker(
+    patch: str, policy: Policy, patched_launcher: Patched, difference_from_single: Compare
 ) -> None:
-    local = patched_launcher(patch)
-    experiment = _sync(Policy.PARTITIONED)
-    assert difference_from_single(local, experiment, tmp_path, local) < TOLERANCE
-
-
-def test_the_model_is_really_cut(launcher: LocalLauncher) -> None:
-    plan = make_plan(Policy.PARTITIONED, launcher.describe(WORKLOAD), 2, SPLIT)
-    assert sum(shard.axis is not None for shard in plan.shards) > 10
+    assert difference_from_single(patched_launcher(patch), _sync(policy)) < TOLERANCE
 
 
 def test_the_model_is_really_cut_and_grouped_on_the_wire(launcher: LocalLauncher) -> None:
-    sizes = [
-        spec.num_bytes // ELEMENT_BYTES for spec in launcher.describe(WORKLOAD) if spec.trainable
-    ]
-    buckets = fill_buckets(
-        [Tensor(size) for size in sizes], ONE_BY_ONE.group_size, ONE_BY_ONE.cut_size
-    )
+    specs = launcher.describe(WORKLOAD)
+    plan = make_plan(Policy.PARTITIONED, specs, 2, SPLIT)
+    assert sum(shard.axis is not None for shard in plan.shards) > 10
+    tensors = [Tensor(spec.num_bytes // ELEMENT_BYTES) for spec in specs if spec.trainable]
+    buckets = fill_buckets(tensors, ONE_BY_ONE.group_size, ONE_BY_ONE.cut_size)
     assert len(buckets) > 60
     assert any(len(bucket.pieces) > 1 for bucket in buckets)
-
-
-def test_every_applied_mean_is_right_with_a_slow_worker(
-    patched_launcher: Callable[[str], LocalLauncher], tmp_path: Path
-) -> None:
-    local = patched_launcher("slow_worker")
-    experiment = _sync(Policy.LARGEST_FIRST)
-    assert difference_from_single(local, experiment, tmp_path, local) < TOLERANCE
 
 
 @pytest.mark.parametrize(
@@ -140,16 +121,13 @@ def test_every_applied_mean_is_right_with_a_slow_worker(
     ],
 )
 def test_the_gate_notices_a_broken_strategy(
-    patch: str, name: str, patched_launcher: Callable[[str], LocalLauncher], tmp_path: Path
+    patch: str, name: str, patched_launcher: Patched, difference_from_single: Compare
 ) -> None:
-    local = patched_launcher(patch)
-    experiment = SYNCHRONOUS[name]
-    assert difference_from_single(local, experiment, tmp_path, local) > 10 * TOLERANCE
+    broken = difference_from_single(patched_launcher(patch), SYNCHRONOUS[name])
+    assert broken > 10 * TOLERANCE
 
 
-def test_replicas_that_disagree_make_a_run_invalid(
-    patched_launcher: Callable[[str], LocalLauncher],
-) -> None:
+def test_replicas_that_disagree_make_a_run_invalid(patched_launcher: Patched) -> None:
     run = launch(patched_launcher("no_exchange"), SYNCHRONOUS["allreduce"])
     assert run.status is Status.INVALID
     assert "trainable weights of worker:1 differ from worker:0" in run.reason

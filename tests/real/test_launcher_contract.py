@@ -112,7 +112,9 @@ def test_a_run_leaves_one_line_and_one_record(launcher: str, place: Place) -> No
     assert done.returncode == 0, done.stderr[-3000:]
     line = json.loads(done.stdout)
     assert (line["status"], line["launcher"]) == ("ok", launcher)
+    assert line["examples_per_sec"] > 0
     (path,) = iter_record_paths(place.results / "run-one")
+    assert Path(line["record_path"]) == path
     check_record(load_record(path), place)
     assert len(list(path.parent.iterdir())) == 3
     assert not list((place.results / "run-one").glob("in_flight*"))
@@ -120,6 +122,10 @@ def test_a_run_leaves_one_line_and_one_record(launcher: str, place: Place) -> No
 
 def check_record(record: RunRecord, place: Place) -> None:
     assert record.status is Status.OK
+    assert record.metrics is not None
+    assert record.metrics.warmup_steps >= 10
+    assert record.phases.warmup_s is not None
+    assert record.phases.warmup_s >= 5.0
     assert len(record.hosts) == place.num_hosts
     by_name = {host.name: host for host in record.hosts}
     assert [task.task for task in record.tasks] == ["worker:0", "worker:1"]

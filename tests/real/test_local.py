@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -32,12 +31,16 @@ from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.record.records import RunRecord, Status
 from ps_allreduce.record.steps import EventKind
 from tests.cluster import LocalLauncher
-from tests.real.killing import kill_when_measured
-from tests.real.points import BRIEF, LONG, launch, point
+from tests.real.machines import wait_until
+from tests.real.points import BRIEF, LONG, in_flight, kill_when_measured, launch, point
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
 
-TINY_SWEEP = Path(__file__).with_name("tiny_sweep.py")
+#: Of the small model, trainable ones.
+NUM_VARIABLES = 10
+
+#: On a busy machine.
+PATIENCE_S = 120.0
 
 
 @pytest.mark.parametrize("strategy", list(STRATEGIES.values()))
@@ -46,7 +49,7 @@ def test_a_run_leaves_a_complete_measurement(
 ) -> None:
     workers = 1 if strategy is Single else 2
     # Workers that do not wait for each other need some steps for a window that all are in.
-    measurement = replace(BRIEF, measured_steps=100)
+    measurement = replace(BRIEF, measured_steps=100, event_steps=2)
     run = launch(launcher, point(strategy, workers, measurement=measurement))
     assert run.status is Status.OK, f"{run.reason}\n{run.log[-2000:]}"
     assert run.metrics is not None
@@ -54,23 +57,20 @@ def test_a_run_leaves_a_complete_measurement(
     assert run.metrics.compute_s > 0
     assert len(run.metrics.steps_per_worker) == workers
     assert run.phases.bring_up_s is not None
-    assert run.phases.bring_up_s < 60
     assert {task.task.split(":")[0] for task in run.tasks} >= {"worker"}
     assert all(task.cpu_s is not None and task.peak_memory_bytes for task in run.tasks)
     assert "worker:0" in run.log
+    assert_events_are_traced(run, workers)
 
 
-def test_a_run_in_which_events_are_traced(launcher: LocalLauncher) -> None:
-    measurement = replace(BRIEF, measured_steps=30, event_steps=2)
-    for strategy in (SynchronousServers, AsynchronousServers, AllReduce):
-        run = launch(launcher, point(strategy, 2, measurement=measurement))
-        assert run.status is Status.OK, run.reason
-        assert run.events is not None
-        assert run.num_messages is not None
-        # two workers, two steps, three kinds of moments of every tensor
-        assert len(run.events.time) == 2 * 2 * 3 * run.num_messages
-        assert (run.events.time > 1e9).all()
-        assert_ready_before_the_end(run)
+def assert_events_are_traced(run: LaunchedRun, workers: int) -> None:
+    """Every moment of every tensor; gradients when they were ready, not when the step was over."""
+    assert run.steps is not None
+    assert run.events is not None
+    assert run.num_messages is not None
+    # Without messages, every variable; two steps, three kinds of moments.
+    assert len(run.events.time) == workers * 2 * 3 * (run.num_messages or NUM_VARIABLES)
+    assert (run.events.time > 1e9).all()
 
 
 def assert_ready_before_the_end(run: LaunchedRun) -> None:
@@ -99,15 +99,11 @@ def assert_ready_before_the_end(run: LaunchedRun) -> None:
     ],
 )
 def test_a_killed_task_ends_the_run_with_its_name(
-    strategy: type[AnyStrategy], victim: str, data_dir: Path
+    strategy: type[AnyStrategy], victim: str, launcher: LocalLauncher
 ) -> None:
     before = _descendants()
-    with LocalLauncher(data_dir) as local:
-        begin = time.monotonic()
-        run = launch(local, point(strategy, 2, measurement=LONG), kill_when_measured(victim))
-    assert run.status is Status.FAILED
-    assert run.reason == f"{victim} was killed by SIGKILL"
-    assert time.monotonic() - begin < 40
+    run = launch(launcher, point(strategy, 2, measurement=LONG), kill_when_measured(victim))
+    assert (run.status, run.reason) == (Status.FAILED, f"{victim} was killed by SIGKILL")
     assert _descendants() <= before
 
 
@@ -116,19 +112,22 @@ def _descendants() -> set[int]:
 
 
 def test_a_run_that_takes_too_long_times_out(data_dir: Path) -> None:
+    before = _descendants()
     with LocalLauncher(data_dir) as local:
-        run = launch(local, point(SynchronousServers, 2, measurement=LONG), deadline_s=6.0)
+        local.describe(Workload())  # the fork server is up, however busy the machine
+        run = launch(local, point(SynchronousServers, 2, measurement=LONG), deadline_s=10.0)
         assert run.status is Status.TIMED_OUT
-        assert run.reason == "not finished after 6 s; last heard of: measured"
+        assert run.reason == "not finished after 10 s; last heard of: measured"
         again = launch(local, point(Single))
         assert again.status is Status.OK
+    assert _descendants() <= before
 
 
 def test_more_servers_than_variables_is_one_sentence(launcher: LocalLauncher) -> None:
     experiment = point(AsynchronousServers, 1, num_ps=11, placement=Policy.GREEDY)
     run = launch(launcher, experiment)
     assert run.status is Status.FAILED
-    assert "11 parameter servers but only 10 trainable variables" in run.reason
+    assert f"11 parameter servers but only {NUM_VARIABLES} trainable variables" in run.reason
 
 
 def test_loss_that_explodes_makes_a_run_invalid(launcher: LocalLauncher) -> None:
@@ -143,9 +142,8 @@ def _start(results: Path) -> subprocess.Popen[bytes]:
     results.mkdir(parents=True, exist_ok=True)
     with (results / "said").open("wb") as said:
         return subprocess.Popen(
-            [sys.executable, str(TINY_SWEEP), str(results)],
+            [sys.executable, "-m", "tests.real.tiny_sweep", str(results)],
             cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
             stdout=said,
             stderr=said,
         )
@@ -155,21 +153,27 @@ def _said(results: Path) -> str:
     return (results / "said").read_text(encoding="utf-8")
 
 
-def _sweep(results: Path) -> str:
-    """Run the tiny sweep to its end and return what it says."""
-    assert _start(results).wait(timeout=120) == 0, _said(results)
-    return _said(results)
-
-
 def _records(results: Path) -> list[RunRecord]:
     return [load_record(path) for path in iter_record_paths(results / "compare")]
 
 
-def _wait_for_records(results: Path, count: int) -> None:
-    deadline = time.monotonic() + 90
-    while len(list(results.glob("compare/runs/*/*.json"))) < count:
-        assert time.monotonic() < deadline, "the sweep does not get on"
-        time.sleep(0.02)
+def _start_and_end(results: Path, number: signal.Signals, ok_runs: int) -> int:
+    """Start the sweep, signal it in the middle of a run after so many; its status."""
+    suite = _start(results)
+    wait_until(
+        lambda: (
+            len(_ok_runs(_records(results))) >= ok_runs and bool(in_flight(results / "compare"))
+        ),
+        PATIENCE_S,
+        lambda: _said(results),
+    )
+    time.sleep(0.5)  # well into the run
+    family = psutil.Process(suite.pid).children(recursive=True)
+    suite.send_signal(number)
+    status = suite.wait(PATIENCE_S)
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert not alive, f"survivors: {alive}"
+    return status
 
 
 def _ok_runs(records: list[RunRecord]) -> set[tuple[str, int]]:
@@ -182,79 +186,38 @@ def _planned_runs(results: Path) -> set[tuple[str, int]]:
     return {(experiment_id, int(repetition)) for experiment_id, repetition in pairs}
 
 
-def test_a_killed_sweep_resumes_to_the_same_set_of_runs(tmp_path: Path) -> None:
-    suite = _start(tmp_path)
-    _wait_for_records(tmp_path, 2)
-    time.sleep(0.7)  # well into the next run
-    family = psutil.Process(suite.pid).children(recursive=True)
-    suite.kill()
-    suite.wait()
-    _, alive = psutil.wait_procs(family, timeout=10)
-    assert not alive, f"survivors: {alive}"
-
+def test_a_sweep_that_is_ended_in_any_way_resumes_to_the_same_set_of_runs(tmp_path: Path) -> None:
+    for ok_runs, number in enumerate((signal.SIGINT, signal.SIGTERM), start=1):
+        assert _start_and_end(tmp_path, number, ok_runs) == 130
+        assert "the same command goes on" in _said(tmp_path)
+        assert "Traceback" not in _said(tmp_path)
+        statuses = [record.status for record in _records(tmp_path)]
+        assert statuses.count(Status.INTERRUPTED) == ok_runs
+    assert _start_and_end(tmp_path, signal.SIGKILL, 3) == -signal.SIGKILL
     planned = _planned_runs(tmp_path)
     assert len(planned) == 6
-    assert "kept" in _sweep(tmp_path)
+
+    assert _start(tmp_path).wait(PATIENCE_S) == 0, _said(tmp_path)
+    assert "kept" in _said(tmp_path)
     records = _records(tmp_path)
     assert _ok_runs(records) == planned == _planned_runs(tmp_path)
-    (lost,) = [record for record in records if record.status is not Status.OK]
-    assert (lost.status, lost.reason) == (Status.INTERRUPTED, "the suite ended during this run")
-    assert len(records) == len(_ok_runs(records)) + 1
+    lost = [record.reason for record in records if record.status is Status.INTERRUPTED]
+    assert lost.count("the suite ended during this run") == 1
+    assert len(records) == len(planned) + len(lost) == 6 + 3
     assert not (tmp_path / "compare" / NOTE).exists()
     assert not list(tmp_path.rglob(".*.json.*"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_sweep_keeps_a_record_of_it(number: signal.Signals, tmp_path: Path) -> None:
-    suite = _start(tmp_path)
-    _wait_for_records(tmp_path, 1)
-    time.sleep(0.7)
-    family = psutil.Process(suite.pid).children(recursive=True)
-    suite.send_signal(number)
-    assert suite.wait(timeout=30) == 130
-    assert "the same command goes on" in _said(tmp_path)
-    assert "Traceback" not in _said(tmp_path)
-    _, alive = psutil.wait_procs(family, timeout=5)
-    assert not alive
-    statuses = [record.status for record in _records(tmp_path)]
-    assert statuses.count(Status.INTERRUPTED) == 1
-
-
 def test_a_killed_fork_server_costs_one_attempt(tmp_path: Path) -> None:
     suite = _start(tmp_path)
-    _wait_for_records(tmp_path, 1)
+    wait_until(lambda: bool(_records(tmp_path)), PATIENCE_S, lambda: _said(tmp_path))
     (server,) = psutil.Process(suite.pid).children()
     family = server.children(recursive=True)
     server.kill()
-    _, alive = psutil.wait_procs(family, timeout=5)
+    _, alive = psutil.wait_procs(family, timeout=10)
     assert not alive
-    assert suite.wait(timeout=120) == 1  # a run has failed, though its second attempt did not
+    assert suite.wait(PATIENCE_S) == 1  # a run has failed, though its second attempt did not
     host = socket.gethostname()
     assert f"the fork server on {host}, from which its tasks are forked, ended" in _said(tmp_path)
     assert "Traceback" not in _said(tmp_path)
     assert len(_ok_runs(_records(tmp_path))) == 6
-
-
-def test_run_one_prints_one_json_line(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "experiments", "run-one", "--strategy", "allreduce"),
-            *("--num-workers", "2", "--results", str(tmp_path), "--allow-login-node"),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    (line,) = done.stdout.splitlines()
-    figures = json.loads(line)
-    assert figures["status"] == "ok"
-    assert figures["examples_per_sec"] > 0
-    assert Path(figures["record_path"]).is_file()
-    record = load_record(Path(figures["record_path"]))
-    assert record.metrics is not None
-    assert record.metrics.warmup_steps >= 10
-    assert record.phases.warmup_s is not None
-    assert record.phases.warmup_s >= 5.0

@@ -7,6 +7,7 @@ of a weight is its initial value, which says nothing about gradients.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,9 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,
@@ -28,7 +27,6 @@ from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.point.workload import Optimizer, Precision, Workload
 from tests.cluster import LocalLauncher
 from tests.real.gate import Trained, single_with_whole_batch, train
-from tests.real.loopback import loopback_bytes_per_image
 from tests.real.points import point
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
@@ -68,13 +66,9 @@ def _flat(trained: Trained) -> npt.NDArray[np.float64]:
 
 
 @pytest.fixture(scope="module")
-def way(launcher: LocalLauncher, tmp_path_factory: pytest.TempPathFactory) -> Way:
+def way(single_run: Callable[[Experiment], Trained]) -> Way:
     """What float32 does, the same for all strategies (see `test_gate`)."""
-    folder = tmp_path_factory.mktemp("float32")
-    start, end = (
-        _flat(train(launcher, point(Single, workload=workload), folder))
-        for workload in (STILL, WHOLE)
-    )
+    start, end = (_flat(single_run(point(Single, workload=work))) for work in (STILL, WHOLE))
     return Way(start, end)
 
 
@@ -114,27 +108,3 @@ def test_gradients_of_16_bits_cost_no_more_than_their_rounding(
     # partly go back what others have gone, so the way is shorter than the sum of the steps: twice.
     unit = ROUNDOFF[gradients]
     assert unit / 10 < error < 4 * unit
-
-
-#: What is left of the bytes: with servers only gradients are halved, parameters are not.
-LEFT = {AllReduce: 0.5, SynchronousServers: 0.75}
-
-
-@pytest.mark.timed
-@pytest.mark.parametrize("strategy", LEFT)
-def test_gradients_of_16_bits_cut_the_bytes_on_the_wire(
-    strategy: type[AnyStrategy], launcher: LocalLauncher
-) -> None:
-    def bytes_per_image(gradients: WireType) -> float:
-        # Large weights and few images, so that little else is on the wire.
-        experiment: Experiment = point(
-            strategy,
-            2,
-            workload=Workload(model=ImageModel(image_size=96), batch_per_worker=2),
-            measurement=Measurement(warmup_steps=2, warmup_s=0.0, measured_steps=20),
-            wire=Wire(gradients=gradients),
-        )
-        return loopback_bytes_per_image(launcher, experiment)
-
-    left = bytes_per_image(WireType.FLOAT16) / bytes_per_image(WireType.FLOAT32)
-    assert left == pytest.approx(LEFT[strategy], rel=0.1)

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,6 +19,8 @@ from ps_allreduce.record.files import iter_record_paths, load_record
 from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.record.records import RunRecord, Status
 from tests.conftest import skip_or_fail
+from tests.real.machines import wait_until
+from tests.real.points import in_flight
 from tests.real.slurm_cluster import NAMES, SlurmCluster, missing_for_slurm, slurm_cluster
 
 pytestmark = [
@@ -31,6 +32,9 @@ pytestmark = [
 ]
 
 SWEEP_S = 600.0
+
+#: Until a sweep has got so far, or has noticed what happened to its job.
+FOLLOWED_S = 240.0
 
 #: The status of `make` itself when a recipe ends with another one than 0.
 MAKE_FAILED = 2
@@ -81,18 +85,17 @@ def statuses(found: Sequence[RunRecord]) -> dict[Status, int]:
     return {status: sum(r.status is status for r in found) for status in {r.status for r in found}}
 
 
-def wait_for(is_so: Callable[[], bool], what: str, timeout_s: float = 240.0) -> None:
-    end = time.monotonic() + timeout_s
-    while not is_so():
-        assert time.monotonic() < end, what
-        time.sleep(0.2)
+def wait_for(is_so: Callable[[], bool], what: str) -> None:
+    wait_until(is_so, FOLLOWED_S, lambda: what)
 
 
 def nothing_is_left(cluster: SlurmCluster) -> None:
-    for name in NAMES:
-        running = [line for line in cluster.processes(name).values() if "forkserver" in line]
-        assert running == []
-        assert list(cluster.own_tmp(name).glob("ps-allreduce-*")) == []
+    wait_for(
+        lambda: not any(cluster.runs(name, "fork_server") for name in NAMES),
+        "fork servers are left",
+    )
+    left = [path for name in NAMES for path in cluster.own_tmp(name).glob("ps-allreduce-*")]
+    assert left == []
 
 
 def test_allreduce_sweep_through_sbatch(cluster: SlurmCluster, results: Path) -> None:
@@ -155,26 +158,26 @@ def test_ps_sweep_survives_a_cancelled_job_and_a_dead_node(
         with output:
             suite = cluster.popen(words, stdout=output, stderr=output)
         wait_for(lambda: len(list(iter_record_paths(sweep_dir))) >= count, "no run is made")
-        wait_for((sweep_dir / "in_flight.json").exists, "no further run is begun")
+        wait_for(lambda: bool(in_flight(sweep_dir)), "no further run is begun")
         time.sleep(1)
         return suite
 
     suite = start_and_wait(1)
     job_id = next(r.job_id for r in records(results, "ps-sweep"))
     cluster.output("scancel", str(job_id))
-    assert suite.wait(120) == MAKE_FAILED
+    assert suite.wait(FOLLOWED_S) == MAKE_FAILED
     cancelled = [r for r in records(results, "ps-sweep") if r.status is Status.INTERRUPTED]
     assert [r.reason for r in cancelled] == [f"job {job_id} was cancelled"]
 
     suite = start_and_wait(len(records(results, "ps-sweep")) + 1)
-    cluster.kill_node("n9")
-    assert suite.wait(240) == MAKE_FAILED
+    cluster.kill("n9")
+    assert suite.wait(FOLLOWED_S) == MAKE_FAILED
     bad = [r for r in records(results, "ps-sweep") if r.status is not Status.OK]
     lost = [r for r in bad if r.run_id not in {one.run_id for one in cancelled}]
     assert lost, statuses(records(results, "ps-sweep"))
     assert all("n9" in r.reason for r in lost), [r.reason for r in lost]
     cluster.start_node("n9")
-    cluster.wait_for_nodes("idle", timeout_s=60)
+    cluster.wait_until_idle()
 
     run(cluster, words)
     found = records(results, "ps-sweep")
@@ -186,18 +189,14 @@ def test_ps_sweep_survives_a_cancelled_job_and_a_dead_node(
 
 def test_what_cannot_be_used_is_refused_in_a_sentence(cluster: SlurmCluster, results: Path) -> None:
     suite = [sys.executable, "-m", "experiments", "run-one", "--strategy", "single"]
-    words = ["env", f"PYTHONPATH={ROOT}", *suite, "--launcher", "slurm", "--results", str(results)]
+    words = ["env", f"PYTHONPATH={ROOT}", *suite, "--results", str(results)]
+    assert "login node" in run(cluster, words, status=2).stderr
+    words += ["--launcher", "slurm"]
     assert "no Slurm job is active" in run(cluster, words, status=2).stderr
     shared = ["salloc", "--nodes=1", "--ntasks=1", "--oversubscribe", *words]
     assert "--shared-nodes" in run(cluster, shared, status=2).stderr
     array = run(cluster, ["env", "SLURM_JOB_ID=1", "SLURM_ARRAY_JOB_ID=1", *words[1:]], status=2)
     assert "array" in array.stderr
-
-
-def test_training_on_a_login_node_is_refused(cluster: SlurmCluster, results: Path) -> None:
-    suite = [sys.executable, "-m", "experiments", "run-one", "--strategy", "single"]
-    words = ["env", f"PYTHONPATH={ROOT}", *suite, "--results", str(results)]
-    assert "login node" in run(cluster, words, status=2).stderr
 
 
 def test_a_preempted_job_is_recorded_as_such_and_the_job_of_the_next_size_begins(
@@ -208,35 +207,23 @@ def test_a_preempted_job_is_recorded_as_such_and_the_job_of_the_next_size_begins
     with output_file.open("w") as output:
         words = make("allreduce-sweep", results, "--hosts 2 --workers 1,2 --jobs-by-size")
         suite = cluster.popen(words, stdout=output, stderr=output)
-    wait_for(lambda: job_in_flight(sweep_dir) is not None, "no run is begun")
-    first, second = (job["job_id"] for job in read_json(sweep_dir / "slurm_job.json")["jobs"])
-    assert job_in_flight(sweep_dir) == first
+    wait_for(lambda: bool(in_flight(sweep_dir)), "no run is begun")
+    submitted = json.loads((sweep_dir / "slurm_job.json").read_text())
+    first, second = (job["job_id"] for job in submitted["jobs"])
+    assert in_flight(sweep_dir)["job_id"] == first
     assert "NumNodes=1 " in cluster.output("scontrol", "show", "job", first)
     time.sleep(1)
     cluster.output("srun", "--partition=urgent", "--nodes=4", "--exclusive", "true")
 
-    wait_for(lambda: job_in_flight(sweep_dir) == second, "the second job begins no run")
+    wait_for(lambda: in_flight(sweep_dir).get("job_id") == second, "the second job begins no run")
     assert "NumNodes=2 " in cluster.output("scontrol", "show", "job", second)
     cluster.output("scancel", second)
-    assert suite.wait(120) == MAKE_FAILED
+    assert suite.wait(FOLLOWED_S) == MAKE_FAILED
     reasons = {record.job_id: record.reason for record in records(results, "allreduce-sweep")}
     assert "preempt" in reasons[first].replace("-", "")
     assert reasons[second] == f"job {second} was cancelled"
     assert f"Following jobs {first}, {second}." in output_file.read_text()
     nothing_is_left(cluster)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
-
-
-def job_in_flight(sweep_dir: Path) -> str | None:
-    """The job that makes a run right now; None if none does."""
-    try:
-        return str(read_json(sweep_dir / "in_flight.json")["job_id"])
-    except OSError:
-        return None
 
 
 def test_a_run_that_cannot_end_before_the_limit_is_not_begun(
@@ -278,5 +265,4 @@ def test_packages_are_copied_to_the_own_disk_of_every_node(
         assert not (cluster.own_tmp("n10") / folder).exists()
         suite.communicate("\n", timeout=60)
     assert suite.returncode == 0
-    left = [path for name in NAMES for path in cluster.own_tmp(name).glob("ps-allreduce-*")]
-    assert left == []
+    nothing_is_left(cluster)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from ps_allreduce.fork_server.child import ADVICE, explain_out_of_memory
-from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.tf_internals import CHECKED_WITH, texts
+from tests.real.points import output_of
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow")]
 
@@ -21,16 +18,7 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow")
 @pytest.fixture(scope="module")
 def findings() -> Mapping[str, Any]:
     """What `provoked_internals` prints, and what is written while it imports TensorFlow."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.real.provoked_internals"],
-        cwd=ROOT,
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = output_of("provoked_internals")
     return {**json.loads(done.stdout), "chatter": done.stderr.partition("imported\n")[0]}
 
 

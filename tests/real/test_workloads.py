@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,29 +24,21 @@ from ps_allreduce.point.strategies import (
     Single,
     SynchronousServers,
 )
+from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.point.workload import EmulatedCompute, Workload
-from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.record.records import Status
 from ps_allreduce.record.steps import Phase, compute_spans, measurement_window
 from tests.cluster import LocalLauncher
-from tests.real.loopback import loopback_bytes_per_image
-from tests.real.points import BRIEF, launch, point
+from tests.real.loopback import loopback_bytes_per_image, private_loopback
+from tests.real.points import BRIEF, launch, output_of, point
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
 
 
-def printed_by(program: str, *words: object) -> Any:
-    """What a program of this folder prints as JSON; it imports TensorFlow, which tests do not."""
-    done = subprocess.run(
-        [sys.executable, "-m", f"tests.real.{program}", *(str(word) for word in words)],
-        cwd=ROOT,
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    return json.loads(done.stdout)
+@pytest.fixture(scope="module")
+def provoked() -> Any:
+    """What `provoked_workloads` prints."""
+    return json.loads(output_of("provoked_workloads").stdout)
 
 
 #: Max/mean trainable bytes per server, by model and policy, on 2, 4 and 8 servers (VGG16's first
@@ -73,13 +63,10 @@ def test_imbalance_of_every_model_and_policy(model: str, launcher: LocalLauncher
         assert imbalance == pytest.approx(wanted, abs=0.006), policy
 
 
-@pytest.mark.parametrize(("model", "size", "num_ps"), [("SmallCNN", 32, 2), ("MobileNetV2", 32, 3)])
-def test_round_robin_is_what_stock_tensorflow_does(
-    model: str, size: int, num_ps: int, launcher: LocalLauncher
-) -> None:
-    stock = printed_by("stock_devices", model, size, num_ps)
-    variables = launcher.describe(Workload(model=ImageModel(name=model, image_size=size)))
-    plan = make_plan(Policy.ROUND_ROBIN, variables, num_ps)
+def test_round_robin_is_what_stock_tensorflow_does(provoked: Any, launcher: LocalLauncher) -> None:
+    stock = provoked["devices"]
+    variables = launcher.describe(Workload(model=ImageModel(name="MobileNetV2", image_size=32)))
+    plan = make_plan(Policy.ROUND_ROBIN, variables, 3)
     assert [tuple(shape) for shape, _ in stock] == [spec.shape for spec in variables]
     for shard in plan.shards:
         assert f"/job:ps/replica:0/task:{shard.server}/" in stock[shard.variable][1]
@@ -116,24 +103,25 @@ def test_emulated_compute_takes_the_stated_time(
     assert run.status is Status.OK, run.reason
     assert run.steps is not None
     measured = run.steps.select(run.steps.phase == Phase.MEASURED)
-    assert np.median(compute_spans(measured)) == pytest.approx(0.06, rel=0.03)
+    # A busy machine is late for some steps, and early for none: the quickest tell what is meant.
+    assert compute_spans(measured).min() == pytest.approx(0.06, rel=0.03)
     groups = measured.releases.shape[1]
     assert 1 < groups <= 16
     assert (np.diff(measured.releases, axis=1) > 0).all()
-    released = np.median(measured.releases - measured.batches[:, 0, :1], axis=0)
+    released = (measured.releases - measured.batches[:, 0, :1]).min(axis=0)
     planned = 0.03 + 0.03 * (1 + np.arange(groups)) / groups
     assert released.tolist() == pytest.approx(planned.tolist(), abs=0.003)
     # Two clocks that are read at about the same time, neither of which waits for the other.
     late = measured.releases[:, -1] - measured.batches[:, -1, 2]
-    assert np.median(late) < 0.001
+    assert late.min() < 0.001
     assert experiment.columns()["compute"] == "emulated"
 
 
-def test_what_is_taken_off_for_late_ticks_is_limited() -> None:
+def test_what_is_taken_off_for_late_ticks_is_limited(provoked: Any) -> None:
     # Ticks are never on time to the microsecond.
-    limited, usual = printed_by("calibrated_lateness", 1e-6, 1e-3)
+    limited, default = provoked["lateness"]
     assert limited == pytest.approx(1e-6)
-    assert 1e-6 < usual <= 1e-3
+    assert 1e-6 < default <= 1e-3
 
 
 @pytest.mark.timed
@@ -152,23 +140,37 @@ def test_emulated_compute_burns_no_processor(launcher: LocalLauncher) -> None:
     assert used[-1] - used[0] < 0.2 * window.length_s
 
 
-@pytest.mark.timed
-@pytest.mark.parametrize("strategy", [AllReduce, SynchronousServers, AsynchronousServers])
-def test_accumulation_cuts_the_bytes_on_the_wire(
-    strategy: type[AnyStrategy], launcher: LocalLauncher
+LARGE = Workload(model=ImageModel(image_size=96), batch_per_worker=2)
+
+#: What is left of the bytes with gradients of 16 bits: parameters from servers keep theirs.
+LEFT = {AllReduce: 0.5, SynchronousServers: 0.75, AsynchronousServers: 0.75}
+
+
+@pytest.fixture(scope="module")
+def alone(data_dir: Path, namespaces: None) -> Iterator[LocalLauncher]:
+    with private_loopback(data_dir) as local:
+        yield local
+
+
+@pytest.mark.parametrize("strategy", LEFT)
+def test_accumulation_and_gradients_of_16_bits_cut_the_bytes_on_the_wire(
+    strategy: type[AnyStrategy], alone: LocalLauncher
 ) -> None:
-    measurement = Measurement(warmup_steps=2, warmup_s=0.0, measured_steps=40)
-
-    def bytes_per_image(accumulation: int) -> float:
+    def bytes_per_image(accumulation: int, gradients: WireType) -> float:
         # Large weights and few images, so that little else is on the wire.
-        workload = Workload(
-            model=ImageModel(image_size=96), batch_per_worker=2, accumulation=accumulation
+        experiment = point(
+            strategy,
+            2,
+            workload=replace(LARGE, accumulation=accumulation),
+            measurement=Measurement(warmup_steps=2, warmup_s=0.0, measured_steps=40),
+            wire=Wire(gradients=gradients),
         )
-        return loopback_bytes_per_image(
-            launcher, point(strategy, 2, workload=workload, measurement=measurement)
-        )
+        return loopback_bytes_per_image(alone, experiment)
 
-    assert bytes_per_image(1) / bytes_per_image(4) == pytest.approx(4.0, rel=0.15)
+    default = bytes_per_image(1, WireType.FLOAT32)
+    assert default / bytes_per_image(4, WireType.FLOAT32) == pytest.approx(4.0, rel=0.15)
+    left = bytes_per_image(1, WireType.FLOAT16) / default
+    assert left == pytest.approx(LEFT[strategy], rel=0.1)
 
 
 def _images(folder: Path, count: int = 12) -> Path:
@@ -180,48 +182,50 @@ def _images(folder: Path, count: int = 12) -> Path:
     return folder
 
 
-def test_a_folder_of_images_becomes_records_and_trains(
-    launcher: LocalLauncher, tmp_path: Path
-) -> None:
+@pytest.fixture
+def records(launcher: LocalLauncher, tmp_path: Path) -> Path:
+    """A file of records, made of two kinds of images."""
     source, target = _images(tmp_path / "images"), tmp_path / "records"
     assert launcher.convert(source, target, lambda *_: None) == {"dark": 12, "light": 12}
-    assert json.loads((target / "classes.json").read_text()) == {"dark": 0, "light": 1}
-    workload = Workload(
-        data=RecordFiles.found_in(target), model=ImageModel(num_classes=2), batch_per_worker=4
-    )
+    (path,) = target.glob("*.tfrecord")
+    return path
+
+
+def _trained_on(path: Path) -> Workload:
+    data = RecordFiles.found_in(path.parent)
+    return Workload(data=data, model=ImageModel(num_classes=2), batch_per_worker=4)
+
+
+def test_a_folder_of_images_becomes_records_and_trains(
+    launcher: LocalLauncher, records: Path
+) -> None:
+    classes = json.loads(records.with_name("classes.json").read_text())
+    assert classes == {"dark": 0, "light": 1}
+    workload = _trained_on(records)
     launcher.prepare(workload)
     run = launch(launcher, point(AllReduce, 2, workload=workload))
     assert run.status is Status.OK, run.reason
 
 
-def test_damaged_input_is_one_sentence(launcher: LocalLauncher, tmp_path: Path) -> None:
-    source, target = _images(tmp_path / "images"), tmp_path / "records"
-    launcher.convert(source, target, lambda *_: None)
-    (records,) = target.glob("*.tfrecord")
+def test_damaged_input_is_one_sentence(launcher: LocalLauncher, records: Path) -> None:
     content = records.read_bytes()
-    workload = Workload(data=RecordFiles.found_in(target), model=ImageModel(num_classes=2))
+    workload = _trained_on(records)
     for damaged in (content[:-7], b"this is no TFRecord file at all", b""):
         records.write_bytes(damaged)
         with pytest.raises(UserError, match="not those that the sweep was planned with"):
             launcher.prepare(workload)
         with pytest.raises(UserError, match=r"truncated or no TFRecord file|holds no record"):
-            launcher.prepare(replace(workload, data=RecordFiles.found_in(target)))
+            launcher.prepare(_trained_on(records))
     records.unlink()
     with pytest.raises(UserError, match=r"no \*\.tfrecord file in"):
         launcher.prepare(workload)
 
 
-def test_a_flipped_byte_is_noticed_while_training(launcher: LocalLauncher, tmp_path: Path) -> None:
-    source, target = _images(tmp_path / "images"), tmp_path / "records"
-    launcher.convert(source, target, lambda *_: None)
-    (records,) = target.glob("*.tfrecord")
+def test_a_flipped_byte_is_noticed_while_training(launcher: LocalLauncher, records: Path) -> None:
     content = bytearray(records.read_bytes())
     content[len(content) // 2] ^= 0xFF
     records.write_bytes(bytes(content))
-    workload = Workload(
-        data=RecordFiles.found_in(target), model=ImageModel(num_classes=2), batch_per_worker=4
-    )
-    run = launch(launcher, point(Single, workload=workload))
+    run = launch(launcher, point(Single, workload=_trained_on(records)))
     assert run.status is Status.FAILED
     assert "is damaged: corrupted record at" in run.reason
 

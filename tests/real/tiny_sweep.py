@@ -1,9 +1,11 @@
-"""A sweep of short runs in a process of its own, to be killed by tests: `tiny_sweep.py RESULTS`."""
+"""A sweep of short runs in a process of its own, to be killed by tests.
+
+`python -m tests.real.tiny_sweep RESULTS`
+"""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 from experiments import __main__ as command_line
 from experiments.studies.scope import Scope, Study
@@ -35,5 +37,5 @@ def tiny(scope: Scope) -> tuple[Experiment, ...]:
 if __name__ == "__main__":
     study = Study(about="Three short points.", points=tiny, profiles={"quick": TINY})
     command_line.add_study("compare", study)
-    words = ["compare", "--results", str(Path(sys.argv[1])), "--allow-login-node"]
+    words = ["compare", "--results", sys.argv[1], "--allow-login-node"]
     sys.exit(command_line.main(words))
