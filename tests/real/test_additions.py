@@ -166,7 +166,10 @@ CHANGED = {
     },
     "a study": {
         "experiments/studies/catalogue.py": [
-            ("    compare,\n", "    compare,\n    new_strategy,\n"),
+            (
+                "from experiments.studies.scope",
+                "from experiments.studies import new_strategy\nfrom experiments.studies.scope",
+            ),
             (
                 '    "compare": compare.STUDY,\n',
                 '    "compare": compare.STUDY,\n    "new-strategy": new_strategy.STUDY,\n',
