@@ -10,6 +10,7 @@
 #:   make wheelhouse        download every package, for a machine without internet
 #:   make check             lint, types and unit tests (about a minute on two cores)
 #:   make test              check, and the tests that train for real
+#:   make faults            inject faults into real sweeps, N=200 of them, and count what broke
 #:   make test-slurm        only the tests on a real Slurm, which they start and stop
 #:   make lock              developers: write requirements/*.txt again from pyproject.toml (needs uv)
 #:
@@ -18,6 +19,7 @@
 #:   LAUNCHER=local         how tasks are started: local, emulated, slurm or ssh
 #:   RESULTS=results        folder of the records
 #:   MODEL= NUM_PS=         passed on as --model and --num-ps if given
+#:   N=20                   number of faults
 #:   ARGS=                  further arguments, split at spaces
 #:   ENV=venv               or existing: the active module's, conda's or container's Python
 #: These may also stand in the shell's environment:
@@ -33,6 +35,7 @@ LAUNCHER = local
 RESULTS = results
 MODEL =
 NUM_PS =
+N = 20
 ARGS =
 ENV = venv
 # These say where things are on this machine, so they may stand in a shell profile.
@@ -43,7 +46,7 @@ WHEELHOUSE ?=
 UV ?= uv
 
 # Values reach recipes through the environment, so neither make nor the shell reads "$$RESULTS" as code.
-VARIABLES = PROFILE LAUNCHER RESULTS MODEL NUM_PS ARGS ENV VENV TF PYTHON WHEELHOUSE UV
+VARIABLES = PROFILE LAUNCHER RESULTS MODEL NUM_PS N ARGS ENV VENV TF PYTHON WHEELHOUSE UV
 $(foreach name,$(VARIABLES),$(eval override $(name) := $$(value $(name))))
 export $(VARIABLES)
 
@@ -63,7 +66,7 @@ SWEEPS := $(shell sed -n 's/^    "\([a-z-]*\)": .*/\1/p' experiments/studies/cat
 RUN = @set -f; exec "$$SUITE_PYTHON" -m
 CHOICE = $${MODEL:+--model "$$MODEL"} $${NUM_PS:+--num-ps "$$NUM_PS"}
 
-.PHONY: help environment setup $(SWEEPS) placement report bench doctor accept-gpu wheelhouse check test test-slurm lint dev-tools lock
+.PHONY: help environment setup $(SWEEPS) placement report bench doctor accept-gpu wheelhouse check test test-slurm faults lint dev-tools lock
 
 # The first line of every study's module says what it compares.
 help:
@@ -127,6 +130,9 @@ test: check
 
 test-slurm: dev-tools
 	$(RUN) pytest -rs -m slurm $$ARGS
+
+faults: environment
+	$(RUN) tests.faults --faults "$$N" --file "$$RESULTS/faults.jsonl" $$ARGS
 
 # --universal: one file for all Python versions and platforms. It holds the tools of 'make check',
 # because users run 'make test' in the same environment.

@@ -127,6 +127,10 @@ def test_failed_points_are_analysed_mistakes_are_not_and_make_fails_with_both(
             ["doctor", "LAUNCHER=slurm"],
             ["launchers", "doctor", "--launcher", "slurm", "--results", "results"],
         ),
+        (
+            ["faults", "N=3", "RESULTS=a b"],
+            ["tests.faults", "--faults", "3", "--file", "a b/faults.jsonl"],
+        ),
         (["setup"], ["ps_allreduce.environment"]),
     ],
 )

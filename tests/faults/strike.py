@@ -1,0 +1,175 @@
+"""Carry out one fault on the living processes and the folders of a sweep.
+
+Decides who the victim is.  A fault whose victim is not there yet waits for it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+
+from tests.faults.ground import NETWORK_WORDS, SERVER_WORDS, Ground
+from tests.faults.plan import Fault, Target, Verb
+
+T = TypeVar("T")
+
+SIGNALS = {
+    Verb.KILL: signal.SIGKILL,
+    Verb.SIGINT: signal.SIGINT,
+    Verb.SIGTERM: signal.SIGTERM,
+    Verb.SIGHUP: signal.SIGHUP,
+    Verb.STOP: signal.SIGSTOP,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Struck:
+    """A fault that was carried out.
+
+    Attributes:
+        victim: in words.
+        deleted: a file or folder.
+        undo: ends the fault.
+    """
+
+    victim: str
+    deleted: tuple[Path, ...] = ()
+    undo: Callable[[], None] = lambda: None
+
+
+def strike(fault: Fault, suite: psutil.Process, ground: Ground) -> Struck | None:
+    """Carry out a fault; None if its victim is not there."""
+    try:
+        match fault.verb:
+            case Verb.FILL:
+                return _fill(fault.target, ground)
+            case Verb.DELETE:
+                return _delete(fault, ground)
+            case Verb.FEW_HANDLES:
+                return _take_handles(fault, suite, ground)
+            case _:
+                return _signal(fault, suite, ground)
+    except (psutil.NoSuchProcess, ProcessLookupError, FileNotFoundError):
+        return None  # it went away meanwhile
+
+
+def picked(candidates: Sequence[T], pick: float) -> T | None:
+    """One of them, None of none; `pick` says which, from 0 to 1."""
+    return candidates[int(pick * len(candidates))] if candidates else None
+
+
+def _signal(fault: Fault, suite: psutil.Process, ground: Ground) -> Struck | None:
+    victim = picked(_candidates(fault.target, suite, ground), fault.pick)
+    if victim is None:
+        return None
+    described = _describe(victim, suite)
+    victim.send_signal(SIGNALS[fault.verb])
+    if fault.verb is not Verb.STOP:
+        return Struck(victim=described)
+    forever = fault.for_good
+    # Who stops the suite for good kills it in the end.
+    ending = signal.SIGKILL if forever and victim == suite else signal.SIGCONT
+    return Struck(victim=described, undo=lambda: _send(victim, ending))
+
+
+def _send(process: psutil.Process, number: signal.Signals) -> None:
+    with suppress(psutil.Error):
+        process.send_signal(number)
+
+
+def _candidates(target: Target, suite: psutil.Process, ground: Ground) -> list[psutil.Process]:
+    if target is Target.SUITE:
+        return [suite]
+    family = suite.children(recursive=True)
+    servers = [process for process in family if _is_server(process)]
+    match target:
+        case Target.FORK_SERVER:
+            return servers
+        case Target.IMPORTING:
+            return [server for server in servers if not _is_ready(server, ground)]
+        case Target.TASK:
+            return [task for server in servers for task in server.children()]
+        case _:
+            return [process for process in family if NETWORK_WORDS in process.cmdline()]
+
+
+def _is_server(process: psutil.Process) -> bool:
+    """A fork server, and none of the tasks, which are called like it."""
+    with suppress(psutil.Error):
+        parent = process.parent()
+        of_server = parent is not None and SERVER_WORDS in parent.cmdline()
+        return SERVER_WORDS in process.cmdline() and not of_server
+    return False
+
+
+def _is_ready(server: psutil.Process, ground: Ground) -> bool:
+    """It makes its scratch folder when it has imported everything."""
+    return any(ground.tmpdir.glob(f"ps-allreduce-{server.pid}-*"))
+
+
+def _describe(process: psutil.Process, suite: psutil.Process) -> str:
+    """A task by its name, like `worker:0`; a process else by its number."""
+    if process == suite:
+        return "suite"
+    log = Path(os.readlink(f"/proc/{process.pid}/fd/1")).name
+    name = log.removesuffix(".log").replace("-", ":")
+    return name if not _is_server(process) and log.endswith(".log") else f"process {process.pid}"
+
+
+def _fill(target: Target, ground: Ground) -> Struck:
+    disk = ground.temporary_disk if target is Target.TMPDIR else ground.results_disk
+    path = disk / "filling"
+    with path.open("wb", buffering=0) as stream:
+        for size in (1 << 20, 1 << 12):
+            with suppress(OSError):
+                while stream.write(bytes(size)) == size:
+                    pass
+    return Struck(victim=str(target), undo=lambda: path.unlink(missing_ok=True))
+
+
+def _take_handles(fault: Fault, suite: psutil.Process, ground: Ground) -> Struck | None:
+    victim = picked(_candidates(fault.target, suite, ground), fault.pick)
+    if victim is None:
+        return None
+    before = victim.rlimit(psutil.RLIMIT_NOFILE)
+    assert before is not None
+    few = min(victim.num_fds() + int(fault.pick * 4), before[0])
+    victim.rlimit(psutil.RLIMIT_NOFILE, (few, before[1]))
+
+    def give_back() -> None:
+        with suppress(psutil.Error, OSError):
+            victim.rlimit(psutil.RLIMIT_NOFILE, before)
+
+    return Struck(victim=f"{_describe(victim, suite)}, {few} handles", undo=give_back)
+
+
+def _delete(fault: Fault, ground: Ground) -> Struck | None:
+    path = picked(_deletable(fault.target, ground), fault.pick)
+    if path is None:
+        return None
+    victim = str(path.relative_to(ground.folder))
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink()
+    return Struck(victim=victim, deleted=(path,))
+
+
+def _deletable(target: Target, ground: Ground) -> list[Path]:
+    match target:
+        case Target.SCRATCH:
+            return sorted(ground.tmpdir.glob("ps-allreduce-*"))
+        case Target.RESULTS:
+            return [ground.results] if ground.results.exists() else []
+        case Target.POINT:
+            return sorted({path.parent for path in ground.records()})
+        case _:
+            return ground.records()

@@ -1,0 +1,237 @@
+"""Plans follow from their seed, and what is promised is noticed when it does not hold."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ps_allreduce.record.files import save_record
+from ps_allreduce.record.records import RunRecord, Status
+from tests.fakes import make_experiment, make_record
+from tests.faults.calls import CallEnd, Stages
+from tests.faults.checks import (
+    allowed_statuses,
+    check_call,
+    check_launches,
+    check_left_overs,
+    check_reason,
+    check_runs,
+    check_times,
+    read_records,
+    traceback_in,
+)
+from tests.faults.damage import damage
+from tests.faults.ground import Ground, end_all
+from tests.faults.ledger import Ledger
+from tests.faults.plan import BETWEEN, DURING, Fault, Moment, Stage, Target, Verb, draw_plan
+from tests.faults.strike import Struck
+from tests.faults.tally import FaultLine, Verdict, append, read, summarise
+
+
+def test_a_seed_always_draws_the_same_faults() -> None:
+    assert [draw_plan(seed) for seed in range(50)] == [draw_plan(seed) for seed in range(50)]
+    assert len({str(draw_plan(seed)) for seed in range(50)}) == 50
+
+
+def test_every_class_is_drawn_about_as_often_as_its_weight_says() -> None:
+    plans = [draw_plan(seed, "emulated") for seed in range(2000)]
+    drawn = Counter((fault.verb, fault.target) for plan in plans for fault in plan.faults)
+    for weights in (DURING, BETWEEN):
+        share = sum(drawn[kind] for kind in weights) / sum(weights.values())
+        for kind, weight in weights.items():
+            assert 0.7 < drawn[kind] / (weight * share) < 1.4, kind
+    assert 2 <= drawn.total() / len(plans) <= 3
+
+
+def test_only_emulated_hosts_have_a_network_to_kill() -> None:
+    plans = [draw_plan(seed, "local") for seed in range(500)]
+    targets = {fault.target for plan in plans for fault in plan.faults}
+    assert targets == set(Target) - {Target.NETWORK}
+
+
+def test_a_moment_counts_from_the_stage_of_the_right_run(tmp_path: Path) -> None:
+    stages, told = Stages(), tmp_path / "told"
+    moment = Moment(stage=Stage.MEASURED, nth=2, delay_s=1.0)
+    told.write_text("stage preparing\nrun a/0\nstage measured\nfinished a/0-0\n")
+    stages.hear(told, 10.0)
+    assert stages.is_due(Moment(stage=Stage.CALL, nth=1, delay_s=0.0), 10.0)
+    assert not stages.is_due(moment, 99.0)
+    told.write_text(told.read_text() + "run b/0\nstage measured\nstage measured\n")
+    stages.hear(told, 20.0)
+    assert not stages.is_due(moment, 20.9)
+    assert stages.is_due(moment, 21.0)
+
+
+def test_every_planned_run_needs_exactly_one_usable_record() -> None:
+    points = [make_experiment(num_workers=number) for number in (1, 2, 3, 4)]
+    a, b, c, d = [point.experiment_id for point in points]
+
+    def record(point: int, attempt: int, status: Status = Status.OK) -> RunRecord:
+        reason = "" if status is Status.OK else "it failed"
+        return make_record(experiment=points[point], attempt=attempt, status=status, reason=reason)
+
+    planned = [f"{a}/0", f"{b}/0", f"{c}/0"]
+    failed = record(1, 0, Status.FAILED)
+    assert check_runs(planned, [record(0, 0), failed, record(1, 1), record(2, 0)]) == []
+    assert check_runs(
+        planned, [record(0, 0), record(0, 1), failed, record(2, 0), record(3, 0)]
+    ) == [
+        f"missing: no usable record of {b}/0",
+        f"doubled: 2 of {a}/0",
+        f"strange: {d}/0 was not planned",
+    ]
+    assert check_runs([], []) == ["planned: sweep.json tells of 0 runs and not of 3"]
+
+
+def test_every_launch_leaves_a_record() -> None:
+    assert check_launches(2, 0, [make_record()] * 2) == []
+    assert check_launches(2, 1, [make_record()]) == []
+    assert check_launches(3, 1, [make_record()]) == ["not recorded: 1 of 3 runs that were begun"]
+
+
+def test_a_run_that_goes_on_after_its_deadline_is_late() -> None:
+    record = make_record(started_at="2024-01-01T00:00:00", finished_at="2024-01-01T00:01:30")
+    assert check_times([record], 50) == [f"late: {record.run_id} took 90 s and not 50 s"]
+    assert check_times([replace(record, finished_at="2024-01-01T00:00:30")], 50) == []
+
+
+STOPPED = Fault(verb=Verb.STOP, target=Target.SUITE)
+HUNG_UP = Fault(verb=Verb.SIGHUP, target=Target.SUITE)
+FULL = Fault(verb=Verb.FILL, target=Target.RESULTS)
+
+
+@pytest.mark.parametrize(
+    ("faults", "statuses"),
+    [
+        ([], {0, 1}),
+        ([HUNG_UP], {0, 130}),
+        ([HUNG_UP, FULL], {0, 1, 2, 130}),
+        ([replace(STOPPED, verb=Verb.KILL)], {0, -9}),
+        ([STOPPED], {0}),
+        ([replace(STOPPED, for_good=True)], {0, -9}),
+    ],
+)
+def test_a_call_may_end_only_as_its_faults_explain(faults: list[Fault], statuses: set[int]) -> None:
+    assert allowed_statuses(faults) == statuses
+
+
+def test_a_stopped_task_is_named_by_the_run_that_it_made_fail() -> None:
+    stopped = Fault(verb=Verb.STOP, target=Target.TASK, for_good=True)
+    end = CallEnd(
+        status=1,
+        hung=False,
+        said="",
+        begun=1,
+        struck=((stopped, Struck(victim="worker:1")),),
+        survivors=("a process",),
+    )
+    named = make_record(status=Status.TIMED_OUT, reason="worker:1 said nothing for 20 s")
+    assert check_reason(end, [named]) == []
+    assert check_reason(end, [replace(named, reason="worker:0 waited")]) != []
+    assert check_call(end) == ["survivor: a process"]
+    assert check_call(replace(end, survivors=(), hung=True)) == ["hang: the last line is ''"]
+
+
+def test_a_traceback_of_the_suite_counts_and_one_in_a_quoted_log_does_not() -> None:
+    trace = "Traceback (most recent call last):\n  File x\nValueError: no\n"
+    assert traceback_in(f"1/3\n{trace}") == "ValueError: no"
+    assert traceback_in("".join(f"      | {line}\n" for line in trace.splitlines())) == ""
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    """A sweep with one complete run."""
+    ground = Ground(folder=tmp_path)
+    record = make_record()
+    path = ground.sweep_dir / "runs" / f"{record.run_id}.json"
+    save_record(path, record)
+    path.with_suffix(".npz").write_bytes(b"raw timings")
+    (ground.sweep_dir / "sweep.json").write_text(json.dumps({"order": ["a/0"]}))
+    return ground
+
+
+def test_records_that_are_lost_or_changed_are_noticed_unless_a_fault_did_it(ground: Ground) -> None:
+    ledger, (path,) = Ledger(), ground.records()
+    ledger.look(ground)
+    assert ledger.compare() == []
+    path.write_text("{}")
+    path.with_suffix(".npz").unlink()
+    changed = f"changed: {path.name} of {path.parent.name}"
+    assert ledger.compare() == [f"lost: {path.stem}.npz of {path.parent.name}", changed]
+    ledger.forget([path.parent])
+    assert ledger.compare() == []
+    ledger.look(ground)  # what is made in its place counts again
+    path.unlink()
+    assert len(ledger.compare()) == 1
+    ledger.distrust([path])
+    path.write_text("anything")
+    ledger.look(ground)
+    path.unlink()
+    assert ledger.compare() == []
+
+
+@pytest.mark.parametrize("verb", [verb for verb, target in BETWEEN if target is Target.RECORD])
+def test_a_damaged_record_is_no_usable_one(ground: Ground, verb: Verb) -> None:
+    assert read_records(ground.records())[1] == []
+    assert damage(Fault(verb=verb, target=Target.RECORD), ground)
+    records, refused = read_records(ground.records())
+    assert (records, len(refused)) == ([], 1)
+
+
+def test_files_of_a_sweep_are_damaged(ground: Ground) -> None:
+    (raw,) = damage(Fault(verb=Verb.TRUNCATE, target=Target.RAW), ground)
+    assert raw.stat().st_size == len(b"raw timings") // 2
+    (path,) = damage(Fault(verb=Verb.WRONG_ORDER, target=Target.DEFINITION), ground)
+    assert json.loads(path.read_text()) == {"order": 3}
+    (note,) = damage(Fault(verb=Verb.FOLDER, target=Target.NOTE), ground)
+    assert os.path.isdir(note)
+
+
+def test_processes_and_files_that_are_left_over_are_found(ground: Ground) -> None:
+    ground.tmpdir.mkdir(parents=True)
+    assert check_left_overs(ground) == []
+    (ground.tmpdir / "scratch").touch()
+    (ground.sweep_dir / ".sweep.json.x7").touch()
+    damage(Fault(verb=Verb.GARBLE, target=Target.NOTE), ground)
+    assert check_left_overs(ground) == [
+        "left over: scratch in TMPDIR",
+        "left over: .sweep.json.x7 in RESULTS",
+        "left over: in_flight.json",
+    ]
+    sleeper = subprocess.Popen(["sleep", "60"], env=ground.environment(), start_new_session=True)
+    assert [process.pid for process in ground.processes()] == [sleeper.pid]
+    end_all(ground)
+    assert sleeper.wait() == -9
+
+
+def test_counts_of_several_days_add_up(tmp_path: Path) -> None:
+    line = FaultLine(
+        seed=3,
+        launcher="local",
+        fault="kill task",
+        moment="call 1 + 3.00 s",
+        victim="worker:1",
+        company=(),
+        verdict=Verdict.HELD,
+        broke=(),
+        calls=2,
+        took_s=20.0,
+    )
+    broke = replace(line, verdict=Verdict.BROKE, broke=("hang: x", "lost: y", "lost: z"))
+    days = [[line, line], [broke, replace(broke, company=("fill TMPDIR",))]]
+    for lines in (
+        *days,
+        [replace(line, verdict=Verdict.MISSED), replace(line, fault="kill suite")],
+    ):
+        append(tmp_path / "new" / "faults.jsonl", lines)
+    table = summarise(read(tmp_path / "new" / "faults.jsonl"))
+    assert table.to_dict("index") == {
+        "kill suite": {"held": 1, "broke": 0, "missed": 0, "alone": 0, "what": ""},
+        "kill task": {"held": 2, "broke": 2, "missed": 1, "alone": 1, "what": "hang, lost"},
+    }
