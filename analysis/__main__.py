@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
 
 from analysis.data.blocks import SweepResults, analysed
 from analysis.data.cases import Case, make_cases
@@ -16,7 +18,7 @@ from analysis.data.columns import write_summary
 from analysis.data.load import find_sweeps, read_sweep
 from analysis.figures.save import save_figures
 from analysis.report.page import CaseReport, write_report
-from analysis.report.table import render_table
+from analysis.report.table import legend, render_table
 from analysis.report.verdict import verdict
 from analysis.suite.bench import summarise_bench, time_loading
 from analysis.suite.envelope import check_envelope, render_agreements
@@ -25,7 +27,14 @@ from ps_allreduce.errors import SuiteError, UserError
 OK, SOME_FAILED, MISTAKE = 0, 1, 2
 _WIDTH = 100
 
-_FOLDER = click.argument("folder", type=click.Path(path_type=Path))
+
+def _folder(text: str) -> Path:
+    if not text.strip():
+        raise UserError("an empty text names no folder of results.")
+    return Path(text)
+
+
+_FOLDER = click.argument("folder", type=_folder)
 
 
 @click.group()
@@ -125,19 +134,26 @@ def _show(results: SweepResults, reports: Sequence[CaseReport]) -> None:
         console.print(headline, style="bold", markup=False)
         for line in item.verdict.details:
             console.print(line, markup=False)
-        console.print(render_table(item.case))
+        _print_whole(console, render_table(item.case))
+        console.print(legend(item.case), style="italic", markup=False)
     if results.missing:
         planned = len(results.files.planned or ())
         console.print(
             f"Unfinished: {len(results.missing)} of {planned} planned runs are not made yet with "
-            "this machine, software and commit."
+            "this machine, software and measured program."
         )
     if results.older_blocks:
         left = [f"{block.fingerprint} ({len(block.table)} runs)" for block in results.older_blocks]
-        console.print(f"Left out, of another machine, software or commit: {', '.join(left)}.")
+        console.print(f"Left out, of another machine, software or program: {', '.join(left)}.")
     for name in ("report.html", "summary.csv"):
         click.echo(results.files.folder / name)
     click.echo(f"{sum(len(item.figures) for item in reports)} figures as .png and .svg beside them")
+
+
+def _print_whole(console: Console, table: Table) -> None:
+    """Print a table with all its columns; a terminal that is narrower folds the lines."""
+    least = Measurement.get(console, console.options, table).minimum
+    console.print(table, width=max(least, console.width), crop=False)
 
 
 def main() -> None:

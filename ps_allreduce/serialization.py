@@ -1,9 +1,9 @@
 """Frozen dataclasses to JSON values and back, strictly.
 
-Decides that an unknown, missing or repeated key, or a value of another type, is an error: a
-misspelt key in a results file or a message is never passed over.  One of several dataclasses in a
-union is told by its class variable `kind`, which is written beside its fields.  It knows nothing of
-any particular dataclass.
+Decides that an unknown, missing or repeated key, a value of another type, or a number that 64 bits
+do not hold is an error: a misspelt key in a results file or a message is never passed over.  One of
+several dataclasses in a union is told by its class variable `kind`, which is written beside its
+fields.  It knows nothing of any particular dataclass.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from functools import cache
+from reprlib import repr as short
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from ps_allreduce.errors import RecordFormatError
@@ -25,6 +26,11 @@ KIND = "kind"
 
 #: Types whose values JSON holds as they are.
 _SCALARS = (bool, int, float, str)
+_NUMBERS = (int, float)
+
+#: Numbers are smaller, whatever they count: no figure of a run comes near, and NaN and infinity are
+#: none.
+NUMBERS_END = 2**63
 
 #: Makes a value of one type from parsed JSON.
 Reader = Callable[[Any], Any]
@@ -78,10 +84,13 @@ def parse_json(text: str | bytes) -> Any:
     """JSON values; an object may not have a key twice.
 
     Raises:
-        ValueError: the text is no JSON, or a key is repeated.
+        ValueError: the text is no JSON, a key is repeated, or values are nested too deeply.
     """
     content = text.decode() if isinstance(text, bytes) else text
-    return json.loads(content, object_pairs_hook=_refuse_repeats)
+    try:
+        return json.loads(content, object_pairs_hook=_refuse_repeats)
+    except RecursionError as error:
+        raise ValueError("its values are nested too deeply") from error
 
 
 def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -141,8 +150,9 @@ def _tagged_reader(classes: Sequence[Any]) -> Reader:
 
     def read(value: Any) -> Any:
         _expect(isinstance(value, dict) and KIND in value, value, f"an object with a {KIND}")
-        if value[KIND] not in readers:
-            raise _Mismatch(f"unknown {KIND} {value[KIND]!r}; choose one of {', '.join(readers)}")
+        if not isinstance(value[KIND], str) or value[KIND] not in readers:
+            choices = ", ".join(readers)
+            raise _Mismatch(f"unknown {KIND} {short(value[KIND])}; choose one of {choices}")
         return readers[value[KIND]](value)
 
     return read
@@ -168,8 +178,9 @@ def _mapping_reader(kind: Any) -> Reader:
 
     def read_all(value: Any) -> Any:
         _expect(isinstance(value, dict), value, "an object")
-        if kind in _SCALARS and set(map(type, value.values())) <= {kind}:
-            return value  # as it is already: samples hold thousands of such mappings
+        alike = kind in _NUMBERS and set(map(type, value.values())) <= {kind}
+        if alike and sum(map(abs, value.values())) < NUMBERS_END:
+            return value  # samples hold thousands of such mappings
         return _read_named(value, dict.fromkeys(value, read))
 
     return read_all
@@ -209,22 +220,22 @@ def _enum_reader(kind: Any) -> Reader:
         try:
             return kind(value)
         except ValueError as error:
-            raise _Mismatch(str(error)) from error
+            raise _Mismatch(f"{short(value)} is not a valid {kind.__name__}") from error
 
     return read
 
 
 def _scalar_reader(kind: Any) -> Reader:
     def read(value: Any) -> Any:
-        if type(value) is kind:
-            return value
-        if kind is float and type(value) is int:
-            return float(value)
-        raise _Mismatch(f"expected {kind.__name__}, found {value!r}")
+        if type(value) is not kind and not (kind is float and type(value) is int):
+            raise _Mismatch(f"expected {kind.__name__}, found {short(value)}")
+        if kind in _NUMBERS and not -NUMBERS_END < value < NUMBERS_END:
+            raise _Mismatch(f"expected a number of 64 bits, found {short(value)}")
+        return kind(value)
 
     return read
 
 
 def _expect(holds: bool, value: object, wanted: str) -> None:
     if not holds:
-        raise _Mismatch(f"expected {wanted}, found {value!r}")
+        raise _Mismatch(f"expected {wanted}, found {short(value)}")

@@ -1,4 +1,4 @@
-"""Which runs may be pooled: those of one machine or kind of hosts, one software and one commit.
+"""Which runs may be pooled: those of one machine or kind of hosts, software and program.
 
 Decides that the newest such block of a sweep is analysed, and that the others are listed with what
 sets them apart.  On a cluster that is the software and the kinds of hosts
@@ -19,7 +19,7 @@ from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.records import RunRecord
 
 #: What differs from run to run within one block, and so never explains a new one.
-_PER_RUN = ("command", "load_average", "fingerprint")
+_PER_RUN = ("commit", "command", "load_average", "fingerprint")
 
 #: The machine that the sweep was started on, which only counts where all tasks run on it.
 _MACHINE = (*("host", "system", "cpu_model", "cpu_count", "cpu_flags", "memory_bytes", "affinity"),)

@@ -17,6 +17,7 @@ from pandas.api.typing import DataFrameGroupBy
 
 from analysis.data.columns import CONDITIONS
 from analysis.data.setting import Setting, exchange_order, settings_of
+from analysis.data.turns import turns_of
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.records import BUSY_LIMIT, RunRecord, Status
 
@@ -31,7 +32,7 @@ class Point:
     Attributes:
         asked: what was asked for, by column; None where nothing was.
         attempts: rows of all attempts, by repetition and attempt.
-        launches: the rows that count, by repetition: of each the last one that is ok.
+        launches: the rows that count, by turn: of each repetition the last one that is ok.
         records: those of the attempts, in the same order.
     """
 
@@ -59,11 +60,11 @@ class Point:
 
     @cached_property
     def rates(self) -> pd.Series:
-        """Examples per second of each launch, by repetition."""
+        """Examples per second of each launch, by turn."""
         return self.known("examples_per_sec")
 
     def known(self, column: str) -> pd.Series:
-        """A column of numbers of the launches, by repetition, where it is known."""
+        """A column of numbers of the launches, by turn, where it is known."""
         return self.launches[column].dropna().astype(float)
 
     def common(self, column: str) -> int | None:
@@ -96,7 +97,7 @@ class Point:
     @property
     def lost_repetitions(self) -> int:
         """Repetitions that no attempt completed."""
-        return len(set(self.attempts["repetition"]) - set(self.launches.index))
+        return len(set(self.attempts["repetition"]) - set(self.launches["repetition"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -156,7 +157,7 @@ def make_cases(table: pd.DataFrame, records: Mapping[str, RunRecord]) -> tuple[C
     Args:
         records: by the index of the table.
     """
-    attempts = table.groupby("experiment_id", sort=False)
+    attempts = table.assign(turn=turns_of(table)).groupby("experiment_id", sort=False)
     experiments = attempts.head(1).set_index("experiment_id", drop=False)
     # A folder that was moved holds the same data still.
     experiments["input"] = experiments["input_checksum"].fillna(experiments["input"])
@@ -206,7 +207,7 @@ def _point(
         experiment=in_order[0].experiment,
         asked=asked,
         attempts=attempts,
-        launches=good.drop_duplicates("repetition", keep="last").set_index("repetition"),
+        launches=good.drop_duplicates("repetition", keep="last").set_index("turn"),
         records=in_order,
     )
 

@@ -55,6 +55,9 @@ least_measured_steps:i least_measured_s:f event_steps:i asked_workers_per_host:i
 network_hosts:i recording_ratio:f raw_timings:b
 """
 
+#: A command line may hold bytes that are no text; they are written by their numbers.
+NO_TEXT = "backslashreplace"
+
 #: Moments in UTC, as ISO 8601 writes them.
 _WRITTEN_MOMENT = "%Y-%m-%dT%H:%M:%S.%f+00:00"
 
@@ -116,7 +119,7 @@ def write_summary(path: Path, table: pd.DataFrame) -> None:
     Raises:
         UserError: no permission, or no space left.
     """
-    write_atomically(path, render_summary(table).encode())
+    write_atomically(path, render_summary(table).encode(errors=NO_TEXT))
 
 
 def render_summary(table: pd.DataFrame) -> str:

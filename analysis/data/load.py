@@ -1,14 +1,13 @@
 """Find the sweeps below a folder and read their records into one table, all of them, strictly.
 
-Decides that a record which cannot be read is a `Damage`, named and counted, never passed over, and
-what stays beside the table: the records without their samples, which are what makes them large.
-The raw timings of one run become a table of steps; what their spans mean is defined in
-`ps_allreduce.record.steps`, all columns in `docs/results_format.md`.
+Decides that a record or raw timings which cannot be read are a `Damage`, named and counted, never
+passed over, and what stays beside the table: the records without their samples, which are what
+makes them large.  The raw timings of one run become a table of steps; what their spans mean is
+defined in `ps_allreduce.record.steps`, all columns in `docs/results_format.md`.
 """
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,9 +18,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.data.columns import make_table
-from analysis.data.rows import Row, moment, row_of
+from analysis.data.rows import Row, row_of
 from ps_allreduce.errors import RecordFormatError, UserError
-from ps_allreduce.record.files import RunFiles, load_raw, load_record
+from ps_allreduce.record.files import RunFiles, iter_record_paths, load_raw, read_json, read_run
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.record.steps import (
     Phase,
@@ -108,16 +107,15 @@ def read_sweep(folder: Path) -> SweepFiles:
     rows: dict[str, Row] = {}
     records: dict[str, RunRecord] = {}
     damaged: list[Damage] = []
-    for path in (folder / "runs").glob("*/*-*.json"):
-        try:
-            record = _load(path)
-        except UserError as error:
+    for path in iter_record_paths(folder):
+        record = read_run(path)
+        if isinstance(record, RecordFormatError):
             place = path.relative_to(folder).as_posix()
-            damaged.append(Damage(path=place, reason=str(error)))
+            damaged.append(Damage(path=place, reason=str(record)))
             continue
         rows[str(path)] = row_of(record, path, folder)
         records[str(path)] = replace(record, samples=())
-    damaged.sort(key=lambda damage: damage.path)
+        damaged += _damaged_timings(RunFiles(path).raw, folder)
     if not rows:
         raise UserError(_nothing_to_read(folder, damaged))
     planned = _planned(folder, damaged)
@@ -130,31 +128,28 @@ def read_sweep(folder: Path) -> SweepFiles:
     )
 
 
+def _damaged_timings(raw: Path, folder: Path) -> list[Damage]:
+    """Raw timings that are there and cannot be read; the record has figures of its own."""
+    try:
+        if raw.exists():
+            load_raw(raw)
+    except RecordFormatError as error:
+        return [Damage(path=raw.relative_to(folder).as_posix(), reason=str(error))]
+    return []
+
+
 def _planned(folder: Path, damaged: list[Damage]) -> tuple[str, ...] | None:
     path = folder / "sweep.json"
     try:
-        order = json.loads(path.read_text(encoding="utf-8"))["order"]
+        order = read_json(path)["order"]
+        if not isinstance(order, list):
+            raise TypeError(f"order is {order!r}, no list")
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         damaged.append(Damage(path=path.name, reason=f"not a readable sweep ({error!r})."))
         return None
     return tuple(str(key) for key in order)
-
-
-def _load(path: Path) -> RunRecord:
-    """A record whose times and place are what every figure relies on; the types cannot say so."""
-    if not path.stem.replace("-", "").isdecimal():
-        raise RecordFormatError("a record is named <repetition>-<attempt>.json")
-    record = load_record(path)
-    if f"{path.parent.name}/{path.stem}" != record.run_id:
-        raise RecordFormatError(f"{path}: the record is of run {record.run_id}.")
-    for name, text in (("started_at", record.started_at), ("finished_at", record.finished_at)):
-        try:
-            moment(text)
-        except ValueError as error:
-            raise RecordFormatError(f"{path}: {name} is not a time ({error}).") from error
-    return record
 
 
 def _nothing_to_read(folder: Path, damaged: Sequence[Damage]) -> str:

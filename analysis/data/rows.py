@@ -70,7 +70,7 @@ def _when_and_where(record: RunRecord) -> Row:
         "finished_at": moment(record.finished_at),
         "fingerprint": record.block,
         "commit": record.provenance.commit,
-        "load_average": record.provenance.load_average,
+        "load_average": _largest(load for load, _ in record.loads),
         "warnings": "; ".join(record.warnings),
         "hosts": " ".join(host.name for host in record.hosts),
         "num_hosts": len(record.hosts) or None,

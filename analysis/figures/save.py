@@ -91,7 +91,7 @@ KINDS = (
         name="exchange",
         title="What each setting of the exchange changes",
         caption="Each row is a setting of the exchange, held against the setting of the title, by "
-        f"launches of the same repetition where both have it. {_LAUNCHES} Intervals are not "
+        f"launches of the same turn where both have it. {_LAUNCHES} Intervals are not "
         "corrected for their number; the p-values of the table are.",
         plot=plot_exchange,
         shows_changed=True,

@@ -67,9 +67,8 @@ def circumstances(case: Case) -> list[str]:
 
 
 def busy_lines(records: Sequence[RunRecord]) -> list[str]:
-    """How many runs began on a busy machine; some of the load is what the run before left."""
-    begun = [record.provenance for record in records]
-    busy = sum(made_with.load_average > BUSY * len(made_with.affinity) for made_with in begun)
+    """How many runs began on a busy host; some of the load is what the run before left."""
+    busy = sum(any(load > BUSY * cores for load, cores in record.loads) for record in records)
     if not busy:
         return []
     return [

@@ -16,6 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from analysis.data.blocks import Block, SweepResults
 from analysis.data.cases import Case
+from analysis.data.columns import NO_TEXT
 from analysis.figures.save import SavedFigure
 from analysis.report.circumstances import Items, busy_lines, mixed_lines, what_was_run
 from analysis.report.network_items import host_items, network_parts
@@ -84,7 +85,7 @@ def write_report(path: Path, results: SweepResults, cases: Sequence[CaseReport])
         min_effect=round(MIN_EFFECT * 100),
         units=" and ".join(dict.fromkeys(item.case.unit for item in cases)),
     )
-    write_atomically(path, page.encode())
+    write_atomically(path, page.encode(errors=NO_TEXT))
 
 
 def data_uri(path: Path) -> str:
@@ -197,10 +198,14 @@ def _counted(lines: Iterable[str]) -> list[str]:
     ]
 
 
+def _loads_text(loads: pd.Series) -> str:
+    return f"{loads.min():.2f} to {loads.max():.2f} (one minute)" if len(loads) else "not known"
+
+
 def provenance_items(block: Block) -> Items:
     """The runs of a block, the load they began under, and what they were made with."""
     made_with = block.provenance
-    loads, begun = block.table["load_average"], block.table["started_at"]
+    loads, begun = block.table["load_average"].dropna(), block.table["started_at"]
     cores = ", ".join(str(core) for core in made_with.affinity)
     return [
         ("block", block.fingerprint),
@@ -208,9 +213,10 @@ def provenance_items(block: Block) -> Items:
             "runs",
             f"{len(begun)}, from {moment_text(begun.min())} to {moment_text(begun.max())}",
         ),
-        ("load average before runs", f"{loads.min():.2f} to {loads.max():.2f} (one minute)"),
+        ("load average before runs", _loads_text(loads)),
         ("command of the last run", made_with.command),
-        ("commit", made_with.commit),
+        ("commit", ", ".join(block.table["commit"].unique())),
+        ("measured program", made_with.program),
         ("versions", ", ".join(f"{name} {value}" for name, value in made_with.versions.items())),
         ("environment", made_with.environment),
         ("settings", ", ".join(f"{name}={value}" for name, value in made_with.settings.items())),

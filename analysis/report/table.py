@@ -153,19 +153,20 @@ def text_table(case: Case) -> pd.DataFrame:
 
 
 def render_table(case: Case) -> Table:
-    """The table for the screen."""
+    """The table for the screen; `legend` tells what its columns mean."""
     text = text_table(case)
     names = _ON_SCREEN_HOSTS if _on_several_hosts(case) else _ON_SCREEN
     if not _bounded(case):
         names = tuple("compute_s" if name == "of_bound" else name for name in names)
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), caption=legend(case))
-    table.caption_justify = "left"
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in names:
-        words = name in ("setting", "attempts")
         heading = _SHORT.get(name) or _heading(case, name)
-        table.add_column(heading, justify="left" if words else "right", no_wrap=not words)
-    # Settings fold at their commas and keep their words whole, however narrow the screen.
-    table.columns[0].min_width = int(text["setting"].str.split().explode().str.len().max())
+        if name in ("setting", "attempts"):
+            # They fold and keep their words whole, however narrow the screen.
+            longest = int(text[name].str.split().explode().str.len().max())
+            table.add_column(heading, min_width=max(longest, len(heading)))
+        else:
+            table.add_column(heading, justify="right", no_wrap=True)
     for row in text[list(names)].itertuples(index=False):
         table.add_row(*row)
     return table

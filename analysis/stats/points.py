@@ -79,9 +79,9 @@ def base_of(case: Case, point: Point, base: str) -> Point | None:
 
 
 def launch_ratios(rates: pd.Series, base: pd.Series) -> pd.Series:
-    """Each launch over the base's launch of the same repetition, for drawing single points.
+    """Each launch over the base's launch of the same turn, for drawing single points.
 
-    Where the base lacks a repetition, its geometric mean stands in.
+    Where the base lacks a turn, its geometric mean stands in.
     """
     if base.empty:
         return base
@@ -170,11 +170,8 @@ class PlacementPoint:
 
     @property
     def planned_bytes(self) -> tuple[int, ...]:
-        """Trainable bytes of each server by the plan that the record holds."""
-        loads = [0] * len(self.worst.bytes_per_server)
-        for shard in self.worst.shards:
-            loads[shard.server] += shard.num_bytes
-        return tuple(loads)
+        """Trainable bytes of each server by the plan; where it is unknown, as they were."""
+        return self.worst.planned_bytes or self.worst.bytes_per_server
 
     @property
     def as_planned(self) -> bool:

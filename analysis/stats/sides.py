@@ -79,7 +79,7 @@ class Side:
 
     @property
     def rates(self) -> pd.Series:
-        """Examples per second by repetition, of the setting chosen without that repetition."""
+        """Examples per second by turn, of the setting chosen without that turn."""
         return self.selection.values
 
     @property

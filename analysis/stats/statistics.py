@@ -98,8 +98,8 @@ class Selection:
     """The best of several settings, chosen on other launches than those it is reported on.
 
     Attributes:
-        values: for each repetition, the rate of the setting that was best on all others.
-        chosen: for each repetition, the position of that setting.
+        values: for each turn, the rate of the setting that was best on all others.
+        chosen: for each turn, the position of that setting.
     """
 
     values: pd.Series
@@ -112,7 +112,7 @@ class Selection:
 
     @property
     def votes(self) -> int:
-        """How many repetitions chose the favourite."""
+        """How many turns chose the favourite."""
         return int((self.chosen == self.favourite).sum())
 
 
@@ -131,14 +131,14 @@ def estimate(values: pd.Series | Sequence[float]) -> Estimate:
 
 
 def compare(first: pd.Series, second: pd.Series) -> Comparison:
-    """Ratio of two points: paired where enough repetitions are in both, else Welch on the logs.
+    """Ratio of two points: paired where enough turns are in both, else Welch on the logs.
 
-    Sweeps run in blocks, each of which holds every point once; launches of one repetition share
-    what drifts from block to block, and pairing takes it out.  Repetitions that only one side
-    completed are left out of a paired comparison.
+    A sweep runs in turns, each of which holds every point once; launches of one turn share what
+    drifts from turn to turn, and pairing takes it out.  Turns that only one side has are left out
+    of a paired comparison.
 
     Args:
-        first, second: a rate (or any positive value) of each launch, by repetition.
+        first, second: a rate (or any positive value) of each launch, by turn (`data.turns`).
     """
     both = pd.concat([first, second], axis="columns", join="inner")
     paired = len(both) >= MIN_LAUNCHES or len(both) == max(len(first), len(second))
@@ -221,25 +221,25 @@ def holm(p_values: pd.Series) -> pd.Series:
 def choose_best(candidates: Sequence[pd.Series]) -> Selection:
     """Select the fastest candidate without favouring it: leave one launch out.
 
-    For each repetition the candidate with the highest geometric mean over all *other* repetitions
-    is chosen, and its rate in this repetition is what counts.  The luckiest launch of the luckiest
-    setting therefore gains nothing.  A repetition that the chosen candidate did not complete has
-    no value.  One candidate needs no choice and keeps all its launches.
+    For each turn the candidate with the highest geometric mean over all *other* turns is chosen,
+    and its rate in this turn is what counts.  The luckiest launch of the luckiest setting therefore
+    gains nothing.  A turn that lacks the chosen candidate has no value.  One candidate needs no
+    choice and keeps all its launches.
 
     Args:
-        candidates: a rate of each launch, by repetition.
+        candidates: a rate of each launch, by turn.
     """
     if len(candidates) == 1:
         kept = candidates[0]
         return Selection(values=kept, chosen=pd.Series(0, index=kept.index))
     rates = pd.concat(candidates, axis="columns", ignore_index=True).sort_index()
-    chosen = {repetition: _best_without(rates, repetition) for repetition in rates.index}
+    chosen = {turn: _best_without(rates, turn) for turn in rates.index}
     picks = pd.Series({key: pick for key, pick in chosen.items() if pick is not None}, dtype=int)
     values = pd.Series({key: rates[pick][key] for key, pick in picks.items()}, dtype=float)
     return Selection(values=values.dropna(), chosen=picks[values.notna()])
 
 
-def _best_without(rates: pd.DataFrame, repetition: object) -> int | None:
-    """The position of the best candidate by all other repetitions; None where there is none."""
-    means = np.log(rates.drop(index=repetition)).mean()
+def _best_without(rates: pd.DataFrame, turn: object) -> int | None:
+    """The position of the best candidate by all other turns; None where there is none."""
+    means = np.log(rates.drop(index=turn)).mean()
     return int(means.idxmax()) if means.notna().any() else None

@@ -23,9 +23,15 @@ from analysis.data.load import SweepFiles, find_sweeps, load, read_sweep
 from analysis.derive.costs import recording_cost
 from analysis.suite.wire_targets import render_wire, wire_table
 from ps_allreduce.errors import UserError
-from ps_allreduce.record.files import RunFiles, iter_record_paths, load_record, write_atomically
+from ps_allreduce.record.files import (
+    RunFiles,
+    iter_record_paths,
+    load_record,
+    read_json,
+    write_atomically,
+)
 from ps_allreduce.record.records import RunRecord, Status
-from ps_allreduce.serialization import parse_json, to_json
+from ps_allreduce.serialization import to_json
 
 #: The sweeps of a bench, by the names of their folders.
 RECORDING, OVERHEAD, WIRE, STANDARD_SWEEP = "recording", "overhead", "wire", "standard"
@@ -66,7 +72,7 @@ def read_bench(path: Path) -> Content:
         UserError: it cannot be read, so that writing would lose it.
     """
     try:
-        content = parse_json(path.read_bytes())
+        content = read_json(path)
         if isinstance(content, dict):
             return content
         reason = "not an object"

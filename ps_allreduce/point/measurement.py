@@ -32,6 +32,14 @@ class Measurement:
             0, warmup_s=self.warmup_s, measured_s=self.measured_s, event_steps=self.event_steps
         )
 
+    def least_warmup_s(self, step_s: float) -> float:
+        """How long warming up takes at least where a step takes so many seconds."""
+        return max(self.warmup_s, self.warmup_steps * step_s)
+
+    def least_measured_s(self, step_s: float) -> float:
+        """How long the steps after the warm-up take at least, traced ones included."""
+        return max(self.measured_s, self.measured_steps * step_s) + self.event_steps * step_s
+
     def columns(self) -> dict[str, object]:
         """As columns of a table."""
         return {

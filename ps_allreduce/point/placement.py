@@ -1,7 +1,8 @@
 """Decide which parameter server holds which variable, or which part of one.
 
 Pure functions over names, shapes and sizes; no TensorFlow, no cluster.  The backends create
-variables where a `Plan` says and report the devices back; `check_devices` compares the two.
+variables where a `Plan` says and report the devices back: `read_back` says what became of the plan,
+and `check_devices` what is elsewhere.
 
 All variables of a model take their turn, in creation order, as they do in TensorFlow: batch-norm
 statistics count for the policies although only trainable variables are kept on the servers
@@ -12,6 +13,7 @@ step.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -23,6 +25,10 @@ DEFAULT_SPLIT_BYTES = 4_000_000
 
 DTYPE_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
 DTYPE_BYTES |= {"uint32": 4, "uint64": 8, "bool": 1, "int8": 1, "uint8": 1}
+
+
+#: Bytes by device, as TensorFlow names it, for each position in `Plan.shards`.
+Held = Mapping[int, Mapping[str, int]]
 
 
 class Policy(StrEnum):
@@ -96,7 +102,7 @@ class Plan:
     def max_over_mean(self) -> float:
         """Trainable bytes of the hottest server over the mean of all; 1.0 is balanced."""
         load = self.bytes_per_server()
-        return max(load) * self.num_ps / sum(load)
+        return max(load) * self.num_ps / max(1, sum(load))
 
 
 def make_plan(
@@ -255,22 +261,36 @@ def better_num_ps(
     return min(count for count, load in hottest.items() if load <= least * 1.02)
 
 
-def check_devices(plan: Plan, devices: Mapping[int, str]) -> list[str]:
-    """Compare planned servers with the devices that TensorFlow reports.
+def server_of(device: str) -> int | None:
+    """The parameter server that a device string of TensorFlow names; None if it names none."""
+    found = re.match(r"/job:ps/replica:\d+/task:(\d+)/", device)
+    return int(found[1]) if found else None
 
-    Args:
-        plan: the plan that the variables were created by.
-        devices: for each position in `plan.shards`, the device string of the created variable.
 
-    Returns:
-        One sentence for every shard that is not where it was planned to be.
+def read_back(plan: Plan, held: Held) -> Plan:
+    """The plan as it came out: every part of a shard on the server that its device names.
+
+    Parts that are on no server are left out; `check_devices` tells of them.
     """
+    shards = [
+        replace(shard, server=server, num_bytes=num_bytes)
+        for position, shard in enumerate(plan.shards)
+        for device, num_bytes in held.get(position, {}).items()
+        if (server := server_of(device)) is not None
+    ]
+    return replace(plan, shards=tuple(shards))
+
+
+def check_devices(plan: Plan, held: Held) -> list[str]:
+    """One sentence for every shard of which not all is where it was planned to be."""
     problems = []
     for position, shard in enumerate(plan.shards):
-        wanted = f"/job:ps/replica:0/task:{shard.server}/"
-        if wanted not in devices.get(position, ""):
+        parts = held.get(position, {})
+        there = sum(size for device, size in parts.items() if server_of(device) == shard.server)
+        if (there, len(parts)) != (shard.num_bytes, 1):
+            places = [f"{size} bytes on {device!r}" for device, size in parts.items()]
             problems.append(
                 f"variable {shard.variable} (from {shard.start}) was planned on ps:{shard.server} "
-                f"but is on {devices.get(position, 'no device')!r}"
+                f"with {shard.num_bytes} bytes but is with {' and '.join(places) or 'no device'}"
             )
     return problems

@@ -33,6 +33,11 @@ class Optimizer:
     momentum: float = 0.9
 
 
+#: Time from one release of gradients to the next, at least: one takes about a millisecond where
+#: processors are busy, and a pass that releases more often takes longer than stated.
+LEAST_RELEASE_S = 0.002
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmulatedCompute:
     """An accelerator that takes a stated time and no processor.
@@ -40,8 +45,8 @@ class EmulatedCompute:
     Attributes:
         forward_s: time from the parameters' arrival to the loss, per batch.
         backward_s: time from the loss to the last gradient, per batch.
-        groups: the gradients become available in so many groups, in backward order.  More than 16
-            cost processor time of their own.
+        groups: the gradients become available in at most so many groups, in backward order.  More
+            than 16 cost processor time of their own.
     """
 
     forward_s: float
@@ -53,6 +58,11 @@ class EmulatedCompute:
         at_most(3600, forward_s=self.forward_s, backward_s=self.backward_s)
         if not 1 <= self.groups <= 16:
             raise UserError(f"gradient groups must be 1 to 16, got {self.groups}.")
+
+    @property
+    def releases(self) -> int:
+        """How many groups the backward pass has time for."""
+        return max(1, min(self.groups, int(self.backward_s / LEAST_RELEASE_S)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

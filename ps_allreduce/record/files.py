@@ -1,6 +1,7 @@
 """Where the records and raw timings of a sweep are kept, and how they are written and read.
 
-Decides names of files, atomic writing and strict loading.  Raw timings are a NumPy archive without
+Decides names of files, atomic writing, and strict loading: what `read_run` refuses is no record,
+for whoever goes on with a sweep as for whoever reports it.  Raw timings are a NumPy archive without
 pickles.  What the files hold is decided in `records` and `steps`.
 """
 
@@ -8,28 +9,37 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from reprlib import repr as short
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from ps_allreduce.errors import RecordFormatError, UserError
+from ps_allreduce.errors import OtherVersionError, RecordFormatError, UserError
 from ps_allreduce.record.records import FORMAT_VERSION, RunRecord
 from ps_allreduce.record.steps import EventTable, StepTable, Window, window_of
 from ps_allreduce.serialization import from_json, parse_json, to_json
 
 #: What a damaged archive raises, depending on which of its bytes is wrong.
 UNREADABLE: tuple[type[Exception], ...]
-UNREADABLE = (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError)
+UNREADABLE = (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, MemoryError)
 UNREADABLE += (zipfile.BadZipFile, zlib.error)
 
-REMEDY = "Move the file away, and the same command makes the run again."
+#: The folder in `runs` of what is no record.
+REFUSED = "refused"
+
+#: Of moments that a table of runs can hold.
+LAST_YEAR = 2262
+
+REMEDY = f"The sweep's command moves the file to runs/{REFUSED} and makes the run again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,32 +108,85 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise UserError(f"cannot write {path}: {error.strerror}.") from error
 
 
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file for reading, and nothing else: a pipe or a device might keep a reader for ever.
+
+    Raises:
+        OSError: there is no such file, or it is none that can be read to its end.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path.name} is no file but a folder, a pipe or a device")
+    return os.fdopen(descriptor, "rb")
+
+
+def read_json(path: Path) -> Any:
+    """The JSON values in a file.
+
+    Raises:
+        OSError: there is no such file, or it cannot be read.
+        ValueError: it holds no JSON, or a key is repeated.
+    """
+    with open_regular(path) as stream:
+        return parse_json(stream.read())
+
+
 def load_record(path: Path) -> RunRecord:
     """Read a record strictly.
 
     Raises:
-        RecordFormatError: it is damaged or of another version; the message says which is older.
+        RecordFormatError: it is damaged.
+        OtherVersionError: it is of another version; the message says which is older.
     """
     try:
-        content = parse_json(path.read_bytes())
+        content = read_json(path)
     except (OSError, ValueError) as error:
         raise RecordFormatError(f"{path}: not a readable record ({error}). {REMEDY}") from error
-    version = content.get("format_version") if isinstance(content, dict) else None
-    if version != FORMAT_VERSION:
-        older = isinstance(version, int) and version < FORMAT_VERSION
-        raise RecordFormatError(
-            f"{path}: record of format version {version}, this suite reads {FORMAT_VERSION}. "
-            + (
-                "Start a new RESULTS folder."
-                if older
-                else "Update the suite, or start a new RESULTS folder."
-            )
-        )
+    _check_version(path, content)
     try:
         return from_json(RunRecord, content, str(path))
     except (ValueError, UserError) as error:
         where = "" if str(error).startswith(str(path)) else f"{path}: "
         raise RecordFormatError(f"{where}{str(error).rstrip('.')}. {REMEDY}") from error
+
+
+def _check_version(path: Path, content: object) -> None:
+    if not isinstance(content, dict) or "format_version" not in content:
+        raise RecordFormatError(f"{path}: it states no format_version: no record. {REMEDY}")
+    version = content["format_version"]
+    if type(version) is not int:
+        raise RecordFormatError(
+            f"{path}: format_version is {short(version)}, which is no whole number. {REMEDY}"
+        )
+    if version != FORMAT_VERSION:
+        advice = "Start" if version < FORMAT_VERSION else "Update the suite, or start"
+        raise OtherVersionError(
+            f"{path}: record of format version {short(version)}, this suite reads "
+            f"{FORMAT_VERSION}. {advice} a new RESULTS folder."
+        )
+
+
+def read_run(path: Path) -> RunRecord | RecordFormatError:
+    """The record in a file of a sweep, or why the file holds none: the one reader of sweeps."""
+    try:
+        record = load_record(path)
+        _check_name_and_times(path, record)
+    except RecordFormatError as error:
+        return error
+    return record
+
+
+def _check_name_and_times(path: Path, record: RunRecord) -> None:
+    """What every reader relies on, and types cannot say."""
+    if f"{path.parent.name}/{path.stem}" != record.run_id:
+        raise RecordFormatError(f"{path}: the record is of run {record.run_id}. {REMEDY}")
+    for name, text in (("started_at", record.started_at), ("finished_at", record.finished_at)):
+        try:
+            if not 1970 < datetime.fromisoformat(text).year < LAST_YEAR:
+                raise ValueError(f"{text} is no year of a run")
+        except ValueError as error:
+            raise RecordFormatError(f"{path}: {name} is not a time ({error}). {REMEDY}") from error
 
 
 def save_raw(path: Path, steps: StepTable, events: EventTable) -> None:
@@ -142,7 +205,10 @@ def load_raw(path: Path) -> tuple[StepTable, EventTable]:
     """
     steps = _read_arrays(path, "steps", [field.name for field in fields(StepTable)])
     events = _read_arrays(path, "events", [field.name for field in fields(EventTable)])
-    return StepTable(**steps), EventTable(**events)
+    try:
+        return StepTable(**steps), EventTable(**events)
+    except ValueError as error:
+        raise RecordFormatError(f"{path}: raw timings cannot be used ({error}).") from error
 
 
 def load_window(path: Path) -> tuple[Window, int]:
@@ -159,20 +225,20 @@ def load_window(path: Path) -> tuple[Window, int]:
 def _read_arrays(path: Path, table: str, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
     try:
         # Opened here, because NumPy leaves a damaged file open.
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+        with open_regular(path) as stream, np.load(stream, allow_pickle=False) as archive:
             return {name: archive[f"{table}_{name}"] for name in names}
     except UNREADABLE as error:
         raise RecordFormatError(f"{path}: raw timings cannot be read ({error}).") from error
 
 
 def iter_record_paths(sweep_dir: Path) -> Iterator[Path]:
-    """Paths of all records of a sweep, by experiment, repetition and attempt."""
-    paths = (sweep_dir / "runs").glob("*/*-*.json")
-    yield from sorted(paths, key=lambda path: (path.parent.name, _numbers(path)))
+    """Paths of all that should be records of a sweep, by experiment, repetition and attempt."""
+    paths = (sweep_dir / "runs").glob("*/*.json")
+    yield from sorted((path for path in paths if path.parent.name != REFUSED), key=_place_in_order)
 
 
-def _numbers(path: Path) -> tuple[int, ...]:
+def _place_in_order(path: Path) -> tuple[str, tuple[int, ...], str]:
+    """Other names than `<repetition>-<attempt>` come first."""
     parts = path.stem.split("-")
-    if not all(part.isdecimal() for part in parts):
-        raise RecordFormatError(f"{path}: a record is named <repetition>-<attempt>.json.")
-    return tuple(int(part) for part in parts)
+    numbers = tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
+    return path.parent.name, numbers, path.name

@@ -148,6 +148,7 @@ class HostRecord:
         interface: that has this address; None if no interface of the host has it.
         clock_offset_s: of its wall clock against the launcher's, removed from all timings.
         import_s: time in which its fork server imported TensorFlow.
+        load_average: of one minute, at the first look of the run; None if there was no look.
     """
 
     name: str
@@ -155,6 +156,7 @@ class HostRecord:
     interface: Interface | None = None
     clock_offset_s: float = 0.0
     import_s: float | None = None
+    load_average: float | None = None
     facts: HostFacts
 
 

@@ -15,6 +15,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from pathlib import Path
 
 from ps_allreduce.environment import environment_kind, installed_version
@@ -34,8 +35,17 @@ SETTINGS = (
     "NCCL_IB_DISABLE",
 )
 
-#: The checkout.
+#: So does whatever begins so, but for TF_CONFIG, which is every task's own, and for the log.
+SETTING_FAMILIES = ("NCCL_", "TF_")
+
+OTHER_PURPOSES = ("TF_CONFIG", "TF_CPP_")
+
+#: The checkout, and the measured program in it.
 ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = "ps_allreduce"
+
+#: Modules of it that keep and read results, and change nothing that is measured.
+KEEPING = ("bounds.py", "record/files.py", "record/records.py")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +53,9 @@ class Provenance:
     """A description of machine and software.
 
     Attributes:
-        commit: of the suite, with a digest of uncommitted changes; `unknown` without git.
+        commit: of the suite, with a digest of uncommitted changes; `unknown` without git.  It is
+            no part of the fingerprint: most commits change nothing that is measured.
+        program: digest of the measured program's sources.
         versions: of Python and the packages that matter.
         environment: `venv` if it holds the suite's lock file, else `existing`.
         command: the command line that made the run.
@@ -54,6 +66,7 @@ class Provenance:
     """
 
     commit: str
+    program: str = ""
     versions: Mapping[str, str]
     environment: str
     command: str
@@ -79,6 +92,7 @@ def collect(commit: str, hosts: Sequence[HostFacts] = ()) -> Provenance:
     cpu_model, flags = parse_cpuinfo(read_text(Path("/proc/cpuinfo")))
     found = Provenance(
         commit=commit,
+        program=measured_digest(),
         versions=package_versions(PACKAGES),
         environment=str(environment_kind()),
         command=shlex.join(sys.orig_argv),
@@ -99,9 +113,9 @@ def collect(commit: str, hosts: Sequence[HostFacts] = ()) -> Provenance:
 def _what_counts(found: Provenance, hosts: Sequence[HostFacts]) -> dict[str, object]:
     """What makes runs comparable."""
     if hosts:
-        names = ("commit", "versions", "environment", "settings")
+        names = ("program", "versions", "environment", "settings")
         return {name: getattr(found, name) for name in names} | {"hosts": sorted(kinds(hosts))}
-    passing = ("command", "load_average", "fingerprint")
+    passing = ("commit", "command", "load_average", "fingerprint")
     return {f.name: getattr(found, f.name) for f in fields(found) if f.name not in passing}
 
 
@@ -130,23 +144,41 @@ def package_versions(names: Iterable[str]) -> dict[str, str]:
     return {"python": platform.python_version()} | versions
 
 
+def computing(environment: Mapping[str, str]) -> dict[str, str]:
+    """Those of some variables that change what is computed or how tasks communicate."""
+    return {
+        name: text
+        for name, text in sorted(environment.items())
+        if (name in SETTINGS or name.startswith(SETTING_FAMILIES))
+        and not name.startswith(OTHER_PURPOSES)
+    }
+
+
 def tensorflow_settings(environment: Mapping[str, str]) -> dict[str, str]:
     """Settings that change results or speed; those not set are TensorFlow's defaults."""
-    stated = {name: environment.get(name, "default") for name in SETTINGS}
-    return stated | {"data_layout": "channels_last", "xla_jit": "off", "batch_norm": "worker_local"}
+    stated = dict.fromkeys(SETTINGS, "default") | computing(environment)
+    return stated | {"xla_jit": "off", "batch_norm": "worker_local"}
 
 
-def source_digest(paths: Iterable[Path]) -> str:
-    """Eight hexadecimal digits over the content of files, by name."""
+def source_digest(paths: Iterable[Path], root: Path = ROOT) -> str:
+    """Eight hexadecimal digits over the content of files below a folder, by their places in it."""
     total = hashlib.sha256()
-    for path in sorted(paths):
-        total.update(path.name.encode() + b"\0" + path.read_bytes())
+    for name, path in sorted((path.relative_to(root).as_posix(), path) for path in paths):
+        total.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
     return total.hexdigest()[:8]
 
 
 def program_digest() -> str:
     """Of the measured program's source, as it is on this host."""
-    return source_digest((ROOT / "ps_allreduce").rglob("*.py"))
+    return source_digest((ROOT / PROGRAM).rglob("*.py"))
+
+
+@cache
+def measured_digest(root: Path = ROOT) -> str:
+    """Of that source without what only keeps and reads results; as it was at the first call."""
+    sources = (root / PROGRAM).rglob("*.py")
+    keeping = (root / PROGRAM / name for name in KEEPING)
+    return source_digest(set(sources) - set(keeping), root)
 
 
 def read_text(path: Path) -> str:

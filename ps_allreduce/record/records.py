@@ -18,13 +18,13 @@ Format history:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.placement import Shard
+from ps_allreduce.point.placement import Held, Plan, Shard, check_devices, read_back
 from ps_allreduce.record.hosts import GpuSample, HostRecord
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.steps import Metrics
@@ -55,6 +55,7 @@ class TaskRecord:
         host: its host name; `address` is its entry in the cluster specification.
         cores: processor numbers that it was really pinned to, as it found itself.
         gpus: CUDA_VISIBLE_DEVICES as it found it; empty for none, None if it did not get so far.
+        settings: variables that change computation, and Keras's `data_layout`, as it found them.
         exit: exit status, negative for a signal, None if it was ended by the launcher.
         cpu_s: processor time used between launch and end.
         peak_memory_bytes: largest resident memory sampled.
@@ -65,6 +66,7 @@ class TaskRecord:
     address: str
     cores: tuple[int, ...]
     gpus: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
     pid: int
     exit: int | None = None
     cpu_s: float | None = None
@@ -81,6 +83,7 @@ class Sample:
         memory_bytes: resident memory, by task.
         sent_bytes, received_bytes: interface counters, by interface name.
         busy_s, idle_s: processor seconds of the whole machine since it started.
+        load_average: of the machine, of one minute.
         gpus: those of the step; none without an NVIDIA driver.
     """
 
@@ -88,6 +91,7 @@ class Sample:
     host: str
     busy_s: float
     idle_s: float
+    load_average: float | None = None
     cpu_s: Mapping[str, float]
     memory_bytes: Mapping[str, int]
     sent_bytes: Mapping[str, int]
@@ -118,8 +122,11 @@ class PlacementUsed:
     """Where the trainable variables really were, read back from their devices.
 
     Attributes:
-        shards: as planned.
+        shards: those planned, each on the server where it really was; one that was on several is
+            there several times, with the bytes of each.
         variables: names by position in creation order, for the shards to point into.
+        bytes_per_server: of the shards.
+        planned_bytes: of each server, by the plan.
         deviations: one sentence for every shard that was elsewhere.
         max_over_mean: trainable bytes of the hottest server over the mean.
     """
@@ -127,8 +134,22 @@ class PlacementUsed:
     shards: tuple[Shard, ...]
     variables: tuple[str, ...]
     bytes_per_server: tuple[int, ...]
+    planned_bytes: tuple[int, ...] = ()
     max_over_mean: float
     deviations: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, plan: Plan, held: Held, variables: Sequence[str]) -> PlacementUsed:
+        """What became of a plan, by the devices that TensorFlow reports."""
+        found = read_back(plan, held)
+        return cls(
+            shards=found.shards,
+            variables=tuple(variables),
+            bytes_per_server=found.bytes_per_server(),
+            planned_bytes=plan.bytes_per_server(),
+            max_over_mean=found.max_over_mean,
+            deviations=tuple(check_devices(plan, held)),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +197,7 @@ class RunRecord:
         num_messages: that a worker sends per step.
         oversubscribed: tasks had fewer cores than they use.
         block: runs of different blocks are never pooled; the fingerprint of machine, software and
-            commit.
+            measured program.
     """
 
     format_version: int = FORMAT_VERSION
@@ -209,8 +230,12 @@ class RunRecord:
     recording: RecordingTimes | None = None
 
     def __post_init__(self) -> None:
+        if min(self.repetition, self.attempt) < 0:
+            raise ValueError(f"repetition {self.repetition}, attempt {self.attempt}: below 0")
         if (self.status is Status.OK) != (self.reason == ""):
             raise ValueError(f"status {self.status} with reason {self.reason!r}")
+        if self.status is Status.OK and not self.tasks:
+            raise ValueError("a run that is ok has tasks")
         if self.status is Status.OK and self.metrics is None and self.recording is None:
             raise ValueError("a run that is ok has metrics, or times of recording")
         if self.experiment_id != self.experiment.experiment_id:
@@ -225,6 +250,18 @@ class RunRecord:
         return min((link.bits_per_s for link in self.links), default=None)
 
     @property
+    def loads(self) -> tuple[tuple[float, int], ...]:
+        """Load average as the run began, and cores, of each host that tells.
+
+        Where none does and this machine is below all hosts, its own; it may also be a login node.
+        """
+        told = ((host.load_average, len(host.facts.cores)) for host in self.hosts)
+        known = tuple((load, cores) for load, cores in told if load is not None)
+        is_here = self.experiment.spread is None or self.experiment.network is not None
+        here = (self.provenance.load_average, len(self.provenance.affinity))
+        return known or ((here,) if is_here else ())
+
+    @property
     def interface(self) -> str | None:
         """The interface that the tasks used; None if it is unknown or hosts differ."""
         names = {host.interface.name if host.interface else None for host in self.hosts}
@@ -237,5 +274,5 @@ class RunRecord:
 
     @property
     def block(self) -> str:
-        """Identifies the machine, software and commit that the run was made with."""
+        """Identifies the machine, software and program that the run was made with."""
         return self.provenance.fingerprint

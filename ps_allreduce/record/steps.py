@@ -62,6 +62,9 @@ class StepTable:
     batches: Floats
     releases: Floats
 
+    def __post_init__(self) -> None:
+        _check_lengths(self)
+
     def __len__(self) -> int:
         return len(self.worker)
 
@@ -95,6 +98,9 @@ class EventTable:
     tensor: Integers
     time: Floats
 
+    def __post_init__(self) -> None:
+        _check_lengths(self)
+
 
 TableT = TypeVar("TableT", StepTable, EventTable)
 
@@ -123,6 +129,13 @@ def concatenate(tables: Sequence[TableT]) -> TableT:
     names = [f.name for f in fields(tables[0])]
     columns = {n: np.concatenate([getattr(t, n) for t in tables]) for n in names}
     return replace(tables[0], **columns)
+
+
+def _check_lengths(table: StepTable | EventTable) -> None:
+    lengths = {each.name: len(getattr(table, each.name)) for each in fields(table)}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{length} of {name}" for name, length in lengths.items())
+        raise ValueError(f"columns of different lengths: {told}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,8 +204,14 @@ class Metrics:
     steps_per_worker: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.examples_per_sec) and self.examples_per_sec > 0):
-            raise ValueError(f"examples_per_sec must be above 0, got {self.examples_per_sec}")
+        for name in (each.name for each in fields(self) if each.name != "steps_per_worker"):
+            if not math.isfinite(getattr(self, name)):
+                raise ValueError(f"{name} must be a number, got {getattr(self, name)}")
+        for name in ("examples_per_sec", "window_s", "step_time_p50_s", "step_time_p95_s"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
+        if min(self.steps_per_worker, default=0) < 1:
+            raise ValueError(f"steps of each worker in the window: {self.steps_per_worker}")
 
 
 def compute_metrics(steps: StepTable, examples_per_step: int) -> Metrics:

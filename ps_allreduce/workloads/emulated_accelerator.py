@@ -1,7 +1,8 @@
 """An accelerator that takes time but no processor.
 
 Forward and backward pass are timers inside the graph (TensorFlow's `SleepDataset`).  Gradients have
-the real sizes and become available in groups of equal time, in backward order.
+the real sizes and become available in groups of equal time, in backward order: in as many as were
+asked for and the time bears.
 
 Every batch notes when it began, and every tick of its timer waits for a moment counted from there.
 So a tick that comes late, because the processor was busy, does not delay the ticks after it.
@@ -44,7 +45,7 @@ class EmulatedProgram(Program):
         super().__init__(workload, num_workers, data_dir)
         self._compute: EmulatedCompute = workload.emulated
         trainable = [spec for spec in self.variables if spec.trainable]
-        self._groups = backward_groups([s.num_bytes for s in trainable], self._compute.groups)
+        self._groups = backward_groups([s.num_bytes for s in trainable], self._compute.releases)
         self.state = tuple(
             LocalVariable(f"gradient/{index}", tf.as_dtype(spec.dtype), spec.shape)
             for index, spec in enumerate(trainable)

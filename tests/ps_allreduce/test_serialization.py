@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +29,7 @@ from ps_allreduce.record.records import (
 from ps_allreduce.record.steps import Metrics
 from ps_allreduce.serialization import from_json, parse_json, to_json
 from tests.examples import experiments, fast, seconds
-from tests.fakes import METRICS, make_experiment, make_facts, make_host, make_record
+from tests.fakes import METRICS, make_experiment, make_facts, make_host, make_record, make_sample
 
 COUNTS = st.integers(0, 1 << 60)
 
@@ -83,10 +83,10 @@ def records() -> st.SearchStrategy[RunRecord]:
     )
     metrics = st.builds(
         lambda counts, **spans: replace(METRICS, steps_per_worker=tuple(counts), **spans),
-        st.lists(COUNTS, max_size=3),
+        st.lists(st.integers(1, 1 << 60), min_size=1, max_size=3),
         examples_per_sec=st.floats(1e-3, 1e6),
         communication_s=seconds().map(lambda value: -value),
-        window_s=seconds(),
+        window_s=st.floats(1e-3, 1e6),
     )
     hosts = st.builds(
         make_host,
@@ -106,7 +106,7 @@ def records() -> st.SearchStrategy[RunRecord]:
         make_record,
         experiment=experiments(),
         metrics=metrics,
-        tasks=several(tasks),
+        tasks=st.lists(tasks, min_size=1, max_size=3).map(tuple),
         samples=several(samples),
         placement=st.none() | placements,
         phases=st.builds(Phases, bring_up_s=st.none() | seconds()),
@@ -145,6 +145,14 @@ def drop(*path: str | int) -> Callable[[Any], None]:
     return change
 
 
+def nested(levels: int) -> list[Any]:
+    """Lists in lists."""
+    made: list[Any] = []
+    for _ in range(levels):
+        made = [made]
+    return made
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -175,6 +183,17 @@ def drop(*path: str | int) -> Callable[[Any], None]:
             put("provenance", "versions", "python", value=3.11),
             "provenance.versions.python: expected str, found 3.11",
         ),
+        *(
+            (put("machine_busy", value=number), "machine_busy: expected a number of 64 bits")
+            for number in (math.nan, math.inf, 1e308, 10**400)
+        ),
+        (put("total_cores", value=10**400), "total_cores: expected a number of 64 bits"),
+        (
+            put("samples", 0, "cpu_s", value={"worker:0": -math.inf}),
+            r"samples\[0\].cpu_s.worker:0: expected a number of 64 bits, found -inf",
+        ),
+        (put("status", value=nested(500)), r"status: \[+\.\.\.\]+ is not a valid"),
+        (put("experiment", "strategy", "kind", value=[]), r"strategy: unknown kind \[\]"),
         (put("status", value="fine"), "status: 'fine' is not a valid Status"),
         (
             put("experiment", "strategy", value=7),
@@ -187,7 +206,8 @@ def drop(*path: str | int) -> Callable[[Any], None]:
     ],
 )
 def test_damage_is_refused_with_its_place(damage: Callable[[Any], None], message: str) -> None:
-    content = copy.deepcopy(through_a_file(make_record(hosts=(make_host("n9"), make_host("n10")))))
+    hosts = (make_host("n9"), make_host("n10"))
+    content = through_a_file(make_record(hosts=hosts, samples=(make_sample(),)))
     damage(content)
     with pytest.raises(RecordFormatError, match=message):
         from_json(RunRecord, content, "record.json")
@@ -222,3 +242,8 @@ def test_enumerations_are_written_by_value() -> None:
 def test_a_repeated_key_is_refused() -> None:
     with pytest.raises(ValueError, match="key 'a' is repeated"):
         parse_json('{"b": {"a": 1, "a": 2}}')
+
+
+def test_values_nested_too_deeply_are_no_defect() -> None:
+    with pytest.raises(ValueError, match="nested too deeply"):
+        parse_json("[" * 100_000)

@@ -42,9 +42,9 @@ def test_kinds_of_hosts_that_changed_joined_or_left_are_described() -> None:
 
 
 def test_the_machine_that_a_cluster_was_used_from_explains_nothing() -> None:
-    old = block(host("n1"), host="login1", system="Other", commit="older")
+    old = block(host("n1"), host="login1", system="Other", program="older")
     assert differences(old, block(host("n2"), host="login2")) == (
-        "commit: older (analysed: 0123abc)",
+        "program: older (analysed: 0c0ffee0)",
     )
 
 

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import analysis
@@ -12,8 +14,7 @@ from analysis.data.load import DamagedFiles, find_sweeps, read_sweep
 from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy, Single
 from ps_allreduce.record.steps import Phase, concatenate
-from ps_allreduce.serialization import to_json
-from tests.analysis.builders import metrics, provenance, run, save
+from tests.analysis.builders import provenance, run, save
 from tests.fakes import make_experiment, make_steps
 
 SINGLE = make_experiment(Single)
@@ -53,13 +54,29 @@ def test_truncated_and_misnamed_records_are_named_and_the_others_are_read(tmp_pa
     broken.write_text(broken.read_text()[:100])
     files = read_sweep(tmp_path)
     assert len(files.table) == 1
-    names = [f"runs/{SINGLE.experiment_id}/{name}" for name in ("1-1.json", "copy-of.json")]
+    names = [f"runs/{SINGLE.experiment_id}/{name}" for name in ("copy-of.json", "1-1.json")]
     assert [item.path for item in files.damaged] == names
-    assert "not a readable record" in files.damaged[0].reason
-    assert "<repetition>-<attempt>.json" in files.damaged[1].reason
+    assert "the record is of run" in files.damaged[0].reason
+    assert "not a readable record" in files.damaged[1].reason
     with pytest.warns(DamagedFiles) as told:
         assert len(analysis.load(tmp_path)) == 1
-    assert "1-1.json: not a readable record" in str(told[0].message)
+    assert "1-1.json: not a readable record" in str(told[1].message)
+
+
+@pytest.mark.parametrize("damage", ["cut", "uneven"])
+def test_damaged_raw_timings_are_named_though_the_record_is_good(
+    tmp_path: Path, damage: str
+) -> None:
+    raw = save(tmp_path, run(SINGLE, 100.0, 0)).with_suffix(".npz")
+    if damage == "cut":
+        raw.write_bytes(raw.read_bytes()[:-100])
+    else:
+        with np.load(raw) as archive:
+            arrays = dict(archive) | {"steps_end": np.zeros(3)}
+        np.savez(raw, **arrays)
+    files = read_sweep(tmp_path)
+    assert len(files.table) == 1
+    assert [item.path for item in files.damaged] == [f"runs/{SINGLE.experiment_id}/0-1.npz"]
 
 
 @pytest.mark.parametrize(
@@ -68,12 +85,9 @@ def test_truncated_and_misnamed_records_are_named_and_the_others_are_read(tmp_pa
         ({"format_version": 99}, "format version 99"),
         ({"surprise": 1}, "unknown key surprise"),
         ({"started_at": "yesterday"}, "started_at is not a time"),
+        ({"finished_at": "0001-01-01T00:00:00"}, "finished_at is not a time"),
         ({"repetition": 7}, "the record is of run"),
         ({"experiment_id": "0"}, "edited or damaged"),
-        *(
-            ({"metrics": to_json(metrics(1.0)) | {"examples_per_sec": rate}}, "must be above 0")
-            for rate in (0.0, -1.0, float("nan"), float("inf"))
-        ),
     ],
 )
 def test_a_record_that_does_not_hold_together_is_not_used(
@@ -81,6 +95,25 @@ def test_a_record_that_does_not_hold_together_is_not_used(
 ) -> None:
     save(tmp_path, run(SINGLE, 100.0, 0))
     edit(save(tmp_path, run(SINGLE, 100.0, 1)), **changes)
+    (damage,) = read_sweep(tmp_path).damaged
+    assert reason in damage.reason
+
+
+@pytest.mark.parametrize(
+    ("rate", "reason"),
+    [
+        (0.0, "examples_per_sec must be above 0"),
+        (-1.0, "examples_per_sec must be above 0"),
+        (math.nan, "expected a number of 64 bits"),
+        (1e308, "expected a number of 64 bits"),
+    ],
+)
+def test_an_impossible_rate_is_not_used(tmp_path: Path, rate: float, reason: str) -> None:
+    save(tmp_path, run(SINGLE, 100.0, 0))
+    path = save(tmp_path, run(SINGLE, 1.0, 1))
+    content = json.loads(path.read_text())
+    content["metrics"]["examples_per_sec"] = rate
+    path.write_text(json.dumps(content))
     (damage,) = read_sweep(tmp_path).damaged
     assert reason in damage.reason
 
@@ -100,7 +133,7 @@ def results_of(folder: Path) -> SweepResults:
 
 
 def test_the_newest_block_is_analysed_and_others_say_what_differs(tmp_path: Path) -> None:
-    old = provenance(fingerprint="bbbbbbbb", commit="old", versions={"python": "3.11.1"})
+    old = provenance(fingerprint="bbbbbbbb", program="old", versions={"python": "3.11.1"})
     # Later in the order of the files, earlier in time.
     save(tmp_path, run(SINGLE, 50.0, 1, provenance=old, started_at="2025-12-31T23:00:00+00:00"))
     save(tmp_path, run(SINGLE, 100.0, 0))
@@ -108,7 +141,7 @@ def test_the_newest_block_is_analysed_and_others_say_what_differs(tmp_path: Path
     assert results.block.fingerprint == "aaaaaaaa"
     (older,) = results.older_blocks
     assert older.differences == (
-        "commit: old (analysed: 0123abc)",
+        "program: old (analysed: 0c0ffee0)",
         "versions.python: 3.11.1 (analysed: 3.11.2)",
         "versions.tensorflow: none (analysed: 2.21.0)",
     )
@@ -130,7 +163,7 @@ def test_runs_that_were_planned_but_not_made_are_missing(tmp_path: Path) -> None
     assert results_of(tmp_path).missing == (order[2],)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{}"])
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"order": 3}', '{"order": "abc"}'])
 def test_a_damaged_plan_is_named(tmp_path: Path, text: str) -> None:
     save(tmp_path, run(SINGLE, 1.0, 0))
     (tmp_path / "sweep.json").write_text(text)

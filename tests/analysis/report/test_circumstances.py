@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -19,7 +20,7 @@ from ps_allreduce.point.strategies import AllReduce, Single
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.hosts import HostRecord, Interface
 from ps_allreduce.record.records import RunRecord
-from tests.analysis.builders import RATES, case_of, runs
+from tests.analysis.builders import RATES, case_of, provenance, runs
 from tests.fakes import make_experiment, make_facts, make_host
 
 NETWORK = EmulatedNetwork(num_hosts=2, bits_per_s=1e9)
@@ -103,6 +104,14 @@ def test_other_interfaces_in_other_runs_are_told() -> None:
     mixed = [*on_hosts(*HOSTS)[:2], *on_hosts(*fast)[2:]]
     assert "Runs used different interfaces (lo, ib0)" in doubts(*mixed)
     assert "different interfaces" not in doubts(*on_hosts(*fast))
+
+
+def test_hosts_are_busy_and_not_the_machine_that_the_suite_was_started_on() -> None:
+    loaded = replace(provenance(), load_average=99.0)
+    idle, busy = make_host("n0", load_average=0.5), make_host("n1", load_average=8.5)
+    for hosts, told in (((idle,), False), ((idle, busy), True), (HOSTS, False)):
+        records = [replace(record, provenance=loaded) for record in on_hosts(*hosts)]
+        assert ("3 of 3 runs began with a load average above 2" in doubts(*records)) is told
 
 
 def base_of_job(job_id: str, first: int, rate: float) -> list[RunRecord]:

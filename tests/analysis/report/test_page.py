@@ -99,14 +99,14 @@ def test_the_report_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
 
 def test_the_report_holds_what_a_reviewer_asks_for(tmp_path: Path) -> None:
     astray = placement_used(300, 100, deviations=("variable 0 was planned on ps:0",))
-    old = provenance(fingerprint="bbbbbbbb", commit="older")
+    old = provenance(fingerprint="bbbbbbbb", program="older")
     own = make_experiment(SynchronousServers, 2, placement=Policy.PARTITIONED)
     save_all(
         tmp_path,
         [
             *compare_sweep(),
             run(own, 90.0, 0, placement=astray, warnings=("load average 3.0 before the run",)),
-            run(own, None, 1, reason="<script>alert(1)</script> & more"),
+            run(own, None, 1, reason="<script>alert(1)</script> & more \udcff"),
             run(own, 1.0, 2, provenance=old, started_at="2025-01-01T00:00:00+00:00"),
         ],
     )
@@ -115,10 +115,10 @@ def test_the_report_holds_what_a_reviewer_asks_for(tmp_path: Path) -> None:
     for expected in (
         "variable 0 was planned on ps:0",
         "load average 3.0 before the run (1 run)",
-        "<script>alert(1)</script> & more",
+        "<script>alert(1)</script> & more \\udcff",
         f"runs/{own.experiment_id}/1-1.log",
         "bbbbbbbb: 1 run(s)",
-        "commit: older (analysed: 0123abc)",
+        "program: older (analysed: 0c0ffee0)",
         "tensorflow 2.21.0",
         "OMP_NUM_THREADS=default",
         "0.25 to 0.25 (one minute)",

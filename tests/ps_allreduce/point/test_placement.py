@@ -19,12 +19,12 @@ from ps_allreduce.point.placement import (
     VariableSpec,
     best_axis,
     better_num_ps,
-    check_devices,
     default_split_bytes,
     make_plan,
     suggest,
     useful_servers,
 )
+from ps_allreduce.record.records import PlacementUsed
 from tests.examples import fast
 
 WHOLE = (Policy.ROUND_ROBIN, Policy.GREEDY, Policy.LARGEST_FIRST)
@@ -292,25 +292,35 @@ def test_no_server_can_carry_less_than_the_largest_variable(sizes: list[int]) ->
     assert useful_servers(model) == ceil(sum(sizes) / max(sizes))
 
 
-DEVICES = {shard: f"/job:ps/replica:0/task:{shard % 2}/device:CPU:0" for shard in range(3)}
+def on(task: int) -> str:
+    return f"/job:ps/replica:0/task:{task}/device:CPU:0"
+
+
+PLANNED = {0: {on(0): 40}, 1: {on(1): 40}, 2: {on(0): 40}}
 
 
 @pytest.mark.parametrize(
-    ("device", "told"),
+    ("held", "loads", "told"),
     [
-        ("/job:ps/replica:0/task:0/device:CPU:0", "'/job:ps/replica:0/task:0/device:CPU:0'"),
-        ("/job:ps/replica:0/task:11/device:CPU:0", "task:11"),
-        ("/job:worker/replica:0/task:1/device:CPU:0", "/job:worker"),
-        ("", "''"),
-        (None, "'no device'"),
+        ({on(0): 40}, (120, 0), f"40 bytes on '{on(0)}'"),
+        ({on(1): 20, on(0): 20}, (100, 20), f"20 bytes on '{on(1)}' and 20 bytes on '{on(0)}'"),
+        ({on(1): 20}, (80, 20), f"20 bytes on '{on(1)}'"),
+        ({on(11): 40}, (80, 0), "task:11"),
+        ({"/job:worker/replica:0/task:1/device:CPU:0": 40}, (80, 0), "/job:worker"),
+        ({"": 40}, (80, 0), "''"),
+        ({}, (80, 0), "no device"),
     ],
 )
-def test_a_variable_elsewhere_is_told(device: str | None, told: str) -> None:
-    plan = make_plan(Policy.ROUND_ROBIN, variables(1, 1, 1), 2)
-    assert check_devices(plan, DEVICES) == []
-    others = {shard: name for shard, name in DEVICES.items() if shard != 1}
-    (problem,) = check_devices(plan, others if device is None else others | {1: device})
-    assert problem.startswith("variable 1 (from 0) was planned on ps:1 but is on ")
+def test_a_variable_elsewhere_is_told_and_counted_where_it_is(
+    held: dict[str, int], loads: tuple[int, int], told: str
+) -> None:
+    plan = make_plan(Policy.ROUND_ROBIN, variables(40, 40, 40), 2)
+    good = PlacementUsed.of(plan, PLANNED, "abc")
+    assert (good.shards, good.planned_bytes, good.deviations) == (plan.shards, (80, 40), ())
+    used = PlacementUsed.of(plan, PLANNED | {1: held}, "abc")
+    assert (used.bytes_per_server, used.planned_bytes) == (loads, (80, 40))
+    (problem,) = used.deviations
+    assert problem.startswith("variable 1 (from 0) was planned on ps:1 with 40 bytes but is with ")
     assert told in problem
 
 

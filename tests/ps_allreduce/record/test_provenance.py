@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shutil
 import sys
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from ps_allreduce.record import provenance
 from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.provenance import (
     collect,
+    computing,
     fingerprint,
     package_versions,
     parse_cpuinfo,
@@ -96,6 +99,7 @@ def test_the_same_machine_is_the_same_block(machine: pytest.MonkeyPatch) -> None
 SUITE: list[tuple[object, str, object]] = [
     (provenance, "package_versions", lambda _: {"tensorflow": "2.21.1"}),
     (os, "environ", {**os.environ, "OMP_NUM_THREADS": "1"}),
+    (provenance, "measured_digest", lambda: "0badcafe"),
 ]
 
 MACHINE: list[tuple[object, str, object]] = [
@@ -116,9 +120,27 @@ def test_what_changes_results_opens_a_new_block(
     machine: pytest.MonkeyPatch, owner: object, name: str, other: object, hosts: list[HostFacts]
 ) -> None:
     before = collect(COMMIT, hosts).fingerprint
-    assert collect(f"{COMMIT} with changes", hosts).fingerprint != before
+    assert collect(f"{COMMIT} with changes", hosts).fingerprint == before
     machine.setattr(owner, name, other)
     assert collect(COMMIT, hosts).fingerprint != before
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("docs/x.md", False),
+        ("ps_allreduce/record/files.py", False),
+        ("ps_allreduce/runner/loop.py", True),
+        ("ps_allreduce/new/module.py", True),
+    ],
+)
+def test_only_what_is_run_and_measured_counts(tmp_path: Path, name: str, counts: bool) -> None:
+    shutil.copytree(provenance.ROOT / "ps_allreduce", tmp_path / "ps_allreduce")
+    digest = provenance.measured_digest.__wrapped__  # without what it remembers
+    before = digest(tmp_path)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("# changed\n")
+    assert (digest(tmp_path) != before) is counts
 
 
 def test_hosts_of_a_kind_are_one_block_whatever_their_names(machine: pytest.MonkeyPatch) -> None:
@@ -163,8 +185,11 @@ def test_packages_that_are_not_installed_are_left_out() -> None:
 
 
 def test_settings_state_what_was_not_set() -> None:
-    settings = tensorflow_settings({"TF_ENABLE_ONEDNN_OPTS": "0", "HOME": "/"})
+    others = {"HOME": "/", "TF_CONFIG": "{}", "TF_CPP_MIN_LOG_LEVEL": "1"}
+    stated = {"TF_ENABLE_ONEDNN_OPTS": "0", "NCCL_ALGO": "Ring", "TF_GPU_ALLOCATOR": "x"}
+    assert computing(stated | others) == stated
+    settings = tensorflow_settings(stated | others)
+    assert settings["NCCL_ALGO"] == "Ring"
     assert settings["TF_ENABLE_ONEDNN_OPTS"] == "0"
     assert settings["OMP_NUM_THREADS"] == "default"
-    assert settings["data_layout"] == "channels_last"
-    assert "HOME" not in settings
+    assert others.keys() & settings.keys() == set()

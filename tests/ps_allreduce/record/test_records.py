@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,9 +19,12 @@ from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.point.data import RecordFiles
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.files import (
+    REFUSED,
     RunFiles,
     iter_record_paths,
+    load_raw,
     load_record,
+    read_run,
     save_record,
     write_atomically,
 )
@@ -114,12 +119,10 @@ def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
     [
         (FORMAT_VERSION - 1, r"Start a new RESULTS folder\."),
         (FORMAT_VERSION + 1, "Update the suite"),
-        ("two", "Update the suite"),
-        (None, "Update the suite"),
     ],
 )
 def test_a_record_of_another_version_says_what_to_do(
-    tmp_path: Path, version: object, advice: str
+    tmp_path: Path, version: int, advice: str
 ) -> None:
     path = saved(tmp_path, format_version=version)
     with pytest.raises(
@@ -129,9 +132,32 @@ def test_a_record_of_another_version_says_what_to_do(
         load_record(path)
 
 
+@pytest.mark.parametrize("version", [None, str(FORMAT_VERSION), True, float(FORMAT_VERSION)])
+def test_a_version_that_is_no_number_is_told(tmp_path: Path, version: object) -> None:
+    path = saved(tmp_path, format_version=version)
+    with pytest.raises(RecordFormatError, match=rf"format_version is {version!r}, which is no"):
+        load_record(path)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
+@pytest.mark.parametrize("load", [load_record, load_raw])
+def test_nobody_waits_for_what_is_no_file(
+    tmp_path: Path, make: Callable[[Path], None], load: Callable[[Path], object]
+) -> None:
+    path = tmp_path / "0-0.json"
+    make(path)
+    with pytest.raises(RecordFormatError, match="no file but a folder, a pipe or a device"):
+        load(path)
+
+
 def at_point(**changes: Any) -> dict[str, Any]:
     """The point of the record, edited."""
     return {"experiment": to_json(FULL.experiment) | changes}
+
+
+def in_metrics(**changes: Any) -> dict[str, Any]:
+    """The figures of the record, edited."""
+    return {"metrics": to_json(FULL.metrics) | changes}
 
 
 @pytest.mark.parametrize(
@@ -141,6 +167,12 @@ def at_point(**changes: Any) -> dict[str, Any]:
         ({"attempt": "0"}, r"0-0.json.attempt: expected int"),
         ({"status": "failed"}, r"0-0.json: status failed with reason ''"),
         ({"reason": "slow"}, r"0-0.json: status ok with reason 'slow'"),
+        ({"repetition": -1}, r"0-0.json: repetition -1, attempt 0: below 0"),
+        ({"attempt": -1}, r"0-0.json: repetition 0, attempt -1: below 0"),
+        ({"tasks": []}, r"0-0.json: a run that is ok has tasks"),
+        (in_metrics(window_s=0), r"0-0.json: window_s must be above 0, got 0"),
+        (in_metrics(compute_s=math.nan), r"metrics.compute_s: expected a number of 64 bits"),
+        (in_metrics(steps_per_worker=[0]), r"steps of each worker in the window: \(0,\)"),
         ({"metrics": None}, r"0-0.json: a run that is ok has metrics"),
         ({"experiment_id": "0" * 12}, r"experiment 000000000000 holds the content of"),
         (at_point(num_workers=1), "the record was edited or damaged"),
@@ -155,7 +187,7 @@ def test_a_record_that_contradicts_itself_is_refused(
         load_record(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'"text"'])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"{}", b"\xff\xfe", b'"text"'])
 def test_what_is_no_record_is_refused_with_its_name(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "0-0.json").write_bytes(content)
     with pytest.raises(RecordFormatError, match=r"0-0.json: "):
@@ -198,10 +230,31 @@ def test_a_new_folder_and_half_written_neighbours_hold_no_record(tmp_path: Path)
     assert list(iter_record_paths(tmp_path)) == []
 
 
-def test_a_record_with_another_name_is_told(tmp_path: Path) -> None:
-    write_atomically(tmp_path / "runs" / "aaa" / "0-copy.json", b"")
-    with pytest.raises(RecordFormatError, match=r"0-copy.json: a record is named"):
-        list(iter_record_paths(tmp_path))
+@pytest.mark.parametrize(
+    ("name", "changes", "reason"),
+    [
+        ("0-0.json", {}, ""),
+        ("0-1.json", {}, r"0-1.json: the record is of run"),
+        ("copy.json", {}, r"copy.json: the record is of run"),
+        ("0-0.json", {"finished_at": "noon"}, "finished_at is not a time"),
+        ("0-0.json", {"metrics": None}, "a run that is ok has metrics"),
+    ],
+)
+def test_what_is_no_record_of_its_place_is_refused_with_the_reason(
+    tmp_path: Path, name: str, changes: dict[str, Any], reason: str
+) -> None:
+    folder = tmp_path / "runs" / FULL.experiment_id
+    folder.mkdir(parents=True)
+    saved(folder, **changes).rename(folder / name)
+    (path,) = iter_record_paths(tmp_path)
+    read = read_run(path)
+    assert isinstance(read, RecordFormatError) is bool(reason)
+    assert re.search(reason, str(read))
+
+
+def test_what_was_set_aside_is_no_record(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "runs" / REFUSED / "0-0.json", b"")
+    assert list(iter_record_paths(tmp_path)) == []
 
 
 def test_the_files_of_a_run_stand_side_by_side(tmp_path: Path) -> None:
