@@ -16,7 +16,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ps_allreduce.errors import LaunchError
+from ps_allreduce.errors import HostFault
+from ps_allreduce.record.provenance import ROOT
 
 FORK_SERVER_MODULE = ("-m", "ps_allreduce.fork_server.server")
 
@@ -26,6 +27,23 @@ FORK_SERVER = (sys.executable, *FORK_SERVER_MODULE)
 def fork_server_words(container: Sequence[str]) -> tuple[str, ...]:
     """The command of a fork server; inside a container it runs on the container's own Python."""
     return (*container, "python3", *FORK_SERVER_MODULE) if container else FORK_SERVER
+
+
+def fork_server_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of the measured program.
+
+    Proxies would be obeyed by gRPC even for a cluster's own addresses; a TF_CONFIG left over in the
+    shell would be read by TensorFlow.
+    """
+    kept = {name: value for name, value in environment.items() if name not in UNWANTED}
+    path = os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH", "")]))
+    return kept | {"PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "1"}
+
+
+#: Variables that change how TensorFlow's tasks find and reach each other.
+UNWANTED = frozenset(
+    {"TF_CONFIG", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "grpc_proxy"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +90,7 @@ def start_with_socket(
     """Start a program that takes `--socket FD`; its output goes to a log.
 
     Raises:
-        LaunchError: the program cannot be started.
+        HostFault: the program cannot be started.
     """
     with _line() as (here, there):
         command = [*words, "--socket", str(there.fileno())]
@@ -85,7 +103,7 @@ def start_with_standard_streams(
     """Start a program that is spoken to over its standard streams; its complaints go to a log.
 
     Raises:
-        LaunchError: the program cannot be started.
+        HostFault: the program cannot be started.
     """
     with _line() as (here, there):
         return ChildProcess(_start(words, log, environment, standard=there.fileno()), here)
@@ -98,7 +116,7 @@ def _line() -> Iterator[tuple[socket.socket, socket.socket]]:
     with there:
         try:
             yield here, there
-        except LaunchError:
+        except HostFault:
             here.close()
             raise
 
@@ -128,7 +146,7 @@ def _start(
                 start_new_session=True,
             )
     except OSError as error:
-        raise LaunchError(f"{words[0]} cannot be started: {error.strerror}.") from error
+        raise HostFault(f"{words[0]} cannot be started: {error.strerror}.") from error
 
 
 def start_in_background(
@@ -137,7 +155,7 @@ def start_in_background(
     """Start a program whose output goes to a log.
 
     Raises:
-        LaunchError: the program cannot be started.
+        HostFault: the program cannot be started.
     """
     return BackgroundProcess(_start(words, log, environment))
 

@@ -22,6 +22,7 @@ class LaunchedRun:
     """What became of one launch.
 
     Attributes:
+        host_fault: a fault of a host, not of the run, which is interrupted then; its `reason`.
         steps, events: raw timings; None if the run did not get so far.
         log: the output of all tasks, one after the other.
         log_tail: the last lines of the log that explains why the run did not succeed.
@@ -29,6 +30,7 @@ class LaunchedRun:
 
     status: Status
     reason: str = ""
+    host_fault: str = ""
     warnings: tuple[str, ...] = ()
     hosts: tuple[HostRecord, ...] = ()
     links: tuple[LinkRecord, ...] = ()

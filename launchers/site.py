@@ -77,7 +77,7 @@ class Site(ABC):
             experiment: what they are for, None for a job that is no run.
 
         Raises:
-            LaunchError: one does not come up.
+            HostFault: one does not come up.
         """
 
     @property

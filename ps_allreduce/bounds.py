@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.layout import place_tasks, tasks_of
 from ps_allreduce.point.wire import WireType
 
 #: Bytes that a host sends and receives over its link.
@@ -95,6 +96,15 @@ def network_time_s(crossings: Mapping[str, Crossing], bits_per_s: float) -> floa
         bits_per_s: rate of every link and direction, payload.
     """
     return max((8 * max(crossing) / bits_per_s for crossing in crossings.values()), default=0.0)
+
+
+def nominal_network_s(experiment: Experiment, gradient_bytes: int, bits_per_s: float) -> float:
+    """Time on the busiest link at a stated rate, servers loaded equally, on hosts enough."""
+    num_ps = experiment.num_ps
+    placed = place_tasks(experiment, [str(number) for number in range(len(tasks_of(experiment)))])
+    host_of = {str(task): host for task, host in placed.items()}
+    shares = [gradient_bytes // num_ps] * num_ps if num_ps else []
+    return network_time_s(link_bytes(experiment, host_of, shares, gradient_bytes), bits_per_s)
 
 
 def step_bound_s(forward_s: float, backward_s: float, network_s: float) -> float:

@@ -6,6 +6,11 @@ not a `SuiteError` is a defect of the suite and keeps its traceback.
 
 from __future__ import annotations
 
+import errno
+
+#: What the system says when it, and not the program, is short of something.
+SHORTAGES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE})
+
 
 class SuiteError(Exception):
     """A failure that the suite understands; its text says what, where and what to do."""
@@ -19,12 +24,29 @@ class RecordFormatError(UserError):
     """A results file is damaged, or written by another version of the suite."""
 
 
+class OtherVersionError(RecordFormatError):
+    """A results file is whole, and of another version of the format."""
+
+
 class LaunchError(SuiteError):
     """The tasks of a run could not be started, or one of them ended before its time."""
 
 
+class HostFault(LaunchError):
+    """A host, or what connects hosts, was at fault and not the run: it may work the next time.
+
+    A fork server that does not come up, is lost or silent; no room for temporary files; no file
+    handles; an emulated network that is gone.
+    """
+
+
 class InputDataError(SuiteError):
     """Training data is missing, truncated or damaged."""
+
+
+def in_a_sentence(error: OSError) -> HostFault:
+    """What the system refuses, without names of files, which are others every time."""
+    return HostFault(f"this host refuses the launcher something: {error.strerror or error}.")
 
 
 def at_least(minimum: float, **values: float) -> None:

@@ -1,32 +1,55 @@
 """Temporary folders that are found again when their process could not remove them.
 
-Decides their names: host and process are in them, so that whoever starts next on the same host can
-tell those of dead processes, and leaves everybody else's alone.
+Decides their names: the process, its machine and its view of processes are in them, so that whoever
+starts next on the same machine can tell those of dead processes, and leaves everybody else's alone.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from ps_allreduce.errors import HostFault
+
 PREFIX = "ps-allreduce-"
+
+#: Process, start of the machine, name space of processes, host; mkdtemp adds the last part.
+NAME = re.compile(PREFIX + r"(\d+)-([0-9a-f]{8}-\d+)-(.+)-[^-]+")
 
 
 def scratch_prefix() -> str:
     """The beginning of the names of this process's temporary folders."""
-    return f"{PREFIX}{os.getpid()}-{socket.gethostname()}-"
+    return f"{PREFIX}{os.getpid()}-{_processes()}-{socket.gethostname()}-"
+
+
+def _processes() -> str:
+    """What tells this machine's processes from those of another one, or of its last start.
+
+    An emulated host has another name than its machine, and the same processes.
+    """
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
+    return f"{boot[:8]}-{os.stat('/proc/self/ns/pid').st_ino}"
 
 
 @contextmanager
 def scratch_folder(parent: Path) -> Iterator[Path]:
-    """A private folder below another one; gone when the context is left."""
+    """A private folder below another one; gone when the context is left.
+
+    Raises:
+        HostFault: there is no room for it.
+    """
     remove_left_overs(parent)
-    path = Path(tempfile.mkdtemp(prefix=scratch_prefix(), dir=parent))
+    try:
+        path = Path(tempfile.mkdtemp(prefix=scratch_prefix(), dir=parent))
+    except OSError as error:
+        raise HostFault(f"no folder can be made in {parent} ({error.strerror}).") from error
     try:
         yield path
     finally:
@@ -34,10 +57,22 @@ def scratch_folder(parent: Path) -> Iterator[Path]:
 
 
 def remove_left_overs(folder: Path) -> None:
-    """Remove what killed processes left: ours, of this host, and of no living process."""
-    for path in folder.glob(f"{PREFIX}*-{socket.gethostname()}-*"):
-        owner = path.name.removeprefix(PREFIX).split("-")[0]
+    """Remove what killed processes left: our own folders, no links, and of no living process."""
+    for path in folder.glob(f"{PREFIX}*"):
         with suppress(OSError):
-            mine = path.stat().st_uid == os.getuid()
-            if mine and owner.isdecimal() and not Path("/proc", owner).exists():
+            found = path.lstat()
+            ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+            if ours and _is_of_the_dead(path.name):
                 shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_of_the_dead(name: str) -> bool:
+    """The process of this machine that made such a folder is gone, if the machine tells."""
+    parts = NAME.fullmatch(name)
+    if parts is None:
+        return False
+    owner, processes, host = parts.groups()
+    if processes == _processes():
+        return not Path("/proc", owner).exists()
+    started_again = processes.split("-")[0] != _processes().split("-")[0]
+    return started_again and host == socket.gethostname()

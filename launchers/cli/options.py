@@ -10,12 +10,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import fields
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from launchers.cli.types import DELAY, MINUTES, RATE, WORDS, named
+from launchers.cli.types import DELAY, MINUTES, PATH, RATE, WORDS, named
 from launchers.settings import LauncherSettings, option_of
 from launchers.sites import SITES, site_kind
 
@@ -72,7 +71,7 @@ _GROUP = option_group(
     ),
     click.option(
         "--results",
-        type=Path,
+        type=PATH,
         default=LauncherSettings().results,
         show_default=True,
         help="Results folder.",
@@ -106,7 +105,7 @@ _GROUP = option_group(
     _option(
         "host_file",
         "a host per line, with its address in the network of the hosts where that differs.",
-        type=Path,
+        type=PATH,
     ),
 )
 

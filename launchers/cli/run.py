@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 import click
 
-from ps_allreduce.errors import SuiteError, UserError
+from ps_allreduce.errors import SHORTAGES, SuiteError, UserError, in_a_sentence
+from ps_allreduce.signals import handle_ending
 
 
 def run_command_line(
@@ -24,8 +25,7 @@ def run_command_line(
         name: how the program is called, for help.
         interrupted: said after an interruption.
     """
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _as_interrupt)
+    handle_ending(_as_interrupt)
     try:
         status = cli.main(args=words, prog_name=name, standalone_mode=False)
     except click.exceptions.Exit as stop:
@@ -40,6 +40,11 @@ def run_command_line(
     except SuiteError as error:
         click.echo(f"Error: {error}", err=True)
         return 2 if isinstance(error, UserError) else 1
+    except OSError as error:
+        if error.errno not in SHORTAGES:
+            raise
+        click.echo(f"Error: {in_a_sentence(error)}", err=True)
+        return 1
     return status if isinstance(status, int) else 0
 
 

@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
@@ -110,7 +111,7 @@ def parse_counts(text: str) -> tuple[int, ...]:
         UserError: a part is no whole number from 1 on.
     """
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and int(part) >= 1 for part in parts):
+    if not all(re.fullmatch("[0-9]*[1-9][0-9]*", part) for part in parts):
         raise UserError(
             f"{text!r} is no list of whole numbers from 1 on; write for instance 1,2,4."
         )
@@ -125,7 +126,8 @@ def parse_minutes(text: str) -> int:
     """
     days, dash, rest = text.rpartition("-")
     parts = rest.split(":")
-    if not all(part.isdecimal() for part in (*parts, days if dash else "0")) or len(parts) > 3:
+    wanted = (*parts, days if dash else "0")
+    if len(parts) > 3 or not all(re.fullmatch("[0-9]+", part) for part in wanted):
         raise UserError(
             f"{text!r} is no time; write minutes, hours:minutes:seconds or "
             "days-hours:minutes:seconds."
@@ -135,6 +137,17 @@ def parse_minutes(text: str) -> int:
         numbers = [0, *numbers]
     hours, minutes, seconds = [*numbers, 0, 0][:3]
     return max(1, (int(days or 0) * 24 + hours) * 60 + minutes + math.ceil(seconds / 60))
+
+
+def parse_path(text: str) -> Path:
+    """A file or a folder.
+
+    Raises:
+        UserError: the text is empty, which would be the present folder.
+    """
+    if not text.strip():
+        raise UserError("an empty text names no file or folder.")
+    return Path(text)
 
 
 def parse_words(text: str) -> tuple[str, ...]:
@@ -162,6 +175,9 @@ DELAY = Parsed("s, ms or us", parse_delay)
 
 #: Minutes.
 MINUTES = Parsed("minutes, h:m:s or d-h:m:s", parse_minutes)
+
+#: A file or a folder.
+PATH = Parsed("path", parse_path)
 
 #: A command.
 WORDS = Parsed("words", parse_words)

@@ -7,24 +7,35 @@ and where, is the sites' business.
 from __future__ import annotations
 
 import base64
-import os
 import select
 import socket
+import struct
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ps_allreduce.errors import LaunchError, UserError
+from ps_allreduce.errors import HostFault, LaunchError, UserError, in_a_sentence
 from ps_allreduce.fork_server import messages
-from ps_allreduce.fork_server.messages import Event, Exited, FileRead, ReadFile, Ready
-from ps_allreduce.record.provenance import ROOT
+from ps_allreduce.fork_server.messages import (
+    AskTime,
+    Event,
+    Exited,
+    FileRead,
+    Leaving,
+    ReadFile,
+    Ready,
+    TimeTold,
+)
 
 START_DEADLINE_S = 120.0
 
 END_DEADLINE_S = 10.0
 
 ANSWER_DEADLINE_S = 30.0
+
+#: A fork server that does nothing else answers within thousandths of a second.
+SILENT_S = 4.0
 
 PIECE_BYTES = 1 << 20
 
@@ -39,43 +50,75 @@ T = TypeVar("T")
 class ForkServerClient:
     """The line to a fork server that runs.
 
-    Whatever is sent or awaited raises a `LaunchError` if the server is gone.
+    Args:
+        heard: what came on the line before.
+        end: kills the server, if it was started here.
+
+    Whatever is sent or awaited raises a `HostFault` if the server is gone.
 
     Attributes:
         host: its host's name, as the launcher calls it.
         log: what its program prints.
         lost: the line is cut.
+        silent: it is lost because nothing was heard of the server.
         greeting: what came before the first message, and is no message.
     """
 
-    def __init__(self, connection: socket.socket, log: Path, host: str) -> None:
+    def __init__(
+        self,
+        connection: socket.socket,
+        log: Path,
+        host: str,
+        heard: bytes = b"",
+        end: Callable[[], None] = lambda: None,
+    ) -> None:
         self.host = host
-        self.lost = False
+        self.lost = self.silent = False
         self.greeting = b""
         self._ready: Ready | None = None
         self._connection = connection
+        # A server that is stopped reads nothing, and at some time no more can be sent.
+        patience = struct.pack("ll", int(ANSWER_DEADLINE_S), 0)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
         self.log = log
-        self._partial = b""
+        self._partial = heard
+        self._end = end
 
     def wait_ready(self, deadline_s: float = START_DEADLINE_S) -> None:
         """Take in the server's first message.
 
         Raises:
-            LaunchError: it does not come, or speaks of another version.
+            HostFault: it does not come, or speaks of another version.
         """
         try:
             message = self._first_message(deadline_s)
         except LaunchError:
             message = None
+        self._take_first(message)
+
+    def take_ready(self) -> bool:
+        """Take in the server's first message if it has come; wait for nothing."""
+        try:
+            message = self.receive(0)
+        except LaunchError:
+            self._take_first(None)
+        if message is not None:
+            self._take_first(message)
+        return message is not None
+
+    def _take_first(self, message: object) -> None:
+        if isinstance(message, Leaving):
+            self.lost = True
+            raise HostFault(f"no fork server came up on {self.host}: {message.reason}.")
         if not isinstance(message, Ready):
-            raise LaunchError(
+            raise HostFault(
                 f"no fork server came up on {self.host}: TensorFlow could not be imported there."
                 f"\nThe last lines of {self.log}:\n{last_lines(self.log)}"
             )
         self._ready = message
         if message.version != messages.VERSION:
             self.lost = True
-            raise LaunchError(
+            raise HostFault(
                 f"the fork server on {self.host} speaks version {message.version} of the protocol "
                 f"and this one {messages.VERSION}: use the same checkout on all hosts."
             )
@@ -127,7 +170,11 @@ class ForkServerClient:
     def receive(self, timeout_s: float) -> Any | None:
         """The next message, or None if there is none within the time."""
         line = self._next_line(timeout_s)
-        return None if line is None else messages.decode(line)
+        message = None if line is None else messages.decode(line)
+        if isinstance(message, Leaving) and self.is_ready:
+            self.lost = True
+            raise HostFault(f"the fork server on {self.host} ended: {message.reason}.")
+        return message
 
     def _next_line(self, timeout_s: float) -> bytes | None:
         deadline = time.monotonic() + timeout_s
@@ -146,9 +193,9 @@ class ForkServerClient:
         line, self._partial = self._partial.split(b"\n", 1)
         return line
 
-    def _gone(self, detail: str) -> LaunchError:
+    def _gone(self, detail: str) -> HostFault:
         self.lost = True
-        return LaunchError(
+        return HostFault(
             f"the fork server on {self.host}, from which its tasks are forked, ended{detail}.\n"
             f"The last lines of its log:\n{last_lines(self.log)}"
         )
@@ -157,14 +204,14 @@ class ForkServerClient:
         """Send a request and return the answer, passing over reports that come in between.
 
         Raises:
-            LaunchError: there is no answer.
+            HostFault: there is no answer.
         """
         self.send(request)
         for message in self._messages(ANSWER_DEADLINE_S):
             if isinstance(message, kind):
                 return message
-        self.lost = True
-        raise LaunchError(
+        self.give_up()
+        raise HostFault(
             f"the fork server on {self.host} does not answer within {ANSWER_DEADLINE_S:.0f} s."
         )
 
@@ -208,9 +255,27 @@ class ForkServerClient:
             content = base64.b64decode(piece.content)
             if piece.size is None or (not content and piece.size):
                 return
-            with target.open("ab") as stream:
-                stream.write(content)
+            try:
+                with target.open("ab") as stream:
+                    stream.write(content)
+            except OSError as error:
+                raise in_a_sentence(error) from error
             offset, size = offset + len(content), piece.size
+
+    def is_well(self) -> bool:
+        """It imports still, or answers; one that is silent is given up."""
+        if self.lost or not self.is_ready:
+            return not self.lost
+        try:
+            self.send(AskTime())
+            return any(isinstance(message, TimeTold) for message in self._messages(SILENT_S))
+        except LaunchError:
+            return False
+
+    def give_up(self) -> None:
+        """Expect nothing more of a server that is silent, and kill it if that can be done."""
+        self.lost = self.silent = True
+        self._end()
 
     def close(self) -> None:
         """Cut the line, which ends the server and everything it forked."""
@@ -224,23 +289,6 @@ def _checked(answer: Event | None, exited: Exited) -> Event:
     if answer is None or exited.status != 0:
         raise LaunchError(f"{exited.name} ended with status {exited.status} and no answer.")
     return answer
-
-
-def fork_server_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the measured program.
-
-    Proxies would be obeyed by gRPC even for a cluster's own addresses; a TF_CONFIG left over in the
-    shell would be read by TensorFlow.
-    """
-    kept = {name: value for name, value in environment.items() if name not in UNWANTED}
-    path = os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH", "")]))
-    return kept | {"PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "1"}
-
-
-#: Variables that change how TensorFlow's tasks find and reach each other.
-UNWANTED = frozenset(
-    {"TF_CONFIG", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "grpc_proxy"}
-)
 
 
 def last_lines(path: Path, count: int = 12) -> str:

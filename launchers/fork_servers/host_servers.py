@@ -8,14 +8,15 @@ known here.
 from __future__ import annotations
 
 import select
+import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from launchers.fork_servers.client import ForkServerClient
-from ps_allreduce.errors import LaunchError
+from launchers.fork_servers.client import SILENT_S, ForkServerClient
+from ps_allreduce.errors import HostFault, LaunchError
 from ps_allreduce.fork_server.messages import (
     AskTime,
     EndAll,
@@ -40,13 +41,16 @@ class HostServers:
 
     Attributes:
         clients: by host name, in the order of the hosts.
+        without: what they cannot do without, each with a sentence for its end: lines on which
+            nothing ever comes.
     """
 
     clients: Mapping[str, ForkServerClient]
+    without: Mapping[socket.socket, str] = field(default_factory=dict)
 
     def only(self, hosts: Iterable[str]) -> HostServers:
         """The servers of some of the hosts, in that order."""
-        return HostServers({host: self.clients[host] for host in hosts})
+        return replace(self, clients={host: self.clients[host] for host in hosts})
 
     @property
     def reachable(self) -> HostServers:
@@ -57,13 +61,18 @@ class HostServers:
         """The next message of any server and its host, or None if there is none within the time.
 
         Raises:
-            LaunchError: a server is gone; the next call listens to the others.
+            HostFault: a server is gone, and the next call listens to the others; or what they
+                need is gone, and nobody has a message.
         """
         waiting = [host for host, client in self.clients.items() if client.has_message]
         if not waiting:
             listening = list(self.reachable.clients.values())
-            readable, _, _ = select.select(listening, [], [], max(timeout_s, 0))
-            waiting = [client.host for client in readable]
+            watched: list[ForkServerClient | socket.socket] = [*listening, *self.without]
+            readable, _, _ = select.select(watched, [], [], max(timeout_s, 0))
+            waiting = [client.host for client in listening if client in readable]
+            ended = [reason for line, reason in self.without.items() if line in readable]
+            if ended and not waiting:
+                raise HostFault(ended[0])
         for host in waiting:
             message = self.clients[host].receive(0)
             if message is not None:
@@ -75,6 +84,24 @@ class HostServers:
         for client in self.reachable.clients.values():
             with suppress(LaunchError):  # it is known as lost now, and the others get theirs
                 client.send(request)
+
+    def give_up_silent(self, hear: Callable[[object], None]) -> list[str]:
+        """Kill servers that do not answer within a few seconds; return their hosts, in order.
+
+        Args:
+            hear: is told whatever is said meanwhile.
+        """
+        waiting = list(self.reachable.clients)
+        self.send_all(AskTime())
+        deadline = time.monotonic() + SILENT_S
+        while waiting and (left := deadline - time.monotonic()) > 0:
+            if (heard := self.receive(left)) is not None:
+                hear(heard[1])
+                if isinstance(heard[1], TimeTold):
+                    waiting.remove(heard[0])
+        for host in waiting:
+            self.clients[host].give_up()
+        return waiting
 
 
 @dataclass(slots=True)
@@ -118,7 +145,8 @@ class Answers:
         try:
             heard = servers.receive(timeout_s)
         except LaunchError as error:
-            for host in servers.clients.keys() - servers.reachable.clients.keys():
+            lost = servers.clients.keys() - servers.reachable.clients.keys()
+            for host in lost or servers.clients:  # without its network, none of them answers
                 self.give_up(host, error)
         else:
             if heard is not None:
@@ -188,7 +216,7 @@ def measure_links(
     """Send along all links (from, to) at once; every host is in `links` at most once per side.
 
     Raises:
-        LaunchError: a host cannot be reached, or a server is gone.
+        HostFault: a host cannot be reached, or a server is gone.
     """
     seen: Seen = {}
     for _, target in links:
@@ -223,7 +251,7 @@ def _collect(servers: HostServers, wanted: set[tuple[str, str]], seen: Seen) -> 
     """Take in messages until all those that are wanted have come.
 
     Raises:
-        LaunchError: something went wrong first; no process of the measurement is left.
+        HostFault: something went wrong first; no process of the measurement is left.
     """
     deadline = time.monotonic() + LINK_DEADLINE_S
     try:
@@ -232,7 +260,7 @@ def _collect(servers: HostServers, wanted: set[tuple[str, str]], seen: Seen) -> 
             if left <= 0:
                 silent = {host for host, _ in missing}
                 hosts = ", ".join(host for host in servers.clients if host in silent)
-                raise LaunchError(f"links cannot be measured: nothing more is heard from {hosts}.")
+                raise HostFault(f"links cannot be measured: nothing more is heard from {hosts}.")
             if (heard := servers.receive(left)) is not None:
                 _note(*heard, seen)
     except LaunchError:
@@ -243,7 +271,7 @@ def _collect(servers: HostServers, wanted: set[tuple[str, str]], seen: Seen) -> 
 def _note(host: str, message: object, seen: Seen) -> None:
     match message:
         case Event(event="failed", text=text):
-            raise LaunchError(f"the links of {host} cannot be measured: {text}")
+            raise HostFault(f"the links of {host} cannot be measured: {text}")
         case Event(event=event, counts=counts):
             seen[host, event] = counts
         case Exited(name=name):

@@ -1,8 +1,7 @@
 """What is kept of a run however it ended.
 
 Decides how its end is told, which log tells most, what every task used, how the results of the
-drivers become those of one run, whether that is valid, and what becomes a warning: a GPU below the
-clocks that it could have, a machine that emulates hosts and was itself the limit.
+drivers become those of one run, whether that is valid, and what becomes a warning.
 """
 
 from __future__ import annotations
@@ -16,18 +15,17 @@ from typing import TypeVar
 
 from launchers.fork_servers.client import last_lines
 from launchers.protocol import LaunchedRun
+from launchers.run.samples import machine_busy, throttling_warnings, with_loads
 from launchers.run.state import RunState, log_path, result_path
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import RecordingComparison
-from ps_allreduce.record.files import load_raw
-from ps_allreduce.record.hosts import THROTTLING, GpuSample
+from ps_allreduce.record.files import load_raw, read_json
 from ps_allreduce.record.records import (
     BUSY_LIMIT,
     Phases,
     RecordingTimes,
-    Sample,
     Status,
     TaskRecord,
 )
@@ -38,7 +36,7 @@ from ps_allreduce.record.steps import (
     concatenate,
     shift_clocks,
 )
-from ps_allreduce.runner.validity import DriverResult, find_problems
+from ps_allreduce.runner.validity import DriverResult, find_doubts, find_problems
 from ps_allreduce.serialization import from_json
 
 T = TypeVar("T")
@@ -48,16 +46,13 @@ MOMENTS = ("connected_at", "built_at", "first_step_at", "warm_at", "measured_at"
 
 LOG_TAIL_LINES = 8
 
-#: So many GPUs are named; a large job may have hundreds.
-MOST_NAMED = 3
-
 
 def conclude(state: RunState) -> LaunchedRun:
     """Everything that is known of the run, as far as it got."""
     monitor = state.monitor
     run = LaunchedRun(
         status=state.status,
-        hosts=state.hosts,
+        hosts=with_loads(state.hosts, monitor.samples),
         links=state.links,
         job_id=state.job_id,
         oversubscribed=state.cores.oversubscribed,
@@ -73,7 +68,9 @@ def conclude(state: RunState) -> LaunchedRun:
             total_s=state.ended_at - state.launched_at,
         )
         reason = failure_reason(state)
-        return replace(run, reason=reason, phases=phases, log_tail=_log_tail(state))
+        fault = reason if state.is_host_fault else ""
+        tail = _log_tail(state)
+        return replace(run, reason=reason, host_fault=fault, phases=phases, log_tail=tail)
     try:
         return _with_results(run, state)
     except (OSError, RecordFormatError) as error:
@@ -92,7 +89,7 @@ def _with_results(run: LaunchedRun, state: RunState) -> LaunchedRun:
     )
     offsets = {host.facts.name: host.clock_offset_s for host in state.hosts}
     used = frozenset(task.gpus for task in run.tasks if task.gpus)
-    warnings = list(throttling_warnings(run.samples, window, offsets, used))
+    warnings = [*run.warnings, *throttling_warnings(run.samples, window, offsets, used)]
     busy = machine_busy(run.samples, window) if state.one_machine else None
     if busy is not None and busy >= BUSY_LIMIT:
         warnings.append(
@@ -102,67 +99,12 @@ def _with_results(run: LaunchedRun, state: RunState) -> LaunchedRun:
     return replace(run, machine_busy=busy, warnings=tuple(warnings))
 
 
-def throttling_warnings(
-    samples: Sequence[Sample],
-    window: tuple[float, float],
-    offsets: Mapping[str, float],
-    used: frozenset[str],
-) -> tuple[str, ...]:
-    """One sentence for every reason for which GPUs were slowed down inside a window.
-
-    Args:
-        window: on the launcher's clock.
-        offsets: seconds by which a host's clock is ahead of the launcher's, by its own name.
-        used: identities of the GPUs that tasks of the run used; others do not matter.
-    """
-    seen: dict[tuple[str, str], list[GpuSample]] = {}
-    for sample in samples:
-        if window[0] <= sample.time - offsets.get(sample.host, 0.0) <= window[1]:
-            for gpu in sample.gpus:
-                if gpu.identity in used:
-                    seen.setdefault((sample.host, gpu.identity), []).append(gpu)
-    return tuple(filter(None, (_sentence(reason, seen) for reason in THROTTLING)))
-
-
-def _sentence(reason: str, seen: Mapping[tuple[str, str], Sequence[GpuSample]]) -> str:
-    """Which GPUs were slowed down, those most of the time first; empty if none was."""
-    counts = {gpu: sum(reason in look.reasons for look in looks) for gpu, looks in seen.items()}
-    shares = {gpu: count / len(seen[gpu]) for gpu, count in counts.items() if count}
-    if not shares:
-        return ""
-    worst = sorted(shares, key=lambda gpu: -shares[gpu])
-    named = [f"{gpu[1]} of {gpu[0]} in {shares[gpu]:.0%}" for gpu in worst[:MOST_NAMED]]
-    if len(worst) > MOST_NAMED:
-        named.append(f"{len(worst) - MOST_NAMED} more")
-    return (
-        f"{len(worst)} of {len(seen)} GPUs were slowed down by {THROTTLING[reason]} while "
-        f"measuring ({', '.join(named)} of the samples)"
-    )
-
-
-def machine_busy(samples: Sequence[Sample], window: tuple[float, float]) -> float | None:
-    """Share of all processor time that was used around a window; None with too few samples.
-
-    From the last sample before the window to the first one after it, as far as there are any.
-    Every host that is emulated here sees the same processors: those of the first one are taken.
-    """
-    of_first = [sample for sample in samples if sample.host == samples[0].host]
-    before = [sample for sample in of_first if sample.time <= window[0]][-1:]
-    after = [sample for sample in of_first if sample.time >= window[1]][:1]
-    inside = [sample for sample in of_first if window[0] < sample.time < window[1]]
-    around = [*before, *inside, *after]
-    if len(around) < 2:
-        return None
-    used = around[-1].busy_s - around[0].busy_s
-    idle = around[-1].idle_s - around[0].idle_s
-    return used / (used + idle) if used + idle > 0 else None
-
-
 def failure_reason(state: RunState) -> str:
     """Why a run did not come to its end, in one sentence."""
     monitor, told = state.monitor, state.post_mortem
     if state.status is Status.TIMED_OUT:
-        return f"not finished after {state.request.deadline_s:g} s; last heard of: {monitor.stage}"
+        stopped = monitor.culprit()[1] if monitor.stopped else f"last heard of: {monitor.stage}"
+        return f"not finished after {state.deadline_s:.4g} s; {stopped}"
     reason = monitor.lost_contact
     if state.status is Status.FAILED:
         reason = reason or monitor.culprit()[1]
@@ -189,6 +131,7 @@ def _task_record(task: TaskId, state: RunState) -> TaskRecord:
         address=state.addresses[task],
         cores=state.tasks[task].cores if placed is None else placed.cores,
         gpus=None if placed is None else placed.gpus,
+        settings={} if placed is None else placed.settings,
         pid=monitor.pids.get(name, 0),
         exit=None if exited is None or killed else exited.status,
         cpu_s=None if exited is None else exited.cpu_s,
@@ -235,6 +178,7 @@ def merge_results(
         run,
         status=Status.INVALID if problems else Status.OK,
         reason="; ".join(problems),
+        warnings=tuple(find_doubts(experiment, drivers, steps)),
         phases=_phases(drivers, launched_at, ended_at),
         metrics=metrics,
         placement=next((d.placement for d in drivers if d.placement), None),
@@ -266,7 +210,7 @@ def read_result(cls: type[T], result: Path) -> T:
     """
     path = Path(f"{result}.json")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
     except ValueError as error:
         raise RecordFormatError(f"{path}: not a readable result ({error}).") from error
     return from_json(cls, content, str(path))

@@ -7,17 +7,26 @@ from is the site's business; how a task trains is not known here.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from launchers.fork_servers.host_servers import HostServers, clock_offset, measure_links
 from launchers.run.state import LaunchRequest, RunMonitor, RunState, log_path, result_path
 from launchers.site import Site
 from ps_allreduce.cluster import TaskId, TaskType, TfConfig
-from ps_allreduce.errors import LaunchError
-from ps_allreduce.fork_server.messages import EndAll, FinishRun, PrepareRun, RunPrepared, StartTask
+from ps_allreduce.errors import HostFault, LaunchError
+from ps_allreduce.fork_server.messages import (
+    EndAll,
+    Event,
+    FinishRun,
+    PrepareRun,
+    RunPrepared,
+    StartTask,
+)
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import (
     CorePlan,
@@ -30,6 +39,7 @@ from ps_allreduce.point.layout import (
     share_machine,
 )
 from ps_allreduce.record.hosts import HostRecord
+from ps_allreduce.record.provenance import computing
 from ps_allreduce.record.records import Status
 from ps_allreduce.tf_internals.texts import TASK_ENVIRONMENT
 
@@ -67,9 +77,8 @@ def make_run(site: Site, request: LaunchRequest, folder: Path, progress: Progres
         progress("starting on " + ", ".join(cores) if len(cores) > 1 else "starting")
         with site.servers(cores, experiment) as servers:
             _run_on(servers, site, state, progress)
-    except LaunchError as error:
-        state.monitor.lost_contact = state.monitor.lost_contact or str(error).splitlines()[0]
-        state.status = Status.FAILED
+    except (LaunchError, OSError) as error:
+        state.fail(error)
     except KeyboardInterrupt:
         state.status = Status.INTERRUPTED
     _ask_scheduler(site, state)
@@ -79,8 +88,9 @@ def make_run(site: Site, request: LaunchRequest, folder: Path, progress: Progres
 
 def _ask_scheduler(site: Site, state: RunState) -> None:
     """Why the run ended, if it did not end well; a job that is over interrupts a sweep."""
-    if state.status is Status.FAILED and site.is_over():
-        state.status = Status.INTERRUPTED
+    failed = state.status is Status.FAILED or state.is_host_fault
+    if failed and site.is_over():
+        state.status, state.is_host_fault = Status.INTERRUPTED, False
     if state.status in (Status.FAILED, Status.INTERRUPTED):
         state.post_mortem = site.post_mortem()
 
@@ -94,9 +104,9 @@ def _run_on(servers: HostServers, site: Site, state: RunState, progress: Progres
         for task, request in state.tasks.items():
             servers.clients[state.placed[task]].send(request)
         state.status = _watch(servers, state, progress)
+        _blame_host(servers, state)
     except LaunchError as error:
-        state.monitor.lost_contact = str(error).splitlines()[0]
-        state.status = Status.FAILED
+        state.fail(error)
     except KeyboardInterrupt:
         state.status = Status.INTERRUPTED  # the run is recorded, and the sweep ends
     finally:
@@ -108,9 +118,11 @@ def _run_on(servers: HostServers, site: Site, state: RunState, progress: Progres
 def _watch(servers: HostServers, state: RunState, progress: Progress) -> Status:
     """Follow the run until it is complete, fails, or its time is up."""
     monitor = state.monitor
-    deadline = time.monotonic() + state.request.deadline_s
-    while (left := deadline - time.monotonic()) > 0:
-        _take(servers, monitor, min(left, 0.5))
+    begin = time.monotonic()
+    while (left := begin + state.deadline_s - time.monotonic()) > 0:
+        match _take(servers, monitor, min(left, 0.5)):
+            case Event(event="needs", seconds=seconds):
+                state.give_time(time.monotonic() - begin, seconds)
         progress(monitor.stage)
         if monitor.is_complete:
             return Status.OK
@@ -122,10 +134,28 @@ def _watch(servers: HostServers, state: RunState, progress: Progress) -> Status:
     return Status.TIMED_OUT
 
 
+def _blame_host(servers: HostServers, state: RunState) -> None:
+    """See whether a run did not come to its end through a fault of a host.
+
+    Raises:
+        HostFault: it did.
+    """
+    if state.status is Status.OK:
+        return
+    if trouble := state.monitor.host_trouble:
+        raise HostFault(trouble)
+    if silent := servers.give_up_silent(state.monitor.take):
+        raise HostFault(f"the fork server on {', '.join(silent)} does not answer any more.")
+
+
 def _end_tasks(servers: HostServers, state: RunState) -> None:
     """Kill what is left, and wait until it is gone, wherever a host can still be reached."""
     monitor = state.monitor
+    servers = replace(servers, without={})  # tasks are ended even if their network is gone
     ended_before = set(monitor.exited)
+    if state.status is Status.INTERRUPTED:  # for other ends it has been found out
+        with suppress(LaunchError):
+            servers.give_up_silent(monitor.take)
     servers.send_all(EndAll())
     deadline = time.monotonic() + REAP_DEADLINE_S
     while _any_left(servers, state) and (left := deadline - time.monotonic()) > 0:
@@ -140,17 +170,19 @@ def _any_left(servers: HostServers, state: RunState) -> bool:
     return any(not servers.clients[host].lost for host in hosts)
 
 
-def _take(servers: HostServers, monitor: RunMonitor, timeout_s: float) -> None:
+def _take(servers: HostServers, monitor: RunMonitor, timeout_s: float) -> object:
     heard = servers.receive(timeout_s)
-    if heard is not None:
-        monitor.take(heard[1])
+    if heard is None:
+        return None
+    monitor.take(heard[1])
+    return heard[1]
 
 
 def prepare_run(servers: HostServers, site: Site, state: RunState) -> None:
     """Hold ports, look at clocks and links, and note in the state how every task is started.
 
     Raises:
-        LaunchError: a host has no free port, or cannot be reached by another.
+        HostFault: a host has no free port, or cannot be reached by another.
         UserError: a host has no such interface, or too few GPUs.
     """
     experiment = state.request.experiment
@@ -208,7 +240,7 @@ def _place(servers: HostServers, host: str, state: RunState) -> RunPrepared:
     count = list(state.placed.values()).count(host)
     place = servers.clients[host].answer(PrepareRun(num_ports=count), RunPrepared)
     if place.problem:
-        raise LaunchError(f"host {host}: {place.problem}.")
+        raise HostFault(f"host {host}: {place.problem}.")
     return place
 
 
@@ -216,6 +248,7 @@ def _start_requests(state: RunState, visible: Mapping[TaskId, str]) -> dict[Task
     request, experiment = state.request, state.request.experiment
     cluster = cluster_of(list(state.placed), state.addresses)
     alone = experiment.strategy.max_workers == 1
+    settings = computing(os.environ) | TASK_ENVIRONMENT
     hostnames = {host.name: host.facts.name for host in state.hosts}
     return {
         task: StartTask(
@@ -225,7 +258,7 @@ def _start_requests(state: RunState, visible: Mapping[TaskId, str]) -> dict[Task
             experiment=experiment,
             cores=state.cores.cores[task],
             threads=1 if task.type is TaskType.PS else experiment.resources.threads_per_worker,
-            environment=TASK_ENVIRONMENT | {"CUDA_VISIBLE_DEVICES": visible[task]},
+            environment=settings | {"CUDA_VISIBLE_DEVICES": visible[task]},
             data_dir=str(request.data_dir),
             log=str(log_path(state.remote[host], task)),
             result=str(result_path(state.remote[host], task)),
@@ -251,6 +284,9 @@ def fetch_files(servers: HostServers, state: RunState) -> None:
         files = [log_path("", task)]
         if task in state.monitor.drivers:
             files += [Path(f"{result_path('', task)}.{ending}") for ending in RESULT_ENDINGS]
-        with suppress(LaunchError):
+        try:
             for file in files:
                 client.fetch(f"{state.remote[host]}/{file}", state.folder / file)
+        except LaunchError as error:
+            if state.status is Status.OK:
+                state.fail(error)

@@ -1,7 +1,7 @@
 """Runs experiments on the hosts of a site: the launcher behind every name.
 
-Decides what is asked of the hosts besides runs, and when a run is tried again.  How a run is made
-is decided in `follow`; where the hosts come from is the site's business.
+Decides what is asked of the hosts besides runs.  How a run is made is decided in `follow`, what it
+came to in `conclude`; where the hosts come from is the site's business.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -18,22 +19,23 @@ from launchers.protocol import Capacity, LaunchedRun
 from launchers.run.conclude import conclude
 from launchers.run.follow import make_run
 from launchers.run.state import LaunchRequest, result_path
-from launchers.site import Site
+from launchers.site import Site, task_address
+from ps_allreduce.errors import HostFault
 from ps_allreduce.fork_server.messages import ConvertImages, DescribeModel, Event, PrepareInput
 from ps_allreduce.point.architectures import Model
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.layout import place_tasks, plan_cores
+from ps_allreduce.point.layout import place_tasks, plan_cores, plan_gpus
 from ps_allreduce.point.placement import VariableSpec
+from ps_allreduce.point.resources import Device
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.hosts import HostFacts
-from ps_allreduce.scratch import remove_left_overs, scratch_prefix
+from ps_allreduce.record.records import Status
+from ps_allreduce.scratch import remove_left_overs, scratch_folder
 from ps_allreduce.tf_internals.texts import PORT_TAKEN
 
 JOB_DEADLINE_S = 300.0
 
 CONVERT_DEADLINE_S = 24 * 3600.0
-
-PORT_ATTEMPTS = 3
 
 
 class HostsLauncher:
@@ -47,7 +49,7 @@ class HostsLauncher:
         self._data_dir = data_dir
         self._mixed_hosts = mixed_hosts
         self._described: dict[Model, tuple[VariableSpec, ...]] = {}
-        self._facts: tuple[HostFacts, ...] = ()
+        self._facts: dict[str, HostFacts] = {}
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -72,7 +74,7 @@ class HostsLauncher:
         return Capacity(num_hosts=len(self._site.hosts), cores_per_host=fewest)
 
     def check(self, experiment: Experiment) -> None:
-        """Refuse what does not fit on the hosts.
+        """Refuse what does not fit on the hosts, or needs what they do not have.
 
         Raises:
             UserError: with the reason and what to do.
@@ -81,6 +83,17 @@ class HostsLauncher:
         placed = place_tasks(experiment, self._site.hosts)
         if not self._site.is_emulating:
             plan_cores(experiment, placed, self._site.cores())
+        if experiment.interface is None and experiment.resources.device is Device.CPU:
+            return
+        facts = self._look()
+        plan_gpus(
+            experiment,
+            placed,
+            {host: [gpu.identity for gpu in each.gpus] for host, each in facts.items()},
+        )
+        for host, each in facts.items():
+            if experiment.interface is not None:
+                task_address(host, each.interfaces, experiment.interface)
 
     def host_facts(self) -> tuple[HostFacts, ...]:
         """The hosts of a cluster, asked once; nothing of this machine, which provenance describes.
@@ -88,12 +101,19 @@ class HostsLauncher:
         Raises:
             UserError: the hosts differ and that was not asked for.
         """
-        if not self._site.one_machine and not self._facts:
+        if self._site.one_machine:
+            return ()
+        facts = tuple(self._look().values())
+        if not self._mixed_hosts:
+            self._site.refuse_mixture(facts)
+        return facts
+
+    def _look(self) -> Mapping[str, HostFacts]:
+        """What every host found when it looked at itself; asked once."""
+        if not self._facts:
             wanted = {host: len(cores) for host, cores in self._site.cores().items()}
             with self._site.servers(wanted, None) as servers:
-                self._facts = tuple(c.ready.facts for c in servers.clients.values())
-            if not self._mixed_hosts:
-                self._site.refuse_mixture(self._facts)
+                self._facts = {host: c.ready.facts for host, c in servers.clients.items()}
         return self._facts
 
     def time_left_s(self) -> float | None:
@@ -165,31 +185,52 @@ class HostsLauncher:
         experiment: Experiment,
         *,
         deadline_s: float,
+        limit_s: float | None = None,
         progress: Callable[[str], None],
         weights: Path | None = None,
     ) -> LaunchedRun:
-        """Run one experiment to its end; a port that was taken in spite of everything is retried.
+        """Run one experiment to its end; a port that was taken in spite of all is the host's fault.
 
         Args:
-            deadline_s: a run that takes longer has timed out.
+            deadline_s: a run that takes longer has timed out,
+            limit_s: unless its steps need longer, and at the latest then; None: never later.
             progress: told what the run is doing, for a progress bar.
             weights: file that takes the final trainable weights (NumPy archive).
         """
         request = LaunchRequest(
             experiment=experiment,
             deadline_s=deadline_s,
+            limit_s=deadline_s if limit_s is None else limit_s,
             data_dir=self._data_dir,
             mixed_hosts=self._mixed_hosts,
             wants_weights=weights is not None,
         )
-        for attempt in range(PORT_ATTEMPTS):
-            with tempfile.TemporaryDirectory(prefix=scratch_prefix()) as folder:
-                state = make_run(self._site, request, Path(folder), progress)
-                run = conclude(state)
-                source = Path(f"{result_path(folder, state.monitor.drivers[0])}.weights.npz")
-                if weights is not None and source.exists():
-                    shutil.copyfile(source, weights)
-            if not any(trouble in run.reason for trouble in PORT_TAKEN):
-                break
-            progress(f"port taken, attempt {attempt + 2}")
+        try:
+            run = self._launch_once(request, progress, weights)
+        except HostFault as fault:
+            reason = str(fault)
+            return LaunchedRun(status=Status.INTERRUPTED, reason=reason, host_fault=reason)
+        if any(trouble in run.reason for trouble in PORT_TAKEN):
+            return replace(run, status=Status.INTERRUPTED, host_fault=run.reason)
         return run
+
+    def _launch_once(
+        self, request: LaunchRequest, progress: Callable[[str], None], weights: Path | None
+    ) -> LaunchedRun:
+        with scratch_folder(Path(tempfile.gettempdir())) as folder:
+            state = make_run(self._site, request, folder, progress)
+            run = conclude(state)
+            source = Path(f"{result_path(folder, state.monitor.drivers[0])}.weights.npz")
+            if weights is not None and source.exists():
+                run = _keep_weights(run, source, weights)
+            return run
+
+
+def _keep_weights(run: LaunchedRun, source: Path, target: Path) -> LaunchedRun:
+    """Copy the final weights to where somebody wants them; a disk that refuses costs no run."""
+    try:
+        shutil.copyfile(source, target)
+    except OSError as error:
+        told = f"the final weights could not be written to {target} ({error.strerror or error})"
+        return replace(run, warnings=(*run.warnings, told))
+    return run

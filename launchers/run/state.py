@@ -12,11 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ps_allreduce.cluster import TaskId
+from ps_allreduce.errors import HostFault, LaunchError, in_a_sentence
 from ps_allreduce.fork_server.messages import Event, Exited, Sampled, Started, StartTask
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import CorePlan, Placed
 from ps_allreduce.record.hosts import HostRecord
 from ps_allreduce.record.records import LinkRecord, Sample, Status
+
+#: A first look at the time of a step is a poor one, and results are fetched in the end.
+SLACK = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,12 +28,14 @@ class LaunchRequest:
     """What is wanted of a run.
 
     Attributes:
-        deadline_s: a run that takes longer has timed out.
+        deadline_s: a run that takes longer has timed out,
+        limit_s: unless its steps need longer, and at the latest then.
         wants_weights: the final weights are fetched with the results.
     """
 
     experiment: Experiment
     deadline_s: float
+    limit_s: float
     data_dir: Path
     mixed_hosts: bool = False
     wants_weights: bool = False
@@ -42,6 +48,7 @@ class RunMonitor:
     Attributes:
         tasks: all of the run; messages of others are not its business.
         drivers: those that run the timed loop; their end ends the run.
+        stopped: tasks that were stopped by a signal and not continued.
         placed: what every task found that it was given, when it began.
         ended_by_us: tasks that the launcher killed when the run was over.
         lost_contact: why nothing more can be heard of the tasks, if so.
@@ -54,6 +61,7 @@ class RunMonitor:
     exited: dict[str, Exited] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
+    stopped: set[str] = field(default_factory=set)
     ended_by_us: set[str] = field(default_factory=set)
     lost_contact: str = ""
 
@@ -67,6 +75,12 @@ class RunMonitor:
                 self.exited[name] = message
             case Event(name=name, event="placed") if name in names:
                 self.placed[name] = message
+            case Event(name=name, event="stopped") if name in names:
+                self.stopped.add(name)
+            case Event(name=name, event="continued") if name in names:
+                self.stopped.discard(name)
+            case Event(event="needs"):
+                pass  # whoever watches the clock hears it
             case Event(name=name) if name in names:
                 self.events.append(message)
             case Sampled(sample=sample):
@@ -105,6 +119,9 @@ class RunMonitor:
         the earliest.  What the task, or its fork server, said last tells more than how it ended.
         """
         lost, failures = self._lost(), self._failures()
+        if self.stopped:  # those who wait for it may complain
+            name = min(self.stopped)
+            return name, f"{name} was stopped by a signal"
         if killed := [exited for exited in lost if exited.status < 0]:
             name = killed[0].name
             reason = f"{name} was killed by {signal.Signals(-killed[0].status).name}"
@@ -115,6 +132,11 @@ class RunMonitor:
             reason = f"{name} ended with status {lost[0].status}"
         told = [event.text for event in failures if event.name == name]
         return name, f"{name}: {told[-1]}" if told else reason
+
+    @property
+    def host_trouble(self) -> str:
+        """What a host lacked when a task of it failed; empty if that was not the reason."""
+        return next((f"{e.name}: {e.text}" for e in self._failures() if e.host_fault), "")
 
     def _failures(self) -> list[Event]:
         return [event for event in self.events if event.event == "failed"]
@@ -139,6 +161,8 @@ class RunState:
         addresses: of every task in the cluster specification.
         one_machine: several hosts share the cores of one machine.
         tasks: the request by which every task is started.
+        is_host_fault: a host was at fault, not the run.
+        deadline_s: after so long the run times out.
         post_mortem: what the scheduler says about the end.
     """
 
@@ -151,6 +175,8 @@ class RunState:
     launched_at: float
     ended_at: float = 0.0
     status: Status = Status.INTERRUPTED
+    is_host_fault: bool = False
+    deadline_s: float = field(init=False)
     post_mortem: str = ""
     hosts: tuple[HostRecord, ...] = ()
     links: tuple[LinkRecord, ...] = ()
@@ -158,6 +184,23 @@ class RunState:
     remote: Mapping[str, str] = field(default_factory=dict)
     addresses: Mapping[TaskId, str] = field(default_factory=dict)
     tasks: Mapping[TaskId, StartTask] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.deadline_s = self.request.deadline_s
+
+    def fail(self, error: LaunchError | OSError) -> None:
+        """Note why the run cannot go on; the first reason is the best."""
+        if not self.monitor.lost_contact:
+            # What the system refuses to the launcher itself, it refuses to every run.
+            fault = in_a_sentence(error) if isinstance(error, OSError) else error
+            self.is_host_fault = isinstance(fault, HostFault)
+            self.monitor.lost_contact = str(fault).splitlines()[0]
+        self.status = Status.INTERRUPTED if self.is_host_fault else Status.FAILED
+
+    def give_time(self, passed_s: float, needed_s: float) -> None:
+        """Let the run take as long as its steps need, up to its limit."""
+        wanted = min(passed_s + SLACK * needed_s, self.request.limit_s)
+        self.deadline_s = max(self.deadline_s, wanted)
 
     def offset_of(self, task: TaskId) -> float:
         """Seconds by which the clock of a task's host is ahead of the launcher's."""

@@ -11,10 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from launchers.fork_servers.client import fork_server_environment
 from launchers.fork_servers.host_servers import HostServers
 from launchers.fork_servers.started import StartedForkServer
-from launchers.processes import FORK_SERVER, ChildProcess, start_with_socket
+from launchers.processes import (
+    FORK_SERVER,
+    ChildProcess,
+    fork_server_environment,
+    start_with_socket,
+)
 from launchers.site import Site, SiteKind
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy.typing as npt
 
 from ps_allreduce.cluster import TfConfig
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.placement import Plan
+from ps_allreduce.point.placement import Held, Plan
 from ps_allreduce.workloads.program import Program
 
 Rows = npt.NDArray[np.float64]
@@ -68,8 +67,8 @@ class Backend(ABC):
     def read_weights(self) -> list[npt.NDArray[np.float32]]:
         """The whole trainable variables, in creation order."""
 
-    def placement(self) -> tuple[Plan, Mapping[int, str]] | None:
-        """The plan, and the devices of its shards as TensorFlow tells; None without servers."""
+    def placement(self) -> tuple[Plan, Held] | None:
+        """The plan, and what devices hold of it as TensorFlow tells; None without servers."""
         return None
 
     def num_messages(self) -> int:

@@ -17,14 +17,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ps_allreduce.errors import InputDataError, SuiteError, UserError
+import psutil
+
+from ps_allreduce.errors import SHORTAGES, InputDataError, SuiteError, UserError
 from ps_allreduce.fork_server.line import send_all
 from ps_allreduce.fork_server.messages import Event, encode
+from ps_allreduce.signals import ENDING
 from ps_allreduce.tf_internals.texts import ALLOCATOR, OUT_OF_MEMORY, TENSOR, essence
 
 PR_SET_PDEATHSIG = 1
 
 ADVICE = "use a smaller --batch-per-worker"
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A forked process, as its parent knows it; `reports` is this end of its pipe."""
+
+    name: str
+    pid: int
+    reports: int
+    process: psutil.Process
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +53,22 @@ class Reporter:
         send_all(self.descriptor, encode(message))
 
 
-def detach(parent: int, log: Path) -> None:
-    """Leave the parent's process group, die with the parent, and write to the log."""
-    os.setsid()
+def end_with_parent(parent: int) -> None:
+    """Have this process, a fork of another, killed when that one ends."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def detach(parent: int, log: Path) -> None:
+    """Leave the parent's process group, die with the parent, and write to the log."""
+    os.setsid()
+    end_with_parent(parent)
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for number in (signal.SIGCHLD, signal.SIGINT, *ENDING):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(source, target)
@@ -60,7 +79,8 @@ def report_failure(reporter: Reporter, error: BaseException) -> None:
     understood = isinstance(error, SuiteError)
     text = str(error) if understood else f"{type(error).__name__}: {essence(str(error))}"
     mistake = isinstance(error, UserError | InputDataError)
-    reporter("failed", text=text, user_error=mistake)
+    short = isinstance(error, OSError) and error.errno in SHORTAGES
+    reporter("failed", text=text, user_error=mistake, host_fault=short)
 
 
 def explain_out_of_memory(text: str, task: str) -> str:

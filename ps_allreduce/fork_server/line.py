@@ -55,6 +55,15 @@ def standard_streams() -> Line:
     return line
 
 
+def open_line(descriptor: int | None, addresses: str | None) -> Line:
+    """The line over an inherited socket, or over TCP.
+
+    Raises:
+        LaunchError: nobody can be reached at the addresses.
+    """
+    return connect_to(addresses or "") if descriptor is None else Line(descriptor, descriptor)
+
+
 def connect_to(addresses: str) -> Line:
     """A line to the first address that answers; not all addresses of a host can be reached.
 

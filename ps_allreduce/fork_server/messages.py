@@ -1,6 +1,6 @@
 """What launcher and fork server say to each other: one JSON object per line over a socket.
 
-Version 2.  The launcher sends requests, the fork server reports; `type` names the kind of message.
+Version 3.  The launcher sends requests, the fork server reports; `type` names the kind of message.
 Every host has a fork server of its own, and the files of a run are fetched over the same line.
 Standard library and core only, so that launchers can import it.
 """
@@ -19,9 +19,9 @@ from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.records import Sample
-from ps_allreduce.serialization import from_json, to_json
+from ps_allreduce.serialization import from_json, parse_json, to_json
 
-VERSION = 2
+VERSION = 3
 
 #: Environment variable with the token of a fork server that calls its launcher.
 TOKEN = "PS_ALLREDUCE_TOKEN"
@@ -158,17 +158,34 @@ class EndAll:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """The first word of a fork server that calls its launcher, before it imports anything.
+
+    Attributes:
+        token: proves that this is the server that was asked to call.
+    """
+
+    token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaving:
+    """The fork server ends, through no fault of a run; no full stop in the reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
     """TensorFlow is imported; requests can be served.
 
     Attributes:
-        token: proves that this is the server that was asked to connect; empty on a line that
-            nobody else can have.
+        program: digest of the measured program's source, as it is on this host.
         scratch: a folder of this server's own, on the host's own disk.
     """
 
     version: int
-    token: str = ""
+    program: str
     import_s: float
     pid: int
     scratch: str
@@ -188,17 +205,20 @@ class Event:
     """A task has got somewhere.
 
     Attributes:
-        event: `placed`, `connected`, `built`, `phase:<name>`, `variables`, `input`, `listening`,
-            `received`, `sent`, `state`, `unwritable`, `written`, `seen`, `gpus`, `multiplied`,
-            `done` or `failed`.
+        event: `placed`, `connected`, `built`, `phase:<name>`, `needs`, `variables`, `input`,
+            `listening`, `received`, `sent`, `state`, `unwritable`, `written`, `seen`, `gpus`,
+            `multiplied`, `done`, `failed`, `stopped` or `continued`.
         time: seconds since the epoch.
         text: a reason, for `failed` and `unwritable`, and for fewer `gpus` than there should be.
         user_error: the failure is the user's mistake.
+        host_fault: the failure is a fault of the host.
         variables: the answer to `DescribeModel`.
         counts: the answer to `PrepareInput` (records), `ConvertImages` (images per class),
             `ReceiveStream` and `SendStream`, and to what a check-up asks for.
         state: the answer to `CheckHost`.
-        cores, gpus: what a task was really given, for `placed`.
+        cores, gpus, settings: what a task was really given, for `placed`; `settings` are variables
+            that change computation, and Keras's data layout.
+        seconds: how long a task needs from now on at least, for `needs`.
     """
 
     name: str
@@ -206,11 +226,14 @@ class Event:
     time: float
     text: str = ""
     user_error: bool = False
+    host_fault: bool = False
     variables: tuple[VariableSpec, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
     state: questions.HostState | None = None
     cores: tuple[int, ...] = ()
     gpus: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +276,8 @@ MESSAGES: dict[str, type[Any]] = {
         AskTime,
         TimeTold,
         EndAll,
+        Hello,
+        Leaving,
         Ready,
         Started,
         Event,
@@ -275,9 +300,9 @@ def decode(line: bytes) -> Any:
         LaunchError: the line is no message of this version.
     """
     try:
-        body = json.loads(line)
+        body = parse_json(line)
         return from_json(MESSAGES[body.pop("type")], body)
-    except (ValueError, KeyError, AttributeError, TypeError, UserError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError, UserError) as error:
         raise LaunchError(
             f"not a message of version {VERSION} ({error!r}): {line[:200]!r}"
         ) from None

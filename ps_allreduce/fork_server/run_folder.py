@@ -33,6 +33,11 @@ class RunFolder:
     held: list[socket.socket] = field(default_factory=list)
     path: Path | None = None
 
+    @property
+    def is_there(self) -> bool:
+        """Nobody has deleted the folders, as those do who tidy up `/tmp`."""
+        return (self.path or self.scratch).is_dir()
+
     def serve(self, request: object) -> object | None:
         """The answer to a request; None where none is expected."""
         match request:

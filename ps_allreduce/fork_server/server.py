@@ -30,28 +30,29 @@ from typing import Any
 import click
 import psutil
 
+from ps_allreduce.errors import HostFault
 from ps_allreduce.fork_server import messages
-from ps_allreduce.fork_server.child import ADVICE, KernelWatch, Reporter, detach, report_failure
-from ps_allreduce.fork_server.line import Line, connect_to, standard_streams
+from ps_allreduce.fork_server.child import (
+    ADVICE,
+    Child,
+    KernelWatch,
+    Reporter,
+    detach,
+    report_failure,
+)
+from ps_allreduce.fork_server.guard import go_on_guarded
+from ps_allreduce.fork_server.line import Line, open_line, standard_streams
 from ps_allreduce.fork_server.run_folder import RunFolder
 from ps_allreduce.fork_server.unused_imports import UNUSED_BY_TASKS, left_out
 from ps_allreduce.inspection.facts import look_around, take_sample
 from ps_allreduce.inspection.gpu import GpuSampler, load_nvml
+from ps_allreduce.record.provenance import program_digest
 from ps_allreduce.scratch import scratch_folder
+from ps_allreduce.signals import handle_ending
 
 SAMPLE_INTERVAL_S = 0.5
 
 Job = Callable[[Any, Reporter], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Child:
-    """A forked process."""
-
-    name: str
-    pid: int
-    reports: int
-    process: psutil.Process
 
 
 @dataclass(slots=True)
@@ -81,14 +82,15 @@ class ForkServer:
         os.set_blocking(wakeup_write, False)
         signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, self._terminate)
+        handle_ending(self._terminate)
         with selectors.DefaultSelector() as selector:
             selector.register(self.line, selectors.EVENT_READ)
             selector.register(wakeup_read, selectors.EVENT_READ)
             try:
                 while self._serve_once(selector, wakeup_read):
                     pass
+            except OSError as error:  # no file handles, no room for another process
+                self._send(messages.Leaving(reason=error.strerror or str(error)))
             finally:
                 self._kill_all()
                 self.run_folder.finish_run()
@@ -97,6 +99,9 @@ class ForkServer:
         ready = [key.fileobj for key, _ in selector.select(SAMPLE_INTERVAL_S)]
         if wakeup in ready:
             os.read(wakeup, 4096)
+        if not self.run_folder.is_there:
+            self._send(messages.Leaving(reason="its temporary folder was deleted"))
+            return False
         for source in ready:
             if source is self.line:
                 if not self._handle_requests(selector):
@@ -153,11 +158,13 @@ class ForkServer:
             self.jobs[type(request)](request, reporter)
             status = 0
         except BaseException as error:
-            traceback.print_exc()
             report_failure(reporter, error)
+            with suppress(OSError):  # a full disk takes no log
+                traceback.print_exc()
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
+            with suppress(OSError):
+                sys.stdout.flush()
+                sys.stderr.flush()
             # TensorFlow's servers and thread pools have no clean shutdown.
             os._exit(status)
 
@@ -173,8 +180,12 @@ class ForkServer:
 
     def _reap(self, selector: selectors.BaseSelector) -> None:
         for child in list(self.children.values()):
-            pid, status, usage = os.wait4(child.pid, os.WNOHANG)
+            pid, status, usage = os.wait4(child.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
             if pid == 0:
+                continue
+            if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
+                event = "stopped" if os.WIFSTOPPED(status) else "continued"
+                self._send(messages.Event(name=child.name, event=event, time=time.time()))
                 continue
             while child.reports in selector.get_map():  # its last reports come before its exit
                 self._relay(selector, child.reports)
@@ -242,40 +253,46 @@ class ForkServer:
 @click.option("--connect", help="host:port,... of the launcher; the token is in the environment.")
 @click.option("--stdio", is_flag=True, help="Speak over standard input and output.")
 def main(descriptor: int | None, connect: str | None, stdio: bool) -> None:
-    """Serve one launcher until it closes the line; one of the options says which line."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit(0))  # until there are children; leaves contexts
-    line: Line | None = None
-    if descriptor is not None:
-        line = Line(descriptor, descriptor)
-    elif stdio:
-        line = standard_streams()
+    """Serve one launcher until it closes the line, which one of the options says."""
+    handle_ending(lambda *_: sys.exit(0))  # until there are children; leaves contexts
+    line = standard_streams() if stdio else open_line(descriptor, connect)
+    if connect is not None:
+        line.sendall(messages.encode(messages.Hello(token=os.environ.pop(messages.TOKEN, ""))))
+    serving = go_on_guarded(line)
+    try:
+        with scratch_folder(Path(tempfile.gettempdir())) as scratch:
+            _serve(line, serving, scratch)
+    except HostFault as fault:
+        line.sendall(messages.encode(messages.Leaving(reason=str(fault).rstrip("."))))
+
+
+def _serve(line: Line, serving: int, scratch: Path) -> None:
+    """Import, say that all is ready, and serve."""
+    # What a user has set up for Keras does not decide: another backend, another layout.
+    os.environ |= {"KERAS_BACKEND": "tensorflow", "KERAS_HOME": str(scratch / "keras")}
     begin = time.monotonic()
-    # Imported here, because it takes seconds, which are timed, and this module does not need it.
+    # Imported here, because it takes seconds, which are timed.
     with left_out(*UNUSED_BY_TASKS):
         from ps_allreduce.runner.forked_jobs import JOBS
 
     import_s = time.monotonic() - begin
-    if line is None:
-        # Only now: a launcher expects that a server that calls is ready.
-        line = connect_to(connect or "")
+    os.close(serving)
     nvml = load_nvml()
     facts = look_around(os.environ, nvml)
+    ready = messages.Ready(
+        version=messages.VERSION,
+        program=program_digest(),
+        import_s=import_s,
+        pid=os.getpid(),
+        scratch=str(scratch),
+        facts=facts,
+    )
+    line.sendall(messages.encode(ready))
+    # A child's garbage collector would walk over all that is imported, and copy every page.
+    gc.collect()
+    gc.freeze()
     gpus = GpuSampler(nvml, tuple(gpu.identity for gpu in facts.gpus))
-    with scratch_folder(Path(tempfile.gettempdir())) as scratch:
-        ready = messages.Ready(
-            version=messages.VERSION,
-            token=os.environ.pop(messages.TOKEN, ""),
-            import_s=import_s,
-            pid=os.getpid(),
-            scratch=str(scratch),
-            facts=facts,
-        )
-        line.sendall(messages.encode(ready))
-        # A child's garbage collector would walk over all that is imported, and copy every page.
-        gc.collect()
-        gc.freeze()
-        ForkServer(line, JOBS, RunFolder(scratch), gpus=gpus).serve()
+    ForkServer(line, JOBS, RunFolder(scratch), gpus=gpus).serve()
 
 
 if __name__ == "__main__":

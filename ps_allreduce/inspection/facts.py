@@ -116,6 +116,7 @@ def take_sample(
         host=socket.gethostname(),
         busy_s=total_s - idle_s,
         idle_s=idle_s,
+        load_average=os.getloadavg()[0],
         cpu_s=cpu_s,
         memory_bytes=memory,
         sent_bytes={name: nic.bytes_sent for name, nic in counters.items()},

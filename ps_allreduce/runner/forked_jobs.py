@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from ps_allreduce.backends import allreduce, local_worker
@@ -25,6 +26,7 @@ from ps_allreduce.fork_server.streams import receive_stream, send_stream
 from ps_allreduce.inspection.check_up import CHECK_UP_JOBS
 from ps_allreduce.point.data import Digits, RecordFiles, Synthetic
 from ps_allreduce.point.resources import Device
+from ps_allreduce.record.provenance import computing
 from ps_allreduce.runner.task import run_task
 from ps_allreduce.tf_internals.texts import essence
 from ps_allreduce.workloads.inputs import (
@@ -81,7 +83,9 @@ def take_place(request: messages.StartTask, report: Reporter) -> None:
             f"{allowed}."
         ) from None
     cores = tuple(sorted(os.sched_getaffinity(0)))
-    report("placed", cores=cores, gpus=os.environ.get("CUDA_VISIBLE_DEVICES", "all"))
+    settings = computing(os.environ) | {"data_layout": keras.config.image_data_format()}
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "all")
+    report("placed", cores=cores, gpus=visible, settings=settings)
 
 
 def describe_model(request: messages.DescribeModel, report: Reporter) -> None:

@@ -1,8 +1,9 @@
 """The timed loop: first step, warm-up, measured steps, traced steps.
 
-Decides how many steps are made and to which phase each belongs.  It knows no TensorFlow: a driver
-makes the steps, a clock is handed in.  All driving tasks make the same number of steps because they
-agree on every number.
+Decides how many steps are made and to which phase each belongs, and says how long they will take at
+least: after a first look at the step time, and again when the workers are warm.  It knows no
+TensorFlow: a driver makes the steps, a clock is handed in.  All driving tasks make the same number
+of steps because they agree on every number.
 """
 
 from __future__ import annotations
@@ -55,17 +56,20 @@ def timed_loop(
     measurement: Measurement,
     clock: Callable[[], float],
     progress: Callable[[Phase], None],
+    expect: Callable[[float], None],
 ) -> list[Stretch[RowsT]]:
     """Run one measurement.
 
     Args:
         clock: seconds, monotonic.
         progress: told of every phase as it begins.
+        expect: told how many seconds are needed from now on, at least.
     """
     progress(Phase.FIRST)
     stretches = [Stretch(Phase.FIRST, 1, driver.run(1))]
     progress(Phase.WARMUP)
-    step_s = _warm_up(driver, measurement, clock, stretches)
+    step_s = _warm_up(driver, measurement, clock, stretches, expect)
+    expect(measurement.least_measured_s(step_s))
     progress(Phase.MEASURED)
     wanted = max(measurement.measured_steps, math.ceil(measurement.measured_s * MARGIN / step_s))
     measured = int(driver.agree(wanted))
@@ -83,18 +87,25 @@ def _warm_up(
     measurement: Measurement,
     clock: Callable[[], float],
     stretches: list[Stretch[RowsT]],
+    expect: Callable[[float], None],
 ) -> float:
-    """Warm up until all workers have enough; return seconds per step of the last stretch."""
-    elapsed, steps, chunk = 0.0, 0, measurement.warmup_steps
+    """Warm up until all workers have enough; return seconds per step of the last stretch.
+
+    A single step comes first, for a first look.
+    """
+    elapsed, steps, chunk = 0.0, 0, 1
     while True:
         begin = clock()
         stretches.append(Stretch(Phase.WARMUP, chunk, driver.run(chunk)))
         taken = max(clock() - begin, 1e-9)
         elapsed, steps = elapsed + taken, steps + chunk
         step_s = taken / chunk
+        if steps == 1:
+            expect(measurement.least_warmup_s(step_s) + measurement.least_measured_s(step_s))
         left_s = measurement.warmup_s - elapsed
         # The first steps are a poor estimate: go half of a long way, then estimate again.
         by_time = math.ceil((left_s / 2 if left_s > 1.0 else left_s) / step_s)
-        chunk = int(driver.agree(max(by_time, measurement.warmup_steps - steps, 0)))
+        by_number = measurement.warmup_steps - steps
+        chunk = int(driver.agree(by_number if by_number > 0 else max(by_time, 0)))
         if chunk == 0:
             return step_s

@@ -24,7 +24,6 @@ from ps_allreduce.fork_server.messages import StartTask
 from ps_allreduce.inspection.questions import Report
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement, RecordingComparison
-from ps_allreduce.point.placement import check_devices
 from ps_allreduce.record.files import save_raw
 from ps_allreduce.record.records import PlacementUsed, RecordingTimes
 from ps_allreduce.record.steps import Phase, StepTable, concatenate
@@ -141,7 +140,13 @@ def _measure(
         report(f"phase:{phase.name.lower()}")
         starts[phase] = PhaseStart(time.time(), backend.traces)
 
-    stretches = timed_loop(backend, measurement, time.monotonic, progress)
+    stretches = timed_loop(
+        backend,
+        measurement,
+        time.monotonic,
+        progress,
+        expect=lambda seconds: report("needs", seconds=seconds),
+    )
     starts.setdefault(Phase.EVENTS, PhaseStart(time.time(), backend.traces))
     return stretches, starts
 
@@ -184,14 +189,7 @@ def _placement_used(backend: Backend, program: Program) -> PlacementUsed | None:
     placement = backend.placement()
     if placement is None:
         return None
-    plan, devices = placement
-    return PlacementUsed(
-        shards=plan.shards,
-        variables=tuple(spec.name for spec in program.variables),
-        bytes_per_server=plan.bytes_per_server(),
-        max_over_mean=plan.max_over_mean,
-        deviations=tuple(check_devices(plan, devices)),
-    )
+    return PlacementUsed.of(*placement, [spec.name for spec in program.variables])
 
 
 def _save_timings(path: Path, experiment: Experiment, stretches: Sequence[Stretch[Rows]]) -> None:

@@ -1,7 +1,8 @@
 """What driving tasks leave beside their raw timings, and whether it is to be trusted.
 
 Pure checks.  A run that fails one is kept and marked invalid with the reason.  It never enters a
-figure.  Standard library and core only, so that launchers can import it.
+figure; what is only a doubt becomes a warning.  Standard library and core only, so that launchers
+can import it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from ps_allreduce.record.steps import Phase, StepTable, compute_spans
 #: How far the wall clock and the monotonic clock may drift apart during a run; a clock that was set
 #: is further off.
 CLOCK_TOLERANCE_S = 0.02
+
+#: One that takes longer than stated by more than this share is a doubt.
+LATE_SHARE = 0.03
 
 #: An emulated accelerator is not the one that was asked for if it is early by more than this share
 #: of a step, and by more than these seconds per batch.
@@ -157,20 +161,50 @@ def _clocks_steady(run: _Run) -> str:
 
 def _computed_for_as_long_as_stated(run: _Run) -> str:
     """An emulated accelerator may be slower than stated, if processors are busy, but not faster."""
-    emulated = run.experiment.workload.emulated
-    if emulated is None:
-        return ""
-    batches = run.experiment.workload.accumulation
-    stated_s = batches * (emulated.forward_s + emulated.backward_s)
-    for index, table in enumerate(run.by_worker()):
-        spans = compute_spans(table.select(table.phase == Phase.MEASURED))
-        taken_s = float(np.median(spans)) if len(spans) else stated_s
-        if taken_s < stated_s - max(EARLY_SHARE * stated_s, EARLY_S * batches):
-            return (
-                f"the emulated accelerator of worker:{index} took {taken_s * 1e3:.1f} ms for a "
-                f"step of {stated_s * 1e3:.1f} ms"
-            )
+    stated_s = _stated_s(run.experiment)
+    early_s = max(EARLY_SHARE * stated_s, EARLY_S * run.experiment.workload.accumulation)
+    for worker, taken_s in _taken_s(run).items():
+        if taken_s < stated_s - early_s:
+            return f"the emulated accelerator of {worker} took {_times_text(taken_s, stated_s)}"
     return ""
+
+
+def find_doubts(
+    experiment: Experiment, results: Sequence[DriverResult], steps: StepTable
+) -> list[str]:
+    """What does not make the run invalid, but a reader has to know."""
+    stated_s = _stated_s(experiment)
+    taken_s = _taken_s(_Run(experiment, results, steps))
+    late = [worker for worker, seconds in taken_s.items() if seconds > (1 + LATE_SHARE) * stated_s]
+    if not late:
+        return []
+    latest = max(late, key=lambda worker: taken_s[worker])
+    return [
+        f"{len(late)} of {len(taken_s)} emulated accelerators were slower than stated: that of "
+        f"{latest} took {_times_text(taken_s[latest], stated_s)}"
+    ]
+
+
+def _stated_s(experiment: Experiment) -> float:
+    """Of a step of an emulated accelerator; 0 without one."""
+    emulated = experiment.workload.emulated
+    seconds = emulated.forward_s + emulated.backward_s if emulated else 0.0
+    return seconds * experiment.workload.accumulation
+
+
+def _taken_s(run: _Run) -> dict[str, float]:
+    """Median of the measured steps of every emulated accelerator, by worker; none without one."""
+    if run.experiment.workload.emulated is None:
+        return {}
+    measured = run.steps.select(run.steps.phase == Phase.MEASURED)
+    return {
+        f"worker:{table.worker[0]}": float(np.median(compute_spans(table)))
+        for table in measured.by_worker()
+    }
+
+
+def _times_text(taken_s: float, stated_s: float) -> str:
+    return f"{taken_s * 1e3:.1f} ms for a step of {stated_s * 1e3:.1f} ms"
 
 
 def _placed_as_planned(run: _Run) -> str:

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from launchers.fork_servers.client import fork_server_environment
-from launchers.processes import ChildProcess, start_with_socket
-from ps_allreduce.errors import LaunchError, UserError
+from launchers.processes import ChildProcess, fork_server_environment, start_with_socket
+from ps_allreduce.errors import HostFault, UserError
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.serialization import from_json, to_json
 
@@ -104,6 +103,19 @@ class HeldNetwork:
     user_error: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A network that exists, and the process without which it would not."""
+
+    hosts: tuple[EmulatedHost, ...]
+    program: ChildProcess
+
+    @property
+    def is_gone(self) -> bool:
+        """The process has ended, and with it the links."""
+        return self.program.status() is not None
+
+
 def encode(message: object) -> bytes:
     """One line."""
     return json.dumps(to_json(message)).encode() + b"\n"
@@ -115,7 +127,7 @@ def decode(kind: type[T], line: bytes) -> T:
 
 
 @contextmanager
-def hold_network(network: EmulatedNetwork, names: Sequence[str]) -> Iterator[HeldNetwork]:
+def hold_network(network: EmulatedNetwork, names: Sequence[str]) -> Iterator[Holder]:
     """A network for as long as the context lasts; end what runs on its hosts before that.
 
     It also ends when the thread that asked for it does.
@@ -125,7 +137,7 @@ def hold_network(network: EmulatedNetwork, names: Sequence[str]) -> Iterator[Hel
 
     Raises:
         UserError: the names are wrong, or this machine cannot or does not allow it.
-        LaunchError: the network could not be built.
+        HostFault: the network could not be built.
     """
     with_user = needs_user_namespace()
     request = HoldNetwork(network=network, names=tuple(names), with_user=with_user)
@@ -142,8 +154,8 @@ def hold_network(network: EmulatedNetwork, names: Sequence[str]) -> Iterator[Hel
             if held is None:
                 raise _reason(log)
             if held.error:
-                raise (UserError if held.user_error else LaunchError)(held.error)
-            yield held
+                raise (UserError if held.user_error else HostFault)(held.error)
+            yield Holder(held.hosts, program)
         finally:
             program.end()
 
@@ -160,14 +172,14 @@ def _ask(program: ChildProcess, request: HoldNetwork) -> HeldNetwork | None:
     return decode(HeldNetwork, line) if line else None
 
 
-def _reason(log: BinaryIO) -> UserError | LaunchError:
+def _reason(log: BinaryIO) -> UserError | HostFault:
     """Why there was no answer, by what the process, or `unshare` before it, printed."""
     log.seek(0)
     text = log.read().decode(errors="replace").strip()
     program, _, complaint = text.partition(": ")
     if program == "unshare" and not complaint.startswith("failed to execute"):
         return UserError(explain_refusal(complaint, read_settings()))
-    return LaunchError(f"the emulated network could not be built:\n{text or '(no output)'}")
+    return HostFault(f"the emulated network could not be built:\n{text or '(no output)'}")
 
 
 def has_capabilities(status: str) -> bool:

@@ -9,18 +9,39 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Self
+
+import psutil
 
 from launchers.fork_servers.host_servers import HostServers
 from launchers.processes import FORK_SERVER
 from launchers.settings import LauncherSettings
 from launchers.site import Site, SiteKind
-from launchers.sites.emulated.held_network import hold_network
+from launchers.sites.emulated.held_network import Holder, hold_network
 from launchers.sites.local import LocalForkServer
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.resources import Device
+
+#: What a fork server holds for itself when TensorFlow is imported.
+FORK_SERVER_BYTES = 200_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltNetwork:
+    """A network, its hosts' fork servers, and what ends all of it."""
+
+    holder: Holder
+    servers: Mapping[str, LocalForkServer]
+    stack: ExitStack
+
+    def end(self) -> None:
+        """End the fork servers, all at the same time, then the network."""
+        for server in self.servers.values():
+            server.hang_up()
+        self.stack.close()
 
 
 class EmulatedSite(Site):
@@ -36,31 +57,35 @@ class EmulatedSite(Site):
         self.network = network
         self.hosts = tuple(f"emulated{number}" for number in range(network.num_hosts))
         self._words = fork_server
-        self._stack = ExitStack()
-        self._servers: dict[EmulatedNetwork, dict[str, LocalForkServer]] = {}
+        self._built: dict[EmulatedNetwork, BuiltNetwork] = {}
         self._addresses: dict[str, str] = {}
 
     def __enter__(self) -> Self:
+        refuse_crowd(len(self.hosts), psutil.virtual_memory().available)
         self._build(self.network)
         return self
 
     def _build(self, network: EmulatedNetwork) -> None:
         """A network, and on each of its hosts a fork server that is not started yet."""
         with ExitStack() as stack:
-            held = stack.enter_context(hold_network(network, self.hosts))
+            holder = stack.enter_context(hold_network(network, self.hosts))
             servers = {
                 host.name: LocalForkServer((*host.enter, *self._words), host.name)
-                for host in held.hosts
+                for host in holder.hosts
             }
             for server in servers.values():
                 stack.callback(server.close)
             # A host has the same address on every network.
-            self._addresses = {host.name: host.address for host in held.hosts}
-            self._servers[network] = servers
-            self._stack.push(stack.pop_all())
+            self._addresses = {host.name: host.address for host in holder.hosts}
+            self._built[network] = BuiltNetwork(holder, servers, stack.pop_all())
 
     def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        while self._built:
+            self._built.popitem()[1].end()
+
+    def holder(self, network: EmulatedNetwork) -> Holder:
+        """What keeps a network that was built."""
+        return self._built[network].holder
 
     def check(self, experiment: Experiment) -> None:
         """The network that the experiment states connects the hosts that are here."""
@@ -80,17 +105,35 @@ class EmulatedSite(Site):
     ) -> Iterator[HostServers]:
         """The hosts' own fork servers, started all at once and kept for the runs to come."""
         network = (experiment.network if experiment else None) or self.network
-        if network not in self._servers:
+        if network in self._built and self._built[network].holder.is_gone:
+            self._built.pop(network).end()
+        if network not in self._built:
             self._build(network)
-        servers = self._servers[network]
-        for server in servers.values():
+        built = self._built[network]
+        for server in built.servers.values():
             server.start()
         # All of them: one that still imports would take processor time from a run elsewhere.
-        yield HostServers({host: server.client() for host, server in servers.items()}).only(cores)
+        clients = {host: server.client() for host, server in built.servers.items()}
+        needed = {built.holder.program.connection: "the emulated network's process has ended."}
+        yield HostServers(clients, needed).only(cores)
 
     def preset_address(self, host: str) -> str:
         """That of its only link."""
         return self._addresses[host]
+
+
+def refuse_crowd(num_hosts: int, free_bytes: int) -> None:
+    """See that the fork servers of all hosts find room in memory.
+
+    Raises:
+        UserError: they do not.
+    """
+    needed = num_hosts * FORK_SERVER_BYTES
+    if needed > free_bytes:
+        raise UserError(
+            f"{num_hosts} emulated hosts need about {needed / 1e9:.1f} GB of memory before a model "
+            f"is trained, and {free_bytes / 1e9:.1f} GB are free here: use fewer --hosts."
+        )
 
 
 def network_of(settings: LauncherSettings) -> EmulatedNetwork:

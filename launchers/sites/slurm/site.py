@@ -19,10 +19,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Self
 
-from launchers.fork_servers.client import fork_server_environment, last_lines
+from launchers.fork_servers.callers import BACKLOG, let_in, own_addresses
+from launchers.fork_servers.client import last_lines
 from launchers.fork_servers.host_servers import HostServers
-from launchers.fork_servers.started import let_in, own_addresses
-from launchers.processes import BackgroundProcess, fork_server_words, start_in_background
+from launchers.processes import (
+    BackgroundProcess,
+    fork_server_environment,
+    fork_server_words,
+    start_in_background,
+)
 from launchers.settings import LauncherSettings
 from launchers.site import Advice, Site, SiteKind
 from launchers.sites.slurm.batch_script import exclude_text
@@ -39,7 +44,7 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.fork_server.messages import TOKEN
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.provenance import ROOT
-from ps_allreduce.scratch import scratch_prefix
+from ps_allreduce.scratch import scratch_folder
 from ps_allreduce.tf_internals.texts import CHATTER
 
 STEP_END_S = 10.0
@@ -164,19 +169,21 @@ class SlurmSite(Site):
     def _step(self, cores: Mapping[str, int]) -> Iterator[HostServers]:
         token = secrets.token_hex(16)
         with (
-            tempfile.TemporaryDirectory(prefix=scratch_prefix()) as folder,
-            socket.create_server(("", 0)) as listener,
+            scratch_folder(Path(tempfile.gettempdir())) as folder,
+            socket.create_server(("", 0), backlog=BACKLOG) as listener,
         ):
-            log = Path(folder) / "step.log"
+            log = folder / "step.log"
             step = self._start(cores, listener.getsockname()[1], token, log)
             try:
                 clients = let_in(listener, list(cores), token, log, lambda: _gone(step, log))
                 try:
                     yield HostServers(clients)
                 finally:
+                    is_whole = not any(client.lost for client in clients.values())
                     for client in clients.values():
                         client.close()
-                    step.status(STEP_END_S)
+                    if is_whole:
+                        step.status(STEP_END_S)
             finally:
                 step.end()
 

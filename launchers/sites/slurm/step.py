@@ -17,7 +17,7 @@ from pathlib import Path
 from launchers.processes import Answer, run_quietly
 from launchers.sites.slurm.hostlist import render_hostlist
 from ps_allreduce.errors import LaunchError
-from ps_allreduce.scratch import scratch_prefix
+from ps_allreduce.scratch import scratch_folder
 
 #: Packing and sending some 2 GB to many nodes.
 SPREAD_S = 1800.0
@@ -103,8 +103,8 @@ class NodeCopy:
             raise
 
     def _send(self) -> None:
-        with tempfile.TemporaryDirectory(prefix=scratch_prefix()) as packing:
-            archive = Path(packing) / "packages.tar"
+        with scratch_folder(Path(tempfile.gettempdir())) as packing:
+            archive = packing / "packages.tar"
             with tarfile.open(archive, "w") as pack:
                 pack.add(self._packages, arcname=".")
             sent = run_quietly(["sbcast", str(archive), str(self._archive)], SPREAD_S)

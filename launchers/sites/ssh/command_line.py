@@ -11,10 +11,9 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 
-from launchers.fork_servers.client import UNWANTED, fork_server_environment
-from launchers.processes import fork_server_words
+from launchers.processes import UNWANTED, fork_server_environment, fork_server_words
 from launchers.sites.ssh.hostfile import SshHost
-from ps_allreduce.record.provenance import ROOT
+from ps_allreduce.record.provenance import ROOT, computing
 from ps_allreduce.tf_internals.texts import CHATTER
 
 CONNECT_TIMEOUT_S = 10
@@ -62,11 +61,13 @@ def remote_command(container: Sequence[str], environment: Mapping[str, str]) -> 
 
     Args:
         container: words before the container's own Python; none: the Python of this process.
-        environment: of this process; only where modules are found is the same over there.
+        environment: of this process; where modules are found is the same over there, and what
+            changes computation.
     """
-    path = {name: text for name, text in environment.items() if name == "PYTHONPATH"}
+    same = {name: text for name, text in environment.items() if name == "PYTHONPATH"}
+    same |= computing(environment)
     removed = [word for name in sorted(UNWANTED) for word in ("-u", name)]
-    added = [f"{name}={text}" for name, text in fork_server_environment(path).items()]
+    added = [f"{name}={text}" for name, text in fork_server_environment(same).items()]
     command = ["env", *removed, *added, *fork_server_words(container), "--stdio"]
     return f"echo '{REACHED}'; cd {shlex.quote(str(ROOT))} && exec {shlex.join(command)}"
 

@@ -6,7 +6,6 @@ runs until it is lost, and that the program there is the same as here.
 
 from __future__ import annotations
 
-import base64
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-from launchers.fork_servers.client import PIECE_BYTES, ForkServerClient
+from launchers.fork_servers.client import ForkServerClient
 from launchers.fork_servers.host_servers import HostServers
 from launchers.fork_servers.started import StartedForkServer
 from launchers.processes import ChildProcess, start_with_standard_streams
@@ -27,11 +26,10 @@ from launchers.sites.ssh.command_line import (
     ssh_command,
 )
 from launchers.sites.ssh.hostfile import SshHost, parse_host_file, refuse_misfits
-from ps_allreduce.errors import LaunchError, UserError
-from ps_allreduce.fork_server.messages import FileRead, ReadFile
+from ps_allreduce.errors import HostFault, LaunchError, UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.hosts import HostFacts
-from ps_allreduce.record.provenance import ROOT
+from ps_allreduce.record.provenance import ROOT, program_digest
 
 #: How long ssh may take to end once its line is cut.
 END_S = 2.0
@@ -60,7 +58,7 @@ class SshForkServer(StartedForkServer):
             client.wait_ready()
             refuse_other_sources(client)
         except LaunchError as error:
-            raise LaunchError(self._explain(client, error)) from error
+            raise HostFault(self._explain(client, error)) from error
 
     def _explain(self, client: ForkServerClient, error: LaunchError) -> str:
         """Why it did not come up, in one line; how ssh ended tells most."""
@@ -75,7 +73,8 @@ class SshForkServer(StartedForkServer):
         """How the line was lost, if it was."""
         if self._program is None or self._client is None or not self._client.lost:
             return ""
-        return explain_loss(self.host, self._program.status(END_S), _said(self._client))
+        status = None if self._client.silent else self._program.status(END_S)
+        return explain_loss(self.host, status, _said(self._client))
 
 
 def _said(client: ForkServerClient) -> str:
@@ -87,17 +86,13 @@ def refuse_other_sources(client: ForkServerClient) -> None:
     """See that the host's checkout is the same as this one, as far as it is measured.
 
     Raises:
-        UserError: a file differs, or is not there.
-        LaunchError: the fork server is gone.
+        UserError: something differs.
     """
-    for path in sorted((ROOT / SOURCES).rglob("*.py")):
-        request = ReadFile(path=str(path), offset=0, length=PIECE_BYTES)
-        there = client.answer(request, FileRead)
-        if base64.b64decode(there.content) != path.read_bytes():
-            raise UserError(
-                f"{path} on {client.host} differs from the one here: all hosts need the same "
-                "checkout, with the same changes."
-            )
+    if client.ready.program != program_digest():
+        raise UserError(
+            f"{ROOT / SOURCES} on {client.host} differs from the one here: all hosts need the same "
+            "checkout, with the same changes."
+        )
 
 
 class SshSite(Site):
@@ -137,7 +132,7 @@ class SshSite(Site):
         """Those that the fork servers may use; all hosts are asked, once.
 
         Raises:
-            LaunchError: a host cannot be reached, or its fork server does not come up.
+            HostFault: a host cannot be reached, or its fork server does not come up.
             UserError: hosts are not what the file says.
         """
         if not self._facts:
@@ -158,7 +153,7 @@ class SshSite(Site):
         """Fork servers that are ready, started all at once.
 
         Raises:
-            LaunchError: with all hosts where none comes up, in one line.
+            HostFault: with all hosts where none comes up, in one line.
         """
         for host in hosts:
             self._servers[host].start()
@@ -169,7 +164,7 @@ class SshSite(Site):
             except LaunchError as error:
                 troubles.append(str(error).rstrip("."))
         if troubles:
-            raise LaunchError(f"{'; '.join(troubles)}.")
+            raise HostFault(f"{'; '.join(troubles)}.")
         return clients
 
     def preset_address(self, host: str) -> str | None:

@@ -7,7 +7,8 @@ It traces one step that any worker can execute (decision 0002).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +29,7 @@ from ps_allreduce.backends.worker_step import (
     momentum_update,
     traced_function,
 )
-from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Plan, Shard, make_plan
+from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Held, Plan, Shard, make_plan
 from ps_allreduce.point.strategies.servers import ParameterServers
 from ps_allreduce.point.wire import Wire
 from ps_allreduce.tf_internals.private_api import memory_device
@@ -92,13 +93,15 @@ class ServedVariables:
         """The present value of every bucket."""
         return [variable.read_value() for variable in self.variables]
 
-    def devices(self) -> dict[int, str]:
-        """For every shard of the plan, the devices that hold it, as TensorFlow reports them."""
-        pieces_of_shards = holders(self.buckets, len(self.plan.shards))
-        return {
-            shard: ", ".join(dict.fromkeys(self.variables[number].device for number, _ in pieces))
-            for shard, pieces in enumerate(pieces_of_shards)
-        }
+    def held(self) -> Held:
+        """For every shard of the plan, its bytes by device, as TensorFlow reports the devices."""
+        held: dict[int, Counter[str]] = {}
+        for shard, pieces in enumerate(holders(self.buckets, len(self.plan.shards))):
+            held[shard] = Counter()
+            for number, inside in pieces:
+                variable, piece = self.variables[number], self.buckets[number].pieces[inside]
+                held[shard][variable.device] += piece.size * variable.dtype.size
+        return held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,9 +210,9 @@ class ServerBackend(Backend):
         """Whole variables, fetched to the chief."""
         return [value.numpy() for value in self._served.assemble(self._served.read())]
 
-    def placement(self) -> tuple[Plan, Mapping[int, str]] | None:
-        """The plan and the devices of the shards."""
-        return self._served.plan, self._served.devices()
+    def placement(self) -> tuple[Plan, Held] | None:
+        """The plan, and what devices hold of it."""
+        return self._served.plan, self._served.held()
 
     def num_messages(self) -> int:
         """One message per bucket and direction."""

@@ -5,6 +5,9 @@ Text is parsed where it is typed, and what another launcher understands is refus
 
 from __future__ import annotations
 
+import errno
+import os
+import signal
 from collections.abc import Sequence
 from dataclasses import fields
 from enum import StrEnum
@@ -62,6 +65,32 @@ def typed(*words: str) -> LauncherSettings:
     status = run_command_line(cli, ["command", *words], "suite")
     assert status == 2 - 2 * len(received)
     return received[0] if received else LauncherSettings(launcher="refused")
+
+
+def test_a_suite_that_was_started_with_nohup_hears_no_hanging_up() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        typed()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
+def test_what_the_machine_lacks_is_told_in_a_sentence(
+    number: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.group()
+    def cli() -> None:
+        """A command line."""
+
+    @cli.command()
+    def command() -> None:
+        raise OSError(number, os.strerror(number), "/tmp/x")
+
+    assert run_command_line(cli, ["command"], "suite") == 1
+    told = f"Error: this host refuses the launcher something: {os.strerror(number)}.\n"
+    assert capsys.readouterr().err == told
 
 
 def options(names: Sequence[str]) -> list[str]:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from launchers.fork_servers import started
+from launchers.fork_servers import callers
+from launchers.fork_servers.callers import HELLO_BYTES, let_in, own_addresses
 from launchers.fork_servers.client import ForkServerClient
-from launchers.fork_servers.started import let_in, own_addresses
-from ps_allreduce.errors import LaunchError
-from ps_allreduce.fork_server.messages import VERSION, Ready, encode
+from ps_allreduce.errors import HostFault
+from ps_allreduce.fork_server.messages import VERSION, Hello, Ready, encode
 from tests.fakes import make_facts
 
 TOKEN = "secret"
@@ -43,11 +44,10 @@ def call(listener: socket.socket) -> Iterator[Callable[[bytes], socket.socket]]:
 Call = Callable[[bytes], socket.socket]
 
 
-def hello(host: str, token: str = TOKEN, scheduler_name: str = "", version: int = VERSION) -> bytes:
+def hello(host: str, token: str = TOKEN, scheduler_name: str = "") -> bytes:
     facts = make_facts(host, scheduler_name=scheduler_name)
-    return encode(
-        Ready(version=version, token=token, import_s=0.0, pid=1, scratch="/tmp", facts=facts)
-    )
+    ready = Ready(version=VERSION, program="", import_s=0.0, pid=1, scratch="/tmp", facts=facts)
+    return encode(Hello(token=token)) + encode(ready)
 
 
 def nobody_is_gone() -> str:
@@ -86,7 +86,7 @@ def test_the_scheduler_names_a_host_where_there_is_one(listener: socket.socket, 
 def test_strangers_are_sent_away_and_do_not_stop_others(
     listener: socket.socket, call: Call, monkeypatch: pytest.MonkeyPatch, content: bytes
 ) -> None:
-    monkeypatch.setattr(started, "HELLO_DEADLINE_S", 0.2)
+    monkeypatch.setattr(callers, "HELLO_DEADLINE_S", 0.2)
     stranger = call(content)
     call(content).close()
     call(hello("n9"))
@@ -95,12 +95,48 @@ def test_strangers_are_sent_away_and_do_not_stop_others(
     assert stranger.recv(1) == b""
 
 
+def test_silent_strangers_delay_nobody(listener: socket.socket, call: Call) -> None:
+    for _ in range(20):
+        call(b"")
+    call(hello("n9"))
+    begin = time.monotonic()
+    assert list(wait(listener, "n9")) == ["n9"]
+    assert time.monotonic() - begin < callers.HELLO_DEADLINE_S / 2
+
+
+def test_a_stranger_may_say_so_much_and_no_more(listener: socket.socket, call: Call) -> None:
+    stranger = call(b"[" * HELLO_BYTES)
+
+    def call_when_the_stranger_is_gone() -> None:
+        assert stranger.recv(1) == b""
+        call(hello("n9"))
+
+    late = threading.Thread(target=call_when_the_stranger_is_gone)
+    late.start()
+    wait(listener, "n9")
+    late.join()
+
+
+def test_a_fork_server_that_has_called_may_import_or_end(
+    listener: socket.socket, call: Call
+) -> None:
+    word, ready = hello("n9").splitlines(keepends=True)
+    line = call(word)
+    late = threading.Timer(0.3, line.sendall, [ready])
+    late.start()
+    assert list(wait(listener, "n9")) == ["n9"]
+    late.join()
+    call(word).close()
+    with pytest.raises(HostFault, match="no fork server came up"):
+        wait(listener, "n9")
+
+
 @pytest.mark.parametrize("host", ["n90", "n", "another"])
 def test_a_host_that_was_not_asked_for_ends_the_launch(
     listener: socket.socket, call: Call, host: str
 ) -> None:
     good, wrong = call(hello("n1")), call(hello(host))
-    with pytest.raises(LaunchError, match=f"came up on {host}, where none was asked for"):
+    with pytest.raises(HostFault, match=f"came up on {host}, where none was asked for"):
         wait(listener, "n1", "n9")
     for line in (good, wrong):
         line.settimeout(5)
@@ -110,23 +146,23 @@ def test_a_host_that_was_not_asked_for_ends_the_launch(
 def test_a_host_that_calls_twice_is_not_two_hosts(listener: socket.socket, call: Call) -> None:
     call(hello("n1"))
     call(hello("n1"))
-    with pytest.raises(LaunchError, match="came up on n1, where none was asked for; expected: n9"):
+    with pytest.raises(HostFault, match="came up on n1, where none was asked for; expected: n9"):
         wait(listener, "n1", "n9")
 
 
 def test_hosts_that_do_not_call_are_named(
     listener: socket.socket, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(started, "START_DEADLINE_S", 0.3)
+    monkeypatch.setattr(callers, "START_DEADLINE_S", 0.3)
     call(hello("n1"))
-    with pytest.raises(LaunchError, match="no fork server called from n10, n9 within"):
+    with pytest.raises(HostFault, match="no fork server called from n10, n9 within"):
         wait(listener, "n10", "n1", "n9")
 
 
 def test_when_nobody_is_to_be_expected_the_reason_is_told_at_once(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(LaunchError, match="srun ended with status 1"):
+    with pytest.raises(HostFault, match="srun ended with status 1"):
         wait(listener, "n9", gone=lambda: "srun ended with status 1")
 
 

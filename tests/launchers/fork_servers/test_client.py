@@ -16,9 +16,9 @@ import pytest
 
 from launchers.fork_servers import client as client_module
 from launchers.fork_servers import host_servers
-from launchers.fork_servers.client import ForkServerClient, fork_server_environment, last_lines
+from launchers.fork_servers.client import ForkServerClient, last_lines
 from launchers.fork_servers.host_servers import HostServers, clock_offset, measure_links
-from launchers.processes import Answer, run_quietly, start_with_socket
+from launchers.processes import Answer, fork_server_environment, run_quietly, start_with_socket
 from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.fork_server.messages import AskTime, EndAll, Event, Exited, Started, TimeTold
 from tests.cluster import ADDRESSES

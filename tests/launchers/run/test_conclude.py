@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from launchers.run.conclude import conclude, failure_reason, machine_busy, throttling_warnings
+from launchers.run.conclude import conclude, failure_reason
+from launchers.run.samples import machine_busy, throttling_warnings
 from launchers.run.state import LaunchRequest, RunMonitor, RunState, log_path, result_path
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.fork_server.messages import Event, Exited, Sampled, Started, StartTask
@@ -33,7 +34,9 @@ def state(folder: Path, **changes: Any) -> RunState:
     """A run on two hosts that has been started."""
     placed = place_tasks(REDUCED, ["n10", "n1"])
     settings: dict[str, Any] = {
-        "request": LaunchRequest(experiment=REDUCED, deadline_s=20.0, data_dir=folder),
+        "request": LaunchRequest(
+            experiment=REDUCED, deadline_s=20.0, limit_s=20.0, data_dir=folder
+        ),
         "one_machine": False,
         "job_id": None,
         "launched_at": 100.0,
@@ -86,8 +89,13 @@ def test_a_task_has_the_clock_of_its_host(tmp_path: Path) -> None:
 
 def test_a_task_is_recorded_with_the_cores_that_it_found(tmp_path: Path) -> None:
     run = state(tmp_path, status=Status.TIMED_OUT)
-    run.monitor.take(Event(name="worker:1", event="placed", time=1.0, cores=(9,), gpus="GPU-1"))
+    run.monitor.take(
+        Event(
+            name="worker:1", event="placed", time=1.0, cores=(9,), gpus="GPU-1", settings={"A": "b"}
+        )
+    )
     tasks = conclude(run).tasks
+    assert [task.settings for task in tasks] == [{}, {"A": "b"}]
     assert [(task.cores, task.gpus) for task in tasks] == [((0,), None), ((9,), "GPU-1")]
 
 
@@ -205,6 +213,13 @@ def test_of_hosts_that_share_a_machine_the_first_one_is_looked_at() -> None:
 )
 def test_too_few_looks_are_no_claim(samples: list[Sample]) -> None:
     assert machine_busy(samples, (110.0, 115.0)) is None
+
+
+def test_a_host_tells_the_load_that_its_first_look_found(tmp_path: Path) -> None:
+    run = complete(tmp_path)
+    looks = [("n10", 9.0), ("n10", 11.0), ("elsewhere", 1.0)]
+    run.monitor.samples = [make_sample(1.0, host, load_average=load) for host, load in looks]
+    assert [host.load_average for host in conclude(run).hosts] == [9.0, None]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from launchers.fork_servers.client import SILENT_S, ForkServerClient
 from launchers.protocol import Capacity, LaunchedRun
 from launchers.run import follow
 from launchers.run.launcher import HostsLauncher
@@ -19,6 +23,7 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.fork_server.messages import AskTime, TimeTold
 from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.resources import Device, Resources
 from ps_allreduce.point.spread import Coordinator, Spread
 from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
 from ps_allreduce.point.workload import Workload
@@ -86,6 +91,20 @@ def test_a_run_that_hangs_is_ended(launch: Launch, folder: Path) -> None:
     assert run.status is Status.TIMED_OUT
     assert run.reason == "not finished after 2 s; last heard of: connected"
     assert survivors(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("needed_s", "limit_s", "ends_after"),
+    [(2.0, 60.0, "3"), (1e6, 2.0, "2"), (0.1, 60.0, "1")],
+)
+def test_a_run_with_long_steps_is_given_their_time_up_to_a_limit(
+    launch: Launch, needed_s: float, limit_s: float, ends_after: str
+) -> None:
+    tell = f"report('needs', seconds={needed_s})"
+    run = launch(FOREVER + tell + WAIT, deadline_s=1.0, limit_s=limit_s)
+    assert run.status is Status.TIMED_OUT
+    assert run.reason.startswith(f"not finished after {ends_after}")
+    assert run.reason.endswith("last heard of: connected")
 
 
 def test_measuring_links_is_no_part_of_bringing_a_run_up(
@@ -162,6 +181,7 @@ def survivors(folder: Path) -> list[int]:
 def test_a_failure_on_one_host_ends_the_tasks_of_all(launch: Launch, folder: Path) -> None:
     run = launch(FOREVER + "if name == 'worker:1': raise ValueError('no luck')" + WAIT)
     assert (run.status, run.reason) == (Status.FAILED, "worker:1: ValueError: no luck")
+    assert run.host_fault == ""
     assert "Traceback" in run.log
     assert [task.exit for task in run.tasks] == [None, 1]
     assert survivors(folder) == []
@@ -178,7 +198,7 @@ def test_a_lost_host_ends_the_run_with_its_name_and_the_next_run_works(
     cluster.said = "job 7 lost a node (NODE_FAIL)"
     code = WHEN_BOTH_ARE_UP + "print('hello', flush=True)\n"
     run = launch(code + "if name == 'worker:1': os.kill(os.getppid(), 9)" + WAIT)
-    assert run.status is Status.FAILED
+    assert (run.status, run.host_fault) == (Status.INTERRUPTED, run.reason)
     assert run.reason == (
         "the fork server on n1, from which its tasks are forked, ended; "
         "job 7 lost a node (NODE_FAIL)"
@@ -192,10 +212,65 @@ def test_a_lost_host_ends_the_run_with_its_name_and_the_next_run_works(
     assert launch(GOOD).reason == ""
 
 
-def test_hosts_that_do_not_come_up_fail_the_run(launch: Launch, cluster: Cluster) -> None:
+def test_a_fork_server_that_is_stopped_is_named_killed_and_replaced(
+    launch: Launch, folder: Path
+) -> None:
+    begin = time.monotonic()
+    code = WHEN_BOTH_ARE_UP + "if name == 'worker:1': os.kill(os.getppid(), 19)" + WAIT
+    run = launch(code, deadline_s=2.0)
+    assert time.monotonic() - begin < 2.0 + 2 * SILENT_S
+    assert run.reason == "the fork server on n1 does not answer any more."
+    assert (run.status, run.host_fault) == (Status.INTERRUPTED, run.reason)
+    assert_gone(started(folder))
+    assert launch(GOOD).reason == ""
+
+
+def stop(client: ForkServerClient) -> None:
+    os.kill(client.ready.pid, signal.SIGSTOP)
+
+
+def tidy_up(client: ForkServerClient) -> None:
+    shutil.rmtree(client.ready.scratch)
+
+
+@pytest.mark.parametrize("fault", [stop, tidy_up])
+def test_what_happens_to_a_fork_server_between_runs_costs_no_run(
+    launch: Launch, cluster: Cluster, fault: Callable[[ForkServerClient], None]
+) -> None:
+    launch(GOOD)
+    client = cluster.running["n1"].client()
+    fault(client)
+    assert launch(GOOD).reason == ""
+    assert_gone([client.ready.pid])
+
+
+def test_a_folder_that_is_deleted_under_a_run_is_a_fault_of_the_host(launch: Launch) -> None:
+    code = "if name == 'worker:1': __import__('shutil').rmtree(os.path.dirname(request.log))"
+    run = launch(FOREVER + code + WAIT)
+    assert run.host_fault == "the fork server on n1 ended: its temporary folder was deleted."
+    assert launch(GOOD).reason == ""
+
+
+def test_a_task_that_is_stopped_is_named_and_not_who_waits_for_it(launch: Launch) -> None:
+    stop = "if name == 'worker:1': os.kill(os.getpid(), 19)\n"
+    run = launch(WHEN_BOTH_ARE_UP + stop + WAIT, deadline_s=2.0)
+    assert run.reason == "not finished after 2 s; worker:1 was stopped by a signal"
+    miss = "if name == 'worker:0': time.sleep(0.5); raise ValueError('no answer')\n"
+    run = launch(WHEN_BOTH_ARE_UP + stop + miss + WAIT)
+    assert run.reason == "worker:1 was stopped by a signal"
+
+
+def test_a_full_disk_is_no_failure_of_the_run(launch: Launch) -> None:
+    run = launch("raise OSError(28, 'No space left on device')")
+    assert run.host_fault.endswith("OSError: [Errno 28] No space left on device")
+
+
+def test_hosts_that_do_not_come_up_are_no_failure_of_the_run(
+    launch: Launch, cluster: Cluster
+) -> None:
     cluster.broken = "no fork server came up on n1: TensorFlow could not be imported there.\nlog"
     run = launch(GOOD)
-    assert run.status is Status.FAILED
+    assert (run.status, run.host_fault) == (Status.INTERRUPTED, run.reason)
     assert run.reason == "no fork server came up on n1: TensorFlow could not be imported there."
     assert (run.tasks, run.hosts) == ((), ())
 
@@ -207,6 +282,9 @@ def test_a_run_whose_job_is_over_is_interrupted_and_has_not_failed(
     run = launch("raise ValueError('lost')")
     assert run.status is Status.INTERRUPTED
     assert run.reason.endswith(cluster.said)
+    cluster.broken = "no fork server called"
+    assert launch(GOOD).host_fault == ""
+    cluster.broken = ""
     assert launch(GOOD).status is Status.OK
 
 
@@ -284,6 +362,27 @@ def test_hosts_are_described_unless_they_are_this_machine(
     cluster.asked.clear()
     assert HostsLauncher(cluster, Path()).host_facts() == ()
     assert cluster.asked == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"interface": "nope0"}, "host n10 has no interface nope0; it has: lo"),
+        ({"resources": Resources(device=Device.GPU)}, "has 0 GPUs for 1 workers"),
+        ({"interface": "lo"}, ""),
+    ],
+)
+def test_what_hosts_do_not_have_is_refused_before_a_run(
+    cluster: Cluster, folder: Path, changes: dict[str, Any], told: str
+) -> None:
+    launcher, point = HostsLauncher(cluster, folder), replace(REDUCED, **changes)
+    if not told:
+        launcher.check(point)
+        return
+    for _ in range(2):
+        with pytest.raises(UserError, match=told):
+            launcher.check(point)
+    assert len(cluster.asked) == 1
 
 
 def test_hosts_of_different_kinds_are_refused_unless_that_is_asked_for(folder: Path) -> None:

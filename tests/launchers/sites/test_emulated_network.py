@@ -20,6 +20,7 @@ from launchers.sites.emulated.held_network import (
     read_settings,
     unshare_words,
 )
+from launchers.sites.emulated.site import FORK_SERVER_BYTES, refuse_crowd
 from launchers.sites.emulated.switch import (
     MAX_TRAIN_BYTES,
     address_of,
@@ -192,3 +193,9 @@ def test_messages_are_lines_that_come_back_the_same() -> None:
     assert encode(request).count(b"\n") == 1
     assert decode(HoldNetwork, encode(request)) == request
     assert decode(HeldNetwork, encode(held)) == held
+
+
+def test_more_hosts_than_memory_holds_are_refused() -> None:
+    refuse_crowd(4, 4 * FORK_SERVER_BYTES)
+    with pytest.raises(UserError, match=r"5 emulated hosts need about 1.0 GB .* 0.8 GB are free"):
+        refuse_crowd(5, 4 * FORK_SERVER_BYTES)

@@ -7,7 +7,8 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,9 +16,11 @@ from typing import Any, NoReturn
 import pytest
 
 from launchers.fork_servers.client import ForkServerClient
+from launchers.processes import start_with_socket
 from launchers.protocol import Capacity, LaunchedRun
 from launchers.run import follow
-from launchers.run.launcher import PORT_ATTEMPTS, HostsLauncher
+from launchers.run.launcher import HostsLauncher
+from launchers.sites.emulated.held_network import EmulatedHost, Holder
 from launchers.sites.emulated.site import EmulatedSite
 from launchers.sites.local import LocalForkServer, LocalSite
 from ps_allreduce.errors import UserError
@@ -84,6 +87,13 @@ def test_tasks_hide_accelerators_and_a_single_worker_has_no_cluster(launch: Laun
     assert launch("assert request.tf_config == ''\n" + GOOD, single).status is Status.OK
 
 
+def test_what_changes_computation_travels_with_every_task(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")  # after the fork server has been started
+    assert launch("assert os.environ['NVIDIA_TF32_OVERRIDE'] == '0'\n" + GOOD).reason == ""
+
+
 def test_only_the_first_driver_saves_weights(launch: Launch, tmp_path: Path) -> None:
     code = (
         "assert (request.weights is not None) == (name == 'worker:0')\n"
@@ -92,6 +102,13 @@ def test_only_the_first_driver_saves_weights(launch: Launch, tmp_path: Path) -> 
     assert launch(code + GOOD, weights=tmp_path / "weights.npz").reason == ""
     assert (tmp_path / "weights.npz").read_bytes() == b"weights of worker:0"
     assert launch("assert request.weights is None\n" + GOOD).reason == ""
+
+
+def test_weights_that_cannot_be_written_cost_no_run(launch: Launch, tmp_path: Path) -> None:
+    code = "if request.weights: open(request.weights, 'wb').write(b'weights')\n" + GOOD
+    run = launch(code, weights=tmp_path / "gone" / "weights.npz")
+    assert run.status is Status.OK
+    assert "could not be written" in run.warnings[0]
 
 
 def test_the_only_host_is_this_one_over_loopback(launch: Launch) -> None:
@@ -105,30 +122,30 @@ def test_the_only_host_is_this_one_over_loopback(launch: Launch) -> None:
     assert (run.links, run.machine_busy, run.job_id) == ((), None, None)
 
 
-def test_a_port_that_was_taken_is_replaced(launch: Launch, folder: Path) -> None:
-    code = (
-        "if name == 'worker:0' and not os.path.exists(f'{out}/tried'):\n"
-        "    open(f'{out}/tried', 'w').close()\n"
-        "    raise RuntimeError('Could not start gRPC server')\n"
-    )
-    stages: list[str] = []
-    assert launch(code + GOOD, progress=stages.append).status is Status.OK
-    assert "port taken, attempt 2" in stages
-
-
-def test_ports_that_are_always_taken_are_given_up(launch: Launch, folder: Path) -> None:
-    code = "open(f'{out}/tries', 'a').write(name[-1])\nraise RuntimeError('Address already in use')"
-    assert launch(code).status is Status.FAILED
-    assert (folder / "tries").read_text().count("0") == PORT_ATTEMPTS
+def test_a_port_that_was_taken_in_spite_of_all_is_a_fault_of_the_host(launch: Launch) -> None:
+    run = launch("raise RuntimeError('Address already in use')")
+    assert run.status is Status.INTERRUPTED
+    assert "Address already in use" in run.host_fault == run.reason
 
 
 def test_a_fork_server_that_died_is_replaced(launch: Launch, site: LocalSite) -> None:
     code = FOREVER + "os.kill(os.getppid(), 9)" + WAIT
     run = launch(code)
-    assert run.status is Status.FAILED
+    assert run.status is Status.INTERRUPTED
     told = f"the fork server on {socket.gethostname()}, from which its tasks are forked, ended."
-    assert run.reason == told
+    assert (run.reason, run.host_fault) == (told, told)
     assert launch(GOOD).status is Status.OK
+
+
+def test_a_host_without_room_for_a_run_is_a_fault_of_the_host(
+    launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    run = launch(GOOD)
+    assert (run.status, run.host_fault) == (Status.INTERRUPTED, run.reason)
+    assert (
+        run.reason == f"no folder can be made in {tmp_path / 'gone'} (No such file or directory)."
+    )
 
 
 def test_one_fork_server_serves_all_runs(launch: Launch, folder: Path, site: LocalSite) -> None:
@@ -183,6 +200,40 @@ def interrupt_when_there(path: Path) -> Callable[..., NoReturn]:
         raise KeyboardInterrupt
 
     return wait
+
+
+@contextmanager
+def held(_: EmulatedNetwork, names: Sequence[str]) -> Iterator[Holder]:
+    """Hosts of a network that is no network, and a process that seems to hold it."""
+    wait = "import socket, sys; socket.socket(fileno=int(sys.argv[-1])).recv(1)"
+    program = start_with_socket((sys.executable, "-S", "-c", wait), Path(os.devnull), {})
+    hosts = [EmulatedHost(name=n, address="127.0.0.1", interface="lo", enter=()) for n in names]
+    try:
+        yield Holder(tuple(hosts), program)
+    finally:
+        program.end()
+
+
+def test_a_network_whose_process_was_killed_ends_the_run_and_is_built_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("launchers.sites.emulated.site.hold_network", held)
+    network = EmulatedNetwork(num_hosts=2, bits_per_s=None)
+    experiment = replace(REDUCED, launcher="emulated", spread=Spread(), network=network)
+    site = EmulatedSite(network, pretending_server(folder))
+
+    def kill_holder(stage: str) -> None:
+        if stage == "connected":
+            site.holder(network).program.kill()
+
+    with HostsLauncher(site, folder) as launcher:
+        first = launch_tasks(launcher, folder, FOREVER + WAIT, experiment, kill_holder)
+        assert (first.status, first.host_fault) == (Status.INTERRUPTED, first.reason)
+        assert first.reason == "the emulated network's process has ended."
+        assert_gone(int(path.read_text()) for path in folder.glob("*.pid"))
+        assert launch_tasks(launcher, folder, GOOD, experiment).reason == ""
+        site.holder(network).program.kill()
+        assert launch_tasks(launcher, folder, GOOD, experiment).reason == ""
 
 
 def test_this_machine_may_have_gpus_and_emulated_hosts_have_none() -> None:

@@ -160,12 +160,16 @@ def test_the_shell_over_there_sees_every_word_as_it_was_meant(
     folder = tmp_path / 'it\'s $HOME; `date` "x"'
     folder.mkdir()
     program = folder / "python3"
-    program.write_text('#!/bin/sh\npwd\nprintf "%s\\n" "$0" "$@" "$PYTHONPATH" "$http_proxy"\n')
+    program.write_text(
+        '#!/bin/sh\npwd\nprintf "%s\\n" "$0" "$@" "$PYTHONPATH" '
+        '"$http_proxy" "$NVIDIA_TF32_OVERRIDE"\n'
+    )
     program.chmod(0o755)
     monkeypatch.setattr("launchers.sites.ssh.command_line.ROOT", folder)
-    monkeypatch.setattr("launchers.fork_servers.client.ROOT", folder)
+    monkeypatch.setattr("launchers.processes.ROOT", folder)
     monkeypatch.setattr("launchers.processes.FORK_SERVER", (str(program), "-m", "module"))
-    command = remote_command((), {"PYTHONPATH": "/my modules", "SECRET": "x"})
+    mine = {"PYTHONPATH": "/my modules", "SECRET": "x", "NVIDIA_TF32_OVERRIDE": "0"}
+    command = remote_command((), mine)
     assert "SECRET" not in command
     done = subprocess.run(
         [shell, "-c", command],
@@ -181,6 +185,7 @@ def test_the_shell_over_there_sees_every_word_as_it_was_meant(
         *(str(program), "-m", "module", "--stdio"),
         f"{folder}:/my modules",
         "",
+        "0",
     ]
 
 
@@ -320,7 +325,7 @@ def test_a_server_that_does_not_answer_is_named(
     with pytest.raises(LaunchError, match="does not answer"):
         client.answer(AskTime(), TimeTold)
     assert server.last_words() == "n9 does not answer any more"
-    os.kill(client.ready.pid, signal.SIGKILL)
+    assert_gone([client.ready.pid])
 
 
 def test_a_server_that_went_unnoticed_costs_no_run(server: SshForkServer) -> None:

@@ -75,8 +75,10 @@ EXAMPLES: list[Any] = [
     messages.AskTime(),
     messages.TimeTold(time=1.7e9),
     messages.EndAll(),
+    messages.Hello(token="secret"),
+    messages.Leaving(reason="its temporary folder was deleted"),
     messages.Ready(
-        version=2, token="x", import_s=3.5, pid=7, scratch="/tmp/s", facts=make_facts("n9")
+        version=3, program="1a2b", import_s=3.5, pid=7, scratch="/tmp/s", facts=make_facts("n9")
     ),
     messages.Started(name="worker:0", pid=7),
     messages.Event(
@@ -145,7 +147,7 @@ GARBAGE = [
 
 @pytest.mark.parametrize("line", GARBAGE)
 def test_garbage_is_refused(line: bytes) -> None:
-    with pytest.raises(LaunchError, match="not a message of version 2"):
+    with pytest.raises(LaunchError, match="not a message of version 3"):
         decode(line)
 
 

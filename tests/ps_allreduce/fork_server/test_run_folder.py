@@ -14,11 +14,16 @@ import pytest
 
 from ps_allreduce.fork_server import messages, run_folder
 from ps_allreduce.fork_server.run_folder import RunFolder, read_piece
-from ps_allreduce.scratch import PREFIX, remove_left_overs, scratch_folder
+from ps_allreduce.scratch import PREFIX, remove_left_overs, scratch_folder, scratch_prefix
 
 NO_PROCESS = 2**22 + 1
 
 HERE = socket.gethostname()
+
+#: What tells processes of this machine.
+OURS = scratch_prefix().removeprefix(f"{PREFIX}{os.getpid()}-").removesuffix(f"-{HERE}-")
+
+SPACE = OURS.split("-")[1]
 
 
 @pytest.fixture
@@ -153,8 +158,8 @@ def test_a_piece_tells_how_long_the_file_is_if_there_is_one(
     assert read_piece(tmp_path, 0, 5) == messages.FileRead()
 
 
-def left_over(folder: Path, owner: object, host: str = HERE) -> Path:
-    path = folder / f"{PREFIX}{owner}-{host}-abc"
+def left_over(folder: Path, owner: object, host: str = HERE, machine: str = OURS) -> Path:
+    path = folder / f"{PREFIX}{owner}-{machine}-{host}-abc"
     (path / "inside").mkdir(parents=True)
     return path
 
@@ -165,26 +170,38 @@ def test_a_scratch_folder_is_private_and_gone_afterwards_and_so_are_left_overs(
     dead = left_over(tmp_path, NO_PROCESS)
     with scratch_folder(tmp_path) as scratch:
         assert not dead.exists()
-        assert scratch.name.startswith(f"{PREFIX}{os.getpid()}-{HERE}-")
+        assert scratch.name.startswith(f"{PREFIX}{os.getpid()}-{OURS}-{HERE}-")
         assert scratch.stat().st_mode & 0o777 == 0o700
         (scratch / "run-x").mkdir()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_dead_processes_of_this_host_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
-    dead = left_over(tmp_path, NO_PROCESS)
+    dead = [
+        left_over(tmp_path, NO_PROCESS),
+        left_over(tmp_path, NO_PROCESS, "emulated0"),  # another name of this machine
+        left_over(tmp_path, os.getpid(), machine=f"00000000-{SPACE}"),  # before it started again
+    ]
     others = [
         left_over(tmp_path, os.getpid()),
         left_over(tmp_path, "notes"),
-        left_over(tmp_path, NO_PROCESS, f"{HERE}0"),
-        left_over(tmp_path, NO_PROCESS, f"x{HERE}"),
-        left_over(tmp_path, NO_PROCESS, "another-host"),
+        left_over(tmp_path, NO_PROCESS, machine=OURS + "0"),  # in another container
+        left_over(tmp_path, NO_PROCESS, "another-host", machine=f"00000000-{SPACE}"),
         tmp_path / f"{PREFIX}gather-x",
     ]
     others[-1].mkdir()
     remove_left_overs(tmp_path)
-    assert not dead.exists()
+    assert [path for path in dead if path.exists()] == []
     assert [path for path in others if not path.exists()] == []
+
+
+def test_a_link_in_the_place_of_a_left_over_leads_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    link = tmp_path / left_over(tmp_path, NO_PROCESS).name.replace("abc", "link")
+    link.symlink_to(tmp_path / "precious")
+    remove_left_overs(tmp_path)
+    assert (tmp_path / "precious").is_dir()
+    assert link.is_symlink()
 
 
 def test_what_another_user_left_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,8 @@ launcher ends, nothing that it forked or wrote survives.
 from __future__ import annotations
 
 import os
+import resource
+import shutil
 import signal
 import socket
 import time
@@ -83,6 +85,17 @@ def test_output_goes_to_the_log_even_from_below_python(shared: Server) -> None:
     code = "import os, sys; print('out'); print('err', file=sys.stderr); os.write(1, b'raw')"
     _, _, log = shared.run("worker:0", code)
     assert sorted(log.split()) == ["err", "out", "raw"]
+
+
+def test_a_log_is_its_owners_and_no_link_is_followed(shared: Server, tmp_path: Path) -> None:
+    log = shared.start("worker:9", "pass")
+    assert shared.expect(messages.Exited).status == 0
+    assert log.stat().st_mode & 0o777 == 0o600
+    log.unlink()
+    log.symlink_to(tmp_path / "elsewhere")
+    shared.start("worker:9", "pass")
+    assert shared.expect(messages.Exited).status == 1
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_log_is_continued(shared: Server) -> None:
@@ -232,6 +245,63 @@ def test_nothing_survives_a_fork_server(
     assert_gone(pids)
     assert end is kill or scratch_folders(tmp_path) == []  # the next server removes it, see below
     assert told in server.log.read_text()
+
+
+def delete_scratch(server: Server) -> None:
+    shutil.rmtree(server.ready.scratch)
+
+
+def take_file_handles(server: Server) -> None:
+    resource.prlimit(server.ready.pid, resource.RLIMIT_NOFILE, (1, 1))
+    server.start("worker:2", ENDLESS)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (delete_scratch, "its temporary folder was deleted"),
+        (take_file_handles, "Too many open files"),
+    ],
+)
+def test_a_fork_server_that_cannot_go_on_says_why_and_leaves(
+    server: Server, tmp_path: Path, fault: Callable[[Server], None], reason: str
+) -> None:
+    pids = start_two(server)
+    fault(server)
+    assert server.expect(messages.Leaving).reason == reason
+    server.program.process.wait(timeout=PATIENCE_S)
+    assert_gone(pids)
+    # Without a file handle no folder is removed; the guard does it, or the next server.
+    assert fault is take_file_handles or scratch_folders(tmp_path) == []
+    assert "Traceback" not in server.log.read_text()
+
+
+def test_a_job_on_a_full_disk_blames_its_host(shared: Server) -> None:
+    _, (event,), _ = shared.run("worker:0", "raise OSError(28, 'No space left on device')")
+    assert event.host_fault
+    _, (event,), _ = shared.run("worker:0", "raise OSError(2, 'No such file or directory')")
+    assert not event.host_fault
+
+
+def test_a_job_whose_last_words_nobody_takes_ends_nevertheless(shared: Server) -> None:
+    code = "import sys; sys.stdout = sys.stderr = open('/dev/full', 'w'); print('x')"
+    exited, events, _ = shared.run("worker:0", code)
+    assert (exited.status, events) == (0, [])
+
+
+def is_about_stopping(event: messages.Event) -> bool:
+    return event.event in ("stopped", "continued")
+
+
+def test_a_job_that_is_stopped_and_continued_is_told(shared: Server) -> None:
+    shared.start("worker:0", ENDLESS)
+    pid = shared.expect(messages.Started).pid
+    for number, told in ((signal.SIGSTOP, "stopped"), (signal.SIGCONT, "continued")):
+        os.kill(pid, number)
+        assert shared.expect(messages.Event, is_about_stopping).event == told
+    os.kill(pid, signal.SIGSTOP)
+    shared.send(messages.EndAll())
+    shared.expect(messages.Exited)
 
 
 def test_ports_of_a_run_are_let_go_with_the_launcher(server: Server) -> None:

@@ -50,8 +50,13 @@ def take_place(host: str, cores: list[int], **environment: str) -> list[Any]:
 
 def test_a_task_reports_what_it_was_really_given() -> None:
     core = max(os.sched_getaffinity(0))
-    (said,) = take_place(socket.gethostname(), [core], CUDA_VISIBLE_DEVICES="GPU-1,GPU-2")
-    assert said == ["placed", {"cores": [core], "gpus": "GPU-1,GPU-2"}]
+    environment = {"CUDA_VISIBLE_DEVICES": "GPU-1,GPU-2", "NCCL_ALGO": "Ring"}
+    (said,) = take_place(socket.gethostname(), [core], **environment)
+    event, details = said
+    settings = details.pop("settings")
+    assert (event, details) == ("placed", {"cores": [core], "gpus": "GPU-1,GPU-2"})
+    assert settings["NCCL_ALGO"] == "Ring"
+    assert settings["data_layout"] in ("channels_last", "channels_first")
 
 
 def test_a_task_on_another_host_or_that_may_not_use_its_cores_ends() -> None:

@@ -53,7 +53,7 @@ def run_loop(
     clock = FakeClock(now=1000.0)
     driver = FakeDriver(clock, step_s)
     told: list[Phase] = []
-    return timed_loop(driver, measurement, clock, told.append), driver, told
+    return timed_loop(driver, measurement, clock, told.append, lambda _: None), driver, told
 
 
 def steps_of(stretches: list[Stretch[range]], phase: Phase) -> int:
@@ -92,7 +92,7 @@ def test_warm_up_reaches_both_steps_and_seconds(
     def progress(phase: Phase) -> None:
         begun[phase] = (clock.now, driver.made)
 
-    timed_loop(driver, measurement, clock, progress)
+    timed_loop(driver, measurement, clock, progress, lambda _: None)
     (warm_at, steps_before), (measured_at, steps_after) = begun[Phase.WARMUP], begun[Phase.MEASURED]
     assert steps_before == 1
     assert steps_after - steps_before >= warmup_steps
@@ -123,6 +123,28 @@ def test_nothing_is_traced_unless_asked_for() -> None:
     assert told == [Phase.FIRST, Phase.WARMUP, Phase.MEASURED]
 
 
+def test_the_time_that_is_needed_is_told_after_a_first_look_and_after_the_warm_up() -> None:
+    measurement = Measurement(measured_steps=30, measured_s=3.0, event_steps=2)
+    times = {0: 20.0, 1: 0.6}  # the first step is traced, the second is slow
+    clock = FakeClock()
+    driver = FakeDriver(clock, lambda step: times.get(step, 0.5))
+    told: list[tuple[float, float]] = []
+    timed_loop(
+        driver, measurement, clock, lambda _: None, lambda needed: told.append((clock.now, needed))
+    )
+    (looked_at, first), (_, second) = told
+    assert looked_at == pytest.approx(20.6)
+    assert first == pytest.approx(10 * 0.6 + 30 * 0.6 + 2 * 0.6)
+    assert second == pytest.approx(30 * 0.5 + 2 * 0.5)
+
+
+def test_one_quick_step_does_not_make_a_long_warm_up() -> None:
+    times = {1: 0.001}
+    stretches, driver, _ = run_loop(Measurement(measured_steps=1), lambda n: times.get(n, 1.0))
+    assert steps_of(stretches, Phase.WARMUP) == 10
+    assert [count for count, _ in driver.calls][:3] == [1, 1, 9]
+
+
 class Meeting:
     """Lets several drivers, each in a thread of its own, agree on the largest value."""
 
@@ -146,7 +168,8 @@ def run_together(measurement: Measurement, speeds: list[float]) -> list[FakeDriv
     drivers = [FakeDriver(FakeClock(now=7.0 * s), steady(s), meeting) for s in speeds]
     threads = [
         threading.Thread(
-            target=timed_loop, args=(driver, measurement, driver.clock, lambda _: None)
+            target=timed_loop,
+            args=(driver, measurement, driver.clock, lambda _: None, lambda _: None),
         )
         for driver in drivers
     ]

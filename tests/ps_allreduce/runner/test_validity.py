@@ -18,7 +18,7 @@ from ps_allreduce.point.strategies import (
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.records import PlacementUsed
 from ps_allreduce.record.steps import Phase, StepTable, concatenate
-from ps_allreduce.runner.validity import ClockPair, DriverResult, find_problems
+from ps_allreduce.runner.validity import ClockPair, DriverResult, find_doubts, find_problems
 from tests.fakes import make_experiment, make_steps
 from tests.pretend import FIVE_STEPS, SHORT, driver_result
 
@@ -169,6 +169,26 @@ def test_an_emulated_accelerator_that_is_faster_than_stated_is_told() -> None:
         "the emulated accelerator of worker:1 took 16.7 ms for a step of 30.0 ms"
     ]
     assert find_problems(emulated(2, 0.010), RESULTS, early)[0].endswith("of 60.0 ms")
+
+
+def test_an_emulated_accelerator_that_is_slower_than_stated_is_a_doubt() -> None:
+    assert find_doubts(emulated(1, 0.010), RESULTS, at_work(0.0308, 0.0292)) == []
+    assert find_doubts(REDUCED, RESULTS, at_work(0.5, 0.5)) == []
+    assert find_doubts(emulated(2, 0.010), RESULTS, at_work(0.0625, 0.0617)) == [
+        "1 of 2 emulated accelerators were slower than stated: that of worker:0 took 62.5 ms for a "
+        "step of 60.0 ms"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("backward_s", "groups", "releases"),
+    [(0.001, 16, 1), (0.003, 16, 1), (0.02, 16, 10), (0.04, 16, 16), (1.0, 3, 3)],
+)
+def test_gradients_are_released_as_often_as_the_time_bears(
+    backward_s: float, groups: int, releases: int
+) -> None:
+    compute = EmulatedCompute(forward_s=0.001, backward_s=backward_s, groups=groups)
+    assert compute.releases == releases
 
 
 def test_a_variable_that_is_elsewhere_is_told() -> None:

@@ -1,0 +1,19 @@
+"""How the suite's programs are asked to end.
+
+Decides that what was ignored when a program was started stays ignored: `nohup` means it.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+
+#: What asks a program that nobody types at to end.
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+
+def handle_ending(handler: Callable[[int, object], object]) -> None:
+    """Have a function called when this process is asked to end."""
+    for number in ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
