@@ -11,6 +11,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from ps_allreduce.early_end import end_at_once, end_in_order
+
+if __name__ == "__main__":
+    end_at_once()
+
 import click
 
 from experiments.cli import run_one as single
@@ -34,12 +39,14 @@ from experiments.cli.requests import (
 from experiments.cli.sweep_command import run_study
 from experiments.studies.catalogue import STUDIES
 from experiments.studies.scope import Study
-from experiments.sweep.execute import Workplace
 from experiments.sweep.progress import SweepProgress, counting_bar, plain_console
+from experiments.sweep.session import Workplace
 from launchers.cli.options import LAUNCHER
 from launchers.cli.run import run_command_line
+from launchers.cli.types import PATH
 from launchers.settings import LauncherSettings
 from launchers.sites import SITES
+from ps_allreduce.errors import at_least
 from ps_allreduce.point.architectures import ImageModel, architecture_named
 from ps_allreduce.point.placement import default_split_bytes
 from ps_allreduce.point.strategies.base import StrategySettings
@@ -116,6 +123,9 @@ def placement(
     model: str, num_ps: int, image_size: int | None, num_classes: int, split_bytes: int | None
 ) -> None:
     """Show where variables would go under every placement; trains nothing."""
+    at_least(1, num_ps=num_ps)
+    if split_bytes is not None:
+        at_least(1, split_bytes=split_bytes)
     size = architecture_named(model).designed_image_size if image_size is None else image_size
     workload = Workload(model=ImageModel(name=model, image_size=size, num_classes=num_classes))
     with (
@@ -129,8 +139,8 @@ def placement(
 
 
 @cli.command("convert-images")
-@click.argument("source", type=Path)
-@click.argument("target", type=Path)
+@click.argument("source", type=PATH)
+@click.argument("target", type=PATH)
 def convert_images(source: Path, target: Path) -> None:
     """Write the images below SOURCE/<class>/ as TFRecord files into TARGET."""
     with (
@@ -180,4 +190,5 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    end_in_order()
     sys.exit(main())

@@ -14,7 +14,7 @@ from launchers.protocol import LaunchedRun
 from launchers.run.launcher import HostsLauncher
 from launchers.site import Site
 from launchers.sites.local import LocalForkServer, LocalSite
-from ps_allreduce.errors import LaunchError, UserError
+from ps_allreduce.errors import HostFault, UserError
 from ps_allreduce.point.experiment import Experiment
 from tests.pretend import driver_result, leave_results
 
@@ -70,7 +70,7 @@ class Cluster(Site):
     ) -> Iterator[HostServers]:
         self.asked.append(dict(cores))
         if self.broken:
-            raise LaunchError(self.broken)
+            raise HostFault(self.broken)
         for host in cores:
             self.running[host].start()
         yield HostServers({host: self.running[host].client() for host in cores})
@@ -103,10 +103,13 @@ def launch_tasks(
     progress: Callable[[str], None] = lambda _: None,
     weights: Path | None = None,
     deadline_s: float = 20.0,
+    limit_s: float | None = None,
 ) -> LaunchedRun:
     """Have a run made on pretending servers, whose tasks execute some Python text."""
     for path in folder.iterdir():
         path.unlink()
     (folder / "task.py").write_text(code)
     leave_results(folder, driver_result(0), driver_result(1))
-    return launcher.launch(experiment, deadline_s=deadline_s, progress=progress, weights=weights)
+    return launcher.launch(
+        experiment, deadline_s=deadline_s, limit_s=limit_s, progress=progress, weights=weights
+    )

@@ -20,7 +20,7 @@ from ps_allreduce.point.wire import WIRE_SETTINGS, Wire
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.hosts import HostFacts, HostRecord, Interface
 from ps_allreduce.record.provenance import Provenance
-from ps_allreduce.record.records import Phases, RunRecord, Sample, Status
+from ps_allreduce.record.records import Phases, RunRecord, Sample, Status, TaskRecord
 from ps_allreduce.record.steps import EventTable, Metrics, Phase, StepTable
 
 METRICS = Metrics(
@@ -40,6 +40,7 @@ METRICS = Metrics(
 
 PROVENANCE = Provenance(
     commit="0123456789ab",
+    program="0c0ffee0",
     versions={"python": "3.11.2", "tensorflow": "2.21.0"},
     environment="venv",
     command="python -m experiments compare",
@@ -54,6 +55,8 @@ PROVENANCE = Provenance(
     settings={"OMP_NUM_THREADS": "default"},
     fingerprint="0badcafe",
 )
+
+WORKER = TaskRecord(task="worker:0", host="n9", address="n9:1", cores=(0,), pid=1)
 
 #: Two layers as networks have them: period 2 in creation order, a large kernel and a small bias.
 TWO_LAYERS = (
@@ -140,6 +143,7 @@ def make_record(**changes: Any) -> RunRecord:
         provenance=PROVENANCE,
         oversubscribed=False,
         total_cores=2,
+        tasks=(WORKER,),
         metrics=METRICS,
     )
     return replace(record, **changes)
@@ -161,7 +165,7 @@ def make_steps(
     gradients are ready `compute_s` later; the rest of the step is communication.
     """
     end = np.asarray(ends, dtype=np.float64)
-    start = np.concatenate([[first_start], end[:-1]])
+    start = np.concatenate([[first_start], end])[: len(end)]
     pulled = start + pull_s
     ready = pulled + wait_s
     moments = [ready, ready + compute_s / 3, ready + compute_s]
@@ -201,6 +205,7 @@ def ok_run(**changes: Any) -> LaunchedRun:
     run = LaunchedRun(
         status=Status.OK,
         hosts=(make_host("n9"),),
+        tasks=(WORKER,),
         metrics=METRICS,
         phases=Phases(warmup_s=2.0, measured_s=3.0, total_s=10.0),
         steps=make_steps(0, ends, phases),
@@ -261,6 +266,7 @@ class FakeLauncher(HostsLauncher):
         experiment: Experiment,
         *,
         deadline_s: float,
+        limit_s: float | None = None,
         progress: Callable[[str], None],
         weights: Path | None = None,
     ) -> LaunchedRun:

@@ -30,6 +30,7 @@ from ps_allreduce.inspection.facts import look_around
 from ps_allreduce.inspection.gpu import GpuSampler
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.record.hosts import HostFacts
+from ps_allreduce.record.provenance import program_digest
 from ps_allreduce.scratch import scratch_folder
 from tests.fake_nvml import FakeNvml, busy_gpu
 
@@ -161,6 +162,7 @@ def main() -> None:
     with scratch_folder(Path(tempfile.gettempdir())) as scratch:
         ready = messages.Ready(
             version=OPTIONS.version,
+            program=program_digest(),
             import_s=0.0,
             pid=os.getpid(),
             scratch=str(scratch),

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import psutil
 
-from launchers.fork_servers.client import ForkServerClient, fork_server_environment
-from launchers.processes import start_with_socket
+from launchers.fork_servers.client import ForkServerClient
+from launchers.processes import fork_server_environment, start_with_socket
 from ps_allreduce.fork_server.messages import (
     Event,
     Exited,

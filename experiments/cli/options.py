@@ -15,7 +15,7 @@ import click
 from experiments.cli.requests import RunRequest, SpreadRequest, SweepRequest, WorkloadRequest
 from experiments.sweep.sweep import PROFILES, Profile
 from launchers.cli.options import LAUNCHER, Decorator, option_group
-from launchers.cli.types import COUNTS, SIZE, OneOf, Parsed, one_of, size_text
+from launchers.cli.types import COUNTS, PATH, SIZE, OneOf, Parsed, one_of, size_text
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import ARCHITECTURES
 from ps_allreduce.point.data import Digits, RecordFiles, Synthetic
@@ -54,7 +54,7 @@ def parse_input(text: str) -> Synthetic | Digits | RecordFiles:
     for data in (Synthetic(), Digits()):
         if text == data.name:
             return data
-    if not Path(text).is_dir():
+    if not text or not Path(text).is_dir():
         raise UserError(
             f"{text!r} is neither {Synthetic().name}, {Digits().name} nor a folder of TFRecord "
             "files (python -m experiments convert-images makes one)."
@@ -174,6 +174,11 @@ def sweep_options(profiles: Mapping[str, Profile]) -> Decorator[Any]:
             help="In a batch system: a job for each number of hosts, one after the other, instead "
             "of one for all.",
         ),
+        click.option(
+            "--retry-failed",
+            is_flag=True,
+            help="Try again what has failed as often as it is tried.",
+        ),
         click.option("--dry-run", is_flag=True, help="Say what would be run, and run nothing."),
     )
 
@@ -192,7 +197,7 @@ RUN = option_group(
     _given("--cores-per-worker", int, "Cores of every worker.", 1),
     _given("--threads-per-worker", int, "TensorFlow's threads of every worker.", 1),
     _profile(PROFILES),
-    click.option("--weights", type=Path, help="Save the final weights to this file (.npz)."),
+    click.option("--weights", type=PATH, help="Save the final weights to this file (.npz)."),
     LAUNCHER,
     SPREAD,
     WORKLOAD,

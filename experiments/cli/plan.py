@@ -14,14 +14,16 @@ from experiments.cli.requests import StudyRequest
 from experiments.studies.defaults import default_cores, default_models, default_workers
 from experiments.studies.scope import Describe, Scale, Scope
 from experiments.sweep.definition import Choices
-from experiments.sweep.sweep import PlannedRun, Sweep, expected_duration, job_sizes
+from experiments.sweep.sweep import PlannedRun, Profile, Sweep, expected_duration, job_sizes
 from launchers.protocol import Capacity
 from launchers.settings import option_of
 from launchers.sites import SITES, network_of, site_kind
+from ps_allreduce.bounds import nominal_network_s
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts as hosts_needed
 from ps_allreduce.point.layout import too_few_hosts
+from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.spread import Spread
 from ps_allreduce.point.strategies.base import StrategySettings
 
@@ -46,9 +48,11 @@ def plan_sweep(
     """
     points = list(request.study.points(_scope(request, capacity, describe, choices)))
     _refuse_unused(request.name, request.settings, points)
+    fitting = _fitting(points, capacity.num_hosts, console)
+    _tell_too_long(fitting, request.sweep.chosen_profile, describe, console)
     return Sweep(
         name=request.name,
-        points=_fitting(points, capacity.num_hosts, console),
+        points=fitting,
         profile=request.sweep.chosen_profile,
         seed=request.sweep.seed,
         job_sizes=job_sizes(capacity.num_hosts) if request.sweep.jobs_by_size else (),
@@ -149,6 +153,34 @@ def _fitting(
     if most < num_hosts and fitting[0].spread is not None:
         console.print(f"No point uses more than {most} of the {num_hosts} hosts.")
     return fitting
+
+
+def _tell_too_long(
+    points: Sequence[Experiment], profile: Profile, describe: Describe, console: Console
+) -> None:
+    """Say which points take longer than the profile's limit, as far as that is known beforehand."""
+    least = {point: _least_s(point, describe) for point in points}
+    too_long = [point for point in points if least[point] > profile.limit_s]
+    if too_long:
+        longest = max(too_long, key=least.__getitem__)
+        console.print(
+            f"{len(too_long)} of {len(points)} points will time out: warm-up and measured steps of "
+            f"{longest.title} take at least {least[longest]:.0f} s, and the profile {profile.name} "
+            f"gives a run {profile.limit_s:.0f} s."
+        )
+
+
+def _least_s(point: Experiment, describe: Describe) -> float:
+    """How long a run measures at least, with the computation and the links that were stated."""
+    measurement, load = point.measurement, point.workload
+    if not isinstance(measurement, Measurement):
+        return 0.0
+    emulated, network = load.emulated, point.network
+    step_s = (emulated.forward_s + emulated.backward_s) * load.accumulation if emulated else 0.0
+    if network is not None and network.bits_per_s is not None:
+        trained = sum(spec.num_bytes for spec in describe(load) if spec.trainable)
+        step_s = max(step_s, nominal_network_s(point, trained, network.bits_per_s))
+    return measurement.least_warmup_s(step_s) + measurement.least_measured_s(step_s)
 
 
 def render_sweep(

@@ -119,6 +119,7 @@ class SweepRequest:
         repetitions: launches of every point; None for those of the profile.
         seed: of the order of runs.
         jobs_by_size: a job for each number of hosts, instead of one for all.
+        retry_failed: give runs that failed as often as they are tried their tries anew.
         dry_run: say what would be run, and run nothing.
     """
 
@@ -128,6 +129,7 @@ class SweepRequest:
     repetitions: int | None = None
     seed: int = 1
     jobs_by_size: bool = False
+    retry_failed: bool = False
     dry_run: bool = False
 
     @property
@@ -173,7 +175,7 @@ class StudyRequest:
             self.workload,
             self.spread,
             self.settings,
-            replace(self.sweep, repetitions=None, seed=1, dry_run=False),
+            replace(self.sweep, repetitions=None, seed=1, retry_failed=False, dry_run=False),
         )
         text = json.dumps(identity_of(asked), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -6,12 +6,14 @@ repetition, and which values programs that wrap a single run get, as one flat JS
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields, replace
 from pathlib import Path
 
 from experiments.cli.requests import RunRequest
 from experiments.studies.scope import Describe
-from experiments.sweep.execute import Workplace, open_session, run_once_more
+from experiments.sweep.folder import check_writable
+from experiments.sweep.session import Workplace, open_session, run_once_more
 from launchers.sites import network_of
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import SMALL_CNN, Unit
@@ -42,7 +44,8 @@ def single_experiment(request: RunRequest, describe: Describe) -> Experiment:
         UserError: what was asked for does not fit together.
     """
     launcher, settings = request.launcher, request.settings
-    workload = request.workload.workload(request.workload.model or SMALL_CNN)
+    model = request.workload.model
+    workload = request.workload.workload(SMALL_CNN if model is None else model)
     experiment = Experiment(
         strategy=request.strategy.of(_with_threshold(settings, workload, describe)),
         num_workers=request.num_workers,
@@ -94,11 +97,24 @@ def make_one_run(experiment: Experiment, request: RunRequest, place: Workplace) 
     Raises:
         UserError: it cannot be run here, or the folder cannot be used.
     """
+    check_writable(place.sweep_dir)
+    weights = request.weights and request.weights.resolve()
+    if weights is not None:
+        _check_free_place(weights)
     place.launcher.check(experiment)
+    place.launcher.prepare(experiment.workload)
     with open_session(place, NAME, request.profile) as session:
-        place.launcher.prepare(experiment.workload)
-        weights = request.weights and request.weights.resolve()
         return run_once_more(session, experiment, weights)
+
+
+def _check_free_place(weights: Path) -> None:
+    """See that weights could be written, before a run is made for them."""
+    folder = weights.parent
+    if not os.access(folder, os.W_OK | os.X_OK):
+        missing = "cannot be written" if folder.is_dir() else "is no folder"
+        raise UserError(f"--weights {weights}: {folder} {missing}. Choose another file.")
+    if weights.exists() and not weights.is_file():
+        raise UserError(f"--weights {weights} is there and no file. Choose another one.")
 
 
 def one_line(record: RunRecord, sweep_dir: Path) -> dict[str, object]:

@@ -30,7 +30,8 @@ def source_state(root: Path = ROOT) -> str:
 
     Without git, the digest alone.
     """
-    digest = source_digest(path for name in PACKAGES for path in (root / name).rglob("*.py"))
+    sources = (path for name in PACKAGES for path in (root / name).rglob("*.py"))
+    digest = source_digest(sources, root)
     head = run_quietly(["git", "-C", str(root), "rev-parse", "--short=12", "HEAD"], 10)
     if head is None or head.status != 0:
         return f"unknown, source {digest}"

@@ -18,11 +18,12 @@ from experiments.cli import surroundings
 from experiments.cli.plan import check_jobs_by_size, plan_sweep, render_sweep
 from experiments.cli.requests import StudyRequest
 from experiments.sweep.definition import Choices, read_choices
-from experiments.sweep.execute import SessionResult, Stop, Workplace, execute, has_time
+from experiments.sweep.execute import SessionResult, Stop, execute, has_time, look_ahead
 from experiments.sweep.folder import check_writable
-from experiments.sweep.history import unsettled
-from experiments.sweep.jobs import SweepJobs, all_well, planned_jobs, render_jobs
+from experiments.sweep.history import Counts, History, Standing, of_software, read_history
+from experiments.sweep.jobs import SweepJobs, planned_jobs, render_jobs
 from experiments.sweep.progress import SweepProgress, plain_console
+from experiments.sweep.session import Workplace
 from experiments.sweep.sweep import JOB_OVERHEAD_S, OVERHEAD_S, PlannedRun, Sweep
 from launchers.protocol import Capacity
 from launchers.run.launcher import HostsLauncher
@@ -30,6 +31,7 @@ from launchers.scheduler import Scheduler
 from launchers.sites import site_kind
 from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.record.files import iter_record_paths
+from ps_allreduce.record.provenance import collect
 from ps_allreduce.record.records import Status
 
 #: Exit status of what was asked to stop.
@@ -37,7 +39,7 @@ INTERRUPTED = 130
 
 NO_TIME = "The job's time is up: no further run could finish. The same command goes on."
 
-NOTHING_MISSING = "All runs of this sweep are there; no job is submitted."
+NOTHING_MISSING = "No run of this sweep is to be made; no job is submitted."
 
 
 def run_study(request: StudyRequest) -> int:
@@ -69,11 +71,27 @@ def _run_here(
     choices = read_choices(place.sweep_dir, request.identity, place.block)
     sweep, runs = _for_these_hosts(request, launcher, choices, console)
     if request.sweep.dry_run:
-        check_writable(place.sweep_dir)
-        missing = unsettled(runs, place.sweep_dir, place.commit)
-        click.echo(render_sweep(sweep, runs, missing, OVERHEAD_S))
+        history, standing = look_ahead(runs, place, retry_failed=request.sweep.retry_failed)
+        click.echo(render_sweep(sweep, runs, standing.missing, OVERHEAD_S))
+        _tell(history, standing, console)
         return 0
-    return _conclude(execute(sweep, runs, place, choices), console)
+    again = request.sweep.retry_failed
+    return _conclude(execute(sweep, runs, place, choices, retry_failed=again), console)
+
+
+def _standing(
+    request: StudyRequest, runs: Sequence[PlannedRun], counts: Counts, console: Console
+) -> Standing:
+    """How far a sweep has come before this call, and what is wrong with it."""
+    history = read_history(request.sweep_dir, counts, retry_failed=request.sweep.retry_failed)
+    standing = history.standing(runs)
+    _tell(history, standing, console)
+    return standing
+
+
+def _tell(history: History, standing: Standing, console: Console) -> None:
+    for sentence in (*map(str, history.refused.values()), *standing.troubles):
+        console.print(sentence)
 
 
 def _for_these_hosts(
@@ -109,13 +127,15 @@ def _conclude(result: SessionResult, console: Console) -> int:
         f"{result.wall_s:.0f} s, useful fraction {result.useful_fraction:.2f} "
         "(share of the time inside warm-up and measured steps)"
     )
+    for sentence in result.standing.troubles:
+        console.print(sentence)
     if result.stop is Stop.NO_TIME:
         console.print(NO_TIME)
         return 1
     if result.stop is Stop.INTERRUPTED:
         console.print("Interrupted; the same command goes on.")
         return INTERRUPTED
-    return 0 if counts.keys() <= {Status.OK} else 1
+    return 0 if result.standing.is_complete else 1
 
 
 def _submit(request: StudyRequest, scheduler: Scheduler, console: Console) -> int:
@@ -123,14 +143,15 @@ def _submit(request: StudyRequest, scheduler: Scheduler, console: Console) -> in
     sweep_dir = request.sweep_dir
     capacity = _asked_capacity(request, scheduler)
     sweep = _planned(request, capacity, console)
-    missing = unsettled(sweep.runs(), sweep_dir, surroundings.source_state())
-    planned = planned_jobs(sweep, missing, request.launcher, capacity.num_hosts, sweep_dir)
+    counts = of_software(collect(surroundings.source_state()))
+    standing = _standing(request, sweep.runs(), counts, console)
+    planned = planned_jobs(sweep, standing.missing, request.launcher, capacity.num_hosts, sweep_dir)
     jobs = SweepJobs(scheduler=scheduler, sweep_dir=sweep_dir)
     job_ids = jobs.live()
     costs = render_jobs(planned, scheduler, sweep_dir) if planned else NOTHING_MISSING
     if request.sweep.dry_run:
         check_writable(sweep_dir)
-        click.echo(render_sweep(sweep, sweep.runs(), missing, JOB_OVERHEAD_S))
+        click.echo(render_sweep(sweep, sweep.runs(), standing.missing, JOB_OVERHEAD_S))
         followed = f"{_jobs_text(job_ids)} would be followed, no other one submitted."
         click.echo(followed if job_ids else costs)
         return 0
@@ -139,10 +160,15 @@ def _submit(request: StudyRequest, scheduler: Scheduler, console: Console) -> in
         console.print(costs)
         job_ids = jobs.submit(planned)
     if not job_ids:
-        return 0
+        return 0 if standing.is_complete else 1
     with SweepProgress(console) as progress:
-        progress.begin(len(missing), len(sweep.runs()) - len(missing))
-        return _follow(jobs, job_ids, known, progress, console)
+        progress.begin(len(standing.missing), len(sweep.runs()) - len(standing.missing))
+        ending = _follow(jobs, job_ids, known, progress, console)
+    if ending is None:
+        return INTERRUPTED
+    told = replace(request, sweep=replace(request.sweep, retry_failed=False))
+    standing = _standing(told, sweep.runs(), counts, console)
+    return 0 if standing.is_complete and not ending else 1
 
 
 def _planned(request: StudyRequest, capacity: Capacity, console: Console) -> Sweep:
@@ -170,7 +196,8 @@ def _follow(
     known: Sequence[Path],
     progress: SweepProgress,
     console: Console,
-) -> int:
+) -> str | None:
+    """What is wrong with the ends of the jobs, if anything; None if they go on unwatched."""
     named = _jobs_text(job_ids)
     stays = (
         f"{named} will go on; the same command follows again, "
@@ -181,14 +208,14 @@ def _follow(
         ending = jobs.follow(job_ids, known, progress, console.print)
     except KeyboardInterrupt:
         console.print(f"No longer following: {stays}.")
-        return INTERRUPTED
+        return None
     made = jobs.made_by(job_ids)
     console.print(f"{len(made)} runs were made by {named}.")
     if ending:
         console.print(f"{ending}; the same command goes on in a new job.")
     if not made:
         console.print(f"Its output is in {jobs.sweep_dir}/slurm:\n{jobs.last_output()}")
-    return 0 if all_well(made, ending) else 1
+    return ending
 
 
 def _jobs_text(job_ids: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from experiments.cli.requests import SpreadRequest
 from experiments.studies.scope import Scope
 from experiments.suite import gpu_checks, gpu_points
 from experiments.suite.gpu_checks import Item, ItemVerdict, Weights
-from experiments.sweep.execute import Session, Workplace, open_session, run_once_more
+from experiments.sweep.session import Session, Workplace, open_session, run_once_more
 from launchers.settings import LauncherSettings
 from launchers.sites import network_of
 from ps_allreduce.errors import LaunchError, UserError

@@ -17,6 +17,7 @@ from experiments.cli.requests import StudyRequest, SweepRequest, WorkloadRequest
 from experiments.cli.sweep_command import run_study
 from experiments.studies.scope import SERVER_STRATEGIES, Scope, Study
 from experiments.suite import wire_points
+from experiments.suite.crowd import time_crowds
 from experiments.sweep.sweep import PROFILES, STANDARD, Profile
 from launchers.settings import LauncherSettings
 from launchers.sites import network_of, site_kind
@@ -94,9 +95,13 @@ def run_bench(launcher: LauncherSettings) -> int:
     """Make the sweeps that are missing and show what all of them came to; return the exit status.
 
     Raises:
+        HostFault: this machine does not bear a crowd of fork servers.
         UserError: a sweep cannot be made, or `bench.json` cannot be read or written.
     """
     worst = 0
+    if not site_kind(launcher.launcher).several_hosts:
+        for sentence in time_crowds():
+            click.echo(sentence, err=True)
     for request in bench_sweeps(launcher):
         click.echo(f"{request.name}:", err=True)
         status = run_study(request)

@@ -3,8 +3,9 @@
 Axes: rates of links, halved one to three times while durations of computation are doubled.
 
 Method: all-reduce on all hosts, and synchronous servers with one host for the server.  Every launch
-at one rate has one at half the rate, in an order that mixes them.  The next rate is tried only
-where the last two do not agree; when they do is decided in `analysis.suite.envelope`.
+at one rate has one at half the rate; those of the first two rates are made in an order that mixes
+them.  The next rate is tried only where the last two do not agree; when they do is decided in
+`analysis.suite.envelope`.
 
 Cost: 4 points with three launches each, and 2 more for every further rate.
 
@@ -23,8 +24,8 @@ from experiments.cli.sweep_command import run_study
 from experiments.studies.scope import Scope, Study
 from experiments.sweep.sweep import Profile
 from launchers.settings import LauncherSettings
-from launchers.sites import network_of
-from ps_allreduce.errors import UserError
+from launchers.sites import SITES, network_of, site_kind
+from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement
@@ -72,6 +73,12 @@ def check_emulation(launcher: LauncherSettings, repetitions: int) -> int:
     Raises:
         UserError: the network has no rate to be halved, or too few hosts.
     """
+    if site_kind(launcher.launcher).network is None:
+        emulating = ", ".join(name for name, kind in SITES.items() if kind.network is not None)
+        raise UserError(
+            f"{EMULATION_CHECK} is for the launcher {emulating}, and this is {launcher.launcher}."
+        )
+    at_least(1, repetitions=repetitions)
     network = network_of(launcher)
     if network is None or network.bits_per_s is None or network.num_hosts < 2:
         raise UserError("the emulation is checked with --bandwidth and 2 or more --hosts.")

@@ -23,11 +23,10 @@ from analysis.suite.wire_targets import TARGET_BITS_PER_S
 from experiments.studies.scope import SERVER_STRATEGIES, Scope, Study
 from experiments.studies.tuning_sweep import UNBUCKETED
 from experiments.sweep.sweep import Profile
-from ps_allreduce.bounds import link_bytes, network_time_s
+from ps_allreduce.bounds import nominal_network_s
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import TensorSet
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.layout import place_tasks, tasks_of
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
@@ -132,12 +131,12 @@ def _point(
 ) -> Experiment:
     workload = Workload(model=model, batch_per_worker=1, emulated=NO_COMPUTE)
     point = scope.point(workload, strategy, workers, settings)
-    return replace(point, measurement=_measurement(nominal_network_s(point)))
+    return replace(point, measurement=_measurement(_network_s(point)))
 
 
 def _computing(point: Experiment) -> Experiment:
     """The same with an accelerator; a third of its time is the forward pass."""
-    network_s = nominal_network_s(point)
+    network_s = _network_s(point)
     emulated = EmulatedCompute(forward_s=network_s / 3, backward_s=network_s * 2 / 3)
     return replace(
         point,
@@ -146,15 +145,10 @@ def _computing(point: Experiment) -> Experiment:
     )
 
 
-def nominal_network_s(point: Experiment) -> float:
-    """Time on the busiest link at the rate that was asked for, servers loaded equally."""
-    model, num_ps = point.workload.model, point.num_ps
+def _network_s(point: Experiment) -> float:
+    model = point.workload.model
     gradient_bytes = model.num_bytes if isinstance(model, TensorSet) else 0
-    placed = place_tasks(point, [str(number) for number in range(len(tasks_of(point)))])
-    host_of = {str(task): host for task, host in placed.items()}
-    shares = [gradient_bytes // num_ps] * num_ps if num_ps else []
-    crossings = link_bytes(point, host_of, shares, gradient_bytes)
-    return network_time_s(crossings, _rate(point.network))
+    return nominal_network_s(point, gradient_bytes, _rate(point.network))
 
 
 def _rate(network: EmulatedNetwork | None) -> float:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from experiments.sweep.sweep import Sweep
-from ps_allreduce.record.files import write_atomically
-from ps_allreduce.serialization import from_json, parse_json, to_json
+from ps_allreduce.record.files import read_json, write_atomically
+from ps_allreduce.serialization import from_json, to_json
 
 DEFINITION = "sweep.json"
 
@@ -59,7 +59,7 @@ def read_choices(sweep_dir: Path, request: str, block: str | None) -> Choices:
     """
     fresh = Choices(request=request, block=block)
     try:
-        content = parse_json((sweep_dir / DEFINITION).read_bytes())
+        content = read_json(sweep_dir / DEFINITION)
         decided_for, answers = content["decided_for"], dict(content["choices"])
         same = decided_for["request"] == request and block in (None, decided_for["block"])
     except (OSError, ValueError, KeyError, TypeError):

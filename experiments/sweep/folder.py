@@ -13,7 +13,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,12 +23,22 @@ from launchers.protocol import LaunchedRun
 from launchers.scheduler import Scheduler
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.record.files import RunFiles, check_free, save_raw, save_record, write_atomically
+from ps_allreduce.record.files import (
+    REFUSED,
+    RunFiles,
+    check_free,
+    read_json,
+    save_raw,
+    save_record,
+    write_atomically,
+)
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.records import RunRecord, Status
 from ps_allreduce.serialization import from_json, to_json
 
 NOTE = "in_flight.json"
+
+LOCK = ".lock"
 
 #: A note whose writer cannot be asked is given so long beyond the run's own deadline.
 NOTE_GRACE_S = 120.0
@@ -87,7 +97,13 @@ def noted(sweep_dir: Path, note: InFlight) -> Iterator[None]:
     write_atomically(path, (json.dumps(to_json(note)) + "\n").encode())
     yield
     # Not in a "finally": a run that was not recorded keeps its note.
-    path.unlink(missing_ok=True)
+    withdraw(sweep_dir)
+
+
+def withdraw(sweep_dir: Path) -> None:
+    """Take the note away: its run is recorded, or was never possible."""
+    with suppress(OSError):  # whoever finds the note of a recorded run takes it away
+        (sweep_dir / NOTE).unlink()
 
 
 def recover(sweep_dir: Path, scheduler_of: Callable[[str], Scheduler | None]) -> RunRecord | None:
@@ -100,12 +116,12 @@ def recover(sweep_dir: Path, scheduler_of: Callable[[str], Scheduler | None]) ->
         UserError: somebody seems to be making that run still.
     """
     path = sweep_dir / NOTE
-    if not path.exists():
+    if not os.path.lexists(path):
         return None
     try:
-        note = from_json(InFlight, json.loads(path.read_text(encoding="utf-8")), str(path))
+        note = from_json(InFlight, read_json(path), str(path))
     except (OSError, ValueError, UserError):
-        path.unlink(missing_ok=True)  # written by another version: nothing to go by
+        _clear(path)  # written by another version: nothing to go by
         return None
     scheduler = scheduler_of(note.experiment.launcher)
     if not _is_over(note, path, scheduler):
@@ -119,6 +135,24 @@ def recover(sweep_dir: Path, scheduler_of: Callable[[str], Scheduler | None]) ->
         save_record(files.record, record)
     path.unlink(missing_ok=True)
     return record
+
+
+def _clear(path: Path) -> None:
+    """Remove a note; what stands in its place and is no file may hold somebody's files: rename it.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    try:
+        if path.is_file():
+            path.unlink()
+            return
+        number = 1
+        while os.path.lexists(aside := path.with_name(f"{path.name}.refused-{number}")):
+            number += 1
+        path.rename(aside)
+    except OSError as error:
+        raise UserError(f"cannot remove {path}: {error.strerror}.") from error
 
 
 def _is_over(note: InFlight, path: Path, scheduler: Scheduler | None) -> bool:
@@ -153,10 +187,32 @@ def keep(record: RunRecord, launched: LaunchedRun, sweep_dir: Path) -> None:
         save_record(files.record, record)
     except (OSError, UserError) as error:
         for path in (files.log, files.raw):
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.unlink()
         if isinstance(error, OSError):
             raise UserError(f"cannot write {files.raw}: {error.strerror}.") from error
         raise
+
+
+def set_aside(path: Path, reason: str) -> None:
+    """Move what should be a record and is none to `runs/refused`, with its log and timings.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    folder, number = path.parent.parent / REFUSED, 1
+    stem = path.stem
+    while os.path.lexists(folder / f"{stem}.reason.txt"):
+        number += 1
+        stem = f"{path.stem}.{number}"
+    write_atomically(folder / f"{stem}.reason.txt", f"{reason}\n".encode())
+    files = RunFiles(path)
+    try:
+        for source in (files.log, files.raw, files.record):
+            if os.path.lexists(source):
+                source.rename(folder / f"{stem}{source.suffix}")
+    except OSError as error:
+        raise UserError(f"cannot move {path} to {folder}: {error.strerror}.") from error
 
 
 def check_writable(sweep_dir: Path) -> None:
@@ -174,6 +230,19 @@ def check_writable(sweep_dir: Path) -> None:
         raise UserError(f"cannot write to {sweep_dir}: {nearest} cannot be written.")
 
 
+def check_there(sweep_dir: Path) -> None:
+    """See that the folder is the one that was locked.
+
+    Raises:
+        UserError: somebody has removed or replaced it.
+    """
+    if not (sweep_dir / LOCK).exists():
+        raise UserError(
+            f"{sweep_dir} was removed or replaced while its sweep was made; the same command goes "
+            "on with what is there."
+        )
+
+
 @contextmanager
 def locked(sweep_dir: Path) -> Iterator[None]:
     """Keep a second sweep out of the folder: the two would disturb each other's measurement.
@@ -186,7 +255,7 @@ def locked(sweep_dir: Path) -> Iterator[None]:
     """
     try:
         sweep_dir.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(sweep_dir / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(sweep_dir / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise UserError(f"cannot write to {sweep_dir}: {error.strerror}.") from error
     try:

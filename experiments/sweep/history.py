@@ -1,18 +1,21 @@
-"""The attempts that a results folder holds already, and which runs are missing.
+"""The attempts that a results folder holds already, and how far a sweep has come with them.
 
-Decides from the records alone whether a run has to be made.  Runs of another block (machine,
-software or commit) do not count.
+Decides from the records alone which runs are missing, which points have failed for good, and
+whether a sweep is complete: for a sweep that goes on, a dry run, and jobs before and after they are
+made.  Nothing is moved or written here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from experiments.sweep.sweep import PlannedRun
-from ps_allreduce.errors import RecordFormatError
-from ps_allreduce.record.files import iter_record_paths, load_record
+from ps_allreduce.errors import OtherVersionError, RecordFormatError, UserError
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.record.files import iter_record_paths, read_run
+from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.records import RunRecord, Status
 
 #: Attempts at a run that fails or times out.
@@ -22,7 +25,56 @@ REPEATED = (Status.FAILED, Status.TIMED_OUT)
 
 SETTLED = (Status.OK, Status.INVALID)
 
+#: So many points are named; a sweep may have hundreds.
+MOST_NAMED = 3
+
 Key = tuple[str, int]
+
+#: Whether an attempt tells about the runs that would be made now.
+Counts = Callable[[RunRecord], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How far a sweep has come.
+
+    Attributes:
+        missing: the runs that are to be made.
+        failed: points with a run that has failed as often as it is tried.
+        invalid: points with a run that did not pass its checks.
+    """
+
+    missing: tuple[PlannedRun, ...]
+    failed: tuple[Experiment, ...]
+    invalid: tuple[Experiment, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """Every run was made and ended well."""
+        return not (self.missing or self.failed or self.invalid)
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """What no further call of the same command mends, in sentences."""
+        told = []
+        if self.failed:
+            begin = "1 point has" if len(self.failed) == 1 else f"{len(self.failed)} points have"
+            told.append(
+                f"{begin} failed for good: {_named(self.failed)}; --retry-failed tries again."
+            )
+        if self.invalid:
+            begin = "1 point has" if len(self.invalid) == 1 else f"{len(self.invalid)} points have"
+            told.append(
+                f"{begin} runs that are not valid and not repeated: {_named(self.invalid)}."
+            )
+        return tuple(told)
+
+
+def _named(points: Sequence[Experiment]) -> str:
+    names = [point.title for point in points[:MOST_NAMED]]
+    if len(points) > MOST_NAMED:
+        names.append(f"{len(points) - MOST_NAMED} more")
+    return "; ".join(names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +82,20 @@ class History:
     """The attempts that a results folder holds already.
 
     Attributes:
-        statuses: of the attempts of the present block, by experiment and repetition.
-        next_attempt: the first number that is free, whatever the block.
+        statuses: of the attempts that count, by experiment and repetition.
+        next_attempt: the first number that is free, whether attempts count or not.
+        refused: files that should be records and are none, and why.
     """
 
     statuses: dict[Key, list[Status]] = field(default_factory=dict)
     next_attempt: dict[Key, int] = field(default_factory=dict)
+    refused: dict[Path, RecordFormatError] = field(default_factory=dict)
 
-    def add(self, record: RunRecord, block: str) -> None:
+    def add(self, record: RunRecord, counts: bool) -> None:
         """Note one record."""
         key = (record.experiment_id, record.repetition)
         self.next_attempt[key] = max(self.next_attempt.get(key, 0), record.attempt + 1)
-        if record.block == block:
+        if counts:
             self.statuses.setdefault(key, []).append(record.status)
 
     def next_repetition(self, experiment_id: str) -> int:
@@ -55,43 +109,66 @@ class History:
         settled = any(status in SETTLED for status in tried)
         return not settled and sum(status in REPEATED for status in tried) < MAX_ATTEMPTS
 
+    def standing(self, runs: Sequence[PlannedRun]) -> Standing:
+        """How far these runs of a sweep have come."""
+        missing = tuple(run for run in runs if self.needs_run(run))
+        failed: dict[Experiment, bool] = {}
+        invalid: dict[Experiment, bool] = {}
+        for run in runs:
+            tried = self.statuses.get(key_of(run), [])
+            if not self.needs_run(run) and Status.OK not in tried:
+                (invalid if Status.INVALID in tried else failed)[run.experiment] = True
+        return Standing(missing=missing, failed=tuple(failed), invalid=tuple(invalid))
+
 
 def key_of(run: PlannedRun) -> Key:
     """What the attempts at one run have in common."""
     return run.experiment.experiment_id, run.repetition
 
 
-def read_history(sweep_dir: Path, block: str) -> History:
-    """Read all records of a sweep.
-
-    Raises:
-        RecordFormatError: one is damaged or of another version.
-    """
-    history = History()
-    for path in iter_record_paths(sweep_dir):
-        history.add(load_record(path), block)
-    return history
+def of_block(block: str) -> Counts:
+    """Runs of this machine, or kind of hosts, and this software."""
+    return lambda record: record.block == block
 
 
-def unsettled(runs: Sequence[PlannedRun], sweep_dir: Path, commit: str) -> list[PlannedRun]:
-    """Those runs that no record of this commit has settled, on whatever hosts.
+def of_software(here: Provenance) -> Counts:
+    """Runs of this program and these versions, on whatever hosts.
 
     Which hosts a job will get is unknown before it begins; whoever wants the same runs on hosts of
     another kind chooses another results folder.
     """
-    settled = {
-        (record.experiment_id, record.repetition)
-        for path in iter_record_paths(sweep_dir)
-        if (record := load_if_complete(path)) is not None
-        and record.provenance.commit == commit
-        and record.status in SETTLED
-    }
-    return [run for run in runs if key_of(run) not in settled]
+    known = (here.program, here.versions)
+    return lambda record: (record.provenance.program, record.provenance.versions) == known
 
 
-def load_if_complete(path: Path) -> RunRecord | None:
-    """A record that a job on other hosts writes; None if not all of it has arrived."""
-    try:
-        return load_record(path)
-    except RecordFormatError:
-        return None
+def read_history(sweep_dir: Path, counts: Counts, *, retry_failed: bool = False) -> History:
+    """Read all records of a sweep.
+
+    Args:
+        retry_failed: attempts that failed do not count.
+
+    Raises:
+        UserError: a record is of another version, or a file cannot be read now.
+    """
+    history = History()
+    for path in iter_record_paths(sweep_dir):
+        record = read_run(path)
+        if isinstance(record, RunRecord):
+            again = retry_failed and record.status in REPEATED
+            history.add(record, counts(record) and not again)
+        else:
+            history.refused[path] = _refusal(path, record)
+    return history
+
+
+def _refusal(path: Path, error: RecordFormatError) -> RecordFormatError:
+    """Why a file is no record.
+
+    Raises:
+        UserError: it may well be one, for another suite or when the disk can be read again.
+    """
+    if isinstance(error, OtherVersionError):
+        raise error
+    if isinstance(error.__cause__, OSError) and path.is_file():
+        raise UserError(f"{path} cannot be read: {error.__cause__.strerror}.") from error
+    return error

@@ -18,8 +18,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from experiments.sweep.execute import RunListener
-from experiments.sweep.history import load_if_complete
+from experiments.sweep.session import RunListener
 from experiments.sweep.sweep import (
     JOB_OVERHEAD_S,
     ExpectedDuration,
@@ -31,9 +30,9 @@ from launchers.fork_servers.client import last_lines
 from launchers.scheduler import BatchJob, Scheduler
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError
-from ps_allreduce.record.files import iter_record_paths, write_atomically
+from ps_allreduce.record.files import iter_record_paths, read_json, read_run, write_atomically
 from ps_allreduce.record.provenance import ROOT
-from ps_allreduce.record.records import RunRecord, Status
+from ps_allreduce.record.records import RunRecord
 
 FILES_PER_RUN = 3
 
@@ -165,7 +164,7 @@ class SweepJobs:
             UserError: there are some, but they were asked for with another command than this one.
         """
         try:
-            note = json.loads((self.sweep_dir / JOB_FILE).read_text(encoding="utf-8"))
+            note = read_json(self.sweep_dir / JOB_FILE)
             job_ids, command = [str(job["job_id"]) for job in note["jobs"]], list(note["command"])
         except (OSError, ValueError, KeyError, TypeError):
             return []
@@ -209,21 +208,16 @@ class SweepJobs:
 
     def _tell_of_new(self, seen: set[Path], listener: RunListener) -> None:
         for path in iter_record_paths(self.sweep_dir):
-            if path not in seen and (record := load_if_complete(path)) is not None:
+            if path not in seen and isinstance(record := read_run(path), RunRecord):
                 seen.add(path)
                 listener.finish(record, "")
 
     def made_by(self, job_ids: Sequence[str]) -> list[RunRecord]:
         """All records of jobs, without runs in which an earlier job was interrupted."""
-        records = (load_if_complete(path) for path in iter_record_paths(self.sweep_dir))
-        return [record for record in records if record is not None and record.job_id in job_ids]
+        read = (read_run(path) for path in iter_record_paths(self.sweep_dir))
+        return [one for one in read if isinstance(one, RunRecord) and one.job_id in job_ids]
 
     def last_output(self) -> str:
         """The end of what the last job wrote."""
         logs = sorted((self.sweep_dir / "slurm").glob("*.log"), key=lambda log: log.stat().st_mtime)
         return last_lines(logs[-1]) if logs else "(no log)"
-
-
-def all_well(made: Sequence[RunRecord], ending: str) -> bool:
-    """A job came to its end and every run in it to a good one."""
-    return bool(made) and not ending and all(record.status is Status.OK for record in made)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
-from experiments.sweep.execute import RunListener
+from experiments.sweep.session import RunListener
 from experiments.sweep.sweep import PlannedRun
 from ps_allreduce.record.records import RunRecord, Status
 
@@ -105,6 +105,10 @@ class SweepProgress(RunListener):
         for text in log_tail.splitlines() if record.status is not Status.INTERRUPTED else ():
             self._console.print(f"      | {text}")
         self._bar.update(self._task, completed=self._done, total=self._total)
+
+    def refused(self, reason: str) -> None:
+        """What is no record, and why."""
+        self._console.print(reason)
 
     def recovered(self, record: RunRecord) -> None:
         """What became of the run that was being made when the suite was killed."""

@@ -20,6 +20,9 @@ from ps_allreduce.point.measurement import Measurement
 #: repetition was made by the same job.
 REPETITIONS_APART = 1000
 
+#: So many times its deadline is a run given whose steps need it.
+PATIENCE = 3
+
 #: Beyond a run's own deadline: bringing fork servers up, and taking everything down.
 LAUNCH_ALLOWANCE_S = 60.0
 
@@ -41,7 +44,7 @@ class Profile:
     Attributes:
         measurement: of every point, unless a study decides otherwise.
         repetitions: launches of every point.
-        deadline_s: a run that takes longer has timed out.
+        deadline_s: a run that takes longer has timed out, unless its steps need longer.
     """
 
     name: str
@@ -52,9 +55,19 @@ class Profile:
     def __post_init__(self) -> None:
         at_least(1, repetitions=self.repetitions, deadline_s=self.deadline_s)
 
+    @property
+    def limit_s(self) -> float:
+        """A run with longer steps has timed out then; none is worth more of a sweep's time."""
+        return PATIENCE * self.deadline_s
+
 
 PROFILES: Mapping[str, Profile] = {
-    QUICK: Profile(name=QUICK, repetitions=3, deadline_s=60.0),
+    QUICK: Profile(
+        name=QUICK,
+        measurement=Measurement(measured_steps=30, measured_s=3.0),
+        repetitions=3,
+        deadline_s=60.0,
+    ),
     STANDARD: Profile(
         name=STANDARD,
         measurement=Measurement(measured_s=20.0, event_steps=3),
@@ -173,7 +186,7 @@ class ExpectedDuration:
 
 
 def longest_run_s(profile: Profile) -> float:
-    """From launch until everything is taken down, at most."""
+    """From launch until everything is taken down, at most, where steps are not too long."""
     return profile.deadline_s + LAUNCH_ALLOWANCE_S
 
 
@@ -184,7 +197,7 @@ def expected_duration(
     return ExpectedDuration(
         num_runs=len(runs),
         likely_s=sum(_likely_s(run.experiment) + overhead_s for run in runs),
-        most_s=len(runs) * longest_run_s(profile),
+        most_s=len(runs) * (profile.limit_s + LAUNCH_ALLOWANCE_S),
     )
 
 

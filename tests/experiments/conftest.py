@@ -11,7 +11,7 @@ import pytest
 
 from experiments import __main__ as command_line
 from experiments.cli import surroundings
-from experiments.sweep import execute
+from experiments.sweep import session
 from launchers import make_site
 from launchers.settings import LauncherSettings
 from ps_allreduce.record.hosts import HostFacts
@@ -34,7 +34,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
         kinds = "".join(sorted({fact.kind for fact in hosts}))
         return replace(PROVENANCE, commit=commit, fingerprint=f"{machine.fingerprint}{kinds}")
 
-    monkeypatch.setattr(execute, "collect", collect)
+    monkeypatch.setattr(session, "collect", collect)
     return machine
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from experiments.sweep.definition import Choices
-from experiments.sweep.execute import RunListener, SessionResult, Workplace, execute
+from experiments.sweep.execute import SessionResult, execute
+from experiments.sweep.session import RunListener, Workplace
 from experiments.sweep.sweep import PlannedRun, Profile, Sweep
 from launchers.scheduler import BatchJob
 from launchers.settings import LauncherSettings
@@ -35,6 +36,8 @@ def go(
     sweep_dir: Path,
     sweep: Sweep = SWEEP,
     listener: RunListener | None = None,
+    pause: Callable[[float], None] = lambda _: None,
+    retry_failed: bool = False,
 ) -> SessionResult:
     """Make the runs that are missing."""
     place = Workplace(
@@ -42,8 +45,9 @@ def go(
         sweep_dir=sweep_dir,
         commit="0123456789ab",
         listener=listener or RunListener(),
+        pause=pause,
     )
-    return execute(sweep, sweep.runs(), place, Choices())
+    return execute(sweep, sweep.runs(), place, Choices(), retry_failed=retry_failed)
 
 
 def records(sweep_dir: Path) -> list[RunRecord]:
@@ -95,6 +99,9 @@ class Listener(RunListener):
 
     def recovered(self, record: RunRecord) -> None:
         self.heard.append(f"recovered {record.run_id}")
+
+    def refused(self, reason: str) -> None:
+        self.heard.append(reason)
 
     def finish(self, record: RunRecord, log_tail: str) -> None:
         self.heard.append(f"{record.repetition}-{record.attempt} {record.status}")

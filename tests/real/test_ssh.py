@@ -95,12 +95,12 @@ def test_a_host_that_fails_is_named_and_used_again(
         launcher.prepare(on_hosts(SynchronousServers).workload)
         experiment = on_hosts(SynchronousServers, LONG)
         run = launch(launcher, experiment, when_measured(lambda: hosts.kill("east")))
-        assert run.status is Status.FAILED
+        assert run.status is Status.INTERRUPTED
         assert "the fork server on east, from which its tasks are forked, ended" in run.reason
         assert "ssh to east ended with status 255 (last heard: Connection to" in run.reason
 
         again = launch(launcher, on_hosts(AllReduce))
-        assert again.status is Status.FAILED
+        assert again.status is Status.INTERRUPTED
         assert "east cannot be reached" in again.reason
 
         hosts.start_sshd("east")
@@ -121,7 +121,7 @@ def test_a_host_that_falls_silent_is_named_and_ends_by_itself(
             run = launch(launcher, experiment, unplug)
         finally:
             hosts.set_link("east", "up")
-        assert run.status is Status.FAILED
+        assert run.status is Status.INTERRUPTED
         assert "ssh to east ended with status 255 (last heard: Timeout" in run.reason
     for name, processes in before.items():
         hosts.wait_until_gone(name, processes)
@@ -201,6 +201,6 @@ def test_another_checkout_and_a_machine_that_stands_there_twice_are_refused(
     hosts: SshHosts, tmp_path: Path
 ) -> None:
     message = refusal(tmp_path / "hosts", UserError, "stale")
-    assert "bounds.py on stale differs from the one here" in message
+    assert "ps_allreduce on stale differs from the one here" in message
     message = refusal(tmp_path / "hosts", UserError, "east", hosts.address("east"))
     assert message.endswith(f"hosts: east and {hosts.address('east')} are the same machine.")

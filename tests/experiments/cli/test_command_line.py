@@ -6,6 +6,7 @@ import shlex
 
 import pytest
 
+from experiments.cli import surroundings
 from tests.experiments.conftest import run
 
 #: What an option cannot mean: click says which option it is, and how to get help.
@@ -19,6 +20,7 @@ MISTYPED = {
     "compare --workers 0": "'0' is no list of whole numbers from 1 on; write for instance 1,2,4.",
     "compare --workers 1,x": "'1,x' is no list of whole numbers from 1 on",
     "compare --workers ''": "'' is no list of whole numbers from 1 on",
+    "compare --workers \u0661": "is no list of whole numbers from 1 on",
     "compare --workers -1": "'-1' is no list of whole numbers from 1 on",
     "compare --emulate x": "'x' is not two numbers of seconds; write for instance 0.02,0.04.",
     "compare --emulate 0.1": "'0.1' is not two numbers of seconds",
@@ -27,6 +29,10 @@ MISTYPED = {
     "compare --input nowhere": (
         "'nowhere' is neither synthetic, digits nor a folder of TFRecord files"
     ),
+    "compare --input ''": "'' is neither synthetic, digits nor a folder of TFRecord files",
+    "compare --results ''": "an empty text names no file or folder.",
+    "run-one --strategy single --weights ''": "an empty text names no file or folder.",
+    "compare --launcher emulated --hosts 4 --delay ''": "'' is not a delay;",
     "run-one --strategy magic": (
         "'magic' is not one of single, no_communication, ps_async, ps_sync, "
     ),
@@ -104,7 +110,13 @@ MISTAKES = {
         "--host-aggregation adds up the gradients of workers that share a host, and here none do"
     ),
     "placement --model VGG17": "unknown model 'VGG17'",
-    "placement --num-ps 0": "placement needs at least 1 parameter server, got 0.",
+    "placement --num-ps 0": "num_ps must be at least 1, got 0.",
+    "compare --model ''": "unknown model ''; choose one of SmallCNN, ",
+    "run-one --strategy single --model ''": "unknown model ''; choose one of SmallCNN, ",
+    "emulation-check --launcher ssh --host-file x": (
+        "emulation-check is for the launcher emulated, and this is ssh."
+    ),
+    "emulation-check --hosts 2 --bandwidth 1gbit --repetitions 0": "repetitions must be at least 1",
     "placement --model InceptionV3 --image-size 74": (
         "image_size 74 is below the minimum of InceptionV3: use 75 or more."
     ),
@@ -125,6 +137,13 @@ def test_a_mistake_is_one_sentence_and_status_2(
     assert err.startswith("Error: ")
     assert sentence in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("launcher")
+def test_numbers_are_checked_before_a_model_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(surroundings, "this_machine")
+    assert run("placement", "--num-ps", "0") == 2
+    assert run("placement", "--split-bytes", "0") == 2
 
 
 @pytest.mark.parametrize(("words", "sentence"), MISTYPED.items())

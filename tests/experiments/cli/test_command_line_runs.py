@@ -79,14 +79,22 @@ def test_settings_reach_those_points_of_a_sweep_that_they_belong_to(
     assert any(point.strategy.deals_steps for point in launcher.launched) is has_dealers
 
 
-def test_failed_points_make_status_1(
+def test_points_that_failed_for_good_make_status_1_whenever_the_command_is_given(
     launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    launcher.script = [bad_run(Status.FAILED), ok_run()]
-    assert run("allreduce-sweep", "--workers", "1", "--repetitions", "1") == 1
+    words = ["allreduce-sweep", "--workers", "1", "--repetitions", "1"]
+    launcher.script = [bad_run(Status.FAILED), *[ok_run()] * 5, bad_run(Status.FAILED)]
+    assert run(*words) == 1
     err = capsys.readouterr().err
     assert "failed, worker:1 was killed by SIGKILL" in err
-    assert "6 ok, 1 failed" in err
+    assert "5 ok, 2 failed" in err
+    for more in ([], ["--dry-run"]):
+        assert run(*words, *more) == (0 if more else 1)
+        assert "1 point has failed for good: " in capsys.readouterr().err
+    assert len(launcher.launched) == 7
+    assert run(*words, "--retry-failed") == 0
+    assert "1 runs made (1 ok), 5 kept" in capsys.readouterr().err
+    assert run(*words) == 0
 
 
 def test_an_interruption_in_or_between_runs_makes_status_130_and_says_how_to_go_on(
@@ -173,6 +181,23 @@ def test_a_dry_run_tells_the_points_and_the_time_and_runs_nothing(
     assert "  allreduce, SmallCNN, 1 worker" in told
     assert launcher.launched == []
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--emulate", "0.2,0.4"], ""),
+        (["--emulate", "2,4"], " points will time out: warm-up and measured steps of"),
+        (["--emulate", "0.01,0.02", *EMULATED[:4], "--bandwidth", "4kbit"], " points will time"),
+    ],
+)
+def test_a_dry_run_tells_what_no_run_can_measure_in_time(
+    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str], words: list[str], told: str
+) -> None:
+    launcher.num_hosts = 2
+    assert run("allreduce-sweep", "--dry-run", *words) == 0
+    err = " ".join(capsys.readouterr().err.split())
+    assert (told in err) if told else ("time out" not in err)
 
 
 @pytest.mark.usefixtures("launcher")

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from experiments.sweep.jobs import SweepJobs
+from ps_allreduce.record.records import Status
 from tests.experiments.conftest import run
-from tests.fakes import FakeLauncher
+from tests.fakes import FakeLauncher, bad_run
 
 SLURM = ["--launcher", "slurm", "--hosts", "2", "--cores-per-worker", "1"]
 
@@ -53,6 +54,25 @@ def test_what_no_job_can_be_asked_for_is_refused_on_the_login_node(
     assert run("allreduce-sweep", *words, "--dry-run") == 2
     assert told in capsys.readouterr().err
     assert launcher.launched == []
+
+
+def test_points_that_failed_for_good_get_no_empty_job(
+    launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["allreduce-sweep", *SLURM, "--workers", "1", "--repetitions", "1"]
+    launcher.script, launcher.num_hosts = [bad_run(Status.FAILED)] * 99, 2
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
+    monkeypatch.setenv("SLURM_JOB_CPUS_PER_NODE", "4(x2)")
+    assert run(*words) == 1
+    monkeypatch.delenv("SLURM_JOB_ID")
+    capsys.readouterr()
+    assert run(*words) == 1
+    told = capsys.readouterr().err
+    assert "points have failed for good" in told
+    assert "no job is submitted" in told
+    assert run(*words, "--retry-failed", "--dry-run") == 0
+    assert "#SBATCH" in capsys.readouterr().out
 
 
 def test_a_dry_run_tells_of_a_job_that_is_still_there(

@@ -57,11 +57,14 @@ def test_without_git_the_digest_is_all(
     assert source_state(source).startswith("unknown, source ")
 
 
-def test_a_digest_depends_on_names_and_content_not_on_place(tmp_path: Path) -> None:
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "x.py").write_text("1")
-    one, other = (source_digest([tmp_path / folder / "x.py"]) for folder in ("a", "b"))
-    assert one == other
-    (tmp_path / "b" / "x.py").rename(tmp_path / "b" / "y.py")
-    assert source_digest([tmp_path / "b" / "y.py"]) != one
+def test_a_digest_depends_on_places_in_the_checkout_and_content(tmp_path: Path) -> None:
+    def digest(root: str, *names: str) -> str:
+        for name in names:
+            (tmp_path / root / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / root / name).write_text(name[-1:])
+        return source_digest((tmp_path / root).rglob("*.py"), tmp_path / root)
+
+    assert digest("one", "a/x.py", "b/y.py") == digest("two", "a/x.py", "b/y.py")
+    # Folders count: a module that moved is another program.
+    assert digest("three", "a/y.py", "b/x.py") != digest("four", "a/x.py", "b/y.py")
+    assert digest("five", "b/x.py", "a/y.py") != digest("one")

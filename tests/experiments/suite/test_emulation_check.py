@@ -10,8 +10,10 @@ import pytest
 
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.record.files import iter_record_paths
+from ps_allreduce.record.records import Status
 from tests.experiments.conftest import Machine, run
-from tests.fakes import METRICS, FakeLauncher, ok_run
+from tests.fakes import METRICS, FakeLauncher, bad_run, ok_run
 
 WORDS = ("emulation-check", "--hosts", "3", "--bandwidth", "1gbit", "--repetitions", "2")
 
@@ -80,9 +82,16 @@ def test_scales_take_turns_and_durations_grow_as_rates_fall(exact: FakeLauncher)
         )
 
 
-@pytest.mark.parametrize(
-    "words", [("--hosts", "3"), ("--hosts", "1", "--bandwidth", "1gbit"), ("--launcher", "local")]
-)
+def test_a_check_that_is_asked_to_end_records_its_run_and_makes_status_130(
+    launcher: FakeLauncher,
+) -> None:
+    launcher.num_hosts = 3
+    launcher.script = [ok_run(), bad_run(Status.INTERRUPTED)]
+    assert run(*WORDS) == 130
+    assert len(list(iter_record_paths(Path("results/emulation-check")))) == 2
+
+
+@pytest.mark.parametrize("words", [("--hosts", "3"), ("--hosts", "1", "--bandwidth", "1gbit")])
 def test_a_rate_and_two_hosts_are_needed(
     words: tuple[str, ...], launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
 ) -> None:

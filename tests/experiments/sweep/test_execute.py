@@ -6,18 +6,22 @@ import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from experiments.sweep.execute import SessionResult, Stop
-from experiments.sweep.history import MAX_ATTEMPTS
-from experiments.sweep.sweep import longest_run_s
-from ps_allreduce.errors import RecordFormatError, UserError
+from experiments.sweep.history import MAX_ATTEMPTS, History
+from experiments.sweep.sweep import LAUNCH_ALLOWANCE_S, longest_run_s
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.data import RecordFiles
+from ps_allreduce.point.strategies import Single
+from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.files import RunFiles, iter_record_paths, load_raw
 from ps_allreduce.record.records import Phases, Status
 from tests.experiments.conftest import Machine
 from tests.experiments.sweeps import ONE, PROFILE, SWEEP, Listener, attempts, go, records
-from tests.fakes import FakeLauncher, bad_run, make_facts, make_record, ok_run
+from tests.fakes import FakeLauncher, bad_run, make_experiment, make_facts, make_record, ok_run
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -163,17 +167,67 @@ def test_a_point_that_cannot_run_is_refused_before_anything_runs(tmp_path: Path)
     assert records(tmp_path) == []
 
 
-def test_a_damaged_record_stops_the_sweep_with_its_name(tmp_path: Path) -> None:
+def test_what_is_no_record_is_set_aside_with_the_reason_and_made_again(tmp_path: Path) -> None:
     go(FakeLauncher(), tmp_path, ONE)
-    path = next(iter(iter_record_paths(tmp_path)))
-    path.write_text(path.read_text()[:-100])
-    with pytest.raises(RecordFormatError, match=str(path)):
-        go(FakeLauncher(), tmp_path, ONE)
+    damaged, renamed = iter_record_paths(tmp_path)
+    damaged.write_text(damaged.read_text()[:-100])
+    renamed.rename(renamed.with_name("7-0.json"))
+    listener = Listener()
+    assert go(FakeLauncher(), tmp_path, ONE, listener).standing.is_complete
+    assert attempts(tmp_path) == [(0, 0, "ok"), (1, 0, "ok")]
+    aside = tmp_path / "runs" / "refused"
+    kept = ("0-0.json", "0-0.log", "0-0.npz", "0-0.reason.txt", "7-0.json", "7-0.reason.txt")
+    assert tuple(sorted(path.name for path in aside.iterdir())) == kept
+    assert "the record is of run" in (aside / "7-0.reason.txt").read_text()
+    assert "not a readable record" in str(listener.heard[0])
+    damaged.write_text("{")
+    go(FakeLauncher(), tmp_path, ONE)
+    assert (aside / "0-0.2.json").read_text() == "{"
+    assert go(FakeLauncher(), tmp_path, ONE).kept == 2
+
+
+def test_a_run_that_turns_out_to_be_impossible_leaves_no_note(tmp_path: Path) -> None:
+    def refuse(_: object) -> NoReturn:
+        raise UserError("no such interface")
+
+    with pytest.raises(UserError, match="no such interface"):
+        go(FakeLauncher(on_launch=refuse), tmp_path, ONE)
+    assert not (tmp_path / "in_flight.json").exists()
+    assert len(go(FakeLauncher(), tmp_path, ONE).made) == 2
+
+
+def test_damaged_input_is_told_before_anything_is_written(tmp_path: Path) -> None:
+    images = tmp_path / "images"
+    images.mkdir()
+    (images / "0.tfrecord").write_bytes(b"1")
+    point = make_experiment(Single, workload=Workload(data=RecordFiles.found_in(images)))
+    launcher = FakeLauncher()
+    go(launcher, tmp_path / "good", replace(ONE, points=(point,)))
+    assert launcher.prepared[0] == point.workload
+
+    def refuse(*_: object) -> NoReturn:
+        raise UserError("0.tfrecord is truncated")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FakeLauncher, "prepare", refuse)
+        with pytest.raises(UserError, match="truncated"):
+            go(FakeLauncher(), tmp_path / "new", replace(ONE, points=(point,)))
+    assert not (tmp_path / "new").exists()
+
+
+def test_runs_that_failed_for_good_are_given_their_tries_anew(tmp_path: Path) -> None:
+    failed = [bad_run(Status.FAILED)] * 2 * MAX_ATTEMPTS
+    assert go(FakeLauncher(failed), tmp_path, ONE).standing.failed == ONE.points
+    again = go(FakeLauncher(), tmp_path, ONE)
+    assert (again.made, again.standing.failed) == ((), ONE.points)
+    again = go(FakeLauncher([bad_run(Status.FAILED)]), tmp_path, ONE, retry_failed=True)
+    assert [record.status for record in again.made] == [Status.FAILED, Status.OK, Status.OK]
+    assert again.standing.is_complete
 
 
 def seconds_left(*looks: float | None) -> FakeLauncher:
     """A launcher in a job that comes to its limit."""
-    clock = list(looks)
+    clock = [look for look in looks for _ in ("before a run", "for its limit")]
     return FakeLauncher(time_left=lambda: clock.pop(0))
 
 
@@ -193,10 +247,28 @@ def test_a_second_attempt_is_not_begun_without_time_either(tmp_path: Path) -> No
     assert attempts(tmp_path) == [(0, 0, "failed"), (1, 0, "ok")]
 
 
+@pytest.mark.parametrize(
+    ("time_left_s", "limit_s"),
+    [(None, PROFILE.limit_s), (1e6, PROFILE.limit_s), (150.0, 150.0 - LAUNCH_ALLOWANCE_S)],
+)
+def test_a_run_with_long_steps_is_given_no_more_time_than_there_is(
+    tmp_path: Path, time_left_s: float | None, limit_s: float
+) -> None:
+    notes: list[float] = []
+    note = tmp_path / "in_flight.json"
+    launcher = FakeLauncher(
+        time_left=lambda: time_left_s,
+        on_launch=lambda _: notes.append(json.loads(note.read_text())["deadline_s"]),
+    )
+    go(launcher, tmp_path, ONE)
+    assert notes == [limit_s, limit_s]
+
+
 def test_the_useful_fraction_is_time_in_warm_up_and_measurement() -> None:
     made = tuple(make_record(phases=Phases(warmup_s=2.0, measured_s=3.0)) for _ in range(2))
     failed = make_record(status=Status.FAILED, reason="x", metrics=None)
-    result = SessionResult(made=(*made, failed), kept=0, wall_s=40.0, stop=None)
+    standing = History().standing(())
+    result = SessionResult(made=(*made, failed), kept=0, wall_s=40.0, stop=None, standing=standing)
     assert result.useful_fraction == pytest.approx(10 / 40)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import socket
 import time
 from collections.abc import Callable
@@ -187,6 +188,33 @@ def test_a_note_that_cannot_be_read_is_nothing_to_go_by(
     path.write_text(damage(path.read_text()))
     assert recover(tmp_path, no_scheduler) is None
     assert not path.exists()
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_what_is_no_file_in_the_place_of_a_note_is_renamed(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    make(tmp_path / NOTE)
+    (tmp_path / f"{NOTE}.refused-1").touch()
+    assert {record.status for record in go(FakeLauncher(), tmp_path, ONE).made} == {Status.OK}
+    assert not (tmp_path / NOTE).exists()
+    assert (tmp_path / f"{NOTE}.refused-2").exists()
+
+
+@pytest.mark.parametrize("replace_it", [Path.touch, lambda _: None])
+def test_a_folder_that_is_replaced_while_a_run_is_made_is_one_sentence(
+    tmp_path: Path, replace_it: Callable[[Path], None]
+) -> None:
+    sweep_dir = tmp_path / "results"
+
+    def remove(_: object) -> None:
+        shutil.rmtree(sweep_dir)
+        replace_it(sweep_dir)
+
+    launcher = FakeLauncher(on_launch=remove)
+    with pytest.raises(UserError, match=r"cannot write|was removed or replaced while"):
+        go(launcher, sweep_dir, ONE)
+    assert len(launcher.launched) == 1
 
 
 def test_a_sweep_that_was_killed_records_its_run_and_goes_on(tmp_path: Path) -> None:

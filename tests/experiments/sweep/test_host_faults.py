@@ -1,0 +1,78 @@
+"""A fault of the host is no fault of the run: it is recorded, waited for, and not counted."""
+
+from __future__ import annotations
+
+import errno
+import os
+from itertools import count
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from experiments.sweep.session import ALL_FAULTS
+from launchers.protocol import LaunchedRun
+from ps_allreduce.errors import LaunchError
+from ps_allreduce.record.records import Status
+from tests.experiments.sweeps import ONE, attempts, go, records
+from tests.fakes import FakeLauncher, bad_run, ok_run
+
+pytestmark = pytest.mark.usefixtures("machine")
+
+
+def fault(text: str = "the fork server is lost") -> LaunchedRun:
+    return LaunchedRun(status=Status.INTERRUPTED, reason=text, host_fault=text)
+
+
+def test_a_run_is_made_again_at_once_after_a_fault_of_the_host(tmp_path: Path) -> None:
+    pauses: list[float] = []
+    script = [fault(), fault("another"), ok_run(), fault(), ok_run()]
+    result = go(FakeLauncher(script), tmp_path, ONE, pause=pauses.append)
+    told = [(0, 0, "interrupted"), (0, 1, "interrupted"), (0, 2, "ok")]
+    assert attempts(tmp_path) == [*told, (1, 0, "interrupted"), (1, 1, "ok")]
+    assert pauses == [1.0, 5.0, 1.0]
+    assert [record.reason for record in records(tmp_path)][:2] == [
+        "the fork server is lost",
+        "another",
+    ]
+    assert (len(result.made), result.stop) == (5, None)
+
+
+def test_faults_of_the_host_are_no_tries(tmp_path: Path) -> None:
+    failed = bad_run(Status.FAILED)
+    go(FakeLauncher([fault(), failed, ok_run(), fault(), fault(), ok_run()]), tmp_path, ONE)
+    tried = [status for repetition, _, status in attempts(tmp_path) if repetition == 0]
+    assert tried == ["interrupted", "failed", "interrupted", "interrupted", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("script", "launches"),
+    [
+        pytest.param([fault()] * 9, 3, id="the same"),
+        pytest.param([fault("a"), *[fault("b"), fault("c")] * 9], 6, id="in turn"),
+        pytest.param([fault(str(number)) for number in range(99)], ALL_FAULTS, id="ever new"),
+    ],
+)
+def test_a_fault_that_does_not_pass_ends_the_sweep_and_the_same_command_goes_on(
+    tmp_path: Path, script: list[LaunchedRun], launches: int
+) -> None:
+    launcher = FakeLauncher(list(script))
+    with pytest.raises(LaunchError, match=r"no run can be made here: .* The same command goes on"):
+        go(launcher, tmp_path, ONE)
+    assert len(launcher.launched) == len(records(tmp_path)) == launches
+    assert not (tmp_path / "in_flight.json").exists()
+    assert len(go(FakeLauncher(), tmp_path, ONE).made) == 2
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.ENOENT])
+def test_what_the_system_refuses_to_the_launcher_is_a_fault_of_the_host(
+    tmp_path: Path, number: int
+) -> None:
+    names = count()
+
+    def refuse(_: object) -> NoReturn:
+        raise OSError(number, os.strerror(number), f"/scratch/{next(names)}")
+
+    with pytest.raises(LaunchError, match=os.strerror(number)):
+        go(FakeLauncher(on_launch=refuse), tmp_path, ONE)
+    assert [status for _, _, status in attempts(tmp_path)] == ["interrupted"] * 3
