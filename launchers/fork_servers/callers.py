@@ -29,6 +29,9 @@ HELLO_BYTES = 4096
 #: Callers who may wait to be served.
 BACKLOG = 1024
 
+#: How long the program that started all of them may take to end after one fell silent.
+GONE_DEADLINE_S = 30.0
+
 #: How often it is checked whether anybody can still be expected.
 LOOK_S = 0.2
 
@@ -159,6 +162,23 @@ class Door:
         self.clients[name] = client
 
 
+def _serve(door: Door, gone: Callable[[], str]) -> bool:
+    """Serve once; why all of them are gone tells more than that one fell silent.
+
+    Raises:
+        HostFault: a fork server of ours has ended, or is where it should not be.
+    """
+    try:
+        return door.serve(LOOK_S)
+    except HostFault as fault:
+        deadline = time.monotonic() + GONE_DEADLINE_S
+        while any(client.silent for client in door.importing) and time.monotonic() < deadline:
+            if reason := gone():
+                raise HostFault(reason) from fault
+            time.sleep(LOOK_S)
+        raise
+
+
 def let_in(
     listener: socket.socket,
     hosts: Collection[str],
@@ -189,7 +209,7 @@ def let_in(
                         f"no fork server called from {', '.join(door.missing)} within "
                         f"{START_DEADLINE_S:.0f} s."
                     )
-                if not door.serve(LOOK_S) and (reason := gone()):
+                if not _serve(door, gone) and (reason := gone()):
                     raise HostFault(reason)
             door.send_strangers_away()
         except BaseException:

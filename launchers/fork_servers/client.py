@@ -101,6 +101,7 @@ class ForkServerClient:
         try:
             message = self.receive(0)
         except LaunchError:
+            self.silent = True
             self._take_first(None)
         if message is not None:
             self._take_first(message)

@@ -44,6 +44,11 @@ def call(listener: socket.socket) -> Iterator[Callable[[bytes], socket.socket]]:
 Call = Callable[[bytes], socket.socket]
 
 
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(callers, "GONE_DEADLINE_S", 0.5)
+
+
 def hello(host: str, token: str = TOKEN, scheduler_name: str = "") -> bytes:
     facts = make_facts(host, scheduler_name=scheduler_name)
     ready = Ready(version=VERSION, program="", import_s=0.0, pid=1, scratch="/tmp", facts=facts)
@@ -93,6 +98,21 @@ def test_strangers_are_sent_away_and_do_not_stop_others(
     assert list(wait(listener, "n9")) == ["n9"]
     stranger.settimeout(5)
     assert stranger.recv(1) == b""
+
+
+def test_why_all_are_gone_tells_more_than_who_fell_silent(
+    listener: socket.socket, call: Call
+) -> None:
+    def lose_one() -> None:
+        call(encode(Hello(token=TOKEN))).close()
+
+    lose_one()
+    told = iter(["", "the step ended: node n9 is down"])
+    with pytest.raises(HostFault, match="node n9 is down"):
+        wait(listener, "n9", gone=lambda: next(told))
+    lose_one()
+    with pytest.raises(HostFault, match="no fork server came up on 127"):
+        wait(listener, "n9")
 
 
 def test_silent_strangers_delay_nobody(listener: socket.socket, call: Call) -> None:
