@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -30,6 +30,7 @@ from ps_allreduce.record.records import (
     TaskRecord,
 )
 from ps_allreduce.record.steps import (
+    EventTable,
     Metrics,
     StepTable,
     compute_metrics,
@@ -170,9 +171,7 @@ def merge_results(
     """
     drivers = [_driver_result(path, offset_of(task)) for task, path in results.items()]
     offsets = [offset_of(TaskId(TaskType.WORKER, i)) for i in range(experiment.num_workers)]
-    tables = [shift_clocks(*load_raw(Path(f"{path}.npz")), offsets) for path in results.values()]
-    steps = concatenate([table for table, _ in tables])
-    events = concatenate([events for _, events in tables])
+    steps, events = _timings(results.values(), offsets)
     problems, metrics = _judge(experiment, drivers, steps)
     merged = replace(
         run,
@@ -189,6 +188,12 @@ def merge_results(
         events=events,
     )
     return merged, (max(d.warm_at for d in drivers), min(d.measured_at for d in drivers))
+
+
+def _timings(results: Iterable[Path], offsets: Sequence[float]) -> tuple[StepTable, EventTable]:
+    """The raw timings of all drivers as one, on the launcher's clock."""
+    tables = [shift_clocks(*load_raw(Path(f"{path}.npz")), offsets) for path in results]
+    return concatenate([steps for steps, _ in tables]), concatenate([e for _, e in tables])
 
 
 def _judge(
