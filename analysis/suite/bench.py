@@ -28,7 +28,7 @@ from ps_allreduce.record.files import (
     iter_record_paths,
     load_record,
     read_json,
-    write_atomically,
+    write_json,
 )
 from ps_allreduce.record.records import RunRecord, Status
 from ps_allreduce.serialization import to_json
@@ -61,7 +61,7 @@ def summarise_bench(results: Path) -> list[str]:
         raise UserError(f"{folder} holds no sweep of a bench: run make bench first.")
     content = read_bench(folder / "bench.json")
     lines = [line for name, path in sweeps.items() for line in _sweep(name, path, content)]
-    write_atomically(folder / "bench.json", (json.dumps(content, indent=1) + "\n").encode())
+    write_json(folder / "bench.json", content)
     return [*lines, str(folder / "bench.json")]
 
 

@@ -22,7 +22,7 @@ from analysis.data.load import read_sweep
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import render_rate
-from ps_allreduce.record.files import write_atomically
+from ps_allreduce.record.files import write_json
 
 EMULATION_CHECK = "emulation-check"
 
@@ -42,7 +42,7 @@ def check_envelope(results: Path) -> pd.DataFrame:
     if agreements.empty:
         raise UserError(f"{folder} holds no two scales of a point that both ended well.")
     content = json.loads(agreements.to_json(orient="records", double_precision=15))
-    write_atomically(folder / "envelope.json", (json.dumps(content, indent=1) + "\n").encode())
+    write_json(folder / "envelope.json", content)
     return agreements
 
 

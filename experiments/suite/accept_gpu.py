@@ -6,7 +6,6 @@ asks for is decided in `gpu_checks`.
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -29,10 +28,9 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.resources import Device, Resources
 from ps_allreduce.point.strategies import Single
 from ps_allreduce.point.wire import Collective
-from ps_allreduce.record.files import RunFiles, write_atomically
+from ps_allreduce.record.files import RunFiles, write_json
 from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.records import RunRecord, Status
-from ps_allreduce.serialization import to_json
 
 NAME = "accept-gpu"
 
@@ -57,7 +55,7 @@ def accept_gpu(settings: LauncherSettings) -> int:
                 click.echo(item)
                 items.append(item)
             path = folder / "accept_gpu.json"
-            write_atomically(path, (json.dumps(to_json(items), indent=1) + "\n").encode())
+            write_json(path, items)
     click.echo(conclusion(items, folder))
     return 1 if any(item.verdict is ItemVerdict.FAILED for item in items) else 0
 

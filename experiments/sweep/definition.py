@@ -7,14 +7,13 @@ of machine and software, decides anew.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from experiments.sweep.sweep import Sweep
-from ps_allreduce.record.files import read_json, write_atomically
+from ps_allreduce.record.files import read_json, write_json
 from ps_allreduce.serialization import from_json, to_json
 
 DEFINITION = "sweep.json"
@@ -77,8 +76,8 @@ def save_definition(sweep: Sweep, choices: Choices, sweep_dir: Path) -> None:
         "name": sweep.name,
         "seed": sweep.seed,
         "order": [f"{run.experiment.experiment_id}/{run.repetition}" for run in sweep.runs()],
-        "points": {point.experiment_id: to_json(point) for point in sweep.points},
+        "points": {point.experiment_id: point for point in sweep.points},
         "choices": choices.answers,
         "decided_for": {"request": choices.request, "block": choices.block},
     }
-    write_atomically(sweep_dir / DEFINITION, (json.dumps(content, indent=1) + "\n").encode())
+    write_json(sweep_dir / DEFINITION, content)

@@ -8,7 +8,6 @@ kernel's locks are used where they work and not relied on, since shared file sys
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import socket
 import time
@@ -31,10 +30,11 @@ from ps_allreduce.record.files import (
     save_raw,
     save_record,
     write_atomically,
+    write_json,
 )
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.records import RunRecord, Status
-from ps_allreduce.serialization import from_json, to_json
+from ps_allreduce.serialization import from_json
 
 NOTE = "in_flight.json"
 
@@ -94,7 +94,7 @@ def noted(sweep_dir: Path, note: InFlight) -> Iterator[None]:
         UserError: the folder cannot be written.
     """
     path = sweep_dir / NOTE
-    write_atomically(path, (json.dumps(to_json(note)) + "\n").encode())
+    write_json(path, note)
     yield
     # Not in a "finally": a run that was not recorded keeps its note.
     withdraw(sweep_dir)

@@ -7,7 +7,6 @@ folder, and may go away and come back.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import shlex
@@ -30,7 +29,13 @@ from launchers.fork_servers.client import last_lines
 from launchers.scheduler import BatchJob, Scheduler
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError
-from ps_allreduce.record.files import iter_record_paths, read_json, read_run, write_atomically
+from ps_allreduce.record.files import (
+    iter_record_paths,
+    read_json,
+    read_run,
+    write_atomically,
+    write_json,
+)
 from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.record.records import RunRecord
 
@@ -152,9 +157,7 @@ class SweepJobs:
             job_id = self.scheduler.submit(script)
             submitted.append({"job_id": job_id, "script": str(script), "log": str(job.log)})
             note = {"command": list(job.command), "jobs": submitted}
-            write_atomically(
-                self.sweep_dir / JOB_FILE, (json.dumps(note, indent=1) + "\n").encode()
-            )
+            write_json(self.sweep_dir / JOB_FILE, note)
         return [note["job_id"] for note in submitted]
 
     def live(self) -> list[str]:

@@ -70,9 +70,8 @@ def save_record(path: Path, record: RunRecord) -> None:
     Raises:
         UserError: there is a record already, or the disk refuses.
     """
-    text = json.dumps(to_json(record), indent=1) + "\n"
     check_free(path)
-    write_atomically(path, text.encode())
+    write_json(path, record)
 
 
 def check_free(path: Path) -> None:
@@ -119,6 +118,15 @@ def open_regular(path: Path) -> BinaryIO:
         os.close(descriptor)
         raise OSError(f"{path.name} is no file but a folder, a pipe or a device")
     return os.fdopen(descriptor, "rb")
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write the JSON form of a value, so that readers see all of it or nothing.
+
+    Raises:
+        UserError: no permission, or no space left.
+    """
+    write_atomically(path, (json.dumps(to_json(value), indent=1) + "\n").encode())
 
 
 def read_json(path: Path) -> Any:
