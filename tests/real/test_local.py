@@ -219,6 +219,10 @@ def test_a_killed_fork_server_costs_one_attempt(tmp_path: Path) -> None:
     suite = _start(tmp_path)
     wait_until(lambda: bool(_records(tmp_path)), PATIENCE_S, lambda: _said(tmp_path))
     (server,) = psutil.Process(suite.pid).children()
+    # With its tasks: between two runs it would be replaced, and nobody would be told.
+    wait_until(
+        lambda: len(server.children(recursive=True)) > 1, PATIENCE_S, lambda: _said(tmp_path)
+    )
     family = server.children(recursive=True)
     server.kill()
     _, alive = psutil.wait_procs(family, timeout=10)
