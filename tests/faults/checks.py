@@ -9,12 +9,13 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
 from experiments.sweep.history import SETTLED
 from ps_allreduce.record.files import load_raw, load_record
-from ps_allreduce.record.records import RunRecord, Status
+from ps_allreduce.record.records import FORMAT_VERSION, RunRecord, Status
 from tests.faults.calls import CallEnd
 from tests.faults.ground import Ground
 from tests.faults.plan import Fault, Target, Verb
@@ -29,14 +30,22 @@ TASK = re.compile(r"(chief|worker|ps):\d+")
 QUOTED = "      | "
 
 
-def check_call(end: CallEnd) -> list[str]:
-    """What every call promises, whatever happens to it."""
+def check_call(end: CallEnd, foreign: Sequence[Path] = ()) -> list[str]:
+    """What every call promises, whatever happens to it.
+
+    Args:
+        foreign: records of other versions that lay there when it began.
+    """
     found = [f"survivor: {process}" for process in end.survivors]
     if end.hung:
         return [*found, f"hang: the last line is {last_line(end.said)!r}"]
     if traceback := traceback_in(end.said):
         found.append(f"traceback: {traceback}")
     allowed = allowed_statuses([fault for fault, _ in end.struck])
+    if foreign and not any(struck.deleted for _, struck in end.struck):
+        # The user has to say what becomes of them; a fault may come first.
+        allowed = allowed - {0, 1} | {2}
+        found += [f"foreign: {path.name} was moved" for path in foreign if not path.exists()]
     if end.status not in allowed:
         found.append(f"status: {end.status} and not {sorted(allowed)}: {last_line(end.said)}")
     return found
@@ -85,6 +94,19 @@ def read_records(paths: Iterable[Path]) -> tuple[list[RunRecord], list[str]]:
         else:
             records.append(record)
     return records, refused
+
+
+def of_other_versions(paths: Iterable[Path]) -> list[Path]:
+    """Records that another version of the suite may have written."""
+    found = []
+    for path in paths:
+        if path.is_file():
+            with suppress(ValueError, RecursionError):
+                content = json.loads(path.read_bytes())
+                version = content.get("format_version") if isinstance(content, dict) else None
+                if isinstance(version, int) and version != FORMAT_VERSION:
+                    found.append(path)
+    return found
 
 
 def planned_runs(sweep_dir: Path) -> list[str]:

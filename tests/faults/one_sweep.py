@@ -21,6 +21,7 @@ from tests.faults.checks import (
     check_runs,
     check_times,
     last_line,
+    of_other_versions,
     planned_runs,
     read_records,
 )
@@ -83,6 +84,7 @@ class FaultedSweep:
     def _call(self, faults: Sequence[Fault], *options: str) -> CallEnd:
         self.calls += 1
         before = set(self.ground.records())
+        foreign = of_other_versions(before)
         end = call(
             self.ground,
             str(self.calls),
@@ -93,8 +95,11 @@ class FaultedSweep:
         self.begun, self.killed = self.begun + end.begun, self.killed + (end.status < 0)
         made, _ = read_records(set(self.ground.records()) - before)
         late = check_times(made, LONGEST_RUN * self.ground.deadline_s)
-        found = [*check_call(end), *self.ledger.compare(), *check_reason(end, made), *late]
+        found = [*check_call(end, foreign), *self.ledger.compare(), *check_reason(end, made), *late]
         self.found += [f"{text} (call {self.calls})" for text in found]
+        if end.status == 2:  # it was told, and does what is left to the user
+            for path in foreign:
+                path.unlink(missing_ok=True)
         return end
 
     def _repeat(self) -> None:

@@ -23,6 +23,7 @@ from tests.faults.checks import (
     check_reason,
     check_runs,
     check_times,
+    of_other_versions,
     read_records,
     traceback_in,
 )
@@ -136,6 +137,20 @@ def test_a_stopped_task_is_named_by_the_run_that_it_made_fail() -> None:
     assert check_reason(end, [replace(named, reason="worker:0 waited")]) != []
     assert check_call(end) == ["survivor: a process"]
     assert check_call(replace(end, survivors=(), hung=True)) == ["hang: the last line is ''"]
+
+
+def test_a_record_of_another_version_ends_a_call_and_stays(tmp_path: Path) -> None:
+    texts = {"4.json": '{"format_version": 4}', "null.json": '{"format_version": null}'}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    foreign = of_other_versions(tmp_path.iterdir())
+    assert foreign == [tmp_path / "4.json"]
+    end = CallEnd(status=2, hung=False, said="", begun=0, struck=(), survivors=())
+    assert check_call(end, foreign) == []
+    assert check_call(end) != []
+    assert check_call(replace(end, status=0), foreign) != []
+    foreign[0].unlink()
+    assert check_call(end, foreign) == ["foreign: 4.json was moved"]
 
 
 def test_a_traceback_of_the_suite_counts_and_one_in_a_quoted_log_does_not() -> None:
