@@ -38,7 +38,10 @@ def damage(fault: Fault, ground: Ground) -> tuple[Path, ...]:
             path.unlink()
             os.mkfifo(path)
         case _:
-            path.write_text(_spoiled(path.read_text(encoding="utf-8"), fault))
+            try:
+                path.write_text(_spoiled(path.read_text(encoding="utf-8"), fault))
+            except ValueError:  # another fault has spoiled it already
+                return ()
     return (path,)
 
 
