@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -31,6 +31,7 @@ _NUMBERS = (int, float)
 #: Numbers are smaller, whatever they count: no figure of a run comes near, and NaN and infinity are
 #: none.
 NUMBERS_END = 2**63
+_NUMBERS_BEGIN = -NUMBERS_END
 
 #: Makes a value of one type from parsed JSON.
 Reader = Callable[[Any], Any]
@@ -133,7 +134,9 @@ def _reader(kind: Any) -> Reader:
         return _mapping_reader(arguments[1])
     if is_dataclass(kind):
         return _dataclass_reader(kind)
-    return _enum_reader(kind) if issubclass(kind, Enum) else _scalar_reader(kind)
+    if issubclass(kind, Enum):
+        return _enum_reader(kind)
+    return _number_reader(kind) if kind in _NUMBERS else _text_reader(kind)
 
 
 def _union_reader(choices: tuple[Any, ...]) -> Reader:
@@ -178,30 +181,39 @@ def _mapping_reader(kind: Any) -> Reader:
 
     def read_all(value: Any) -> Any:
         _expect(isinstance(value, dict), value, "an object")
-        alike = kind in _NUMBERS and set(map(type, value.values())) <= {kind}
-        if alike and sum(map(abs, value.values())) < NUMBERS_END:
-            return value  # samples hold thousands of such mappings
         return _read_named(value, dict.fromkeys(value, read))
 
-    return read_all
+    def read_numbers(value: Any) -> Any:
+        _expect(isinstance(value, dict), value, "an object")
+        for item in value.values():
+            if type(item) is not kind or not _NUMBERS_BEGIN < item < NUMBERS_END:
+                return read_all(value)
+        return value  # samples hold hundreds of such mappings
+
+    return read_numbers if kind in _NUMBERS else read_all
 
 
 def _dataclass_reader(cls: Any) -> Reader:
     hints = get_type_hints(cls)
-    tag = {KIND} if hasattr(cls, KIND) else set()
     required = {f.name for f in fields(cls) if f.default is f.default_factory is MISSING}
     readers = {field.name: _reader(hints[field.name]) for field in fields(cls)}
+    is_tagged = hasattr(cls, KIND)
 
     def read(value: Any) -> Any:
         _expect(isinstance(value, dict), value, "an object")
-        named = {name: item for name, item in value.items() if name not in tag}
-        if unknown := named.keys() - readers.keys():
-            raise _Mismatch(f"unknown key {', '.join(sorted(unknown))}")
-        if missing := required - named.keys():
-            raise _Mismatch(f"missing key {', '.join(sorted(missing))}")
+        named = {name: value[name] for name in value if name != KIND} if is_tagged else value
+        if named.keys() != readers.keys():
+            _check_keys(named.keys(), readers.keys(), required)
         return cls(**_read_named(named, readers))
 
     return read
+
+
+def _check_keys(named: Set[str], known: Set[str], required: Set[str]) -> None:
+    if unknown := named - known:
+        raise _Mismatch(f"unknown key {', '.join(sorted(unknown))}")
+    if missing := required - named:
+        raise _Mismatch(f"missing key {', '.join(sorted(missing))}")
 
 
 def _read_named(value: Mapping[str, Any], readers: Mapping[str, Reader]) -> dict[str, Any]:
@@ -225,11 +237,24 @@ def _enum_reader(kind: Any) -> Reader:
     return read
 
 
-def _scalar_reader(kind: Any) -> Reader:
+def _text_reader(kind: Any) -> Reader:
+    """Also of truth values: nothing but the very type."""
+
     def read(value: Any) -> Any:
-        if type(value) is not kind and not (kind is float and type(value) is int):
+        if type(value) is not kind:
             raise _Mismatch(f"expected {kind.__name__}, found {short(value)}")
-        if kind in _NUMBERS and not -NUMBERS_END < value < NUMBERS_END:
+        return value
+
+    return read
+
+
+def _number_reader(kind: Any) -> Reader:
+    kinds = (float, int) if kind is float else (int,)
+
+    def read(value: Any) -> Any:
+        if type(value) not in kinds:
+            raise _Mismatch(f"expected {kind.__name__}, found {short(value)}")
+        if not _NUMBERS_BEGIN < value < NUMBERS_END:
             raise _Mismatch(f"expected a number of 64 bits, found {short(value)}")
         return kind(value)
 

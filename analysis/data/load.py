@@ -108,14 +108,15 @@ def read_sweep(folder: Path) -> SweepFiles:
     records: dict[str, RunRecord] = {}
     damaged: list[Damage] = []
     for path in iter_record_paths(folder):
-        record = read_run(path)
+        place, record = path.relative_to(folder).as_posix(), read_run(path)
         if isinstance(record, RecordFormatError):
-            place = path.relative_to(folder).as_posix()
             damaged.append(Damage(path=place, reason=str(record)))
             continue
-        rows[str(path)] = row_of(record, path, folder)
+        steps = _steps(raw := RunFiles(path).raw)
+        if isinstance(steps, RecordFormatError):  # the record has figures of its own
+            damaged.append(Damage(path=raw.relative_to(folder).as_posix(), reason=str(steps)))
+        rows[str(path)] = row_of(record, place, steps)
         records[str(path)] = replace(record, samples=())
-        damaged += _damaged_timings(RunFiles(path).raw, folder)
     if not rows:
         raise UserError(_nothing_to_read(folder, damaged))
     planned = _planned(folder, damaged)
@@ -128,14 +129,12 @@ def read_sweep(folder: Path) -> SweepFiles:
     )
 
 
-def _damaged_timings(raw: Path, folder: Path) -> list[Damage]:
-    """Raw timings that are there and cannot be read; the record has figures of its own."""
+def _steps(raw: Path) -> StepTable | RecordFormatError | None:
+    """Those of a run, or why they cannot be read; None where there are no raw timings."""
     try:
-        if raw.exists():
-            load_raw(raw)
+        return load_raw(raw)[0] if raw.exists() else None
     except RecordFormatError as error:
-        return [Damage(path=raw.relative_to(folder).as_posix(), reason=str(error))]
-    return []
+        return error
 
 
 def _planned(folder: Path, damaged: list[Damage]) -> tuple[str, ...] | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
 
 from analysis.derive.costs import (
     core_bits_per_s,
@@ -21,9 +20,9 @@ from analysis.derive.fastest_step import bound_of, step_time_s, traffic_of
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.architectures import Unit
-from ps_allreduce.record.files import RunFiles, load_window
 from ps_allreduce.record.hosts import kinds
 from ps_allreduce.record.records import RunRecord
+from ps_allreduce.record.steps import StepTable, measurement_window
 
 Row = Mapping[str, object]
 
@@ -44,12 +43,12 @@ _METRICS = (
 _RATES = ("per_sec", "per_sec_per_host", "per_sec_per_worker_core", "per_sec_per_total_core")
 
 
-def row_of(record: RunRecord, path: Path, sweep: Path) -> Row:
+def row_of(record: RunRecord, place: str, steps: StepTable | RecordFormatError | None) -> Row:
     """The columns of one attempt.
 
     Args:
-        path: of the record, which raw timings may lie beside.
-        sweep: folder of the sweep.
+        place: path of the record, from the folder of its sweep.
+        steps: of the raw timings; why these cannot be read, or None where there are none.
     """
     return {
         **record.experiment.columns(),
@@ -58,9 +57,9 @@ def row_of(record: RunRecord, path: Path, sweep: Path) -> Row:
         **_what_it_took(record),
         **_figures(record),
         **_throughput(record),
-        **_against_the_links(record, path),
-        "record_path": path.relative_to(sweep).as_posix(),
-        "raw_timings": RunFiles(path).raw.exists(),
+        **_against_the_links(record, steps if isinstance(steps, StepTable) else None),
+        "record_path": place,
+        "raw_timings": steps is not None,
     }
 
 
@@ -137,7 +136,7 @@ def _throughput(record: RunRecord) -> Row:
     return {f"{unit}_{name}": value for unit in units for name, value in rates.items()}
 
 
-def _against_the_links(record: RunRecord, path: Path) -> Row:
+def _against_the_links(record: RunRecord, steps: StepTable | None) -> Row:
     """The bound that the links set, and what processors did for what crossed them."""
     bound, step_s = bound_of(record), step_time_s(record)
     if bound is None:
@@ -145,17 +144,17 @@ def _against_the_links(record: RunRecord, path: Path) -> Row:
     row = {"network_s": bound.network_s, "bound_s": bound.step_s}
     if step_s is None:
         return row
-    return {**row, "fraction_of_bound": bound.step_s / step_s, **_costs(record, path, step_s)}
+    return {**row, "fraction_of_bound": bound.step_s / step_s, **_costs(record, steps, step_s)}
 
 
-def _costs(record: RunRecord, path: Path, step_s: float) -> Row:
-    if record.gradient_bytes is None or not record.tasks:
+def _costs(record: RunRecord, steps: StepTable | None, step_s: float) -> Row:
+    if record.gradient_bytes is None or not record.tasks or steps is None:
         return {}
     try:
-        window, all_steps = load_window(RunFiles(path).raw)
-    except (RecordFormatError, ValueError):  # what is missing or holds no window tells nothing
+        window = measurement_window(steps)
+    except ValueError:  # no window tells nothing
         return {}
-    cpu = processor_time(record, window, all_steps, step_s)
+    cpu = processor_time(record, window, len(steps), step_s)
     if cpu is None:
         return {}
     workers = record.experiment.num_workers

@@ -7,15 +7,17 @@ pickles.  What the files hold is decided in `records` and `steps`.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import stat
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any, BinaryIO
@@ -25,13 +27,16 @@ import numpy.typing as npt
 
 from ps_allreduce.errors import OtherVersionError, RecordFormatError, UserError
 from ps_allreduce.record.records import FORMAT_VERSION, RunRecord
-from ps_allreduce.record.steps import EventTable, StepTable, Window, window_of
+from ps_allreduce.record.steps import EventTable, StepTable
 from ps_allreduce.serialization import from_json, parse_json, to_json
 
 #: What a damaged archive raises, depending on which of its bytes is wrong.
 UNREADABLE: tuple[type[Exception], ...]
 UNREADABLE = (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, MemoryError)
 UNREADABLE += (zipfile.BadZipFile, zlib.error)
+
+#: The first bytes of an array: what it is, a version, and the length of the header that follows.
+_NPY_BEGIN = 10
 
 #: The folder in `runs` of what is no record.
 REFUSED = "refused"
@@ -211,32 +216,41 @@ def load_raw(path: Path) -> tuple[StepTable, EventTable]:
     Raises:
         RecordFormatError: the file is missing, damaged, or of another version.
     """
-    steps = _read_arrays(path, "steps", [field.name for field in fields(StepTable)])
-    events = _read_arrays(path, "events", [field.name for field in fields(EventTable)])
+    try:
+        # Opened here, because NumPy leaves a damaged file open.
+        with open_regular(path) as stream, zipfile.ZipFile(stream) as archive:
+            steps = _columns(archive, "steps", StepTable)
+            events = _columns(archive, "events", EventTable)
+    except UNREADABLE as error:
+        raise RecordFormatError(f"{path}: raw timings cannot be read ({error}).") from error
     try:
         return StepTable(**steps), EventTable(**events)
     except ValueError as error:
         raise RecordFormatError(f"{path}: raw timings cannot be used ({error}).") from error
 
 
-def load_window(path: Path) -> tuple[Window, int]:
-    """The measured window and the number of steps of all workers, without reading the rest.
-
-    Raises:
-        RecordFormatError: the file is missing, damaged, or of another version.
-        ValueError: there is no window in which all workers were measured.
-    """
-    found = _read_arrays(path, "steps", ("worker", "phase", "end"))
-    return window_of(found["worker"], found["phase"], found["end"]), len(found["end"])
+def _columns(
+    archive: zipfile.ZipFile, table: str, kind: type[StepTable | EventTable]
+) -> dict[str, npt.NDArray[Any]]:
+    names = [each.name for each in fields(kind)]
+    return {name: _array(archive.read(f"{table}_{name}.npy")) for name in names}
 
 
-def _read_arrays(path: Path, table: str, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
-    try:
-        # Opened here, because NumPy leaves a damaged file open.
-        with open_regular(path) as stream, np.load(stream, allow_pickle=False) as archive:
-            return {name: archive[f"{table}_{name}"] for name in names}
-    except UNREADABLE as error:
-        raise RecordFormatError(f"{path}: raw timings cannot be read ({error}).") from error
+def _array(content: bytes) -> npt.NDArray[Any]:
+    """What `np.save` wrote; objects are refused, and never unpickled."""
+    begin = _NPY_BEGIN + int.from_bytes(content[_NPY_BEGIN - 2 : _NPY_BEGIN], "little")
+    shape, by_columns, kind = _npy_header(content[:begin])
+    values = np.frombuffer(content, kind, offset=begin)
+    return values.reshape(shape, order="F" if by_columns else "C")
+
+
+@lru_cache
+def _npy_header(content: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """NumPy compiles headers, which takes longer than to read an array; many are the same."""
+    stream = io.BytesIO(content)
+    if (version := np.lib.format.read_magic(stream)) != (1, 0):
+        raise ValueError(f"an array of format {version}")
+    return np.lib.format.read_array_header_1_0(stream)
 
 
 def iter_record_paths(sweep_dir: Path) -> Iterator[Path]:

@@ -157,15 +157,10 @@ def measurement_window(steps: StepTable) -> Window:
     Raises:
         ValueError: a worker has no warm-up or no measured step.
     """
-    return window_of(steps.worker, steps.phase, steps.end)
-
-
-def window_of(workers: Integers, phases: Integers, end: Floats) -> Window:
-    """`measurement_window` from the columns that it takes."""
     starts, ends = [], []
-    for worker in np.unique(workers):
-        warm = end[(workers == worker) & (phases <= Phase.WARMUP)]
-        measured = end[(workers == worker) & (phases == Phase.MEASURED)]
+    for worker in np.unique(steps.worker):
+        warm = steps.end[(steps.worker == worker) & (steps.phase <= Phase.WARMUP)]
+        measured = steps.end[(steps.worker == worker) & (steps.phase == Phase.MEASURED)]
         if not len(warm) or not len(measured):
             missing = "measured" if len(warm) else "warm-up"
             raise ValueError(f"worker:{worker} has no {missing} step")

@@ -122,7 +122,7 @@ def runs(own: Experiment, rates: Mapping[int, float | None], **changes: Any) -> 
 def table_of(records: Iterable[RunRecord]) -> tuple[pd.DataFrame, dict[str, RunRecord]]:
     """The table of records that lie nowhere, and the records beside it."""
     named = {f"{number}/{record.run_id}": record for number, record in enumerate(records)}
-    return make_table([row_of(r, Path(key), Path()) for key, r in named.items()], named), named
+    return make_table([row_of(r, key, None) for key, r in named.items()], named), named
 
 
 def cases_of(*groups: Iterable[RunRecord]) -> tuple[Case, ...]:

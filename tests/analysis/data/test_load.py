@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from analysis.data.columns import COLUMNS, CONDITIONS, SETTINGS, make_table
 from analysis.data.load import DamagedFiles, find_sweeps, read_sweep
 from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy, Single
+from ps_allreduce.record import files
+from ps_allreduce.record.files import open_regular
 from ps_allreduce.record.steps import Phase, concatenate
 from tests.analysis.builders import provenance, run, save
 from tests.fakes import make_experiment, make_steps
@@ -47,17 +50,30 @@ def test_records_come_with_their_paths_and_missing_raw_files(tmp_path: Path) -> 
     assert list(table["raw_timings"]) == [True, False, False]
 
 
+def test_no_file_is_opened_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Path] = []
+
+    def note(path: Path) -> BinaryIO:
+        opened.append(path)
+        return open_regular(path)
+
+    monkeypatch.setattr(files, "open_regular", note)
+    path = save(tmp_path, run(SINGLE, 100.0))
+    analysis.load(tmp_path)
+    assert opened == [path, path.with_suffix(".npz"), tmp_path / "sweep.json"]
+
+
 def test_truncated_and_misnamed_records_are_named_and_the_others_are_read(tmp_path: Path) -> None:
     path = save(tmp_path, run(SINGLE, 100.0, 0))
     (path.parent / "copy-of.json").write_text(path.read_text())
     broken = save(tmp_path, run(SINGLE, 100.0, 1))
     broken.write_text(broken.read_text()[:100])
-    files = read_sweep(tmp_path)
-    assert len(files.table) == 1
+    found = read_sweep(tmp_path)
+    assert len(found.table) == 1
     names = [f"runs/{SINGLE.experiment_id}/{name}" for name in ("copy-of.json", "1-1.json")]
-    assert [item.path for item in files.damaged] == names
-    assert "the record is of run" in files.damaged[0].reason
-    assert "not a readable record" in files.damaged[1].reason
+    assert [item.path for item in found.damaged] == names
+    assert "the record is of run" in found.damaged[0].reason
+    assert "not a readable record" in found.damaged[1].reason
     with pytest.warns(DamagedFiles) as told:
         assert len(analysis.load(tmp_path)) == 1
     assert "1-1.json: not a readable record" in str(told[1].message)
@@ -74,9 +90,9 @@ def test_damaged_raw_timings_are_named_though_the_record_is_good(
         with np.load(raw) as archive:
             arrays = dict(archive) | {"steps_end": np.zeros(3)}
         np.savez(raw, **arrays)
-    files = read_sweep(tmp_path)
-    assert len(files.table) == 1
-    assert [item.path for item in files.damaged] == [f"runs/{SINGLE.experiment_id}/0-1.npz"]
+    found = read_sweep(tmp_path)
+    assert len(found.table) == 1
+    assert [item.path for item in found.damaged] == [f"runs/{SINGLE.experiment_id}/0-1.npz"]
 
 
 @pytest.mark.parametrize(

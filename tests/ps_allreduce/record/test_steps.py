@@ -224,7 +224,7 @@ def single_array() -> bytes:
         pytest.param(single_array(), "", id="one array"),
         pytest.param(archive(something=np.zeros(3)), "", id="other arrays"),
         pytest.param(
-            archive(steps_worker=np.asarray([{}], dtype=object)), "allow_pickle", id="pickled"
+            archive(steps_worker=np.asarray([{}], dtype=object)), "OBJECT array", id="pickled"
         ),
         pytest.param(None, "No such file", id="missing"),
     ],
