@@ -18,6 +18,7 @@ from experiments.sweep.session import Session, Workplace, open_session, run_once
 from experiments.sweep.sweep import PlannedRun, Profile, Sweep, longest_run_s
 from launchers.run.launcher import HostsLauncher
 from ps_allreduce.point.data import RecordFiles
+from ps_allreduce.record.files import iter_record_paths
 from ps_allreduce.record.records import RunRecord, Status
 
 
@@ -74,13 +75,16 @@ def execute(
         LaunchError: the host has a fault that does not pass.
     """
     begin = time.monotonic()
-    look_ahead(runs, place, retry_failed=retry_failed)
+    if any(iter_record_paths(place.sweep_dir)):
+        _see_possible(runs, place)  # which are missing is read once, when nobody else writes
+    else:
+        look_ahead(runs, place)
     with open_session(place, sweep.name, sweep.profile, retry_failed=retry_failed) as session:
         queue = session.history.standing(runs).missing
-        save_definition(sweep, choices, place.sweep_dir)
         place.listener.begin(len(queue), len(runs) - len(queue))
         for workload in {run.experiment.workload for run in queue}:
             place.launcher.prepare(workload)
+        save_definition(sweep, choices, place.sweep_dir)
         stop = _run_queue(session, queue)
     return SessionResult(
         made=tuple(session.made),
@@ -102,15 +106,19 @@ def look_ahead(
     Raises:
         UserError: a point cannot be run, its input is damaged, or the folder cannot be used.
     """
-    check_writable(place.sweep_dir)
-    for point in dict.fromkeys(run.experiment for run in runs):
-        place.launcher.check(point)
+    _see_possible(runs, place)
     history = read_history(place.sweep_dir, of_block(place.block), retry_failed=retry_failed)
     standing = history.standing(runs)
     for workload in {run.experiment.workload for run in standing.missing}:
         if isinstance(workload.data, RecordFiles):  # other input is made, not checked
             place.launcher.prepare(workload)
     return history, standing
+
+
+def _see_possible(runs: Sequence[PlannedRun], place: Workplace) -> None:
+    check_writable(place.sweep_dir)
+    for point in dict.fromkeys(run.experiment for run in runs):
+        place.launcher.check(point)
 
 
 def _run_queue(session: Session, queue: Sequence[PlannedRun]) -> Stop | None:

@@ -10,15 +10,16 @@ from typing import NoReturn
 
 import pytest
 
+from experiments.sweep import history
 from experiments.sweep.execute import SessionResult, Stop
 from experiments.sweep.history import MAX_ATTEMPTS, History
 from experiments.sweep.sweep import LAUNCH_ALLOWANCE_S, longest_run_s
-from ps_allreduce.errors import UserError
+from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.point.data import RecordFiles
 from ps_allreduce.point.strategies import Single
 from ps_allreduce.point.workload import Workload
-from ps_allreduce.record.files import RunFiles, iter_record_paths, load_raw
-from ps_allreduce.record.records import Phases, Status
+from ps_allreduce.record.files import RunFiles, iter_record_paths, load_raw, read_run
+from ps_allreduce.record.records import Phases, RunRecord, Status
 from tests.experiments.conftest import Machine
 from tests.experiments.sweeps import ONE, PROFILE, SWEEP, Listener, attempts, go, records
 from tests.fakes import FakeLauncher, bad_run, make_experiment, make_facts, make_record, ok_run
@@ -58,6 +59,21 @@ def test_nothing_is_done_twice(tmp_path: Path) -> None:
     assert (result.made, result.kept) == ((), 4)
     assert result.useful_fraction == 0.0
     assert (again.launched, again.prepared) == ([], [])
+
+
+def test_a_sweep_that_goes_on_reads_every_record_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go(FakeLauncher(), tmp_path)
+    read: list[Path] = []
+
+    def note(path: Path) -> RunRecord | RecordFormatError:
+        read.append(path)
+        return read_run(path)
+
+    monkeypatch.setattr(history, "read_run", note)
+    go(FakeLauncher(), tmp_path)
+    assert read == list(iter_record_paths(tmp_path))
 
 
 def test_an_interrupted_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
