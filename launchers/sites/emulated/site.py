@@ -22,6 +22,7 @@ from launchers.sites.emulated.held_network import Holder, hold_network
 from launchers.sites.local import LocalForkServer
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.layout import num_hosts
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.resources import Device
 
@@ -59,9 +60,9 @@ class EmulatedSite(Site):
         self._words = fork_server
         self._built: dict[EmulatedNetwork, BuiltNetwork] = {}
         self._addresses: dict[str, str] = {}
+        self._room_for = 0
 
     def __enter__(self) -> Self:
-        refuse_crowd(len(self.hosts), psutil.virtual_memory().available)
         self._build(self.network)
         return self
 
@@ -89,11 +90,14 @@ class EmulatedSite(Site):
 
     def check(self, experiment: Experiment) -> None:
         """The network that the experiment states connects the hosts that are here."""
-        network = experiment.network
+        network, needed = experiment.network, num_hosts(experiment)
         if network is None or network.num_hosts != self.network.num_hosts:
             raise ValueError("an experiment for other emulated hosts")
         if experiment.resources.device is not Device.CPU:
             raise UserError("emulated hosts have no GPUs; use the device cpu.")
+        if needed > self._room_for:  # fork servers that are up take of the room that is free
+            refuse_crowd(needed, psutil.virtual_memory().available)
+            self._room_for = needed
 
     def cores(self) -> Mapping[str, Sequence[int]]:
         """Every host may use all cores of this machine, which they share."""
@@ -103,19 +107,19 @@ class EmulatedSite(Site):
     def servers(
         self, cores: Mapping[str, int], experiment: Experiment | None
     ) -> Iterator[HostServers]:
-        """The hosts' own fork servers, started all at once and kept for the runs to come."""
+        """The hosts' own fork servers, started at the same time and kept for the runs to come."""
         network = (experiment.network if experiment else None) or self.network
         if network in self._built and self._built[network].holder.is_gone:
             self._built.pop(network).end()
         if network not in self._built:
             self._build(network)
         built = self._built[network]
-        for server in built.servers.values():
-            server.start()
-        # All of them: one that still imports would take processor time from a run elsewhere.
-        clients = {host: server.client() for host, server in built.servers.items()}
+        for host in cores:
+            built.servers[host].start()
+        # All are waited for: one that still imports would take processor time from the run.
+        clients = {host: built.servers[host].client() for host in cores}
         needed = {built.holder.program.connection: "the emulated network's process has ended."}
-        yield HostServers(clients, needed).only(cores)
+        yield HostServers(clients, needed)
 
     def preset_address(self, host: str) -> str:
         """That of its only link."""
@@ -123,7 +127,7 @@ class EmulatedSite(Site):
 
 
 def refuse_crowd(num_hosts: int, free_bytes: int) -> None:
-    """See that the fork servers of all hosts find room in memory.
+    """See that the fork servers of so many hosts find room in memory.
 
     Raises:
         UserError: they do not.

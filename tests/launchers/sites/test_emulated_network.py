@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +22,12 @@ from launchers.sites.emulated.held_network import (
     read_settings,
     unshare_words,
 )
-from launchers.sites.emulated.site import FORK_SERVER_BYTES, refuse_crowd
+from launchers.sites.emulated.site import (
+    FORK_SERVER_BYTES,
+    BuiltNetwork,
+    EmulatedSite,
+    refuse_crowd,
+)
 from launchers.sites.emulated.switch import (
     MAX_TRAIN_BYTES,
     address_of,
@@ -33,6 +40,9 @@ from launchers.sites.emulated.switch import (
 )
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.strategies import AllReduce
+from tests.fakes import make_experiment
 
 RATES = [1e6, 1e8, 1e9, 2.5e9, 1e10, 3.2e10]
 
@@ -199,3 +209,46 @@ def test_more_hosts_than_memory_holds_are_refused() -> None:
     refuse_crowd(4, 4 * FORK_SERVER_BYTES)
     with pytest.raises(UserError, match=r"5 emulated hosts need about 1.0 GB .* 0.8 GB are free"):
         refuse_crowd(5, 4 * FORK_SERVER_BYTES)
+
+
+class NotedServer:
+    """Notes that it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def start(self) -> None:
+        self.asked.append("start")
+
+    def client(self) -> object:
+        self.asked.append("client")
+        return object()
+
+
+def test_only_hosts_that_a_run_needs_get_a_fork_server() -> None:
+    site = EmulatedSite(EmulatedNetwork(num_hosts=200, bits_per_s=None))
+    holder: Any = SimpleNamespace(is_gone=False, program=SimpleNamespace(connection=None))
+    servers: Any = {host: NotedServer() for host in site.hosts}
+    site._built[site.network] = BuiltNetwork(holder, servers, ExitStack())
+    with site.servers({"emulated0": 1, "emulated7": 1}, None) as found:
+        assert list(found.clients) == ["emulated0", "emulated7"]
+    asked = {host: server.asked for host, server in servers.items() if server.asked}
+    assert asked == {host: ["start", "client"] for host in found.clients}
+
+
+def test_room_is_needed_for_the_hosts_of_an_experiment_and_asked_for_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network = EmulatedNetwork(num_hosts=200, bits_per_s=None)
+    site = EmulatedSite(network)
+    free = SimpleNamespace(available=2 * FORK_SERVER_BYTES)
+    monkeypatch.setattr("launchers.sites.emulated.site.psutil.virtual_memory", lambda: free)
+    two, three = (
+        make_experiment(AllReduce, n, launcher="emulated", spread=Spread(), network=network)
+        for n in (2, 3)
+    )
+    site.check(two)
+    with pytest.raises(UserError, match="3 emulated hosts need"):
+        site.check(three)
+    free.available = 0  # they are up
+    site.check(two)
