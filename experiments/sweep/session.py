@@ -30,7 +30,8 @@ from experiments.sweep.sweep import LAUNCH_ALLOWANCE_S, PlannedRun, Profile
 from launchers.protocol import LaunchedRun
 from launchers.run.launcher import HostsLauncher
 from launchers.sites import site_kind
-from ps_allreduce.errors import LaunchError, UserError
+from ps_allreduce.errors import HostFault, LaunchError, UserError, in_a_sentence
+from ps_allreduce.point.data import Digits
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.provenance import collect
@@ -150,7 +151,7 @@ def run_once(session: Session, run: PlannedRun, weights: Path | None = None) -> 
     """
     faults: list[str] = []
     while True:
-        record, fault = _attempt(session, run, weights)
+        record, fault = _attempt(session, run, weights, again=bool(faults))
         if not fault:
             return record
         faults.append(fault)
@@ -162,14 +163,16 @@ def run_once(session: Session, run: PlannedRun, weights: Path | None = None) -> 
         session.place.pause(PAUSES_S[min(len(faults), len(PAUSES_S)) - 1])
 
 
-def _attempt(session: Session, run: PlannedRun, weights: Path | None) -> tuple[RunRecord, str]:
+def _attempt(
+    session: Session, run: PlannedRun, weights: Path | None, *, again: bool
+) -> tuple[RunRecord, str]:
     """Launch once and keep the files; the record, and the fault of the host that ended the run."""
     place = session.place
     check_there(place.sweep_dir)
     place.listener.start(run)
     note = _note_of(session, run)
     with noted(place.sweep_dir, note):
-        launched = _launched(session, note, weights)
+        launched = _launched(session, note, weights, again=again)
         record = note.record(launched)
         keep(record, launched, place.sweep_dir)
     session.history.add(record, counts=True)
@@ -178,9 +181,13 @@ def _attempt(session: Session, run: PlannedRun, weights: Path | None) -> tuple[R
     return record, launched.host_fault
 
 
-def _launched(session: Session, note: InFlight, weights: Path | None) -> LaunchedRun:
-    place = session.place
+def _launched(
+    session: Session, note: InFlight, weights: Path | None, *, again: bool
+) -> LaunchedRun:
+    place, workload = session.place, note.experiment.workload
     try:
+        if again and isinstance(workload.data, Digits):  # whatever deleted files may have had these
+            place.launcher.prepare(workload)
         return place.launcher.launch(
             note.experiment,
             deadline_s=session.profile.deadline_s,
@@ -191,9 +198,8 @@ def _launched(session: Session, note: InFlight, weights: Path | None) -> Launche
     except UserError:
         withdraw(place.sweep_dir)
         raise
-    except OSError as error:  # no temporary folder, no room in it, no file handle
-        # Without names of files, which are others every time.
-        fault = f"this host refuses the launcher something: {error.strerror or error}"
+    except (HostFault, OSError) as error:  # no temporary folder, no room in it, no file handle
+        fault = str(in_a_sentence(error) if isinstance(error, OSError) else error)
         return LaunchedRun(status=Status.INTERRUPTED, reason=fault, host_fault=fault)
 
 

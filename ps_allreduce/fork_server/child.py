@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from ps_allreduce.errors import SHORTAGES, InputDataError, SuiteError, UserError
+from ps_allreduce.errors import SHORTAGES, HostFault, InputDataError, SuiteError, UserError
 from ps_allreduce.fork_server.line import send_all
 from ps_allreduce.fork_server.messages import Event, encode
 from ps_allreduce.signals import ENDING
@@ -80,7 +80,8 @@ def report_failure(reporter: Reporter, error: BaseException) -> None:
     text = str(error) if understood else f"{type(error).__name__}: {essence(str(error))}"
     mistake = isinstance(error, UserError | InputDataError)
     short = isinstance(error, OSError) and error.errno in SHORTAGES
-    reporter("failed", text=text, user_error=mistake, host_fault=short)
+    fault = short or isinstance(error, HostFault)
+    reporter("failed", text=text, user_error=mistake, host_fault=fault)
 
 
 def explain_out_of_memory(text: str, task: str) -> str:

@@ -60,6 +60,8 @@ def start_task(request: messages.StartTask, report: Reporter) -> None:
             f"a file of the input {source} is damaged: {essence(str(error))}. Write it again."
         ) from error
     except (tf.errors.OpError, MemoryError) as error:
+        if isinstance(data := request.experiment.workload.data, Digits):
+            record_files(data, Path(request.data_dir))  # they may have been deleted meanwhile
         if reason := explain_out_of_memory(str(error), request.task):
             raise LaunchError(reason) from error
         raise

@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 from PIL import Image
 
-from ps_allreduce.errors import InputDataError, UserError
+from ps_allreduce.errors import HostFault, InputDataError, UserError
 from ps_allreduce.point.data import PATTERN, Digits, RecordFiles, Synthetic
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.tf_internals.texts import cause_of_file_error
@@ -98,9 +98,16 @@ def _from_records(
 
 
 def record_files(data: Digits | RecordFiles, data_dir: Path) -> list[Path]:
-    """The TFRecord files of the data."""
+    """The TFRecord files of the data.
+
+    Raises:
+        InputDataError: there are none.
+        HostFault: there are none, and the suite itself had made them.
+    """
     folder = Path(data.path) if isinstance(data, RecordFiles) else data_dir / Digits.kind
     files = sorted(folder.glob(PATTERN))
+    if not files and isinstance(data, Digits):
+        raise HostFault(f"the input that was made in {folder} is gone.")
     if not files:
         raise InputDataError(
             f"no {PATTERN} file in {folder}: python -m experiments convert-images makes them from "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from PIL import Image
 
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import ARCHITECTURES, ImageModel
-from ps_allreduce.point.data import RecordFiles
+from ps_allreduce.point.data import Digits, RecordFiles
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.placement import Policy, make_plan
 from ps_allreduce.point.strategies import (
@@ -228,6 +229,17 @@ def test_a_flipped_byte_is_noticed_while_training(launcher: LocalLauncher, recor
     run = launch(launcher, point(Single, workload=_trained_on(records)))
     assert run.status is Status.FAILED
     assert "is damaged: corrupted record at" in run.reason
+
+
+def test_made_input_that_is_gone_is_a_fault_of_the_host(
+    launcher: LocalLauncher, data_dir: Path
+) -> None:
+    shutil.rmtree(data_dir / Digits.kind)
+    trained = point(Single, workload=Workload(data=Digits()))
+    run = launch(launcher, trained)
+    launcher.prepare(trained.workload)
+    assert (run.status, run.host_fault) == (Status.INTERRUPTED, run.reason)
+    assert run.reason.endswith(f"the input that was made in {data_dir / Digits.kind} is gone.")
 
 
 def test_images_that_cannot_be_read_are_named(launcher: LocalLauncher, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import NoReturn
@@ -12,10 +13,15 @@ import pytest
 
 from experiments.sweep.session import ALL_FAULTS
 from launchers.protocol import LaunchedRun
-from ps_allreduce.errors import LaunchError
+from ps_allreduce.errors import HostFault, LaunchError
+from ps_allreduce.point.data import Digits, RecordFiles
+from ps_allreduce.point.strategies import Single
+from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status
 from tests.experiments.sweeps import ONE, attempts, go, records
-from tests.fakes import FakeLauncher, bad_run, ok_run
+from tests.fakes import FakeLauncher, bad_run, make_experiment, ok_run
+
+IMAGES = RecordFiles(path="images", num_files=1, num_bytes=1, checksum="0")
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -36,6 +42,32 @@ def test_a_run_is_made_again_at_once_after_a_fault_of_the_host(tmp_path: Path) -
         "another",
     ]
     assert (len(result.made), result.stop) == (5, None)
+
+
+def test_input_that_the_suite_made_is_made_again_after_a_fault(tmp_path: Path) -> None:
+    made, kept = (make_experiment(Single, workload=Workload(data=d)) for d in (Digits(), IMAGES))
+    launcher = FakeLauncher([fault("the input is gone"), ok_run()])
+    go(launcher, tmp_path / "made", replace(ONE, points=(made,)))
+    assert launcher.prepared == [made.workload] * 2
+    launcher = FakeLauncher([fault(), ok_run()])
+    go(launcher, tmp_path / "kept", replace(ONE, points=(kept,)))
+    assert launcher.prepared == [kept.workload] * 2  # looked at before and after the lock
+    assert attempts(tmp_path / "made")[:2] == [(0, 0, "interrupted"), (0, 1, "ok")]
+
+
+def test_input_that_cannot_be_made_now_is_a_fault_as_well(tmp_path: Path) -> None:
+    point = make_experiment(Single, workload=Workload(data=Digits()))
+
+    def refuse(*_: object) -> NoReturn:
+        raise HostFault("the fork server is lost")
+
+    with pytest.MonkeyPatch.context() as patch:
+        launcher = FakeLauncher(
+            [fault()], on_launch=lambda _: patch.setattr(FakeLauncher, "prepare", refuse)
+        )
+        with pytest.raises(LaunchError, match="the fork server is lost"):
+            go(launcher, tmp_path, replace(ONE, points=(point,)))
+    assert [status for _, _, status in attempts(tmp_path)] == ["interrupted"] * 3
 
 
 def test_faults_of_the_host_are_no_tries(tmp_path: Path) -> None:
