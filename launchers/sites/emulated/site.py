@@ -90,14 +90,18 @@ class EmulatedSite(Site):
 
     def check(self, experiment: Experiment) -> None:
         """The network that the experiment states connects the hosts that are here."""
-        network, needed = experiment.network, num_hosts(experiment)
+        network = experiment.network
         if network is None or network.num_hosts != self.network.num_hosts:
             raise ValueError("an experiment for other emulated hosts")
         if experiment.resources.device is not Device.CPU:
             raise UserError("emulated hosts have no GPUs; use the device cpu.")
-        if needed > self._room_for:  # fork servers that are up take of the room that is free
-            refuse_crowd(needed, psutil.virtual_memory().available)
-            self._room_for = needed
+        self._see_room(num_hosts(experiment))
+
+    def _see_room(self, num_servers: int) -> None:
+        """Once for each number: fork servers that are up take of the memory that was free."""
+        if num_servers > self._room_for:
+            refuse_crowd(num_servers, psutil.virtual_memory().available)
+            self._room_for = num_servers
 
     def cores(self) -> Mapping[str, Sequence[int]]:
         """Every host may use all cores of this machine, which they share."""
@@ -114,6 +118,7 @@ class EmulatedSite(Site):
         if network not in self._built:
             self._build(network)
         built = self._built[network]
+        self._see_room(len(cores))
         for host in cores:
             built.servers[host].start()
         # All are waited for: one that still imports would take processor time from the run.
