@@ -28,6 +28,8 @@ EMULATION_CHECK = "emulation-check"
 
 TOLERANCE = 0.03
 
+_STEP = "step_time_p50_s"
+
 
 def check_envelope(results: Path) -> pd.DataFrame:
     """Compare the scales of the check below a folder, and write `envelope.json` beside them.
@@ -85,8 +87,8 @@ def slowed_down(experiment: Experiment, scale: int) -> Experiment | None:
 
 
 def _agreement(whole: Point, half: Point) -> Iterator[dict[str, object]]:
-    """Nothing without a repetition that both scales completed."""
-    ratios = (_step_times(half) / (2 * _step_times(whole))).dropna()
+    """Nothing without a turn or a repetition that both scales completed."""
+    ratios = _ratios(whole, half)
     network = whole.experiment.network
     if len(ratios) and network is not None:
         yield {
@@ -101,10 +103,16 @@ def _agreement(whole: Point, half: Point) -> Iterator[dict[str, object]]:
         }
 
 
-def _step_times(point: Point) -> pd.Series:
-    """By repetition, not by turn: the third rate and those after it are tried when others ended."""
-    launches = point.launches.set_index("repetition")
-    return launches["step_time_p50_s"].dropna().astype(float)
+def _ratios(whole: Point, half: Point) -> pd.Series:
+    """Of launches that were made in turn; of equal repetitions where none were.
+
+    The third rate and those after it are tried when the others have ended, in turn with none.
+    """
+    by_turn = half.known(_STEP) / (2 * whole.known(_STEP))
+    if by_turn.notna().any():
+        return by_turn.dropna()
+    slow, fast = (point.launches.set_index("repetition")[_STEP] for point in (half, whole))
+    return (slow / (2 * fast)).dropna().astype(float)
 
 
 def render_agreements(agreements: pd.DataFrame) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,25 @@ def test_twice_the_step_time_at_half_the_rate_is_perfect(tmp_path: Path) -> None
     assert (found["ratio"], found["low"], found["num_pairs"]) == (1.0, 1.0, 3)
     assert found["high"] == pytest.approx(1.05)
     assert (found["bits_per_s"], found["num_hosts"], found["holds"]) == (1e9, 3, True)
+
+
+def test_launches_are_pairs_where_they_were_made_in_turn(tmp_path: Path) -> None:
+    fast = launches(whole(), 1, {0: 0.1, 1: 0.1, 2: 0.1})
+    *slow, late = launches(whole(), 2, {0: 0.2, 1: 0.2, 2: 0.3})
+    late = replace(late, started_at="2026-01-01T09:00:00Z", finished_at="2026-01-01T09:00:20Z")
+    save_all(tmp_path / "emulation-check", fast, [*slow, late])
+    (found,) = check_envelope(tmp_path).to_dict("records")
+    assert (found["num_pairs"], found["high"]) == (2, 1.0)
+
+
+def test_a_rate_that_was_tried_later_is_compared_by_repetition(tmp_path: Path) -> None:
+    late = [
+        replace(record, started_at=f"2026-01-01T09:0{record.repetition}:00Z")
+        for record in launches(whole(), 2, {0: 0.2, 1: 0.2})
+    ]
+    save_all(tmp_path / "emulation-check", launches(whole(), 1, {0: 0.1, 1: 0.1}), late)
+    (found,) = check_envelope(tmp_path).to_dict("records")
+    assert (found["num_pairs"], found["ratio"]) == (2, 1.0)
 
 
 @pytest.mark.parametrize(("ratio", "holds"), [(1.015, True), (0.96, False), (1.05, False)])
