@@ -13,8 +13,10 @@ from experiments import __main__ as command_line
 from experiments.cli import surroundings
 from experiments.sweep import session
 from launchers import make_site
+from launchers.cli import run as command_ends
 from launchers.settings import LauncherSettings
 from ps_allreduce.record.hosts import HostFacts
+from ps_allreduce.signals import ENDING, handle_ending
 from tests.fakes import PROVENANCE, FakeLauncher
 
 
@@ -39,7 +41,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 @pytest.fixture
-def launcher(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeLauncher]:
+def launcher(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeLauncher:
     """Launchers of every name that start nothing, in an empty folder; four cores, no job."""
     fake = FakeLauncher()
 
@@ -53,8 +55,17 @@ def launcher(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeLa
     for variable in ("SLURM_JOB_ID", "SLURM_JOBID"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.chdir(tmp_path)
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    yield fake
+    # Whoever ends the tests means the tests: the command would end in its order, and they go on.
+    monkeypatch.setattr(command_ends, "handle_ending", lambda _: None)
+    return fake
+
+
+@pytest.fixture
+def asked_to_end(launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeLauncher]:
+    """The launcher of a command that hears when this process is asked to end."""
+    monkeypatch.setattr(command_ends, "handle_ending", handle_ending)
+    handlers = {number: signal.getsignal(number) for number in ENDING}
+    yield launcher
     for number, handler in handlers.items():
         signal.signal(number, handler)
 

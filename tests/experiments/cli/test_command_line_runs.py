@@ -97,9 +97,18 @@ def test_points_that_failed_for_good_make_status_1_whenever_the_command_is_given
     assert run(*words) == 0
 
 
-def test_an_interruption_in_or_between_runs_makes_status_130_and_says_how_to_go_on(
-    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
+def test_whoever_ends_the_tests_is_not_taken_for_the_user_of_a_command(
+    launcher: FakeLauncher,
 ) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    assert run("compare", "--workers", "1") == 0
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_an_interruption_in_or_between_runs_makes_status_130_and_says_how_to_go_on(
+    asked_to_end: FakeLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launcher = asked_to_end
     launcher.script = [bad_run(Status.INTERRUPTED)]
     assert run("allreduce-sweep", "--workers", "1") == 130
     assert "the same command goes on" in capsys.readouterr().err
