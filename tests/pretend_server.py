@@ -24,7 +24,7 @@ from ps_allreduce.fork_server.line import Line
 from ps_allreduce.fork_server.run_folder import RunFolder
 from ps_allreduce.fork_server.server import ForkServer
 from ps_allreduce.fork_server.streams import receive_stream, send_stream
-from ps_allreduce.inspection import host_state
+from ps_allreduce.inspection import host_state, questions
 from ps_allreduce.inspection.check_up import CHECK_UP_JOBS
 from ps_allreduce.inspection.facts import look_around
 from ps_allreduce.inspection.gpu import GpuSampler
@@ -113,8 +113,8 @@ def jobs() -> dict[type[Any], Job]:
         messages.DescribeModel: describe,
         messages.PrepareInput: prepare,
         messages.ConvertImages: convert,
-        messages.ReceiveStream: receive_stream,
-        messages.SendStream: send_stream,
+        questions.ReceiveStream: receive_stream,
+        questions.SendStream: send_stream,
     }
     return made | {messages.MESSAGES[name]: MISBEHAVIOUR[job] for name, job in OPTIONS.job}
 

@@ -22,10 +22,9 @@ from ps_allreduce.fork_server.messages import (
     EndAll,
     Event,
     Exited,
-    ReceiveStream,
-    SendStream,
     TimeTold,
 )
+from ps_allreduce.inspection.questions import ReceiveStream, SendStream
 from ps_allreduce.record.records import LinkRecord
 
 CLOCK_QUESTIONS = 7

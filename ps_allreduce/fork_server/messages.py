@@ -81,24 +81,6 @@ class ConvertImages:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReceiveStream:
-    """Fork a process that takes in bytes from one sender and reports their rate."""
-
-    address: str
-    log: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendStream:
-    """Fork a process that sends bytes to a `ReceiveStream` for some seconds."""
-
-    address: str
-    port: int
-    seconds: float
-    log: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareRun:
     """Make a folder on this host, and hold free ports until the run is over."""
 
@@ -261,8 +243,8 @@ MESSAGES: dict[str, type[Any]] = {
         DescribeModel,
         PrepareInput,
         ConvertImages,
-        ReceiveStream,
-        SendStream,
+        questions.ReceiveStream,
+        questions.SendStream,
         questions.AnswerCalls,
         questions.CheckHost,
         questions.ShareFile,

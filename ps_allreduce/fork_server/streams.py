@@ -10,8 +10,7 @@ import socket
 import statistics
 import time
 
-from ps_allreduce.fork_server.messages import ReceiveStream, SendStream
-from ps_allreduce.inspection.questions import Report
+from ps_allreduce.inspection.questions import ReceiveStream, Report, SendStream
 
 CHUNK = 1 << 20
 

@@ -1,4 +1,4 @@
-"""What a host is asked when it is checked up before a run, and what it answers.
+"""What a host is asked when it, or a link of it, is looked at before a run, and what it answers.
 
 Decides what is looked at.  `inspection` decides how it is found out, `launchers.doctor` what of it
 is good or bad.
@@ -15,6 +15,24 @@ Report = Callable[..., None]
 #: Variables that gRPC takes a proxy from, the first that is set.  It ignores names in capitals.
 #: Source: grpc, doc/environment_variables.md.
 PROXY_VARIABLES = ("grpc_proxy", "https_proxy", "http_proxy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiveStream:
+    """Fork a process that takes in bytes from one sender and reports their rate."""
+
+    address: str
+    log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendStream:
+    """Fork a process that sends bytes to a `ReceiveStream` for some seconds."""
+
+    address: str
+    port: int
+    seconds: float
+    log: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from ps_allreduce.errors import InputDataError, LaunchError
 from ps_allreduce.fork_server import messages
 from ps_allreduce.fork_server.child import Reporter, explain_out_of_memory
 from ps_allreduce.fork_server.streams import receive_stream, send_stream
+from ps_allreduce.inspection import questions
 from ps_allreduce.inspection.check_up import CHECK_UP_JOBS
 from ps_allreduce.point.data import Digits, RecordFiles, Synthetic
 from ps_allreduce.point.resources import Device
@@ -132,7 +133,7 @@ JOBS: Mapping[type[Any], Callable[[Any, Reporter], None]] = {
     messages.DescribeModel: describe_model,
     messages.PrepareInput: prepare_input,
     messages.ConvertImages: convert,
-    messages.ReceiveStream: receive_stream,
-    messages.SendStream: send_stream,
+    questions.ReceiveStream: receive_stream,
+    questions.SendStream: send_stream,
     **CHECK_UP_JOBS,
 }

@@ -57,8 +57,8 @@ EXAMPLES: list[Any] = [
     messages.DescribeModel(workload=Workload(), log="/log"),
     messages.PrepareInput(workload=Workload(), data_dir="/data", log="/log"),
     messages.ConvertImages(source="/a", target="/b", log="/log"),
-    messages.ReceiveStream(address="10.0.0.1", log="/log"),
-    messages.SendStream(address="10.0.0.1", port=40001, seconds=0.4, log="/log"),
+    questions.ReceiveStream(address="10.0.0.1", log="/log"),
+    questions.SendStream(address="10.0.0.1", port=40001, seconds=0.4, log="/log"),
     questions.AnswerCalls(address="10.0.0.1", name="n9", log="/log"),
     questions.CheckHost(
         peers=(questions.Peer(host="n10", name="n10.local", address="10.0.0.2", port=7),),

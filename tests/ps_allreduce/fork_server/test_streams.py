@@ -11,8 +11,8 @@ from queue import Queue
 import pytest
 
 from ps_allreduce.fork_server import streams
-from ps_allreduce.fork_server.messages import ReceiveStream, SendStream
 from ps_allreduce.fork_server.streams import ROUND_TRIPS, receive_stream, send_stream
+from ps_allreduce.inspection.questions import ReceiveStream, SendStream
 from tests.fakes import Ear
 
 PATIENCE_S = 10.0
