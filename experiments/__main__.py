@@ -6,6 +6,7 @@ Exit status: 0 all is well, 1 some points failed, 2 the user's mistake, 130 inte
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -41,15 +42,16 @@ from experiments.studies.catalogue import STUDIES
 from experiments.studies.scope import Study
 from experiments.sweep.progress import SweepProgress, counting_bar, plain_console
 from experiments.sweep.session import Workplace
+from experiments.sweep.writable import check_folder
 from launchers.cli.options import LAUNCHER
 from launchers.cli.run import run_command_line
-from launchers.cli.types import PATH
+from launchers.cli.types import PATH, WHOLE
 from launchers.settings import LauncherSettings
 from launchers.sites import SITES
-from ps_allreduce.errors import at_least
+from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.point.architectures import ImageModel, architecture_named
 from ps_allreduce.point.placement import default_split_bytes
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.base import Servers, StrategySettings
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status
 
@@ -97,7 +99,11 @@ for _name, _study in STUDIES.items():
 @cli.command(single.NAME)
 @RUN
 def run_one(run: RunRequest) -> None:
-    """Run one experiment once more; print one JSON line."""
+    """Make one run of one experiment; print its result as one line of JSON.
+
+    Every call makes a new run, and adds it to those in the results folder.
+    """
+    single.check_places(run)
     launcher = surroundings.launcher_of(run.launcher)
     with launcher, SweepProgress(plain_console()) as progress:
         progress.begin(1, 0)
@@ -115,15 +121,19 @@ def run_one(run: RunRequest) -> None:
 
 @cli.command("placement")
 @click.option("--model", default="ResNet50", show_default=True, help="An architecture.")
-@click.option("--num-ps", type=int, default=2, show_default=True, help="Parameter servers.")
-@click.option("--image-size", type=int, help="Pixels.  [default: what the model was designed for]")
-@click.option("--num-classes", type=int, default=1000, show_default=True, help="Of the last layer.")
+@click.option("--num-ps", type=WHOLE, default=2, show_default=True, help="Parameter servers.")
+@click.option(
+    "--image-size", type=WHOLE, help="Pixels.  [default: what the model was designed for]"
+)
+@click.option(
+    "--num-classes", type=WHOLE, default=1000, show_default=True, help="Of the last layer."
+)
 @SPLIT_BYTES
 def placement(
     model: str, num_ps: int, image_size: int | None, num_classes: int, split_bytes: int | None
 ) -> None:
     """Show where variables would go under every placement; trains nothing."""
-    at_least(1, num_ps=num_ps)
+    Servers(num_ps=num_ps)
     if split_bytes is not None:
         at_least(1, split_bytes=split_bytes)
     size = architecture_named(model).designed_image_size if image_size is None else image_size
@@ -139,10 +149,13 @@ def placement(
 
 
 @cli.command("convert-images")
-@click.argument("source", type=PATH)
-@click.argument("target", type=PATH)
+@click.argument("source", type=PATH, metavar="SOURCE")
+@click.argument("target", type=PATH, metavar="TARGET")
 def convert_images(source: Path, target: Path) -> None:
     """Write the images below SOURCE/<class>/ as TFRecord files into TARGET."""
+    if not os.path.isdir(source):
+        raise UserError(f"{source} is no folder; images are expected below {source}/<class>/.")
+    check_folder(target)
     with (
         surroundings.this_machine(target) as launcher,
         counting_bar(plain_console(), "images") as progress,
@@ -157,7 +170,7 @@ def convert_images(source: Path, target: Path) -> None:
 def bench(launcher: LauncherSettings) -> None:
     """Measure what the suite itself costs; write bench/bench.json.
 
-    An interrupted bench goes on with the same command.
+    After an interruption, the same command makes the runs that are missing.
     """
     from experiments.suite.bench import run_bench  # the analysis takes a second to import
 
@@ -166,7 +179,7 @@ def bench(launcher: LauncherSettings) -> None:
 
 @cli.command("emulation-check", context_settings={"default_map": {"launcher": EMULATING.name}})
 @LAUNCHER
-@click.option("--repetitions", type=int, default=3, show_default=True, help="Launches per point.")
+@click.option("--repetitions", type=WHOLE, default=3, show_default=True, help="Launches per point.")
 def emulation_check(launcher: LauncherSettings, repetitions: int) -> None:
     """Find the link rate up to which emulated hosts can be trusted on this machine."""
     from experiments.suite.emulation_check import check_emulation
@@ -185,7 +198,10 @@ def accept_gpu(launcher: LauncherSettings) -> None:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
-    interrupted = "Interrupted. A sweep goes on with the same command, anything else begins again."
+    interrupted = (
+        "Interrupted. To make the runs of a sweep that are missing, give the same command again; "
+        "anything else begins anew."
+    )
     return run_command_line(cli, words, "python -m experiments", interrupted)
 
 

@@ -18,11 +18,7 @@ from analysis.stats.points import base_of
 from analysis.stats.statistics import estimate
 from analysis.wording import count_text
 from ps_allreduce.record.hosts import kinds
-from ps_allreduce.record.records import BUSY_LIMIT, RunRecord, Status
-
-#: Load average per processor above which a run's start is called busy.  A run of its own leaves
-#: about one.
-BUSY = 2.0
+from ps_allreduce.record.records import BUSY_LIMIT, BUSY_LOAD, RunRecord, Status
 
 #: Columns of the exchange that have a shorter name here.
 _SHORT = {"gradients_on_wire": "gradients"}
@@ -68,12 +64,13 @@ def circumstances(case: Case) -> list[str]:
 
 def busy_lines(records: Sequence[RunRecord]) -> list[str]:
     """How many runs began on a busy host; some of the load is what the run before left."""
-    busy = sum(any(load > BUSY * cores for load, cores in record.loads) for record in records)
+    busy = sum(record.began_busy for record in records)
     if not busy:
         return []
     return [
-        f"{busy} of {len(records)} runs began with a load average above {BUSY:g} per "
-        "processor: other work may have disturbed them (the runs before count too)."
+        f"{busy} of {len(records)} runs began with a load average above {BUSY_LOAD:g} per "
+        "processor. Other programs may have slowed them down; a part of that load may also be "
+        "left of the run just before."
     ]
 
 

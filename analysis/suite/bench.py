@@ -128,7 +128,7 @@ def _sweep(name: str, path: Path, content: Content) -> Iterator[str]:
             newest = runs.records[str(runs.last["started_at"].idxmax())]
             content.setdefault("provenance", {})[runs.launcher] = to_json(newest.provenance)
     if missing := analysed(files).missing:
-        yield f"{name}: {len(missing)} runs are not made yet; the same command goes on"
+        yield f"{name}: {len(missing)} runs are missing; the same command makes them"
 
 
 def _recording(runs: BenchRuns, content: Content) -> Iterator[str]:

@@ -6,6 +6,7 @@ mean is decided in `requests`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,17 @@ import click
 from experiments.cli.requests import RunRequest, SpreadRequest, SweepRequest, WorkloadRequest
 from experiments.sweep.sweep import PROFILES, Profile
 from launchers.cli.options import LAUNCHER, Decorator, option_group
-from launchers.cli.types import COUNTS, PATH, SIZE, OneOf, Parsed, one_of, size_text
+from launchers.cli.types import (
+    COUNTS,
+    PATH,
+    SIZE,
+    WHOLE,
+    OneOf,
+    Parsed,
+    one_of,
+    parse_decimal,
+    size_text,
+)
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import ARCHITECTURES
 from ps_allreduce.point.data import Digits, RecordFiles, Synthetic
@@ -37,8 +48,8 @@ def parse_emulate(text: str) -> EmulatedCompute:
         UserError: the text is not two numbers, or one of them makes no sense.
     """
     try:
-        forward, backward = (float(part) for part in text.split(","))
-    except ValueError:
+        forward, backward = (parse_decimal(part.strip(" ")) for part in text.split(","))
+    except (ValueError, UserError):  # not two, or not numbers
         raise UserError(
             f"{text!r} is not two numbers of seconds; write for instance 0.02,0.04."
         ) from None
@@ -54,7 +65,7 @@ def parse_input(text: str) -> Synthetic | Digits | RecordFiles:
     for data in (Synthetic(), Digits()):
         if text == data.name:
             return data
-    if not text or not Path(text).is_dir():
+    if not text or not os.path.isdir(text):  # that of Path raises below what may not be searched
         raise UserError(
             f"{text!r} is neither {Synthetic().name}, {Digits().name} nor a folder of TFRecord "
             "files (python -m experiments convert-images makes one)."
@@ -80,8 +91,8 @@ def _users_of(setting: str) -> str:
 SPREAD = option_group(
     "spread",
     SpreadRequest,
-    _stated("--workers-per-host", int, "Workers on a host, where there are several.", 1),
-    _stated("--ps-per-host", int, "At most so many servers on a host."),
+    _stated("--workers-per-host", WHOLE, "Workers on a host, where there are several.", 1),
+    _stated("--ps-per-host", WHOLE, "At most so many servers on a host."),
     _stated("--coordinator", one_of(Coordinator), "Host of the chief.", "first_worker"),
 )
 
@@ -93,10 +104,10 @@ WORKLOAD = option_group(
         str,
         f"One of {', '.join(ARCHITECTURES)}; with --emulate also Tensors-N-xMB, N equal tensors.",
     ),
-    _stated("--image-size", int, "Pixels of the square images."),
-    _stated("--num-classes", int, "Of the images.", 10),
-    _stated("--batch-per-worker", int, "Examples of one forward and backward pass."),
-    _stated("--accumulation", int, "Batches per exchange of gradients.", 1),
+    _stated("--image-size", WHOLE, "Pixels of the square images."),
+    _stated("--num-classes", WHOLE, "Of the images.", 10),
+    _stated("--batch-per-worker", WHOLE, "Examples of one forward and backward pass."),
+    _stated("--accumulation", WHOLE, "Batches per exchange of gradients.", 1),
     _stated(
         "--input",
         Parsed("synthetic, digits or folder", parse_input),
@@ -121,7 +132,7 @@ SPLIT_BYTES = _stated(
 
 #: The settings of strategies that a sweep can be given; it chooses the others itself.
 _OF_SWEEPS: tuple[Decorator[Any], ...] = (
-    _stated("--num-ps", int, "Parameter servers."),
+    _stated("--num-ps", WHOLE, "Parameter servers."),
     _stated(
         "--layout", one_of(LayoutKind), "Servers beside workers, or on other hosts.", "colocated"
     ),
@@ -138,7 +149,7 @@ _OF_SWEEPS: tuple[Decorator[Any], ...] = (
         "Larger tensors are cut into messages of so many bytes; 0: never.",
         size_text(DEFAULT.cut_bytes),
     ),
-    _stated("--in-flight", int, "Messages under way at once; 0: no bound.", DEFAULT.in_flight),
+    _stated("--in-flight", WHOLE, "Messages under way at once; 0: no bound.", DEFAULT.in_flight),
     _stated("--gradients", one_of(WireType), "Format on the wire.", DEFAULT.gradients),
     click.option(
         "--host-aggregation",
@@ -148,11 +159,13 @@ _OF_SWEEPS: tuple[Decorator[Any], ...] = (
     ),
     _stated(
         "--staleness",
-        int,
+        WHOLE,
         f"{_users_of('staleness')}: steps that a worker may be ahead.",
         "no bound",
     ),
-    _stated("--steps-per-dispatch", int, f"{_users_of('steps_per_dispatch')}: steps in one go.", 1),
+    _stated(
+        "--steps-per-dispatch", WHOLE, f"{_users_of('steps_per_dispatch')}: steps in one go.", 1
+    ),
 )
 
 SWEEP_SETTINGS = option_group("settings", StrategySettings, *_OF_SWEEPS)
@@ -165,9 +178,9 @@ def sweep_options(profiles: Mapping[str, Profile]) -> Decorator[Any]:
         SweepRequest,
         _profile(profiles),
         _stated("--workers", COUNTS, "Numbers of workers, for instance 1,2,4."),
-        _stated("--cores-per-worker", int, "Cores of every worker.", "an equal share"),
-        _stated("--repetitions", int, "Launches of every point, instead of the profile's."),
-        _given("--seed", int, "Of the order of runs.", 1),
+        _stated("--cores-per-worker", WHOLE, "Cores of every worker.", "an equal share"),
+        _stated("--repetitions", WHOLE, "Launches of every point, instead of the profile's."),
+        _given("--seed", WHOLE, "Of the order of runs.", 1),
         click.option(
             "--jobs-by-size",
             is_flag=True,
@@ -193,9 +206,9 @@ RUN = option_group(
     "run",
     RunRequest,
     click.option("--strategy", type=OneOf(STRATEGIES), required=True, help="What is run."),
-    _given("--num-workers", int, "Workers.", 1),
-    _given("--cores-per-worker", int, "Cores of every worker.", 1),
-    _given("--threads-per-worker", int, "TensorFlow's threads of every worker.", 1),
+    _given("--num-workers", WHOLE, "Workers.", 1),
+    _given("--cores-per-worker", WHOLE, "Cores of every worker.", 1),
+    _given("--threads-per-worker", WHOLE, "TensorFlow's threads of every worker.", 1),
     _profile(PROFILES),
     click.option("--weights", type=PATH, help="Save the final weights to this file (.npz)."),
     LAUNCHER,

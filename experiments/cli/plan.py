@@ -12,7 +12,7 @@ from rich.console import Console
 
 from experiments.cli.requests import StudyRequest
 from experiments.studies.defaults import default_cores, default_models, default_workers
-from experiments.studies.scope import Describe, Scale, Scope
+from experiments.studies.scope import Describe, Scale, Scope, check_servers
 from experiments.sweep.definition import Choices
 from experiments.sweep.sweep import PlannedRun, Profile, Sweep, expected_duration, job_sizes
 from launchers.protocol import Capacity
@@ -48,6 +48,7 @@ def plan_sweep(
     """
     points = list(request.study.points(_scope(request, capacity, describe, choices)))
     _refuse_unused(request.name, request.settings, points)
+    check_servers(points, describe)
     fitting = _fitting(points, capacity.num_hosts, console)
     _tell_too_long(fitting, request.sweep.chosen_profile, describe, console)
     return Sweep(

@@ -11,9 +11,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from experiments.cli.requests import RunRequest
-from experiments.studies.scope import Describe
-from experiments.sweep.folder import check_writable
+from experiments.studies.scope import Describe, check_servers
 from experiments.sweep.session import Workplace, open_session, run_once_more
+from experiments.sweep.writable import check_writable
 from launchers.sites import network_of
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import SMALL_CNN, Unit
@@ -24,7 +24,7 @@ from ps_allreduce.point.spread import workers_together
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.files import RunFiles
-from ps_allreduce.record.records import RunRecord
+from ps_allreduce.record.records import BUSY_LOAD, RunRecord
 from ps_allreduce.record.steps import Metrics
 from ps_allreduce.serialization import to_json
 
@@ -34,6 +34,11 @@ NAME = "run-one"
 ASKED = (
     *("strategy", "model", "unit", "num_workers", "num_ps", "placement", "global_batch"),
     *("compute", "launcher"),
+)
+
+BEGAN_BUSY = (
+    f"the run began with a load average above {BUSY_LOAD:g} per processor: other programs may have "
+    "slowed it down"
 )
 
 
@@ -62,6 +67,7 @@ def single_experiment(request: RunRequest, describe: Describe) -> Experiment:
         measurement=request.profile.measurement,
     )
     _refuse_unused(experiment, settings)
+    check_servers([experiment], describe)
     return experiment
 
 
@@ -97,24 +103,36 @@ def make_one_run(experiment: Experiment, request: RunRequest, place: Workplace) 
     Raises:
         UserError: it cannot be run here, or the folder cannot be used.
     """
-    check_writable(place.sweep_dir)
     weights = request.weights and request.weights.resolve()
-    if weights is not None:
-        _check_free_place(weights)
     place.launcher.check(experiment)
     place.launcher.prepare(experiment.workload)
     with open_session(place, NAME, request.profile) as session:
         return run_once_more(session, experiment, weights)
 
 
+def check_places(request: RunRequest) -> None:
+    """See that what a run leaves could be written.
+
+    Raises:
+        UserError: it could not.
+    """
+    check_writable(request.launcher.results / NAME)
+    if request.weights is not None:
+        _check_free_place(request.weights)
+
+
 def _check_free_place(weights: Path) -> None:
-    """See that weights could be written, before a run is made for them."""
-    folder = weights.parent
+    target = Path(os.path.realpath(weights))  # of a loop, a link in it; Path.resolve would raise
+    folder = target.parent
     if not os.access(folder, os.W_OK | os.X_OK):
-        missing = "cannot be written" if folder.is_dir() else "is no folder"
+        missing = "cannot be written" if os.path.isdir(folder) else "is no folder"
         raise UserError(f"--weights {weights}: {folder} {missing}. Choose another file.")
-    if weights.exists() and not weights.is_file():
-        raise UserError(f"--weights {weights} is there and no file. Choose another one.")
+    if os.path.lexists(target) and not (os.path.isfile(target) and os.access(target, os.W_OK)):
+        raise UserError(
+            f"--weights {weights} is there and no file that can be written. Choose another one."
+        )
+    if len(os.fsencode(target.name)) > os.pathconf(folder, "PC_NAME_MAX"):
+        raise UserError(f"--weights {weights}: this name is too long. Choose another file.")
 
 
 def one_line(record: RunRecord, sweep_dir: Path) -> dict[str, object]:
@@ -132,6 +150,7 @@ def one_line(record: RunRecord, sweep_dir: Path) -> dict[str, object]:
         **{name: asked.get(name) for name in ASKED},
         "placement_max_over_mean": placement.max_over_mean if placement else None,
         "oversubscribed": record.oversubscribed,
+        "warnings": [*record.warnings, *([BEGAN_BUSY] if record.began_busy else [])],
         **figures,
         "images_per_sec": figures["examples_per_sec"] if of_images else None,
         **{f.name: getattr(record.phases, f.name) for f in fields(record.phases)},

@@ -19,12 +19,12 @@ from experiments.cli.plan import check_jobs_by_size, plan_sweep, render_sweep
 from experiments.cli.requests import StudyRequest
 from experiments.sweep.definition import Choices, read_choices
 from experiments.sweep.execute import SessionResult, Stop, execute, has_time, look_ahead
-from experiments.sweep.folder import check_writable
 from experiments.sweep.history import Counts, History, Standing, of_software, read_history
 from experiments.sweep.jobs import SweepJobs, planned_jobs, render_jobs
 from experiments.sweep.progress import SweepProgress, plain_console
 from experiments.sweep.session import Workplace
 from experiments.sweep.sweep import JOB_OVERHEAD_S, OVERHEAD_S, PlannedRun, Sweep
+from experiments.sweep.writable import check_writable
 from launchers.protocol import Capacity
 from launchers.run.launcher import HostsLauncher
 from launchers.scheduler import Scheduler
@@ -37,7 +37,10 @@ from ps_allreduce.record.records import Status
 #: Exit status of what was asked to stop.
 INTERRUPTED = 130
 
-NO_TIME = "The job's time is up: no further run could finish. The same command goes on."
+NO_TIME = (
+    "The job's time is up: no further run could finish. In a new job, the same command makes the "
+    "runs that are missing."
+)
 
 NOTHING_MISSING = "No run of this sweep is to be made; no job is submitted."
 
@@ -46,6 +49,7 @@ def run_study(request: StudyRequest) -> int:
     """Run the sweep of a study, or have it run in jobs; return the exit status."""
     console = plain_console()
     check_jobs_by_size(request)
+    check_writable(request.sweep_dir)
     scheduler = site_kind(request.launcher.launcher).scheduler
     if scheduler is not None:
         scheduler.check_options(request.launcher, jobs_by_size=request.sweep.jobs_by_size)
@@ -122,8 +126,9 @@ def _for_these_hosts(
 def _conclude(result: SessionResult, console: Console) -> int:
     counts = Counter(record.status for record in result.made)
     ends = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status])
+    before = f", {result.kept} were made before" if result.kept else ""
     console.print(
-        f"{len(result.made)} runs made ({ends or 'none needed'}), {result.kept} kept; "
+        f"{len(result.made)} runs made ({ends or 'none needed'}){before}; "
         f"{result.wall_s:.0f} s, useful fraction {result.useful_fraction:.2f} "
         "(share of the time inside warm-up and measured steps)"
     )
@@ -133,7 +138,7 @@ def _conclude(result: SessionResult, console: Console) -> int:
         console.print(NO_TIME)
         return 1
     if result.stop is Stop.INTERRUPTED:
-        console.print("Interrupted; the same command goes on.")
+        console.print("Interrupted. The same command makes the runs that are missing.")
         return INTERRUPTED
     return 0 if result.standing.is_complete else 1
 
@@ -150,7 +155,6 @@ def _submit(request: StudyRequest, scheduler: Scheduler, console: Console) -> in
     job_ids = jobs.live()
     costs = render_jobs(planned, scheduler, sweep_dir) if planned else NOTHING_MISSING
     if request.sweep.dry_run:
-        check_writable(sweep_dir)
         click.echo(render_sweep(sweep, sweep.runs(), standing.missing, JOB_OVERHEAD_S))
         followed = f"{_jobs_text(job_ids)} would be followed, no other one submitted."
         click.echo(followed if job_ids else costs)
@@ -212,7 +216,9 @@ def _follow(
     made = jobs.made_by(job_ids)
     console.print(f"{len(made)} runs were made by {named}.")
     if ending:
-        console.print(f"{ending}; the same command goes on in a new job.")
+        console.print(
+            f"{ending}; the same command submits a new job for the runs that are missing."
+        )
     if not made:
         console.print(f"Its output is in {jobs.sweep_dir}/slurm:\n{jobs.last_output()}")
     return ending

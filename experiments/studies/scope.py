@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 from experiments.sweep.definition import Choices
 from experiments.sweep.sweep import PROFILES, Profile
-from ps_allreduce.errors import at_least
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.network import EmulatedNetwork
@@ -34,7 +33,7 @@ from ps_allreduce.point.strategies import (
     Single,
     SynchronousServers,
 )
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.base import Servers, StrategySettings
 from ps_allreduce.point.wire import WIRE_SETTINGS
 from ps_allreduce.point.workload import Workload
 
@@ -42,6 +41,19 @@ SERVER_STRATEGIES = (AsynchronousServers, SynchronousServers)
 
 #: Tells a model's variables, in creation order.
 Describe = Callable[[Workload], Sequence[VariableSpec]]
+
+
+def check_servers(points: Iterable[Experiment], describe: Describe) -> None:
+    """See that every server gets something, before one of many servers is started.
+
+    Raises:
+        UserError: there are more servers than variables or shards.
+    """
+    for point in points:
+        servers = point.strategy.servers
+        if servers is not None and servers.num_ps > 1:
+            split_bytes = servers.split_bytes or DEFAULT_SPLIT_BYTES
+            make_plan(servers.placement, describe(point.workload), servers.num_ps, split_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +98,7 @@ class Scope:
 
     def __post_init__(self) -> None:
         if self.settings.num_ps is not None:
-            at_least(1, num_ps=self.settings.num_ps)
+            Servers(num_ps=self.settings.num_ps)  # before a study loops over them
 
     def point(
         self,

@@ -21,6 +21,7 @@ from experiments.studies.scope import Scope
 from experiments.suite import gpu_checks, gpu_points
 from experiments.suite.gpu_checks import Item, ItemVerdict, Weights
 from experiments.sweep.session import Session, Workplace, open_session, run_once_more
+from experiments.sweep.writable import check_writable
 from launchers.settings import LauncherSettings
 from launchers.sites import network_of
 from ps_allreduce.errors import LaunchError, UserError
@@ -46,9 +47,12 @@ def accept_gpu(settings: LauncherSettings) -> int:
         LaunchError: the reference cannot be trained.
     """
     os.environ.update(SETTINGS)
+    check_writable(settings.results / NAME)
     folder = (settings.results / NAME).resolve()
     with surroundings.launcher_of(settings) as launcher:
         place = Workplace(launcher=launcher, sweep_dir=folder, commit=surroundings.source_state())
+        _require_gpus(launcher.host_facts())
+        launcher.check(replace(_reference(settings), resources=Resources(device=Device.GPU)))
         items = []
         with open_session(place, NAME, gpu_points.PROFILE) as session:
             for item in go_through(session, settings):
@@ -63,8 +67,6 @@ def accept_gpu(settings: LauncherSettings) -> int:
 def go_through(session: Session, settings: LauncherSettings) -> Iterator[Item]:
     """All items, each as soon as it is known."""
     launcher, point = session.place.launcher, _reference(settings)
-    _require_gpus(session.hosts)
-    launcher.check(replace(point, resources=Resources(device=Device.GPU)))
     record, reference = _run_for_weights(session, point)
     # A cluster's hosts can be asked; this machine tells of itself in a run.
     hosts = session.hosts or tuple(host.facts for host in record.hosts)

@@ -19,6 +19,7 @@ from experiments.studies.scope import SERVER_STRATEGIES, Scope, Study
 from experiments.suite import wire_points
 from experiments.suite.crowd import time_crowds
 from experiments.sweep.sweep import PROFILES, STANDARD, Profile
+from experiments.sweep.writable import check_writable
 from launchers.settings import LauncherSettings
 from launchers.sites import network_of, site_kind
 from ps_allreduce.point.architectures import SMALL_CNN
@@ -98,11 +99,13 @@ def run_bench(launcher: LauncherSettings) -> int:
         HostFault: this machine does not bear a crowd of fork servers.
         UserError: a sweep cannot be made, or `bench.json` cannot be read or written.
     """
-    worst = 0
+    worst, requests = 0, list(bench_sweeps(launcher))
+    for request in requests:
+        check_writable(request.sweep_dir)
     if not site_kind(launcher.launcher).several_hosts:
         for sentence in time_crowds():
             click.echo(sentence, err=True)
-    for request in bench_sweeps(launcher):
+    for request in requests:
         click.echo(f"{request.name}:", err=True)
         status = run_study(request)
         if status > 1:

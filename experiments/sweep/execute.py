@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from experiments.sweep.definition import Choices, save_definition
-from experiments.sweep.folder import check_writable
 from experiments.sweep.history import History, Standing, of_block, read_history
 from experiments.sweep.session import Session, Workplace, open_session, run_once
 from experiments.sweep.sweep import PlannedRun, Profile, Sweep, longest_run_s
+from experiments.sweep.writable import check_writable
 from launchers.run.launcher import HostsLauncher
 from ps_allreduce.point.data import RecordFiles
 from ps_allreduce.record.files import iter_record_paths

@@ -215,21 +215,6 @@ def set_aside(path: Path, reason: str) -> None:
         raise UserError(f"cannot move {path} to {folder}: {error.strerror}.") from error
 
 
-def check_writable(sweep_dir: Path) -> None:
-    """Look whether a sweep could write, and write nothing.
-
-    Raises:
-        UserError: it could not.
-    """
-    folders = (sweep_dir, *sweep_dir.absolute().parents)
-    # Path.exists would raise below a folder that may not be searched.
-    nearest = next(path for path in folders if os.path.exists(path))
-    if not nearest.is_dir():
-        raise UserError(f"cannot write to {sweep_dir}: {nearest} is no folder.")
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        raise UserError(f"cannot write to {sweep_dir}: {nearest} cannot be written.")
-
-
 def check_there(sweep_dir: Path) -> None:
     """See that the folder is the one that was locked.
 
@@ -238,8 +223,8 @@ def check_there(sweep_dir: Path) -> None:
     """
     if not (sweep_dir / LOCK).exists():
         raise UserError(
-            f"{sweep_dir} was removed or replaced while its sweep was made; the same command goes "
-            "on with what is there."
+            f"{sweep_dir} was removed or replaced while its sweep was made; the same command "
+            "makes the runs that are missing there."
         )
 
 

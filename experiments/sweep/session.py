@@ -158,7 +158,7 @@ def run_once(session: Session, run: PlannedRun, weights: Path | None = None) -> 
         if faults.count(fault) == SAME_FAULTS or len(faults) == ALL_FAULTS:
             raise LaunchError(
                 f"no run can be made here: {fault.rstrip('.')} ({len(faults)} times in a row). "
-                "The same command goes on when this is mended."
+                "Mend this; then the same command makes the runs that are missing."
             )
         session.place.pause(PAUSES_S[min(len(faults), len(PAUSES_S)) - 1])
 

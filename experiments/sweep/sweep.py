@@ -11,7 +11,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ps_allreduce.errors import UserError, at_least
+from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts as hosts_needed
 from ps_allreduce.point.measurement import Measurement
@@ -54,6 +54,7 @@ class Profile:
 
     def __post_init__(self) -> None:
         at_least(1, repetitions=self.repetitions, deadline_s=self.deadline_s)
+        at_most(REPETITIONS_APART, repetitions=self.repetitions)
 
     @property
     def limit_s(self) -> float:

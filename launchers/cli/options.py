@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
-from launchers.cli.types import DELAY, MINUTES, PATH, RATE, WORDS, named
+from launchers.cli.types import DELAY, INTERFACE, MINUTES, PATH, RATE, WHOLE, WORDS, named
 from launchers.settings import LauncherSettings, option_of
 from launchers.sites import SITES, site_kind
 
@@ -77,16 +77,14 @@ _GROUP = option_group(
         help="Results folder.",
     ),
     click.option("--allow-login-node", is_flag=True, help="Train on a cluster's login node."),
-    click.option(
-        "--interface", metavar="NAME|SUBNET", help="Network whose addresses the tasks use."
-    ),
+    click.option("--interface", type=INTERFACE, help="Network whose addresses the tasks use."),
     click.option("--mixed-hosts", is_flag=True, help="Run on hosts of different kinds."),
-    _option("hosts", "number of hosts.", type=int),
+    _option("hosts", "number of hosts.", type=WHOLE),
     _option("bandwidth", "of every link and direction.", type=RATE),
     _option("delay", "from host to host, one way.", type=DELAY),
-    _option("slow_host", "a host with a slower link, counted from 0.", type=int),
+    _option("slow_host", "a host with a slower link, counted from 0.", type=WHOLE),
     _option("slow_bandwidth", "of that host's link.", type=RATE),
-    _option("racks", "number of switches, 1 or 2.", type=int),
+    _option("racks", "number of switches, 1 or 2.", type=WHOLE),
     _option("uplink", "rate of the link between two racks.", type=RATE),
     _option("partition", "as sbatch takes it."),
     _option("account", "as sbatch takes it."),

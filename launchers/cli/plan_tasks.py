@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from launchers.cli.options import option_group
-from launchers.cli.types import one_of
+from launchers.cli.types import WHOLE, one_of
 from launchers.sites import SITES
 from ps_allreduce.cluster import TaskId, TfConfig
 from ps_allreduce.errors import UserError
@@ -88,16 +88,16 @@ def hosts_of(nodelist: str) -> tuple[str, ...]:
 @click.option(
     "--nodelist", default="", help="As Slurm writes it, 'n[9-11]'; default: that of this job."
 )
-@click.option("--num-workers", type=int, default=1, show_default=True)
-@click.option("--num-ps", type=int, default=0, show_default=True, help="0 is all-reduce.")
+@click.option("--num-workers", type=WHOLE, default=1, show_default=True)
+@click.option("--num-ps", type=WHOLE, default=0, show_default=True, help="0 is all-reduce.")
 @click.option(
     "--layout", type=one_of(LayoutKind), default=LayoutKind.COLOCATED.value, show_default=True
 )
 @option_group(
     "spread",
     Spread,
-    click.option("--workers-per-host", type=int, default=1, show_default=True),
-    click.option("--ps-per-host", type=int, help="At most so many servers on a host."),
+    click.option("--workers-per-host", type=WHOLE, default=1, show_default=True),
+    click.option("--ps-per-host", type=WHOLE, help="At most so many servers on a host."),
     click.option(
         "--coordinator",
         type=one_of(Coordinator),
@@ -106,7 +106,7 @@ def hosts_of(nodelist: str) -> tuple[str, ...]:
         help="Host of the chief.",
     ),
 )
-@click.option("--first-port", type=int, default=FIRST_PORT, show_default=True)
+@click.option("--first-port", type=WHOLE, default=FIRST_PORT, show_default=True)
 def plan(
     nodelist: str,
     num_workers: int,

@@ -1,11 +1,13 @@
 """How a command line of the suite ends: errors become sentences and statuses in one place.
 
 Decides the exit status: 0 all is well, or what the command returns; 1 something failed, 2 the
-user's mistake, 130 interrupted.
+user's mistake, 130 interrupted.  What was typed is repeated in a form that a terminal can bear.
 """
 
 from __future__ import annotations
 
+import io
+import re
 import signal
 from collections.abc import Sequence
 
@@ -13,6 +15,9 @@ import click
 
 from ps_allreduce.errors import SHORTAGES, SuiteError, UserError, in_a_sentence
 from ps_allreduce.signals import handle_ending
+
+#: Characters of a word that is shown whole: few paths are longer.
+LONGEST_WORD = 400
 
 
 def run_command_line(
@@ -35,10 +40,12 @@ def run_command_line(
             click.echo(interrupted, err=True)
         return 130
     except click.ClickException as mistake:
-        mistake.show()
+        told = io.StringIO()
+        mistake.show(told)
+        click.echo(readable(told.getvalue()), err=True, nl=False)
         return 2
     except SuiteError as error:
-        click.echo(f"Error: {error}", err=True)
+        click.echo(f"Error: {readable(str(error))}", err=True)
         return 2 if isinstance(error, UserError) else 1
     except OSError as error:
         if error.errno not in SHORTAGES:
@@ -46,6 +53,18 @@ def run_command_line(
         click.echo(f"Error: {in_a_sentence(error)}", err=True)
         return 1
     return status if isinstance(status, int) else 0
+
+
+def readable(text: str) -> str:
+    """Control characters written out, and the middle of very long words left out."""
+    shown = "".join(
+        each if each.isprintable() or each == "\n" else repr(each)[1:-1] for each in text
+    )
+    return re.sub(
+        rf"\S{{{LONGEST_WORD},}}",
+        lambda word: f"{word[0][:60]}...{word[0][-20:]} ({len(word[0])} characters)",
+        shown,
+    )
 
 
 def _as_interrupt(number: int, _: object) -> None:

@@ -1,15 +1,18 @@
 """Types of options, for `click`: text is parsed where it is typed, and help shows the choices.
 
-Decides how enumerations, sizes, rates, delays, limits of time, lists of numbers and the words of a
-command are spelled.
+Decides how enumerations, numbers, sizes, rates, delays, limits of time, lists of numbers, names of
+networks and the words of a command are spelled.  Digits are those of ASCII: Python and `click` also
+read other scripts, underscores and blanks.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -28,6 +31,17 @@ T = TypeVar("T")
 EnumT = TypeVar("EnumT", bound=StrEnum)
 
 SIZE_UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+
+#: TensorFlow counts bytes in 64 bits; nothing that is trained comes near.
+MOST_BYTES = 10**15
+
+#: More would not fit into 64 bits.
+DIGITS = "[0-9]{1,18}"
+
+DECIMAL = r"[0-9]{1,18}(?:\.[0-9]{1,18})?"
+
+#: The kernel's limit for the name of an interface.
+INTERFACE_NAME = r"[!-.0-~]{1,15}"
 
 
 class Parsed(ParamType, Generic[T]):
@@ -84,16 +98,42 @@ def named(names: Iterable[str]) -> OneOf[str]:
     return OneOf({name: name for name in names})
 
 
+def parse_whole(text: str) -> int:
+    """A whole number.
+
+    Raises:
+        UserError: the text is none, or has more than 18 digits.
+    """
+    if not re.fullmatch(f"-?{DIGITS}", text):
+        raise UserError(f"{text!r} is no whole number of up to 18 digits; write for instance 4.")
+    return int(text)
+
+
+def parse_decimal(text: str) -> float:
+    """A number such as `3`, `0.02` or `2e-3`.
+
+    Raises:
+        UserError: the text is none.
+    """
+    if not re.fullmatch(f"-?{DECIMAL}(?:[eE]-?[0-9]{{1,3}})?", text):
+        raise UserError(f"{text!r} is no number; write for instance 0.02.")
+    return float(text)
+
+
 def parse_size(text: str) -> int:
     """Bytes of `4000000`, `500kB` or `4MB`; prefixes count in thousands.
 
     Raises:
-        UserError: the text is no size.
+        UserError: the text is no size, or more than the largest.
     """
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([a-z]*)", text.strip().lower())
-    if match is None or match[2] not in SIZE_UNITS:
+    match = re.fullmatch(f"({DECIMAL}) ?([a-zA-Z]*)", text.strip())
+    unit = match[2].lower() if match else ""
+    size = Decimal(match[1]) * SIZE_UNITS.get(unit, 0) if match else Decimal()
+    if match is None or unit not in SIZE_UNITS or size % 1:
         raise UserError(f"{text!r} is no size; write bytes, or for instance 500kB or 4MB.")
-    return round(float(match[1]) * SIZE_UNITS[match[2]])
+    if size > MOST_BYTES:
+        raise UserError(f"{text!r} is more than {size_text(MOST_BYTES)}.")
+    return int(size)
 
 
 def size_text(num_bytes: int) -> str:
@@ -111,7 +151,7 @@ def parse_counts(text: str) -> tuple[int, ...]:
         UserError: a part is no whole number from 1 on.
     """
     parts = [part.strip() for part in text.split(",")]
-    if not all(re.fullmatch("[0-9]*[1-9][0-9]*", part) for part in parts):
+    if not all(re.fullmatch(DIGITS, part) and int(part) for part in parts):
         raise UserError(
             f"{text!r} is no list of whole numbers from 1 on; write for instance 1,2,4."
         )
@@ -127,7 +167,7 @@ def parse_minutes(text: str) -> int:
     days, dash, rest = text.rpartition("-")
     parts = rest.split(":")
     wanted = (*parts, days if dash else "0")
-    if len(parts) > 3 or not all(re.fullmatch("[0-9]+", part) for part in wanted):
+    if len(parts) > 3 or not all(re.fullmatch("[0-9]{1,9}", part) for part in wanted):
         raise UserError(
             f"{text!r} is no time; write minutes, hours:minutes:seconds or "
             "days-hours:minutes:seconds."
@@ -150,6 +190,24 @@ def parse_path(text: str) -> Path:
     return Path(text)
 
 
+def parse_interface(text: str) -> str:
+    """The name of an interface, an address or a subnet.
+
+    Raises:
+        UserError: the text is none of these.
+    """
+    if re.fullmatch(INTERFACE_NAME, text):
+        return text
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise UserError(
+            f"{text!r} is neither the name of an interface nor a subnet; write for instance eth0 "
+            "or 10.1.0.0/16."
+        ) from None
+    return text
+
+
 def parse_words(text: str) -> tuple[str, ...]:
     """The words of a command, as a shell splits them.
 
@@ -161,6 +219,8 @@ def parse_words(text: str) -> tuple[str, ...]:
     except ValueError as error:
         raise UserError(f"{text!r} cannot be split into words ({error}).") from error
 
+
+WHOLE = Parsed("n", parse_whole)
 
 #: Bytes.
 SIZE = Parsed("bytes, kB, MB or GB", parse_size)
@@ -178,6 +238,8 @@ MINUTES = Parsed("minutes, h:m:s or d-h:m:s", parse_minutes)
 
 #: A file or a folder.
 PATH = Parsed("path", parse_path)
+
+INTERFACE = Parsed("name or subnet", parse_interface)
 
 #: A command.
 WORDS = Parsed("words", parse_words)

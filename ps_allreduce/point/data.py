@@ -7,6 +7,7 @@ another experiment, moved ones do not.  Reading is the business of `workloads.in
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import ClassVar
 
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import ImageModel, Model
+from ps_allreduce.regular_files import open_regular
 
 #: TFRecord files of a folder.
 PATTERN = "*.tfrecord"
@@ -65,6 +67,8 @@ class RecordFiles:
         Raises:
             UserError: there is none, or one cannot be read.
         """
+        if not os.access(folder, os.R_OK | os.X_OK):  # no file would be found in it
+            raise UserError(f"the folder {folder} cannot be read: Permission denied.")
         files = sorted(folder.glob(PATTERN))
         if not files:
             raise UserError(
@@ -75,7 +79,8 @@ class RecordFiles:
             sizes = [path.stat().st_size for path in files]
             checksum = _checksum(files, sizes)
         except OSError as error:
-            raise UserError(f"{error.filename} cannot be read: {error.strerror}.") from error
+            name = error.filename or folder
+            raise UserError(f"{name} cannot be read: {error.strerror or error}.") from error
         return cls(
             path=str(folder.resolve()),
             num_files=len(files),
@@ -114,7 +119,7 @@ def _checksum(files: Sequence[Path], sizes: Sequence[int]) -> str:
     total = hashlib.sha256()
     for path, size in zip(files, sizes, strict=True):
         total.update(f"{path.name}\0{size}\0".encode())
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             total.update(stream.read(SAMPLED_BYTES))
             stream.seek(max(0, size - SAMPLED_BYTES))
             total.update(stream.read(SAMPLED_BYTES))

@@ -10,10 +10,10 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 
-from ps_allreduce.errors import at_least, at_most
+from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.point.measurement import Measurement, RecordingComparison
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.point.resources import Resources
+from ps_allreduce.point.resources import Device, Resources
 from ps_allreduce.point.spread import Spread
 from ps_allreduce.point.strategies import AnyStrategy
 from ps_allreduce.point.workload import Workload
@@ -45,6 +45,8 @@ class Experiment:
     def __post_init__(self) -> None:
         at_least(1, num_workers=self.num_workers)
         at_most(65535, num_workers=self.num_workers)
+        if self.network is not None and self.resources.device is Device.GPU:
+            raise UserError("emulated hosts have no GPUs; use the device cpu.")
         self.strategy.check_fits(self.num_workers, self.spread, self.resources)
 
     @property

@@ -151,10 +151,11 @@ def _limit_text(bits_per_s: float | None) -> str:
 
 
 def _parse(text: str, units: Iterable[str], what: str, example: str) -> tuple[float, str]:
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([a-z]+)", text.strip().lower())
-    if match is None or match[2] not in units:
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([a-zA-Z]+)", text.strip())
+    unit = match[2].lower() if match else ""
+    if match is None or unit not in units:
         raise UserError(
             f"{text!r} is not a {what}; a {what} is a number and one of {', '.join(units)}, "
             f"for instance {example}."
         )
-    return float(match[1]), match[2]
+    return float(match[1]), unit

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ps_allreduce.errors import at_least
+from ps_allreduce.errors import at_least, at_most
+
+#: The largest machines have fewer, and TensorFlow makes as many threads as it is told to.
+MOST_CORES = 4096
 
 
 class Device(StrEnum):
@@ -31,6 +34,7 @@ class Resources:
     def __post_init__(self) -> None:
         cores, threads = self.cores_per_worker, self.threads_per_worker
         at_least(1, cores_per_worker=cores, threads_per_worker=threads)
+        at_most(MOST_CORES, cores_per_worker=cores, threads_per_worker=threads)
 
     def columns(self) -> dict[str, object]:
         """As columns of a table.  A worker has one device."""

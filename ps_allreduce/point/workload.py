@@ -37,6 +37,9 @@ class Optimizer:
 #: processors are busy, and a pass that releases more often takes longer than stated.
 LEAST_RELEASE_S = 0.002
 
+#: How long a pass of an emulated accelerator may take.
+LEAST_PASS_S, MOST_PASS_S = 0.001, 3600.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmulatedCompute:
@@ -54,8 +57,12 @@ class EmulatedCompute:
     groups: int = 16
 
     def __post_init__(self) -> None:
-        at_least(0.001, forward_s=self.forward_s, backward_s=self.backward_s)
-        at_most(3600, forward_s=self.forward_s, backward_s=self.backward_s)
+        for seconds in (self.forward_s, self.backward_s):
+            if not LEAST_PASS_S <= seconds <= MOST_PASS_S:  # "not a number" is in no range
+                raise UserError(
+                    f"passes of an emulated accelerator take {LEAST_PASS_S:g} to {MOST_PASS_S:g} s "
+                    f"each, got {seconds:g}."
+                )
         if not 1 <= self.groups <= 16:
             raise UserError(f"gradient groups must be 1 to 16, got {self.groups}.")
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import stat
 import tempfile
 import zipfile
 import zlib
@@ -20,7 +19,7 @@ from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from reprlib import repr as short
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +27,7 @@ import numpy.typing as npt
 from ps_allreduce.errors import OtherVersionError, RecordFormatError, UserError
 from ps_allreduce.record.records import FORMAT_VERSION, RunRecord
 from ps_allreduce.record.steps import EventTable, StepTable
+from ps_allreduce.regular_files import open_regular
 from ps_allreduce.serialization import from_json, parse_json, to_json
 
 #: What a damaged archive raises, depending on which of its bytes is wrong.
@@ -38,7 +38,10 @@ UNREADABLE += (zipfile.BadZipFile, zlib.error)
 #: The first bytes of an array: what it is, a version, and the length of the header that follows.
 _NPY_BEGIN = 10
 
-#: The folder in `runs` of what is no record.
+#: The folder of a sweep's records.
+RUNS = "runs"
+
+#: The folder in it of what is no record.
 REFUSED = "refused"
 
 #: Of moments that a table of runs can hold.
@@ -56,7 +59,7 @@ class RunFiles:
     @classmethod
     def of(cls, sweep_dir: Path, experiment_id: str, repetition: int, attempt: int) -> RunFiles:
         """Where a run of a sweep is kept."""
-        return cls(sweep_dir / "runs" / experiment_id / f"{repetition}-{attempt}.json")
+        return cls(sweep_dir / RUNS / experiment_id / f"{repetition}-{attempt}.json")
 
     @property
     def raw(self) -> Path:
@@ -110,19 +113,6 @@ def write_atomically(path: Path, content: bytes) -> None:
             raise
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}.") from error
-
-
-def open_regular(path: Path) -> BinaryIO:
-    """Open a file for reading, and nothing else: a pipe or a device might keep a reader for ever.
-
-    Raises:
-        OSError: there is no such file, or it is none that can be read to its end.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(f"{path.name} is no file but a folder, a pipe or a device")
-    return os.fdopen(descriptor, "rb")
 
 
 def write_json(path: Path, value: object) -> None:
@@ -255,7 +245,7 @@ def _npy_header(content: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 def iter_record_paths(sweep_dir: Path) -> Iterator[Path]:
     """Paths of all that should be records of a sweep, by experiment, repetition and attempt."""
-    paths = (sweep_dir / "runs").glob("*/*.json")
+    paths = (sweep_dir / RUNS).glob("*/*.json")
     yield from sorted((path for path in paths if path.parent.name != REFUSED), key=_place_in_order)
 
 

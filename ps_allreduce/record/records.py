@@ -35,6 +35,10 @@ FORMAT_VERSION = 5
 #: emulated on it, and not their network.
 BUSY_LIMIT = 0.9
 
+#: Load average per processor above which a run's start is called busy.  A run of its own leaves
+#: about one.
+BUSY_LOAD = 2.0
+
 
 class Status(StrEnum):
     """How a run ended."""
@@ -260,6 +264,11 @@ class RunRecord:
         is_here = self.experiment.spread is None or self.experiment.network is not None
         here = (self.provenance.load_average, len(self.provenance.affinity))
         return known or ((here,) if is_here else ())
+
+    @property
+    def began_busy(self) -> bool:
+        """A host had other work as the run began; some of it may be left of the run before."""
+        return any(load > BUSY_LOAD * cores for load, cores in self.loads)
 
     @property
     def interface(self) -> str | None:

@@ -24,6 +24,7 @@ from PIL import Image
 from ps_allreduce.errors import HostFault, InputDataError, UserError
 from ps_allreduce.point.data import PATTERN, Digits, RecordFiles, Synthetic
 from ps_allreduce.point.workload import Workload
+from ps_allreduce.regular_files import open_regular
 from ps_allreduce.tf_internals.texts import cause_of_file_error
 
 #: Batches of synthetic images per worker, made once and then repeated from memory.
@@ -211,8 +212,6 @@ def convert_images(
 
 
 def _images_by_class(source: Path) -> dict[str, list[Path]]:
-    if not source.is_dir():
-        raise UserError(f"{source} is not a folder; images are expected below {source}/<class>/.")
     by_class: dict[str, list[Path]] = {}
     for path in sorted(source.glob("*/*")):
         if path.suffix.lower() in IMAGE_SUFFIXES:
@@ -226,8 +225,9 @@ def _images_by_class(source: Path) -> dict[str, list[Path]]:
 
 
 def _checked_image(path: Path) -> bytes:
-    content = path.read_bytes()
     try:
+        with open_regular(path) as stream:
+            content = stream.read()
         Image.open(io.BytesIO(content)).verify()
     except (OSError, ValueError, SyntaxError) as error:
         raise UserError(f"{path} is not a readable image ({error}).") from error

@@ -24,7 +24,6 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.point.resources import Device
 
 #: What a fork server holds for itself when TensorFlow is imported.
 FORK_SERVER_BYTES = 200_000_000
@@ -93,8 +92,6 @@ class EmulatedSite(Site):
         network = experiment.network
         if network is None or network.num_hosts != self.network.num_hosts:
             raise ValueError("an experiment for other emulated hosts")
-        if experiment.resources.device is not Device.CPU:
-            raise UserError("emulated hosts have no GPUs; use the device cpu.")
         self._see_room(num_hosts(experiment))
 
     def _see_room(self, num_servers: int) -> None:

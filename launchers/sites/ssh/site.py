@@ -30,6 +30,7 @@ from ps_allreduce.errors import HostFault, LaunchError, UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.provenance import ROOT, program_digest
+from ps_allreduce.regular_files import open_regular
 
 #: How long ssh may take to end once its line is cut.
 END_S = 2.0
@@ -183,9 +184,11 @@ def read_host_file(path: Path) -> tuple[SshHost, ...]:
         UserError: it cannot be read, or a line of it is wrong.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with open_regular(path) as stream:
+            text = stream.read().decode("utf-8-sig")
     except OSError as error:
-        raise UserError(f"the host file {path} cannot be read ({error.strerror}).") from error
+        reason = error.strerror or error
+        raise UserError(f"the host file {path} cannot be read ({reason}).") from error
     except UnicodeDecodeError as error:
         raise UserError(f"the host file {path} is no text.") from error
     return parse_host_file(text, str(path))

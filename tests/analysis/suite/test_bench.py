@@ -66,9 +66,7 @@ def test_what_is_not_made_yet_is_told(tmp_path: Path) -> None:
     save_all(folder, [run(POINT, 100.0, phases=PHASES)])
     order = [f"{POINT.experiment_id}/{number}" for number in range(5)]
     (folder / "sweep.json").write_text(json.dumps({"order": order}))
-    assert "overhead: 4 runs are not made yet; the same command goes on" in summarise_bench(
-        tmp_path
-    )
+    assert "overhead: 4 runs are missing; the same command makes them" in summarise_bench(tmp_path)
 
 
 def test_numbers_that_no_sweep_here_gives_stay(tmp_path: Path) -> None:

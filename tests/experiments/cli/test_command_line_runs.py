@@ -36,10 +36,10 @@ def test_a_sweep_runs_and_is_not_repeated(
     launcher: FakeLauncher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("allreduce-sweep", "--workers", "1", "--repetitions", "1") == 0
-    assert "6 runs made (6 ok), 0 kept" in capsys.readouterr().err
+    assert "6 runs made (6 ok); " in capsys.readouterr().err
     assert len(list(iter_record_paths(tmp_path / "results" / "allreduce-sweep"))) == 6
     assert run("allreduce-sweep", "--workers", "1", "--repetitions", "1") == 0
-    assert "0 runs made (none needed), 6 kept" in capsys.readouterr().err
+    assert "0 runs made (none needed), 6 were made before; " in capsys.readouterr().err
     assert len(launcher.launched) == 6
 
 
@@ -93,7 +93,7 @@ def test_points_that_failed_for_good_make_status_1_whenever_the_command_is_given
         assert "1 point has failed for good: " in capsys.readouterr().err
     assert len(launcher.launched) == 7
     assert run(*words, "--retry-failed") == 0
-    assert "1 runs made (1 ok), 5 kept" in capsys.readouterr().err
+    assert "1 runs made (1 ok), 5 were made before; " in capsys.readouterr().err
     assert run(*words) == 0
 
 
@@ -111,10 +111,13 @@ def test_an_interruption_in_or_between_runs_makes_status_130_and_says_how_to_go_
     launcher = asked_to_end
     launcher.script = [bad_run(Status.INTERRUPTED)]
     assert run("allreduce-sweep", "--workers", "1") == 130
-    assert "the same command goes on" in capsys.readouterr().err
+    assert "The same command makes the runs that are missing." in capsys.readouterr().err
     launcher.on_launch = lambda _: os.kill(os.getpid(), signal.SIGTERM)
     assert run("compare", "--workers", "1") == 130
-    assert "Interrupted. A sweep goes on with the same command" in capsys.readouterr().err
+    assert (
+        "Interrupted. To make the runs of a sweep that are missing, give the same command"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.usefixtures("launcher")
@@ -240,4 +243,7 @@ def test_a_sweep_goes_on_with_the_choices_that_it_began_with(
     assert len(launcher.launched) == before
     capsys.readouterr()
     assert run("compare", "--repetitions", "3") == 0
-    assert f"{2 * before} runs made ({2 * before} ok), {before} kept" in capsys.readouterr().err
+    assert (
+        f"{2 * before} runs made ({2 * before} ok), {before} were made before"
+        in capsys.readouterr().err
+    )

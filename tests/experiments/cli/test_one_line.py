@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from experiments.cli.run_one import one_line
+from experiments.cli.run_one import BEGAN_BUSY, one_line
 from ps_allreduce.point.placement import Shard
 from ps_allreduce.point.strategies import AllReduce
 from ps_allreduce.point.workload import EmulatedCompute, Workload
@@ -16,7 +17,16 @@ from ps_allreduce.record.records import Phases, PlacementUsed, RunRecord, Status
 from tests.fakes import make_experiment, make_record
 
 KEYS = {
-    *("run_id", "status", "reason", "fingerprint", "record_path", "launcher", "oversubscribed"),
+    *(
+        "run_id",
+        "status",
+        "reason",
+        "fingerprint",
+        "record_path",
+        "launcher",
+        "oversubscribed",
+        "warnings",
+    ),
     *("strategy", "model", "num_workers", "num_ps", "placement", "placement_max_over_mean"),
     *("global_batch", "compute", "unit", "examples_per_sec", "images_per_sec", "step_time_p50_s"),
     *("step_time_p95_s", "compute_s", "forward_s", "backward_s", "communication_s"),
@@ -66,6 +76,13 @@ def test_a_run_that_went_well_has_its_figures() -> None:
         "record_path": f"results/run-one/runs/{record.experiment_id}/0-0.json",
     }
     assert {key: content[key] for key in expected} == expected
+
+
+def test_a_busy_machine_and_other_doubts_are_told() -> None:
+    record = make_record(warnings=("clocks were throttled",))
+    assert line(record)["warnings"] == ["clocks were throttled"]
+    busy = replace(record, provenance=replace(record.provenance, load_average=99.0))
+    assert line(busy)["warnings"] == ["clocks were throttled", BEGAN_BUSY]
 
 
 def test_what_is_not_known_is_null() -> None:

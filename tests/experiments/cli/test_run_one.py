@@ -140,12 +140,14 @@ def test_a_run_that_was_killed_is_told_of_by_the_next_command(
     assert "/0-0: interrupted, the suite ended during this run" in err
 
 
-@pytest.mark.parametrize("place", ["missing/weights.npz", "folder"])
+@pytest.mark.parametrize("place", ["missing/weights.npz", "folder", "loop", "x" * 300, "dead"])
 def test_weights_that_could_not_be_written_are_refused_before_the_run(
     launcher: FakeLauncher, tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str
 ) -> None:
     (tmp_path / "folder").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "dead").symlink_to("missing/weights.npz")
     assert run("run-one", "--strategy", "single", "--weights", place) == 2
-    assert f"--weights {tmp_path / place}" in capsys.readouterr().err
+    assert f"--weights {place}" in capsys.readouterr().err
     assert launcher.launched == []
     assert not (tmp_path / "results").exists()

@@ -164,13 +164,14 @@ def test_without_a_gpu_that_is_said_in_a_sentence(
 
 
 def test_hosts_that_cannot_have_gpus_are_refused_before_any_run(
-    gpus: GpuMachine, capsys: pytest.CaptureFixture[str]
+    gpus: GpuMachine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    no_gpus = UserError("emulated hosts have no GPUs")
+    no_gpus = UserError("no GPUs here")
     gpus.refuses = lambda point: no_gpus if point.resources.device is Device.GPU else None
-    assert run("accept-gpu", "--launcher", "emulated", "--hosts", "2") == 2
-    assert capsys.readouterr().err == "Error: emulated hosts have no GPUs\n"
+    assert run("accept-gpu") == 2
+    assert capsys.readouterr().err == "Error: no GPUs here\n"
     assert gpus.launched == []
+    assert not (tmp_path / "results").exists()
 
 
 def test_with_one_gpu_nothing_can_be_reduced(

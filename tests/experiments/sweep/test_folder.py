@@ -19,7 +19,6 @@ from experiments.sweep.folder import (
     NOTE,
     NOTE_GRACE_S,
     InFlight,
-    check_writable,
     keep,
     locked,
     noted,
@@ -267,21 +266,3 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "results").write_text("a file")
     with pytest.raises(UserError, match="cannot write to"):
         go(FakeLauncher(), tmp_path / "results" / "compare")
-
-
-def _no_permission(path: Path) -> NoReturn:
-    raise PermissionError(errno.EACCES, "Permission denied", str(path))
-
-
-def test_what_a_sweep_could_not_write_is_told_beforehand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "a file").write_text("")
-    with pytest.raises(UserError, match=r"cannot write to .*: .*a file is no folder\."):
-        check_writable(tmp_path / "a file" / "compare")
-    check_writable(tmp_path / "new" / "compare")
-    assert not (tmp_path / "new").exists()
-    monkeypatch.setattr(Path, "exists", _no_permission)  # as below a folder of somebody else's
-    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path)
-    with pytest.raises(UserError, match=f"{tmp_path} cannot be written"):
-        check_writable(tmp_path / "new" / "compare")

@@ -89,7 +89,7 @@ def test_a_fault_that_does_not_pass_ends_the_sweep_and_the_same_command_goes_on(
     tmp_path: Path, script: list[LaunchedRun], launches: int
 ) -> None:
     launcher = FakeLauncher(list(script))
-    with pytest.raises(LaunchError, match=r"no run can be made here: .* The same command goes on"):
+    with pytest.raises(LaunchError, match=r"no run can be made here: .* the same command makes"):
         go(launcher, tmp_path, ONE)
     assert len(launcher.launched) == len(records(tmp_path)) == launches
     assert not (tmp_path / "in_flight.json").exists()

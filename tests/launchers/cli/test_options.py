@@ -19,8 +19,19 @@ import pytest
 
 from launchers import make_launcher
 from launchers.cli.options import LAUNCHER
-from launchers.cli.run import run_command_line
-from launchers.cli.types import COUNTS, DELAY, MINUTES, RATE, SIZE, WORDS, named, one_of
+from launchers.cli.run import readable, run_command_line
+from launchers.cli.types import (
+    COUNTS,
+    DELAY,
+    INTERFACE,
+    MINUTES,
+    RATE,
+    SIZE,
+    WHOLE,
+    WORDS,
+    named,
+    one_of,
+)
 from launchers.settings import COMMON_SETTINGS, LauncherSettings, option_of
 from launchers.sites import SITES, network_of, site_kind
 from ps_allreduce.errors import UserError
@@ -91,6 +102,19 @@ def test_what_the_machine_lacks_is_told_in_a_sentence(
     assert run_command_line(cli, ["command"], "suite") == 1
     told = f"Error: this host refuses the launcher something: {os.strerror(number)}.\n"
     assert capsys.readouterr().err == told
+
+
+def test_what_was_typed_is_repeated_as_a_terminal_can_bear_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    typed("--launcher", "\x1b]0;a\x07" + "x" * 100_000)
+    told = capsys.readouterr().err
+    assert "\x1b" not in told
+    assert "characters) is not one of local, emulated" in told
+    assert len(told) < 1000
+    assert readable(f"no folder \x1b {'y' * 5000}") == (
+        f"no folder \\x1b {'y' * 60}...{'y' * 20} (5000 characters)"
+    )
 
 
 def options(names: Sequence[str]) -> list[str]:
@@ -177,6 +201,10 @@ def LAUNCHER_COMMAND(launcher: LauncherSettings) -> None:
     """A command."""
 
 
+#: What Python or `click` would take for a whole number, or what looks like one.
+NOT_WHOLE = ("\u0663", "\uff11", "1_000", " 1", "1 ", "1\n", "+8", "0x10", "1e3", "", "9" * 19)
+
+
 class Colour(StrEnum):
     RED = "red"
     BLUE = "blue"
@@ -196,6 +224,11 @@ class Colour(StrEnum):
         (SIZE, "4000000", 4_000_000),
         (SIZE, "500kB", 500_000),
         (SIZE, "1.5 MB", 1_500_000),
+        (WHOLE, "-3", -3),
+        (WHOLE, "9" * 18, 10**18 - 1),
+        (INTERFACE, "eth0", "eth0"),
+        (INTERFACE, "10.1.0.0/16", "10.1.0.0/16"),
+        (INTERFACE, "fe80:1:2:3:4:5:6:7/64", "fe80:1:2:3:4:5:6:7/64"),
         (COUNTS, "4,1, 2,4", (1, 2, 4)),
         (RATE, "2.5gbit", 2.5e9),
         (DELAY, "5ms", 0.005),
@@ -220,7 +253,18 @@ def test_text_is_read(kind: Any, text: str, expected: object) -> None:
         (SIZE, "4 apples", "is no size; write bytes, or for instance 500kB or 4MB."),
         (SIZE, "-1", "is no size"),
         (COUNTS, "1,two", "is no list of whole numbers from 1 on; write for instance 1,2,4."),
+        (SIZE, "0.5", "is no size"),
+        (SIZE, "4\u212aB", "is no size"),
+        (SIZE, "9" * 400 + "GB", "is no size"),
+        (SIZE, "1000001GB", "'1000001GB' is more than 1000000GB."),
         (COUNTS, "0", "is no list"),
+        (COUNTS, "9" * 5000, "is no list"),
+        (MINUTES, "9" * 5000, "is no time"),
+        (RATE, "1\u212abit", "is not a rate"),
+        (INTERFACE, "", "'' is neither the name of an interface nor a subnet"),
+        (INTERFACE, "lo\n", "is neither"),
+        (INTERFACE, "x" * 16, "is neither"),
+        *((WHOLE, text, "is no whole number") for text in NOT_WHOLE),
         (RATE, "1", "a rate is a number and one of gbit, mbit, kbit, bit"),
         (WORDS, "it's", "cannot be split into words (No closing quotation)."),
         (one_of(Colour), "green", "'green' is not one of red, blue."),

@@ -241,7 +241,6 @@ def test_this_machine_may_have_gpus_and_emulated_hosts_have_none() -> None:
     emulated = make_experiment(AllReduce, launcher="emulated", spread=Spread(), network=network)
     on_gpu = Resources(device=Device.GPU)
     LocalSite().check(make_experiment(AllReduce, resources=on_gpu))
-    site = EmulatedSite(network)
-    site.check(emulated)
+    EmulatedSite(network).check(emulated)
     with pytest.raises(UserError, match="emulated hosts have no GPUs; use the device cpu"):
-        site.check(replace(emulated, resources=on_gpu))
+        replace(emulated, resources=on_gpu)

@@ -70,9 +70,9 @@ MISTAKES: list[tuple[Callable[..., object], dict[str, Any], str]] = [
         {"emulated": COMPUTE, "precision": Precision.MIXED_FLOAT16},
         "an emulated accelerator computes in no precision: leave mixed_float16 out.",
     ),
-    (partial(replace, COMPUTE), {"forward_s": 0.0}, "forward_s must be at least 0.001, got 0."),
-    (partial(replace, COMPUTE), {"backward_s": -1.0}, "backward_s must be at least 0.001, got -1."),
-    (partial(replace, COMPUTE), {"forward_s": nan}, "forward_s must be at least 0.001, got nan."),
+    (partial(replace, COMPUTE), {"forward_s": 0.0}, "take 0.001 to 3600 s each, got 0."),
+    (partial(replace, COMPUTE), {"backward_s": -1.0}, "take 0.001 to 3600 s each, got -1."),
+    (partial(replace, COMPUTE), {"forward_s": nan}, "take 0.001 to 3600 s each, got nan."),
     (partial(replace, COMPUTE), {"groups": 0}, "gradient groups must be 1 to 16, got 0."),
     (partial(replace, COMPUTE), {"groups": 17}, "gradient groups must be 1 to 16, got 17."),
 ]
