@@ -178,17 +178,26 @@ class Answer:
 def run_quietly(
     words: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None
 ) -> Answer | None:
-    """Run a short command; None if it is missing or does not answer."""
+    """Run a short command; None if it is missing or does not answer.
+
+    On some sites such a command is a script: what it started ends with it.
+    """
     try:
-        done = subprocess.run(
+        with subprocess.Popen(
             words,
-            capture_output=True,
-            timeout=timeout_s,
-            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
             env=environment,
-        )
+            start_new_session=True,
+        ) as program:
+            try:
+                out, err = program.communicate(timeout=timeout_s)
+            except BaseException:
+                os.killpg(program.pid, signal.SIGKILL)
+                raise
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return Answer(done.returncode, done.stdout, done.stderr)
+    return Answer(program.returncode, out, err)

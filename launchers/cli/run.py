@@ -7,14 +7,22 @@ user's mistake, 130 interrupted.  What was typed is repeated in a form that a te
 from __future__ import annotations
 
 import io
+import os
 import re
 import signal
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 import click
 
 from ps_allreduce.errors import SHORTAGES, SuiteError, UserError, in_a_sentence
 from ps_allreduce.signals import handle_ending
+
+NO_ASSERTIONS = (
+    "without its assertions the suite would not notice that TensorFlow does something unexpected: "
+    "leave python -O and PYTHONOPTIMIZE out."
+)
 
 #: Characters of a word that is shown whole: few paths are longer.
 LONGEST_WORD = 400
@@ -31,28 +39,52 @@ def run_command_line(
         interrupted: said after an interruption.
     """
     handle_ending(_as_interrupt)
+    return _flushed(_status_of(cli, words, name, interrupted))
+
+
+def _status_of(cli: click.Group, words: Sequence[str] | None, name: str, interrupted: str) -> int:
     try:
+        if not __debug__:
+            raise UserError(NO_ASSERTIONS)
         status = cli.main(args=words, prog_name=name, standalone_mode=False)
+    except SystemExit as stop:
+        status = stop.code
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except (click.Abort, KeyboardInterrupt):
         if interrupted:
-            click.echo(interrupted, err=True)
+            _say(interrupted)
         return 130
     except click.ClickException as mistake:
         told = io.StringIO()
         mistake.show(told)
-        click.echo(readable(told.getvalue()), err=True, nl=False)
+        _say(told.getvalue().rstrip("\n"))
         return 2
     except SuiteError as error:
-        click.echo(f"Error: {readable(str(error))}", err=True)
+        _say(f"Error: {error}")
         return 2 if isinstance(error, UserError) else 1
     except OSError as error:
         if error.errno not in SHORTAGES:
             raise
-        click.echo(f"Error: {in_a_sentence(error)}", err=True)
+        _say(f"Error: {in_a_sentence(error)}")
         return 1
     return status if isinstance(status, int) else 0
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):  # the status can still be told
+        click.echo(readable(text), err=True)
+
+
+def _flushed(status: int) -> int:
+    """The status, or 1 where output is lost; at its end Python would complain, and change it."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            status = status or 1
+    return status
 
 
 def readable(text: str) -> str:

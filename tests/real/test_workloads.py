@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -244,7 +246,10 @@ def test_made_input_that_is_gone_is_a_fault_of_the_host(
 
 def test_images_that_cannot_be_read_are_named(launcher: LocalLauncher, tmp_path: Path) -> None:
     source = _images(tmp_path / "images")
-    (source / "dark" / "broken.png").write_bytes(b"not an image")
-    with pytest.raises(UserError, match=r"broken\.png is not a readable image"):
-        launcher.convert(source, tmp_path / "out", lambda *_: None)
+    broken = source / "dark" / "broken.png"
+    for make in (partial(broken.write_bytes, b"not an image"), partial(os.mkfifo, broken)):
+        make()
+        with pytest.raises(UserError, match=r"broken\.png is not a readable image"):
+            launcher.convert(source, tmp_path / "out", lambda *_: None)
+        broken.unlink()
     assert not list((tmp_path / "out").glob("*.tfrecord"))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -159,6 +161,25 @@ def test_a_mistake_is_one_sentence_and_status_2(
     assert err.startswith("Error: ")
     assert sentence in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("launcher")
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("compare --input images", "a.tfrecord is no file but a folder, a pipe or a device."),
+        ("compare --input " + "x" * 300, "is neither synthetic, digits nor a folder"),
+        ("compare --launcher ssh --host-file images/a.tfrecord", "is no file but a folder, a pipe"),
+        ("compare --launcher ssh --host-file /dev/zero", "zero is no file but a folder, a pipe or"),
+    ],
+)
+def test_nobody_waits_for_a_pipe_or_a_device(
+    words: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("images").mkdir()
+    os.mkfifo("images/a.tfrecord")
+    assert run(*words.split()) == 2
+    assert sentence in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("launcher")

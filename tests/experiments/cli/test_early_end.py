@@ -1,4 +1,4 @@
-"""A command line that is asked to end while it is importing ends at once and without a word."""
+"""A command line ends as it should: at once while it is importing, and where nobody hears it."""
 
 from __future__ import annotations
 
@@ -31,3 +31,33 @@ def test_a_program_that_is_still_importing_ends_quietly(
     program.send_signal(number)
     assert program.communicate(timeout=10) == ("", "")
     assert program.returncode == 130
+
+
+@pytest.mark.parametrize(
+    ("words", "streams", "status", "told"),
+    [
+        (
+            "-m experiments --help",
+            "> /dev/full",
+            1,
+            "Error: this host refuses the launcher something: No space",
+        ),
+        (
+            "-m experiments compare --workers 0",
+            "> /dev/full",
+            2,
+            "Usage: python -m experiments compare",
+        ),
+        ("-m experiments compare --workers 0", "2> /dev/full", 2, ""),
+        ("-m experiments compare --workers 0", "<&- >&- 2>&-", 2, ""),
+        ("-O -m experiments --help", "", 2, "Error: without its assertions the suite would not"),
+    ],
+)
+def test_output_that_is_lost_leaves_the_status(
+    words: str, streams: str, status: int, told: str
+) -> None:
+    command = f"{sys.executable} {words} {streams}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, check=False, text=True)
+    assert done.returncode == status
+    assert done.stderr.startswith(told)
+    assert "Exception" not in done.stderr

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NoReturn
 
+import psutil
 import pytest
 
 from launchers.fork_servers import client as client_module
@@ -224,6 +225,16 @@ def test_a_short_command_is_run_quietly(capfd: pytest.CaptureFixture[str]) -> No
 def test_a_command_that_is_missing_or_hangs_is_none() -> None:
     assert run_quietly(["/no/such/command"], 10) is None
     assert run_quietly(["sleep", "60"], 0.05) is None
+
+
+def test_what_a_command_that_hangs_has_started_ends_with_it(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    assert run_quietly(["sh", "-c", f"sleep 60 & echo $! > {started}; wait"], 1) is None
+    deadline = time.monotonic() + 5
+    while psutil.pid_exists(number := int(started.read_text())):
+        if psutil.Process(number).status() == psutil.STATUS_ZOMBIE:
+            return
+        assert time.monotonic() < deadline
 
 
 RING = [("n10", "n1"), ("n1", "n9"), ("n9", "n10")]
