@@ -97,7 +97,7 @@ placement: environment
 	$(RUN) experiments placement $(CHOICE) $$ARGS
 
 report: environment
-	$(RUN) analysis report "$$RESULTS" $$ARGS
+	$(RUN) analysis report $$ARGS -- "$$RESULTS"
 
 bench: environment
 	$(RUN) experiments bench --launcher "$$LAUNCHER" --results "$$RESULTS" $$ARGS

@@ -183,8 +183,10 @@ def parse_path(text: str) -> Path:
     """A file or a folder.
 
     Raises:
-        UserError: the text is empty, which would be the present folder.
+        UserError: the text is empty, which would be the present folder, or the next option.
     """
+    if text.startswith("--"):
+        raise UserError(f"{text!r} looks like an option; write ./{text} if it is a path.")
     if not text.strip():
         raise UserError("an empty text names no file or folder.")
     return Path(text)

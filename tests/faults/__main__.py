@@ -13,7 +13,10 @@ import pandas as pd
 from rich.console import Console
 
 from experiments.sweep.progress import counting_bar
+from experiments.sweep.writable import check_folder
+from launchers.cli.types import WHOLE
 from launchers.sites.emulated.held_network import needs_user_namespace
+from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.record.provenance import ROOT
 from tests.faults.ground import hide_mounts
 from tests.faults.one_sweep import sweep_under_faults
@@ -22,10 +25,8 @@ from tests.faults.tally import FaultLine, Verdict, append, read, summarise
 
 
 @click.command()
-@click.option(
-    "--faults", type=click.IntRange(min=1), default=20, show_default=True, help="How many."
-)
-@click.option("--seed", type=int, help="Of the first sweep; the next has the next number.")
+@click.option("--faults", type=WHOLE, default=20, show_default=True, help="How many.")
+@click.option("--seed", type=WHOLE, help="Of the first sweep; the next has the next number.")
 @click.option("--launcher", type=click.Choice(list(LAUNCHERS)), help="Only this one.")
 @click.option(
     "--file",
@@ -36,6 +37,11 @@ from tests.faults.tally import FaultLine, Verdict, append, read, summarise
 )
 def main(faults: int, seed: int | None, launcher: str | None, file: Path) -> None:
     """Inject faults at random moments into real sweeps.  Exit status 1 if something broke."""
+    try:
+        at_least(1, faults=faults)
+        check_folder(file.parent)
+    except UserError as error:
+        raise click.UsageError(str(error)) from error
     if needs_user_namespace():
         _begin_again_as_root_of_a_namespace()
     hide_mounts()

@@ -10,10 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from ps_allreduce.record.files import save_record
 from ps_allreduce.record.records import RunRecord, Status
 from tests.fakes import make_experiment, make_record
+from tests.faults.__main__ import main
 from tests.faults.calls import CallEnd, Stages
 from tests.faults.checks import (
     allowed_statuses,
@@ -250,3 +252,18 @@ def test_counts_of_several_days_add_up(tmp_path: Path) -> None:
         "kill suite": {"held": 1, "broke": 0, "missed": 0, "alone": 0, "what": ""},
         "kill task": {"held": 2, "broke": 2, "missed": 1, "alone": 1, "what": "hang, lost"},
     }
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--faults", "0"], "faults must be at least 1, got 0."),
+        (["--faults", "\u0663"], "is no whole number"),
+        (["--seed", "1_0"], "is no whole number"),
+        (["--file", "/dev/null/x"], "cannot write to /dev/null: /dev/null is no folder."),
+    ],
+)
+def test_a_mistake_is_told_before_a_fault_is_drawn(words: list[str], told: str) -> None:
+    answer = CliRunner().invoke(main, words)
+    assert answer.exit_code == 2
+    assert told in answer.output

@@ -118,7 +118,7 @@ def test_failed_points_are_analysed_mistakes_are_not_and_make_fails_with_both(
             ["placement", "MODEL=InceptionV3", "NUM_PS=4"],
             ["experiments", "placement", "--model", "InceptionV3", "--num-ps", "4"],
         ),
-        (["report", "RESULTS=a b"], ["analysis", "report", "a b"]),
+        (["report", "RESULTS=a b"], ["analysis", "report", "--", "a b"]),
         (
             ["accept-gpu"],
             ["experiments", "accept-gpu", "--launcher", "local", "--results", "results"],

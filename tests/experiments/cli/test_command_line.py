@@ -43,6 +43,7 @@ MISTYPED = {
         "'nowhere' is neither synthetic, digits nor a folder of TFRecord files"
     ),
     "compare --input ''": "'' is neither synthetic, digits nor a folder of TFRecord files",
+    "compare --results --dry-run": "'--dry-run' looks like an option; write ./--dry-run if it is",
     "compare --results ''": "an empty text names no file or folder.",
     "run-one --strategy single --weights ''": "an empty text names no file or folder.",
     "compare --launcher emulated --hosts 4 --delay ''": "'' is not a delay;",
