@@ -15,8 +15,8 @@ from analysis.data.load import DamagedFiles, find_sweeps, read_sweep
 from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy, Single
 from ps_allreduce.record import files
-from ps_allreduce.record.files import open_regular
 from ps_allreduce.record.steps import Phase, concatenate
+from ps_allreduce.regular_files import open_regular
 from tests.analysis.builders import provenance, run, save
 from tests.fakes import make_experiment, make_steps
 
