@@ -127,6 +127,17 @@ def make_sample(time: float = 1.0, host: str = "n9", **changes: Any) -> Sample:
     return replace(Sample(time=time, host=host, busy_s=100.0, idle_s=900.0, **nothing), **changes)
 
 
+def fitted(metrics: Metrics | None, experiment: Experiment) -> Metrics | None:
+    """Figures with as many workers as the point has, and a window that the rate has steps for."""
+    if metrics is None:
+        return None
+    return replace(
+        metrics,
+        window_s=100 * experiment.global_batch / metrics.examples_per_sec,
+        steps_per_worker=(100,) * experiment.num_workers,
+    )
+
+
 def make_record(**changes: Any) -> RunRecord:
     """A run that went well."""
     experiment = changes.pop("experiment", make_experiment())
@@ -144,7 +155,7 @@ def make_record(**changes: Any) -> RunRecord:
         oversubscribed=False,
         total_cores=2,
         tasks=(WORKER,),
-        metrics=METRICS,
+        metrics=fitted(METRICS, experiment),
     )
     return replace(record, **changes)
 
@@ -273,7 +284,8 @@ class FakeLauncher(HostsLauncher):
         self.launched.append(experiment)
         self.on_launch(experiment)
         progress("measured")
-        return self.script.pop(0) if self.script else ok_run()
+        run = self.script.pop(0) if self.script else ok_run()
+        return replace(run, metrics=fitted(run.metrics, experiment))
 
     def capacity(self) -> Capacity:
         return Capacity(num_hosts=self.num_hosts, cores_per_host=self.cores_per_host)

@@ -8,8 +8,10 @@ defined in `ps_allreduce.record.steps`, all columns in `docs/results_format.md`.
 
 from __future__ import annotations
 
+import math
+import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -22,7 +24,9 @@ from analysis.data.rows import Row, row_of
 from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.record.files import RunFiles, iter_record_paths, load_raw, read_json, read_run
 from ps_allreduce.record.records import RunRecord
+from ps_allreduce.record.sense import ROUNDING
 from ps_allreduce.record.steps import (
+    Metrics,
     Phase,
     StepTable,
     backward_spans,
@@ -88,14 +92,27 @@ def find_sweeps(folder: Path) -> list[Path]:
     """Folders with records at or below a folder.
 
     Raises:
-        UserError: there is no such folder, or none with records.
+        UserError: there is no such folder, or none with records, or one cannot be read.
     """
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # a name that is too long is none either
         raise UserError(f"{folder}: no such folder of results.")
-    found = sorted({path.parent for path in folder.rglob("runs") if path.is_dir()})
+    found = sorted(path.parent for path in _folders(folder) if path.name == "runs")
     if not found:
         raise UserError(f"{folder} holds no sweep: no folder named runs below it.")
     return found
+
+
+def _folders(top: Path) -> Iterator[Path]:
+    """All folders below one, in whatever depth; those behind links are not looked into."""
+    waiting = [top]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            entries = [entry for entry in os.scandir(folder) if entry.is_dir()]
+        except OSError as error:
+            raise UserError(f"{folder} cannot be read ({error.strerror}).") from error
+        yield from (Path(entry.path) for entry in entries)
+        waiting += [Path(entry.path) for entry in entries if not entry.is_symlink()]
 
 
 def read_sweep(folder: Path) -> SweepFiles:
@@ -112,7 +129,7 @@ def read_sweep(folder: Path) -> SweepFiles:
         if isinstance(record, RecordFormatError):
             damaged.append(Damage(path=place, reason=str(record)))
             continue
-        steps = _steps(raw := RunFiles(path).raw)
+        steps = _steps(raw := RunFiles(path).raw, record)
         if isinstance(steps, RecordFormatError):  # the record has figures of its own
             damaged.append(Damage(path=raw.relative_to(folder).as_posix(), reason=str(steps)))
         rows[str(path)] = row_of(record, place, steps)
@@ -129,12 +146,31 @@ def read_sweep(folder: Path) -> SweepFiles:
     )
 
 
-def _steps(raw: Path) -> StepTable | RecordFormatError | None:
-    """Those of a run, or why they cannot be read; None where there are no raw timings."""
+def _steps(raw: Path, record: RunRecord) -> StepTable | RecordFormatError | None:
+    """Those of a run, or why they are of no use; None where there are no raw timings."""
     try:
-        return load_raw(raw)[0] if raw.exists() else None
+        if not raw.exists():
+            return None
+        steps = load_raw(raw)[0]
+        _refuse_another_runs(steps, record.metrics)
+        return steps
     except RecordFormatError as error:
         return error
+
+
+def _refuse_another_runs(steps: StepTable, metrics: Metrics | None) -> None:
+    """See that a record's figures are about these steps."""
+    if metrics is None or not len(steps):
+        return
+    try:
+        window_s = measurement_window(steps).length_s
+    except ValueError as error:
+        raise RecordFormatError(f"raw timings without a window ({error}).") from error
+    if not math.isclose(window_s, metrics.window_s, rel_tol=ROUNDING):
+        raise RecordFormatError(
+            f"raw timings of another run: their window has {window_s:g} s, the record's "
+            f"{metrics.window_s:g} s."
+        )
 
 
 def _planned(folder: Path, damaged: list[Damage]) -> tuple[str, ...] | None:

@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from ps_allreduce.errors import OtherVersionError, RecordFormatError, UserError
 from ps_allreduce.record.records import FORMAT_VERSION, RunRecord
+from ps_allreduce.record.sense import refuse_nonsense
 from ps_allreduce.record.steps import EventTable, StepTable
 from ps_allreduce.regular_files import open_regular
 from ps_allreduce.serialization import from_json, parse_json, to_json
@@ -37,6 +38,10 @@ UNREADABLE += (zipfile.BadZipFile, zlib.error)
 
 #: The first bytes of an array: what it is, a version, and the length of the header that follows.
 _NPY_BEGIN = 10
+
+#: Columns of raw timings that hold whole numbers, and the shapes of rows that are no single number.
+_WHOLE = frozenset({"worker", "step", "phase", "kind", "tensor"})
+_SHAPES: dict[str, tuple[int | None, ...]] = {"batches": (None, 3), "releases": (None,)}
 
 #: The folder of a sweep's records.
 RUNS = "runs"
@@ -148,10 +153,12 @@ def load_record(path: Path) -> RunRecord:
         raise RecordFormatError(f"{path}: not a readable record ({error}). {REMEDY}") from error
     _check_version(path, content)
     try:
-        return from_json(RunRecord, content, str(path))
+        record = from_json(RunRecord, content, str(path))
+        refuse_nonsense(record)
     except (ValueError, UserError) as error:
         where = "" if str(error).startswith(str(path)) else f"{path}: "
         raise RecordFormatError(f"{where}{str(error).rstrip('.')}. {REMEDY}") from error
+    return record
 
 
 def _check_version(path: Path, content: object) -> None:
@@ -223,7 +230,7 @@ def _columns(
     archive: zipfile.ZipFile, table: str, kind: type[StepTable | EventTable]
 ) -> dict[str, npt.NDArray[Any]]:
     names = [each.name for each in fields(kind)]
-    return {name: _array(archive.read(f"{table}_{name}.npy")) for name in names}
+    return {name: _checked(name, _array(archive.read(f"{table}_{name}.npy"))) for name in names}
 
 
 def _array(content: bytes) -> npt.NDArray[Any]:
@@ -243,10 +250,35 @@ def _npy_header(content: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     return np.lib.format.read_array_header_1_0(stream)
 
 
+def _checked(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A column of the type and shape that it is documented with."""
+    kinds, shape = ("iu" if name in _WHOLE else "f"), _SHAPES.get(name, ())
+    if array.dtype.kind not in kinds or array.ndim != 1 + len(shape):
+        raise ValueError(f"{name} holds {array.dtype} in {array.ndim} dimensions")
+    if any(want not in (None, size) for want, size in zip(shape, array.shape[1:], strict=True)):
+        raise ValueError(f"{name} is of shape {array.shape}")
+    return array
+
+
 def iter_record_paths(sweep_dir: Path) -> Iterator[Path]:
-    """Paths of all that should be records of a sweep, by experiment, repetition and attempt."""
-    paths = (sweep_dir / RUNS).glob("*/*.json")
-    yield from sorted((path for path in paths if path.parent.name != REFUSED), key=_place_in_order)
+    """Paths of all that should be records of a sweep, by experiment, repetition and attempt.
+
+    Raises:
+        UserError: a folder cannot be read.
+    """
+    points = [path for path in _entries(sweep_dir / RUNS) if path.name != REFUSED]
+    paths = [path for point in points for path in _entries(point) if path.suffix == ".json"]
+    yield from sorted(paths, key=_place_in_order)
+
+
+def _entries(folder: Path) -> list[Path]:
+    """What is in a folder; nothing where there is none."""
+    try:
+        return list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise UserError(f"{folder} cannot be read ({error.strerror}).") from error
 
 
 def _place_in_order(path: Path) -> tuple[str, tuple[int, ...], str]:

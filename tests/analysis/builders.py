@@ -30,7 +30,15 @@ from ps_allreduce.record.records import (
     TaskRecord,
 )
 from ps_allreduce.record.steps import Metrics, StepTable
-from tests.fakes import METRICS, PROVENANCE, make_host, make_record, make_steps, no_events
+from tests.fakes import (
+    METRICS,
+    PROVENANCE,
+    fitted,
+    make_host,
+    make_record,
+    make_steps,
+    no_events,
+)
 
 #: Three launches around a rate of 100, in geometric mean 100 but for rounding.
 RATES: dict[int, float | None] = {0: 100.0, 1: 102.0, 2: 98.0}
@@ -111,7 +119,9 @@ def run(own: Experiment, rate: float | None, repetition: int = 0, **changes: Any
         "gradient_bytes": 400,
         "num_messages": 2,
     }
-    return make_record(experiment=own, repetition=repetition, **(settings | changes))
+    settings |= changes
+    settings["metrics"] = fitted(settings["metrics"], own)
+    return make_record(experiment=own, repetition=repetition, **settings)
 
 
 def runs(own: Experiment, rates: Mapping[int, float | None], **changes: Any) -> list[RunRecord]:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -93,6 +95,52 @@ def test_damaged_raw_timings_are_named_though_the_record_is_good(
     found = read_sweep(tmp_path)
     assert len(found.table) == 1
     assert [item.path for item in found.damaged] == [f"runs/{SINGLE.experiment_id}/0-1.npz"]
+
+
+def test_raw_timings_of_another_run_are_named(tmp_path: Path) -> None:
+    phases = [Phase.FIRST, Phase.WARMUP, *[Phase.MEASURED] * 4]
+    record = run(SINGLE, 100.0)
+    for window_s, told in ((16.0, []), (17.0, ["raw timings of another run"])):
+        ends = [0.0, 1.0, 1.0, 1.0, 1.0, 1.0 + window_s]
+        save(tmp_path / str(window_s), record, steps=make_steps(0, ends, phases))
+        damaged = read_sweep(tmp_path / str(window_s)).damaged
+        assert [item.reason.partition(":")[0] for item in damaged] == told
+
+
+def refusing(closed: Path, read: Callable[[Path], object]) -> Callable[[Path], object]:
+    """Read folders but one."""
+
+    def reading(folder: Path) -> object:
+        if Path(folder) == closed:
+            raise PermissionError(13, "Permission denied", str(folder))
+        return read(folder)
+
+    return reading
+
+
+def test_a_folder_that_cannot_be_read_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point = save(tmp_path, run(SINGLE, 100.0)).parent
+    for name in ("scandir", "listdir"):
+        monkeypatch.setattr(os, name, refusing(point, getattr(os, name)))
+    for read in (find_sweeps, read_sweep):
+        with pytest.raises(UserError, match=rf"{point.name} cannot be read \(Permission denied"):
+            read(tmp_path)
+
+
+def test_folders_are_searched_in_any_depth_and_links_are_not_followed(tmp_path: Path) -> None:
+    deepest = tmp_path
+    for _ in range(1100):  # more than Python may recurse
+        deepest /= "d"
+        deepest.mkdir()
+    (deepest / "runs").mkdir()
+    (tmp_path / "loop").symlink_to(tmp_path)
+    assert find_sweeps(tmp_path) == [deepest]
+    for folder in (deepest / "runs", deepest, *deepest.parents[:1099]):
+        folder.rmdir()
+    with pytest.raises(UserError, match="no such folder of results"):
+        find_sweeps(Path("x" * 300))
 
 
 @pytest.mark.parametrize(
@@ -198,7 +246,7 @@ STEPS = concatenate(
 
 
 def test_steps_stand_by_worker_with_their_parts(tmp_path: Path) -> None:
-    path = save(tmp_path, run(make_experiment(), 1.0), steps=STEPS)
+    path = save(tmp_path, run(make_experiment(), 16_000.0), steps=STEPS)
     steps = analysis.load_steps(analysis.load(tmp_path).index[0])
     assert list(steps["worker"]) == [0] * 4 + [1] * 4
     assert list(steps["phase"][:4]) == ["first", "warmup", "measured", "measured"]

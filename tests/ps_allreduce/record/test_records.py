@@ -160,6 +160,23 @@ def in_metrics(**changes: Any) -> dict[str, Any]:
     return {"metrics": to_json(FULL.metrics) | changes}
 
 
+def in_task(**changes: Any) -> dict[str, Any]:
+    """The first task of the record, edited."""
+    return {"tasks": [to_json(FULL.tasks[0]) | changes]}
+
+
+def in_link(bits_per_s: float) -> dict[str, Any]:
+    """A link that is said to have this rate."""
+    ends = {"source": "n9", "target": "n10", "round_trip_s": 0.0}
+    return {"links": [ends | {"bits_per_s": bits_per_s}]}
+
+
+def in_recording(recorded_s: list[float], bare_s: list[float]) -> dict[str, Any]:
+    """Times of recording, edited."""
+    times = {"recorded_s": recorded_s, "bare_s": bare_s, "steps_per_stretch": 5}
+    return {"recording": times}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -174,6 +191,22 @@ def in_metrics(**changes: Any) -> dict[str, Any]:
         (in_metrics(compute_s=math.nan), r"metrics.compute_s: expected a number of 64 bits"),
         (in_metrics(steps_per_worker=[0]), r"steps of each worker in the window: \(0,\)"),
         ({"metrics": None}, r"0-0.json: a run that is ok has metrics"),
+        (in_metrics(examples_per_sec=9e3), r"0-0.json: metrics.examples_per_sec is 9000: that is"),
+        (in_metrics(examples_per_sec=319.0), r"199.4 steps of 16 in a window of 10 s, not 200"),
+        (in_metrics(window_s=1e9), r"of 16 in a window of 1e\+09 s, not 200"),
+        (in_metrics(steps_per_worker=[200]), r"metrics.steps_per_worker has 1 workers"),
+        (in_metrics(compute_s=-5.0), r"metrics.compute_s is -5 s in a window of 10 s"),
+        (in_metrics(communication_s=21.0), r"metrics.communication_s is 21 s in a window of 10 s"),
+        (in_metrics(warmup_steps=-3), r"metrics.warmup_steps is -3, which is below 0"),
+        ({"phases": {"total_s": 1e18}}, r"phases.total_s is 1e\+18 s, longer than any run"),
+        ({"total_cores": -4}, r"0-0.json: total_cores is -4, which is below 0"),
+        ({"gradient_bytes": -1}, r"0-0.json: gradient_bytes is -1, which is below 0"),
+        (in_task(cpu_s=-1.0), r"0-0.json: cpu_s of worker:0 is -1, which is below 0"),
+        (in_task(task="worker"), r"0-0.json: 'worker' is not a task"),
+        (in_link(0.0), r"0-0.json: a link has no rate above 0"),
+        (in_recording([1.0], [0.0]), r"0-0.json: times of recording are no pairs"),
+        (in_recording([1.0, 2.0], [1.0]), r"0-0.json: times of recording are no pairs"),
+        (in_recording([], []), r"0-0.json: times of recording are no pairs"),
         ({"experiment_id": "0" * 12}, r"experiment 000000000000 holds the content of"),
         (at_point(num_workers=1), "the record was edited or damaged"),
         (at_point(num_workers=0), r"0-0.json: num_workers must be at least 1"),

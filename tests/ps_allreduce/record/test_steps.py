@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -234,6 +235,27 @@ def test_what_is_no_raw_file_is_refused(tmp_path: Path, content: bytes | None, r
         (tmp_path / "raw.npz").write_bytes(content)
     with pytest.raises(RecordFormatError, match=rf"raw.npz: raw timings cannot be read.*{reason}"):
         load_raw(tmp_path / "raw.npz")
+
+
+@pytest.mark.parametrize(
+    ("name", "edit", "reason"),
+    [
+        ("end", lambda column: column.reshape(-1, 1), "end holds float64 in 2 dimensions"),
+        ("end", lambda column: column.astype(str), "end holds <U32 in 1 dimensions"),
+        ("phase", lambda column: column.astype(float), "phase holds float64"),
+        ("batches", lambda column: column[:, :, :2], "batches is of shape"),
+    ],
+)
+def test_a_column_of_another_type_or_shape_is_refused(
+    tmp_path: Path, name: str, edit: Callable[[Any], Any], reason: str
+) -> None:
+    path = tmp_path / "raw.npz"
+    save_raw(path, one_worker(), some_events())
+    with np.load(path) as good:
+        arrays = dict(good)
+    np.savez(path, **arrays | {f"steps_{name}": edit(arrays[f"steps_{name}"])})
+    with pytest.raises(RecordFormatError, match=reason):
+        load_raw(path)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
