@@ -1,4 +1,8 @@
-"""`python -m analysis`: reports and summaries of the sweeps below a folder."""
+"""`python -m analysis`: reports and summaries of the sweeps below a folder.
+
+Exit status: 0 all is well, 1 some points failed or some records cannot be read, 2 the user's
+mistake or nothing to report on, 130 interrupted.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from ps_allreduce.early_end import INTERRUPTED, MISTAKE, end_at_once, end_in_order
+
+if __name__ == "__main__":
+    end_at_once()
 
 import click
 from rich.console import Console
@@ -23,8 +32,9 @@ from analysis.report.verdict import verdict
 from analysis.suite.bench import summarise_bench, time_loading
 from analysis.suite.envelope import check_envelope, render_agreements
 from ps_allreduce.errors import SuiteError, UserError
+from ps_allreduce.signals import end_as_interrupted
 
-OK, SOME_FAILED, MISTAKE = 0, 1, 2
+OK, SOME_FAILED = 0, 1
 _WIDTH = 100
 
 
@@ -37,12 +47,12 @@ def _folder(text: str) -> Path:
 _FOLDER = click.argument("folder", type=_folder)
 
 
-@click.group()
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def cli() -> None:
     """Tables, figures and reports from the records of sweeps.
 
     Exit status: 0 all well, 1 some points failed or some records cannot be read, 2 nothing to
-    report on.
+    report on, 130 interrupted.
     """
 
 
@@ -156,14 +166,28 @@ def _print_whole(console: Console, table: Table) -> None:
     console.print(table, width=max(least, console.width), crop=False)
 
 
-def main() -> None:
-    """Run the command; what the suite understands is told in one sentence."""
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command and return the exit status; what went wrong is told in one sentence."""
+    end_as_interrupted()
     try:
-        cli()
+        cli.main(args=words, prog_name="python -m analysis", standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except click.ClickException as mistake:
+        mistake.show()
+        return MISTAKE
     except SuiteError as error:
         click.echo(f"Error: {error}", err=True)
-        sys.exit(MISTAKE)
+        return MISTAKE
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        click.echo(f"Error: {where}{error.strerror or error}.", err=True)
+        return MISTAKE
+    return OK
 
 
 if __name__ == "__main__":
-    main()
+    end_in_order()
+    sys.exit(main())

@@ -2,15 +2,17 @@
 
 `launchers.sites` holds every kind of site; each is a launcher behind the same `HostsLauncher`.
 Launchers start the measured program as a program of its own and never import backends or
-TensorFlow.
+TensorFlow.  Here nothing is imported before it is needed (`ps_allreduce.early_end`).
 """
 
 from __future__ import annotations
 
-from launchers.run.launcher import HostsLauncher
-from launchers.settings import LauncherSettings
-from launchers.site import Site
-from launchers.sites import SITES, site_kind
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from launchers.run.launcher import HostsLauncher
+    from launchers.settings import LauncherSettings
+    from launchers.site import Site
 
 
 def make_site(settings: LauncherSettings) -> Site:
@@ -19,6 +21,8 @@ def make_site(settings: LauncherSettings) -> Site:
     Raises:
         UserError: something is missing or does not fit, or training is not welcome here.
     """
+    from launchers.sites import SITES, site_kind
+
     kind = site_kind(settings.launcher)
     site = kind.make(settings)
     if kind.on_this_machine and not settings.allow_login_node:
@@ -34,4 +38,6 @@ def make_launcher(settings: LauncherSettings) -> HostsLauncher:
     Raises:
         UserError: something is missing or does not fit, or training is not welcome here.
     """
+    from launchers.run.launcher import HostsLauncher
+
     return HostsLauncher(make_site(settings), settings.data_dir, mixed_hosts=settings.mixed_hosts)

@@ -9,6 +9,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from ps_allreduce.early_end import end_at_once, end_in_order
+
+if __name__ == "__main__":
+    end_at_once()
+
 import click
 
 from launchers.cli.plan_tasks import plan
@@ -31,4 +36,5 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    end_in_order()
     sys.exit(main())

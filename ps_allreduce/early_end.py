@@ -1,22 +1,32 @@
-"""How a command line ends that is asked to while it is still importing, which takes a second.
+"""How a command line ends that is still importing, which takes a second.
 
-Decides that nothing is said and nothing is left: nothing was started yet.  It imports nothing that
-takes time.
+Decides that nothing is said and nothing is left when it is asked to end, as nothing was started
+yet, and that a Python without the packages is told in a sentence.  It imports nothing that takes
+time, and the packages that hold a program import nothing beside their programs.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
+import types
 
-#: Exit status of what was asked to stop.
-INTERRUPTED = 130
+#: Exit status of what was asked to stop, and of a mistake of the user.
+INTERRUPTED, MISTAKE = 130, 2
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
+#: What is not imported because of a defect of the suite.
+OWN = ("ps_allreduce", "launchers", "experiments", "analysis")
+
 
 def end_at_once() -> None:
-    """End without a word when asked to; what is ignored stays ignored."""
+    """End without a word when asked to, and with a sentence where a package is missing.
+
+    Signals that are ignored stay ignored.
+    """
+    sys.excepthook = _tell_what_is_missing
     for number in ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)
@@ -24,9 +34,26 @@ def end_at_once() -> None:
 
 def end_in_order() -> None:
     """Everything is imported: an interruption is an exception from now on."""
+    sys.excepthook = sys.__excepthook__
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _end(*_: object) -> None:
     os._exit(INTERRUPTED)
+
+
+def _tell_what_is_missing(
+    kind: type[BaseException], error: BaseException, trace: types.TracebackType | None
+) -> None:
+    if not isinstance(error, ImportError) or (error.name or "").split(".")[0] in OWN:
+        sys.__excepthook__(kind, error, trace)
+        return
+    print(
+        f"Error: {sys.executable} (Python {sys.version.split()[0]}) cannot run the suite: "
+        f"{' '.join(str(error).split())[:200]}. `make setup` makes an environment that can, as "
+        "README.md says; its Python is .venv/bin/python.",
+        file=sys.stderr,
+        flush=True,
+    )
+    os._exit(MISTAKE)

@@ -12,6 +12,17 @@ from collections.abc import Callable
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
+def end_as_interrupted() -> None:
+    """Being asked to end is a `KeyboardInterrupt`, as if somebody had typed it; once."""
+    handle_ending(_interrupt)
+
+
+def _interrupt(number: int, _: object) -> None:
+    # Slurm may ask twice; the second time would cut off what the first one set going.
+    signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
 def handle_ending(handler: Callable[[int, object], object]) -> None:
     """Have a function called when this process is asked to end."""
     for number in ENDING:

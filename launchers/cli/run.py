@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,7 +16,7 @@ from contextlib import suppress
 import click
 
 from ps_allreduce.errors import SHORTAGES, SuiteError, UserError, in_a_sentence
-from ps_allreduce.signals import handle_ending
+from ps_allreduce.signals import end_as_interrupted
 
 NO_ASSERTIONS = (
     "without its assertions the suite would not notice that TensorFlow does something unexpected: "
@@ -38,7 +37,7 @@ def run_command_line(
         name: how the program is called, for help.
         interrupted: said after an interruption.
     """
-    handle_ending(_as_interrupt)
+    end_as_interrupted()
     return _flushed(_status_of(cli, words, name, interrupted))
 
 
@@ -97,9 +96,3 @@ def readable(text: str) -> str:
         lambda word: f"{word[0][:60]}...{word[0][-20:]} ({len(word[0])} characters)",
         shown,
     )
-
-
-def _as_interrupt(number: int, _: object) -> None:
-    # Slurm may ask twice; the second time would cut off what the first one set going.
-    signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt

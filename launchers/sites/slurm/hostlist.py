@@ -124,7 +124,10 @@ class _Entry:
 
     @property
     def count(self) -> int:
-        return math.prod(sum(len(numbers) for numbers, _ in each) for each in self.brackets)
+        # A range has no length that is above 64 bits.
+        return math.prod(
+            sum(numbers.stop - numbers.start for numbers, _ in each) for each in self.brackets
+        )
 
     @property
     def longest(self) -> int:

@@ -8,6 +8,7 @@ binding, and ends with the step.  What is asked of the hosts between runs shares
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import socket
 import sysconfig
@@ -52,6 +53,8 @@ STEP_END_S = 10.0
 #: Of a job that has its nodes for itself, as `scontrol show job` tells.
 WHOLE_NODES = ("NO", "EXCLUSIVE")
 
+_UNTOUCHED = "suite directly in the job, with Slurm's variables untouched."
+
 
 def read_allocation(environment: Mapping[str, str]) -> tuple[str, dict[str, int]]:
     """The job that these variables describe: its number, and the CPUs that it has on each host.
@@ -73,9 +76,14 @@ def read_allocation(environment: Mapping[str, str]) -> tuple[str, dict[str, int]
     except KeyError as missing:
         raise UserError(
             f"job {job_id}: {missing.args[0]} is not set, so its hosts are unknown; start the "
-            "suite directly in the job, with Slurm's variables untouched."
+            + _UNTOUCHED
         ) from None
     hosts, counts = parse_hostlist(nodes), parse_tasks_per_node(cpus)
+    if len(set(hosts)) < len(hosts) or min(counts, default=0) < 1:
+        raise UserError(
+            f"job {job_id}: SLURM_JOB_NODELIST ({nodes!r:.200}) or SLURM_JOB_CPUS_PER_NODE "
+            f"({cpus!r:.200}) has no host, a host twice or one without CPUs; start the {_UNTOUCHED}"
+        )
     if len(hosts) != len(counts):
         raise UserError(
             f"job {job_id}: SLURM_JOB_NODELIST names {len(hosts)} hosts and "
@@ -86,6 +94,11 @@ def read_allocation(environment: Mapping[str, str]) -> tuple[str, dict[str, int]
 
 
 def _refuse(environment: Mapping[str, str], job_id: str) -> None:
+    for name in ("SLURM_JOB_ID", "SLURM_HET_SIZE", "SLURM_STEP_NUM_TASKS"):
+        if re.fullmatch("[0-9]{1,18}", environment.get(name, "1")) is None:
+            raise UserError(
+                f"{name} is {environment[name]!r:.80}, which is no number; start the {_UNTOUCHED}"
+            )
     if "SLURM_ARRAY_JOB_ID" in environment:
         raise UserError(
             f"job {job_id} is a task of an array, and every task would make the same runs; submit "

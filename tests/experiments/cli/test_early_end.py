@@ -1,4 +1,7 @@
-"""A command line ends as it should: at once while it is importing, and where nobody hears it."""
+"""A command line ends as it should: at once while it is importing, and where nobody hears it.
+
+One whose Python lacks a package says so in a sentence.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,17 @@ import pytest
 SLOW = "import time\nprint('importing', flush=True)\ntime.sleep(60)\n"
 
 
+PROGRAMS = ("experiments", "launchers", "analysis")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_program_that_is_still_importing_ends_quietly(
-    tmp_path: Path, number: signal.Signals
+    tmp_path: Path, number: signal.Signals, name: str
 ) -> None:
     (tmp_path / "click.py").write_text(SLOW)
     program = subprocess.Popen(
-        [sys.executable, "-m", "experiments", "--help"],
+        [sys.executable, "-m", name, "--help"],
         env=os.environ | {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -61,3 +68,22 @@ def test_output_that_is_lost_leaves_the_status(
     assert done.returncode == status
     assert done.stderr.startswith(told)
     assert "Exception" not in done.stderr
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_python_without_packages_is_told_what_to_do(name: str) -> None:
+    words = [sys.executable, "-S", "-m", name, "--help"]  # -S leaves out the environment's packages
+    environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
+    done = subprocess.run(words, env=environment, capture_output=True, check=False, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "cannot run the suite: No module named 'click'. `make setup` makes" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_defect_of_the_suite_is_no_missing_package(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("import launchers.nothing\n")
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}
+    words = [sys.executable, "-m", "launchers", "--help"]
+    done = subprocess.run(words, env=environment, capture_output=True, check=False, text=True)
+    assert done.returncode == 1
+    assert "ModuleNotFoundError: No module named 'launchers.nothing'" in done.stderr

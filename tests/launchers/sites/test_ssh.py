@@ -115,6 +115,10 @@ def test_any_text_is_hosts_or_refused_in_one_line(text: str) -> None:
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"the host file .*/none cannot be read \(No such file"):
         read_host_file(tmp_path / "none")
+    os.mkfifo(tmp_path / "pipe")
+    for endless in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(UserError, match="is no file but a folder, a pipe or a device"):
+            read_host_file(endless)
     (tmp_path / "hosts").write_bytes(b"\xff\xfen\x009\x00")
     with pytest.raises(UserError, match="is no text"):
         read_host_file(tmp_path / "hosts")

@@ -95,6 +95,7 @@ REFUSED = [
     ("\udcff", 1, "found '\\udcff'"),
     ("n\x00", 2, "found '\\x00'"),
     ("n[0-99999999]", 1, "expected at most 65536 hosts in all"),
+    ("n[1-" + "9" * 20 + "]", 1, "expected at most 65536 hosts in all"),
     ("m,n[1-65536]", 3, "expected at most 65536 hosts in all"),
     ("r[1-257]n[1-256]", 1, "expected at most 65536 hosts in all"),
     ("[1-99999]" * 20, 1, "expected at most 65536 hosts in all"),
