@@ -211,19 +211,30 @@ class FakeClock:
 
 def ok_run(**changes: Any) -> LaunchedRun:
     """What a launcher gives back for a run that went well."""
-    ends = [0.1 * (index + 1) for index in range(6)]
-    phases = [Phase.FIRST, Phase.WARMUP, *[Phase.MEASURED] * 4]
     run = LaunchedRun(
         status=Status.OK,
         hosts=(make_host("n9"),),
         tasks=(WORKER,),
         metrics=METRICS,
         phases=Phases(warmup_s=2.0, measured_s=3.0, total_s=10.0),
-        steps=make_steps(0, ends, phases),
+        steps=steps_within(0.4),
         events=no_events(),
         log="==> worker:0 <==\nhello\n",
     )
     return replace(run, **changes)
+
+
+def steps_within(window_s: float) -> StepTable:
+    """Steps of one worker that were measured in a window of this length."""
+    phases = [Phase.FIRST, Phase.WARMUP, *[Phase.MEASURED] * 4]
+    return make_steps(0, [window_s / 4 * (index + 1) for index in range(6)], phases)
+
+
+def fit(run: LaunchedRun, experiment: Experiment) -> LaunchedRun:
+    """The run with figures and raw timings that belong to the point and to each other."""
+    metrics = fitted(run.metrics, experiment)
+    steps = run.steps if metrics is None else steps_within(metrics.window_s)
+    return replace(run, metrics=metrics, steps=steps)
 
 
 def bad_run(status: Status, reason: str = "worker:1 was killed by SIGKILL") -> LaunchedRun:
@@ -284,8 +295,7 @@ class FakeLauncher(HostsLauncher):
         self.launched.append(experiment)
         self.on_launch(experiment)
         progress("measured")
-        run = self.script.pop(0) if self.script else ok_run()
-        return replace(run, metrics=fitted(run.metrics, experiment))
+        return fit(self.script.pop(0) if self.script else ok_run(), experiment)
 
     def capacity(self) -> Capacity:
         return Capacity(num_hosts=self.num_hosts, cores_per_host=self.cores_per_host)

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from reprlib import repr as short
 
 import numpy as np
 import pandas as pd
@@ -177,14 +178,14 @@ def _planned(folder: Path, damaged: list[Damage]) -> tuple[str, ...] | None:
     path = folder / "sweep.json"
     try:
         order = read_json(path)["order"]
-        if not isinstance(order, list):
-            raise TypeError(f"order is {order!r}, no list")
+        if not isinstance(order, list) or not all(isinstance(key, str) for key in order):
+            raise TypeError(f"order is no list of runs but {short(order)}")
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         damaged.append(Damage(path=path.name, reason=f"not a readable sweep ({error!r})."))
         return None
-    return tuple(str(key) for key in order)
+    return tuple(order)
 
 
 def _nothing_to_read(folder: Path, damaged: Sequence[Damage]) -> str:

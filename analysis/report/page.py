@@ -206,12 +206,13 @@ def provenance_items(block: Block) -> Items:
     """The runs of a block, the load they began under, and what they were made with."""
     made_with = block.provenance
     loads, begun = block.table["load_average"].dropna(), block.table["started_at"]
+    ended = block.table["finished_at"]
     cores = ", ".join(str(core) for core in made_with.affinity)
     return [
         ("block", block.fingerprint),
         (
             "runs",
-            f"{len(begun)}, from {moment_text(begun.min())} to {moment_text(begun.max())}",
+            f"{len(begun)}, from {moment_text(begun.min())} to {moment_text(ended.max())}",
         ),
         ("load average before runs", _loads_text(loads)),
         ("command of the last run", made_with.command),

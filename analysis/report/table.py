@@ -6,6 +6,7 @@ shown as a dash.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 import pandas as pd
@@ -172,13 +173,36 @@ def render_table(case: Case) -> Table:
     return table
 
 
+def _above_the_bound(case: Case) -> bool:
+    """A point is faster than workers that exchange nothing, or than so many workers alone."""
+    table = point_table(case)
+    rates = list(zip(case.points, table["rate"], strict=True))
+    free = {
+        point.num_workers: rate
+        for point, rate in rates
+        if not point.setting.traits.communicates() and point.setting.traits.max_workers != 1
+    }
+    efficiency = table[[f"efficiency_{base}" for base in BASES]].to_numpy()
+    return bool((efficiency > 1).any()) or any(
+        point.setting.traits.communicates() and rate > free.get(point.num_workers, math.inf)
+        for point, rate in rates
+    )
+
+
 def legend(case: Case) -> str:
     """What the columns mean, for below the table."""
     lines = [
         f"{case.unit}/s: geometric mean over n launches with its 95 % interval (from three "
         "launches on).",
+        "p50 ms: a launch's median step, mean over launches; the other times are means over steps, "
+        "so they need not add up to it.",
         "comm ms: step time less compute less input wait, so updates and dispatch too.",
     ]
+    if _above_the_bound(case):
+        lines.append(
+            "Some points are faster than their upper bound, no_communication with as many workers "
+            "or an efficiency of 1: that much the launches differ on this machine."
+        )
     marks = "".join(point_table(case)["marks"])
     if _on_several_hosts(case):
         lines.append("Hosts (h): all that a point used, those of servers included.")

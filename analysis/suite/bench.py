@@ -22,7 +22,7 @@ from analysis.data.blocks import analysed
 from analysis.data.load import SweepFiles, find_sweeps, load, read_sweep
 from analysis.derive.costs import recording_cost
 from analysis.suite.wire_targets import render_wire, wire_table
-from ps_allreduce.errors import UserError
+from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.record.files import (
     RunFiles,
     iter_record_paths,
@@ -38,6 +38,9 @@ RECORDING, OVERHEAD, WIRE, STANDARD_SWEEP = "recording", "overhead", "wire", "st
 
 #: Of a copy of a record, about, most of them samples: what a standard run on two hosts leaves.
 RECORD_BYTES = 91_000
+
+#: Of them: that many need 90 GB.
+MOST_COPIES = 1_000_000
 
 #: Launches of a point.
 REPETITIONS = 10
@@ -198,8 +201,10 @@ def time_loading(results: Path, folder: Path, num_records: int) -> str:
     """Fill an empty folder with copies of the longest record of some results, read it, and tell.
 
     Raises:
-        UserError: there is no record with samples to copy.
+        UserError: there is no record with samples to copy, or it is to be copied too often.
     """
+    at_least(1, records=num_records)
+    at_most(MOST_COPIES, records=num_records)
     paths = [path for sweep in find_sweeps(results) for path in iter_record_paths(sweep)]
     _write_copies(max(paths, key=lambda path: path.stat().st_size), folder, num_records)
     begin = time.monotonic()

@@ -16,7 +16,7 @@ from launchers import make_site
 from launchers.cli import run as command_ends
 from launchers.settings import LauncherSettings
 from ps_allreduce.record.hosts import HostFacts
-from ps_allreduce.signals import ENDING, handle_ending
+from ps_allreduce.signals import ENDING, end_as_interrupted
 from tests.fakes import PROVENANCE, FakeLauncher
 
 
@@ -56,14 +56,14 @@ def launcher(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeLauncher:
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.chdir(tmp_path)
     # Whoever ends the tests means the tests: the command would end in its order, and they go on.
-    monkeypatch.setattr(command_ends, "handle_ending", lambda _: None)
+    monkeypatch.setattr(command_ends, "end_as_interrupted", lambda: None)
     return fake
 
 
 @pytest.fixture
 def asked_to_end(launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeLauncher]:
     """The launcher of a command that hears when this process is asked to end."""
-    monkeypatch.setattr(command_ends, "handle_ending", handle_ending)
+    monkeypatch.setattr(command_ends, "end_as_interrupted", end_as_interrupted)
     handlers = {number: signal.getsignal(number) for number in ENDING}
     yield launcher
     for number, handler in handlers.items():

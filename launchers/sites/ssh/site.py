@@ -28,7 +28,6 @@ from launchers.sites.ssh.command_line import (
 from launchers.sites.ssh.hostfile import SshHost, parse_host_file, refuse_misfits
 from ps_allreduce.errors import HostFault, LaunchError, UserError
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.record.files import open_regular
 from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.provenance import ROOT, program_digest
 from ps_allreduce.regular_files import open_regular

@@ -227,7 +227,9 @@ def test_runs_that_were_planned_but_not_made_are_missing(tmp_path: Path) -> None
     assert results_of(tmp_path).missing == (order[2],)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"order": 3}', '{"order": "abc"}'])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "{}", '{"order": 3}', '{"order": "abc"}', '{"order": [1]}']
+)
 def test_a_damaged_plan_is_named(tmp_path: Path, text: str) -> None:
     save(tmp_path, run(SINGLE, 1.0, 0))
     (tmp_path / "sweep.json").write_text(text)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -240,3 +243,9 @@ def test_files_are_named_after_the_figure_and_where_needed_the_case(tmp_path: Pa
     assert slug("VGG16, input /data set, batch_per_worker 8") == (
         "VGG16-input-data-set-batch_per_worker-8".replace("_", "-")
     )
+
+
+def test_figures_do_not_depend_on_the_window_system_of_the_environment() -> None:
+    words = [sys.executable, "-c", "import analysis.figures.style"]
+    environment = os.environ | {"MPLBACKEND": "nonsense"}
+    subprocess.run(words, env=environment, check=True)

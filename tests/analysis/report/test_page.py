@@ -10,10 +10,16 @@ import pytest
 from rich.console import Console
 
 from analysis.__main__ import main
-from analysis.report.table import render_table, text_table
+from analysis.report.table import legend, render_table, text_table
 from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, SynchronousServers
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AsynchronousServers,
+    NoCommunication,
+    Single,
+    SynchronousServers,
+)
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import RunRecord
 from tests.analysis.builders import (
@@ -28,6 +34,7 @@ from tests.analysis.builders import (
     runs,
     save,
     save_all,
+    times,
 )
 from tests.fakes import make_experiment
 
@@ -140,6 +147,28 @@ def test_the_report_tells_how_near_a_point_came_to_its_bound(tmp_path: Path) -> 
     assert shown == ["250.00", "254.00", "320.09", "0.79 [0.76, 0.83]"]
 
 
+def test_runs_are_dated_from_the_first_start_to_the_last_end(tmp_path: Path) -> None:
+    text = reported(tmp_path, runs(make_experiment(Single), RATES))
+    assert "3, from 2026-01-01 00:00:00 UTC to 2026-01-01 00:02:20 UTC" in text
+
+
+@pytest.mark.parametrize(
+    ("alone", "free", "ring", "told"),
+    [(1.0, 2.0, 1.8, False), (1.0, 1.8, 1.9, True), (1.0, 1.5, 1.4, False), (1.0, 2.2, 2.1, True)],
+)
+def test_what_is_faster_than_its_upper_bound_is_explained(
+    alone: float, free: float, ring: float, told: bool
+) -> None:
+    points = (
+        (make_experiment(Single), alone),
+        (make_experiment(NoCommunication, 2), free),
+        (make_experiment(AllReduce, 2), ring),
+    )
+    case = case_of(*(runs(own, times(factor)) for own, factor in points))
+    assert ("faster than their upper bound" in legend(case)) is told
+    assert "p50 ms: a launch's median step" in legend(case)
+
+
 def test_missing_raw_files_and_a_busy_machine_are_warnings(tmp_path: Path) -> None:
     own = make_experiment(Single)
     save(tmp_path, run(own, 1.0, 0, provenance=provenance(load_average=4.5)), raw=False)
@@ -200,14 +229,38 @@ def test_a_users_mistake_is_one_sentence(
     command: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["analysis", command, str(tmp_path / "nowhere")])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code == 2
+    assert main([command, str(tmp_path / "nowhere")]) == 2
     errors = capsys.readouterr().err
     assert errors == f"Error: {tmp_path / 'nowhere'}: no such folder of results.\n"
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "told"),
+    [
+        (KeyboardInterrupt(), 130, ""),
+        (OSError(28, "No space left on device", "/x/y"), 2, "/x/y: No space left on device."),
+        (OSError(28, "No space left on device"), 2, "Error: No space left on device."),
+    ],
+)
+def test_what_ends_a_command_early_is_a_status_and_a_sentence(
+    raised: BaseException,
+    status: int,
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def find_sweeps(_: Path) -> list[Path]:
+        raise raised
+
+    monkeypatch.setattr("analysis.__main__.find_sweeps", find_sweeps)
+    assert main(["summary", "x"]) == status
+    assert told in capsys.readouterr().err
+
+
+def test_help_has_a_short_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (main(["-h"]), main(["report", "-h"])) == (0, 0)
+    assert "FOLDER" in capsys.readouterr().out
 
 
 def test_the_table_shows_figures_and_statuses() -> None:

@@ -89,3 +89,12 @@ def test_copies_of_the_longest_record_are_loaded(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["bench-load", str(tmp_path), "--records", "25"])
     assert done.output.startswith("loading 25 records of ")
     assert "at most 60 s, 2048 MiB" in done.output
+
+
+@pytest.mark.parametrize(
+    ("records", "told"), [("0", "at least 1, got 0"), ("9" * 40, "at most 1e+06, got 1e+40")]
+)
+def test_records_are_not_copied_never_or_for_ever(tmp_path: Path, records: str, told: str) -> None:
+    done = CliRunner().invoke(cli, ["bench-load", str(tmp_path), "--records", records])
+    assert isinstance(done.exception, UserError)
+    assert told in str(done.exception)

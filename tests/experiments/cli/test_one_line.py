@@ -71,7 +71,7 @@ def test_a_run_that_went_well_has_its_figures() -> None:
         "examples_per_sec": 320.0,
         "images_per_sec": 320.0,
         "bring_up_s": 0.5,
-        "steps_per_worker": [100],
+        "steps_per_worker": [100, 100],
         "fingerprint": "0badcafe",
         "record_path": f"results/run-one/runs/{record.experiment_id}/0-0.json",
     }

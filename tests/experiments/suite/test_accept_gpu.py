@@ -27,7 +27,7 @@ from ps_allreduce.point.wire import Collective
 from ps_allreduce.record.hosts import Gpu, GpuSample, HostFacts
 from ps_allreduce.record.records import Status, TaskRecord
 from tests.experiments.conftest import Machine, run
-from tests.fakes import FakeLauncher, bad_run, make_facts, make_host, make_sample, ok_run
+from tests.fakes import FakeLauncher, bad_run, fit, make_facts, make_host, make_sample, ok_run
 
 GIB = 2**30
 
@@ -86,7 +86,8 @@ class GpuMachine(FakeLauncher):
         samples = tuple(make_sample(float(second), gpus=(look,)) for second in range(9))
         uses_nccl = experiment.strategy.columns().get("collective") == Collective.NCCL
         log = "NCCL version 2.25.1+cuda12.5\n" if uses_nccl else ""
-        return ok_run(hosts=self._hosts(), tasks=tasks, samples=samples, log=log)
+        run = ok_run(hosts=self._hosts(), tasks=tasks, samples=samples, log=log)
+        return fit(run, experiment)
 
     def _hosts(self) -> tuple[Any, ...]:
         return tuple(make_host(facts.name, facts=facts) for facts in self.here)

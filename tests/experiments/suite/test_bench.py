@@ -17,7 +17,7 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import RecordingComparison
 from ps_allreduce.record.records import Phases, RecordingTimes, Status
 from tests.experiments.conftest import Machine, run
-from tests.fakes import FakeLauncher, bad_run, ok_run
+from tests.fakes import FakeLauncher, bad_run, fit, ok_run
 
 BENCH = Path("results/bench")
 
@@ -39,7 +39,8 @@ class Bench(FakeLauncher):
             return bad_run(Status.FAILED)
         if isinstance(experiment.measurement, RecordingComparison):
             return ok_run(metrics=None, recording=TIMES)
-        return ok_run(phases=Phases(bring_up_s=0.5, warmup_s=0.0, measured_s=0.0))
+        phases = Phases(bring_up_s=0.5, warmup_s=0.0, measured_s=0.0)
+        return fit(ok_run(phases=phases), experiment)
 
 
 @pytest.fixture
