@@ -48,6 +48,12 @@ REPETITIONS = 10
 #: The most that loading 10,000 records may take on two cores.
 TARGET_S, TARGET_MIB = 60, 2048
 
+#: What has an entry for each launcher.
+_BY_LAUNCHER = (
+    *("provenance", "bring_up_s", "bring_up_s_all", "overhead_per_run_s"),
+    "overhead_per_run_s_all",
+)
+
 #: What `bench.json` holds.
 Content = dict[str, Any]
 
@@ -76,9 +82,9 @@ def read_bench(path: Path) -> Content:
     """
     try:
         content = read_json(path)
-        if isinstance(content, dict):
+        if isinstance(content, dict) and _is_of_a_bench(content):
             return content
-        reason = "not an object"
+        reason = "not what a bench writes"
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
@@ -86,6 +92,16 @@ def read_bench(path: Path) -> Content:
     raise UserError(
         f"{path} cannot be read ({reason}) and is left as it is; the runs are recorded beside it. "
         "Move it away, and the same command writes a new one from them."
+    )
+
+
+def _is_of_a_bench(content: Content) -> bool:
+    """What a bench adds to has the form that it adds."""
+    rows = content.get("wire", [])
+    return (
+        all(isinstance(content.get(name, {}), dict) for name in _BY_LAUNCHER)
+        and isinstance(rows, list)
+        and all(isinstance(row, dict) and "network" in row for row in rows)
     )
 
 
@@ -122,6 +138,8 @@ def newest_runs(files: SweepFiles) -> Iterator[BenchRuns]:
 def _sweep(name: str, path: Path, content: Content) -> Iterator[str]:
     """What one sweep came to."""
     files = read_sweep(path)
+    for item in files.damaged:
+        yield f"{name}: not read: {item.path}: {item.reason}"
     for runs in newest_runs(files):
         if bad := len(runs.last) - len(runs.good):
             reasons = runs.last["reason"][runs.last["status"] != Status.OK]

@@ -78,6 +78,28 @@ def test_numbers_that_no_sweep_here_gives_stay(tmp_path: Path) -> None:
     assert bench_of(tmp_path)["wire"] == earlier["wire"]
 
 
+@pytest.mark.parametrize(
+    "content", [[], {"provenance": 4}, {"bring_up_s": []}, {"wire": 3}, {"wire": [{}]}]
+)
+def test_a_file_of_another_form_is_left_as_it_is(tmp_path: Path, content: Any) -> None:
+    save_all(tmp_path / "bench" / "overhead", [run(POINT, 100.0, phases=PHASES)])
+    path = tmp_path / "bench" / "bench.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(UserError, match=r"bench.json cannot be read \(not what a bench writes\)"):
+        summarise_bench(tmp_path)
+    assert json.loads(path.read_text()) == content
+
+
+def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "bench" / "overhead"
+    save_all(folder, [run(POINT, 100.0, number, phases=PHASES) for number in range(2)])
+    (folder / "runs" / POINT.experiment_id / "1-1.json").write_text("{")
+    told = [line for line in summarise_bench(tmp_path) if "not read" in line]
+    assert [line.split(": ")[:3] for line in told] == [
+        ["overhead", "not read", f"runs/{POINT.experiment_id}/1-1.json"]
+    ]
+
+
 def test_without_a_sweep_there_is_nothing_to_say(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds no sweep of a bench: run make bench first"):
         summarise_bench(tmp_path)
