@@ -20,10 +20,13 @@ def test_the_example_runs_as_it_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     phases = [Phase.FIRST, Phase.WARMUP, Phase.MEASURED, Phase.MEASURED]
-    steps = make_steps(0, [0.1, 0.2, 0.3, 0.4], phases, compute_s=0.04)
     for strategy in (AllReduce, SynchronousServers):
         own = make_experiment(strategy, 2)
         for record in runs(own, RATES, **on_own_hosts(2, bits_per_s=800.0)):
+            assert record.metrics is not None
+            step_s = record.metrics.window_s / 2
+            ends = [step_s * (number + 1) for number in range(4)]
+            steps = make_steps(0, ends, phases, compute_s=0.4 * step_s)
             save(tmp_path / "results" / "compare", record, steps=steps)
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}

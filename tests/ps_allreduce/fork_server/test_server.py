@@ -144,13 +144,14 @@ def test_an_end_without_a_word_has_a_status(shared: Server, code: str, status: i
     assert (exited.status, events) == (status, [])
 
 
-def test_a_log_that_cannot_be_written_fails_the_job(shared: Server) -> None:
+def test_a_log_that_cannot_be_written_fails_the_job(shared: Server, tmp_path: Path) -> None:
     shared.seen.clear()
-    shared.send(fake_task("worker:0", "report('connected')", Path("/nonexistent/x.log")))
+    log = tmp_path / "missing" / "x.log"
+    shared.send(fake_task("worker:0", "report('connected')", log))
     assert shared.expect(messages.Exited).status == 1
     (event,) = [m for m in shared.seen if isinstance(m, messages.Event)]
     assert event.event == "failed"
-    assert "/nonexistent" in event.text
+    assert str(log) in event.text
 
 
 def test_jobs_are_sampled_while_they_run(shared: Server) -> None:

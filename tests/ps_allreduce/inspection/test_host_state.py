@@ -126,7 +126,7 @@ def test_the_folder_for_files_is_where_python_puts_them_if_it_is_there(
     assert folder.free_bytes > 0
     assert list(tmp_path.iterdir()) == []
 
-    monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
     folder = temporary_folder({})
     assert (folder.problem, folder.free_bytes) == ("No such file or directory", 0)
 
