@@ -34,6 +34,7 @@ from ps_allreduce.record.files import (
 )
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.records import RunRecord, Status
+from ps_allreduce.record.sense import judged
 from ps_allreduce.serialization import from_json
 
 NOTE = "in_flight.json"
@@ -73,10 +74,12 @@ class InFlight:
 
     def record(self, run: LaunchedRun) -> RunRecord:
         """What is recorded of the run now that it is over."""
-        return RunRecord(
-            experiment_id=self.experiment.experiment_id,
-            finished_at=now(),
-            **(_recorded(self) | _recorded(run)),
+        return judged(
+            RunRecord(
+                experiment_id=self.experiment.experiment_id,
+                finished_at=now(),
+                **(_recorded(self) | _recorded(run)),
+            )
         )
 
 

@@ -8,7 +8,7 @@ lies where it belongs is checked by `files`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from ps_allreduce.cluster import TaskId
 from ps_allreduce.record.records import RunRecord, Status
@@ -19,6 +19,15 @@ LONGEST_S = 1e9
 
 #: By how much a rate may differ from its steps: it was computed from moments of a double each.
 ROUNDING = 1e-6
+
+
+def judged(record: RunRecord) -> RunRecord:
+    """The record; as that of an invalid run if its figures contradict each other."""
+    try:
+        refuse_nonsense(record)
+    except ValueError as error:
+        return replace(record, status=Status.INVALID, reason=str(error))
+    return record
 
 
 def refuse_nonsense(record: RunRecord) -> None:

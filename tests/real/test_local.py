@@ -196,7 +196,7 @@ def _planned_runs(results: Path) -> set[tuple[str, int]]:
 def test_a_sweep_that_is_ended_in_any_way_resumes_to_the_same_set_of_runs(tmp_path: Path) -> None:
     for ok_runs, number in enumerate((signal.SIGINT, signal.SIGTERM), start=1):
         assert _start_and_end(tmp_path, number, ok_runs) == 130
-        assert "the same command makes the runs that are missing" in _said(tmp_path)
+        assert "The same command makes the runs that are missing" in _said(tmp_path)
         assert "Traceback" not in _said(tmp_path)
         statuses = [record.status for record in _records(tmp_path)]
         assert statuses.count(Status.INTERRUPTED) == ok_runs

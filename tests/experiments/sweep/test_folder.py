@@ -25,7 +25,7 @@ from experiments.sweep.folder import (
     recover,
 )
 from ps_allreduce.errors import UserError
-from ps_allreduce.record.files import RunFiles, load_record
+from ps_allreduce.record.files import RunFiles, load_record, save_record
 from ps_allreduce.record.records import Status
 from tests.experiments.sweeps import (
     ONE,
@@ -39,7 +39,15 @@ from tests.experiments.sweeps import (
     leave,
     records,
 )
-from tests.fakes import PROVENANCE, FakeLauncher, make_experiment, make_record, ok_run
+from tests.fakes import (
+    METRICS,
+    PROVENANCE,
+    FakeLauncher,
+    fitted,
+    make_experiment,
+    make_record,
+    ok_run,
+)
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -95,6 +103,19 @@ def test_a_run_whose_maker_is_dead_becomes_a_record(tmp_path: Path) -> None:
     assert load_record(files_of(tmp_path).record) == record
     assert not path.exists()
     assert recover(tmp_path, no_scheduler) is None
+
+
+def test_a_run_whose_figures_contradict_each_other_is_invalid(tmp_path: Path) -> None:
+    metrics = fitted(METRICS, EXPERIMENT)
+    assert metrics is not None
+    good = KILLED.record(ok_run(metrics=metrics))
+    assert good.status is Status.OK
+    bad = KILLED.record(ok_run(metrics=replace(metrics, examples_per_sec=1e9)))
+    assert bad.status is Status.INVALID
+    assert "metrics.examples_per_sec is 1e+09" in bad.reason
+    path = files_of(tmp_path).record
+    save_record(path, bad)
+    assert load_record(path) == bad
 
 
 def files_of(sweep_dir: Path) -> RunFiles:
