@@ -194,11 +194,13 @@ def test_every_host_has_its_name_and_its_link_and_nothing_else_and_reaches_every
 
 
 @timed
-@pytest.mark.parametrize("bits_per_s", [1e8, 1e9])
-def test_links_are_limited_in_both_directions_at_once(bits_per_s: float) -> None:
-    with hold_network(EmulatedNetwork(num_hosts=2, bits_per_s=bits_per_s), names(2)) as held:
+def test_links_are_limited_in_both_directions_at_once_and_can_be_changed() -> None:
+    network = EmulatedNetwork(num_hosts=2, bits_per_s=1e8)
+    with hold_network(network, names(2)) as held:
         a, b = held.hosts
-        check_rates([(a, b), (b, a)], [bits_per_s, bits_per_s])
+        for bits_per_s in (1e8, 1e9):
+            held.change_links(replace(network, bits_per_s=bits_per_s))
+            check_rates([(a, b), (b, a)], [bits_per_s, bits_per_s])
 
 
 @timed

@@ -44,12 +44,14 @@ FORBIDDING = {
     "user.max_uts_namespaces": ("0", "10000"),
 }
 
+GONE = "the emulated network's process has ended."
+
 HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldNetwork:
-    """The launcher asks for a network.
+    """The launcher asks for a network, or for other rates and delays of the one that it has.
 
     Attributes:
         names: of its hosts.
@@ -115,6 +117,17 @@ class Holder:
         """The process has ended, and with it the links."""
         return self.program.status() is not None
 
+    def change_links(self, network: EmulatedNetwork) -> None:
+        """Give the links the rates and delays of another network with as many hosts and racks.
+
+        Raises:
+            UserError: the kernel cannot do it.
+            HostFault: the process is gone, or it fails.
+        """
+        names = tuple(host.name for host in self.hosts)
+        request = HoldNetwork(network=network, names=names, with_user=False)
+        _raise_if_refused(_ask(self.program, request) or HeldNetwork(error=GONE))
+
 
 def encode(message: object) -> bytes:
     """One line."""
@@ -153,8 +166,7 @@ def hold_network(network: EmulatedNetwork, names: Sequence[str]) -> Iterator[Hol
             held = _ask(program, request)
             if held is None:
                 raise _reason(log)
-            if held.error:
-                raise (UserError if held.user_error else HostFault)(held.error)
+            _raise_if_refused(held)
             yield Holder(held.hosts, program)
         finally:
             program.end()
@@ -170,6 +182,11 @@ def _ask(program: ChildProcess, request: HoldNetwork) -> HeldNetwork | None:
     except OSError:
         return None
     return decode(HeldNetwork, line) if line else None
+
+
+def _raise_if_refused(held: HeldNetwork) -> None:
+    if held.error:
+        raise (UserError if held.user_error else HostFault)(held.error)
 
 
 def _reason(log: BinaryIO) -> UserError | HostFault:

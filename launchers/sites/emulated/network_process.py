@@ -13,6 +13,8 @@ import os
 import signal
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
 
 import click
 from pyroute2 import IPRoute, NetlinkError  # type: ignore[import-untyped]
@@ -33,9 +35,12 @@ from launchers.sites.emulated.switch import (
     build_host,
     build_switch,
     check_kernel,
+    limit_host,
+    limit_switch,
     plug_in_host,
 )
 from ps_allreduce.errors import LaunchError, SuiteError, UserError
+from ps_allreduce.point.network import EmulatedNetwork
 
 CLONE_NEWUTS = 0x04000000
 
@@ -46,74 +51,97 @@ PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def answer(request: HoldNetwork) -> HeldNetwork:
-    """Build the network, or say why not."""
-    try:
-        return HeldNetwork(hosts=_build(request))
-    except SuiteError as error:
-        return HeldNetwork(error=str(error), user_error=isinstance(error, UserError))
+@dataclass(slots=True)
+class Keeper:
+    """Keeps one network.
 
+    Attributes:
+        hosts: of the network; none as long as there is none.
+        namespaces: descriptors of the hosts' network namespaces.
+        thread: that which moves from host to host; its namespaces are its own.
+    """
 
-def _build(request: HoldNetwork) -> tuple[EmulatedHost, ...]:
-    network = request.network
-    try:
-        with IPRoute() as ip:
-            check_kernel(ip, network)
-            build_switch(ip, network)
-            hosts = _make_hosts(request)
-            for host in range(len(hosts)):
-                plug_in_host(ip, network, host)
-        return hosts
-    except NetlinkError as error:
-        raise LaunchError(f"the kernel refuses to build the network ({error.args[1]}).") from error
+    hosts: tuple[EmulatedHost, ...] = ()
+    namespaces: list[int] = field(default_factory=list)
+    thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=1))
 
+    def answer(self, request: HoldNetwork) -> HeldNetwork:
+        """Build the network, or give its links other rates; or say why not."""
+        try:
+            with IPRoute() as ip:
+                check_kernel(ip, request.network)
+                if not self.hosts:
+                    self._build(ip, request)
+                limit_switch(ip, request.network)
+            for host in range(len(self.hosts)):
+                self.thread.submit(self._limit_host, request.network, host).result()
+        except NetlinkError as error:
+            refused = f"the kernel refuses to build the network ({error.args[1]})."
+            return HeldNetwork(error=refused)
+        except SuiteError as error:
+            return HeldNetwork(error=str(error), user_error=isinstance(error, UserError))
+        return HeldNetwork(hosts=self.hosts)
 
-def _make_hosts(request: HoldNetwork) -> tuple[EmulatedHost, ...]:
-    """Make all hosts in a thread: unlike the first one's, its namespaces are its own."""
-    switch = os.open("/proc/self/ns/net", os.O_RDONLY)
-    try:
-        with ThreadPoolExecutor(max_workers=1) as thread:
-            made = [
-                thread.submit(_make_host, request, host, switch)
+    def _build(self, ip: Any, request: HoldNetwork) -> None:
+        build_switch(ip, request.network)
+        switch = os.open("/proc/self/ns/net", os.O_RDONLY)
+        try:
+            hosts = [
+                self.thread.submit(self._make_host, request, host, switch).result()
                 for host in range(len(request.names))
             ]
-            return tuple(host.result() for host in made)
-    finally:
-        os.close(switch)
+        finally:
+            os.close(switch)
+        for host in range(len(hosts)):
+            plug_in_host(ip, request.network, host)
+        self.hosts = tuple(hosts)
+
+    def _make_host(self, request: HoldNetwork, host: int, switch: int) -> EmulatedHost:
+        """Move to namespaces of its own and furnish them."""
+        if LIBC.unshare(CLONE_NEWNET | CLONE_NEWUTS):
+            raise UserError(explain_refusal(os.strerror(ctypes.get_errno()), read_settings()))
+        socket.sethostname(request.names[host])
+        with IPRoute() as ip:
+            build_host(ip, request.network, host, switch)
+        self.namespaces.append(_kept("net"))
+        net, uts = (_path_of(descriptor) for descriptor in (self.namespaces[-1], _kept("uts")))
+        return EmulatedHost(
+            name=request.names[host],
+            address=address_of(host),
+            interface=INTERFACE,
+            enter=enter_words(os.getpid(), net, uts, request.with_user),
+        )
+
+    def _limit_host(self, network: EmulatedNetwork, host: int) -> None:
+        if LIBC.setns(self.namespaces[host], CLONE_NEWNET):
+            raise LaunchError(f"host {host} cannot be entered: {os.strerror(ctypes.get_errno())}.")
+        with IPRoute() as ip:
+            limit_host(ip, network, host)
 
 
-def _make_host(request: HoldNetwork, host: int, switch: int) -> EmulatedHost:
-    """Move this thread to namespaces of its own and furnish them."""
-    if LIBC.unshare(CLONE_NEWNET | CLONE_NEWUTS):
-        raise UserError(explain_refusal(os.strerror(ctypes.get_errno()), read_settings()))
-    socket.sethostname(request.names[host])
-    with IPRoute() as ip:
-        build_host(ip, request.network, host, switch)
-    return EmulatedHost(
-        name=request.names[host],
-        address=address_of(host),
-        interface=INTERFACE,
-        enter=enter_words(os.getpid(), _keep("net"), _keep("uts"), request.with_user),
-    )
+def _kept(kind: str) -> int:
+    """A descriptor that keeps a namespace of this thread."""
+    return os.open(f"/proc/thread-self/ns/{kind}", os.O_RDONLY)
 
 
-def _keep(kind: str) -> str:
-    """Keep a namespace of this thread; the path is good for as long as this process lives."""
-    descriptor = os.open(f"/proc/thread-self/ns/{kind}", os.O_RDONLY)
+def _path_of(descriptor: int) -> str:
+    """Good for as long as this process lives."""
     return f"/proc/{os.getpid()}/fd/{descriptor}"
 
 
 @click.command()
 @click.option("--socket", "descriptor", type=int, required=True, help="Inherited socket.")
 def main(descriptor: int) -> None:
-    """Hold the network that one launcher asks for until it closes the socket."""
+    """Hold the network that one launcher asks for until it closes the socket.
+
+    Every further request gives the links of this network other rates.
+    """
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    keeper = Keeper()
     with socket.socket(fileno=descriptor) as connection, connection.makefile("rwb") as lines:
-        line = lines.readline()
-        if line:
-            lines.write(encode(answer(decode(HoldNetwork, line))))
+        for line in iter(lines.readline, b""):
+            lines.write(encode(keeper.answer(decode(HoldNetwork, line))))
             lines.flush()
-            lines.read()
 
 
 if __name__ == "__main__":

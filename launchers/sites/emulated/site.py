@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import psutil
@@ -18,7 +18,7 @@ from launchers.fork_servers.host_servers import HostServers
 from launchers.processes import FORK_SERVER
 from launchers.settings import LauncherSettings
 from launchers.site import Site, SiteKind
-from launchers.sites.emulated.held_network import Holder, hold_network
+from launchers.sites.emulated.held_network import GONE, Holder, hold_network
 from launchers.sites.local import LocalForkServer
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
@@ -31,8 +31,9 @@ FORK_SERVER_BYTES = 200_000_000
 
 @dataclass(frozen=True, slots=True)
 class BuiltNetwork:
-    """A network, its hosts' fork servers, and what ends all of it."""
+    """A network as it is now, its hosts' fork servers, and what ends all of it."""
 
+    network: EmulatedNetwork
     holder: Holder
     servers: Mapping[str, LocalForkServer]
     stack: ExitStack
@@ -47,8 +48,7 @@ class BuiltNetwork:
 class EmulatedSite(Site):
     """Network namespaces as hosts; all of them share the cores and the files of this machine.
 
-    A run may state other links between as many hosts: such a network comes into being with the
-    first run on it, beside those that there are.
+    A run may state other links between the hosts: they are changed before it begins.
     """
 
     one_machine = True
@@ -57,15 +57,14 @@ class EmulatedSite(Site):
         self.network = network
         self.hosts = tuple(f"emulated{number}" for number in range(network.num_hosts))
         self._words = fork_server
-        self._built: dict[EmulatedNetwork, BuiltNetwork] = {}
-        self._addresses: dict[str, str] = {}
+        self._built: BuiltNetwork | None = None
         self._room_for = 0
 
     def __enter__(self) -> Self:
-        self._build(self.network)
+        self._built = self._build(self.network)
         return self
 
-    def _build(self, network: EmulatedNetwork) -> None:
+    def _build(self, network: EmulatedNetwork) -> BuiltNetwork:
         """A network, and on each of its hosts a fork server that is not started yet."""
         with ExitStack() as stack:
             holder = stack.enter_context(hold_network(network, self.hosts))
@@ -75,17 +74,18 @@ class EmulatedSite(Site):
             }
             for server in servers.values():
                 stack.callback(server.close)
-            # A host has the same address on every network.
-            self._addresses = {host.name: host.address for host in holder.hosts}
-            self._built[network] = BuiltNetwork(holder, servers, stack.pop_all())
+            return BuiltNetwork(network, holder, servers, stack.pop_all())
 
     def __exit__(self, *_: object) -> None:
-        while self._built:
-            self._built.popitem()[1].end()
+        if self._built is not None:
+            self._built.end()
+        self._built = None
 
-    def holder(self, network: EmulatedNetwork) -> Holder:
-        """What keeps a network that was built."""
-        return self._built[network].holder
+    @property
+    def holder(self) -> Holder:
+        """What keeps the network, from the beginning to the end."""
+        assert self._built is not None
+        return self._built.holder
 
     def check(self, experiment: Experiment) -> None:
         """The network that the experiment states connects the hosts that are here."""
@@ -110,22 +110,30 @@ class EmulatedSite(Site):
     ) -> Iterator[HostServers]:
         """The hosts' own fork servers, started at the same time and kept for the runs to come."""
         network = (experiment.network if experiment else None) or self.network
-        if network in self._built and self._built[network].holder.is_gone:
-            self._built.pop(network).end()
-        if network not in self._built:
-            self._build(network)
-        built = self._built[network]
+        built = self._with_links_of(network)
         self._see_room(len(cores))
         for host in cores:
             built.servers[host].start()
         # All are waited for: one that still imports would take processor time from the run.
         clients = {host: built.servers[host].client() for host in cores}
-        needed = {built.holder.program.connection: "the emulated network's process has ended."}
+        needed = {built.holder.program.connection: GONE}
         yield HostServers(clients, needed)
+
+    def _with_links_of(self, network: EmulatedNetwork) -> BuiltNetwork:
+        """The network, with these links; a new one if it is gone, or has other racks."""
+        built = self._built
+        if built is None or built.holder.is_gone or built.network.racks != network.racks:
+            self.__exit__()
+            built = self._build(network)
+        elif built.network != network:
+            built.holder.change_links(network)
+            built = replace(built, network=network)
+        self._built = built
+        return built
 
     def preset_address(self, host: str) -> str:
         """That of its only link."""
-        return self._addresses[host]
+        return next(each.address for each in self.holder.hosts if each.name == host)
 
 
 def refuse_crowd(num_hosts: int, free_bytes: int) -> None:

@@ -84,7 +84,7 @@ def check_kernel(ip: Any, network: EmulatedNetwork) -> None:
                 f"this kernel cannot emulate {MEANINGS[kind]}: its module sch_{kind} is missing; "
                 f"ask for a network without it, or have root load the module (modprobe sch_{kind})."
             ) from error
-        ip.tc("del", index=index, handle=ROOT, parent=0xFFFFFFFF)
+        _remove_discipline(ip, index)
 
 
 def build_switch(ip: Any, network: EmulatedNetwork) -> None:
@@ -99,39 +99,52 @@ def build_switch(ip: Any, network: EmulatedNetwork) -> None:
     if network.racks == 2:
         ip.link("add", ifname="uplink0", kind="veth", peer={"ifname": "uplink1"})
         for rack in range(2):
-            index = _index(ip, f"uplink{rack}")
-            shape(ip, index, network.uplink_bits_per_s, train=longest_train(network))
-            _plug_in(ip, index, rack)
+            _plug_in(ip, _index(ip, f"uplink{rack}"), rack)
 
 
 def build_host(ip: Any, network: EmulatedNetwork, host: int, switch: int) -> None:
-    """Give a host its end of a cable to the switch; it limits what the host sends.
+    """Give a host its end of a cable to the switch.
 
     Args:
         ip: pyroute2.IPRoute in the host's namespace.
         host: which one, counted from 0.
         switch: descriptor of the switch's network namespace.
     """
-    rate = network.link_bits_per_s(host)
     peer = {"ifname": f"port{host}", "net_ns_fd": switch}
     ip.link("add", ifname=INTERFACE, kind="veth", peer=peer)
-    index = _index(ip, INTERFACE)
-    ip.link("set", index=index, gso_max_size=train_bytes(rate))
-    shape(ip, index, rate)
-    ip.addr("add", index=index, address=address_of(host), prefixlen=PREFIX_LENGTH)
+    ip.addr("add", index=_index(ip, INTERFACE), address=address_of(host), prefixlen=PREFIX_LENGTH)
     for name in (LOOPBACK, INTERFACE):
         ip.link("set", index=_index(ip, name), state="up")
 
 
 def plug_in_host(ip: Any, network: EmulatedNetwork, host: int) -> None:
-    """Connect the other end of a host's cable; it limits, and delays, what the host receives.
+    """Connect the other end of a host's cable."""
+    _plug_in(ip, _index(ip, f"port{host}"), network.rack_of(host))
 
-    Whatever way a packet takes, it passes exactly one such end.
+
+def limit_host(ip: Any, network: EmulatedNetwork, host: int) -> None:
+    """Limit what a host sends, instead of as before.
+
+    Args:
+        ip: pyroute2.IPRoute in the host's namespace.
     """
-    index = _index(ip, f"port{host}")
-    rate = network.link_bits_per_s(host)
-    shape(ip, index, rate, train=longest_train(network), delay_s=network.delay_s)
-    _plug_in(ip, index, network.rack_of(host))
+    index, rate = _index(ip, INTERFACE), network.link_bits_per_s(host)
+    ip.link("set", index=index, gso_max_size=train_bytes(rate))
+    shape(ip, index, rate)
+
+
+def limit_switch(ip: Any, network: EmulatedNetwork) -> None:
+    """Limit, and delay, what hosts receive, and limit the uplink, instead of as before.
+
+    Whatever way a packet takes, it passes exactly one end that delays it.
+    """
+    train = longest_train(network)
+    for host in range(network.num_hosts):
+        index, rate = _index(ip, f"port{host}"), network.link_bits_per_s(host)
+        shape(ip, index, rate, train=train, delay_s=network.delay_s)
+    if network.racks == 2:
+        for rack in range(2):
+            shape(ip, _index(ip, f"uplink{rack}"), network.uplink_bits_per_s, train=train)
 
 
 def _plug_in(ip: Any, index: int, rack: int) -> None:
@@ -181,7 +194,7 @@ def needed_disciplines(network: EmulatedNetwork) -> dict[str, dict[str, int]]:
 def shape(
     ip: Any, index: int, bits_per_s: float | None, *, train: int = 0, delay_s: float = 0.0
 ) -> None:
-    """Limit what an interface sends, and delay it.
+    """Limit what an interface sends, and delay it, instead of as before.
 
     Args:
         ip: pyroute2.IPRoute in the interface's network namespace.
@@ -189,12 +202,21 @@ def shape(
         bits_per_s: None for no limit.
         train: bytes of the longest train that comes in.
     """
+    _remove_discipline(ip, index)
     if bits_per_s is not None:
         ip.tc("add", "tbf", index, ROOT, **_bucket(bits_per_s, train))
     if delay_s and bits_per_s is not None:
         ip.tc("add", "netem", index, CHILD, parent=CLASS, **_delay_line(delay_s))
     elif delay_s:
         ip.tc("add", "netem", index, ROOT, **_delay_line(delay_s))
+
+
+def _remove_discipline(ip: Any, index: int) -> None:
+    try:
+        ip.tc("del", index=index, handle=ROOT, parent=0xFFFFFFFF)
+    except NetlinkError as error:
+        if error.code not in (errno.ENOENT, errno.EINVAL):  # there is none
+            raise
 
 
 def _bucket(bits_per_s: float, train: int) -> dict[str, int]:

@@ -224,7 +224,7 @@ def test_a_network_whose_process_was_killed_ends_the_run_and_is_built_again(
 
     def kill_holder(stage: str) -> None:
         if stage == "connected":
-            site.holder(network).program.kill()
+            site.holder.program.kill()
 
     with HostsLauncher(site, folder) as launcher:
         first = launch_tasks(launcher, folder, FOREVER + WAIT, experiment, kill_holder)
@@ -232,7 +232,7 @@ def test_a_network_whose_process_was_killed_ends_the_run_and_is_built_again(
         assert first.reason == "the emulated network's process has ended."
         assert_gone(int(path.read_text()) for path in folder.glob("*.pid"))
         assert launch_tasks(launcher, folder, GOOD, experiment).reason == ""
-        site.holder(network).program.kill()
+        site.holder.program.kill()
         assert launch_tasks(launcher, folder, GOOD, experiment).reason == ""
 
 
