@@ -16,7 +16,8 @@
 #:
 #: Variables (make compare PROFILE=standard ...):
 #:   PROFILE=quick          or standard, the one to publish
-#:   LAUNCHER=local         how tasks are started: local, emulated, slurm or ssh
+#:   LAUNCHER=local         how tasks are started: local, emulated, slurm or ssh; where it is not
+#:                          given, compare emulates hosts on machines with few cores
 #:   RESULTS=results        folder of the records
 #:   MODEL= NUM_PS=         passed on as --model and --num-ps if given
 #:   N=20                   number of faults
@@ -31,7 +32,7 @@
 # What is measured comes only from the command line: a MODEL left over in a shell must not change an
 # experiment. ENV does too, because it names a start-up file of sh.
 PROFILE = quick
-LAUNCHER = local
+LAUNCHER =
 RESULTS = results
 MODEL =
 NUM_PS =
@@ -87,7 +88,7 @@ wheelhouse:
 
 # If some points failed (status 1), the others are still analysed. A dry run leaves nothing to analyse.
 $(SWEEPS): environment
-	@set -f; "$$SUITE_PYTHON" -m experiments $@ --profile "$$PROFILE" --launcher "$$LAUNCHER" \
+	@set -f; "$$SUITE_PYTHON" -m experiments $@ --profile "$$PROFILE" --launcher "$${LAUNCHER:-auto}" \
 		--results "$$RESULTS" $(CHOICE) $$ARGS; status=$$?; \
 	case " $$ARGS " in *" --dry-run "*) exit $$status ;; esac; \
 	if [ $$status -le 1 ]; then "$$SUITE_PYTHON" -m analysis report -- "$$RESULTS/$@" || \
@@ -100,14 +101,14 @@ report: environment
 	$(RUN) analysis report $$ARGS -- "$$RESULTS"
 
 bench: environment
-	$(RUN) experiments bench --launcher "$$LAUNCHER" --results "$$RESULTS" $$ARGS
+	$(RUN) experiments bench --launcher "$${LAUNCHER:-local}" --results "$$RESULTS" $$ARGS
 	$(RUN) analysis bench-load -- "$$RESULTS/bench"
 
 doctor: environment
-	$(RUN) launchers doctor --launcher "$$LAUNCHER" --results "$$RESULTS" $$ARGS
+	$(RUN) launchers doctor --launcher "$${LAUNCHER:-local}" --results "$$RESULTS" $$ARGS
 
 accept-gpu: environment
-	$(RUN) experiments accept-gpu --launcher "$$LAUNCHER" --results "$$RESULTS" $$ARGS
+	$(RUN) experiments accept-gpu --launcher "$${LAUNCHER:-local}" --results "$$RESULTS" $$ARGS
 
 dev-tools: environment
 	@"$$SUITE_PYTHON" -m ps_allreduce.environment --extra dev >/dev/null

@@ -21,6 +21,7 @@ import click
 
 from experiments.cli import run_one as single
 from experiments.cli import surroundings
+from experiments.cli.default_launcher import settle_launcher
 from experiments.cli.options import (
     RUN,
     SPLIT_BYTES,
@@ -43,7 +44,7 @@ from experiments.studies.scope import Study
 from experiments.sweep.progress import SweepProgress, counting_bar, plain_console
 from experiments.sweep.session import Workplace
 from experiments.sweep.writable import check_folder
-from launchers.cli.options import LAUNCHER
+from launchers.cli.options import LAUNCHER, LAUNCHER_OR_AUTO
 from launchers.cli.run import run_command_line
 from launchers.cli.types import PATH, WHOLE
 from launchers.settings import LauncherSettings
@@ -69,7 +70,7 @@ def add_study(name: str, study: Study) -> None:
 
     @cli.command(name, help=study.about)
     @sweep_options(study.profiles)
-    @LAUNCHER
+    @LAUNCHER_OR_AUTO
     @SPREAD
     @WORKLOAD
     @SWEEP_SETTINGS
@@ -80,6 +81,9 @@ def add_study(name: str, study: Study) -> None:
         workload: WorkloadRequest,
         settings: StrategySettings,
     ) -> None:
+        launcher, sentence = settle_launcher(launcher, study.hosts, workload.device)
+        if sentence:
+            plain_console().print(sentence)
         request = StudyRequest(
             name=name,
             study=study,

@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+#: In the place of a launcher's name: whichever fits this machine.
+AUTO = "auto"
+
 #: What every launcher understands.
 COMMON_SETTINGS = frozenset({"launcher", "results", "allow_login_node", "interface", "mixed_hosts"})
 

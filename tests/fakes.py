@@ -216,6 +216,7 @@ def ok_run(**changes: Any) -> LaunchedRun:
         hosts=(make_host("n9"),),
         tasks=(WORKER,),
         metrics=METRICS,
+        machine_busy=0.5,
         phases=Phases(warmup_s=2.0, measured_s=3.0, total_s=10.0),
         steps=steps_within(0.4),
         events=no_events(),

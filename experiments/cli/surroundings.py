@@ -5,12 +5,18 @@ The one place where tests put something else.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+from experiments.sweep.link_rate import FIRST_BITS_PER_S
 from launchers import make_launcher
 from launchers.processes import run_quietly
 from launchers.run.launcher import HostsLauncher
 from launchers.settings import LauncherSettings
+from launchers.sites import SITES
+from launchers.sites.emulated.site import EmulatedSite
+from ps_allreduce.errors import SuiteError
+from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.record.provenance import ROOT, source_digest
 
 PACKAGES = ("ps_allreduce", "launchers", "experiments")
@@ -23,6 +29,27 @@ launcher_of = make_launcher
 def this_machine(results: Path) -> HostsLauncher:
     """A launcher to ask about models and images, wherever runs are made."""
     return make_launcher(LauncherSettings(results=results, allow_login_node=True))
+
+
+def num_cores() -> int:
+    """Of this machine, as far as this process may use them."""
+    return len(os.sched_getaffinity(0))
+
+
+def inside_job() -> bool:
+    """This process runs inside a job of a batch system."""
+    schedulers = (kind.scheduler for kind in SITES.values())
+    return any(each.inside_job() for each in schedulers if each is not None)
+
+
+def why_no_emulated_hosts(num_hosts: int) -> str:
+    """Why no emulated hosts can be had here, in a sentence; nothing if they can."""
+    network = EmulatedNetwork(num_hosts=num_hosts, bits_per_s=FIRST_BITS_PER_S)
+    try:
+        with EmulatedSite(network):
+            return ""
+    except SuiteError as error:
+        return str(error)
 
 
 def source_state(root: Path = ROOT) -> str:

@@ -15,6 +15,7 @@ import click
 from rich.console import Console
 
 from experiments.cli import surroundings
+from experiments.cli.links import FirstLook
 from experiments.cli.plan import check_jobs_by_size, plan_sweep, render_sweep
 from experiments.cli.requests import StudyRequest
 from experiments.sweep.definition import Choices, read_choices
@@ -74,6 +75,8 @@ def _run_here(
     )
     choices = read_choices(place.sweep_dir, request.identity, place.block)
     sweep, runs = _for_these_hosts(request, launcher, choices, console)
+    if not request.sweep.dry_run and _looked(request, place, choices, runs, console):
+        sweep, runs = _for_these_hosts(request, launcher, choices, Console(quiet=True))
     if request.sweep.dry_run:
         history, standing = look_ahead(runs, place, retry_failed=request.sweep.retry_failed)
         click.echo(render_sweep(sweep, runs, standing.missing, OVERHEAD_S))
@@ -81,6 +84,25 @@ def _run_here(
         return 0
     again = request.sweep.retry_failed
     return _conclude(execute(sweep, runs, place, choices, retry_failed=again), console)
+
+
+def _looked(
+    request: StudyRequest,
+    place: Workplace,
+    choices: Choices,
+    runs: Sequence[PlannedRun],
+    console: Console,
+) -> bool:
+    """Look at emulated links first, when it is known that all points can be run.
+
+    Returns:
+        Whether rates were chosen, with which the points have to be made again.
+    """
+    points = list(dict.fromkeys(run.experiment for run in runs))
+    if all(point.network is None for point in points):
+        return False
+    look_ahead(runs, place)
+    return FirstLook(request=request, place=place, choices=choices, console=console).take(points)
 
 
 def _standing(

@@ -43,4 +43,4 @@ def _policies(scope: Scope, workload: Workload, num_ps: int) -> list[Policy]:
     return [Policy.ROUND_ROBIN, other]
 
 
-STUDY = Study(about=__doc__, points=_points)
+STUDY = Study(about=__doc__, points=_points, hosts=4)

@@ -56,6 +56,11 @@ def check_servers(points: Iterable[Experiment], describe: Describe) -> None:
             make_plan(servers.placement, describe(point.workload), servers.num_ps, split_bytes)
 
 
+def rate_question(workload: Workload) -> str:
+    """What a first look at emulated links answers, in bits per second."""
+    return f"rate of the links for {workload.model.name}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
     """How far the axes of a study reach.
@@ -77,7 +82,8 @@ class Scope:
         workloads: one per model.
         measurement: of every point for which the study has none of its own.
         device: where the workers of every point compute.
-        spread, network, interface: of every point.
+        spread, interface: of every point.
+        network: of every point; where its links have no rate, that which was chosen for the model.
         settings: what was stated about strategies; a strategy gets what it understands of it, and
             a study chooses the number of servers where none is stated.
         describe: used where a placement has to be chosen.
@@ -121,7 +127,7 @@ class Scope:
             num_workers=workers,
             launcher=self.launcher,
             spread=self.spread,
-            network=self.network,
+            network=self._network_of(workload),
             interface=self.interface,
             workload=workload,
             resources=Resources(
@@ -129,6 +135,12 @@ class Scope:
             ),
             measurement=self.measurement,
         )
+
+    def _network_of(self, workload: Workload) -> EmulatedNetwork | None:
+        rate = self.choices.answer(rate_question(workload), float)
+        if self.network is None or rate is None or not self.network.is_unlimited:
+            return self.network
+        return replace(self.network, bits_per_s=rate)
 
     def bases(self, workload: Workload) -> list[Experiment]:
         """A single worker, and workers that do not communicate."""
@@ -207,8 +219,10 @@ class Study:
             measurement of its own.
         profiles: by the name that users choose, the default first.  A study with repetitions, a
             deadline or a measurement of its own has its own meaning of these names.
+        hosts: how many it wants where nobody states a launcher; None if it does not care.
     """
 
     about: str
     points: Callable[[Scope], Iterable[Experiment]]
     profiles: Mapping[str, Profile] = field(default_factory=lambda: PROFILES)
+    hosts: int | None = None

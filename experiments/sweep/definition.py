@@ -45,8 +45,20 @@ class Choices:
         Raises:
             RecordFormatError: the stored answer has another type.
         """
+        answer = self.answer(question, kind)
+        if answer is None:
+            answer = compute()
+            self.answers[question] = to_json(answer)
+        return answer
+
+    def answer(self, question: str, kind: type[T]) -> T | None:
+        """The answer of before; None where there is none.
+
+        Raises:
+            RecordFormatError: the stored answer has another type.
+        """
         if question not in self.answers:
-            self.answers[question] = to_json(compute())
+            return None
         return from_json(kind, self.answers[question], f"{DEFINITION}, choice {question!r}")
 
 

@@ -8,14 +8,14 @@ belongs to other launchers is refused.  Help begins with the launchers that unde
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from typing import Any, TypeVar
 
 import click
 
 from launchers.cli.types import DELAY, INTERFACE, MINUTES, PATH, RATE, WHOLE, WORDS, named
-from launchers.settings import LauncherSettings, option_of
+from launchers.settings import AUTO, LauncherSettings, option_of
 from launchers.sites import SITES, site_kind
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -59,16 +59,7 @@ def _option(name: str, help_text: str, **settings: Any) -> Decorator[Any]:
     return click.option(option_of(name), name, help=f"{owners}: {help_text}", **settings)
 
 
-_GROUP = option_group(
-    "launcher",
-    LauncherSettings,
-    click.option(
-        "--launcher",
-        type=named(SITES),
-        default=LauncherSettings().launcher,
-        show_default=True,
-        help="How tasks are started.",
-    ),
+_OPTIONS = (
     click.option(
         "--results",
         type=PATH,
@@ -80,7 +71,7 @@ _GROUP = option_group(
     click.option("--interface", type=INTERFACE, help="Network whose addresses the tasks use."),
     click.option("--mixed-hosts", is_flag=True, help="Run on hosts of different kinds."),
     _option("hosts", "number of hosts.", type=WHOLE),
-    _option("bandwidth", "of every link and direction.", type=RATE),
+    _option("bandwidth", "of every link and direction; sweeps choose one.", type=RATE),
     _option("delay", "from host to host, one way.", type=DELAY),
     _option("slow_host", "a host with a slower link, counted from 0.", type=WHOLE),
     _option("slow_bandwidth", "of that host's link.", type=RATE),
@@ -111,11 +102,26 @@ _GROUP = option_group(
 def _refuse_others(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def checked(*, launcher: LauncherSettings, **others: Any) -> Any:
-        site_kind(launcher.launcher).refuse_others(launcher)
+        if launcher.launcher != AUTO:
+            site_kind(launcher.launcher).refuse_others(launcher)
         return command(launcher=launcher, **others)
 
     return checked
 
 
+def _launcher(names: Iterable[str], default: str) -> Decorator[Any]:
+    choice = click.option(
+        "--launcher",
+        type=named(names),
+        default=default,
+        show_default=True,
+        help="How tasks are started.",
+    )
+    return together(option_group("launcher", LauncherSettings, choice, *_OPTIONS), _refuse_others)
+
+
 #: Gives a command the parameter `launcher: LauncherSettings`.
-LAUNCHER = together(_GROUP, _refuse_others)
+LAUNCHER = _launcher(SITES, LauncherSettings().launcher)
+
+#: The same; where nothing is stated, the command decides.
+LAUNCHER_OR_AUTO = _launcher((AUTO, *SITES), AUTO)

@@ -230,7 +230,7 @@ SIZE = Parsed("bytes, kB, MB or GB", parse_size)
 COUNTS = Parsed("n,n,...", parse_counts)
 
 #: Bits per second.
-RATE = Parsed("gbit, mbit, kbit or bit", parse_rate)
+RATE = Parsed("gbit, mbit, kbit, bit or unlimited", parse_rate)
 
 #: Seconds.
 DELAY = Parsed("s, ms or us", parse_delay)

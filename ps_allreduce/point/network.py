@@ -22,6 +22,9 @@ MAX_RATE = 32e9
 
 MAX_DELAY_S = 10.0
 
+#: As a rate: links that nothing limits.
+UNLIMITED = "unlimited"
+
 RATE_UNITS = {"gbit": 1e9, "mbit": 1e6, "kbit": 1e3, "bit": 1.0}
 
 #: How many make a second.
@@ -89,6 +92,11 @@ class EmulatedNetwork:
         """The rate of a host's link, per direction; None for no limit."""
         return self.slow_bits_per_s if host == self.slow_host else self.bits_per_s
 
+    @property
+    def is_unlimited(self) -> bool:
+        """No link has a rate."""
+        return not any((self.bits_per_s, self.slow_bits_per_s, self.uplink_bits_per_s))
+
     def __str__(self) -> str:
         """What the links were asked to be, without the number of hosts: `1gbit`."""
         parts = [_limit_text(self.bits_per_s)]
@@ -122,9 +130,13 @@ class EmulatedNetwork:
 def parse_rate(text: str) -> float:
     """Bits per second of `1gbit`; prefixes count in thousands, as those of `tc` do.
 
+    Links without a limit (`unlimited`) have an infinite one.
+
     Raises:
         UserError: the text is no rate.
     """
+    if text.strip().lower() == UNLIMITED:
+        return math.inf
     number, unit = _parse(text, RATE_UNITS, "rate", "1gbit or 2.5mbit")
     return number * RATE_UNITS[unit]
 

@@ -42,7 +42,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 @pytest.fixture
 def launcher(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeLauncher:
-    """Launchers of every name that start nothing, in an empty folder; four cores, no job."""
+    """Launchers of every name that start nothing, in an empty folder; cores enough, no job."""
     fake = FakeLauncher()
 
     def launcher_of(settings: LauncherSettings) -> FakeLauncher:
@@ -51,6 +51,7 @@ def launcher(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeLauncher:
 
     monkeypatch.setattr(surroundings, "launcher_of", launcher_of)
     monkeypatch.setattr(surroundings, "this_machine", lambda _: fake)
+    monkeypatch.setattr(surroundings, "num_cores", lambda: 8)
     monkeypatch.setattr(surroundings, "source_state", lambda: "0123456789ab")
     for variable in ("SLURM_JOB_ID", "SLURM_JOBID"):
         monkeypatch.delenv(variable, raising=False)

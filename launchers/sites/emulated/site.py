@@ -6,6 +6,7 @@ fork server of its own.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -158,12 +159,12 @@ def network_of(settings: LauncherSettings) -> EmulatedNetwork:
     """
     if settings.hosts is None:
         raise UserError(
-            "the launcher emulated needs --hosts, and --bandwidth for shaped links, for instance "
-            "--hosts 4 --bandwidth 1gbit."
+            "the launcher emulated needs --hosts, and --bandwidth for links of a certain rate, for "
+            "instance --hosts 4 --bandwidth 1gbit."
         )
     return EmulatedNetwork(
         num_hosts=settings.hosts,
-        bits_per_s=settings.bandwidth,
+        bits_per_s=None if settings.bandwidth == math.inf else settings.bandwidth,
         delay_s=settings.delay or 0.0,
         slow_host=settings.slow_host,
         slow_bits_per_s=settings.slow_bandwidth,

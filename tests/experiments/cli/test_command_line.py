@@ -102,7 +102,7 @@ MISTAKES = {
         "--workers-per-host: the launcher local has one host; use another LAUNCHER."
     ),
     "compare --launcher emulated": (
-        "the launcher emulated needs --hosts, and --bandwidth for shaped"
+        "the launcher emulated needs --hosts, and --bandwidth for links"
     ),
     "compare --launcher emulated --hosts 4 --workers-per-host 0": (
         "workers_per_host must be at least 1, got"

@@ -233,7 +233,7 @@ def test_only_hosts_that_a_run_needs_get_a_fork_server() -> None:
     site = EmulatedSite(EmulatedNetwork(num_hosts=200, bits_per_s=None))
     holder: Any = SimpleNamespace(is_gone=False, program=SimpleNamespace(connection=None))
     servers: Any = {host: NotedServer() for host in site.hosts}
-    site._built[site.network] = BuiltNetwork(holder, servers, ExitStack())
+    site._built = BuiltNetwork(site.network, holder, servers, ExitStack())
     with site.servers({"emulated0": 1, "emulated7": 1}, None) as found:
         assert list(found.clients) == ["emulated0", "emulated7"]
     asked = {host: server.asked for host, server in servers.items() if server.asked}

@@ -1,0 +1,144 @@
+"""A first look at emulated links, before the sweep that runs on them.
+
+Decides which point is looked at and what is said: where no rate was stated, one is chosen, model by
+model and once per sweep; a stated one at which the processors are the limit is told together with
+the ways out.  Which rate is good is decided in `sweep.link_rate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from rich.console import Console
+
+from experiments.cli.requests import StudyRequest
+from experiments.studies.scope import rate_question
+from experiments.sweep.definition import Choices
+from experiments.sweep.link_rate import MOST_BUSY, Look, choose_rate
+from experiments.sweep.session import RunListener, Workplace, open_session, run_once_more
+from ps_allreduce.bounds import nominal_network_s
+from ps_allreduce.errors import LaunchError
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.network import EmulatedNetwork, render_rate
+from ps_allreduce.point.workload import Workload
+from ps_allreduce.record.records import RunRecord, Status
+
+#: The folder of its records; it is no sweep.
+NAME = "first-look"
+
+#: Long enough for the samples that tell how busy processors are.
+BRIEF = Measurement(warmup_steps=5, warmup_s=1.0, measured_steps=10, measured_s=2.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstLook:
+    """Looks at the links of a sweep that was asked for.
+
+    Attributes:
+        place: where runs of the sweep are made; those of a look go into a folder beside it.
+        choices: takes the answers, and has those of earlier calls.
+    """
+
+    request: StudyRequest
+    place: Workplace
+    choices: Choices
+    console: Console
+
+    def take(self, points: Sequence[Experiment]) -> bool:
+        """Look at what nobody has looked at yet; whether a rate was chosen.
+
+        Raises:
+            LaunchError: the point that is looked at cannot be run.
+            KeyboardInterrupt: somebody interrupted it.
+        """
+        networks = {point.workload: point.network for point in points}
+        chosen = False
+        for workload, network in networks.items():
+            unanswered = rate_question(workload) not in self.choices.answers
+            point = _to_look_at(points, workload)
+            if network is None or point is None or not unanswered or not self._bits(point):
+                continue
+            if network.is_unlimited and self.request.launcher.bandwidth is None:
+                self._choose(point, network)
+                chosen = True
+            elif network.bits_per_s is not None:
+                self._judge(point, network, network.bits_per_s)
+        return chosen
+
+    def _choose(self, point: Experiment, network: EmulatedNetwork) -> None:
+        self.console.print(f"A first look at {point.title} chooses the rate of the links.")
+        look = choose_rate(self._bits(point), lambda rate: self._look(point, network, rate))
+        self.choices.decide(rate_question(point.workload), float, lambda: look.bits_per_s)
+        told = (
+            f"Links of {render_rate(look.bits_per_s)} ({point.workload.model.name}): {_seen(look)}"
+        )
+        if look.busy > MOST_BUSY:
+            told += f" {_ways_out(point)}"
+        self.console.print(told)
+
+    def _judge(self, point: Experiment, network: EmulatedNetwork, bits_per_s: float) -> None:
+        look = self._look(point, network, bits_per_s)
+        self.choices.decide(rate_question(point.workload), float, lambda: bits_per_s)
+        if look.busy > MOST_BUSY:
+            better = render_rate(look.better_bits_per_s)
+            self.console.print(
+                f"Links of {render_rate(bits_per_s)} ({point.workload.model.name}): {_seen(look)} "
+                f"Links of about {better} would decide instead. {_ways_out(point)}"
+            )
+
+    def _bits(self, point: Experiment) -> float:
+        variables = self.place.launcher.describe(point.workload)
+        trained = sum(spec.num_bytes for spec in variables if spec.trainable)
+        return nominal_network_s(point, trained, 1.0)
+
+    def _look(self, point: Experiment, network: EmulatedNetwork, bits_per_s: float) -> Look:
+        record = self._run(
+            replace(point, network=replace(network, bits_per_s=bits_per_s), measurement=BRIEF)
+        )
+        if record.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        if record.metrics is None or record.machine_busy is None:
+            raise LaunchError(f"the first look at {point.title} came to nothing: {record.reason}")
+        return Look(
+            bits_per_s=bits_per_s,
+            bits=self._bits(point),
+            step_s=record.metrics.step_time_p50_s,
+            busy=record.machine_busy,
+        )
+
+    def _run(self, point: Experiment) -> RunRecord:
+        folder = self.request.launcher.results / NAME
+        place = replace(self.place, sweep_dir=folder, listener=RunListener())
+        place.launcher.check(point)
+        place.launcher.prepare(point.workload)
+        with open_session(place, NAME, self.request.sweep.chosen_profile) as session:
+            return run_once_more(session, point)
+
+
+def _to_look_at(points: Sequence[Experiment], workload: Workload) -> Experiment | None:
+    """The point with the most workers, all-reduce if there is one: it keeps processors busiest."""
+
+    def busiest(point: Experiment) -> tuple[int, bool]:
+        return point.num_workers, point.strategy.uses_collective
+
+    able = [
+        point for point in points if point.workload == workload and point.strategy.communicates()
+    ]
+    return max(able, key=busiest, default=None)
+
+
+def _seen(look: Look) -> str:
+    return (
+        f"in a first look, steps took {look.step_s * 1e3:.0f} ms, processors were {look.busy:.0%} "
+        f"busy and links {look.network_share:.0%}."
+    )
+
+
+def _ways_out(point: Experiment) -> str:
+    """What helps where processors are the limit."""
+    told = f"Above {MOST_BUSY:.0%}, processors may decide and not the network"
+    if point.workload.emulated is None:
+        return f"{told}; --emulate 0.02,0.04 takes computation off them."
+    return f"{told}; fewer --hosts or a slower accelerator help."

@@ -1,0 +1,100 @@
+"""Where nobody states a launcher or a rate, a study finds ones that tell about a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.cli import surroundings
+from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.record.files import iter_record_paths
+from ps_allreduce.record.records import Status
+from tests.experiments.conftest import run
+from tests.fakes import FakeLauncher, bad_run, ok_run
+
+EMULATED = ("--launcher", "emulated", "--hosts", "2", "--workers", "2", "--repetitions", "1")
+
+
+def networks(launcher: FakeLauncher) -> list[EmulatedNetwork | None]:
+    return [point.network for point in launcher.launched]
+
+
+def rates(launcher: FakeLauncher) -> list[float | None]:
+    return [network.bits_per_s if network else None for network in networks(launcher)]
+
+
+def test_a_rate_is_chosen_by_a_first_look_and_kept(
+    launcher: FakeLauncher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launcher.num_hosts = 2
+    launcher.script = [ok_run(machine_busy=0.99), ok_run(machine_busy=0.65)]
+    assert run("allreduce-sweep", *EMULATED) == 0
+    first, second, *others = rates(launcher)
+    assert (first, set(others)) == (1e8, {second})
+    assert second is not None
+    assert second < 1e8
+    said = capsys.readouterr().err
+    assert "A first look at allreduce, SmallCNN, 2 workers" in said
+    assert "processors were 65% busy" in said
+    assert len(list(iter_record_paths(tmp_path / "results" / "first-look"))) == 2
+    launched = len(launcher.launched)
+    assert run("allreduce-sweep", *EMULATED) == 0
+    assert len(launcher.launched) == launched
+    assert "first look" not in capsys.readouterr().err
+
+
+def test_a_stated_rate_is_kept_and_told_if_processors_are_the_limit(
+    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launcher.num_hosts = 2
+    launcher.script = [ok_run(machine_busy=0.99)]
+    assert run("allreduce-sweep", *EMULATED, "--bandwidth", "1gbit") == 0
+    assert set(rates(launcher)) == {1e9}
+    said = capsys.readouterr().err
+    assert "processors were 99% busy" in said
+    assert "--emulate 0.02,0.04" in said
+
+
+def test_unlimited_links_are_left_alone_and_a_dry_run_looks_at_none(launcher: FakeLauncher) -> None:
+    launcher.num_hosts = 2
+    assert run("allreduce-sweep", *EMULATED, "--dry-run") == 0
+    assert launcher.launched == []
+    assert run("allreduce-sweep", *EMULATED, "--bandwidth", "unlimited") == 0
+    assert set(rates(launcher)) == {None}
+
+
+@pytest.mark.parametrize(
+    ("ended", "status"), [(Status.FAILED, 1), (Status.TIMED_OUT, 1), (Status.INTERRUPTED, 130)]
+)
+def test_a_look_that_comes_to_nothing_ends_the_call(
+    ended: Status, status: int, launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launcher.num_hosts = 2
+    launcher.script = [bad_run(ended)]
+    assert run("allreduce-sweep", *EMULATED) == status
+    assert len(launcher.launched) == 1
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_compare_emulates_hosts_on_few_cores_where_it_may(
+    launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refusals = {"no": "this machine refuses namespaces.", "yes": ""}
+    monkeypatch.setattr(surroundings, "num_cores", lambda: 2)
+    words = ("compare", "--workers", "1", "--repetitions", "1")
+    for allowed, hosts in (("no", 1), ("yes", 4)):
+        refusal = refusals[allowed]
+        monkeypatch.setattr(surroundings, "why_no_emulated_hosts", lambda _, told=refusal: told)
+        launcher.num_hosts = hosts
+        launcher.launched.clear()
+        assert run(*words, "--results", allowed) == 0
+        first = capsys.readouterr().err.splitlines()[0]
+        assert {network is not None for network in networks(launcher)} == {allowed == "yes"}
+        assert ("On 4 emulated hosts" in first) == (allowed == "yes")
+        assert refusal in first
+    launcher.launched.clear()
+    assert run(*words, "--launcher", "local", "--results", "stated") == 0
+    assert set(networks(launcher)) == {None}
+    assert run("allreduce-sweep", *words[1:], "--hosts", "2") == 2
+    assert "the launcher local has no use for --hosts" in capsys.readouterr().err
