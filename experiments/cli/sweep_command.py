@@ -99,7 +99,7 @@ def _looked(
         Whether rates were chosen, with which the points have to be made again.
     """
     points = list(dict.fromkeys(run.experiment for run in runs))
-    if all(point.network is None for point in points):
+    if not request.study.looks_first or all(point.network is None for point in points):
         return False
     look_ahead(runs, place)
     return FirstLook(request=request, place=place, choices=choices, console=console).take(points)

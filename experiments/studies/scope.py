@@ -220,9 +220,11 @@ class Study:
         profiles: by the name that users choose, the default first.  A study with repetitions, a
             deadline or a measurement of its own has its own meaning of these names.
         hosts: how many it wants where nobody states a launcher; None if it does not care.
+        looks_first: at emulated links, before anything runs on them.
     """
 
     about: str
     points: Callable[[Scope], Iterable[Experiment]]
     profiles: Mapping[str, Profile] = field(default_factory=lambda: PROFILES)
     hosts: int | None = None
+    looks_first: bool = True

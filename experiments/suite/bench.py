@@ -72,7 +72,7 @@ def bench_sweeps(launcher: LauncherSettings) -> Iterator[StudyRequest]:
     for name, profile in _profiles(launcher):
         yield StudyRequest(
             name=f"bench/{name}",
-            study=STUDIES[name],
+            study=replace(STUDIES[name], looks_first=False),
             launcher=launcher,
             sweep=SweepRequest(profile=profile, workers=(2,), cores_per_worker=1),
             workload=WorkloadRequest(model=SMALL_CNN),

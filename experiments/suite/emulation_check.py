@@ -85,7 +85,7 @@ def check_emulation(launcher: LauncherSettings, repetitions: int) -> int:
     for scale in SCALES[1:]:
         request = StudyRequest(
             name=EMULATION_CHECK,
-            study=Study(about=__doc__, points=partial(_points, scale)),
+            study=Study(about=__doc__, points=partial(_points, scale), looks_first=False),
             launcher=launcher,
             sweep=SweepRequest(
                 profile=PROFILE,

@@ -44,7 +44,8 @@ def telling(told: TextIO) -> type[SweepProgress]:
 def main(told: str, deadline_s: str, results: str, *options: str) -> int:
     """Run the sweep; return the suite's exit status."""
     profile = replace(TINY, repetitions=1, deadline_s=float(deadline_s))
-    study = Study(about="Three short points.", points=tiny, profiles={"quick": profile})
+    profiles = {"quick": profile}
+    study = Study(about="Three short points.", points=tiny, profiles=profiles, looks_first=False)
     command_line.add_study("compare", study)
     # Without its commit: whoever edits the source meanwhile would begin a new block.
     words = ["compare", "--results", results, "--allow-login-node", *options]

@@ -210,7 +210,7 @@ def test_a_mistyped_command_says_how_to_get_help(
         "--profile [quick|standard]",
         "--precision [float32|mixed_float16|mixed_bfloat16]",
         "--layout [colocated|dedicated]",
-        "--launcher [local|emulated|slurm|ssh]",
+        "--launcher [auto|local|emulated|slurm|ssh]",
         "so many bytes; 0: never. [default: 500kB]",
         "larger variables. [default: 4MB, less for small models]",
     ],

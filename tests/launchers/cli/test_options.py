@@ -191,7 +191,11 @@ def test_help_shows_choices_units_and_who_understands_an_option(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     typed_help = click.Context(LAUNCHER_COMMAND).get_help()
-    for part in ("[local|emulated|slurm|ssh]", "<gbit, mbit, kbit or bit>", "slurm, ssh: words"):
+    for part in (
+        "[local|emulated|slurm|ssh]",
+        "<gbit, mbit, kbit, bit or unlimited>",
+        "slurm, ssh: words",
+    ):
         assert part in typed_help
 
 
