@@ -108,5 +108,9 @@ def nominal_network_s(experiment: Experiment, gradient_bytes: int, bits_per_s: f
 
 
 def step_bound_s(forward_s: float, backward_s: float, network_s: float) -> float:
-    """Seconds of a step whose communication overlaps perfectly with its own backward pass."""
+    """Seconds of a step whose communication overlaps perfectly with its own backward pass.
+
+    Of one worker.  Where workers differ, the slowest decides for synchronous strategies: a step of
+    all workers cannot end before the slowest worker's gradients are there.
+    """
     return forward_s + max(backward_s, network_s)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import types
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, field, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from reprlib import repr as short
@@ -23,6 +23,9 @@ T = TypeVar("T")
 
 #: The class variable, and the key in JSON, that tells one class of a union from the others.
 KIND = "kind"
+
+#: In the metadata of a field: it came `later`.
+_LATER = "later"
 
 #: Types whose values JSON holds as they are.
 _SCALARS = (bool, int, float, str)
@@ -45,35 +48,49 @@ class _Mismatch(Exception):
         self.path: list[str] = []
 
 
+def later(default: T) -> T:
+    """The default of a field that came when its dataclass had identities already.
+
+    At its default the field is no part of the identity, which stays what it was.
+    """
+    return field(default=default, metadata={_LATER: True})
+
+
 def to_json(value: object) -> Any:
     """Dataclasses become mappings, tuples lists, enumerations their values.
 
     Raises:
         TypeError: the value holds something that has no JSON form.
     """
-    return _plain(value, lambda _: True)
+    return _plain(value, lambda *_: True)
 
 
 def identity_of(value: object) -> Any:
     """The JSON form of what tells two equal values from others.
 
-    Fields that a dataclass leaves out of its comparison are left out.
+    Fields that a dataclass leaves out of its comparison are left out, and those that came later and
+    are at their default.
 
     Raises:
         TypeError: the value holds something that has no JSON form.
     """
-    return _plain(value, lambda field: field.compare)
+    return _plain(value, _identifies)
 
 
-def _plain(value: object, wanted: Callable[[Field[Any]], bool]) -> Any:
+def _identifies(field: Field[Any], value: object) -> bool:
+    return field.compare and not (_LATER in field.metadata and value == field.default)
+
+
+def _plain(value: object, wanted: Callable[[Field[Any], object], bool]) -> Any:
     if isinstance(value, Enum):
         return value.value
     if value is None or isinstance(value, _SCALARS):
         return value
     if is_dataclass(value) and not isinstance(value, type):
         tag = {KIND: getattr(value, KIND)} if hasattr(value, KIND) else {}
-        named = {f.name: _plain(getattr(value, f.name), wanted) for f in fields(value) if wanted(f)}
-        return tag | named
+        named = {f.name: getattr(value, f.name) for f in fields(value)}
+        kept = [f.name for f in fields(value) if wanted(f, named[f.name])]
+        return tag | {name: _plain(named[name], wanted) for name in kept}
     if isinstance(value, Mapping):
         return {str(key): _plain(item, wanted) for key, item in value.items()}
     if isinstance(value, Sequence):

@@ -19,6 +19,10 @@ step for dedicated servers.  Where steps are dealt without a bound of staleness,
 are nearer to the servers may make more of them: the bound is for the best division of the steps, a
 linear program, which yields the same number where all workers are placed alike.
 
+Emulated workers may differ.  The slowest worker of a synchronous step decides: no value is there
+before its gradients are.  Asynchronous workers each have a time of their own, and with a bound of
+staleness the slowest decides again.
+
 Latency and links between racks are not in these bounds.
 """
 
@@ -27,6 +31,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+import numpy.typing as npt
 from scipy.optimize import linprog
 
 from ps_allreduce.bounds import Crossing, link_bytes, step_bound_s
@@ -59,11 +65,11 @@ def bound_of(record: RunRecord) -> Bound | None:
     compute, rates, traffic = _compute(record), host_rates(record), traffic_of(record)
     if compute is None or not traffic or not set(traffic) <= set(rates):
         return None
-    before, last = compute
     network_s = busiest_s(traffic, rates)
-    step_s = step_bound_s(before, last, network_s)
     if record.experiment.strategy.deals_steps:
-        step_s = _dealt_step_s(record, before, last, rates)
+        step_s = _dealt_step_s(record, compute, rates)
+    else:
+        step_s = compute.step_s(compute.scales.max(axis=0), network_s)
     return Bound(network_s=network_s, step_s=step_s)
 
 
@@ -96,18 +102,41 @@ def traffic_of(record: RunRecord) -> Traffic:
     return _traffic(record, record.experiment, {task.task: task.host for task in record.tasks})
 
 
-def _compute(record: RunRecord) -> tuple[float, float] | None:
-    """Seconds of a worker's step before its last backward pass, and of that pass."""
-    load = record.experiment.workload
-    count = load.accumulation
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Compute:
+    """What workers compute in a step.
+
+    Attributes:
+        before_s: of a worker's step before its last backward pass,
+        last_s: and that pass, where nothing is scaled.
+        scales: so many times as long does every worker take in every step [workers, steps].
+    """
+
+    before_s: float
+    last_s: float
+    scales: npt.NDArray[np.float64]
+
+    def step_s(self, scales: npt.NDArray[np.float64], network_s: float) -> float:
+        """The least seconds of a step, mean over steps that are scaled so."""
+        each = [step_bound_s(self.before_s * s, self.last_s * s, network_s) for s in scales]
+        return float(np.mean(each))
+
+
+def _compute(record: RunRecord) -> _Compute | None:
+    """What an emulated accelerator was asked to take, else the means that were measured."""
+    load, workers = record.experiment.workload, range(record.experiment.num_workers)
+    count, scales = load.accumulation, np.ones((len(workers), 1))
     if load.emulated is not None:
         forward_s, backward_s = load.emulated.forward_s * count, load.emulated.backward_s * count
+        scales = np.stack(
+            [load.emulated.scales(worker, np.zeros(1, np.int64)) for worker in workers]
+        )
     elif record.metrics is not None:
         forward_s, backward_s = record.metrics.forward_s, record.metrics.backward_s
     else:
         return None
     last_s = backward_s / count
-    return forward_s + backward_s - last_s, last_s
+    return _Compute(before_s=forward_s + backward_s - last_s, last_s=last_s, scales=scales)
 
 
 def _traffic(record: RunRecord, experiment: Experiment, host_of: Mapping[str, str]) -> Traffic:
@@ -124,12 +153,13 @@ def _traffic(record: RunRecord, experiment: Experiment, host_of: Mapping[str, st
     return {host: both for host, both in bytes_of.items() if max(both) > 0}
 
 
-def _dealt_step_s(record: RunRecord, before: float, last: float, rates: Rates) -> float:
+def _dealt_step_s(record: RunRecord, compute: _Compute, rates: Rates) -> float:
     """Seconds of as many worker steps as there are workers, which make them on their own."""
     num_workers = record.experiment.num_workers
     shares = [_worker_traffic(record, worker) for worker in range(num_workers)]
     alone = [
-        step_bound_s(before, last, busiest_s(share, rates) if share else 0.0) for share in shares
+        compute.step_s(scales, busiest_s(share, rates) if share else 0.0)
+        for scales, share in zip(compute.scales, shares, strict=True)
     ]
     if record.experiment.strategy.columns().get("staleness") is not None:
         # Nobody gets far ahead, so all make the same number of steps.

@@ -9,6 +9,7 @@ labels (`data.setting`), whether a difference was shown is said in `verdict`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -203,8 +204,14 @@ def _further_items(case: Case) -> Items:
     if case.emulated:
         forward_s, backward_s = own["emulated_forward_s"], own["emulated_backward_s"]
         text = f"emulated: forward {forward_s:g} s, backward {backward_s:g} s"
-        items.append(("compute", text))
+        items.append(("compute", text + _differences_text(own)))
     return items
+
+
+def _differences_text(own: Mapping[str, Any]) -> str:
+    """How emulated workers differ from what is stated for all of them; empty if they do not."""
+    factors = own["emulated_factors"]
+    return "" if factors is None else f", times factors of workers {factors}"
 
 
 def _exchange_items(case: Case) -> Items:

@@ -1,12 +1,13 @@
 """The options of experiments, for `click`, in groups that become one value each.
 
-Decides names, help, defaults, and how data and an emulated accelerator are spelled; what the values
+Decides names, help, defaults, and how data and emulated accelerators are spelled; what the values
 mean is decided in `requests`.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,22 @@ def parse_emulate(text: str) -> EmulatedCompute:
             f"{text!r} is not two numbers of seconds; write for instance 0.02,0.04."
         ) from None
     return EmulatedCompute(forward_s=forward, backward_s=backward)
+
+
+def parse_factors(text: str) -> tuple[float, ...]:
+    """The factor of every worker up to the last that is named, of `1:1.5,3:0.8`.
+
+    Raises:
+        UserError: the text is no such list, or names a worker twice.
+    """
+    named = [re.fullmatch(r"([0-9]{1,5}):([0-9]+(?:\.[0-9]+)?)", p) for p in text.split(",")]
+    factors = {int(part[1]): float(part[2]) for part in named if part}
+    if len(factors) < len(named):
+        raise UserError(
+            f"{text!r} is no list of workers with a factor each; write for instance 1:1.5,3:0.8."
+        )
+    different = [worker for worker, factor in factors.items() if factor != 1]
+    return tuple(factors.get(worker, 1.0) for worker in range(max(different, default=-1) + 1))
 
 
 def parse_input(text: str) -> Synthetic | Digits | RecordFiles:
@@ -118,6 +135,11 @@ WORKLOAD = option_group(
         "--emulate",
         Parsed("forward,backward in s", parse_emulate),
         "Emulate an accelerator that takes so long per batch.",
+    ),
+    _stated(
+        "--worker-factors",
+        Parsed("worker:factor,...", parse_factors),
+        "With --emulate: these workers, counted from 0, take so many times as long.",
     ),
     _stated("--precision", one_of(Precision), "Of forward and backward pass.", "float32"),
     _given("--device", one_of(Device), "Where workers compute; a worker has one GPU.", "cpu"),

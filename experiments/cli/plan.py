@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from experiments.cli.requests import StudyRequest
+from experiments.cli.requests import StudyRequest, refuse_absent_workers
 from experiments.studies.defaults import default_cores, default_models, default_workers
 from experiments.studies.scope import Describe, Scale, Scope, check_servers
 from experiments.sweep.definition import Choices
@@ -50,6 +50,7 @@ def plan_sweep(
     _refuse_unused(request.name, request.settings, points)
     check_servers(points, describe)
     fitting = _fitting(points, capacity.num_hosts, console)
+    refuse_absent_workers(fitting)
     _tell_too_long(fitting, request.sweep.chosen_profile, describe, console)
     return Sweep(
         name=request.name,
@@ -173,15 +174,25 @@ def _tell_too_long(
 
 def _least_s(point: Experiment, describe: Describe) -> float:
     """How long a run measures at least, with the computation and the links that were stated."""
-    measurement, load = point.measurement, point.workload
+    measurement, load, network = point.measurement, point.workload, point.network
     if not isinstance(measurement, Measurement):
         return 0.0
-    emulated, network = load.emulated, point.network
-    step_s = (emulated.forward_s + emulated.backward_s) * load.accumulation if emulated else 0.0
+    step_s = _computed_s(point)
     if network is not None and network.bits_per_s is not None:
         trained = sum(spec.num_bytes for spec in describe(load) if spec.trainable)
         step_s = max(step_s, nominal_network_s(point, trained, network.bits_per_s))
     return measurement.least_warmup_s(step_s) + measurement.least_measured_s(step_s)
+
+
+def _computed_s(point: Experiment) -> float:
+    """Seconds that a step computes at least; 0 where that is not stated."""
+    load = point.workload
+    if load.emulated is None:
+        return 0.0
+    factors = load.emulated.factors_of(point.num_workers)
+    # The slowest worker has to make all of its steps, unless the others may make them.
+    factor = min(factors) if point.strategy.steps_may_differ else max(factors)
+    return (load.emulated.forward_s + load.emulated.backward_s) * load.accumulation * factor
 
 
 def render_sweep(

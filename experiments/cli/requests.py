@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
@@ -19,12 +20,13 @@ from launchers.sites import network_of, site_kind
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import ImageModel, Model
 from ps_allreduce.point.data import Digits, RecordFiles, Synthetic
+from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.spread import Coordinator, Spread
 from ps_allreduce.point.strategies import AnyStrategy
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
-from ps_allreduce.serialization import identity_of
+from ps_allreduce.serialization import identity_of, later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +46,24 @@ class WorkloadRequest:
     emulate: EmulatedCompute | None = None
     precision: Precision | None = None
     device: Device = Device.CPU
+    worker_factors: tuple[float, ...] | None = later(None)
 
     def __post_init__(self) -> None:
         if self.device is Device.GPU and self.emulate is not None:
             raise UserError("--emulate stands in for an accelerator: leave --device gpu out.")
+        if self.worker_factors is not None and self.emulate is None:
+            raise UserError("--worker-factors is about an emulated accelerator: state --emulate.")
+
+    @property
+    def emulated(self) -> EmulatedCompute | None:
+        """The emulated accelerators of all workers; None for real compute.
+
+        Raises:
+            UserError: a factor makes no sense.
+        """
+        if self.emulate is None:
+            return None
+        return replace(self.emulate, factors=self.worker_factors or ())
 
     def workload(self, model: str) -> Workload:
         """A model's default workload, with what was stated instead.
@@ -62,7 +78,7 @@ class WorkloadRequest:
             data=default.data if self.input is None else self.input,
             batch_per_worker=_stated(self.batch_per_worker, default.batch_per_worker),
             accumulation=_stated(self.accumulation, default.accumulation),
-            emulated=self.emulate,
+            emulated=self.emulated,
             precision=self.precision or default.precision,
         )
 
@@ -82,6 +98,25 @@ class WorkloadRequest:
 
 def _stated(value: int | None, default: int) -> int:
     return default if value is None else value
+
+
+def refuse_absent_workers(points: Iterable[Experiment]) -> None:
+    """See that every worker with a factor is one of some point.
+
+    Raises:
+        UserError: one is not.
+    """
+    most: dict[int, int] = {}
+    for point in points:
+        if point.workload.emulated is not None:
+            last = len(point.workload.emulated.factors) - 1
+            most[last] = max(point.num_workers, most.get(last, 0))
+    for last, num_workers in most.items():
+        if last >= num_workers:
+            raise UserError(
+                f"--worker-factors names worker {last}, and there are at most {num_workers}, "
+                "counted from 0: leave it out, or ask for more workers."
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

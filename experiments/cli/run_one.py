@@ -10,7 +10,7 @@ import os
 from dataclasses import fields, replace
 from pathlib import Path
 
-from experiments.cli.requests import RunRequest
+from experiments.cli.requests import RunRequest, refuse_absent_workers
 from experiments.studies.scope import Describe, check_servers
 from experiments.sweep.session import Workplace, open_session, run_once_more
 from experiments.sweep.writable import check_writable
@@ -68,6 +68,7 @@ def single_experiment(request: RunRequest, describe: Describe) -> Experiment:
     )
     _refuse_unused(experiment, settings)
     check_servers([experiment], describe)
+    refuse_absent_workers([experiment])
     return experiment
 
 

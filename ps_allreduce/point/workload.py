@@ -6,13 +6,18 @@ Decides which workloads make sense.  Building the model and reading its data is 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
+import numpy as np
+import numpy.typing as npt
+
 from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.point.architectures import ImageModel, Model, Unit
 from ps_allreduce.point.data import Data, Synthetic, check_serves
+from ps_allreduce.serialization import later
 
 
 class Precision(StrEnum):
@@ -37,7 +42,7 @@ class Optimizer:
 #: processors are busy, and a pass that releases more often takes longer than stated.
 LEAST_RELEASE_S = 0.002
 
-#: How long a pass of an emulated accelerator may take.
+#: A pass takes at least and at most so long; ticks of its timer come within fractions of the first.
 LEAST_PASS_S, MOST_PASS_S = 0.001, 3600.0
 
 
@@ -50,26 +55,45 @@ class EmulatedCompute:
         backward_s: time from the loss to the last gradient, per batch.
         groups: the gradients become available in at most so many groups, in backward order.  More
             than 16 cost processor time of their own.
+        factors: of worker 0, 1 and so on: both passes of the worker take so many times as long; 1
+            for all workers after the last.
     """
 
     forward_s: float
     backward_s: float
     groups: int = 16
+    factors: tuple[float, ...] = later(())
 
     def __post_init__(self) -> None:
-        for seconds in (self.forward_s, self.backward_s):
-            if not LEAST_PASS_S <= seconds <= MOST_PASS_S:  # "not a number" is in no range
-                raise UserError(
-                    f"passes of an emulated accelerator take {LEAST_PASS_S:g} to {MOST_PASS_S:g} s "
-                    f"each, got {seconds:g}."
-                )
+        if self.factors[-1:] == (1.0,):
+            raise ValueError("the last factor is 1, which needs no words")
+        self._check_passes()
+        for worker, factor in enumerate(self.factors):
+            self._check_passes(factor, f" times the factor of worker:{worker}")
         if not 1 <= self.groups <= 16:
             raise UserError(f"gradient groups must be 1 to 16, got {self.groups}.")
 
+    def _check_passes(self, factor: float = 1.0, of_whom: str = "") -> None:
+        for seconds in (self.forward_s * factor, self.backward_s * factor):
+            if not LEAST_PASS_S <= seconds <= MOST_PASS_S:  # "not a number" is in no range
+                raise UserError(
+                    f"passes of an emulated accelerator take {LEAST_PASS_S:g} to {MOST_PASS_S:g} s "
+                    f"each, got {seconds:g}{of_whom}."
+                )
+
     @property
     def releases(self) -> int:
-        """How many groups the backward pass has time for."""
-        return max(1, min(self.groups, int(self.backward_s / LEAST_RELEASE_S)))
+        """How many groups the backward pass of every worker has time for."""
+        shortest_s = self.backward_s * min((1.0, *self.factors))
+        return max(1, min(self.groups, int(shortest_s / LEAST_RELEASE_S)))
+
+    def factors_of(self, num_workers: int) -> list[float]:
+        """The factor of each of so many workers."""
+        return [*self.factors, *[1.0] * num_workers][:num_workers]
+
+    def scales(self, worker: int, steps: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """So many times as long as stated does a worker take in each of some of its steps."""
+        return np.full(len(steps), self.factors_of(worker + 1)[worker])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +161,7 @@ class Workload:
             "emulated_forward_s": emulated.forward_s if emulated else None,
             "emulated_backward_s": emulated.backward_s if emulated else None,
             "emulated_groups": emulated.groups if emulated else None,
+            "emulated_factors": _factors_text(emulated.factors) if emulated else None,
         }
 
     def title_parts(self) -> list[str]:
@@ -145,3 +170,9 @@ class Workload:
         if self.precision is not Precision.FLOAT32:
             parts.append(str(self.precision))
         return parts
+
+
+def _factors_text(factors: Sequence[float]) -> str | None:
+    """As `1:1.5,3:0.8`: workers that are not as stated; None where all are."""
+    named = [f"{worker}:{factor:g}" for worker, factor in enumerate(factors) if factor != 1]
+    return ",".join(named) or None

@@ -161,11 +161,10 @@ def _clocks_steady(run: _Run) -> str:
 
 def _computed_for_as_long_as_stated(run: _Run) -> str:
     """An emulated accelerator may be slower than stated, if processors are busy, but not faster."""
-    stated_s = _stated_s(run.experiment)
-    early_s = max(EARLY_SHARE * stated_s, EARLY_S * run.experiment.workload.accumulation)
-    for worker, taken_s in _taken_s(run).items():
-        if taken_s < stated_s - early_s:
-            return f"the emulated accelerator of {worker} took {_times_text(taken_s, stated_s)}"
+    for pace in _paces(run):
+        early_s = max(EARLY_SHARE * pace.stated_s, EARLY_S * run.experiment.workload.accumulation)
+        if pace.taken_s < pace.stated_s - early_s:
+            return f"the emulated accelerator of {pace}"
     return ""
 
 
@@ -173,38 +172,45 @@ def find_doubts(
     experiment: Experiment, results: Sequence[DriverResult], steps: StepTable
 ) -> list[str]:
     """What does not make the run invalid, but a reader has to know."""
-    stated_s = _stated_s(experiment)
-    taken_s = _taken_s(_Run(experiment, results, steps))
-    late = [worker for worker, seconds in taken_s.items() if seconds > (1 + LATE_SHARE) * stated_s]
+    paces = _paces(_Run(experiment, results, steps))
+    late = [pace for pace in paces if pace.taken_s > (1 + LATE_SHARE) * pace.stated_s]
     if not late:
         return []
-    latest = max(late, key=lambda worker: taken_s[worker])
+    latest = max(late, key=lambda pace: pace.taken_s / pace.stated_s)
     return [
-        f"{len(late)} of {len(taken_s)} emulated accelerators were slower than stated: that of "
-        f"{latest} took {_times_text(taken_s[latest], stated_s)}"
+        f"{len(late)} of {len(paces)} emulated accelerators were slower than stated: that of "
+        f"{latest}"
     ]
 
 
-def _stated_s(experiment: Experiment) -> float:
-    """Of a step of an emulated accelerator; 0 without one."""
-    emulated = experiment.workload.emulated
-    seconds = emulated.forward_s + emulated.backward_s if emulated else 0.0
-    return seconds * experiment.workload.accumulation
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pace:
+    """Seconds of a step of an emulated accelerator, as stated for its worker and as it was."""
+
+    worker: int
+    stated_s: float
+    taken_s: float
+
+    def __str__(self) -> str:
+        times = f"{self.taken_s * 1e3:.1f} ms for a step of {self.stated_s * 1e3:.1f} ms"
+        return f"worker:{self.worker} took {times}"
 
 
-def _taken_s(run: _Run) -> dict[str, float]:
-    """Median of the measured steps of every emulated accelerator, by worker; none without one."""
-    if run.experiment.workload.emulated is None:
-        return {}
+def _paces(run: _Run) -> list[_Pace]:
+    """Medians over the measured steps of every emulated accelerator; none without one."""
+    load = run.experiment.workload
+    if load.emulated is None:
+        return []
     measured = run.steps.select(run.steps.phase == Phase.MEASURED)
-    return {
-        f"worker:{table.worker[0]}": float(np.median(compute_spans(table)))
-        for table in measured.by_worker()
-    }
-
-
-def _times_text(taken_s: float, stated_s: float) -> str:
-    return f"{taken_s * 1e3:.1f} ms for a step of {stated_s * 1e3:.1f} ms"
+    step_s = (load.emulated.forward_s + load.emulated.backward_s) * load.accumulation
+    paces = []
+    for table in measured.by_worker():
+        worker = int(table.worker[0])
+        stated_s = step_s * load.emulated.scales(worker, table.step)
+        median_s = float(np.median(stated_s))
+        taken_s = median_s + float(np.median(compute_spans(table) - stated_s))
+        paces.append(_Pace(worker=worker, stated_s=median_s, taken_s=taken_s))
+    return paces
 
 
 def _placed_as_planned(run: _Run) -> str:

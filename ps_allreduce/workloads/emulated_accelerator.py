@@ -7,6 +7,8 @@ asked for and the time bears.
 Every batch notes when it began, and every tick of its timer waits for a moment counted from there.
 So a tick that comes late, because the processor was busy, does not delay the ticks after it.
 
+A worker may have a factor, by which all of these moments are multiplied.
+
 Ticks are a little late even on an idle worker.  This is measured when the worker is set up, and
 taken off.  Other work at that moment would make the measured delay too long, and the accelerator
 too fast for the whole run: so the least of all delays counts, and at most `MOST_LATENESS_S`.
@@ -23,7 +25,8 @@ from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.workloads.program import BatchOutputs, Program, now_after
 from ps_allreduce.workloads.worker_local import LocalIterator, LocalVariable, assign
 
-TICK = (tf.TensorSpec([], tf.int64),)
+#: A tick carries the moment at which it was due.
+TICK = (tf.TensorSpec([], tf.float64),)
 
 #: When the present batch began, in seconds since the epoch, and how late ticks are, in seconds.
 BEGIN = LocalVariable("accelerator/begin", tf.float64, ())
@@ -61,13 +64,17 @@ class EmulatedProgram(Program):
     def initialise(self, worker: tf.Tensor) -> list[tf.Operation]:
         """Also create a calibrated timer."""
         created = super().initialise(worker)
-        return [*created, self.iterators[1].start(_timer(self._moments())), *_calibrate()]
+        moments = self._moments(worker)
+        timer = _timer(tf.data.Dataset.from_tensors(moments).repeat().unbatch())
+        return [*created, self.iterators[1].start(timer), *_calibrate()]
 
-    def _moments(self) -> list[float]:
-        """Seconds from the beginning of a batch to the loss and to each group's release."""
+    def _moments(self, worker: tf.Tensor) -> tf.Tensor:
+        """Seconds from the beginning of a worker's batch to the loss and to each release."""
         compute, groups = self._compute, len(self._groups)
         released = [compute.backward_s * (number + 1) / groups for number in range(groups)]
-        return [compute.forward_s, *(compute.forward_s + moment for moment in released)]
+        stated = [compute.forward_s, *(compute.forward_s + moment for moment in released)]
+        factors = tf.constant(compute.factors_of(self._num_workers), tf.float64)
+        return tf.gather(factors, worker) * tf.constant(stated, tf.float64)
 
     def batch(
         self,
@@ -119,23 +126,21 @@ def backward_groups(sizes: Sequence[int], count: int) -> list[list[int]]:
     return groups
 
 
-def _timer(moments: Sequence[float]) -> tf.data.Dataset:
-    """Ticks at these moments of each batch, batch after batch; nothing prefetches them."""
+def _timer(moments: tf.data.Dataset) -> tf.data.Dataset:
+    """A tick at each of these moments, seconds from its batch's begin; nothing prefetches them."""
 
     @tf.autograph.experimental.do_not_convert
-    def tick(number: tf.Tensor) -> tf.data.Dataset:
-        due = BEGIN.read(BEGIN.handle()) + tf.gather(
-            tf.constant(moments, tf.float64), number % len(moments)
-        )
+    def tick(moment: tf.Tensor) -> tf.data.Dataset:
+        due = BEGIN.read(BEGIN.handle()) + moment
         left_s = due - LATENESS.read(LATENESS.handle()) - tf.timestamp()
         left_us = tf.cast(tf.maximum(left_s * 1e6, 0.0), tf.int64)
         # Without `take` it would sleep once more before it finds that there is no second element.
-        return _after_sleep(tf.data.Dataset.from_tensors(number), left_us).take(1)
+        return _after_sleep(tf.data.Dataset.from_tensors(moment), left_us).take(1)
 
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = False
     options.autotune.enabled = False
-    return tf.data.Dataset.range(1 << 40).flat_map(tick).with_options(options)
+    return moments.flat_map(tick).with_options(options)
 
 
 def _after_sleep(dataset: tf.data.Dataset, microseconds: tf.Tensor) -> tf.data.Dataset:
@@ -156,7 +161,8 @@ def _calibrate(spacing_s: float = 0.005, count: int = 20) -> list[tf.Operation]:
     handle = iterator.handle()
     ready = assign(LATENESS.handle(), tf.constant(0.0, tf.float64))
     with tf.control_dependencies([ready]):
-        started = iterator.start(_timer(moments))
+        timer = _timer(tf.data.Dataset.from_tensor_slices(tf.constant(moments, tf.float64)))
+        started = iterator.start(timer)
     tick = _begin([started])
     late = []
     for moment in moments:

@@ -120,6 +120,27 @@ def test_emulated_compute_takes_the_stated_time(
     assert experiment.columns()["compute"] == "emulated"
 
 
+@pytest.mark.timed
+def test_a_factor_of_one_worker_slows_the_step_of_all(launcher: LocalLauncher) -> None:
+    measurement = replace(BRIEF, warmup_steps=5, measured_steps=40)
+    steps_s, spans = {}, {}
+    for factors in ((), (1.0, 1.05)):
+        compute = EmulatedCompute(forward_s=0.04, backward_s=0.06, factors=factors)
+        workload = replace(EMULATED, emulated=compute)
+        experiment = point(AllReduce, 2, workload=workload, measurement=measurement)
+        run = launch(launcher, experiment)
+        assert run.status is Status.OK, run.reason
+        assert run.steps is not None
+        assert run.metrics is not None
+        assert run.warnings == ()
+        measured = run.steps.select(run.steps.phase == Phase.MEASURED)
+        steps_s[factors] = run.metrics.step_time_p50_s
+        spans[factors] = [compute_spans(each).min() for each in measured.by_worker()]
+    assert spans[()] == pytest.approx([0.1, 0.1], rel=0.01)
+    assert spans[1.0, 1.05] == pytest.approx([0.1, 0.105], rel=0.01)
+    assert steps_s[1.0, 1.05] - steps_s[()] == pytest.approx(0.005, rel=0.3)
+
+
 def test_what_is_taken_off_for_late_ticks_is_limited(provoked: Any) -> None:
     # Ticks are never on time to the microsecond.
     limited, default = provoked["lateness"]

@@ -172,6 +172,22 @@ def test_only_the_last_of_accumulated_backward_passes_overlaps() -> None:
     assert bound(reduced("ab", workload=load)).step_s == pytest.approx(2 * 1.5 + 0.5 + 4)
 
 
+SLOW = replace(WORKLOAD, emulated=EmulatedCompute(forward_s=0.5, backward_s=1.0, factors=(1, 3)))
+
+
+def test_the_slowest_worker_decides_unless_steps_are_dealt() -> None:
+    # Alone, worker 1 takes 1.5 + 4 s, its transfer being longer than its backward pass of 3 s.
+    assert bound(reduced("ab", workload=SLOW)).step_s == pytest.approx(5.5)
+    assert bound(served(SYNC, "ab", "xy", 200, 200, workload=SLOW)).step_s == pytest.approx(5.5)
+    # A worker that no point of this size has changes nothing.
+    alone = served(ASYNC, "b", "x", 400, workload=SLOW)
+    assert bound(alone).step_s == pytest.approx(4.5)
+    dealt = bound(served(ASYNC, "ab", "wxyz", 100, 100, 100, 100, workload=SLOW))
+    assert dealt.step_s == pytest.approx(2 / (1 / 4.5 + 1 / 5.5))
+    bounded = served(ASYNC, "ab", "wxyz", 100, 100, 100, 100, workload=SLOW, staleness=2)
+    assert bound(bounded).step_s == pytest.approx(5.5)
+
+
 def test_a_network_faster_than_the_backward_pass_costs_nothing() -> None:
     quick = made(make_experiment(AllReduce, 2, workload=WORKLOAD), "ab", gradient_bytes=40)
     assert bound(quick).step_s == pytest.approx(FORWARD_S + BACKWARD_S)

@@ -39,6 +39,8 @@ MISTYPED = {
     "compare --emulate 0.1": "'0.1' is not two numbers of seconds",
     "compare --emulate 1,2,3": "'1,2,3' is not two numbers of seconds",
     "compare --emulate 0,1": "passes of an emulated accelerator take 0.001 to 3600 s each, got 0.",
+    "compare --worker-factors 1.5": "'1.5' is no list of workers with a factor each;",
+    "compare --worker-factors 1:2,1:3": "'1:2,1:3' is no list of workers with a factor each;",
     "compare --input nowhere": (
         "'nowhere' is neither synthetic, digits nor a folder of TFRecord files"
     ),
@@ -68,6 +70,18 @@ MISTYPED = {
 
 #: What makes no sense together, or here.
 MISTAKES = {
+    "compare --worker-factors 1:1.5": (
+        "--worker-factors is about an emulated accelerator: state --emulate."
+    ),
+    "compare --emulate 0.02,0.04 --worker-factors 0:0.01": (
+        "forward_s times the factor of worker:0 must be at least 0.001, got 0.0002."
+    ),
+    "compare --workers 2 --emulate 0.02,0.04 --worker-factors 2:1.5": (
+        "--worker-factors names worker 2, and there are at most 2, counted from 0: leave it out"
+    ),
+    "run-one --strategy single --emulate 0.02,0.04 --worker-factors 1:2": (
+        "--worker-factors names worker 1, and there are at most 1, counted from 0: leave it out"
+    ),
     "compare --device gpu --emulate 0.02,0.04": (
         "--emulate stands in for an accelerator: leave --device gpu out."
     ),

@@ -124,6 +124,7 @@ CHANGES: list[tuple[str, Experiment, Any]] = [
     ("workload.emulated.forward_s", GOLDEN, 0.021),
     ("workload.emulated.backward_s", GOLDEN, 0.041),
     ("workload.emulated.groups", GOLDEN, 8),
+    ("workload.emulated.factors", GOLDEN, (1.0, 1.5)),
     ("resources.device", GOLDEN, Device.GPU),
     ("resources.cores_per_worker", GOLDEN, 2),
     ("resources.threads_per_worker", GOLDEN, 2),

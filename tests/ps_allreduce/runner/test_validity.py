@@ -142,8 +142,8 @@ def at_work(*seconds: float) -> StepTable:
     )
 
 
-def emulated(accumulation: int, forward_s: float) -> Experiment:
-    compute = EmulatedCompute(forward_s=forward_s, backward_s=2 * forward_s)
+def emulated(accumulation: int, forward_s: float, **changes: Any) -> Experiment:
+    compute = EmulatedCompute(forward_s=forward_s, backward_s=2 * forward_s, **changes)
     workload = Workload(emulated=compute, accumulation=accumulation)
     return make_experiment(AllReduce, measurement=SHORT, workload=workload)
 
@@ -177,6 +177,20 @@ def test_an_emulated_accelerator_that_is_slower_than_stated_is_a_doubt() -> None
     assert find_doubts(emulated(2, 0.010), RESULTS, at_work(0.0625, 0.0617)) == [
         "1 of 2 emulated accelerators were slower than stated: that of worker:0 took 62.5 ms for a "
         "step of 60.0 ms"
+    ]
+
+
+def test_a_worker_with_a_factor_is_held_against_its_own_time() -> None:
+    slow = emulated(1, 0.010, factors=(1.0, 1.5))
+    assert find_problems(slow, RESULTS, at_work(0.030, 0.045)) == []
+    assert find_doubts(slow, RESULTS, at_work(0.030, 0.045)) == []
+    assert find_problems(slow, RESULTS, at_work(0.030, 0.030)) == [
+        "the emulated accelerator of worker:1 took 30.0 ms for a step of 45.0 ms"
+    ]
+    # By its share the first is later than the second.
+    assert find_doubts(slow, RESULTS, at_work(0.033, 0.047)) == [
+        "2 of 2 emulated accelerators were slower than stated: that of worker:0 took 33.0 ms for a "
+        "step of 30.0 ms"
     ]
 
 
