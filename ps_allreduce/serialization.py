@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import types
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import MISSING, Field, field, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from reprlib import repr as short
@@ -24,8 +24,9 @@ T = TypeVar("T")
 #: The class variable, and the key in JSON, that tells one class of a union from the others.
 KIND = "kind"
 
-#: In the metadata of a field: it came `later`.
-_LATER = "later"
+#: Metadata of a field that came when its dataclass had identities already.  At its default such a
+#: field is no part of the identity, which stays what it was.
+LATER: Mapping[str, bool] = {"later": True}
 
 #: Types whose values JSON holds as they are.
 _SCALARS = (bool, int, float, str)
@@ -46,14 +47,6 @@ class _Mismatch(Exception):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.path: list[str] = []
-
-
-def later(default: T) -> T:
-    """The default of a field that came when its dataclass had identities already.
-
-    At its default the field is no part of the identity, which stays what it was.
-    """
-    return field(default=default, metadata={_LATER: True})
 
 
 def to_json(value: object) -> Any:
@@ -78,7 +71,7 @@ def identity_of(value: object) -> Any:
 
 
 def _identifies(field: Field[Any], value: object) -> bool:
-    return field.compare and not (_LATER in field.metadata and value == field.default)
+    return field.compare and not (field.metadata == LATER and value == field.default)
 
 
 def _plain(value: object, wanted: Callable[[Field[Any], object], bool]) -> Any:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ps_allreduce.point.architectures import ARCHITECTURES, ImageModel
 from ps_allreduce.point.data import Digits, Synthetic
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.jitter import Distribution, Jitter
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
@@ -164,6 +165,16 @@ def seconds() -> st.SearchStrategy[float]:
     return st.floats(0, 1e10, allow_nan=False)
 
 
+def jitters() -> st.SearchStrategy[Jitter]:
+    """Any jitter."""
+    return st.builds(
+        Jitter,
+        distribution=st.sampled_from(Distribution),
+        variation=st.floats(0.001, 0.5),
+        seed=st.integers(0, 2**31 - 1),
+    )
+
+
 def workloads() -> st.SearchStrategy[Workload]:
     """Any workload that makes sense."""
     emulated = st.builds(
@@ -171,6 +182,8 @@ def workloads() -> st.SearchStrategy[Workload]:
         forward_s=st.floats(0.001, 1),
         backward_s=st.floats(0.001, 1),
         groups=st.integers(1, 16),
+        factors=st.just(()) | st.lists(st.floats(1, 99), max_size=3).map(lambda some: (*some, 2.0)),
+        jitter=st.none() | jitters(),
     )
     real = st.fixed_dictionaries({"precision": st.sampled_from(Precision)})
     return st.builds(

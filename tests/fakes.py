@@ -21,7 +21,7 @@ from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.hosts import HostFacts, HostRecord, Interface
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.records import Phases, RunRecord, Sample, Status, TaskRecord
-from ps_allreduce.record.steps import EventTable, Metrics, Phase, StepTable
+from ps_allreduce.record.steps import EventTable, Floats, Metrics, Phase, StepTable
 
 METRICS = Metrics(
     examples_per_sec=320.0,
@@ -168,7 +168,7 @@ def make_steps(
     first_start: float = 0.0,
     pull_s: float = 0.0,
     wait_s: float = 0.0,
-    compute_s: float = 0.0,
+    compute_s: float | Floats = 0.0,
 ) -> StepTable:
     """One worker's steps back to back; the same pull, input wait and computation in each.
 

@@ -53,6 +53,7 @@ cpu_s_per_gigabyte:f core_bits_per_s:f cpu_over learning_rate:f momentum:f input
 emulated_forward_s:f emulated_backward_s:f emulated_groups:i least_warmup_steps:i least_warmup_s:f
 least_measured_steps:i least_measured_s:f event_steps:i asked_workers_per_host:i asked_interface
 network_hosts:i recording_ratio:f raw_timings:b emulated_factors
+emulated_jitter
 """
 
 #: A command line may hold bytes that are no text; they are written by their numbers.
@@ -80,17 +81,10 @@ CONDITIONS = (
     *("model", "image_size", "num_classes", "unit", "input", "input_checksum", "optimizer"),
     *("learning_rate", "momentum", "batch_per_worker", "accumulation", "seed", "precision"),
     *("compute", "emulated_forward_s", "emulated_backward_s", "emulated_groups"),
-    *(
-        "emulated_factors",
-        "launcher",
-        "network",
-        "network_hosts",
-        "asked_interface",
-        "asked_workers_per_host",
-        "device",
-    ),
-    *("devices_per_worker", "cores_per_worker", "threads_per_worker", "least_warmup_steps"),
-    *("least_warmup_s", "least_measured_steps", "least_measured_s", "event_steps"),
+    *("emulated_factors", "emulated_jitter", "launcher", "network", "network_hosts"),
+    *("asked_interface", "asked_workers_per_host", "device", "devices_per_worker"),
+    *("cores_per_worker", "threads_per_worker", "least_warmup_steps", "least_warmup_s"),
+    *("least_measured_steps", "least_measured_s", "event_steps"),
 )
 
 

@@ -21,7 +21,8 @@ linear program, which yields the same number where all workers are placed alike.
 
 Emulated workers may differ.  The slowest worker of a synchronous step decides: no value is there
 before its gradients are.  Asynchronous workers each have a time of their own, and with a bound of
-staleness the slowest decides again.
+staleness the slowest decides again.  Where steps differ too, it is the slowest worker of each step,
+with the factors that were drawn for the measured steps.
 
 Latency and links between racks are not in these bounds.
 """
@@ -39,6 +40,9 @@ from ps_allreduce.bounds import Crossing, link_bytes, step_bound_s
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.records import RunRecord
+
+#: Of a run that did not get so far, its bound is that of so many steps.
+UNMEASURED_STEPS = 1000
 
 #: Bytes per second of every host's link, in either direction.
 Rates = Mapping[str, float]
@@ -128,15 +132,20 @@ def _compute(record: RunRecord) -> _Compute | None:
     count, scales = load.accumulation, np.ones((len(workers), 1))
     if load.emulated is not None:
         forward_s, backward_s = load.emulated.forward_s * count, load.emulated.backward_s * count
-        scales = np.stack(
-            [load.emulated.scales(worker, np.zeros(1, np.int64)) for worker in workers]
-        )
+        scales = np.stack([load.emulated.scales(worker, _steps(record)) for worker in workers])
     elif record.metrics is not None:
         forward_s, backward_s = record.metrics.forward_s, record.metrics.backward_s
     else:
         return None
     last_s = backward_s / count
     return _Compute(before_s=forward_s + backward_s - last_s, last_s=last_s, scales=scales)
+
+
+def _steps(record: RunRecord) -> npt.NDArray[np.int64]:
+    """The steps that were measured, by their numbers; the first ones where none were."""
+    if record.metrics is None:
+        return np.arange(UNMEASURED_STEPS)
+    return record.metrics.warmup_steps + np.arange(record.metrics.measured_steps)
 
 
 def _traffic(record: RunRecord, experiment: Experiment, host_of: Mapping[str, str]) -> Traffic:

@@ -210,8 +210,8 @@ def _further_items(case: Case) -> Items:
 
 def _differences_text(own: Mapping[str, Any]) -> str:
     """How emulated workers differ from what is stated for all of them; empty if they do not."""
-    factors = own["emulated_factors"]
-    return "" if factors is None else f", times factors of workers {factors}"
+    named = {"factors of workers": own["emulated_factors"], "jitter": own["emulated_jitter"]}
+    return "".join(f", {name} {text}" for name, text in named.items() if text is not None)
 
 
 def _exchange_items(case: Case) -> Items:

@@ -31,6 +31,7 @@ from launchers.cli.types import (
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import ARCHITECTURES
 from ps_allreduce.point.data import Digits, RecordFiles, Synthetic
+from ps_allreduce.point.jitter import Distribution, Jitter
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Policy
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.spread import Coordinator, LayoutKind
@@ -71,6 +72,22 @@ def parse_factors(text: str) -> tuple[float, ...]:
         )
     different = [worker for worker, factor in factors.items() if factor != 1]
     return tuple(factors.get(worker, 1.0) for worker in range(max(different, default=-1) + 1))
+
+
+def parse_jitter(text: str) -> Jitter:
+    """Jitter as `lognormal:0.1` or, with a seed, `lognormal:0.1:7`.
+
+    Raises:
+        UserError: there is no such distribution, or a number makes no sense.
+    """
+    match = re.fullmatch(r"([a-z]+):([0-9]+(?:\.[0-9]+)?)(?::([0-9]+))?", text)
+    if match is None or match[1] not in list(Distribution):
+        raise UserError(
+            f"{text!r} is no jitter; write one of {', '.join(Distribution)} and its coefficient of "
+            "variation, for instance lognormal:0.1, and after a colon a seed if you like."
+        )
+    distribution, variation = Distribution(match[1]), float(match[2])
+    return Jitter(distribution=distribution, variation=variation, seed=int(match[3] or 1))
 
 
 def parse_input(text: str) -> Synthetic | Digits | RecordFiles:
@@ -140,6 +157,12 @@ WORKLOAD = option_group(
         "--worker-factors",
         Parsed("worker:factor,...", parse_factors),
         "With --emulate: these workers, counted from 0, take so many times as long.",
+    ),
+    _stated(
+        "--jitter",
+        Parsed("distribution:variation[:seed]", parse_jitter),
+        "With --emulate: every step of every worker takes so much more or less, with mean 1; "
+        f"distributions {', '.join(Distribution)}.",
     ),
     _stated("--precision", one_of(Precision), "Of forward and backward pass.", "float32"),
     _given("--device", one_of(Device), "Where workers compute; a worker has one GPU.", "cpu"),

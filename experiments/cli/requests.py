@@ -21,12 +21,13 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import ImageModel, Model
 from ps_allreduce.point.data import Digits, RecordFiles, Synthetic
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.jitter import Jitter
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.spread import Coordinator, Spread
 from ps_allreduce.point.strategies import AnyStrategy
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
-from ps_allreduce.serialization import identity_of, later
+from ps_allreduce.serialization import LATER, identity_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +47,17 @@ class WorkloadRequest:
     emulate: EmulatedCompute | None = None
     precision: Precision | None = None
     device: Device = Device.CPU
-    worker_factors: tuple[float, ...] | None = later(None)
+    worker_factors: tuple[float, ...] | None = field(default=None, metadata=LATER)
+    jitter: Jitter | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         if self.device is Device.GPU and self.emulate is not None:
             raise UserError("--emulate stands in for an accelerator: leave --device gpu out.")
-        if self.worker_factors is not None and self.emulate is None:
-            raise UserError("--worker-factors is about an emulated accelerator: state --emulate.")
+        if self.emulate is None:
+            for name in ("worker_factors", "jitter"):
+                if getattr(self, name) is not None:
+                    option = option_of(name)
+                    raise UserError(f"{option} is about an emulated accelerator: state --emulate.")
 
     @property
     def emulated(self) -> EmulatedCompute | None:
@@ -63,7 +68,7 @@ class WorkloadRequest:
         """
         if self.emulate is None:
             return None
-        return replace(self.emulate, factors=self.worker_factors or ())
+        return replace(self.emulate, factors=self.worker_factors or (), jitter=self.jitter)
 
     def workload(self, model: str) -> Workload:
         """A model's default workload, with what was stated instead.

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.point.architectures import ImageModel, Model, Unit
 from ps_allreduce.point.data import Data, Synthetic, check_serves
-from ps_allreduce.serialization import later
+from ps_allreduce.point.jitter import Jitter
+from ps_allreduce.serialization import LATER
 
 
 class Precision(StrEnum):
@@ -57,12 +58,14 @@ class EmulatedCompute:
             than 16 cost processor time of their own.
         factors: of worker 0, 1 and so on: both passes of the worker take so many times as long; 1
             for all workers after the last.
+        jitter: multiplies both passes of every step of every worker by a factor of its own.
     """
 
     forward_s: float
     backward_s: float
     groups: int = 16
-    factors: tuple[float, ...] = later(())
+    factors: tuple[float, ...] = field(default=(), metadata=LATER)
+    jitter: Jitter | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         if self.factors[-1:] == (1.0,):
@@ -93,7 +96,9 @@ class EmulatedCompute:
 
     def scales(self, worker: int, steps: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """So many times as long as stated does a worker take in each of some of its steps."""
-        return np.full(len(steps), self.factors_of(worker + 1)[worker])
+        factor = self.factors_of(worker + 1)[worker]
+        drawn = np.ones(len(steps)) if self.jitter is None else self.jitter.factors(worker, steps)
+        return np.asarray(factor * drawn)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +167,7 @@ class Workload:
             "emulated_backward_s": emulated.backward_s if emulated else None,
             "emulated_groups": emulated.groups if emulated else None,
             "emulated_factors": _factors_text(emulated.factors) if emulated else None,
+            "emulated_jitter": str(emulated.jitter) if emulated and emulated.jitter else None,
         }
 
     def title_parts(self) -> list[str]:

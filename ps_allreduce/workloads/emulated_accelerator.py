@@ -7,7 +7,7 @@ asked for and the time bears.
 Every batch notes when it began, and every tick of its timer waits for a moment counted from there.
 So a tick that comes late, because the processor was busy, does not delay the ticks after it.
 
-A worker may have a factor, by which all of these moments are multiplied.
+All of these moments are multiplied by a worker's factor, and by that of a step where steps differ.
 
 Ticks are a little late even on an idle worker.  This is measured when the worker is set up, and
 taken off.  Other work at that moment would make the measured delay too long, and the accelerator
@@ -16,11 +16,12 @@ too fast for the whole run: so the least of all delays counts, and at most `MOST
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import tensorflow as tf
 
+from ps_allreduce.point.jitter import CHOOSING_SHIFT, GOLDEN, ROUNDS, Jitter
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.workloads.program import BatchOutputs, Program, now_after
 from ps_allreduce.workloads.worker_local import LocalIterator, LocalVariable, assign
@@ -64,9 +65,14 @@ class EmulatedProgram(Program):
     def initialise(self, worker: tf.Tensor) -> list[tf.Operation]:
         """Also create a calibrated timer."""
         created = super().initialise(worker)
-        moments = self._moments(worker)
-        timer = _timer(tf.data.Dataset.from_tensors(moments).repeat().unbatch())
-        return [*created, self.iterators[1].start(timer), *_calibrate()]
+        # Those of a step: of its batches, one after the other.
+        moments = tf.tile(self._moments(worker), [self.accumulation])
+        steps = tf.data.Dataset.from_tensors(moments).repeat()
+        if self._compute.jitter is not None:
+            draw = draws(self._compute.jitter, self._num_workers, worker)
+            # A step draws while it waits for its first moment: that costs it no time.
+            steps = tf.data.Dataset.range(1 << 40).map(lambda step: moments * draw(step))
+        return [*created, self.iterators[1].start(_timer(steps.unbatch())), *_calibrate()]
 
     def _moments(self, worker: tf.Tensor) -> tf.Tensor:
         """Seconds from the beginning of a worker's batch to the loss and to each release."""
@@ -106,6 +112,22 @@ class EmulatedProgram(Program):
             moments=[input_ready, loss_ready, now_after(gradients)],
             releases=releases,
         )
+
+
+def draws(jitter: Jitter, num_workers: int, worker: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:
+    """What tells the factor of a worker's step, by its number: that of `Jitter.factors`."""
+    stream = tf.gather(tf.constant(jitter.streams(num_workers)), worker)
+    quantiles = tf.constant(jitter.quantiles)
+
+    def draw(step: tf.Tensor) -> tf.Tensor:
+        state = stream + tf.cast(step + 1, tf.uint64) * tf.constant(GOLDEN, tf.uint64)
+        for shift, factor in ROUNDS:
+            shifted = tf.bitwise.right_shift(state, tf.constant(shift, tf.uint64))
+            state = tf.bitwise.bitwise_xor(state, shifted) * tf.constant(factor, tf.uint64)
+        choice = tf.bitwise.right_shift(state, tf.constant(CHOOSING_SHIFT, tf.uint64))
+        return tf.gather(quantiles, tf.cast(choice, tf.int64))
+
+    return draw
 
 
 def _begin(tensors: Sequence[tf.Tensor]) -> tf.Operation:

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from ps_allreduce.fork_server.run_folder import hold_port
 from ps_allreduce.point.architectures import ImageModel
+from ps_allreduce.point.jitter import Distribution, Jitter
 from ps_allreduce.tf_internals.private_api import leave_unordered
 from ps_allreduce.tf_internals.texts import TASK_ENVIRONMENT
 from ps_allreduce.workloads import emulated_accelerator
@@ -28,6 +29,10 @@ NUM_PS = 3
 #: For late ticks, in seconds.
 LIMITS_S = (1e-6, 1e-3)
 
+#: What is drawn, and for how many steps.
+JITTER = Jitter(distribution=Distribution.LOGNORMAL, variation=0.2, seed=2**31 - 1)
+STEPS = 50
+
 
 def calibrated(limit_s: float) -> float:
     """Seconds that an emulated accelerator takes off for late ticks, with a limit."""
@@ -39,6 +44,15 @@ def calibrated(limit_s: float) -> float:
             return emulated_accelerator.LATENESS.read(handle())
 
     return float(tf.function(calibrate, autograph=False)())
+
+
+def drawn() -> list[float]:
+    """The factors of worker 1's first steps, as its timer draws them."""
+
+    def draw(step: tf.Tensor) -> tf.Tensor:
+        return emulated_accelerator.draws(JITTER, 2, tf.constant(1, tf.int64))(step)
+
+    return [float(each) for each in tf.data.Dataset.range(STEPS).map(draw).as_numpy_iterator()]
 
 
 def created_by_stock() -> list[tf.Variable]:
@@ -74,6 +88,7 @@ if __name__ == "__main__":
     leave_unordered()
     lateness = [calibrated(limit_s) for limit_s in LIMITS_S]
     devices = [[list(variable.shape), variable.device] for variable in created_by_stock()]
-    sys.stdout.write(json.dumps({"lateness": lateness, "devices": devices}) + "\n")
+    told = {"lateness": lateness, "devices": devices, "drawn": drawn()}
+    sys.stdout.write(json.dumps(told) + "\n")
     sys.stdout.flush()
     os._exit(0)  # servers have no clean end

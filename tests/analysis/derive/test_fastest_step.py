@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from analysis.derive.fastest_step import Bound, bound_of, step_time_s
 from analysis.stats.points import point_table
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.jitter import Distribution, Jitter
 from ps_allreduce.point.spread import LayoutKind
 from ps_allreduce.point.strategies import (
     AllReduce,
@@ -186,6 +188,17 @@ def test_the_slowest_worker_decides_unless_steps_are_dealt() -> None:
     assert dealt.step_s == pytest.approx(2 / (1 / 4.5 + 1 / 5.5))
     bounded = served(ASYNC, "ab", "wxyz", 100, 100, 100, 100, workload=SLOW, staleness=2)
     assert bound(bounded).step_s == pytest.approx(5.5)
+
+
+def test_the_slowest_worker_of_each_step_decides() -> None:
+    jitter = Jitter(distribution=Distribution.GAMMA, variation=0.5)
+    compute = EmulatedCompute(forward_s=FORWARD_S, backward_s=BACKWARD_S, jitter=jitter)
+    record = reduced("ab", workload=replace(WORKLOAD, emulated=compute))
+    assert record.metrics is not None
+    measured = record.metrics.warmup_steps + np.arange(record.metrics.measured_steps)
+    slowest = np.max([jitter.factors(worker, measured) for worker in (0, 1)], axis=0)
+    steps = FORWARD_S * slowest + np.maximum(BACKWARD_S * slowest, S_OVER_B)
+    assert bound(record).step_s == pytest.approx(steps.mean())
 
 
 def test_a_network_faster_than_the_backward_pass_costs_nothing() -> None:

@@ -41,6 +41,9 @@ MISTYPED = {
     "compare --emulate 0,1": "passes of an emulated accelerator take 0.001 to 3600 s each, got 0.",
     "compare --worker-factors 1.5": "'1.5' is no list of workers with a factor each;",
     "compare --worker-factors 1:2,1:3": "'1:2,1:3' is no list of workers with a factor each;",
+    "compare --jitter 0.1": "'0.1' is no jitter; write one of lognormal, gamma and its coefficient",
+    "compare --jitter normal:0.1": "'normal:0.1' is no jitter; write one of lognormal, gamma and",
+    "compare --jitter gamma:0.7:2": "is above 0 and at most 0.5, got 0.7.",
     "compare --input nowhere": (
         "'nowhere' is neither synthetic, digits nor a folder of TFRecord files"
     ),
@@ -73,6 +76,7 @@ MISTAKES = {
     "compare --worker-factors 1:1.5": (
         "--worker-factors is about an emulated accelerator: state --emulate."
     ),
+    "compare --jitter gamma:0.1": "--jitter is about an emulated accelerator: state --emulate.",
     "compare --emulate 0.02,0.04 --worker-factors 0:0.01": (
         "forward_s times the factor of worker:0 must be at least 0.001, got 0.0002."
     ),

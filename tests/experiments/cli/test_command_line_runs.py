@@ -46,7 +46,7 @@ def test_a_sweep_runs_and_is_not_repeated(
 def test_what_is_asked_for_reaches_every_point(launcher: FakeLauncher, tmp_path: Path) -> None:
     words = ["--workers", "2", "--model", "ResNet50", "--image-size", "48", "--accumulation", "2"]
     words += ["--batch-per-worker", "4", "--emulate", "0.02,0.04", "--input", "synthetic"]
-    words += ["--worker-factors", "1:1.5,0:1.0"]
+    words += ["--worker-factors", "1:1.5,0:1.0", "--jitter", "gamma:0.1"]
     words += ["--cores-per-worker", "2", "--layout", "dedicated", "--num-ps", "2"]
     assert run("compare", "--repetitions", "1", "--results", str(tmp_path / "r"), *words) == 0
     workload = launcher.launched[0].workload
@@ -57,6 +57,7 @@ def test_what_is_asked_for_reaches_every_point(launcher: FakeLauncher, tmp_path:
     assert workload.emulated is not None
     assert (workload.emulated.forward_s, workload.emulated.backward_s) == (0.02, 0.04)
     assert workload.emulated.factors == (1.0, 1.5)
+    assert str(workload.emulated.jitter) == "gamma:0.1:1"
     assert {point.resources.cores_per_worker for point in launcher.launched} == {2}
     servers = [point.strategy.servers for point in launcher.launched]
     assert {each.layout for each in servers if each} == {LayoutKind.DEDICATED}

@@ -12,6 +12,7 @@ from hypothesis import given
 from ps_allreduce.point.architectures import ImageModel, TensorSet
 from ps_allreduce.point.data import Digits, RecordFiles
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.jitter import Distribution, Jitter
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Device
@@ -71,6 +72,13 @@ READING = replace(GOLDEN, workload=Workload(data=FILES))
 
 SENDING = replace(GOLDEN, workload=replace(GOLDEN.workload, model=TensorSet(count=2, num_bytes=80)))
 
+JITTER = Jitter(distribution=Distribution.LOGNORMAL, variation=0.1)
+
+JITTERED = replace(
+    GOLDEN,
+    workload=Workload(emulated=EmulatedCompute(forward_s=0.02, backward_s=0.04, jitter=JITTER)),
+)
+
 UNLIMITED = EmulatedNetwork(num_hosts=4, bits_per_s=None)
 
 CHANGES: list[tuple[str, Experiment, Any]] = [
@@ -125,6 +133,10 @@ CHANGES: list[tuple[str, Experiment, Any]] = [
     ("workload.emulated.backward_s", GOLDEN, 0.041),
     ("workload.emulated.groups", GOLDEN, 8),
     ("workload.emulated.factors", GOLDEN, (1.0, 1.5)),
+    ("workload.emulated.jitter", GOLDEN, JITTER),
+    ("workload.emulated.jitter.distribution", JITTERED, Distribution.GAMMA),
+    ("workload.emulated.jitter.variation", JITTERED, 0.2),
+    ("workload.emulated.jitter.seed", JITTERED, 2),
     ("resources.device", GOLDEN, Device.GPU),
     ("resources.cores_per_worker", GOLDEN, 2),
     ("resources.threads_per_worker", GOLDEN, 2),
@@ -161,7 +173,7 @@ def paths(value: Any, prefix: str = "") -> set[str]:
 
 
 def test_no_field_is_left_out_of_the_changes() -> None:
-    bases = (GOLDEN, SPREAD, REDUCED, DEALT, READING, SENDING)
+    bases = (GOLDEN, SPREAD, REDUCED, DEALT, READING, SENDING, JITTERED)
     found = set().union(*(paths(base) for base in bases))
     assert found - {path for path, _, _ in CHANGES} == NO_PART
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.jitter import Distribution, Floats, Jitter
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,
@@ -135,7 +136,7 @@ def test_a_short_warm_up_is_told(changes: dict[str, Any], told: str) -> None:
     assert problem.startswith(told)
 
 
-def at_work(*seconds: float) -> StepTable:
+def at_work(*seconds: float | Floats) -> StepTable:
     """The steps of two workers that compute for so long in each."""
     return concatenate(
         [make_steps(w, [1, 2, 3, 4, 5], FIVE_STEPS, compute_s=s) for w, s in enumerate(seconds)]
@@ -192,6 +193,20 @@ def test_a_worker_with_a_factor_is_held_against_its_own_time() -> None:
         "2 of 2 emulated accelerators were slower than stated: that of worker:0 took 33.0 ms for a "
         "step of 30.0 ms"
     ]
+
+
+def test_a_worker_that_jitters_is_held_against_what_it_drew() -> None:
+    jitter = Jitter(distribution=Distribution.GAMMA, variation=0.5)
+    uneven = emulated(1, 0.010, jitter=jitter)
+    one, two = (0.030 * jitter.factors(worker, np.arange(5)) for worker in (0, 1))
+    assert find_problems(uneven, RESULTS, at_work(one, two)) == []
+    assert find_doubts(uneven, RESULTS, at_work(one, two)) == []
+    (problem,) = find_problems(uneven, RESULTS, at_work(one, two - 0.01))
+    assert problem.startswith("the emulated accelerator of worker:1 took ")
+    (doubt,) = find_doubts(uneven, RESULTS, at_work(one + 0.01, two))
+    assert doubt.startswith(
+        "1 of 2 emulated accelerators were slower than stated: that of worker:0"
+    )
 
 
 @pytest.mark.parametrize(
