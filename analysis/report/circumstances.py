@@ -50,6 +50,7 @@ def circumstances(case: Case) -> list[str]:
         lines.append(_ONE_MACHINE)
     if case.emulated:
         lines.append(_EMULATED_COMPUTE.format(unit=case.unit))
+        lines += _difference_lines(case.conditions)
     lines += busy_lines([record for point in points for record in point.records])
     crowded = sum(point.oversubscribed for point in points)
     if crowded and not case.emulated:
@@ -61,6 +62,17 @@ def circumstances(case: Case) -> list[str]:
     counting = [record for point in points for record in point.counting]
     lines += _machine_lines(launches) + _interface_lines(launches) + mixed_lines(counting)
     return lines + _job_lines(case)
+
+
+def _difference_lines(own: Mapping[str, Any]) -> list[str]:
+    """What follows where emulated workers were asked to differ."""
+    differences = _differences_text(own)
+    if not differences:
+        return []
+    return [
+        f"Emulated workers differ as asked ({differences}): synchronous training waits for the "
+        "slowest, and efficiency counts that as lost."
+    ]
 
 
 def busy_lines(records: Sequence[RunRecord]) -> list[str]:
@@ -204,14 +216,14 @@ def _further_items(case: Case) -> Items:
     if case.emulated:
         forward_s, backward_s = own["emulated_forward_s"], own["emulated_backward_s"]
         text = f"emulated: forward {forward_s:g} s, backward {backward_s:g} s"
-        items.append(("compute", text + _differences_text(own)))
+        items.append(("compute", ", ".join(filter(None, [text, _differences_text(own)]))))
     return items
 
 
 def _differences_text(own: Mapping[str, Any]) -> str:
     """How emulated workers differ from what is stated for all of them; empty if they do not."""
     named = {"factors of workers": own["emulated_factors"], "jitter": own["emulated_jitter"]}
-    return "".join(f", {name} {text}" for name, text in named.items() if text is not None)
+    return ", ".join(f"{name} {text}" for name, text in named.items() if text is not None)
 
 
 def _exchange_items(case: Case) -> Items:

@@ -10,10 +10,11 @@ import pytest
 
 from analysis.data.cases import Case
 from analysis.figures.against_workers import plot_efficiency, plot_throughput
-from analysis.report.circumstances import circumstances
+from analysis.report.circumstances import circumstances, what_was_run
 from analysis.report.table import legend, text_table
 from analysis.stats.points import point_table
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.jitter import Distribution, Jitter
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.spread import Spread
 from ps_allreduce.point.strategies import AllReduce, Single
@@ -87,6 +88,19 @@ def test_a_machine_with_time_left_claims_efficiency(emulated: EmulatedCompute | 
     assert found["efficiency_single"] > 0
     # Emulated compute does not excuse a busy machine.
     assert pd.isna(ring_of(emulated_case(0.95, ring))["efficiency_single"])
+
+
+def test_emulated_workers_that_differ_are_told() -> None:
+    jitter = Jitter(distribution=Distribution.GAMMA, variation=0.1)
+    emulated = EmulatedCompute(
+        forward_s=0.01, backward_s=0.02, factors=(1.0, 1.5, 1.0, 0.8), jitter=jitter
+    )
+    ring = make_experiment(AllReduce, 2, workload=Workload(emulated=emulated), **EMULATED)
+    case = emulated_case(0.5, ring)
+    differing = "factors of workers 1:1.5,3:0.8, jitter gamma:0.1:1"
+    assert f"Emulated workers differ as asked ({differing}): " in " ".join(circumstances(case))
+    told = dict(what_was_run(case))["compute"]
+    assert told == f"emulated: forward 0.01 s, backward 0.02 s, {differing}"
 
 
 def test_hosts_of_different_kinds_are_told() -> None:
