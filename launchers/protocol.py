@@ -13,6 +13,7 @@ from ps_allreduce.record.records import (
     Sample,
     Status,
     TaskRecord,
+    TrafficRecord,
 )
 from ps_allreduce.record.steps import EventTable, Metrics, StepTable
 
@@ -34,6 +35,7 @@ class LaunchedRun:
     warnings: tuple[str, ...] = ()
     hosts: tuple[HostRecord, ...] = ()
     links: tuple[LinkRecord, ...] = ()
+    traffic: tuple[TrafficRecord, ...] = ()
     machine_busy: float | None = None
     job_id: str | None = None
     oversubscribed: bool = False

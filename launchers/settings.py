@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from ps_allreduce.point.network import Traffic
+
 #: In the place of a launcher's name: whichever fits this machine.
 AUTO = "auto"
 
@@ -28,6 +30,7 @@ class LauncherSettings:
         delay: from host to host, one way, seconds.
         slow_host: the number, counted from 0, of a host whose link has the rate `slow_bandwidth`.
         racks: 1 or 2, joined by a link of the rate `uplink`.
+        traffic: what links carry besides what tasks send.
         time_limit: of a job, minutes.
         sbatch: further options for the scheduler, as they are typed there.
         setup: lines of the batch script.
@@ -46,6 +49,7 @@ class LauncherSettings:
     slow_bandwidth: float | None = None
     racks: int | None = None
     uplink: float | None = None
+    traffic: tuple[Traffic, ...] = ()
     partition: str | None = None
     account: str | None = None
     time_limit: int | None = None

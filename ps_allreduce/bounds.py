@@ -12,6 +12,7 @@ for accelerating distributed DNN training in heterogeneous GPU/CPU clusters, OSD
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.point.experiment import Experiment
@@ -89,22 +90,37 @@ def _push_share(experiment: Experiment) -> float:
     return 1.0 if wire is None or wire.gradients is WireType.FLOAT32 else 0.5
 
 
-def network_time_s(crossings: Mapping[str, Crossing], bits_per_s: float) -> float:
+def network_time_s(
+    crossings: Mapping[str, Crossing],
+    bits_per_s: float,
+    traffic: Mapping[str, tuple[float, float]] = MappingProxyType({}),
+) -> float:
     """Seconds until the busiest link has carried its bytes, both directions at once.
 
     Args:
         bits_per_s: rate of every link and direction, payload.
+        traffic: of it, what background traffic takes of a host's link, out and in.
     """
-    return max((8 * max(crossing) / bits_per_s for crossing in crossings.values()), default=0.0)
+    seconds = [
+        8 * size / (bits_per_s - taken)
+        for host, crossing in crossings.items()
+        for size, taken in zip(crossing, traffic.get(host, (0.0, 0.0)), strict=True)
+    ]
+    return max(seconds, default=0.0)
 
 
 def nominal_network_s(experiment: Experiment, gradient_bytes: int, bits_per_s: float) -> float:
-    """Time on the busiest link at a stated rate, servers loaded equally, on hosts enough."""
-    num_ps = experiment.num_ps
+    """Time on the busiest link at a stated rate, servers loaded equally, on hosts enough.
+
+    What the stated background traffic takes of a link is not there for gradients.
+    """
+    num_ps, network = experiment.num_ps, experiment.network
     placed = place_tasks(experiment, [str(number) for number in range(len(tasks_of(experiment)))])
     host_of = {str(task): host for task, host in placed.items()}
     shares = [gradient_bytes // num_ps] * num_ps if num_ps else []
-    return network_time_s(link_bytes(experiment, host_of, shares, gradient_bytes), bits_per_s)
+    crossings = link_bytes(experiment, host_of, shares, gradient_bytes)
+    traffic = {host: network.traffic_at(int(host)) for host in crossings} if network else {}
+    return network_time_s(crossings, bits_per_s, traffic)
 
 
 def step_bound_s(forward_s: float, backward_s: float, network_s: float) -> float:

@@ -53,7 +53,7 @@ cpu_s_per_gigabyte:f core_bits_per_s:f cpu_over learning_rate:f momentum:f input
 emulated_forward_s:f emulated_backward_s:f emulated_groups:i least_warmup_steps:i least_warmup_s:f
 least_measured_steps:i least_measured_s:f event_steps:i asked_workers_per_host:i asked_interface
 network_hosts:i recording_ratio:f raw_timings:b emulated_factors
-emulated_jitter
+emulated_jitter traffic_bits_per_s:f
 """
 
 #: A command line may hold bytes that are no text; they are written by their numbers.

@@ -24,6 +24,8 @@ before its gradients are.  Asynchronous workers each have a time of their own, a
 staleness the slowest decides again.  Where steps differ too, it is the slowest worker of each step,
 with the factors that were drawn for the measured steps.
 
+Background traffic of emulated hosts lowers the rate of the links that carry it, by what arrived.
+
 Latency and links between racks are not in these bounds.
 """
 
@@ -44,8 +46,8 @@ from ps_allreduce.record.records import RunRecord
 #: Of a run that did not get so far, its bound is that of so many steps.
 UNMEASURED_STEPS = 1000
 
-#: Bytes per second of every host's link, in either direction.
-Rates = Mapping[str, float]
+#: Bytes per second that every host's link has for gradients, out and in.
+Rates = Mapping[str, tuple[float, float]]
 
 #: Bytes over the links of the hosts that send or receive any.
 Traffic = Mapping[str, Crossing]
@@ -69,6 +71,8 @@ def bound_of(record: RunRecord) -> Bound | None:
     compute, rates, traffic = _compute(record), host_rates(record), traffic_of(record)
     if compute is None or not traffic or not set(traffic) <= set(rates):
         return None
+    if min(min(rates[host]) for host in traffic) <= 0:
+        return None  # links were measured slower than what else they carried
     network_s = busiest_s(traffic, rates)
     if record.experiment.strategy.deals_steps:
         step_s = _dealt_step_s(record, compute, rates)
@@ -84,21 +88,30 @@ def step_time_s(record: RunRecord) -> float | None:
 
 
 def host_rates(record: RunRecord) -> Rates:
-    """Bytes per second of each host's link.
+    """Bytes per second of each host's link, less what background traffic took of each direction.
 
-    Two links were measured at every host, one in each direction.  A slow host at the other end
-    makes one of them slow, so the faster one tells what the host can do.
+    Two links were measured at every host, one in each direction and without that traffic.  A slow
+    host at the other end makes one of them slow, so the faster one tells what the host can do.
     """
     rates: dict[str, float] = {}
     for link in record.links:
         for host in (link.source, link.target):
             rates[host] = max(rates.get(host, 0.0), link.bits_per_s / 8)
-    return rates
+    sent, received = dict.fromkeys(rates, 0.0), dict.fromkeys(rates, 0.0)
+    for stream in record.traffic:
+        for taken, host in ((sent, stream.source), (received, stream.target)):
+            if host in rates:
+                taken[host] += stream.bits_per_s / 8
+    return {host: (rate - sent[host], rate - received[host]) for host, rate in rates.items()}
 
 
 def busiest_s(traffic: Traffic, rates: Rates) -> float:
     """Seconds until the busiest link has carried its bytes, both directions at once."""
-    return max(max(both) / rates[host] for host, both in traffic.items())
+    return max(
+        size / rate
+        for host, both in traffic.items()
+        for size, rate in zip(both, rates[host], strict=True)
+    )
 
 
 def traffic_of(record: RunRecord) -> Traffic:
@@ -194,7 +207,7 @@ def most_steps_per_s(shares: Sequence[Traffic], alone: Sequence[float], rates: R
     hosts = dict.fromkeys(host for share in shares for host in share)
     # No link may be used for more than a second in a second.
     usage = [
-        [share.get(host, (0.0, 0.0))[direction] / rates[host] for share in shares]
+        [share.get(host, (0.0, 0.0))[direction] / rates[host][direction] for share in shares]
         for host in hosts
         for direction in (0, 1)
     ]

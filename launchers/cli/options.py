@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
-from launchers.cli.types import DELAY, INTERFACE, MINUTES, PATH, RATE, WHOLE, WORDS, named
+from launchers.cli.types import DELAY, INTERFACE, MINUTES, PATH, RATE, TRAFFIC, WHOLE, WORDS, named
 from launchers.settings import AUTO, LauncherSettings, option_of
 from launchers.sites import SITES, site_kind
 
@@ -77,6 +77,13 @@ _OPTIONS = (
     _option("slow_bandwidth", "of that host's link.", type=RATE),
     _option("racks", "number of switches, 1 or 2.", type=WHOLE),
     _option("uplink", "rate of the link between two racks.", type=RATE),
+    _option(
+        "traffic",
+        "background traffic on every link (200mbit), or from host to host (0-1:200mbit); as often "
+        "as needed.",
+        type=TRAFFIC,
+        multiple=True,
+    ),
     _option("partition", "as sbatch takes it."),
     _option("account", "as sbatch takes it."),
     _option("time_limit", "limit of the job; estimated if not given.", type=MINUTES),

@@ -1,8 +1,8 @@
 """Types of options, for `click`: text is parsed where it is typed, and help shows the choices.
 
-Decides how enumerations, numbers, sizes, rates, delays, limits of time, lists of numbers, names of
-networks and the words of a command are spelled.  Digits are those of ASCII: Python and `click` also
-read other scripts, underscores and blanks.
+Decides how enumerations, numbers, sizes, rates, traffic, delays, limits of time, lists of numbers,
+names of networks and the words of a command are spelled.  Digits are those of ASCII: Python and
+`click` also read other scripts, underscores and blanks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import click
 
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.network import parse_delay, parse_rate
+from ps_allreduce.point.network import parse_delay, parse_rate, parse_traffic
 
 if TYPE_CHECKING:
     ParamType = click.ParamType[Any]
@@ -231,6 +231,8 @@ COUNTS = Parsed("n,n,...", parse_counts)
 
 #: Bits per second.
 RATE = Parsed("gbit, mbit, kbit, bit or unlimited", parse_rate)
+
+TRAFFIC = Parsed("rate or from-to:rate", parse_traffic)
 
 #: Seconds.
 DELAY = Parsed("s, ms or us", parse_delay)

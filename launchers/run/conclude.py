@@ -17,6 +17,7 @@ from launchers.fork_servers.client import last_lines
 from launchers.protocol import LaunchedRun
 from launchers.run.samples import machine_busy, throttling_warnings, with_loads
 from launchers.run.state import RunState, log_path, result_path
+from launchers.run.traffic import traffic_records, traffic_warnings
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.experiment import Experiment
@@ -97,7 +98,9 @@ def _with_results(run: LaunchedRun, state: RunState) -> LaunchedRun:
             f"this machine's processors were {busy:.0%} busy: it may have been the limit, not the "
             "emulated network"
         )
-    return replace(run, machine_busy=busy, warnings=tuple(warnings))
+    traffic = traffic_records(state.monitor, window)
+    warnings += traffic_warnings(state.monitor.streams, traffic)
+    return replace(run, machine_busy=busy, traffic=traffic, warnings=tuple(warnings))
 
 
 def failure_reason(state: RunState) -> str:
@@ -118,7 +121,8 @@ def _log_tail(state: RunState) -> str:
     """The last lines of the log that tells most: the culprit's, or the first driver's."""
     task = state.monitor.drivers[0]
     if state.status is Status.FAILED and not state.monitor.lost_contact:
-        task = TaskId.parse(state.monitor.culprit()[0])
+        name = state.monitor.culprit()[0]
+        task = next((each for each in state.tasks if str(each) == name), task)
     return last_lines(log_path(state.folder, task), LOG_TAIL_LINES)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from launchers.fork_servers.host_servers import HostServers, clock_offset, measure_links
 from launchers.run.state import LaunchRequest, RunMonitor, RunState, log_path, result_path
+from launchers.run.traffic import start_traffic, streams_of
 from launchers.site import Site
 from ps_allreduce.cluster import TaskId, TaskType, TfConfig
 from ps_allreduce.errors import HostFault, LaunchError
@@ -62,19 +63,22 @@ def make_run(site: Site, request: LaunchRequest, folder: Path, progress: Progres
     """
     experiment = request.experiment
     placed = place_tasks(experiment, site.hosts)
+    streams = streams_of(experiment, site.hosts)
     state = RunState(
         request=request,
         placed=placed,
         folder=folder,
-        monitor=RunMonitor(list(placed), drivers_of(experiment)),
+        monitor=RunMonitor(list(placed), drivers_of(experiment), streams=streams),
         one_machine=site.is_emulating,
         job_id=site.job_id,
         launched_at=time.time(),
     )
     needed = cores_needed(experiment, placed)
-    cores = {host: needed[host] for host in site.hosts if host in needed}
+    used = [host for host in site.hosts if host in needed]
+    carrying = {host for stream in streams for host in stream.hosts.values()}
+    cores = {host: needed.get(host, 0) for host in site.hosts if host in {*used, *carrying}}
     try:
-        progress("starting on " + ", ".join(cores) if len(cores) > 1 else "starting")
+        progress("starting on " + ", ".join(used) if len(used) > 1 else "starting")
         with site.servers(cores, experiment) as servers:
             _run_on(servers, site, state, progress)
     except (LaunchError, OSError) as error:
@@ -99,8 +103,10 @@ def _run_on(servers: HostServers, site: Site, state: RunState, progress: Progres
     """Start all tasks on servers that are ready, follow them to the end, fetch the files."""
     if not site.one_machine and not state.request.mixed_hosts:
         site.refuse_mixture([client.ready.facts for client in servers.clients.values()])
-    prepare_run(servers, site, state)
+    with_tasks = [host for host in servers.clients if host in state.placed.values()]
+    prepare_run(servers.only(with_tasks), site, state)  # others only carry background traffic
     try:
+        state.launched_at += start_traffic(servers, site, state.monitor)  # as for links
         for task, request in state.tasks.items():
             servers.clients[state.placed[task]].send(request)
         state.status = _watch(servers, state, progress)
@@ -166,7 +172,7 @@ def _end_tasks(servers: HostServers, state: RunState) -> None:
 
 
 def _any_left(servers: HostServers, state: RunState) -> bool:
-    hosts = {state.placed[TaskId.parse(name)] for name in state.monitor.alive}
+    hosts = {state.host_of(name) for name in state.monitor.alive}
     return any(not servers.clients[host].lost for host in hosts)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from launchers.run.traffic import Stream
 from ps_allreduce.cluster import TaskId
 from ps_allreduce.errors import HostFault, LaunchError, in_a_sentence
 from ps_allreduce.fork_server.messages import Event, Exited, Sampled, Started, StartTask
@@ -52,6 +53,8 @@ class RunMonitor:
         placed: what every task found that it was given, when it began.
         ended_by_us: tasks that the launcher killed when the run was over.
         lost_contact: why nothing more can be heard of the tasks, if so.
+        streams: background traffic; its processes go on as servers do.
+        traffic: what its receivers have told, by their names.
     """
 
     tasks: Sequence[TaskId]
@@ -64,10 +67,12 @@ class RunMonitor:
     stopped: set[str] = field(default_factory=set)
     ended_by_us: set[str] = field(default_factory=set)
     lost_contact: str = ""
+    streams: Sequence[Stream] = ()
+    traffic: dict[str, list[Event]] = field(default_factory=dict)
 
     def take(self, message: object) -> None:
         """Note a message of a fork server."""
-        names = {str(task) for task in self.tasks}
+        names = {str(task) for task in self.tasks}.union(*(each.hosts for each in self.streams))
         match message:
             case Started(name=name, pid=pid) if name in names:
                 self.pids[name] = pid
@@ -79,6 +84,8 @@ class RunMonitor:
                 self.stopped.add(name)
             case Event(name=name, event="continued") if name in names:
                 self.stopped.discard(name)
+            case Event(name=name, event="listening" | "carried") if name in names:
+                self.traffic.setdefault(name, []).append(message)
             case Event(event="needs"):
                 pass  # whoever watches the clock hears it
             case Event(name=name) if name in names:
@@ -201,6 +208,13 @@ class RunState:
         """Let the run take as long as its steps need, up to its limit."""
         wanted = min(passed_s + SLACK * needed_s, self.request.limit_s)
         self.deadline_s = max(self.deadline_s, wanted)
+
+    def host_of(self, process: str) -> str:
+        """The host of a task, or of an end of background traffic, by its name."""
+        for stream in self.monitor.streams:
+            if process in stream.hosts:
+                return stream.hosts[process]
+        return self.placed[TaskId.parse(process)]
 
     def offset_of(self, task: TaskId) -> float:
         """Seconds by which the clock of a task's host is ahead of the launcher's."""

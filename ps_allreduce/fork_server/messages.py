@@ -188,15 +188,16 @@ class Event:
 
     Attributes:
         event: `placed`, `connected`, `built`, `phase:<name>`, `needs`, `variables`, `input`,
-            `listening`, `received`, `sent`, `state`, `unwritable`, `written`, `seen`, `gpus`,
-            `multiplied`, `done`, `failed`, `stopped` or `continued`.
+            `listening`, `received`, `sent`, `carried`, `state`, `unwritable`, `written`, `seen`,
+            `gpus`, `multiplied`, `done`, `failed`, `stopped` or `continued`.
         time: seconds since the epoch.
         text: a reason, for `failed` and `unwritable`, and for fewer `gpus` than there should be.
         user_error: the failure is the user's mistake.
         host_fault: the failure is a fault of the host.
         variables: the answer to `DescribeModel`.
         counts: the answer to `PrepareInput` (records), `ConvertImages` (images per class),
-            `ReceiveStream` and `SendStream`, and to what a check-up asks for.
+            `ReceiveStream` and `SendStream`, the bytes `carried` so far, and to what a check-up
+            asks for.
         state: the answer to `CheckHost`.
         cores, gpus, settings: what a task was really given, for `placed`; `settings` are variables
             that change computation, and Keras's data layout.
@@ -245,6 +246,8 @@ MESSAGES: dict[str, type[Any]] = {
         ConvertImages,
         questions.ReceiveStream,
         questions.SendStream,
+        questions.ReceiveTraffic,
+        questions.SendTraffic,
         questions.AnswerCalls,
         questions.CheckHost,
         questions.ShareFile,

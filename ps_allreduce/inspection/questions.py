@@ -36,6 +36,35 @@ class SendStream:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiveTraffic:
+    """Fork a process that takes in background traffic until it is ended.
+
+    Attributes:
+        task: the name of the process, as that of a `StartTask`.
+    """
+
+    task: str
+    address: str
+    log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendTraffic:
+    """Fork a process that sends background traffic to a `ReceiveTraffic` until it is ended.
+
+    Attributes:
+        task: the name of the process.
+        bits_per_s: payload.
+    """
+
+    task: str
+    address: str
+    port: int
+    bits_per_s: float
+    log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerCalls:
     """Fork a process that tells every caller the name of its host, until it is ended."""
 

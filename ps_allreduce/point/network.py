@@ -1,7 +1,7 @@
-"""A network as an emulated one is asked for: so many hosts, links of such a rate.
+"""A network as an emulated one is asked for: hosts, rates of links, what else these carry.
 
-Decides what such a network consists of, which make sense, and how rates and delays are spelled.
-How one comes into being is the business of `launchers.sites.emulated`.
+Decides what such a network consists of, which make sense, and how rates, delays and background
+traffic are spelled.  How one comes into being is the business of `launchers.sites.emulated`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ps_allreduce.errors import UserError
+from ps_allreduce.serialization import LATER
 
 MAX_HOSTS = 250
 
@@ -32,6 +33,27 @@ DELAY_UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """Bytes that no task sends, at a steady rate during a whole run.
+
+    Attributes:
+        bits_per_s: payload.
+        source, target: hosts, counted from 0; None for every link: each host sends to the next one
+            and the last to the first.
+    """
+
+    bits_per_s: float
+    source: int | None = None
+    target: int | None = None
+
+    def __str__(self) -> str:
+        rate = render_rate(self.bits_per_s)
+        if self.source is None:
+            return f"traffic {rate} on every link"
+        return f"traffic {rate} from host {self.source} to {self.target}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EmulatedNetwork:
     """Hosts that each have one full-duplex link to a switch.
 
@@ -41,6 +63,7 @@ class EmulatedNetwork:
         slow_host: the host (counted from 0) whose link has the rate `slow_bits_per_s` instead.
         racks: 1, or 2 with a switch each; the first half of the hosts is in rack 0.
         uplink_bits_per_s: rate of the link between two racks, per direction; None for no limit.
+        traffic: what links carry besides what tasks send.
     """
 
     num_hosts: int
@@ -50,6 +73,7 @@ class EmulatedNetwork:
     slow_bits_per_s: float | None = None
     racks: int = 1
     uplink_bits_per_s: float | None = None
+    traffic: tuple[Traffic, ...] = field(default=(), metadata=LATER)
 
     def __post_init__(self) -> None:
         if problem := next(self._problems(), None):
@@ -72,6 +96,46 @@ class EmulatedNetwork:
         if not 0 <= self.delay_s <= MAX_DELAY_S:  # "not a number" is in no range
             wanted = f"0 to {MAX_DELAY_S:g} s"
             yield f"the delay of an emulated network is {wanted}, got {self.delay_s:g} s."
+        yield from self._problems_of_traffic()
+
+    def _problems_of_traffic(self) -> Iterator[str]:
+        if self.traffic and self.num_hosts < 2:
+            yield "background traffic needs 2 or more hosts."
+        for each in self.traffic:
+            one_sided = (each.source is None) != (each.target is None)
+            if one_sided or (each.source is not None and each.source == each.target):
+                yield f"{each}: background traffic goes from one host to another, or on every link."
+            if not {each.source, each.target} <= {None, *range(self.num_hosts)}:
+                yield f"{each}: the hosts are 0 to {self.num_hosts - 1}."
+            if not MIN_RATE <= each.bits_per_s <= MAX_RATE:
+                wanted = f"{render_rate(MIN_RATE)} to {render_rate(MAX_RATE)}"
+                yield f"the rate of background traffic is {wanted}, got {each.bits_per_s:g} bit/s."
+        for host in range(self.num_hosts):
+            rate, carried = self.link_bits_per_s(host), max(self.traffic_at(host))
+            if rate is not None and carried >= rate:
+                yield (
+                    f"background traffic of {render_rate(carried)} leaves nothing of the link of "
+                    f"host {host}, which has {render_rate(rate)}."
+                )
+
+    def streams(self) -> dict[tuple[int, int], float]:
+        """Background traffic in bits per second, by the hosts that send and receive it."""
+        streams: dict[tuple[int, int], float] = {}
+        for each in self.traffic:
+            pairs = [(host, (host + 1) % self.num_hosts) for host in range(self.num_hosts)]
+            if each.source is not None and each.target is not None:
+                pairs = [(each.source, each.target)]
+            for pair in pairs:
+                streams[pair] = streams.get(pair, 0.0) + each.bits_per_s
+        return streams
+
+    def traffic_at(self, host: int) -> tuple[float, float]:
+        """Background traffic that a host sends and receives, in bits per second."""
+        streams = self.streams().items()
+        return (
+            sum(rate for (source, _), rate in streams if source == host),
+            sum(rate for (_, target), rate in streams if target == host),
+        )
 
     def _problems_of_rates(self) -> Iterator[str]:
         rates = {
@@ -108,6 +172,7 @@ class EmulatedNetwork:
             parts.append(f"{self.racks} racks")
         if self.uplink_bits_per_s is not None:
             parts.append(f"uplink {render_rate(self.uplink_bits_per_s)}")
+        parts += map(str, self.traffic)
         return ", ".join(parts)
 
     def scaled(self, factor: float) -> EmulatedNetwork:
@@ -124,6 +189,7 @@ class EmulatedNetwork:
             delay_s=self.delay_s / factor,
             slow_bits_per_s=scale(self.slow_bits_per_s),
             uplink_bits_per_s=scale(self.uplink_bits_per_s),
+            traffic=tuple(replace(t, bits_per_s=t.bits_per_s * factor) for t in self.traffic),
         )
 
 
@@ -139,6 +205,24 @@ def parse_rate(text: str) -> float:
         return math.inf
     number, unit = _parse(text, RATE_UNITS, "rate", "1gbit or 2.5mbit")
     return number * RATE_UNITS[unit]
+
+
+def parse_traffic(text: str) -> Traffic:
+    """Background traffic as `200mbit`, on every link, or as `0-1:200mbit`, from host 0 to 1.
+
+    Raises:
+        UserError: the text is neither.
+    """
+    match = re.fullmatch(r"(?:([0-9]{1,3})-([0-9]{1,3}):)?([^:]*)", text.strip())
+    if match is None:
+        raise UserError(
+            f"{text!r} is no traffic; write a rate for every link (200mbit), or two hosts and a "
+            "rate (0-1:200mbit)."
+        )
+    rate = parse_rate(match[3])
+    if match[1] is None:
+        return Traffic(bits_per_s=rate)
+    return Traffic(bits_per_s=rate, source=int(match[1]), target=int(match[2]))
 
 
 def parse_delay(text: str) -> float:

@@ -122,6 +122,19 @@ class LinkRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrafficRecord:
+    """Background traffic from one emulated host to another, as it really was.
+
+    Attributes:
+        bits_per_s: payload per second that arrived around the measured window.
+    """
+
+    source: str
+    target: str
+    bits_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementUsed:
     """Where the trainable variables really were, read back from their devices.
 
@@ -219,6 +232,7 @@ class RunRecord:
     provenance: Provenance
     hosts: tuple[HostRecord, ...] = ()
     links: tuple[LinkRecord, ...] = ()
+    traffic: tuple[TrafficRecord, ...] = ()
     machine_busy: float | None = None
     job_id: str | None = None
     oversubscribed: bool
@@ -252,6 +266,11 @@ class RunRecord:
     def link_bits_per_s(self) -> float | None:
         """Rate of the slowest link of the run; None if no link was measured."""
         return min((link.bits_per_s for link in self.links), default=None)
+
+    @property
+    def traffic_bits_per_s(self) -> float | None:
+        """Rate of the slowest stream of background traffic; None without any."""
+        return min((stream.bits_per_s for stream in self.traffic), default=None)
 
     @property
     def loads(self) -> tuple[tuple[float, int], ...]:

@@ -23,6 +23,7 @@ from ps_allreduce.errors import InputDataError, LaunchError
 from ps_allreduce.fork_server import messages
 from ps_allreduce.fork_server.child import Reporter, explain_out_of_memory
 from ps_allreduce.fork_server.streams import receive_stream, send_stream
+from ps_allreduce.fork_server.traffic import receive_traffic, send_traffic
 from ps_allreduce.inspection import questions
 from ps_allreduce.inspection.check_up import CHECK_UP_JOBS
 from ps_allreduce.point.data import Digits, RecordFiles, Synthetic
@@ -135,5 +136,7 @@ JOBS: Mapping[type[Any], Callable[[Any, Reporter], None]] = {
     messages.ConvertImages: convert,
     questions.ReceiveStream: receive_stream,
     questions.SendStream: send_stream,
+    questions.ReceiveTraffic: receive_traffic,
+    questions.SendTraffic: send_traffic,
     **CHECK_UP_JOBS,
 }

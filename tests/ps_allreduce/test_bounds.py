@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from ps_allreduce.bounds import link_bytes, network_time_s, step_bound_s
+from ps_allreduce.bounds import link_bytes, network_time_s, nominal_network_s, step_bound_s
+from ps_allreduce.point.network import EmulatedNetwork, Traffic
+from ps_allreduce.point.spread import Spread
 from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
 from ps_allreduce.point.wire import Wire, WireType
 from tests.fakes import make_experiment
@@ -75,6 +78,20 @@ def test_who_sends_nothing_has_no_bound() -> None:
 
 def test_the_busiest_direction_of_the_busiest_link_counts() -> None:
     assert network_time_s({"a": (1e6, 5e6), "b": (2e6, 3e6)}, 1e9) == pytest.approx(0.04)
+    # Background traffic leaves b's receiving direction a fifth of the rate.
+    traffic = {"b": (0.0, 0.8e9)}
+    crossings = {"a": (1e6, 5e6), "b": (2e6, 3e6)}
+    assert network_time_s(crossings, 1e9, traffic) == pytest.approx(0.12)
+
+
+def test_stated_traffic_is_not_there_for_gradients() -> None:
+    free = EmulatedNetwork(num_hosts=2, bits_per_s=1e9)
+    busy = replace(free, traffic=(Traffic(bits_per_s=5e8, source=1, target=0),))
+    times = [
+        nominal_network_s(replace(reduced(2), network=network, spread=Spread()), 10**8, 1e9)
+        for network in (free, busy)
+    ]
+    assert times == pytest.approx([0.8, 1.6])
 
 
 def test_communication_hides_behind_the_backward_pass_only() -> None:

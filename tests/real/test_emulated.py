@@ -19,7 +19,7 @@ from launchers.run.launcher import HostsLauncher
 from launchers.sites.emulated.site import EmulatedSite
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.point.network import EmulatedNetwork, Traffic
 from ps_allreduce.point.spread import LayoutKind, Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
@@ -32,7 +32,15 @@ from ps_allreduce.record.files import iter_record_paths, load_record
 from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.record.records import Status
 from tests.real.machines import wait_until
-from tests.real.points import BRIEF, LONG, in_flight, kill_when_measured, launch, point
+from tests.real.points import (
+    BRIEF,
+    LONG,
+    in_flight,
+    kill_when_measured,
+    launch,
+    point,
+    when_measured,
+)
 
 pytestmark = [
     pytest.mark.tensorflow,
@@ -101,6 +109,61 @@ def test_the_slow_host_is_measured(launcher: HostsLauncher) -> None:
         stated = 50e6 if "emulated3" in (source, target) else 200e6
         # Other work on this machine slows links down; nothing makes them faster.
         assert 0.5 * stated < rates[source, target] < 1.1 * stated
+
+
+#: From a host without tasks, too.
+BUSY = replace(
+    NETWORK,
+    traffic=(
+        Traffic(bits_per_s=80e6, source=0, target=1),
+        Traffic(bits_per_s=80e6, source=1, target=0),
+        Traffic(bits_per_s=2e6, source=2, target=1),
+    ),
+)
+
+
+@pytest.mark.timed
+def test_background_traffic_takes_its_share_of_a_link(launcher: HostsLauncher) -> None:
+    measurement = replace(BRIEF, measured_steps=60, measured_s=2.0)
+    free = launch(launcher, emulated(AllReduce, 2, measurement=measurement))
+    before = len(psutil.Process().children(recursive=True))
+    run = launch(launcher, emulated(AllReduce, 2, measurement=measurement, network=BUSY))
+    assert run.status is Status.OK, f"{run.reason}\n{run.log[-2000:]}"
+    assert len(psutil.Process().children(recursive=True)) == before
+    assert [host.name for host in run.hosts] == ["emulated0", "emulated1"]
+    # Datagrams do not give way, but on a busy machine the sender is late, which is told.
+    carried = {(each.source, each.target): each.bits_per_s for each in run.traffic}
+    pairs = [("emulated0", "emulated1"), ("emulated1", "emulated0")]
+    slower = min(carried[pair] for pair in pairs)
+    assert 0.2 * 80e6 < slower < 1.05 * 80e6
+    assert slower > 0.9 * 80e6 or "traffic fell behind: from emulated" in " ".join(run.warnings)
+    assert 0.2 * 2e6 < carried["emulated2", "emulated1"] < 1.2 * 2e6
+    assert free.metrics is not None
+    assert run.metrics is not None
+    assert run.gradient_bytes is not None
+    # Gradients get what is left of the link, and no less than that takes.
+    assert run.metrics.step_time_p50_s > run.gradient_bytes * 8 / (1.1 * 200e6 - slower)
+    assert run.metrics.step_time_p50_s > free.metrics.step_time_p50_s
+
+
+def test_a_sender_that_ends_ends_the_run(launcher: HostsLauncher) -> None:
+    def kill() -> None:
+        sender = next(s for s in psutil.Process().children(recursive=True) if _sends(s))
+        sender.kill()
+
+    long = emulated(AllReduce, 2, measurement=LONG, network=BUSY)
+    run = launch(launcher, long, when_measured(kill))
+    assert run.status is Status.FAILED
+    assert run.reason.startswith("traffic sender emulated")
+    assert run.reason.endswith("was killed by SIGKILL")
+
+
+def _sends(process: psutil.Process) -> bool:
+    """It sends background traffic, by the log that it writes; one that has just ended does not."""
+    try:
+        return os.readlink(f"/proc/{process.pid}/fd/1").endswith("/traffic-sender.log")
+    except FileNotFoundError:
+        return False
 
 
 def test_a_killed_task_is_named_with_its_host_still_there(launcher: HostsLauncher) -> None:

@@ -168,9 +168,7 @@ def test_a_step_takes_as_long_as_was_drawn_for_it(
     for table in run.steps.by_worker():
         drawn = 0.12 * jitter.factors(int(table.worker[0]), table.step)
         # A busy machine is late for some steps, and early for none.
-        late = np.sort(compute_spans(table) - drawn)
-        assert late[0] > -0.004
-        assert late[len(late) // 4] < 0.006
+        assert abs((compute_spans(table) - drawn).min()) < 0.004
 
 
 @pytest.mark.timed

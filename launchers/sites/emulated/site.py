@@ -122,6 +122,7 @@ class EmulatedSite(Site):
 
     def _with_links_of(self, network: EmulatedNetwork) -> BuiltNetwork:
         """The network, with these links; a new one if it is gone, or has other racks."""
+        network = replace(network, traffic=())  # which tasks of a run make
         built = self._built
         if built is None or built.holder.is_gone or built.network.racks != network.racks:
             self.__exit__()
@@ -170,6 +171,7 @@ def network_of(settings: LauncherSettings) -> EmulatedNetwork:
         slow_bits_per_s=settings.slow_bandwidth,
         racks=1 if settings.racks is None else settings.racks,
         uplink_bits_per_s=settings.uplink,
+        traffic=settings.traffic,
     )
 
 
@@ -177,7 +179,7 @@ EMULATED = SiteKind(
     name="emulated",
     make=lambda settings: EmulatedSite(network_of(settings)),
     understands=frozenset(
-        {"hosts", "bandwidth", "delay", "slow_host", "slow_bandwidth", "racks", "uplink"}
+        {"hosts", "bandwidth", "delay", "slow_host", "slow_bandwidth", "racks", "uplink", "traffic"}
     ),
     network=network_of,
 )

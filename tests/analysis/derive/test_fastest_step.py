@@ -22,7 +22,7 @@ from ps_allreduce.point.strategies import (
 )
 from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.point.workload import EmulatedCompute, Workload
-from ps_allreduce.record.records import LinkRecord, RunRecord
+from ps_allreduce.record.records import LinkRecord, RunRecord, TrafficRecord
 from tests.analysis.builders import case_of, links_between, placement_used, run, tasks_on
 from tests.fakes import make_experiment, make_host
 
@@ -216,6 +216,19 @@ def test_a_slow_host_slows_only_its_own_link() -> None:
     # A slow worker moves 400 bytes at 10 bytes/s; the server 3 x 400 at 100.
     assert bound(served(SYNC, "abc", "x", 400, slow="c")).network_s == pytest.approx(40)
     assert bound(served(SYNC, "abc", "x", 400)).network_s == pytest.approx(12)
+
+
+def test_background_traffic_leaves_less_of_a_link_in_its_direction() -> None:
+    def with_traffic(source: str, target: str) -> RunRecord:
+        took = TrafficRecord(source=source, target=target, bits_per_s=8 * 50.0)
+        return replace(served(SYNC, "ab", "x", 400), traffic=(took,))
+
+    # Half of what the server receives over, or of what one worker does.
+    assert bound(with_traffic("a", "x")).network_s == pytest.approx(16)
+    assert bound(with_traffic("x", "a")).network_s == pytest.approx(16)
+    assert bound(with_traffic("b", "a")).network_s == pytest.approx(8)
+    full = TrafficRecord(source="a", target="x", bits_per_s=8 * BYTES_PER_S)
+    assert bound_of(replace(served(SYNC, "ab", "x", 400), traffic=(full,))) is None
 
 
 def test_the_fraction_is_of_the_step_that_was_reached() -> None:

@@ -46,6 +46,7 @@ TYPED = {
     "slow_bandwidth": ("--slow-bandwidth", "100mbit"),
     "racks": ("--racks", "2"),
     "uplink": ("--uplink", "2.5gbit"),
+    "traffic": ("--traffic", "0-1:100mbit"),
     "partition": ("--partition", "gpu"),
     "account": ("--account", "p1"),
     "time_limit": ("--time", "1:30:00"),

@@ -59,6 +59,8 @@ EXAMPLES: list[Any] = [
     messages.ConvertImages(source="/a", target="/b", log="/log"),
     questions.ReceiveStream(address="10.0.0.1", log="/log"),
     questions.SendStream(address="10.0.0.1", port=40001, seconds=0.4, log="/log"),
+    questions.ReceiveTraffic(task="r", address="10.0.0.1", log="/log"),
+    questions.SendTraffic(task="s", address="10.0.0.1", port=7, bits_per_s=2e8, log="/log"),
     questions.AnswerCalls(address="10.0.0.1", name="n9", log="/log"),
     questions.CheckHost(
         peers=(questions.Peer(host="n10", name="n10.local", address="10.0.0.2", port=7),),

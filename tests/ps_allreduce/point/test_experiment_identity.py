@@ -13,7 +13,7 @@ from ps_allreduce.point.architectures import ImageModel, TensorSet
 from ps_allreduce.point.data import Digits, RecordFiles
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.jitter import Distribution, Jitter
-from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.point.network import EmulatedNetwork, Traffic
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
@@ -111,6 +111,7 @@ CHANGES: list[tuple[str, Experiment, Any]] = [
     ("network.slow_bits_per_s", SPREAD, 2e8),
     ("network.racks", replace(SPREAD, network=UNLIMITED), 2),
     ("network.uplink_bits_per_s", SPREAD, 2e9),
+    ("network.traffic", SPREAD, (Traffic(bits_per_s=1e7),)),
     ("interface", GOLDEN, "eth0"),
     ("workload.model", SENDING, ImageModel()),
     ("workload.model.name", GOLDEN, "ResNet50"),

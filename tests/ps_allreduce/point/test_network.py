@@ -13,8 +13,10 @@ from ps_allreduce.point.network import (
     MAX_RATE,
     MIN_RATE,
     EmulatedNetwork,
+    Traffic,
     parse_delay,
     parse_rate,
+    parse_traffic,
     render_rate,
 )
 
@@ -123,3 +125,51 @@ def test_scaling_changes_rates_and_delays_against_each_other_and_no_limit_stays_
 def test_a_scale_is_a_number_above_zero(factor: float) -> None:
     with pytest.raises(UserError, match="above 0"):
         network().scaled(factor)
+
+
+EVERYWHERE, TO_ONE = Traffic(bits_per_s=2e8), Traffic(bits_per_s=5e7, source=2, target=0)
+
+
+def test_traffic_is_read_and_told_in_words() -> None:
+    assert parse_traffic("200mbit") == EVERYWHERE
+    assert parse_traffic("2-0:50mbit") == TO_ONE
+    busy = network(traffic=(EVERYWHERE, TO_ONE))
+    told = "1gbit, traffic 200mbit on every link, traffic 50mbit from host 2 to 0"
+    assert str(busy) == told
+    assert str(busy.scaled(0.5)).endswith(
+        "traffic 100mbit on every link, traffic 25mbit from host 2 to 0"
+    )
+
+
+@pytest.mark.parametrize("text", ["0-1", "0:1mbit", "0-1-2:1mbit", "-1-2:1mbit", "0-1:fast"])
+def test_what_is_no_traffic_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(UserError, match="mbit"):
+        parse_traffic(text)
+
+
+def test_traffic_on_every_link_is_a_ring_to_which_others_add() -> None:
+    busy = network(num_hosts=3, traffic=(EVERYWHERE, TO_ONE, TO_ONE))
+    assert busy.streams() == {(0, 1): 2e8, (1, 2): 2e8, (2, 0): 3e8}
+    assert [busy.traffic_at(host) for host in range(4)] == [
+        *((2e8, 3e8), (2e8, 2e8), (3e8, 2e8), (0, 0)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("traffic", "message"),
+    [
+        ({"source": 1, "target": 1}, "goes from one host to another, or on every link"),
+        ({"source": 1}, "goes from one host to another, or on every link"),
+        ({"source": 1, "target": 4}, "from host 1 to 4: the hosts are 0 to 3"),
+        ({"bits_per_s": 0.0}, "the rate of background traffic is 1kbit to 32gbit"),
+        ({"bits_per_s": 1e9}, "of 1gbit leaves nothing of the link of host 0, which has 1gbit"),
+        ({"bits_per_s": 1e8}, "leaves nothing of the link of host 3, which has 100mbit"),
+    ],
+)
+def test_traffic_that_cannot_be_is_refused(traffic: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        network(
+            slow_host=3, slow_bits_per_s=1e8, traffic=(Traffic(**{"bits_per_s": 1e6} | traffic),)
+        )
+    with pytest.raises(UserError, match="needs 2 or more hosts"):
+        network(num_hosts=1, traffic=(EVERYWHERE,))

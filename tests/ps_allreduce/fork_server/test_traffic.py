@@ -1,0 +1,89 @@
+"""Background traffic arrives, is counted, and keeps its rate; lost time is made up for in part."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from queue import Queue
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ps_allreduce.fork_server import traffic
+from ps_allreduce.fork_server.traffic import BACKLOG_S, MOST_AT_ONCE, PAYLOAD, at_once
+from ps_allreduce.inspection.questions import ReceiveTraffic, SendTraffic
+
+PATIENCE_S = 20.0
+
+RATE = 1e6
+
+
+class Over(Exception):
+    """Ends what would go on until it is killed."""
+
+
+def test_what_arrives_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traffic, "REPORT_S", 0.05)
+    told: Queue[tuple[str, int]] = Queue()
+
+    def report(event: str, **details: Any) -> None:
+        (count,) = details["counts"].values()
+        told.put((event, count))
+        if event == "carried" and count:
+            raise Over
+
+    def receive() -> None:
+        with pytest.raises(Over):
+            traffic.receive_traffic(ReceiveTraffic(task="r", address="127.0.0.1", log=""), report)
+
+    receiver = threading.Thread(target=receive, daemon=True)
+    receiver.start()
+    event, port = told.get(timeout=PATIENCE_S)
+    assert event == "listening"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.setsockopt(socket.IPPROTO_UDP, traffic.UDP_SEGMENT, PAYLOAD)
+        sender.sendto(bytes(3 * PAYLOAD), ("127.0.0.1", port))
+    receiver.join(PATIENCE_S)
+    assert not receiver.is_alive()
+    events = list(told.queue)
+    assert {event for event, _ in events} == {"carried"}
+    assert events[-1] == ("carried", 3 * PAYLOAD)
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port at which somebody listens."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
+        listener.bind(("127.0.0.1", 0))
+        yield listener.getsockname()[1]
+
+
+@pytest.mark.parametrize("stalled_s", [0.0, 10.0])
+def test_a_sender_keeps_its_rate_and_makes_up_for_little(
+    stalled_s: float, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, moments = [0.0], []
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+        moments.append(clock[0])
+        if len(moments) == 10:
+            clock[0] += stalled_s
+        if len(moments) == 100:
+            raise Over
+
+    fake = SimpleNamespace(sleep=sleep, monotonic=lambda: clock[0])
+    monkeypatch.setattr(traffic, "time", fake)
+    request = SendTraffic(task="s", address="127.0.0.1", port=port, bits_per_s=RATE, log="")
+    with pytest.raises(Over):
+        traffic.send_traffic(request, lambda *_, **__: None)
+    pause_s = 8 * PAYLOAD / RATE
+    made_up_s = min(stalled_s, BACKLOG_S + pause_s)
+    assert moments[-1] == pytest.approx(100 * pause_s + stalled_s - made_up_s, abs=pause_s)
+
+
+def test_bursts_are_short_and_few() -> None:
+    assert [at_once(rate) for rate in (1e3, 1e6, 1e8, 1e9, 3e10)] == [1, 1, 17, 44, 44]
+    assert MOST_AT_ONCE * PAYLOAD < 65_507  # the largest datagram
