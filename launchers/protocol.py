@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ps_allreduce.point.measurement import WarmupEnd
 from ps_allreduce.record.hosts import HostRecord
 from ps_allreduce.record.records import (
     LinkRecord,
@@ -48,6 +49,7 @@ class LaunchedRun:
     weights_digest: str | None = None
     gradient_bytes: int | None = None
     num_messages: int | None = None
+    warmup_end: WarmupEnd | None = None
     recording: RecordingTimes | None = None
     steps: StepTable | None = None
     events: EventTable | None = None

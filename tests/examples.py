@@ -12,7 +12,7 @@ from ps_allreduce.point.architectures import ARCHITECTURES, ImageModel
 from ps_allreduce.point.data import Digits, Synthetic
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.jitter import Distribution, Jitter
-from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.measurement import FixedWarmup, Measurement, SteadyWarmup
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Resources
@@ -54,12 +54,18 @@ def experiments() -> st.SearchStrategy[Experiment]:
             ),
             measurement=st.builds(
                 Measurement,
-                warmup_s=seconds(),
+                warmup=warmups(),
                 measured_steps=st.integers(1, 10_000),
                 event_steps=st.integers(0, 5),
             ),
         )
     )
+
+
+def warmups() -> st.SearchStrategy[SteadyWarmup | FixedWarmup]:
+    """Any warm-up of both kinds."""
+    steady = st.builds(SteadyWarmup, least_steps=st.integers(1, 40), most_s=seconds(1.0))
+    return steady | st.builds(FixedWarmup, least_steps=st.integers(1, 99), least_s=seconds())
 
 
 def strategies() -> st.SearchStrategy[AnyStrategy]:
@@ -160,9 +166,9 @@ def dealings() -> st.SearchStrategy[AsynchronousServers]:
     )
 
 
-def seconds() -> st.SearchStrategy[float]:
+def seconds(least: float = 0.0) -> st.SearchStrategy[float]:
     """Durations and moments."""
-    return st.floats(0, 1e10, allow_nan=False)
+    return st.floats(least, 1e10, allow_nan=False)
 
 
 def jitters() -> st.SearchStrategy[Jitter]:

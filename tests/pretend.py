@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ps_allreduce.cluster import TaskId
 from ps_allreduce.fork_server.messages import StartTask
-from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.measurement import FixedWarmup, Measurement, WarmupEnd
 from ps_allreduce.point.strategies import Single
 from ps_allreduce.record.files import save_raw
 from ps_allreduce.record.steps import Phase
@@ -75,7 +75,7 @@ def fake_task(name: str, code: str, log: Path) -> StartTask:
 
 
 #: What drivers that leave `FIVE_STEPS` were asked for.
-SHORT = Measurement(warmup_steps=2, warmup_s=1.0, measured_steps=3)
+SHORT = Measurement(warmup=FixedWarmup(least_steps=2, least_s=1.0), measured_steps=3)
 
 FIVE_STEPS = (Phase.FIRST, Phase.WARMUP, *[Phase.MEASURED] * 3)
 
@@ -94,6 +94,7 @@ def driver_result(index: int, **changes: object) -> DriverResult:
         traces_before=1,
         traces_after=1,
         requested_steps=5,
+        warmup_end=WarmupEnd.FIXED,
         clock_start=ClockPair(wall=0.0, monotonic=0.0),
         clock_end=ClockPair(wall=1.0, monotonic=1.0),
         gradient_bytes=88,

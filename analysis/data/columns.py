@@ -53,7 +53,7 @@ cpu_s_per_gigabyte:f core_bits_per_s:f cpu_over learning_rate:f momentum:f input
 emulated_forward_s:f emulated_backward_s:f emulated_groups:i least_warmup_steps:i least_warmup_s:f
 least_measured_steps:i least_measured_s:f event_steps:i asked_workers_per_host:i asked_interface
 network_hosts:i recording_ratio:f raw_timings:b emulated_factors
-emulated_jitter traffic_bits_per_s:f
+emulated_jitter traffic_bits_per_s:f warmup most_warmup_steps:i most_warmup_s:f warmup_end
 """
 
 #: A command line may hold bytes that are no text; they are written by their numbers.
@@ -83,7 +83,8 @@ CONDITIONS = (
     *("compute", "emulated_forward_s", "emulated_backward_s", "emulated_groups"),
     *("emulated_factors", "emulated_jitter", "launcher", "network", "network_hosts"),
     *("asked_interface", "asked_workers_per_host", "device", "devices_per_worker"),
-    *("cores_per_worker", "threads_per_worker", "least_warmup_steps", "least_warmup_s"),
+    *("cores_per_worker", "threads_per_worker", "warmup", "least_warmup_steps"),
+    *("least_warmup_s", "most_warmup_steps", "most_warmup_s"),
     *("least_measured_steps", "least_measured_s", "event_steps"),
 )
 

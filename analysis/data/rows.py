@@ -30,7 +30,7 @@ Row = Mapping[str, object]
 _FIELDS = (
     *("sweep", "profile", "experiment_id", "run_id", "repetition", "attempt", "status", "reason"),
     *("job_id", "oversubscribed", "interface", "link_bits_per_s", "machine_busy", "total_cores"),
-    *("gradient_bytes", "num_messages", "traffic_bits_per_s"),
+    *("gradient_bytes", "num_messages", "traffic_bits_per_s", "warmup_end"),
 )
 
 #: Columns that are figures of the measured window under the same name.

@@ -198,7 +198,8 @@ def _profile_text(case: Case) -> str:
     lengths = ""
     if own["least_measured_steps"] is not None:
         lengths = (
-            f": warm-up {own['least_warmup_steps']} steps and {own['least_warmup_s']:g} s, "
+            f": {own['warmup']} warm-up, at least {own['least_warmup_steps']} steps and "
+            f"{own['least_warmup_s']:g} s, "
             f"measured {own['least_measured_steps']} steps and {own['least_measured_s']:g} s"
         )
     name, launches = _shared(case.attempts["profile"]), case.attempts["repetition"].nunique()

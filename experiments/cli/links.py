@@ -20,7 +20,7 @@ from experiments.sweep.session import RunListener, Workplace, open_session, run_
 from ps_allreduce.bounds import nominal_network_s
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.network import EmulatedNetwork, render_rate
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import RunRecord, Status
@@ -29,7 +29,9 @@ from ps_allreduce.record.records import RunRecord, Status
 NAME = "first-look"
 
 #: Long enough for the samples that tell how busy processors are.
-BRIEF = Measurement(warmup_steps=5, warmup_s=1.0, measured_steps=10, measured_s=2.0)
+BRIEF = Measurement(
+    warmup=FixedWarmup(least_steps=5, least_s=1.0), measured_steps=10, measured_s=2.0
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

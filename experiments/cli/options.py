@@ -14,7 +14,13 @@ from typing import Any
 
 import click
 
-from experiments.cli.requests import RunRequest, SpreadRequest, SweepRequest, WorkloadRequest
+from experiments.cli.requests import (
+    RunRequest,
+    SpreadRequest,
+    SweepRequest,
+    WarmupRequest,
+    WorkloadRequest,
+)
 from experiments.sweep.sweep import PROFILES, Profile
 from launchers.cli.options import LAUNCHER, Decorator, option_group
 from launchers.cli.types import (
@@ -216,6 +222,18 @@ _OF_SWEEPS: tuple[Decorator[Any], ...] = (
 SWEEP_SETTINGS = option_group("settings", StrategySettings, *_OF_SWEEPS)
 
 
+WARMUP = option_group(
+    "warmup",
+    WarmupRequest,
+    _stated("--warmup-steps", WHOLE, "Warm up for so many steps, not until step times are steady."),
+    _stated(
+        "--warmup-s",
+        Parsed("s", parse_decimal),
+        "Warm up for so many seconds; with steps, until both are over.",
+    ),
+)
+
+
 def sweep_options(profiles: Mapping[str, Profile]) -> Decorator[Any]:
     """How a sweep is made, with one of those profiles."""
     return option_group(
@@ -225,6 +243,7 @@ def sweep_options(profiles: Mapping[str, Profile]) -> Decorator[Any]:
         _stated("--workers", COUNTS, "Numbers of workers, for instance 1,2,4."),
         _stated("--cores-per-worker", WHOLE, "Cores of every worker.", "an equal share"),
         _stated("--repetitions", WHOLE, "Launches of every point, instead of the profile's."),
+        WARMUP,
         _given("--seed", WHOLE, "Of the order of runs.", 1),
         click.option(
             "--jobs-by-size",
@@ -255,6 +274,7 @@ RUN = option_group(
     _given("--cores-per-worker", WHOLE, "Cores of every worker.", 1),
     _given("--threads-per-worker", WHOLE, "TensorFlow's threads of every worker.", 1),
     _profile(PROFILES),
+    WARMUP,
     click.option("--weights", type=PATH, help="Save the final weights to this file (.npz)."),
     LAUNCHER,
     SPREAD,

@@ -181,7 +181,7 @@ def _least_s(point: Experiment, describe: Describe) -> float:
     if network is not None and network.bits_per_s is not None:
         trained = sum(spec.num_bytes for spec in describe(load) if spec.trainable)
         step_s = max(step_s, nominal_network_s(point, trained, network.bits_per_s))
-    return measurement.least_warmup_s(step_s) + measurement.least_measured_s(step_s)
+    return measurement.least_s(step_s)
 
 
 def _computed_s(point: Experiment) -> float:

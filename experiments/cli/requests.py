@@ -22,6 +22,7 @@ from ps_allreduce.point.architectures import ImageModel, Model
 from ps_allreduce.point.data import Digits, RecordFiles, Synthetic
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.jitter import Jitter
+from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.spread import Coordinator, Spread
 from ps_allreduce.point.strategies import AnyStrategy
@@ -150,6 +151,25 @@ class SpreadRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WarmupRequest:
+    """Lengths that make a warm-up one of fixed length; with neither it ends as the profile says."""
+
+    warmup_steps: int | None = None
+    warmup_s: float | None = None
+
+    def put_into(self, measurement: Measurement) -> Measurement:
+        """The measurement with the warm-up that was stated; an unstated length asks for nothing.
+
+        Raises:
+            UserError: a length makes no sense.
+        """
+        if self.warmup_steps is None and self.warmup_s is None:
+            return measurement
+        fixed = FixedWarmup(least_steps=_stated(self.warmup_steps, 1), least_s=self.warmup_s or 0.0)
+        return replace(measurement, warmup=fixed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepRequest:
     """How a sweep is to be made.
 
@@ -167,6 +187,7 @@ class SweepRequest:
     workers: tuple[int, ...] | None = None
     cores_per_worker: int | None = None
     repetitions: int | None = None
+    warmup: WarmupRequest = field(default_factory=WarmupRequest)
     seed: int = 1
     jobs_by_size: bool = False
     retry_failed: bool = False
@@ -174,9 +195,11 @@ class SweepRequest:
 
     @property
     def chosen_profile(self) -> Profile:
-        """The profile, with the repetitions that were stated."""
+        """The profile, with the repetitions and the warm-up that were stated."""
         return replace(
-            self.profile, repetitions=_stated(self.repetitions, self.profile.repetitions)
+            self.profile,
+            repetitions=_stated(self.repetitions, self.profile.repetitions),
+            measurement=self.warmup.put_into(self.profile.measurement),
         )
 
 
@@ -234,6 +257,7 @@ class RunRequest:
     cores_per_worker: int = 1
     threads_per_worker: int = 1
     profile: Profile
+    warmup: WarmupRequest = field(default_factory=WarmupRequest)
     weights: Path | None = None
     launcher: LauncherSettings
     spread: SpreadRequest

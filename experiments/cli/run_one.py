@@ -64,7 +64,7 @@ def single_experiment(request: RunRequest, describe: Describe) -> Experiment:
             threads_per_worker=request.threads_per_worker,
             device=request.workload.device,
         ),
-        measurement=request.profile.measurement,
+        measurement=request.warmup.put_into(request.profile.measurement),
     )
     _refuse_unused(experiment, settings)
     check_servers([experiment], describe)

@@ -24,13 +24,13 @@ from launchers.settings import LauncherSettings
 from launchers.sites import network_of, site_kind
 from ps_allreduce.point.architectures import SMALL_CNN
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.measurement import Measurement, RecordingComparison
+from ps_allreduce.point.measurement import FixedWarmup, Measurement, RecordingComparison
 from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
 from ps_allreduce.point.strategies.base import StrategySettings
 
 BRIEF = Profile(
     name="bench",
-    measurement=Measurement(warmup_steps=1, warmup_s=0.0, measured_steps=10),
+    measurement=Measurement(warmup=FixedWarmup(least_steps=1, least_s=0.0), measured_steps=10),
     repetitions=5,
 )
 

@@ -28,7 +28,7 @@ from launchers.sites import SITES, network_of, site_kind
 from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.spread import LayoutKind
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
 from ps_allreduce.point.strategies.base import StrategySettings
@@ -45,7 +45,7 @@ WORKLOAD = Workload(
 
 PROFILE = Profile(
     name="emulation-check",
-    measurement=Measurement(warmup_steps=3, warmup_s=1.0, measured_steps=20),
+    measurement=Measurement(warmup=FixedWarmup(least_steps=3, least_s=1.0), measured_steps=20),
     deadline_s=300.0,
 )
 

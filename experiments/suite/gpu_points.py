@@ -14,7 +14,7 @@ from experiments.studies.scope import Describe, Scale, Scope
 from experiments.sweep.sweep import Profile
 from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.strategies import (
     AllReduce,
@@ -32,7 +32,7 @@ from ps_allreduce.record.hosts import HostFacts
 #: A first run on a new kind of GPU may compile for minutes.
 PROFILE = Profile(
     name="accept-gpu",
-    measurement=Measurement(warmup_steps=1, warmup_s=0.0, measured_steps=6),
+    measurement=Measurement(warmup=FixedWarmup(least_steps=1, least_s=0.0), measured_steps=6),
     repetitions=1,
     deadline_s=1200.0,
 )
@@ -41,7 +41,12 @@ PROFILE = Profile(
 SECONDS = replace(PROFILE.measurement, measured_s=5.0, measured_steps=20)
 
 #: For workers that do not wait for each other: some steps of all have to fall into one window.
-MANY_STEPS = replace(PROFILE.measurement, warmup_s=1.0, measured_s=2.0, measured_steps=20)
+MANY_STEPS = replace(
+    PROFILE.measurement,
+    warmup=FixedWarmup(least_steps=1, least_s=1.0),
+    measured_s=2.0,
+    measured_steps=20,
+)
 
 #: Images of a step of all workers together, whatever their number.
 GLOBAL_BATCH = 16

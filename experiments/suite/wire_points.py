@@ -27,7 +27,7 @@ from ps_allreduce.bounds import nominal_network_s
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import TensorSet
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.spread import LayoutKind, Spread
@@ -158,8 +158,7 @@ def _rate(network: EmulatedNetwork | None) -> float:
 def _measurement(step_s: float) -> Measurement:
     """Some seconds, long steps a few times at least."""
     return Measurement(
-        warmup_steps=2,
-        warmup_s=0.5,
+        warmup=FixedWarmup(least_steps=2, least_s=0.5),
         measured_steps=min(MOST_STEPS, max(FEWEST_STEPS, round(MEASURED_S / step_s))),
         measured_s=MEASURED_S / 2,
     )

@@ -207,4 +207,4 @@ def _likely_s(experiment: Experiment) -> float:
     measurement = experiment.measurement
     if not isinstance(measurement, Measurement):
         return TYPICAL_WINDOW_S
-    return measurement.warmup_s + max(measurement.measured_s, TYPICAL_WINDOW_S)
+    return measurement.warmup.likely_s + max(measurement.measured_s, TYPICAL_WINDOW_S)

@@ -38,7 +38,7 @@ from ps_allreduce.record.steps import (
     concatenate,
     shift_clocks,
 )
-from ps_allreduce.runner.validity import DriverResult, find_doubts, find_problems
+from ps_allreduce.runner.validity import DriverResult, find_doubts, find_problems, warmup_end
 from ps_allreduce.serialization import from_json
 
 T = TypeVar("T")
@@ -188,6 +188,7 @@ def merge_results(
         weights_digest=_digest(drivers),
         gradient_bytes=drivers[0].gradient_bytes,
         num_messages=drivers[0].num_messages,
+        warmup_end=warmup_end(drivers),
         steps=steps,
         events=events,
     )

@@ -16,7 +16,14 @@ import tensorflow as tf
 from tensorflow.types.experimental import PolymorphicFunction
 
 from ps_allreduce.backends.protocol import Rows
-from ps_allreduce.record.steps import EventKind, EventTable, Phase, StepTable
+from ps_allreduce.record.steps import (
+    EventKind,
+    EventTable,
+    Floats,
+    Integers,
+    Phase,
+    StepTable,
+)
 from ps_allreduce.tf_internals.private_api import leave_unordered
 from ps_allreduce.workloads.program import Program, now_after, run_batches
 from ps_allreduce.workloads.worker_local import HOST, LocalVariable, assign
@@ -60,6 +67,11 @@ class RowLayout:
         """The layout of a run with such rows."""
         groups = int(untraced.shape[1]) - 5 - 3 * accumulation
         return cls(accumulation=accumulation, groups=groups)
+
+    @staticmethod
+    def ends(rows: Rows) -> tuple[Integers, Floats]:
+        """Who made each step, and when it ended."""
+        return rows[:, 0].astype(np.int64), rows[:, 4]
 
     def steps(self, rows: Rows, phase: Phase, first: Counter[int]) -> StepTable:
         """Unpack rows [n, ...]; `first` holds each worker's number of earlier steps."""

@@ -1,50 +1,174 @@
-"""What a run measures: throughput in a window, or what recording its steps costs."""
+"""What a run measures: throughput in a window, or what recording its steps costs.
+
+Decides when a warm-up is over and how many steps it takes next.  Whether step times are steady is
+decided in `runner.steadiness`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import ClassVar
 
-from ps_allreduce.errors import at_least
+from ps_allreduce.errors import UserError, at_least, at_most
+
+#: What a steady warm-up is expected to take where steps are short.
+LIKELY_STEADY_S = 2.0
+
+
+class WarmupEnd(StrEnum):
+    """Why a warm-up was over."""
+
+    FIXED = "fixed"
+    STEADY = "steady"
+    LIMIT = "limit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warmup:
+    """A warm-up of every worker, of so many steps and seconds at least; both must be reached."""
+
+    least_steps: int = 10
+    least_s: float = 1.0
+
+    def __post_init__(self) -> None:
+        at_least(1, least_steps=self.least_steps)
+        at_least(0, least_s=self.least_s)
+        at_most(1e10, least_s=self.least_s)
+
+    def shortest_s(self, step_s: float) -> float:
+        """How long warming up takes at least where a step takes so many seconds."""
+        return max(self.least_s, self.least_steps * step_s)
+
+    def _further_steps(self, steps: int, seconds: float, step_s: float) -> int:
+        """Steps up to the least length; 0 when it is reached.
+
+        The first steps are a poor estimate: it goes half of a long way, then estimates again.
+        """
+        if steps < self.least_steps:
+            return self.least_steps - steps
+        left_s = self.least_s - seconds
+        return max(0, math.ceil((left_s / 2 if left_s > 1.0 else left_s) / step_s))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedWarmup(Warmup):
+    """As long as asked for, whatever the step times, as many studies in the literature do it."""
+
+    kind: ClassVar[str] = "fixed"
+
+    least_s: float = 5.0
+
+    @property
+    def likely_s(self) -> float:
+        """How long it takes about where steps are short."""
+        return self.least_s
+
+    def end(self, steps: int, seconds: float, is_steady: Callable[[], bool]) -> WarmupEnd | None:
+        """Why it is over after so many steps and seconds; None if it is not."""
+        over = steps >= self.least_steps and seconds >= self.least_s
+        return WarmupEnd.FIXED if over else None
+
+    def further_steps(self, steps: int, seconds: float, step_s: float) -> int:
+        """The next steps in one go, where it is not over."""
+        return max(1, self._further_steps(steps, seconds, step_s))
+
+    def columns(self) -> dict[str, object]:
+        """As columns of a table."""
+        return {
+            "warmup": self.kind,
+            "least_warmup_steps": self.least_steps,
+            "least_warmup_s": self.least_s,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SteadyWarmup(Warmup):
+    """Until step times are steady.
+
+    Attributes:
+        most_steps, most_s: when both are reached it ends anyway; more than the least.
+    """
+
+    kind: ClassVar[str] = "steady"
+
+    most_steps: int = 40
+    most_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        Warmup.__post_init__(self)
+        if self.most_steps < self.least_steps or not self.most_s >= self.least_s:
+            raise UserError(
+                f"a warm-up of at least {self.least_steps} steps and {self.least_s:g} s cannot end "
+                f"after {self.most_steps} steps and {self.most_s:g} s."
+            )
+
+    @property
+    def likely_s(self) -> float:
+        """How long it takes about where steps are short."""
+        return max(self.least_s, LIKELY_STEADY_S)
+
+    def end(self, steps: int, seconds: float, is_steady: Callable[[], bool]) -> WarmupEnd | None:
+        """Why it is over after so many steps and seconds; None if it is not."""
+        if steps < self.least_steps or seconds < self.least_s:
+            return None
+        if is_steady():
+            return WarmupEnd.STEADY
+        over = steps >= self.most_steps and seconds >= self.most_s
+        return WarmupEnd.LIMIT if over else None
+
+    def further_steps(self, steps: int, seconds: float, step_s: float) -> int:
+        """The next steps in one go, where it is not over: as many again, but not past its limit."""
+        if missing := self._further_steps(steps, seconds, step_s):
+            return missing
+        left_s = self.most_s - seconds
+        return max(1, min(steps, max(self.most_steps - steps, math.ceil(left_s / step_s))))
+
+    def columns(self) -> dict[str, object]:
+        """As columns of a table."""
+        return {
+            "warmup": self.kind,
+            "least_warmup_steps": self.least_steps,
+            "least_warmup_s": self.least_s,
+            "most_warmup_steps": self.most_steps,
+            "most_warmup_s": self.most_s,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """The least lengths of a run's parts; of two, both must be reached.
+    """Warm-up, and the least lengths of what follows; of two, both must be reached.
 
     Attributes:
-        warmup_steps, warmup_s: of every worker.
         measured_steps, measured_s: per worker.
         event_steps: steps after the measured window that are traced tensor by tensor.
     """
 
     kind: ClassVar[str] = "window"
 
-    warmup_steps: int = 10
-    warmup_s: float = 5.0
+    warmup: SteadyWarmup | FixedWarmup = field(default_factory=SteadyWarmup)
     measured_steps: int = 100
     measured_s: float = 0.0
     event_steps: int = 0
 
     def __post_init__(self) -> None:
-        at_least(1, measured_steps=self.measured_steps, warmup_steps=self.warmup_steps)
-        at_least(
-            0, warmup_s=self.warmup_s, measured_s=self.measured_s, event_steps=self.event_steps
-        )
-
-    def least_warmup_s(self, step_s: float) -> float:
-        """How long warming up takes at least where a step takes so many seconds."""
-        return max(self.warmup_s, self.warmup_steps * step_s)
+        at_least(1, measured_steps=self.measured_steps)
+        at_least(0, measured_s=self.measured_s, event_steps=self.event_steps)
 
     def least_measured_s(self, step_s: float) -> float:
         """How long the steps after the warm-up take at least, traced ones included."""
         return max(self.measured_s, self.measured_steps * step_s) + self.event_steps * step_s
 
+    def least_s(self, step_s: float) -> float:
+        """How long all steps but the first one take at least."""
+        return self.warmup.shortest_s(step_s) + self.least_measured_s(step_s)
+
     def columns(self) -> dict[str, object]:
         """As columns of a table."""
         return {
-            "least_warmup_steps": self.warmup_steps,
-            "least_warmup_s": self.warmup_s,
+            **self.warmup.columns(),
             "least_measured_steps": self.measured_steps,
             "least_measured_s": self.measured_s,
             "event_steps": self.event_steps,

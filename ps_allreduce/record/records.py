@@ -14,6 +14,8 @@ Format history:
     4: settings of the exchange as they are now.
     5: an experiment's strategy, model and data are values of their own kinds; its identity holds
        neither repetitions nor deadline; throughput counts examples; messages are called messages.
+    6: a warm-up ends when step times are steady, or is of a fixed length: `measurement.warmup` is a
+       value of its own kind.
 """
 
 from __future__ import annotations
@@ -24,12 +26,13 @@ from enum import StrEnum
 
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.measurement import WarmupEnd
 from ps_allreduce.point.placement import Held, Plan, Shard, check_devices, read_back
 from ps_allreduce.record.hosts import GpuSample, HostRecord
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.steps import Metrics
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 
 #: From this share of its processor time on, a machine may be what limits a run on hosts that are
 #: emulated on it, and not their network.
@@ -212,6 +215,7 @@ class RunRecord:
         recording: of a run that compared recorded with bare steps; None of any other.
         gradient_bytes: of one worker and step, in float32.
         num_messages: that a worker sends per step.
+        warmup_end: why the warm-up was over; None if the run did not get so far.
         oversubscribed: tasks had fewer cores than they use.
         block: runs of different blocks are never pooled; the fingerprint of machine, software and
             measured program.
@@ -245,6 +249,7 @@ class RunRecord:
     weights_digest: str | None = None
     gradient_bytes: int | None = None
     num_messages: int | None = None
+    warmup_end: WarmupEnd | None = None
     recording: RecordingTimes | None = None
 
     def __post_init__(self) -> None:

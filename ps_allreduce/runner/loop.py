@@ -1,20 +1,23 @@
 """The timed loop: first step, warm-up, measured steps, traced steps.
 
-Decides how many steps are made and to which phase each belongs, and says how long they will take at
-least: after a first look at the step time, and again when the workers are warm.  It knows no
-TensorFlow: a driver makes the steps, a clock is handed in.  All driving tasks make the same number
-of steps because they agree on every number.
+Decides how many steps are made and to which phase each belongs, and says before each stretch how
+long the rest will take at least.  It knows no TensorFlow: a driver makes the steps, a clock is
+handed in.  All driving tasks make the same number of steps because they agree on every number.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from ps_allreduce.point.measurement import Measurement
-from ps_allreduce.record.steps import Phase
+import numpy as np
+
+from ps_allreduce.point.measurement import Measurement, WarmupEnd
+from ps_allreduce.record.steps import Floats, Integers, Phase
+from ps_allreduce.runner.steadiness import is_steady, round_times
 
 RowsT = TypeVar("RowsT")
 RowsT_co = TypeVar("RowsT_co", covariant=True)
@@ -51,61 +54,112 @@ class Stretch(Generic[RowsT]):
     leading: int = 0
 
 
-def timed_loop(
-    driver: Driver[RowsT],
-    measurement: Measurement,
-    clock: Callable[[], float],
-    progress: Callable[[Phase], None],
-    expect: Callable[[float], None],
-) -> list[Stretch[RowsT]]:
-    """Run one measurement.
+@dataclass(frozen=True, slots=True)
+class TimedSteps(Generic[RowsT]):
+    """Everything that was run, and why the warm-up was over."""
 
-    Args:
+    stretches: list[Stretch[RowsT]]
+    warmup_end: WarmupEnd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings(Generic[RowsT]):
+    """What the loop is handed.
+
+    Attributes:
         clock: seconds, monotonic.
         progress: told of every phase as it begins.
         expect: told how many seconds are needed from now on, at least.
+        ends: of rows, the worker of each step and when it ended, in seconds on the worker's clock.
     """
-    progress(Phase.FIRST)
+
+    clock: Callable[[], float]
+    progress: Callable[[Phase], None]
+    expect: Callable[[float], None]
+    ends: Callable[[RowsT], tuple[Integers, Floats]]
+
+
+def timed_loop(
+    driver: Driver[RowsT], measurement: Measurement, around: Surroundings[RowsT]
+) -> TimedSteps[RowsT]:
+    """Run one measurement."""
+    around.progress(Phase.FIRST)
     stretches = [Stretch(Phase.FIRST, 1, driver.run(1))]
-    progress(Phase.WARMUP)
-    step_s = _warm_up(driver, measurement, clock, stretches, expect)
-    expect(measurement.least_measured_s(step_s))
-    progress(Phase.MEASURED)
+    around.progress(Phase.WARMUP)
+    step_s, warmup_end = _warm_up(driver, measurement, around, stretches)
+    around.expect(measurement.least_measured_s(step_s))
+    around.progress(Phase.MEASURED)
     wanted = max(measurement.measured_steps, math.ceil(measurement.measured_s * MARGIN / step_s))
     measured = int(driver.agree(wanted))
     total = SETTLING_STEPS + measured
     stretches.append(Stretch(Phase.MEASURED, total, driver.run(total), leading=SETTLING_STEPS))
     if measurement.event_steps:
-        progress(Phase.EVENTS)
+        around.progress(Phase.EVENTS)
         count = measurement.event_steps
         stretches.append(Stretch(Phase.EVENTS, count, driver.run(count, events=True)))
-    return stretches
+    return TimedSteps(stretches, warmup_end)
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far the workers of this task have come in their warm-up.
+
+    Attributes:
+        seconds: taken by steps and the fetching of their rows.
+        steps: those of each worker.
+        times: of the rounds of every stretch.
+    """
+
+    seconds: float = 0.0
+    steps: Counter[int] = field(default_factory=Counter)
+    times: list[Floats] = field(default_factory=list)
+    num_workers: int = 1
+
+    def add(self, workers: Integers, ends: Floats, num_steps: int, seconds: float) -> None:
+        """Note a stretch."""
+        self.num_workers = len(workers) // num_steps
+        self.seconds += seconds
+        self.steps.update(workers.tolist())
+        self.times.append(round_times(workers, ends, self.num_workers))
+
+    @property
+    def fewest(self) -> int:
+        """Steps of the worker that has made fewest: where steps are dealt, it may be none."""
+        return min(self.steps.values()) if len(self.steps) == self.num_workers else 0
+
+    def rounds_for(self, steps: int) -> int:
+        """Rounds in which that worker makes so many steps, or as many as were made so far."""
+        rounds = self.steps.total() // self.num_workers
+        return max(steps, min(rounds, math.ceil(steps * rounds / max(self.fewest, 1))))
+
+    def is_steady(self) -> bool:
+        """Whether steps have come at one speed."""
+        return is_steady(np.concatenate(self.times))
 
 
 def _warm_up(
     driver: Driver[RowsT],
     measurement: Measurement,
-    clock: Callable[[], float],
+    around: Surroundings[RowsT],
     stretches: list[Stretch[RowsT]],
-    expect: Callable[[float], None],
-) -> float:
-    """Warm up until all workers have enough; return seconds per step of the last stretch.
+) -> tuple[float, WarmupEnd]:
+    """Warm up until no worker needs more; return seconds per step of the last stretch, and why.
 
-    A single step comes first, for a first look.
+    A single step comes first, for a first look.  Every stretch ends with an agreement, which
+    empties pipelines; between two, nothing waits.
     """
-    elapsed, steps, chunk = 0.0, 0, 1
+    warmup, made, chunk = measurement.warmup, _Progress(), 1
     while True:
-        begin = clock()
-        stretches.append(Stretch(Phase.WARMUP, chunk, driver.run(chunk)))
-        taken = max(clock() - begin, 1e-9)
-        elapsed, steps = elapsed + taken, steps + chunk
+        begin = around.clock()
+        stretch = Stretch(Phase.WARMUP, chunk, driver.run(chunk))
+        taken = max(around.clock() - begin, 1e-9)
+        stretches.append(stretch)
+        made.add(*around.ends(stretch.rows), chunk, taken)
         step_s = taken / chunk
-        if steps == 1:
-            expect(measurement.least_warmup_s(step_s) + measurement.least_measured_s(step_s))
-        left_s = measurement.warmup_s - elapsed
-        # The first steps are a poor estimate: go half of a long way, then estimate again.
-        by_time = math.ceil((left_s / 2 if left_s > 1.0 else left_s) / step_s)
-        by_number = measurement.warmup_steps - steps
-        chunk = int(driver.agree(by_number if by_number > 0 else max(by_time, 0)))
-        if chunk == 0:
-            return step_s
+        end = warmup.end(made.fewest, made.seconds, made.is_steady)
+        more = 0 if end else warmup.further_steps(made.fewest, made.seconds, step_s)
+        chunk = int(driver.agree(made.rounds_for(more)))
+        if end and not chunk:
+            return step_s, end
+        least_s = max(chunk * step_s, warmup.shortest_s(step_s) - made.seconds)
+        around.expect(least_s + measurement.least_measured_s(step_s))

@@ -27,7 +27,7 @@ from ps_allreduce.point.measurement import Measurement, RecordingComparison
 from ps_allreduce.record.files import save_raw
 from ps_allreduce.record.records import PlacementUsed, RecordingTimes
 from ps_allreduce.record.steps import Phase, StepTable, concatenate
-from ps_allreduce.runner.loop import Stretch, timed_loop
+from ps_allreduce.runner.loop import Stretch, Surroundings, TimedSteps, timed_loop
 from ps_allreduce.runner.validity import ClockPair, DriverResult
 from ps_allreduce.serialization import to_json
 from ps_allreduce.workloads.emulated_accelerator import EmulatedProgram
@@ -95,8 +95,8 @@ def drive(request: StartTask, task: Task, measurement: Measurement, report: Repo
     report("built")
     built_at = time.time()
     checksums_before = tuple(backend.weight_checksums())
-    stretches, starts = _measure(backend, measurement, report)
-    _save_timings(Path(f"{request.result}.npz"), task.experiment, stretches)
+    timed, starts = _measure(backend, measurement, report)
+    _save_timings(Path(f"{request.result}.npz"), task.experiment, timed.stretches)
     if request.weights is not None:  # the trainable variables, in creation order
         weights = {f"{i:04d}": value for i, value in enumerate(backend.read_weights())}
         np.savez(request.weights, allow_pickle=False, **weights)
@@ -111,7 +111,8 @@ def drive(request: StartTask, task: Task, measurement: Measurement, report: Repo
         checksums_after=tuple(backend.weight_checksums()),
         traces_before=starts[Phase.WARMUP].traces,
         traces_after=starts[Phase.EVENTS].traces,
-        requested_steps=sum(stretch.num_steps for stretch in stretches),
+        requested_steps=sum(stretch.num_steps for stretch in timed.stretches),
+        warmup_end=timed.warmup_end,
         clock_start=clock_start,
         clock_end=_clock_pair(),
         gradient_bytes=sum(spec.num_bytes for spec in program.variables if spec.trainable),
@@ -132,7 +133,7 @@ class PhaseStart:
 
 def _measure(
     backend: Backend, measurement: Measurement, report: Report
-) -> tuple[list[Stretch[Rows]], dict[Phase, PhaseStart]]:
+) -> tuple[TimedSteps[Rows], dict[Phase, PhaseStart]]:
     """Run the timed loop, and note when phases start; that of EVENTS ends the measured one."""
     starts: dict[Phase, PhaseStart] = {}
 
@@ -140,15 +141,15 @@ def _measure(
         report(f"phase:{phase.name.lower()}")
         starts[phase] = PhaseStart(time.time(), backend.traces)
 
-    stretches = timed_loop(
-        backend,
-        measurement,
-        time.monotonic,
-        progress,
+    around = Surroundings(
+        clock=time.monotonic,
+        progress=progress,
         expect=lambda seconds: report("needs", seconds=seconds),
+        ends=RowLayout.ends,
     )
+    timed = timed_loop(backend, measurement, around)
     starts.setdefault(Phase.EVENTS, PhaseStart(time.time(), backend.traces))
-    return stretches, starts
+    return timed, starts
 
 
 def compare_recording(request: StartTask, task: Task, rounds: int, report: Report) -> None:

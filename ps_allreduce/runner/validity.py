@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.measurement import Measurement, WarmupEnd
 from ps_allreduce.record.records import PlacementUsed
 from ps_allreduce.record.steps import Phase, StepTable, compute_spans
 
@@ -47,6 +47,7 @@ class DriverResult:
         checksums_before, checksums_after: exact sums of the trainable weights.
         traces_before, traces_after: number of traces around the measured steps.
         requested_steps: steps of all phases, per worker.
+        warmup_end: why its own workers were warm.
         clock_start, clock_end: for relating and checking clocks.
         num_messages: per step and direction.
     """
@@ -62,6 +63,7 @@ class DriverResult:
     traces_before: int
     traces_after: int
     requested_steps: int
+    warmup_end: WarmupEnd
     clock_start: ClockPair
     clock_end: ClockPair
     gradient_bytes: int
@@ -138,14 +140,15 @@ def _warm(run: _Run) -> str:
     measurement = run.experiment.measurement
     if not isinstance(measurement, Measurement):
         return ""
+    warmup = measurement.warmup
     for index, table in enumerate(run.by_worker()):
         warm = table.phase <= Phase.WARMUP
         count = int(warm.sum())
         seconds = float(table.end[warm].max() - table.start.min()) if count else 0.0
-        if count < measurement.warmup_steps or seconds < measurement.warmup_s:
+        if count < warmup.least_steps or seconds < warmup.least_s:
             return (
                 f"worker:{index} warmed up for {count} steps and {seconds:.1f} s, not for "
-                f"{measurement.warmup_steps} steps and {measurement.warmup_s:g} s"
+                f"{warmup.least_steps} steps and {warmup.least_s:g} s"
             )
     return ""
 
@@ -172,15 +175,33 @@ def find_doubts(
     experiment: Experiment, results: Sequence[DriverResult], steps: StepTable
 ) -> list[str]:
     """What does not make the run invalid, but a reader has to know."""
-    paces = _paces(_Run(experiment, results, steps))
+    run = _Run(experiment, results, steps)
+    return [doubt for look in DOUBTS if (doubt := look(run))]
+
+
+def _never_steady(run: _Run) -> str:
+    if warmup_end(run.results) is not WarmupEnd.LIMIT:
+        return ""
+    seconds = max(result.warm_at - result.first_step_at for result in run.results)
+    return f"step times were not steady after {seconds:.1f} s of warm-up, which ended all the same"
+
+
+def warmup_end(results: Sequence[DriverResult]) -> WarmupEnd:
+    """Why the warm-up of a run was over: it reached its limit if that of any task did."""
+    ends = {result.warmup_end for result in results}
+    return WarmupEnd.LIMIT if WarmupEnd.LIMIT in ends else ends.pop()
+
+
+def _slower_than_stated(run: _Run) -> str:
+    paces = _paces(run)
     late = [pace for pace in paces if pace.taken_s > (1 + LATE_SHARE) * pace.stated_s]
     if not late:
-        return []
+        return ""
     latest = max(late, key=lambda pace: pace.taken_s / pace.stated_s)
-    return [
+    return (
         f"{len(late)} of {len(paces)} emulated accelerators were slower than stated: that of "
         f"{latest}"
-    ]
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,3 +251,5 @@ CHECKS: tuple[Callable[[_Run], str], ...] = (
     _computed_for_as_long_as_stated,
     _placed_as_planned,
 )
+
+DOUBTS: tuple[Callable[[_Run], str], ...] = (_never_steady, _slower_than_stated)

@@ -82,10 +82,10 @@ from dataclasses import replace
 from experiments.studies.scope import Scope, Study
 from experiments.sweep.sweep import Profile
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.strategies import PlainAllReduce, Single
 
-BRIEF = Measurement(warmup_steps=1, warmup_s=0.0, measured_steps=3)
+BRIEF = Measurement(warmup=FixedWarmup(least_steps=1, least_s=0.0), measured_steps=3)
 
 
 def _points(scope: Scope) -> list[Experiment]:

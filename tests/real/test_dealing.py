@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.strategies import AsynchronousServers, Single
 from ps_allreduce.point.workload import EmulatedCompute, Optimizer, Workload
 from ps_allreduce.record.records import Status
@@ -131,7 +131,9 @@ def _ahead(worker: StepTable, other: StepTable) -> npt.NDArray[np.int64]:
 def test_the_others_do_not_wait_for_a_worker_whose_dispatch_fails(
     patched_launcher: Patched,
 ) -> None:
-    experiment = _dealt(2, 1, 1, CONSTANT, replace(LONG, warmup_steps=20))
+    experiment = _dealt(
+        2, 1, 1, CONSTANT, replace(LONG, warmup=FixedWarmup(least_steps=20, least_s=0.0))
+    )
     run = launch(patched_launcher("failing_dispatch"), experiment)
     assert run.status is Status.FAILED
     assert run.reason == "chief:0: RuntimeError: this dispatch was to fail"

@@ -134,10 +134,10 @@ def test_nothing_survives_a_launcher_that_is_killed(
     scratch = hosts.folder / "tmp"
     folders = set(scratch.iterdir())
     suite = (sys.executable, "-m", "experiments", "run-one", "--strategy", "allreduce")
-    options = ("--num-workers", "2", "--launcher", "ssh", "--host-file", str(host_file))
+    options = ("--num-workers", "2", "--warmup-s", "20", "--launcher", "ssh")
     with (tmp_path / "said").open("wb") as said:
         launcher = subprocess.Popen(
-            [*suite, *options, "--results", str(tmp_path)],
+            [*suite, *options, "--host-file", str(host_file), "--results", str(tmp_path)],
             cwd=ROOT,
             stdout=said,
             stderr=said,

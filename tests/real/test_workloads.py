@@ -19,7 +19,7 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import ARCHITECTURES, ImageModel
 from ps_allreduce.point.data import Digits, RecordFiles
 from ps_allreduce.point.jitter import Distribution, Jitter
-from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.placement import Policy, make_plan
 from ps_allreduce.point.strategies import (
     AllReduce,
@@ -100,7 +100,7 @@ EMULATED = Workload(emulated=EmulatedCompute(forward_s=0.03, backward_s=0.03), b
 def test_emulated_compute_takes_the_stated_time(
     strategy: type[AnyStrategy], launcher: LocalLauncher
 ) -> None:
-    measurement = replace(BRIEF, warmup_steps=5, measured_steps=40)
+    measurement = replace(BRIEF, warmup=FixedWarmup(least_steps=5, least_s=0.0), measured_steps=40)
     placed = {"placement": Policy.GREEDY} if strategy.uses_servers else {}
     experiment = point(strategy, 2, workload=EMULATED, measurement=measurement, **placed)
     run = launch(launcher, experiment)
@@ -123,7 +123,7 @@ def test_emulated_compute_takes_the_stated_time(
 
 @pytest.mark.timed
 def test_a_factor_of_one_worker_slows_the_step_of_all(launcher: LocalLauncher) -> None:
-    measurement = replace(BRIEF, warmup_steps=5, measured_steps=40)
+    measurement = replace(BRIEF, warmup=FixedWarmup(least_steps=5, least_s=0.0), measured_steps=40)
     steps_s, spans = {}, {}
     for factors in ((), (1.0, 1.05)):
         compute = EmulatedCompute(forward_s=0.04, backward_s=0.06, factors=factors)
@@ -161,7 +161,7 @@ def test_a_step_takes_as_long_as_was_drawn_for_it(
     jitter = Jitter(distribution=Distribution.GAMMA, variation=0.3)
     compute = EmulatedCompute(forward_s=0.03, backward_s=0.03, jitter=jitter)
     workload = replace(EMULATED, emulated=compute, accumulation=2)
-    measurement = replace(BRIEF, warmup_steps=5, measured_steps=20)
+    measurement = replace(BRIEF, warmup=FixedWarmup(least_steps=5, least_s=0.0), measured_steps=20)
     run = launch(launcher, point(strategy, 2, workload=workload, measurement=measurement))
     assert run.status is Status.OK, run.reason
     assert run.steps is not None
@@ -209,7 +209,9 @@ def test_accumulation_and_gradients_of_16_bits_cut_the_bytes_on_the_wire(
             strategy,
             2,
             workload=replace(LARGE, accumulation=accumulation),
-            measurement=Measurement(warmup_steps=2, warmup_s=0.0, measured_steps=40),
+            measurement=Measurement(
+                warmup=FixedWarmup(least_steps=2, least_s=0.0), measured_steps=40
+            ),
             wire=Wire(gradients=gradients),
         )
         return loopback_bytes_per_image(alone, experiment)

@@ -11,14 +11,14 @@ from experiments import __main__ as command_line
 from experiments.studies.scope import Scope, Study
 from experiments.sweep.sweep import Profile
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import Single, SynchronousServers
 from ps_allreduce.point.workload import Workload
 
 TINY = Profile(
     name="quick",
-    measurement=Measurement(warmup_steps=2, warmup_s=0.3, measured_steps=10),
+    measurement=Measurement(warmup=FixedWarmup(least_steps=2, least_s=0.3), measured_steps=10),
     repetitions=2,
     deadline_s=60.0,
 )

@@ -12,6 +12,7 @@ import pytest
 from experiments.studies.catalogue import STUDIES
 from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.point.data import Synthetic
+from ps_allreduce.point.measurement import FixedWarmup, Measurement, SteadyWarmup
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.spread import LayoutKind, Spread
@@ -251,3 +252,24 @@ def test_a_sweep_goes_on_with_the_choices_that_it_began_with(
         f"{2 * before} runs made ({2 * before} ok), {before} were made before"
         in capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "warmup"),
+    [
+        ((), SteadyWarmup()),
+        (("--warmup-steps", "20"), FixedWarmup(least_steps=20, least_s=0.0)),
+        (("--warmup-s", "2.5"), FixedWarmup(least_steps=1, least_s=2.5)),
+        (
+            ("--warmup-steps", "10", "--warmup-s", "5", "--profile", "standard"),
+            FixedWarmup(least_steps=10, least_s=5.0),
+        ),
+    ],
+)
+def test_a_stated_length_makes_the_warm_up_a_fixed_one(
+    words: tuple[str, ...], warmup: SteadyWarmup | FixedWarmup, launcher: FakeLauncher
+) -> None:
+    assert run("compare", "--workers", "1", "--repetitions", "1", *words) == 0
+    assert run("run-one", "--strategy", "single", *words) == 0
+    measured = {point.measurement for point in launcher.launched}
+    assert {each.warmup for each in measured if isinstance(each, Measurement)} == {warmup}

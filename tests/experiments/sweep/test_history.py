@@ -162,7 +162,7 @@ def test_what_is_no_record_is_named_and_settles_nothing(tmp_path: Path) -> None:
 def test_a_record_of_another_version_is_no_damage(tmp_path: Path) -> None:
     leave(tmp_path)
     path = path_of_run(tmp_path)
-    path.write_text(path.read_text().replace('"format_version": 5', '"format_version": 4'))
+    path.write_text(path.read_text().replace('"format_version": 6', '"format_version": 5'))
     with pytest.raises(OtherVersionError, match="Start a new RESULTS folder"):
         read_history(tmp_path, of_block(BLOCK))
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from math import nan
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from ps_allreduce.point.architectures import (
 )
 from ps_allreduce.point.data import Digits, RecordFiles
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.measurement import FixedWarmup, Measurement, SteadyWarmup
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Resources
 from ps_allreduce.point.spread import Spread
@@ -70,6 +70,13 @@ MISTAKES: list[tuple[Callable[..., object], dict[str, Any], str]] = [
         {"emulated": COMPUTE, "precision": Precision.MIXED_FLOAT16},
         "an emulated accelerator computes in no precision: leave mixed_float16 out.",
     ),
+    (
+        SteadyWarmup,
+        {"most_steps": 9},
+        "a warm-up of at least 10 steps and 1 s cannot end after 9 steps and 10 s.",
+    ),
+    (FixedWarmup, {"least_s": inf}, "least_s must be at most 1e+10, got inf."),
+    (SteadyWarmup, {"most_s": nan}, "cannot end after 40 steps and nan s."),
     (partial(replace, COMPUTE), {"forward_s": 0.0}, "take 0.001 to 3600 s each, got 0."),
     (partial(replace, COMPUTE), {"backward_s": -1.0}, "take 0.001 to 3600 s each, got -1."),
     (partial(replace, COMPUTE), {"forward_s": nan}, "take 0.001 to 3600 s each, got nan."),
@@ -89,8 +96,8 @@ def test_a_mistake_is_refused(
 @pytest.mark.parametrize(
     ("kind", "name", "value"),
     [
-        (Measurement, "warmup_steps", 0),
-        (Measurement, "warmup_s", -1.0),
+        (FixedWarmup, "least_steps", 0),
+        (SteadyWarmup, "least_s", -1.0),
         (Measurement, "measured_steps", 0),
         (Measurement, "measured_s", -0.1),
         (Measurement, "event_steps", -1),

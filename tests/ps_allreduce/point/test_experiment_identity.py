@@ -13,6 +13,7 @@ from ps_allreduce.point.architectures import ImageModel, TensorSet
 from ps_allreduce.point.data import Digits, RecordFiles
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.jitter import Distribution, Jitter
+from ps_allreduce.point.measurement import FixedWarmup
 from ps_allreduce.point.network import EmulatedNetwork, Traffic
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Device
@@ -63,7 +64,7 @@ def test_the_identity_of_a_point_stays() -> None:
     # holds) is added, renamed or given another default: that makes every point a new one, so it
     # needs a new records.FORMAT_VERSION and a line in its history. Only then, update them.
     identities = [point.experiment_id for point in (GOLDEN, SPREAD, REDUCED)]
-    assert identities == ["54d0361f8fae", "f866239bfe36", "3d107478da96"]
+    assert identities == ["a83508088596", "271fb98ca858", "e15642db30ec"]
 
 
 DEALT = replace(GOLDEN, strategy=AsynchronousServers())
@@ -141,8 +142,11 @@ CHANGES: list[tuple[str, Experiment, Any]] = [
     ("resources.device", GOLDEN, Device.GPU),
     ("resources.cores_per_worker", GOLDEN, 2),
     ("resources.threads_per_worker", GOLDEN, 2),
-    ("measurement.warmup_steps", GOLDEN, 11),
-    ("measurement.warmup_s", GOLDEN, 6.0),
+    ("measurement.warmup", GOLDEN, FixedWarmup()),
+    ("measurement.warmup.least_steps", GOLDEN, 11),
+    ("measurement.warmup.least_s", GOLDEN, 6.0),
+    ("measurement.warmup.most_steps", GOLDEN, 41),
+    ("measurement.warmup.most_s", GOLDEN, 11.0),
     ("measurement.measured_steps", GOLDEN, 101),
     ("measurement.measured_s", GOLDEN, 1.0),
     ("measurement.event_steps", GOLDEN, 1),

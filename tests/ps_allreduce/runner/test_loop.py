@@ -6,20 +6,31 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ps_allreduce.point.measurement import Measurement
-from ps_allreduce.record.steps import Phase
-from ps_allreduce.runner.loop import SETTLING_STEPS, Stretch, timed_loop
+from ps_allreduce.point.measurement import FixedWarmup, Measurement, SteadyWarmup, WarmupEnd
+from ps_allreduce.record.steps import Floats, Integers, Phase
+from ps_allreduce.runner.loop import SETTLING_STEPS, Stretch, Surroundings, timed_loop
 from tests.examples import fast
 from tests.fakes import FakeClock
+
+#: A row per step: its worker, when it ended, its number.
+Rows = npt.NDArray[np.float64]
+
+FIXED = FixedWarmup()
+
+
+def ends(rows: Rows) -> tuple[Integers, Floats]:
+    return rows[:, 0].astype(np.int64), rows[:, 1]
 
 
 @dataclass(slots=True)
 class FakeDriver:
-    """Makes steps that take the time they are told to take.
+    """Makes steps of one worker that take the time they are told to take.
 
     Attributes:
         step_s: seconds of the nth step.
@@ -32,12 +43,14 @@ class FakeDriver:
     calls: list[tuple[int, bool]] = field(default_factory=list)
     made: int = 0
 
-    def run(self, num_steps: int, *, events: bool = False) -> range:
+    def run(self, num_steps: int, *, events: bool = False) -> Rows:
         self.calls.append((num_steps, events))
-        first = self.made
-        self.made += num_steps
-        self.clock.now += sum(self.step_s(step) for step in range(first, self.made))
-        return range(first, self.made)
+        rows = []
+        for _ in range(num_steps):
+            self.clock.now += self.step_s(self.made)
+            rows.append((0, self.clock.now, self.made))
+            self.made += 1
+        return np.asarray(rows)
 
     def agree(self, value: float) -> float:
         return self.agreement(value)
@@ -47,16 +60,25 @@ def steady(step_s: float) -> Callable[[int], float]:
     return lambda _: step_s
 
 
+def around(
+    clock: FakeClock,
+    progress: Callable[[Phase], None] = lambda _: None,
+    expect: Callable[[float], None] = lambda _: None,
+) -> Surroundings[Rows]:
+    return Surroundings(clock=clock, progress=progress, expect=expect, ends=ends)
+
+
 def run_loop(
     measurement: Measurement, step_s: Callable[[int], float]
-) -> tuple[list[Stretch[range]], FakeDriver, list[Phase]]:
+) -> tuple[list[Stretch[Rows]], FakeDriver, list[Phase]]:
     clock = FakeClock(now=1000.0)
     driver = FakeDriver(clock, step_s)
     told: list[Phase] = []
-    return timed_loop(driver, measurement, clock, told.append, lambda _: None), driver, told
+    timed = timed_loop(driver, measurement, around(clock, told.append))
+    return timed.stretches, driver, told
 
 
-def steps_of(stretches: list[Stretch[range]], phase: Phase) -> int:
+def steps_of(stretches: list[Stretch[Rows]], phase: Phase) -> int:
     return sum(stretch.num_steps for stretch in stretches if stretch.phase is phase)
 
 
@@ -68,7 +90,7 @@ def steps_of(stretches: list[Stretch[range]], phase: Phase) -> int:
     ],
 )
 def test_steps_are_made_by_number_or_by_time(step_s: float, warm: range, measured: range) -> None:
-    measurement = Measurement(warmup_s=5.0, measured_steps=100, measured_s=20.0)
+    measurement = Measurement(warmup=FIXED, measured_steps=100, measured_s=20.0)
     stretches, _, _ = run_loop(measurement, steady(step_s))
     assert steps_of(stretches, Phase.WARMUP) in warm
     assert steps_of(stretches, Phase.MEASURED) - SETTLING_STEPS in measured
@@ -84,7 +106,8 @@ def test_warm_up_reaches_both_steps_and_seconds(
     warmup_steps: int, warmup_s: float, step_times: list[float]
 ) -> None:
     # The last step time stays, the first one is tracing.
-    measurement = Measurement(warmup_steps=warmup_steps, warmup_s=warmup_s, measured_steps=1)
+    fixed = FixedWarmup(least_steps=warmup_steps, least_s=warmup_s)
+    measurement = Measurement(warmup=fixed, measured_steps=1)
     clock = FakeClock()
     driver = FakeDriver(clock, lambda n: step_times[min(n, len(step_times) - 1)])
     begun: dict[Phase, tuple[float, int]] = {}
@@ -92,7 +115,8 @@ def test_warm_up_reaches_both_steps_and_seconds(
     def progress(phase: Phase) -> None:
         begun[phase] = (clock.now, driver.made)
 
-    timed_loop(driver, measurement, clock, progress, lambda _: None)
+    timed = timed_loop(driver, measurement, around(clock, progress))
+    assert timed.warmup_end is WarmupEnd.FIXED
     (warm_at, steps_before), (measured_at, steps_after) = begun[Phase.WARMUP], begun[Phase.MEASURED]
     assert steps_before == 1
     assert steps_after - steps_before >= warmup_steps
@@ -114,7 +138,7 @@ def test_only_the_last_stretch_is_traced_and_every_step_is_in_one() -> None:
     assert [events for _, events in driver.calls].count(True) == 1
     assert (stretches[-1].phase, stretches[-1].num_steps) == (Phase.EVENTS, 3)
     assert told == [Phase.FIRST, Phase.WARMUP, Phase.MEASURED, Phase.EVENTS]
-    assert [step for stretch in stretches for step in stretch.rows] == list(range(driver.made))
+    assert [row[2] for stretch in stretches for row in stretch.rows] == list(range(driver.made))
 
 
 def test_nothing_is_traced_unless_asked_for() -> None:
@@ -123,24 +147,23 @@ def test_nothing_is_traced_unless_asked_for() -> None:
     assert told == [Phase.FIRST, Phase.WARMUP, Phase.MEASURED]
 
 
-def test_the_time_that_is_needed_is_told_after_a_first_look_and_after_the_warm_up() -> None:
+def test_the_time_that_is_needed_is_told_before_every_stretch() -> None:
     measurement = Measurement(measured_steps=30, measured_s=3.0, event_steps=2)
     times = {0: 20.0, 1: 0.6}  # the first step is traced, the second is slow
     clock = FakeClock()
     driver = FakeDriver(clock, lambda step: times.get(step, 0.5))
     told: list[tuple[float, float]] = []
-    timed_loop(
-        driver, measurement, clock, lambda _: None, lambda needed: told.append((clock.now, needed))
-    )
-    (looked_at, first), (_, second) = told
+    timed_loop(driver, measurement, around(clock, expect=lambda s: told.append((clock.now, s))))
+    (looked_at, first), *_, (_, last) = told
     assert looked_at == pytest.approx(20.6)
-    assert first == pytest.approx(10 * 0.6 + 30 * 0.6 + 2 * 0.6)
-    assert second == pytest.approx(30 * 0.5 + 2 * 0.5)
+    assert first == pytest.approx(9 * 0.6 + 30 * 0.6 + 2 * 0.6)
+    assert last == pytest.approx(30 * 0.5 + 2 * 0.5)
 
 
 def test_one_quick_step_does_not_make_a_long_warm_up() -> None:
     times = {1: 0.001}
-    stretches, driver, _ = run_loop(Measurement(measured_steps=1), lambda n: times.get(n, 1.0))
+    brief = Measurement(warmup=FIXED, measured_steps=1)
+    stretches, driver, _ = run_loop(brief, lambda n: times.get(n, 1.0))
     assert steps_of(stretches, Phase.WARMUP) == 10
     assert [count for count, _ in driver.calls][:3] == [1, 1, 9]
 
@@ -169,7 +192,7 @@ def run_together(measurement: Measurement, speeds: list[float]) -> list[FakeDriv
     threads = [
         threading.Thread(
             target=timed_loop,
-            args=(driver, measurement, driver.clock, lambda _: None, lambda _: None),
+            args=(driver, measurement, around(driver.clock)),
         )
         for driver in drivers
     ]
@@ -181,13 +204,95 @@ def run_together(measurement: Measurement, speeds: list[float]) -> list[FakeDriv
 
 
 @fast
-@given(st.lists(st.floats(0.005, 2), min_size=2, max_size=3))
-def test_drivers_of_different_speed_make_the_same_steps(speeds: list[float]) -> None:
-    measurement = Measurement(warmup_s=3.0, measured_steps=20, measured_s=2.0, event_steps=1)
+@given(st.lists(st.floats(0.005, 2), min_size=2, max_size=3), st.sampled_from([3.0, 0.0]))
+def test_drivers_of_different_speed_make_the_same_steps(
+    speeds: list[float], fixed_s: float
+) -> None:
+    warmup = FixedWarmup(least_s=fixed_s) if fixed_s else SteadyWarmup()
+    measurement = Measurement(warmup=warmup, measured_steps=20, measured_s=2.0, event_steps=1)
     drivers = run_together(measurement, speeds)
     assert all(driver.calls == drivers[0].calls for driver in drivers)
     assert drivers[0].calls[-1] == (1, True)
     # Even the quickest is warm, and has measured for long enough.
     quickest = min(speeds)
-    assert sum(n for n, _ in drivers[0].calls[1:-2]) * quickest >= 3.0 - 1e-6
+    assert sum(n for n, _ in drivers[0].calls[1:-2]) * quickest >= warmup.least_s - 1e-6
     assert drivers[0].calls[-2][0] * quickest >= 2.0
+
+
+def warm_up(
+    step_s: Callable[[int], float], warmup: SteadyWarmup | None = None
+) -> tuple[int, int, WarmupEnd]:
+    """Steps of a steady warm-up, its stretches, and why it was over."""
+    clock = FakeClock()
+    driver = FakeDriver(clock, step_s)
+    measurement = Measurement(warmup=warmup or SteadyWarmup(), measured_steps=1)
+    timed = timed_loop(driver, measurement, around(clock))
+    warm = [stretch for stretch in timed.stretches if stretch.phase is Phase.WARMUP]
+    return sum(stretch.num_steps for stretch in warm), len(warm), timed.warmup_end
+
+
+@pytest.mark.parametrize("step_s", [1 / 256, 1 / 8, 7.0])
+def test_a_flat_start_is_over_after_ten_steps_and_a_second(step_s: float) -> None:
+    steps, stretches, end = warm_up(steady(step_s))
+    assert (steps, end) == (max(10, round(1.0 / step_s)), WarmupEnd.STEADY)
+    assert stretches <= 4
+
+
+def test_a_start_that_gets_faster_is_waited_for() -> None:
+    steps, stretches, end = warm_up(lambda n: 0.02 * (1 + 2 * np.exp(-n / 15)))
+    # The rest of the decay is less than the test shows.
+    assert 90 < steps < 400
+    assert end is WarmupEnd.STEADY
+    assert stretches <= 8
+
+
+def test_steps_that_never_get_steady_are_ended_by_the_limit() -> None:
+    steps, _, end = warm_up(lambda n: 0.02 * 1.01**n, SteadyWarmup(most_s=3.0))
+    assert end is WarmupEnd.LIMIT
+    # Long steps end by number.
+    steps, _, end = warm_up(lambda n: 5 + n, SteadyWarmup())
+    assert (steps, end) == (40, WarmupEnd.LIMIT)
+
+
+def test_the_wait_after_an_agreement_is_no_step_time() -> None:
+    waits = {1, 2}  # the first steps of both stretches
+    steps, _, end = warm_up(lambda n: 0.02 + (n in waits))
+    assert (steps, end) == (10, WarmupEnd.STEADY)
+
+
+@dataclass(slots=True)
+class DealingDriver:
+    """Three workers that are dealt steps; the first one makes most of them.
+
+    Attributes:
+        idle: so many steps are dealt before the last worker gets one.
+    """
+
+    clock: FakeClock
+    idle: int = 0
+    made: int = 0
+
+    def run(self, num_steps: int, *, events: bool = False) -> Rows:
+        rows = []
+        for _ in range(3 * num_steps):
+            self.clock.now += 0.005
+            self.made += 1
+            late = self.made % 10 == 9 and self.made > self.idle
+            worker = 2 if late else int(self.made % 3 == 2)
+            # Their clocks are an hour apart.
+            rows.append((worker, self.clock.now + 3600.0 * worker, self.made))
+        return np.asarray(rows)
+
+    def agree(self, value: float) -> float:
+        return value
+
+
+@pytest.mark.parametrize("idle", [0, 400])
+def test_dealt_steps_are_steady_together_and_every_worker_has_made_enough(idle: int) -> None:
+    clock = FakeClock()
+    timed = timed_loop(DealingDriver(clock, idle), Measurement(measured_steps=1), around(clock))
+    assert timed.warmup_end is WarmupEnd.STEADY
+    warm = np.concatenate([s.rows for s in timed.stretches if s.phase is Phase.WARMUP])
+    assert np.bincount(warm[:, 0].astype(int)).min() >= 10
+    assert len(warm) < 1200
+    assert len(timed.stretches) <= 12

@@ -10,6 +10,7 @@ import pytest
 
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.jitter import Distribution, Floats, Jitter
+from ps_allreduce.point.measurement import FixedWarmup, WarmupEnd
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,
@@ -124,16 +125,27 @@ def test_workers_that_are_bound_to_each_other_may_not(changes: dict[str, Any]) -
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("least", "told"),
     [
-        ({"warmup_steps": 3}, "worker:0 warmed up for 2 steps and 2.0 s, not for 3 steps and"),
-        ({"warmup_s": 2.5}, "worker:0 warmed up for 2 steps and 2.0 s, not for 2 steps and 2.5 s"),
+        ((3, 1.0), "worker:0 warmed up for 2 steps and 2.0 s, not for 3 steps and"),
+        ((2, 2.5), "worker:0 warmed up for 2 steps and 2.0 s, not for 2 steps and 2.5 s"),
     ],
 )
-def test_a_short_warm_up_is_told(changes: dict[str, Any], told: str) -> None:
-    demanding = make_experiment(AllReduce, measurement=replace(SHORT, **changes))
+def test_a_short_warm_up_is_told(least: tuple[int, float], told: str) -> None:
+    longer = FixedWarmup(least_steps=least[0], least_s=least[1])
+    demanding = make_experiment(AllReduce, measurement=replace(SHORT, warmup=longer))
     (problem,) = find_problems(demanding, RESULTS, STEPS)
     assert problem.startswith(told)
+
+
+def test_a_warm_up_that_only_its_limit_has_ended_is_a_doubt() -> None:
+    drivers = [result("worker:0", warmup_end=WarmupEnd.STEADY)]
+    assert find_doubts(REDUCED, drivers, STEPS) == []
+    drivers.append(result("worker:1", warmup_end=WarmupEnd.LIMIT))
+    assert find_problems(REDUCED, drivers, STEPS) == []
+    assert find_doubts(REDUCED, drivers, STEPS) == [
+        "step times were not steady after 4.0 s of warm-up, which ended all the same"
+    ]
 
 
 def at_work(*seconds: float | Floats) -> StepTable:
