@@ -21,8 +21,10 @@ import pandas as pd
 from analysis.data.blocks import analysed
 from analysis.data.load import SweepFiles, find_sweeps, load, read_sweep
 from analysis.derive.costs import recording_cost
+from analysis.stats.statistics import compare
 from analysis.suite.wire_targets import render_wire, wire_table
 from ps_allreduce.errors import UserError, at_least, at_most
+from ps_allreduce.point.measurement import FixedWarmup, SteadyWarmup, WarmupEnd
 from ps_allreduce.record.files import (
     RunFiles,
     iter_record_paths,
@@ -35,6 +37,7 @@ from ps_allreduce.serialization import to_json
 
 #: The sweeps of a bench, by the names of their folders.
 RECORDING, OVERHEAD, WIRE, STANDARD_SWEEP = "recording", "overhead", "wire", "standard"
+WARMUP = "warmup"
 
 #: Of a copy of a record, about, most of them samples: what a standard run on two hosts leaves.
 RECORD_BYTES = 91_000
@@ -99,7 +102,7 @@ def _is_of_a_bench(content: Content) -> bool:
     """What a bench adds to has the form that it adds."""
     rows = content.get("wire", [])
     return (
-        all(isinstance(content.get(name, {}), dict) for name in _BY_LAUNCHER)
+        all(isinstance(content.get(name, {}), dict) for name in (*_BY_LAUNCHER, WARMUP))
         and isinstance(rows, list)
         and all(isinstance(row, dict) and "network" in row for row in rows)
     )
@@ -201,6 +204,29 @@ def _standard(runs: BenchRuns, content: Content) -> Iterator[str]:
     yield f"useful fraction of a standard sweep: {fraction:.2f} (target: at least 0.60)"
 
 
+def _warmup(runs: BenchRuns, content: Content) -> Iterator[str]:
+    """Whether a warm-up that ends when step times are steady leads to the rate of a fixed one."""
+    yield "warm-up: rate after a steady one over rate after a fixed one (target: 0.99 to 1.01)"
+    for strategy, launches in runs.good.groupby("strategy", observed=True):
+        by_kind = {kind: made.set_index("repetition") for kind, made in launches.groupby("warmup")}
+        if set(by_kind) != {SteadyWarmup.kind, FixedWarmup.kind}:
+            continue
+        steady, fixed = by_kind[SteadyWarmup.kind], by_kind[FixedWarmup.kind]
+        found = compare(steady["examples_per_sec"], fixed["examples_per_sec"])
+        seconds = {kind: float(made["warmup_s"].median()) for kind, made in by_kind.items()}
+        ended = int((steady["warmup_end"] == WarmupEnd.LIMIT).sum())
+        content.setdefault(WARMUP, {})[str(strategy)] = {
+            **asdict(found),
+            "warmup_s": seconds,
+            "ended_by_limit": ended,
+        }
+        ratio, *ends = ("unknown" if end is None else f"{end:.4f}" for end in found.ends)
+        yield (
+            f"  {strategy:<12} {ratio} [{', '.join(ends)}], {found.n_first} and {found.n_second} "
+            f"launches, {seconds['steady']:.1f} s and {seconds['fixed']:.1f} s of warm-up"
+        )
+
+
 def _wall_s(runs: BenchRuns) -> pd.Series:
     """From asking for each good run until it was over."""
     good = runs.good
@@ -212,6 +238,7 @@ _PARTS: Mapping[str, Callable[[BenchRuns, Content], Iterator[str]]] = {
     OVERHEAD: _overhead,
     WIRE: _wire,
     STANDARD_SWEEP: _standard,
+    WARMUP: _warmup,
 }
 
 

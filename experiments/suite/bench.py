@@ -12,21 +12,34 @@ from dataclasses import replace
 
 import click
 
-from analysis.suite.bench import OVERHEAD, RECORDING, STANDARD_SWEEP, WIRE, summarise_bench
+from analysis.suite.bench import (
+    OVERHEAD,
+    RECORDING,
+    STANDARD_SWEEP,
+    WARMUP,
+    WIRE,
+    summarise_bench,
+)
 from experiments.cli.requests import StudyRequest, SweepRequest, WorkloadRequest
 from experiments.cli.sweep_command import run_study
 from experiments.studies.scope import SERVER_STRATEGIES, Scope, Study
 from experiments.suite import wire_points
 from experiments.suite.crowd import time_crowds
-from experiments.sweep.sweep import PROFILES, STANDARD, Profile
+from experiments.sweep.sweep import PROFILES, QUICK, STANDARD, Profile
 from experiments.sweep.writable import check_writable
 from launchers.settings import LauncherSettings
 from launchers.sites import network_of, site_kind
 from ps_allreduce.point.architectures import SMALL_CNN
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.measurement import FixedWarmup, Measurement, RecordingComparison
+from ps_allreduce.point.measurement import (
+    FixedWarmup,
+    Measurement,
+    RecordingComparison,
+    SteadyWarmup,
+)
 from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
 from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.workload import EmulatedCompute
 
 BRIEF = Profile(
     name="bench",
@@ -37,6 +50,9 @@ BRIEF = Profile(
 ONCE = replace(BRIEF, repetitions=1, deadline_s=300.0)
 
 ONE_SERVER = StrategySettings(num_ps=1)
+
+#: Long enough that two cores are idle most of the time.
+SOME_COMPUTE = EmulatedCompute(forward_s=0.01, backward_s=0.02)
 
 
 def _of_each_kind(scope: Scope) -> list[Experiment]:
@@ -59,11 +75,26 @@ def _four_tasks(scope: Scope) -> list[Experiment]:
     return [scope.point(workload, SynchronousServers, 2, ONE_SERVER)]
 
 
+def _both_warmups(scope: Scope) -> list[Experiment]:
+    """Real computation, whose steps change most at first, and emulated, whose rate varies least."""
+    (workload,) = scope.workloads
+    real = scope.point(workload, Single, 1)
+    emulated = scope.point(
+        replace(workload, emulated=SOME_COMPUTE), SynchronousServers, 2, ONE_SERVER
+    )
+    return [
+        replace(point, measurement=replace(scope.measurement, warmup=warmup))
+        for point in (real, emulated)
+        for warmup in (SteadyWarmup(), FixedWarmup())
+    ]
+
+
 STUDIES: Mapping[str, Study] = {
     RECORDING: Study(about="The same training with and without recording.", points=_recording),
     OVERHEAD: Study(about="Four tasks, a few steps, launched often.", points=_four_tasks),
     WIRE: wire_points.STUDY,
     STANDARD_SWEEP: Study(about="A sweep of the profile standard.", points=_of_each_kind),
+    WARMUP: Study(about="The same points with both kinds of warm-up.", points=_both_warmups),
 }
 
 
@@ -80,7 +111,7 @@ def bench_sweeps(launcher: LauncherSettings) -> Iterator[StudyRequest]:
 
 
 def _profiles(launcher: LauncherSettings) -> Iterator[tuple[str, Profile]]:
-    """Recording and a whole sweep cost the same everywhere; only emulated links have a rate."""
+    """What one host shows holds for the others; only emulated links have a rate."""
     on_one_host = not site_kind(launcher.launcher).several_hosts
     if on_one_host:
         yield RECORDING, ONCE
@@ -90,6 +121,7 @@ def _profiles(launcher: LauncherSettings) -> Iterator[tuple[str, Profile]]:
         yield WIRE, wire_points.wire_profile(network)
     if on_one_host:
         yield STANDARD_SWEEP, replace(PROFILES[STANDARD], repetitions=1)
+        yield WARMUP, replace(PROFILES[QUICK], repetitions=8)
 
 
 def run_bench(launcher: LauncherSettings) -> int:

@@ -14,6 +14,7 @@ from analysis.__main__ import cli
 from analysis.derive.costs import recording_cost
 from analysis.suite.bench import summarise_bench
 from ps_allreduce.errors import UserError
+from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.record.records import Phases, RecordingTimes
 from tests.analysis.builders import provenance, run, save_all
 from tests.fakes import make_experiment, make_sample
@@ -43,6 +44,19 @@ def test_overhead_is_all_but_warm_up_and_measured_steps(tmp_path: Path) -> None:
     assert bench_of(tmp_path)["overhead_per_run_s"] == {"local": 5.0, "ssh": 5.0}
     assert bench_of(tmp_path)["bring_up_s_all"] == {"local": [0.5] * 3, "ssh": [0.5]}
     assert lines[0].startswith("local: bring-up of four tasks 0.50 s (target: at most 3)")
+
+
+def test_both_warm_ups_are_compared_launch_by_launch(tmp_path: Path) -> None:
+    fixed = replace(POINT, measurement=Measurement(warmup=FixedWarmup()))
+    short = replace(PHASES, warmup_s=1.5)
+    steady = [run(POINT, 101.0 * 2**number, number, phases=short) for number in range(4)]
+    as_long = [run(fixed, 100.0 * 2**number, number, phases=PHASES) for number in range(4)]
+    save_all(tmp_path / "bench" / "warmup", steady, as_long)
+    title, line, _ = summarise_bench(tmp_path)
+    assert "target: 0.99 to 1.01" in title
+    told = "1.0100 [1.0100, 1.0100], 4 and 4 launches, 1.5 s and 5.0 s of warm-up"
+    assert line == f"  ps_sync      {told}"
+    assert bench_of(tmp_path)["warmup"]["ps_sync"]["ratio"] == pytest.approx(1.01)
 
 
 def test_idle_time_between_sessions_is_no_cost_of_a_sweep(tmp_path: Path) -> None:
@@ -79,7 +93,8 @@ def test_numbers_that_no_sweep_here_gives_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [[], {"provenance": 4}, {"bring_up_s": []}, {"wire": 3}, {"wire": [{}]}]
+    "content",
+    [[], {"provenance": 4}, {"bring_up_s": []}, {"warmup": 3}, {"wire": 3}, {"wire": [{}]}],
 )
 def test_a_file_of_another_form_is_left_as_it_is(tmp_path: Path, content: Any) -> None:
     save_all(tmp_path / "bench" / "overhead", [run(POINT, 100.0, phases=PHASES)])

@@ -67,11 +67,13 @@ def test_one_host_also_measures_recording_and_a_whole_sweep(
     bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("bench") == 0
-    assert sweeps() == {"recording": 4, "overhead": 5, "standard": 4}
+    assert sweeps() == {"recording": 4, "overhead": 5, "standard": 4, "warmup": 32}
     assert {point.resources.cores_per_worker for point in bench.launched} == {1}
     assert content()["recording_overhead"] == 2.0
     assert content()["bring_up_s_all"] == {"local": [0.5] * 5}
-    assert "ps_async     2.0000 [1.0000, 3.0000], 3 pairs" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "ps_async     2.0000 [1.0000, 3.0000], 3 pairs" in out
+    assert "ps_sync      1.0000 [1.0000, 1.0000], 8 and 8 launches" in out
 
 
 def test_emulated_links_are_what_strategies_are_held_against(
@@ -98,8 +100,8 @@ def test_an_interrupted_bench_goes_on(bench: Bench, capsys: pytest.CaptureFixtur
     assert run("bench") == 130
     assert not (BENCH / "bench.json").exists()
     assert run("bench") == 0
-    assert len(bench.launched) == 1 + 4 + 5 + 4
-    assert sweeps() == {"recording": 4, "overhead": 6, "standard": 4}
+    assert len(bench.launched) == 1 + 4 + 5 + 4 + 32
+    assert sweeps() == {"recording": 4, "overhead": 6, "standard": 4, "warmup": 32}
 
 
 def test_a_run_that_fails_is_told_and_the_rest_counts(
@@ -120,7 +122,7 @@ def test_a_file_that_cannot_be_read_is_left_alone_and_runs_are_recorded(
     (BENCH / "bench.json").write_text(damaged)
     assert run("bench") == 2
     assert (BENCH / "bench.json").read_text() == damaged
-    assert sweeps() == {"recording": 4, "overhead": 5, "standard": 4}
+    assert sweeps() == {"recording": 4, "overhead": 5, "standard": 4, "warmup": 32}
     told = capsys.readouterr().err
     assert "bench.json cannot be read" in told
     assert "Move it away, and the same command writes a new one" in told
