@@ -45,10 +45,9 @@ def is_steady(times: Floats) -> bool:
 
     The test is that of Mann and Kendall (H. B. Mann, "Nonparametric Tests against Trend",
     Econometrica 13, 1945), on medians of batches.  It looks at ranks, so a few very long steps do
-    not matter; batches take away most of what neighbouring steps have in common.  MSER-5 (K. P.
-    White, "An effective truncation heuristic for bias reduction in simulation output", Simulation
-    69, 1997) was tried on the same series: it refused a quarter of those that were flat noise, and
-    with its search cut at the middle it did not see most changes of level.
+    not matter; batches take away most of what neighbouring steps have in common.  Why it is not
+    MSER-5 (K. P. White, "An Effective Truncation Heuristic for Bias Reduction in Simulation
+    Output", Simulation 69, 1997) says `docs/decisions/0014-when-a-warm-up-is-over.md`.
     """
     size = max(1, len(times) // BATCHES)
     number = len(times) // size
