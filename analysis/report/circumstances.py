@@ -19,7 +19,13 @@ from analysis.stats.points import base_of
 from analysis.stats.statistics import estimate
 from analysis.wording import count_text
 from ps_allreduce.record.hosts import kinds
-from ps_allreduce.record.records import BUSY_LIMIT, BUSY_LOAD, RunRecord, Status
+from ps_allreduce.record.records import (
+    BUSY_LIMIT,
+    BUSY_LOAD,
+    FOREIGN_LIMIT,
+    RunRecord,
+    Status,
+)
 
 #: Columns of the exchange that have a shorter name here.
 _SHORT = {"gradients_on_wire": "gradients"}
@@ -76,15 +82,26 @@ def _difference_lines(own: Mapping[str, Any]) -> list[str]:
 
 
 def busy_lines(records: Sequence[RunRecord]) -> list[str]:
-    """How many runs began on a busy host; some of the load is what the run before left."""
+    """How many runs others disturbed; the load average counts where it was not measured."""
+    lines = []
+    for whoever, name in (("other programs", "foreign_load"), ("the hypervisor", "stolen_load")):
+        loads = [getattr(record, name) or 0.0 for record in records]
+        disturbed = sum(load > FOREIGN_LIMIT for load in loads)
+        if disturbed:
+            lines.append(
+                f"In {disturbed} of {len(records)} runs {whoever} took more than "
+                f"{FOREIGN_LIMIT:.0%} of a host's processor time, up to {max(loads):.0%}: they may "
+                "have been disturbed."
+            )
     busy = sum(record.began_busy for record in records)
-    if not busy:
-        return []
-    return [
-        f"{busy} of {len(records)} runs began with a load average above {BUSY_LOAD:g} per "
-        "processor. Other programs may have slowed them down; a part of that load may also be "
-        "left of the run just before."
-    ]
+    if busy:
+        lines.append(
+            f"{busy} of {len(records)} runs began with a load average above {BUSY_LOAD:g} per "
+            "processor, and what others used while they were measured is not known. Other programs "
+            "may have slowed them down; a part of that load may also be left of the run just "
+            "before."
+        )
+    return lines
 
 
 def _machine_lines(launches: pd.DataFrame) -> list[str]:

@@ -198,14 +198,14 @@ def _counted(lines: Iterable[str]) -> list[str]:
     ]
 
 
-def _loads_text(loads: pd.Series) -> str:
-    return f"{loads.min():.2f} to {loads.max():.2f} (one minute)" if len(loads) else "not known"
+def _range_text(shares: pd.Series) -> str:
+    return f"{shares.min():.1%} to {shares.max():.1%}" if len(shares) else "not known"
 
 
 def provenance_items(block: Block) -> Items:
-    """The runs of a block, the load they began under, and what they were made with."""
+    """The runs of a block, what others used of their hosts, and what they were made with."""
     made_with = block.provenance
-    loads, begun = block.table["load_average"].dropna(), block.table["started_at"]
+    foreign, begun = block.table["foreign_load"].dropna(), block.table["started_at"]
     ended = block.table["finished_at"]
     cores = ", ".join(str(core) for core in made_with.affinity)
     return [
@@ -214,7 +214,7 @@ def provenance_items(block: Block) -> Items:
             "runs",
             f"{len(begun)}, from {moment_text(begun.min())} to {moment_text(ended.max())}",
         ),
-        ("load average before runs", _loads_text(loads)),
+        ("processor time that others used while measuring", _range_text(foreign)),
         ("command of the last run", made_with.command),
         ("commit", ", ".join(block.table["commit"].unique())),
         ("measured program", made_with.program),

@@ -15,7 +15,13 @@ from typing import TypeVar
 
 from launchers.fork_servers.client import last_lines
 from launchers.protocol import LaunchedRun
-from launchers.run.samples import machine_busy, throttling_warnings, with_loads
+from launchers.run.samples import (
+    load_warnings,
+    machine_busy,
+    throttling_warnings,
+    with_foreign_loads,
+    with_loads,
+)
 from launchers.run.state import RunState, log_path, result_path
 from launchers.run.traffic import traffic_records, traffic_warnings
 from ps_allreduce.cluster import TaskId, TaskType
@@ -91,7 +97,12 @@ def _with_results(run: LaunchedRun, state: RunState) -> LaunchedRun:
     )
     offsets = {host.facts.name: host.clock_offset_s for host in state.hosts}
     used = frozenset(task.gpus for task in run.tasks if task.gpus)
-    warnings = [*run.warnings, *throttling_warnings(run.samples, window, offsets, used)]
+    hosts = with_foreign_loads(run.hosts, run.samples, window, state.launcher_s)
+    warnings = [
+        *run.warnings,
+        *load_warnings(hosts),
+        *throttling_warnings(run.samples, window, offsets, used),
+    ]
     busy = machine_busy(run.samples, window) if state.one_machine else None
     if busy is not None and busy >= BUSY_LIMIT:
         warnings.append(
@@ -100,7 +111,7 @@ def _with_results(run: LaunchedRun, state: RunState) -> LaunchedRun:
         )
     traffic = traffic_records(state.monitor, window)
     warnings += traffic_warnings(state.monitor.streams, traffic)
-    return replace(run, machine_busy=busy, traffic=traffic, warnings=tuple(warnings))
+    return replace(run, hosts=hosts, machine_busy=busy, traffic=traffic, warnings=tuple(warnings))
 
 
 def failure_reason(state: RunState) -> str:

@@ -129,6 +129,7 @@ def _watch(servers: HostServers, state: RunState, progress: Progress) -> Status:
         match _take(servers, monitor, min(left, 0.5)):
             case Event(event="needs", seconds=seconds):
                 state.give_time(time.monotonic() - begin, seconds)
+        state.launcher_s[time.time()] = time.process_time()
         progress(monitor.stage)
         if monitor.is_complete:
             return Status.OK

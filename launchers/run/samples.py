@@ -1,7 +1,8 @@
 """What the samples of a run tell of its hosts.
 
-Decides which load was there before the run, how busy a machine that emulates hosts was, and what
-GPUs below the clocks that they could have are worth: a warning.
+Decides which load was there before the run, what others used of the processors inside the measured
+window, how busy a machine that emulates hosts was, and what others' load and GPUs below the clocks
+that they could have are worth: a warning.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from ps_allreduce.record.hosts import THROTTLING, GpuSample, HostRecord
-from ps_allreduce.record.records import Sample
+from ps_allreduce.record.provenance import running_system
+from ps_allreduce.record.records import FOREIGN_LIMIT, Sample
 
 #: So many GPUs are named; a large job may have hundreds.
 MOST_NAMED = 3
@@ -20,6 +24,95 @@ def with_loads(hosts: Sequence[HostRecord], samples: Sequence[Sample]) -> tuple[
     """Hosts with the load that the first look at each found: most of it was there before."""
     first = {sample.host: sample.load_average for sample in reversed(samples)}
     return tuple(replace(host, load_average=first.get(host.facts.name)) for host in hosts)
+
+
+def with_foreign_loads(
+    hosts: Sequence[HostRecord],
+    samples: Sequence[Sample],
+    window: tuple[float, float],
+    launcher_s: Mapping[float, float],
+) -> tuple[HostRecord, ...]:
+    """Hosts with the shares of their processor time that others and the hypervisor used.
+
+    Hosts that share the cores of one machine, as emulated ones do, are those of one suite: what the
+    tasks of any of them use is the suite's own.  So is what the launcher uses on its machine.
+
+    Args:
+        window: on the launcher's clock.
+        launcher_s: processor seconds of this process, by the time of the look.
+    """
+    together: dict[tuple[str, tuple[int, ...]], list[HostRecord]] = {}
+    for host in hosts:
+        machine = host.facts.machine or host.facts.name
+        together.setdefault((machine, host.facts.cores), []).append(host)
+    here = running_system()
+    known: dict[str, tuple[float, float] | tuple[None, None]] = {}
+    for (machine, _), sharing in together.items():
+        looks = [_looks_at(host, samples) for host in sharing]
+        own_s = launcher_s if machine == here else {}
+        loads = _loads(looks, len(sharing[0].facts.cores), window, own_s)
+        known |= dict.fromkeys([host.name for host in sharing], loads)
+    return tuple(
+        replace(host, foreign_load=known[host.name][0], stolen_load=known[host.name][1])
+        for host in hosts
+    )
+
+
+def _looks_at(host: HostRecord, samples: Sequence[Sample]) -> list[Sample]:
+    """The samples of a host, on the launcher's clock."""
+    return [
+        replace(sample, time=sample.time - host.clock_offset_s)
+        for sample in samples
+        if sample.host == host.facts.name and sample.suite_s is not None
+    ]
+
+
+def _loads(
+    looks: Sequence[Sequence[Sample]],
+    num_cores: int,
+    window: tuple[float, float],
+    launcher_s: Mapping[float, float],
+) -> tuple[float, float] | tuple[None, None]:
+    """What others and the hypervisor used of some cores; None if samples miss half of the window.
+
+    Idle time is what the kernel knows exactly: the time that processors were in use it only
+    samples.  Interrupts are nobody's: most of them serve the network, and so the suite.
+
+    Args:
+        looks: at each host that has these cores.
+    """
+    if not all(looks):
+        return None, None
+    begin = max(window[0], *(of_host[0].time for of_host in looks))
+    end = min(window[1], *(of_host[-1].time for of_host in looks))
+    if end - begin < (window[1] - window[0]) / 2 or end <= begin:
+        return None, None
+
+    def passed(counter: Mapping[float, float]) -> float:
+        """How far a counter went on, by its value at some moments."""
+        at = np.interp([begin, end], list(counter), list(counter.values()))
+        return float(at[1] - at[0])
+
+    total_s = num_cores * (end - begin)
+    stolen_s = passed({look.time: look.stolen_s for look in looks[0]})
+    unused_s = passed({look.time: look.idle_s + look.interrupts_s for look in looks[0]})
+    counters = [{look.time: look.suite_s or 0.0 for look in of_host} for of_host in looks]
+    own_s = sum(passed(counter) for counter in [*counters, launcher_s or {0.0: 0.0}])
+    return max(0.0, total_s - unused_s - stolen_s - own_s) / total_s, stolen_s / total_s
+
+
+def load_warnings(hosts: Sequence[HostRecord]) -> tuple[str, ...]:
+    """A sentence if others used too much of a host, and one if the hypervisor did."""
+    named = {
+        "other programs": {host.name: host.foreign_load or 0.0 for host in hosts},
+        "the hypervisor": {host.name: host.stolen_load or 0.0 for host in hosts},
+    }
+    return tuple(
+        f"{whoever} took {max(loads.values()):.0%} of the processor time of "
+        f"{max(loads, key=lambda name: loads[name])} while measuring"
+        for whoever, loads in named.items()
+        if max(loads.values(), default=0.0) > FOREIGN_LIMIT
+    )
 
 
 def throttling_warnings(

@@ -168,6 +168,7 @@ class RunState:
         addresses: of every task in the cluster specification.
         one_machine: several hosts share the cores of one machine.
         tasks: the request by which every task is started.
+        launcher_s: processor seconds that the launcher itself has used, by the time of the look.
         is_host_fault: a host was at fault, not the run.
         deadline_s: after so long the run times out.
         post_mortem: what the scheduler says about the end.
@@ -191,6 +192,7 @@ class RunState:
     remote: Mapping[str, str] = field(default_factory=dict)
     addresses: Mapping[TaskId, str] = field(default_factory=dict)
     tasks: Mapping[TaskId, StartTask] = field(default_factory=dict)
+    launcher_s: dict[float, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.deadline_s = self.request.deadline_s

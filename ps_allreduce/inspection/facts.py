@@ -17,7 +17,13 @@ import psutil
 
 from ps_allreduce.inspection.gpu import find_gpus, granted_entries
 from ps_allreduce.record.hosts import Gpu, GpuSample, HostFacts, Interface
-from ps_allreduce.record.provenance import PACKAGES, package_versions, parse_cpuinfo, read_text
+from ps_allreduce.record.provenance import (
+    PACKAGES,
+    package_versions,
+    parse_cpuinfo,
+    read_text,
+    running_system,
+)
 from ps_allreduce.record.records import Sample
 
 GPU_FOLDER = Path("/proc/driver/nvidia/gpus")
@@ -33,6 +39,7 @@ def look_around(environment: Mapping[str, str], nvml: Any | None = None) -> Host
     return HostFacts(
         name=socket.gethostname(),
         scheduler_name=environment.get("SLURMD_NODENAME", ""),
+        machine=running_system(),
         interfaces=interfaces(),
         cores=tuple(sorted(os.sched_getaffinity(0))),
         gpus=visible_gpus(environment, gpu_models(GPU_FOLDER))
@@ -95,27 +102,34 @@ def take_sample(
 
     Args:
         now: seconds since the epoch.
-        processes: by task; those that are gone are left out.
+        processes: by task, all that this process has forked and not yet reaped; those that are gone
+            are left out.
     """
+    cores = _core_times()  # first, because they belong to that moment
+    ours = os.times()  # with what was reaped
+    suite_s = ours.user + ours.system + ours.children_user + ours.children_system
     cpu_s, memory = {}, {}
     for name, process in processes.items():
         try:
             with process.oneshot():
                 times = process.cpu_times()
                 cpu_s[name] = times.user + times.system
+                suite_s += cpu_s[name] + times.children_user + times.children_system
                 memory[name] = process.memory_info().rss
         except psutil.Error:
             continue
     counters = psutil.net_io_counters(pernic=True)
-    machine = psutil.cpu_times()
-    idle_s = machine.idle + machine.iowait
+    idle_s = sum(core.idle + core.iowait for core in cores)
     # The time of users contains that of guests.
-    total_s = sum(machine) - machine.guest - machine.guest_nice
+    total_s = sum(sum(core) - core.guest - core.guest_nice for core in cores)
     return Sample(
         time=now,
         host=socket.gethostname(),
         busy_s=total_s - idle_s,
         idle_s=idle_s,
+        interrupts_s=sum(core.irq + core.softirq for core in cores),
+        stolen_s=sum(core.steal for core in cores),
+        suite_s=suite_s,
         load_average=os.getloadavg()[0],
         cpu_s=cpu_s,
         memory_bytes=memory,
@@ -123,3 +137,10 @@ def take_sample(
         received_bytes={name: nic.bytes_recv for name, nic in counters.items()},
         gpus=gpus,
     )
+
+
+def _core_times() -> list[Any]:
+    """The kernel's account of each core that this process may use."""
+    times = psutil.cpu_times(percpu=True)
+    usable = os.sched_getaffinity(0)
+    return [core for number, core in enumerate(times) if number in usable] or times

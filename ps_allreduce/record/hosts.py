@@ -108,6 +108,7 @@ class HostFacts:
     Attributes:
         name: the host name, as the host calls itself.
         scheduler_name: as the scheduler calls it, empty without one.
+        machine: identifies the running system; the same for hosts that share one.
         cores: processors that may be used here; on a cluster those that the step was given.
         switch: path of switches above the host, as the scheduler tells it; empty if it does not.
         versions: of Python and the packages that matter.
@@ -115,6 +116,7 @@ class HostFacts:
 
     name: str
     scheduler_name: str = ""
+    machine: str = ""
     interfaces: tuple[Interface, ...] = ()
     cores: tuple[int, ...]
     gpus: tuple[Gpu, ...] = ()
@@ -149,6 +151,8 @@ class HostRecord:
         clock_offset_s: of its wall clock against the launcher's, removed from all timings.
         import_s: time in which its fork server imported TensorFlow.
         load_average: of one minute, at the first look of the run; None if there was no look.
+        foreign_load, stolen_load: shares of the time of its cores that others, and the hypervisor,
+            used in the measured window; None where samples do not tell.
     """
 
     name: str
@@ -157,6 +161,8 @@ class HostRecord:
     clock_offset_s: float = 0.0
     import_s: float | None = None
     load_average: float | None = None
+    foreign_load: float | None = None
+    stolen_load: float | None = None
     facts: HostFacts
 
 

@@ -125,6 +125,11 @@ def fingerprint(found: Mapping[str, object]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
+def running_system() -> str:
+    """Identifies this machine since it was started; the same in all of its namespaces."""
+    return read_text(Path("/proc/sys/kernel/random/boot_id")).strip()
+
+
 def parse_cpuinfo(text: str) -> tuple[str, tuple[str, ...]]:
     """Model name and vector extensions from the text of /proc/cpuinfo."""
     model, flags = "unknown", ""

@@ -38,8 +38,11 @@ FORMAT_VERSION = 6
 #: emulated on it, and not their network.
 BUSY_LIMIT = 0.9
 
-#: Load average per processor above which a run's start is called busy.  A run of its own leaves
-#: about one.
+#: Share of a host's processor time that others may use in a window before readers are warned.
+FOREIGN_LIMIT = 0.05
+
+#: Load average per processor above which a run's start is called busy where what others used while
+#: it was measured is not known.  A run of its own leaves about one.
 BUSY_LOAD = 2.0
 
 
@@ -89,7 +92,11 @@ class Sample:
         cpu_s: processor seconds used so far, by task.
         memory_bytes: resident memory, by task.
         sent_bytes, received_bytes: interface counters, by interface name.
-        busy_s, idle_s: processor seconds of the whole machine since it started.
+        busy_s, idle_s: processor seconds of the cores that the run may use here, since the machine
+            started; idle also while they wait for a disk.
+        interrupts_s, stolen_s: what of `busy_s` served interrupts, and what the hypervisor took.
+        suite_s: processor seconds that the host's fork server and all its tasks have used so far;
+            None where it was not looked for.
         load_average: of the machine, of one minute.
         gpus: those of the step; none without an NVIDIA driver.
     """
@@ -98,6 +105,9 @@ class Sample:
     host: str
     busy_s: float
     idle_s: float
+    interrupts_s: float = 0.0
+    stolen_s: float = 0.0
+    suite_s: float | None = None
     load_average: float | None = None
     cpu_s: Mapping[str, float]
     memory_bytes: Mapping[str, int]
@@ -278,6 +288,18 @@ class RunRecord:
         return min((stream.bits_per_s for stream in self.traffic), default=None)
 
     @property
+    def foreign_load(self) -> float | None:
+        """Of the host with the highest in the measured window; None if none is known."""
+        loads = (host.foreign_load for host in self.hosts)
+        return max((load for load in loads if load is not None), default=None)
+
+    @property
+    def stolen_load(self) -> float | None:
+        """Of the host with the highest in the measured window; None if none is known."""
+        loads = (host.stolen_load for host in self.hosts)
+        return max((load for load in loads if load is not None), default=None)
+
+    @property
     def loads(self) -> tuple[tuple[float, int], ...]:
         """Load average as the run began, and cores, of each host that tells.
 
@@ -291,8 +313,12 @@ class RunRecord:
 
     @property
     def began_busy(self) -> bool:
-        """A host had other work as the run began; some of it may be left of the run before."""
-        return any(load > BUSY_LOAD * cores for load, cores in self.loads)
+        """A host had other work as the run began, and nobody knows how it was while measuring.
+
+        Some of it may be left of the run before.
+        """
+        loaded = any(load > BUSY_LOAD * cores for load, cores in self.loads)
+        return loaded and self.foreign_load is None
 
     @property
     def interface(self) -> str | None:

@@ -86,6 +86,9 @@ def test_all_reduce_crosses_links_of_the_stated_rate(launcher: HostsLauncher) ->
     # No faster than the link: gradients cross it once per step and direction.
     assert run.metrics.step_time_p50_s > run.gradient_bytes * 8 / 220e6
     assert run.machine_busy is not None
+    # Both hosts are this machine.
+    (foreign_load,) = {host.foreign_load for host in run.hosts}
+    assert foreign_load is not None
 
 
 def test_dedicated_servers_have_hosts_of_their_own(launcher: HostsLauncher) -> None:

@@ -128,6 +128,18 @@ def test_hosts_are_busy_and_not_the_machine_that_the_suite_was_started_on() -> N
         assert ("3 of 3 runs began with a load average above 2" in doubts(*records)) is told
 
 
+def test_foreign_load_is_told_and_the_load_average_no_more() -> None:
+    own = make_host("n0", load_average=99.0, foreign_load=0.04, stolen_load=0.2)
+    quiet, loaded = replace(own, stolen_load=0.0), replace(own, foreign_load=0.31)
+    assert "processor" not in doubts(*on_hosts(quiet))
+    text = doubts(*on_hosts(quiet)[:2], *on_hosts(quiet, loaded)[2:])
+    assert (
+        "In 1 of 3 runs other programs took more than 5% of a host's processor time, up to 31%"
+    ) in text
+    assert "In 1 of 3 runs the hypervisor took more than 5%" in text
+    assert "load average" not in text
+
+
 def base_of_job(job_id: str, first: int, rate: float) -> list[RunRecord]:
     own = make_experiment(Single, launcher="slurm", spread=Spread())
     return runs(own, {first: rate, first + 1: rate}, job_id=job_id)

@@ -101,7 +101,10 @@ def test_a_run_on_two_hosts(tmp_path: Path) -> None:
     own = make_experiment(AllReduce, 2, launcher="emulated", network=network, spread=Spread())
     fast, slow = links_between(["n9", "n10"], 2e9)
     changes: dict[str, Any] = {
-        "hosts": (make_host("n9", import_s=3.0), make_host("n10", import_s=4.0)),
+        "hosts": (
+            make_host("n9", import_s=3.0, foreign_load=0.0, stolen_load=0.5),
+            make_host("n10", import_s=4.0, foreign_load=0.25),
+        ),
         "links": (fast, replace(slow, bits_per_s=1e9, round_trip_s=2e-4)),
         "tasks": tasks_on({"worker:0": "n9", "worker:1": "n10"}),
     }
@@ -117,6 +120,8 @@ def test_a_run_on_two_hosts(tmp_path: Path) -> None:
         "link_round_trip_s": "0.0002",
         "network": "1gbit, delay 1ms",
         "machine_busy": "0.25",
+        "foreign_load": "0.25",
+        "stolen_load": "0.5",
         "host_kinds": "1",
         "import_s": "4.0",
         "job_id": "17",
@@ -133,7 +138,7 @@ def test_what_is_unknown_is_empty(tmp_path: Path) -> None:
     (row,) = rows(tmp_path)
     empty = ("placement", "staleness", "split_bytes", "images_per_sec", "compute_s", "hosts")
     unknown = ("num_hosts", "workers_per_host", "interface", "measured_steps", "cpu_s", "import_s")
-    absent = ("network", "ps_per_host", "coordinator", "machine_busy")
+    absent = ("network", "ps_per_host", "coordinator", "machine_busy", "foreign_load")
     assert {row[name] for name in empty + unknown + absent} == {""}
     assert (row["status"], row["reason"]) == ("failed", "worker:1 ended with signal 9")
     assert (row["bytes_per_pack"], row["num_ps"]) == ("0", "0")

@@ -241,6 +241,21 @@ def test_a_busy_machine_is_a_warning_where_hosts_are_emulated_on_it(
     assert [told in warning for warning in launched.warnings] == [True] * warned
 
 
+def test_hosts_tell_what_others_used_and_a_run_warns_of_it(tmp_path: Path) -> None:
+    run = complete(tmp_path)
+    used = {"n10": 1.0, "n1": 3.9}
+    run.monitor.samples = [
+        make_sample(time, host, idle_s=0.0, suite_s=seconds * time)
+        for time in (100.0, 130.0)
+        for host, seconds in used.items()
+    ]
+    launched = conclude(run)
+    assert [host.foreign_load for host in launched.hosts] == pytest.approx([0.75, 0.025])
+    assert "other programs took 75% of the processor time of n10 while measuring" in str(
+        launched.warnings
+    )
+
+
 A, B = "GPU-aaaa", "GPU-bbbb"
 
 

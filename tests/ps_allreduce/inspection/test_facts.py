@@ -5,12 +5,21 @@ from __future__ import annotations
 import os
 import socket
 from collections import namedtuple
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
 
-from ps_allreduce.inspection.facts import gpu_models, interfaces, look_around, visible_gpus
+from ps_allreduce.inspection.facts import (
+    gpu_models,
+    interfaces,
+    look_around,
+    take_sample,
+    visible_gpus,
+)
 from ps_allreduce.record.hosts import Gpu, Interface
 
 Address = namedtuple("Address", "family address netmask")
@@ -38,6 +47,7 @@ def test_this_host_is_described_as_this_process_sees_it() -> None:
     assert (facts.scheduler_name, facts.switch) == ("n9", "root.leaf3.n9")
     assert (look_around({}).scheduler_name, look_around({}).switch) == ("", "")
     assert any(one.address == "127.0.0.1" for one in facts.interfaces)
+    assert facts.machine == look_around({}).machine != ""
 
 
 def test_only_what_is_up_and_has_an_address_is_an_interface(
@@ -102,3 +112,41 @@ def test_gpus_are_those_that_were_granted(
 ) -> None:
     gpus = visible_gpus(environment, models)
     assert gpus == tuple(Gpu(identity=identity, model=model) for identity, model in expected)
+
+
+class FakeTask:
+    """A process as psutil tells of it; its time with that of children it has waited for."""
+
+    def oneshot(self) -> nullcontext[None]:
+        return nullcontext()
+
+    def cpu_times(self) -> SimpleNamespace:
+        return SimpleNamespace(user=3.0, system=1.0, children_user=0.25, children_system=0.25)
+
+    def memory_info(self) -> SimpleNamespace:
+        return SimpleNamespace(rss=7)
+
+
+Core = namedtuple("Core", "user nice system idle iowait irq softirq steal guest guest_nice")
+
+
+def core(**seconds: float) -> Core:
+    return Core(*(seconds.get(name, 0.0) for name in Core._fields))
+
+
+def test_a_sample_tells_the_suites_time_from_that_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    cores = [
+        core(user=99.0),
+        core(user=5.0, nice=1.0, system=2.0, idle=10.0, iowait=4.0, softirq=0.5, steal=0.25),
+    ]
+    ours = SimpleNamespace(user=2.0, system=1.0, children_user=20.0, children_system=10.0)
+    monkeypatch.setattr(psutil, "cpu_times", lambda percpu: cores)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1})
+    monkeypatch.setattr(os, "times", lambda: ours)
+    tasks: Any = {"worker:0": FakeTask(), "worker:1": FakeTask()}
+    sample = take_sample(1.0, tasks, ())
+    assert sample.suite_s == 33.0 + 2 * 4.5
+    assert sample.cpu_s == {"worker:0": 4.0, "worker:1": 4.0}
+    # Of the cores that the run may use.
+    assert (sample.busy_s, sample.idle_s) == (8.75, 14.0)
+    assert (sample.interrupts_s, sample.stolen_s) == (0.5, 0.25)

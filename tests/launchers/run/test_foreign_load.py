@@ -1,0 +1,100 @@
+"""What others used of the processors of a run's hosts is told apart from what the suite used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from launchers.run.samples import load_warnings, with_foreign_loads
+from ps_allreduce.record.hosts import HostRecord
+from ps_allreduce.record.provenance import running_system
+from ps_allreduce.record.records import Sample
+from tests.fakes import make_facts, make_host, make_sample
+
+WINDOW = (10.0, 20.0)
+
+
+def looks(
+    host: str = "n9",
+    *,
+    idle: float = 0.0,
+    suite: float = 0.0,
+    stolen: float = 0.0,
+    interrupts: float = 0.0,
+    times: tuple[float, ...] = (8.0, 12.0, 22.0),
+) -> list[Sample]:
+    """Looks at a host of four cores; the rest are seconds that pass in each second."""
+    rates = {"idle_s": idle, "suite_s": suite, "stolen_s": stolen, "interrupts_s": interrupts}
+    return [
+        make_sample(time, host, **{name: 1e4 + rate * time for name, rate in rates.items()})
+        for time in times
+    ]
+
+
+def loads(
+    samples: list[Sample], *hosts: HostRecord, launcher_s: Mapping[float, float] | None = None
+) -> list[tuple[float | None, float | None]]:
+    with_loads = with_foreign_loads(hosts or (make_host(),), samples, WINDOW, launcher_s or {})
+    return [(host.foreign_load, host.stolen_load) for host in with_loads]
+
+
+def test_others_used_what_is_neither_idle_nor_ours() -> None:
+    # Of four cores: 1 idle, 2 ours, 0.1 for interrupts, 0.3 stolen; 0.6 are left.
+    found = looks(idle=1.0, suite=2.0, interrupts=0.1, stolen=0.3)
+    assert loads(found) == [pytest.approx((0.6 / 4, 0.3 / 4))]
+
+
+def test_a_suite_that_saturates_its_cores_is_no_foreign_load() -> None:
+    assert loads(looks(suite=4.0)) == [pytest.approx((0.0, 0.0), abs=1e-9)]
+    # The kernel counts in hundredths of seconds: what is ours may seem a little more than there is.
+    assert loads(looks(suite=4.01)) == [(0.0, 0.0)]
+
+
+def test_hosts_that_share_a_machine_are_of_one_suite() -> None:
+    sharing = [make_host(name, facts=make_facts(name, machine="one")) for name in ("n1", "n2")]
+    both = [*looks("n1", idle=1.0, suite=1.0), *looks("n2", idle=1.0, suite=1.6)]
+    assert loads(both, *sharing) == [pytest.approx((0.1, 0.0))] * 2
+    apart = [make_host(name, facts=make_facts(name)) for name in ("n1", "n2")]
+    assert loads(both, *apart) == [pytest.approx((0.5, 0.0)), pytest.approx((0.35, 0.0))]
+
+
+def test_the_launcher_is_ours_on_its_own_machine() -> None:
+    used = {time: 5.0 + 0.4 * time for time in (0.0, 15.0, 30.0)}
+    found = looks(idle=1.0, suite=2.0)
+    here = make_host(facts=make_facts(machine=running_system()))
+    assert loads(found, here, launcher_s=used) == [pytest.approx((0.6 / 4, 0.0))]
+    assert loads(found, launcher_s=used) == [pytest.approx((1.0 / 4, 0.0))]
+
+
+def test_looks_are_put_on_the_launchers_clock() -> None:
+    ahead = make_host(clock_offset_s=1000.0)
+    found = [replace(look, time=look.time + 1000.0) for look in looks(idle=2.0, suite=1.0)]
+    assert loads(found, ahead) == [pytest.approx((0.25, 0.0))]
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        pytest.param([], id="none"),
+        pytest.param(looks(times=(15.0,)), id="one"),
+        pytest.param(looks(times=(8.0, 14.0)), id="less than half of the window"),
+        pytest.param(
+            [make_sample(time) for time in (8.0, 22.0)], id="without the suite's own time"
+        ),
+    ],
+)
+def test_too_few_looks_tell_nothing(samples: list[Sample]) -> None:
+    assert loads(samples) == [(None, None)]
+
+
+def test_a_load_above_the_limit_is_a_warning_that_names_the_host() -> None:
+    quiet, loaded = make_host("n1", foreign_load=0.05), make_host("n2", foreign_load=0.12)
+    assert load_warnings([quiet, loaded]) == (
+        "other programs took 12% of the processor time of n2 while measuring",
+    )
+    assert load_warnings([make_host("n1", stolen_load=0.3)]) == (
+        "the hypervisor took 30% of the processor time of n1 while measuring",
+    )
+    assert load_warnings([quiet, make_host("n3")]) == load_warnings([]) == ()
