@@ -177,14 +177,27 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingComparison:
-    """So many rounds of two stretches of steps, one with recording and one without."""
+    """So many rounds of two stretches of steps, one with recording and one without.
+
+    Rows are fetched once per stretch: a stretch that is shorter than the window of a run would make
+    the fetching weigh more than it does there.
+
+    Attributes:
+        stretch_s: how long a stretch is, about.
+    """
 
     kind: ClassVar[str] = "recording_comparison"
 
-    rounds: int = 60
+    rounds: int = 15
+    stretch_s: float = 3.0
 
     def __post_init__(self) -> None:
         at_least(1, rounds=self.rounds)
+        at_least(0, stretch_s=self.stretch_s)
+
+    def steps_per_stretch(self, step_s: float) -> int:
+        """How many steps a stretch has, at least two."""
+        return max(2, round(self.stretch_s / step_s))
 
     def columns(self) -> dict[str, object]:
         """As columns of a table."""

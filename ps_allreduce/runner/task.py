@@ -40,7 +40,6 @@ INTER_OP_THREADS = 8
 
 #: For comparing recorded and bare steps.
 RECORDING_WARMUP_STEPS = 20
-RECORDING_STRETCH_S = 0.3
 
 
 def run_task(request: StartTask, report: Report) -> None:
@@ -55,7 +54,7 @@ def run_task(request: StartTask, report: Report) -> None:
     task_of_run = Task(experiment=request.experiment, tf_config=tf_config)
     measurement = request.experiment.measurement
     if isinstance(measurement, RecordingComparison):
-        compare_recording(request, task_of_run, measurement.rounds, report)
+        compare_recording(request, task_of_run, measurement, report)
     else:
         drive(request, task_of_run, measurement, report)
 
@@ -152,7 +151,9 @@ def _measure(
     return timed, starts
 
 
-def compare_recording(request: StartTask, task: Task, rounds: int, report: Report) -> None:
+def compare_recording(
+    request: StartTask, task: Task, comparison: RecordingComparison, report: Report
+) -> None:
     """Alternate recorded and bare stretches of the same training, and write their durations."""
     backend = make_backend(task)
     backend.connect()
@@ -161,10 +162,9 @@ def compare_recording(request: StartTask, task: Task, rounds: int, report: Repor
     for recorded in (True, False) * 2:
         backend.run(RECORDING_WARMUP_STEPS, recorded=recorded)
     taken = _time(backend, RECORDING_WARMUP_STEPS, recorded=True)
-    per_step = taken / RECORDING_WARMUP_STEPS
-    count = int(backend.agree(max(2.0, RECORDING_STRETCH_S / per_step)))
+    count = int(backend.agree(comparison.steps_per_stretch(taken / RECORDING_WARMUP_STEPS)))
     durations: dict[bool, list[float]] = {True: [], False: []}
-    for number in range(rounds):
+    for number in range(comparison.rounds):
         for recorded in (True, False) if number % 2 else (False, True):
             durations[recorded].append(_time(backend, count, recorded=recorded))
     result = RecordingTimes(

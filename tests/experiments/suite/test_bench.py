@@ -12,6 +12,7 @@ import pytest
 
 from experiments.cli import surroundings
 from experiments.suite import bench as bench_command
+from experiments.sweep.sweep import PROFILES
 from launchers.protocol import LaunchedRun
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import RecordingComparison
@@ -126,3 +127,11 @@ def test_a_file_that_cannot_be_read_is_left_alone_and_runs_are_recorded(
     told = capsys.readouterr().err
     assert "bench.json cannot be read" in told
     assert "Move it away, and the same command writes a new one" in told
+
+
+def test_recording_is_compared_over_stretches_as_long_as_a_window() -> None:
+    shortest_s = min(profile.measurement.measured_s for profile in PROFILES.values())
+    comparison = RecordingComparison()
+    assert comparison.stretch_s >= shortest_s
+    assert comparison.steps_per_stretch(0.01) * 0.01 == pytest.approx(comparison.stretch_s)
+    assert comparison.steps_per_stretch(1000.0) == 2

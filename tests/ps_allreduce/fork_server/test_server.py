@@ -162,9 +162,11 @@ def test_jobs_are_sampled_while_they_run(shared: Server) -> None:
     assert sampled.sample.host == socket.gethostname()
     later = shared.expect(messages.Sampled).sample
     spent = [getattr(later, n) - getattr(sampled.sample, n) for n in ("busy_s", "idle_s")]
-    cores, passed = os.cpu_count() or 1, later.time - sampled.sample.time
+    cores, passed = len(os.sched_getaffinity(0)), later.time - sampled.sample.time
     assert min(spent) >= 0
     assert sum(spent) == pytest.approx(cores * passed, rel=0.5)
+    assert later.suite_s is not None
+    assert later.suite_s > later.cpu_s["worker:3"]  # with the fork server's own
     shared.send(messages.EndAll())
     shared.expect(messages.Exited)
 
