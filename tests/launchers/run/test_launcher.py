@@ -111,7 +111,7 @@ def test_measuring_links_is_no_part_of_bringing_a_run_up(
     launch: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hour = 3600.0
-    clocks = SimpleNamespace(time=time.time, monotonic=time.monotonic)
+    clocks = SimpleNamespace(**vars(time))
 
     def measure(*_: object) -> tuple[()]:
         clocks.time = lambda: time.time() + hour
