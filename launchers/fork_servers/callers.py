@@ -94,7 +94,8 @@ class Door:
         return bool(ready)
 
     def close(self) -> None:
-        """Hang up on everybody."""
+        """Hang up on everybody, and let nobody in any more."""
+        self.listener.close()
         self.send_strangers_away()
         for client in [*self.importing, *self.clients.values()]:
             client.close()
@@ -171,6 +172,7 @@ def _serve(door: Door, gone: Callable[[], str]) -> bool:
     try:
         return door.serve(LOOK_S)
     except HostFault as fault:
+        door.close()  # so that all of them end, and the program that started them
         deadline = time.monotonic() + GONE_DEADLINE_S
         while any(client.silent for client in door.importing) and time.monotonic() < deadline:
             if reason := gone():

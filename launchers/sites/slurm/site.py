@@ -1,57 +1,41 @@
 """The hosts of the Slurm job that this process is part of.
 
-Decides which jobs can be used: plain ones, from inside them and once.  Every run gets one step of
-its own, with one fork server per host: what is forked stays inside the step's control group and
-binding, and ends with the step.  What is asked of the hosts between runs shares one step.
+Decides which jobs can be used: plain ones, from inside them and once.  On nodes that the job has
+for itself, the fork servers of one step with all that the job has serve every run, and tasks are
+pinned.  On shared nodes a run gets a step of its own with no more than it needs, and what is asked
+of the hosts between runs shares one.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import secrets
-import socket
 import sysconfig
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Self
 
-from launchers.fork_servers.callers import BACKLOG, let_in, own_addresses
-from launchers.fork_servers.client import last_lines
 from launchers.fork_servers.host_servers import HostServers
-from launchers.processes import (
-    BackgroundProcess,
-    fork_server_environment,
-    fork_server_words,
-    start_in_background,
-)
 from launchers.settings import LauncherSettings
 from launchers.site import Advice, Site, SiteKind
 from launchers.sites.slurm.batch_script import exclude_text
 from launchers.sites.slurm.hostlist import parse_hostlist, parse_tasks_per_node
+from launchers.sites.slurm.ownership import owns_nodes
 from launchers.sites.slurm.slurm_scheduler import (
     SlurmScheduler,
     explain_job,
+    node_cpus,
     show_job,
     sick_nodes,
     with_advice,
 )
-from launchers.sites.slurm.step import NodeCopy, step_environment, step_words
+from launchers.sites.slurm.step import NodeCopy
+from launchers.sites.slurm.step_servers import KeptServers, ServerSteps
 from ps_allreduce.errors import UserError
-from ps_allreduce.fork_server.messages import TOKEN
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.record.provenance import ROOT
-from ps_allreduce.scratch import scratch_folder
-from ps_allreduce.tf_internals.texts import CHATTER
-
-STEP_END_S = 10.0
-
-#: Of a job that has its nodes for itself, as `scontrol show job` tells.
-WHOLE_NODES = ("NO", "EXCLUSIVE")
 
 _UNTOUCHED = "suite directly in the job, with Slurm's variables untouched."
 
@@ -132,13 +116,14 @@ class SlurmSite(Site):
         self.hosts = tuple(self._num_cores)
         self._settings = settings
         self._copied: NodeCopy | None = None
-        self._idle = ExitStack()
-        self._idle_servers = HostServers({})
+        self._owns_nodes = False
+        self._steps = ServerSteps(settings.container)
+        self._kept = KeptServers(self._steps)
 
     def __enter__(self) -> Self:
-        job = show_job(self.job_id)
-        shared = job.get("OverSubscribe", WHOLE_NODES[0]) not in WHOLE_NODES
-        if shared and not self._settings.shared_nodes:
+        job, whole = show_job(self.job_id), node_cpus(self.hosts)
+        self._owns_nodes = owns_nodes(job, self._num_cores, whole)
+        if not self._owns_nodes and not self._settings.shared_nodes:
             raise UserError(
                 f"job {self.job_id} does not have its nodes for itself: others would "
                 "disturb the measurement, and TensorFlow's servers obey whoever reaches them. Ask "
@@ -147,11 +132,12 @@ class SlurmSite(Site):
         if self._settings.copy_environment:
             self._copied = NodeCopy(self.hosts, Path(sysconfig.get_path("purelib")))
             self._copied.spread()
+            self._steps.import_from(self._copied.folder)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Every run ends its own step; what is between runs, and a copy of packages, ends here."""
-        self._idle.close()
+        """A run ends its own step; one that is kept, and a copy of packages, ends here."""
+        self._kept.close()
         if self._copied is not None:
             self._copied.remove()
 
@@ -163,54 +149,13 @@ class SlurmSite(Site):
     def servers(
         self, cores: Mapping[str, int], experiment: Experiment | None
     ) -> Iterator[HostServers]:
-        """One step with a fork server on each of the hosts."""
-        if experiment is None:
-            yield self._between_runs().only(cores)
+        """Fork servers in a step that is kept, or on shared nodes in one that the run has alone."""
+        if self._owns_nodes or experiment is None:
+            yield self._kept.ready({host: self._num_cores[host] for host in cores})
             return
-        self._idle.close()  # which loses its lines
-        with self._step(cores) as servers:
-            yield servers
-
-    def _between_runs(self) -> HostServers:
-        """One step on all hosts for everything that is no run; it ends when a run begins."""
-        if list(self._idle_servers.reachable.clients) != list(self.hosts):
-            self._idle.close()
-            self._idle_servers = self._idle.enter_context(self._step(self._num_cores))
-        return self._idle_servers
-
-    @contextmanager
-    def _step(self, cores: Mapping[str, int]) -> Iterator[HostServers]:
-        token = secrets.token_hex(16)
-        with (
-            scratch_folder(Path(tempfile.gettempdir())) as folder,
-            socket.create_server(("", 0), backlog=BACKLOG) as listener,
-        ):
-            log = folder / "step.log"
-            step = self._start(cores, listener.getsockname()[1], token, log)
-            try:
-                clients = let_in(listener, list(cores), token, log, lambda: _gone(step, log))
-                try:
-                    yield HostServers(clients)
-                finally:
-                    is_whole = not any(client.lost for client in clients.values())
-                    for client in clients.values():
-                        client.close()
-                    if is_whole:
-                        step.status(STEP_END_S)
-            finally:
-                step.end()
-
-    def _start(
-        self, cores: Mapping[str, int], port: int, token: str, log: Path
-    ) -> BackgroundProcess:
-        callers = ",".join(f"{address}:{port}" for address in own_addresses())
-        command = [*fork_server_words(self._settings.container), "--connect", callers]
-        words = step_words(cores, str(ROOT), command)
-        environment = step_environment(fork_server_environment(os.environ)) | {TOKEN: token}
-        if self._copied is not None:
-            first = [str(self._copied.folder), environment["PYTHONPATH"]]
-            environment["PYTHONPATH"] = os.pathsep.join(first)
-        return start_in_background(words, log, environment)
+        self._kept.close()
+        with self._steps.open(cores) as clients:
+            yield HostServers(clients)
 
     def time_left_s(self) -> float | None:
         """Until the job's limit."""
@@ -234,16 +179,6 @@ class SlurmSite(Site):
     def avoid(self, hosts: Sequence[str]) -> str:
         """Options for the next job."""
         return exclude_text(hosts)
-
-
-def _gone(step: BackgroundProcess, log: Path) -> str:
-    """Why no fork server is to be expected any more; empty as long as one is."""
-    status = step.status()
-    if status is None:
-        return ""
-    lines = last_lines(log).splitlines()
-    end = " / ".join([line for line in lines if not CHATTER.match(line)][-3:])
-    return f"srun ended with status {status} before all hosts were up: {end}"
 
 
 SLURM = SiteKind(

@@ -128,13 +128,27 @@ def explain_from_log(job_id: str, text: str) -> str:
 
 def sick_nodes(hosts: Sequence[str]) -> str:
     """`node n10 is DOWN*` for every host that Slurm does not use; empty if all are well."""
-    lines = _printed(["scontrol", "-o", "show", "node", ",".join(hosts)]).splitlines()
     sick = [
         f"node {node.get('NodeName')} is {node.get('State')}"
-        for node in map(parse_job, lines)
+        for node in _show_nodes(hosts)
         if any(word in node.get("State", "") for word in ("DOWN", "FAIL", "*", "NOT_RESPONDING"))
     ]
     return ", ".join(sick)
+
+
+def node_cpus(hosts: Sequence[str]) -> dict[str, int]:
+    """The CPUs of every host that jobs can get, as far as the controller tells."""
+    # 21.08 does not tell apart those that are kept for the system.
+    found = {
+        node.get("NodeName", ""): node.get("CPUEfctv", node.get("CPUTot", ""))
+        for node in _show_nodes(hosts)
+    }
+    return {host: int(count) for host, count in found.items() if count.isdecimal()}
+
+
+def _show_nodes(hosts: Sequence[str]) -> list[dict[str, str]]:
+    lines = _printed(["scontrol", "-o", "show", "node", ",".join(hosts)]).splitlines()
+    return [parse_job(line) for line in lines]
 
 
 def _from_accounting(job_id: str) -> dict[str, str]:

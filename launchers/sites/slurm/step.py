@@ -1,4 +1,4 @@
-"""Steps of a job: the command line of the one that a run gets, and those that copy packages.
+"""Steps of a job: the command line of those with fork servers, and those that copy packages.
 
 Decides that everything is said explicitly: what `srun` takes from a job's options differs between
 versions of Slurm and between batch and interactive jobs.  Decides also where the copy of Python's
@@ -39,12 +39,17 @@ INPUT_VARIABLES = frozenset(
 )
 
 
-def step_words(cores: Mapping[str, int], folder: str, command: Sequence[str]) -> list[str]:
+def step_words(
+    cores: Mapping[str, int], folder: str, command: Sequence[str], *, beside: bool = False
+) -> list[str]:
     """`srun` that starts a command once on each of these hosts and nowhere else.
+
+    A command that ends, however it does, leaves those on other hosts alone.
 
     Args:
         cores: how many are used of every host; the largest number is asked for on all of them.
         folder: the working directory.
+        beside: another step may still hold the same resources.
     """
     count = len(cores)
     return [
@@ -58,7 +63,9 @@ def step_words(cores: Mapping[str, int], folder: str, command: Sequence[str]) ->
         "--mem=0",  # all of the job's
         "--mpi=none",
         "--input=none",
-        "--kill-on-bad-exit=1",
+        "--kill-on-bad-exit=0",
+        "--wait=0",  # for the others, where slurm.conf has a WaitTime
+        *(["--overlap"] if beside else []),
         "--export=ALL",
         f"--chdir={folder}",
         "--job-name=ps_allreduce",
@@ -68,7 +75,9 @@ def step_words(cores: Mapping[str, int], folder: str, command: Sequence[str]) ->
 
 def step_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment for `srun`: without what would change the step behind our back."""
-    return {name: value for name, value in environment.items() if name not in INPUT_VARIABLES}
+    kept = {name: value for name, value in environment.items() if name not in INPUT_VARIABLES}
+    # An option since 24.05, which older versions would refuse: one task without memory ends alone.
+    return kept | {"SLURM_OOM_KILL_STEP": "0"}
 
 
 class NodeCopy:

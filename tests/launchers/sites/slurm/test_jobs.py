@@ -182,8 +182,11 @@ def test_a_step_says_everything_that_slurm_might_guess_or_misread() -> None:
     for option in (
         *("--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--nodelist=n10,n9"),
         *("--cpus-per-task=4", "--exact", "--chdir=/suite", "--input=none"),
+        *("--kill-on-bad-exit=0", "--wait=0"),
     ):
         assert option in words
+    assert "--overlap" not in words
+    assert "--overlap" in step_words({"n10": 2}, "/suite", [], beside=True)
     with pytest.raises(UserError, match="is not a host name"):
         step_words({"--overlap": 1}, "/suite", [])
 
@@ -192,4 +195,4 @@ def test_what_would_change_the_step_behind_our_back_is_dropped() -> None:
     kept = {"SLURM_JOB_ID": "12", "SLURM_CONF": "/etc/slurm.conf", "HOME": "/home/ann"}
     dropped = dict.fromkeys(INPUT_VARIABLES, "7")
     assert "SLURM_CPUS_PER_TASK" in dropped
-    assert step_environment(kept | dropped) == kept
+    assert step_environment(kept | dropped) == kept | {"SLURM_OOM_KILL_STEP": "0"}

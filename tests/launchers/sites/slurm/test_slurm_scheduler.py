@@ -20,6 +20,7 @@ from launchers.sites.slurm.slurm_scheduler import (
     explain,
     explain_job,
     job_is_over,
+    node_cpus,
     parse_job,
     parse_node_sizes,
     show_job,
@@ -189,6 +190,13 @@ def test_nodes_that_slurm_does_not_use_are_named(slurm: FakeSlurm) -> None:
     assert "n9" not in sick_nodes(["n9", "n10", "n11"])
     slurm.answers["scontrol"] = says("NodeName=n9 State=IDLE\n")
     assert sick_nodes(["n9"]) == ""
+
+
+def test_nodes_have_the_cpus_that_jobs_can_get(slurm: FakeSlurm) -> None:
+    assert node_cpus(["n9"]) == {}
+    lines = ("NodeName=n9 CPUAlloc=0 CPUEfctv=6 CPUTot=8", "NodeName=n10 CPUTot=4", "NodeName=n11")
+    slurm.answers["scontrol"] = says("\n".join(lines))
+    assert node_cpus(["n9", "n10", "n11"]) == {"n9": 6, "n10": 4}
 
 
 @pytest.mark.parametrize("out", ["4711\n", "4711;cluster\n"])

@@ -1,0 +1,146 @@
+"""Fork servers that come onto hosts by steps of a job, and serve for as long as they are wanted.
+
+Decides that a step brings up all its servers or none, that all of them end with it, and that kept
+servers serve until they are lost or silent: then their hosts, and no others, get new ones.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from launchers.fork_servers.callers import BACKLOG, let_in, own_addresses
+from launchers.fork_servers.client import ForkServerClient, last_lines
+from launchers.fork_servers.host_servers import HostServers
+from launchers.processes import (
+    BackgroundProcess,
+    fork_server_environment,
+    fork_server_words,
+    start_in_background,
+)
+from launchers.sites.slurm.step import step_environment, step_words
+from ps_allreduce.fork_server.messages import TOKEN
+from ps_allreduce.record.provenance import ROOT
+from ps_allreduce.scratch import scratch_folder
+from ps_allreduce.tf_internals.texts import CHATTER
+
+#: How long a step may take to end once its lines are cut; a node that died may hold it up.
+STEP_END_S = 10.0
+
+Clients = Mapping[str, ForkServerClient]
+
+
+class ServerSteps:
+    """Steps of this process's job.
+
+    Args:
+        container: words that are put before the container's own `python3`.
+    """
+
+    def __init__(self, container: Sequence[str]) -> None:
+        self._words = fork_server_words(container)
+        self._packages: Path | None = None
+
+    def import_from(self, packages: Path) -> None:
+        """Let the fork servers to come find Python's packages in a folder of their host."""
+        self._packages = packages
+
+    @contextmanager
+    def open(self, cores: Mapping[str, int], *, beside: bool = False) -> Iterator[Clients]:
+        """One step with a fork server on each of the hosts, all of them ready.
+
+        Args:
+            cores: how many the step gets of every host.
+            beside: another step may still hold the same cores.
+
+        Raises:
+            HostFault: one does not come up.
+        """
+        token = secrets.token_hex(16)
+        with scratch_folder(Path(tempfile.gettempdir())) as folder, ExitStack() as stack:
+            log = folder / "step.log"
+            with socket.create_server(("", 0), backlog=BACKLOG) as listener:
+                callers = [f"{address}:{listener.getsockname()[1]}" for address in own_addresses()]
+                command = [*self._words, "--connect", ",".join(callers)]
+                words = step_words(cores, str(ROOT), command, beside=beside)
+                step = start_in_background(words, log, self._environment(token))
+                stack.callback(step.end)
+                clients = let_in(listener, list(cores), token, log, lambda: _gone(step, log))
+            stack.callback(step.status, STEP_END_S)
+            for client in clients.values():
+                stack.callback(client.close)
+            yield clients
+
+    def _environment(self, token: str) -> dict[str, str]:
+        environment = step_environment(fork_server_environment(os.environ)) | {TOKEN: token}
+        if self._packages is not None:
+            first = [str(self._packages), environment["PYTHONPATH"]]
+            environment["PYTHONPATH"] = os.pathsep.join(first)
+        return environment
+
+
+def _gone(step: BackgroundProcess, log: Path) -> str:
+    """Why no fork server is to be expected any more; empty as long as one is."""
+    status = step.status()
+    if status is None:
+        return ""
+    lines = last_lines(log).splitlines()
+    end = " / ".join([line for line in lines if not CHATTER.match(line)][-3:])
+    return f"srun ended with status {status} before all hosts were up: {end}"
+
+
+class KeptServers:
+    """Fork servers that serve one run after another.
+
+    Args:
+        steps: bring new ones onto hosts.
+    """
+
+    def __init__(self, steps: ServerSteps) -> None:
+        self._steps = steps
+        self._open = ExitStack()
+        self._clients: dict[str, ForkServerClient] = {}
+
+    def ready(self, cores: Mapping[str, int]) -> HostServers:
+        """A server on each of the hosts: one that serves already, or a new one.
+
+        Args:
+            cores: how many a new step gets of every host.
+
+        Raises:
+            HostFault: one does not come up; then all are ended, and the next step finds nothing
+                in its way.
+        """
+        missing = {host: count for host, count in cores.items() if not self._serves(host)}
+        try:
+            for count in dict.fromkeys(missing.values()):  # a step gets as many of all its hosts
+                self._start({host: each for host, each in missing.items() if each == count})
+        except BaseException:
+            self.close()
+            raise
+        return HostServers({host: self._clients[host] for host in cores})
+
+    def _serves(self, host: str) -> bool:
+        client = self._clients.get(host)
+        if client is None:
+            return False
+        if not client.is_well():
+            client.close()  # which ends what is silent
+        return not client.lost
+
+    def _start(self, cores: Mapping[str, int]) -> None:
+        # A step goes on where a server of it is lost, and holds what it was given.
+        beside = any(host in self._clients for host in cores)
+        self._clients |= self._open.enter_context(self._steps.open(cores, beside=beside))
+
+    def close(self) -> None:
+        """End all servers, at the same time, and their steps."""
+        for client in self._clients.values():
+            client.close()
+        self._open.close()
+        self._clients = {}
