@@ -24,6 +24,8 @@ its process group: the step runs on.  SIGTERM or SIGHUP: the step is killed at o
 warning.  One SIGINT does nothing but print, two within a second kill.  A task that fails leaves the
 others running without --kill-on-bad-exit=1; with it they get SIGTERM, and SIGKILL 5 s later.
 Detached processes end with a step as long as their parents live; orphans outlive the job.
+A step holds its cores on a node where its tasks have ended until the last one elsewhere has ended:
+the next step there waits, unless it says --overlap.
 
 Environment: SLURM_JOB_ID, SLURM_JOB_NODELIST, SLURM_JOB_NUM_NODES and SLURM_JOB_CPUS_PER_NODE are
 in batch scripts, under salloc and in steps.  SLURMD_NODENAME, SLURM_PROCID, SLURM_NODEID,
@@ -82,6 +84,26 @@ real = [pytest.mark.slow, pytest.mark.slurm, pytest.mark.usefixtures("need_slurm
 
 #: Until something is there or gone, on a busy machine.
 UP_S = 60.0
+
+#: In a job: enter its site as a launcher does.
+ENTER = """
+from launchers.settings import LauncherSettings
+from launchers.sites.slurm.site import SlurmSite
+from ps_allreduce.errors import UserError
+try:
+    with SlurmSite(LauncherSettings(launcher="slurm")):
+        pass
+except UserError:
+    print("refused")
+"""
+
+#: In a job on n8 and n9: a step whose task on n9 ends at once, and badly, and the other does not.
+UNEQUAL = """\
+srun -N2 -n2 -c2 --exact --mem=0 --kill-on-bad-exit=0 --wait=0 \
+sh -c 'test $SLURMD_NODENAME = n8 && exec sleep 1000' & sleep 2"""
+
+#: A step on n9 that needs a core.
+ONE = "-N1 -n1 -w n9 -c2 --exact --mem=0"
 
 HEAR_SIGTERM = """\
 #!/bin/sh
@@ -217,6 +239,30 @@ class TestCluster:
         nodes = idle.output("scontrol", "show", "hostnames", job["NodeList"]).split()
         assert lines_of(idle, "srun", f"--jobid={job_id}", "-l", "hostname") == nodes
         assert len(nodes) == 2
+
+    @pytest.mark.parametrize(
+        ("options", "accepted"),
+        [
+            (["--exclusive"], True),
+            (["--ntasks-per-node=2"], True),
+            (["--ntasks-per-node=1"], False),
+            (["--ntasks-per-node=2", "--oversubscribe"], False),
+        ],
+    )
+    def test_a_job_knows_whether_its_nodes_are_its_alone(
+        self, idle: SlurmCluster, options: list[str], accepted: bool
+    ) -> None:
+        words = ["env", f"PYTHONPATH={ROOT}", sys.executable, "-c", ENTER]
+        done = idle.run(["salloc", "--quiet", "-N2", *options, *words])
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == ("" if accepted else "refused\n")
+
+    def test_a_step_holds_its_cores_until_all_its_tasks_have_ended(
+        self, idle: SlurmCluster
+    ) -> None:
+        script = f"{UNEQUAL}; srun {ONE} --immediate=2 hostname; srun {ONE} --overlap hostname"
+        done = idle.run(["salloc", "--quiet", "-N2", "--exclusive", "sh", "-c", script])
+        assert done.stdout.split() == ["n9"]
 
     @pytest.mark.parametrize("ends", ["scancel", "preemption"])
     def test_batch_script_hears_sigterm_and_is_killed(self, idle: SlurmCluster, ends: str) -> None:
