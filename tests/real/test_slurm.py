@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ps_allreduce.record.files import iter_record_paths, load_record
@@ -35,6 +36,8 @@ SWEEP_S = 600.0
 
 #: Until a sweep has got so far, or has noticed what happened to its job.
 FOLLOWED_S = 240.0
+
+FORK_SERVER = "ps_allreduce.fork_server.server"
 
 #: The status of `make` itself when a recipe ends with another one than 0.
 MAKE_FAILED = 2
@@ -89,9 +92,25 @@ def wait_for(is_so: Callable[[], bool], what: str) -> None:
     wait_until(is_so, FOLLOWED_S, lambda: what)
 
 
+def imports(found: Sequence[RunRecord], name: str) -> set[float | None]:
+    """How long fork servers on a node took to import TensorFlow: as good as their names."""
+    return {host.import_s for record in found for host in record.hosts if host.name == name}
+
+
+def fork_server(cluster: SlurmCluster, name: str) -> psutil.Process:
+    """The fork server on a node; the process that watches over it is the child of Slurm's own."""
+    lines = cluster.processes(name)
+    steps = [psutil.Process(pid) for pid, line in lines.items() if line.startswith("slurmstepd")]
+    guards = [child for step in steps for child in step.children() if child.pid in lines]
+    (server,) = (
+        child for guard in guards if FORK_SERVER in lines[guard.pid] for child in guard.children()
+    )
+    return server
+
+
 def nothing_is_left(cluster: SlurmCluster) -> None:
     wait_for(
-        lambda: not any(cluster.runs(name, "fork_server") for name in NAMES),
+        lambda: not any(cluster.runs(name, FORK_SERVER) for name in NAMES),
         "fork servers are left",
     )
     left = [path for name in NAMES for path in cluster.own_tmp(name).glob("ps-allreduce-*")]
@@ -119,6 +138,8 @@ def test_allreduce_sweep_through_sbatch(cluster: SlurmCluster, results: Path) ->
     assert {host.interface.name for host in pair.hosts if host.interface} == {"eth0"}
     assert pair.job_id is not None
     assert all(host.facts.switch for host in pair.hosts)
+    # The nodes are the job's alone: one step served all runs.
+    assert [len(imports(found, name)) for name in ("n8", "n9")] == [1, 1]
     assert len(pair.links) == 2
     assert all(link.bits_per_s > 0 and link.round_trip_s > 0 for link in pair.links)
     files = list((results / "allreduce-sweep" / "runs").glob("*/*"))
@@ -130,11 +151,14 @@ def test_allreduce_sweep_through_sbatch(cluster: SlurmCluster, results: Path) ->
     assert "no job is submitted" in again.stderr
 
 
-def test_ps_sweep_dedicated_inside_salloc(cluster: SlurmCluster, results: Path) -> None:
-    words = make("ps-sweep", results, "--layout dedicated", "NUM_PS=1")
-    run(cluster, ["salloc", "--nodes=3", "--exclusive", *words])
+def test_ps_sweep_dedicated_inside_salloc_on_shared_nodes(
+    cluster: SlurmCluster, results: Path
+) -> None:
+    words = make("ps-sweep", results, "--layout dedicated --shared-nodes", "NUM_PS=1")
+    run(cluster, ["salloc", "--nodes=3", "--ntasks-per-node=1", *words])
     found = records(results, "ps-sweep")
     assert statuses(found) == {Status.OK: 4}
+    assert len(imports(found, "n8")) == 4  # every run has a step of its own
     served = next(r for r in found if r.experiment.strategy.uses_servers)
     # The allocation's own order: sorted as text, n10 would come first.
     assert [host.name for host in served.hosts] == ["n8", "n9", "n10"]
@@ -147,7 +171,7 @@ def test_ps_sweep_dedicated_inside_salloc(cluster: SlurmCluster, results: Path) 
     nothing_is_left(cluster)
 
 
-def test_ps_sweep_survives_a_cancelled_job_and_a_dead_node(
+def test_ps_sweep_survives_a_cancelled_job_a_dead_node_and_a_killed_fork_server(
     cluster: SlurmCluster, results: Path
 ) -> None:
     words = make("ps-sweep", results, "--hosts 2", "NUM_PS=1")
@@ -179,7 +203,20 @@ def test_ps_sweep_survives_a_cancelled_job_and_a_dead_node(
     cluster.start_node("n9")
     cluster.wait_until_idle()
 
-    run(cluster, words)
+    known = {r.run_id for r in records(results, "ps-sweep")}
+    suite = start_and_wait(len(known))
+    server = fork_server(cluster, "n8")  # every run uses the first node
+    # With its tasks: between two runs it would be replaced, and nobody would be told.
+    wait_for(lambda: bool(server.children()), "no task is started")
+    server.kill()
+    assert suite.wait(FOLLOWED_S) == 0
+    last = [r for r in records(results, "ps-sweep") if r.run_id not in known]
+    (killed,) = (r for r in last if r.status is not Status.OK)
+    assert killed.status is Status.INTERRUPTED
+    assert "the fork server on n8, from which its tasks are forked, ended" in killed.reason
+    # It alone was replaced.
+    assert [len(imports(last, name)) for name in ("n8", "n9")] == [2, 1]
+
     found = records(results, "ps-sweep")
     planned = {r.experiment_id for r in found}
     assert {r.experiment_id for r in found if r.status is Status.OK} == planned
