@@ -17,6 +17,7 @@ from analysis.derive.costs import (
     seconds_per_gigabyte,
 )
 from analysis.derive.fastest_step import bound_of, step_time_s, traffic_of
+from analysis.derive.steadiness import steadiness_of
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.architectures import Unit
@@ -51,6 +52,7 @@ def row_of(record: RunRecord, place: str, steps: StepTable | RecordFormatError |
         place: path of the record, from the folder of its sweep.
         steps: of the raw timings; why these cannot be read, or None where there are none.
     """
+    timings = steps if isinstance(steps, StepTable) else None
     return {
         **record.experiment.columns(),
         **{name: getattr(record, name) for name in _FIELDS},
@@ -58,9 +60,10 @@ def row_of(record: RunRecord, place: str, steps: StepTable | RecordFormatError |
         **_what_it_took(record),
         **_figures(record),
         **_throughput(record),
-        **_against_the_links(record, steps if isinstance(steps, StepTable) else None),
+        **_against_the_links(record, timings),
         "record_path": place,
         "raw_timings": steps is not None,
+        "steadiness": None if timings is None else steadiness_of(timings),
     }
 
 
