@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from analysis.stats.statistics import Comparison
+from analysis.stats.decision import MOST_MISSING, Decision
 
 #: Stands for a value that is not there.
 NONE = "-"
@@ -60,16 +60,23 @@ def transports_label(first: str | None, second: str | None) -> str:
     return "" if first == second else f"different transports ({first}, {second})"
 
 
-def factor_text(comparison: Comparison) -> str:
-    """`1.80x [1.60, 2.05]`, of a comparison that has an interval."""
-    return f"{comparison.ratio:.2f}x [{comparison.low:.2f}, {comparison.high:.2f}]"
+def factor_text(decision: Decision) -> str:
+    """`1.80x [1.60, 2.05]`, of a decision that has an interval."""
+    return f"{decision.ratio:.2f}x [{decision.low:.2f}, {decision.high:.2f}]"
 
 
-def launches_text(comparison: Comparison) -> str:
-    """How many launches a comparison rests on."""
-    if comparison.n_first == comparison.n_second:
-        return f"{comparison.n_first} launch{'es' * (comparison.n_first != 1)} each"
-    return f"{comparison.n_first} and {comparison.n_second} launches"
+def launches_text(decision: Decision) -> str:
+    """How many launches a decision rests on."""
+    if decision.n_first == decision.n_second:
+        return f"{decision.n_first} launch{'es' * (decision.n_first != 1)} each"
+    return f"{decision.n_first} and {decision.n_second} launches"
+
+
+def missing_text(decision: Decision) -> str:
+    """`about 6 more launches would decide`, of a decision that is none."""
+    if decision.missing is None:
+        return f"{MOST_MISSING} more launches would not decide"
+    return f"about {decision.missing} more launch{'es' * (decision.missing != 1)} would decide"
 
 
 def capital(text: str) -> str:

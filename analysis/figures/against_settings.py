@@ -17,8 +17,10 @@ from analysis.data.setting import megabytes
 from analysis.figures.against_workers import finish_grid
 from analysis.figures.curves import curves_of, draw_curves, draw_row, marks_of, top_of
 from analysis.figures.style import COLOURS, IDEAL, MARKERS, new_figure, style
+from analysis.stats.decision import Outcome
+from analysis.stats.decisions import Pair, changed_points
 from analysis.stats.points import launch_ratios
-from analysis.stats.setting_pairs import Pair, changed_points, varies_exchange
+from analysis.stats.setting_pairs import varies_exchange
 from analysis.wording import workers_text
 from ps_allreduce.point.strategies import STRATEGIES
 
@@ -154,7 +156,7 @@ def plot_exchange(case: Case) -> Figure | None:
 
 def _limits(items: Sequence[Pair]) -> tuple[float, float]:
     """Around all launches and means; an interval that is longer ends in an arrow."""
-    means = [item.comparison.ratio for item in items if item.comparison.ratio is not None]
+    means = [item.decision.ratio for item in items if item.decision.ratio is not None]
     ratios = [1.0, *means, *(ratio for item in items for ratio in _ratios(item))]
     margin = 0.08 * (max(ratios) - min(ratios)) or 0.1
     return min(ratios) - margin, max(ratios) + margin
@@ -168,8 +170,10 @@ def _draw_rows(axes: Axes, items: Sequence[Pair], number: int, limits: tuple[flo
     colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
     axes.axvline(1.0, color=IDEAL, linewidth=1.0, linestyle=(0, (1, 1)), zorder=1)
     for row, item in enumerate(items):
-        draw_row(axes, [*_ratios(item)], item.comparison.ends, row, (colour, marker), limits)
-        if item.comparison.ratio is None:
+        decided = item.decision.outcome in (Outcome.FASTER, Outcome.SLOWER, Outcome.EQUAL)
+        look = (colour, marker)
+        draw_row(axes, [*_ratios(item)], item.decision.ends, row, look, limits, decided)
+        if item.decision.ratio is None:
             what = "nothing to compare with" if len(item.first.rates) else "no launch ended well"
             axes.text(limits[0], row, f" {what}", color=colour, va="center", fontsize=7)
     axes.set_yticks(range(len(items)), [_row_label(item.first) for item in items])

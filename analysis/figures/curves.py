@@ -154,17 +154,20 @@ def draw_row(
     row: float,
     look: tuple[str, str],
     limits: tuple[float, float],
+    filled: bool = True,
 ) -> None:
     """Launches, mean and interval along the horizontal axis; beyond the limits stands an arrow.
 
     Args:
         ends: the mean and its interval.
         look: colour and marker.
+        filled: the marker, or its outline only.
     """
     (mean, low, high), (colour, marker) = ends, look
     _draw_launches(axes, launches, [row] * len(launches), colour, shift=(0, 4))
     if mean is not None:
-        axes.plot([mean], [row], marker, color=colour, markeredgecolor="white", zorder=3)
+        inside, edge = (colour, "white") if filled else ("white", colour)
+        axes.plot([mean], [row], marker, mfc=inside, mec=edge, zorder=3)
     if low is None or high is None:
         return
     left, right = max(low, limits[0]), min(high, limits[1])

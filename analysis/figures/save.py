@@ -91,8 +91,8 @@ KINDS = (
         name="exchange",
         title="What each setting of the exchange changes",
         caption="Each row is a setting of the exchange, held against the setting of the title, by "
-        f"launches of the same turn where both have it. {_LAUNCHES} Intervals are not "
-        "corrected for their number; the p-values of the table are.",
+        f"launches of the same turn where both have it. {_LAUNCHES} Intervals are "
+        "corrected for their number (Holm). Hollow markers are undecided.",
         plot=plot_exchange,
         shows_changed=True,
     ),

@@ -22,16 +22,12 @@ from analysis.report.circumstances import Items, busy_lines, mixed_lines, what_w
 from analysis.report.network_items import host_items, network_parts
 from analysis.report.table import legend, report_tables
 from analysis.report.verdict import Verdict
+from analysis.stats.decision import MARGIN, Decision, Outcome
+from analysis.stats.decisions import Pair, all_pairs, changed_points
 from analysis.stats.points import PlacementPoint, placement_points
-from analysis.stats.setting_pairs import (
-    Pair,
-    all_pairs,
-    changed_points,
-    varies_exchange,
-    without_changed,
-)
-from analysis.stats.statistics import CONFIDENCE, MIN_EFFECT, MIN_LAUNCHES, estimate
-from analysis.wording import NONE, count_text, number, ratio, with_interval
+from analysis.stats.setting_pairs import varies_exchange, without_changed
+from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES, estimate
+from analysis.wording import NONE, count_text, missing_text, number, ratio, with_interval
 from ps_allreduce.record.files import write_atomically
 from ps_allreduce.record.records import Status
 
@@ -82,7 +78,7 @@ def write_report(path: Path, results: SweepResults, cases: Sequence[CaseReport])
         provenance=provenance_items(block),
         confidence=round(CONFIDENCE * 100),
         min_launches=MIN_LAUNCHES,
-        min_effect=round(MIN_EFFECT * 100),
+        margin=round(MARGIN * 100),
         units=" and ".join(dict.fromkeys(item.case.unit for item in cases)),
     )
     write_atomically(path, page.encode(errors=NO_TEXT))
@@ -100,7 +96,6 @@ def moment_text(moment: pd.Timestamp) -> str:
 
 def _case_context(item: CaseReport) -> dict[str, object]:
     case, placed = item.case, placement_points(item.case)
-    few = without_changed(case)  # pairs of all of them would be hundreds
     return {
         "about": case,
         "verdict": item.verdict,
@@ -112,9 +107,9 @@ def _case_context(item: CaseReport) -> dict[str, object]:
             f"{each.point.experiment.title}: {line}" for each in placed for line in each.deviations
         ],
         "changed": _pair_table(changed_points(case) if varies_exchange(case) else (), _CHANGED),
-        "without_changed": few is not case,
-        "pairs": _pair_table(all_pairs(few), _PAIRS),
-        "pairs_apart": _pair_table(all_pairs(few, same_transport=False), _PAIRS_APART),
+        "without_changed": without_changed(case) is not case,
+        "pairs": _pair_table(all_pairs(case), _PAIRS),
+        "pairs_apart": _pair_table(all_pairs(case, same_transport=False), _PAIRS_APART),
         "run": what_was_run(case),
     }
 
@@ -126,15 +121,26 @@ def _pair_table(pairs: Iterable[Pair], headings: Mapping[str, str]) -> pd.DataFr
             "first": pair.first.setting.label,
             "second": pair.second.setting.label,
             "workers": str(pair.first.num_workers),
-            "ratio": with_interval(ratio, *pair.comparison.ends),
-            "n": str(min(pair.comparison.n_first, pair.comparison.n_second)),
-            "p": NONE if pd.isna(pair.adjusted_p) else f"{pair.adjusted_p:.2g}",
-            "outcome": pair.outcome.value,
+            "ratio": with_interval(ratio, *pair.decision.ends),
+            "n": str(min(pair.decision.n_first, pair.decision.n_second)),
+            "p": _p_text(pair),
+            "outcome": _outcome_text(pair.decision),
             "transports": pair.label,
         }
         for pair in pairs
     ]
     return pd.DataFrame(rows, columns=list(headings)).rename(columns=headings)
+
+
+def _p_text(pair: Pair) -> str:
+    p_value = pair.decision.p_value
+    return NONE if p_value is None else f"{p_value:.2g}{' (planned)' * pair.planned}"
+
+
+def _outcome_text(decision: Decision) -> str:
+    if decision.outcome is Outcome.UNDECIDED:
+        return f"{decision.outcome}: {missing_text(decision)}"
+    return f"{decision.outcome}{': ' * bool(decision.doubt)}{decision.doubt}"
 
 
 def _placement_row(item: PlacementPoint, unit: str) -> dict[str, str]:

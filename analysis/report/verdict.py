@@ -13,29 +13,21 @@ from dataclasses import dataclass
 
 from analysis.data.cases import Case, Point
 from analysis.report.circumstances import attempts_lines, circumstances
-from analysis.stats.sides import (
-    ALLREDUCE,
-    PS_ASYNC,
-    PS_SYNC,
-    Meeting,
-    Side,
-    meet,
-    meet_apart,
-    shared_transports,
-)
-from analysis.stats.statistics import MIN_LAUNCHES, Outcome, estimate, outcome
+from analysis.report.constancy import drift_lines, steadiness_lines
+from analysis.stats.decision import Decision, Outcome
+from analysis.stats.decisions import decisions
+from analysis.stats.sides import ALLREDUCE, PS_SYNC, Meeting, Side, shared_transports
+from analysis.stats.statistics import MIN_LAUNCHES, estimate
 from analysis.wording import (
     capital,
     count_text,
     factor_text,
     launches_text,
+    missing_text,
     transports_label,
     workers_text,
 )
 from ps_allreduce.point.wire import GRPC
-
-#: An interval whose ends differ by this factor cannot tell a large effect from none.
-WIDE_INTERVAL = 1.5
 
 _ASYNCHRONOUS = (
     "Asynchronous training is not the same training: workers do not wait for each other and apply "
@@ -59,41 +51,57 @@ class Verdict:
 
 def verdict(case: Case) -> Verdict:
     """All sentences about a case."""
-    alike = list(meet(case, ALLREDUCE, PS_SYNC))
-    main = alike[0] if alike else None
+    decided = decisions(case)
+    main = decided.main
     details = [
         *(_share_lines(case.unit, main) if main else ()),
         *circumstances(case),
+        *drift_lines(case),
+        *steadiness_lines(case.launches),
         *([*_doubts(main), *_selection_lines(main)] if main else ()),
-        *(_sentence_on_its_transport(case.unit, meeting) for meeting in alike[1:]),
+        *(_sentence_on_its_transport(case, meeting) for meeting in decided.alike),
         *_transports_apart(case),
         *_asynchronous(case),
         *attempts_lines(case.attempts),
     ]
-    headline = _sentence_on_its_transport(case.unit, main) if main else _why_none(case)
+    headline = _sentence_on_its_transport(case, main) if main else _why_none(case)
     return Verdict(headline=headline, details=tuple(details))
 
 
-def meeting_sentence(unit: str, meeting: Meeting) -> str:
-    """One sentence about two sides, the faster one first; throughput counts a unit."""
+def meeting_sentence(case: Case, meeting: Meeting) -> str:
+    """One sentence about two sides, the faster one first."""
+    decision = decisions(case).of(*meeting.bests)
     first, second = (side.title for side in meeting.sides)
-    comparison = meeting.comparison
-    where = f"at {workers_text(meeting.num_workers)}"
-    said = outcome(comparison)
-    if said is Outcome.TOO_FEW:
-        fewest = min(max(len(point.rates) for point in side.points) for side in meeting.sides)
-        if fewest >= MIN_LAUNCHES:  # in too few repetitions the same setting was there to be chosen
-            fewest = min(comparison.n_first, comparison.n_second)
+    where = _where(meeting, decision)
+    if decision.outcome is Outcome.TOO_FEW:
+        fewest = min(decision.n_first, decision.n_second)
         return f"No verdict: fewer than three launches ({fewest}) of {first} or {second} {where}."
-    if said is Outcome.NO_DIFFERENCE:
+    if decision.outcome is Outcome.NO_VERDICT:
+        return f"No verdict on {first} and {second} {where}: {decision.doubt}."
+    measured = f"(ratio of {case.unit}/sec {factor_text(decision)})"
+    if decision.outcome is Outcome.EQUAL:
+        said = f"{first} and {second} are {decision.outcome} {where}"
+        return f"{capital(said)}, {launches_text(decision)} {measured}."
+    if decision.outcome is Outcome.UNDECIDED:
         return (
-            f"No difference shown between {first} and {second} {where}, "
-            f"{launches_text(comparison)} (ratio of {unit}/sec {factor_text(comparison)})."
+            f"Undecided between {first} and {second} {where}, {launches_text(decision)} "
+            f"{measured}: {missing_text(decision)}."
         )
-    if said is Outcome.SLOWER:
-        first, second, comparison = second, first, comparison.inverse()
-    faster = f"{factor_text(comparison)} faster"
-    return capital(f"{first} is {faster} than {second} {where}, {launches_text(comparison)}.")
+    if decision.outcome is Outcome.SLOWER:
+        first, second, decision = second, first, decision.inverse()
+    faster = f"{factor_text(decision)} faster"
+    return capital(f"{first} is {faster} than {second} {where}, {launches_text(decision)}.")
+
+
+def _where(meeting: Meeting, decision: Decision) -> str:
+    """At how many workers; and on which hosts, that of the faster first, where they are unequal."""
+    first, second = meeting.hosts
+    workers = f"at {workers_text(meeting.num_workers)}"
+    if first is None or second is None or first == second:
+        return workers
+    if decision.outcome is Outcome.SLOWER:
+        first, second = second, first
+    return f"{workers} (on {first} and {second} hosts)"
 
 
 def _why_none(case: Case) -> str:
@@ -113,25 +121,15 @@ def _why_none(case: Case) -> str:
 
 
 def _doubts(meeting: Meeting) -> list[str]:
-    lines = []
-    if meeting.beyond:
-        more = ", ".join(str(count) for count in meeting.beyond)
-        lines.append(f"Too few launches for a verdict at more workers ({more}).")
-    low, high = meeting.comparison.low, meeting.comparison.high
-    undecided = outcome(meeting.comparison) is Outcome.NO_DIFFERENCE
-    if undecided and low is not None and high is not None and high / low >= WIDE_INTERVAL:
-        lines.append(
-            "The interval is wide because launches differ that much: a quieter machine or more "
-            "repetitions would narrow it."
-        )
-    return lines
+    if not meeting.beyond:
+        return []
+    more = ", ".join(str(count) for count in meeting.beyond)
+    return [f"Too few launches for a verdict at more workers ({more})."]
 
 
 def _share_lines(unit: str, meeting: Meeting) -> list[str]:
     """Figures per worker core, and per host paid for: hosts of servers are not free."""
-    chosen = [(side, side.favourite) for side in meeting.sides if side.favourite is not None]
-    if len(chosen) < 2:
-        return []
+    chosen = [(side, side.best) for side in meeting.sides]
     cores = [_share_text(unit, side, point.worker_cores, "worker core") for side, point in chosen]
     hosts = [_share_text(unit, side, point.common("num_hosts"), "host") for side, point in chosen]
     several = {point.common("num_hosts") for _, point in chosen} != {1}
@@ -145,7 +143,7 @@ def _share_lines(unit: str, meeting: Meeting) -> list[str]:
 def _share_text(unit: str, side: Side, count: int | None, what: str) -> str:
     if not count:
         return f"{side.kind.name} unknown (launches differ in their {what}s)"
-    share = estimate(side.rates).mean / count
+    share = estimate(side.best.rates).mean / count
     return f"{side.kind.name} {share:.4g} {unit}/s ({count_text(count, what)})"
 
 
@@ -163,45 +161,37 @@ def _total_cores_line(first: Point, second: Point) -> str:
 
 
 def _selection_lines(meeting: Meeting) -> list[str]:
-    """How best settings were chosen; empty where there was no choice."""
+    """What the best settings were chosen from; empty where there was no choice or no interval."""
+    if min(len(best.rates) for best in meeting.bests) < MIN_LAUNCHES:
+        return []
     chosen = [
-        f"{side.favourite.setting.label} was chosen in {side.selection.votes} of "
-        f"{len(side.selection.chosen)} repetitions out of {len(side.points)} settings"
+        f"{side.best.setting.label} of {len(side.points)} settings"
         for side in meeting.sides
-        if len(side.points) > 1 and side.favourite is not None
+        if len(side.points) > 1
     ]
     if not chosen:
         return []
-    n = max(len(side.selection.chosen) for side in meeting.sides)
-    few = f" (with {n} launches, on {n - 1} of them)" if n <= MIN_LAUNCHES + 1 else ""
-    lines = [
-        f"Best settings: {'; '.join(chosen)}. For each repetition the choice is made on the other "
-        f"repetitions only{few}, so no launch counts for its own selection."
+    return [
+        f"Best settings: {', '.join(chosen)}. The interval holds for whichever is best in truth: "
+        "having more settings to choose from makes no side the faster one."
     ]
-    if len({len(side.points) for side in meeting.sides}) > 1:
-        tried = " and ".join(f"{len(side.points)} of {side.kind.name}" for side in meeting.sides)
-        lines.append(f"Settings tried: {tried}; the side with more of them had more chances.")
-    return lines
 
 
-def _sentence_on_its_transport(unit: str, meeting: Meeting) -> str:
+def _sentence_on_its_transport(case: Case, meeting: Meeting) -> str:
     """A sentence about two sides on one transport, which is named unless it is plain gRPC."""
     transport = meeting.sides[0].kind.transport
     where = "" if transport == GRPC else f"With {transport} on both sides: "
-    return where + meeting_sentence(unit, meeting)
+    return where + meeting_sentence(case, meeting)
 
 
 def _transports_apart(case: Case) -> Iterator[str]:
     """What came out with another transport: no verdict about the strategies alone."""
-    for meeting in meet_apart(case, ALLREDUCE, PS_SYNC):
+    for meeting in decisions(case).apart:
         transports = transports_label(*(side.kind.transport for side in meeting.sides))
-        said = meeting_sentence(case.unit, meeting)
+        said = meeting_sentence(case, meeting)
         yield f"{capital(transports)}, so this does not compare the strategies alone: {said}"
 
 
 def _asynchronous(case: Case) -> list[str]:
-    said = [
-        _sentence_on_its_transport(case.unit, meeting)
-        for meeting in meet(case, PS_ASYNC, ALLREDUCE)
-    ]
+    said = [_sentence_on_its_transport(case, meeting) for meeting in decisions(case).asynchronous]
     return [_ASYNCHRONOUS.format(unit=case.unit) + " ".join(said)] if said else []

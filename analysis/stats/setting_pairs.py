@@ -1,79 +1,40 @@
-"""Pairs of settings at one number of workers, tested as a family.
+"""Pairs of settings at one number of workers.
 
-Decides which pairs are compared beside the verdict: all synchronous settings with each other, and
-what changes the exchange of gradients with the point that it is changed from.  That is, among those
-that differ in nothing else, the one that the others are nearest to.
+Decides which pairs are compared beside the sides of the verdict: all synchronous settings with each
+other, and what changes the exchange of gradients with the point that it is changed from.  That is,
+among those that differ in nothing else, the one that the others are nearest to.  What may be said
+of a pair is decided in `decisions`.
 
-The main verdict is one comparison, planned beforehand; whoever looks through all pairs for the
-striking one needs Holm's correction.  Asynchronous settings compute something else and have no
-place in the tables of all pairs.  Pairs on different transports are a family of their own, and
-labelled so: what sets them apart may be the transport.
+Asynchronous settings compute something else and have no place among all pairs.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations
-
-import pandas as pd
 
 from analysis.data.cases import Case, Point
 from analysis.data.columns import SETTINGS
 from analysis.data.setting import EXCHANGE, MAX_TOGETHER, exchange_of
-from analysis.stats.statistics import MIN_LAUNCHES, Comparison, Outcome, compare, holm, outcome
-from analysis.wording import transports_label
+from analysis.stats.statistics import MIN_LAUNCHES
 from ps_allreduce.point.wire import Collective
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Pair:
-    """Two settings at the same number of workers.
-
-    Attributes:
-        comparison: first over second; its interval is not corrected.
-        adjusted_p: corrected for all pairs of the family; NaN without a test.
-        outcome: decided by the corrected p-value.
-    """
-
-    first: Point
-    second: Point
-    comparison: Comparison
-    adjusted_p: float
-    outcome: Outcome
-
-    @property
-    def label(self) -> str:
-        """Empty for pairs on the same transport."""
-        return transports_label(self.first.transport, self.second.transport)
+PointPair = tuple[Point, Point]
 
 
-def tested(pairs: Iterable[tuple[Point, Point]]) -> list[Pair]:
-    """A family of pairs, in the order given."""
-    compared = [(*pair, compare(pair[0].rates, pair[1].rates)) for pair in pairs]
-    adjusted = holm(pd.Series([each.p_value for *_, each in compared], dtype=float))
-    return [
-        Pair(
-            first=first,
-            second=second,
-            comparison=comparison,
-            adjusted_p=p_value,
-            outcome=outcome(comparison, p_value),
-        )
-        for (first, second, comparison), p_value in zip(compared, adjusted, strict=True)
-    ]
-
-
-def all_pairs(case: Case, *, same_transport: bool = True) -> list[Pair]:
+def synchronous_pairs(case: Case, *, same_transport: bool) -> list[PointPair]:
     """Pairs at the largest number of workers that has any; both have three launches.
+
+    Changed settings are left out if they are too many: pairs of all of them would be hundreds.
 
     Args:
         same_transport: of both settings, or a different one.
     """
     good = [
         point
-        for point in case.points
+        for point in without_changed(case).points
         if point.setting.traits.synchronous
         and point.setting.traits.max_workers is None
         and len(point.rates) >= MIN_LAUNCHES
@@ -85,15 +46,11 @@ def all_pairs(case: Case, *, same_transport: bool = True) -> list[Pair]:
         and (first.transport == second.transport) is same_transport
     ]
     workers = max((first.num_workers for first, _ in pairs), default=None)
-    return tested(pair for pair in pairs if pair[0].num_workers == workers)
+    return [pair for pair in pairs if pair[0].num_workers == workers]
 
 
-def changed_points(case: Case) -> list[Pair]:
+def changed_pairs(case: Case) -> Iterator[PointPair]:
     """All points that are changed from another one, beside that one, in the order of the case."""
-    return tested(_with_bases(case))
-
-
-def _with_bases(case: Case) -> Iterator[tuple[Point, Point]]:
     alike: dict[tuple[object, ...], list[Point]] = {}
     for point in case.points:
         alike.setdefault(_but_for_the_exchange(point), []).append(point)
@@ -133,12 +90,12 @@ def _base(points: Sequence[Point]) -> Point:
 
 def varies_exchange(case: Case) -> bool:
     """Something is changed besides the size of packs, which has a figure of its own."""
-    return any(point.setting.bytes_per_pack is None for point, _ in _with_bases(case))
+    return any(point.setting.bytes_per_pack is None for point, _ in changed_pairs(case))
 
 
 def without_changed(case: Case) -> Case:
     """The case without its changed points, if they are too many to be told apart beside others."""
-    changed = {id(point): point.setting for point, _ in _with_bases(case)}
+    changed = {id(point): point.setting for point, _ in changed_pairs(case)}
     counts = Counter(setting.strategy for setting in set(changed.values()))
     if max(counts.values(), default=0) <= MAX_TOGETHER or not varies_exchange(case):
         return case

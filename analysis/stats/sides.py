@@ -1,8 +1,8 @@
-"""The two sides of a comparison, and the choice of each side's best setting.
+"""The two sides of a comparison, and where they meet.
 
 Decides which strategies form a side, that settings of one side use one transport, at which number
-of workers two sides meet, and that the best setting of a side is chosen on other launches than
-those it is reported on.
+of workers and on how many hosts two sides meet, and which setting of a side is its best.  What may
+be said of a meeting is decided in `decision`, which accounts for the choice of the best.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-import pandas as pd
-
 from analysis.data.cases import Case, Point
-from analysis.stats.statistics import MIN_LAUNCHES, Comparison, Selection, choose_best, compare
+from analysis.stats.statistics import MIN_LAUNCHES, estimate
 from ps_allreduce.point.strategies import AnyStrategy
 from ps_allreduce.point.wire import WireType
 
@@ -70,23 +68,15 @@ class Side:
 
     Attributes:
         points: the settings to choose from, in the order of the case; not empty.
-        selection: the choice among them.
     """
 
     kind: SideKind
     points: tuple[Point, ...]
-    selection: Selection
 
     @property
-    def rates(self) -> pd.Series:
-        """Examples per second by turn, of the setting chosen without that turn."""
-        return self.selection.values
-
-    @property
-    def favourite(self) -> Point | None:
-        """The setting chosen most often; None where there are too few launches to choose."""
-        position = self.selection.favourite
-        return None if position is None else self.points[position]
+    def best(self) -> Point:
+        """The setting with the highest rate."""
+        return max(self.points, key=lambda point: estimate(point.rates).mean)
 
     @property
     def title(self) -> str:
@@ -94,8 +84,7 @@ class Side:
         if len(self.points) == 1 and self.kind.alone:
             return self.kind.name
         best = "best " if len(self.points) > 1 else ""
-        chosen = f" ({self.favourite.setting.label})" if self.favourite else ""
-        return f"the {best}{self.kind.setting}{chosen}"
+        return f"the {best}{self.kind.setting} ({self.best.setting.label})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -103,14 +92,25 @@ class Meeting:
     """Two sides at the largest number of workers at which they can be compared.
 
     Attributes:
-        comparison: the first side over the second.
+        sides: their settings on equal hosts, if there are any.
         beyond: larger numbers of workers that both sides were run at, without enough launches.
     """
 
     num_workers: int
     sides: tuple[Side, Side]
-    comparison: Comparison
     beyond: tuple[int, ...]
+
+    @property
+    def bests(self) -> tuple[Point, Point]:
+        """The best setting of each side."""
+        first, second = self.sides
+        return first.best, second.best
+
+    @property
+    def hosts(self) -> tuple[int | None, int | None]:
+        """Of each side's best setting; None where launches differ or it is unknown."""
+        first, second = self.bests
+        return first.common("num_hosts"), second.common("num_hosts")
 
 
 def meet(case: Case, first: SideKind, second: SideKind) -> Iterator[Meeting]:
@@ -162,11 +162,10 @@ def _meet(case: Case, first: SideKind, second: SideKind) -> Meeting | None:
     if not common:
         return None
     workers = max(enough or common)
-    one, other = _side_at(case, first, workers), _side_at(case, second, workers)
+    one, other = _on_equal_hosts(_at(case, first, workers), _at(case, second, workers))
     return Meeting(
         num_workers=workers,
-        sides=(one, other),
-        comparison=compare(one.rates, other.rates),
+        sides=(Side(kind=first, points=one), Side(kind=second, points=other)),
         beyond=tuple(count for count in sorted(common) if count > workers),
     )
 
@@ -176,10 +175,23 @@ def _workers(case: Case, kind: SideKind, launches: int) -> set[int]:
     return {point.num_workers for point in points if len(point.rates) >= launches}
 
 
-def _side_at(case: Case, kind: SideKind, num_workers: int) -> Side:
-    points = tuple(
-        point
-        for point in kind.points(case)
-        if point.num_workers == num_workers and len(point.rates)
+def _at(case: Case, kind: SideKind, num_workers: int) -> tuple[Point, ...]:
+    """Settings with enough launches, or those with any where none has enough."""
+    points = [point for point in kind.points(case) if point.num_workers == num_workers]
+    most = max(len(point.rates) for point in points)
+    return tuple(point for point in points if len(point.rates) >= min(MIN_LAUNCHES, most))
+
+
+def _on_equal_hosts(
+    first: tuple[Point, ...], second: tuple[Point, ...]
+) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
+    """Without settings that use other numbers of hosts; all of them where no number is common."""
+    common = {p.common("num_hosts") for p in first} & {p.common("num_hosts") for p in second}
+    known = [count for count in common if count is not None]
+    if not known:
+        return first, second
+    one, other = (
+        tuple(point for point in side if point.common("num_hosts") == max(known))
+        for side in (first, second)
     )
-    return Side(kind=kind, points=points, selection=choose_best([p.rates for p in points]))
+    return one, other

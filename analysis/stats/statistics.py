@@ -1,9 +1,9 @@
-"""How sure we are: intervals, comparisons and verdicts over launches.
+"""How sure we are: means and ratios over launches, with their errors.
 
 Decides the statistics of the suite.  The unit is the launch: steps within one launch are no
 independent replicates.  Rates are averaged and compared on the logarithm, so a ratio and its
-inverse say the same thing.  Everything is pure: numbers in, numbers out.  How many launches are
-made is not decided here.
+inverse say the same thing.  Everything is pure: numbers in, numbers out.  What may be said of a
+ratio is decided in `decision`; how many launches are made is not decided here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 
 import numpy as np
@@ -21,8 +20,6 @@ from scipy.special import stdtr, stdtrit
 #: Below it there is no interval and no verdict: two launches say next to nothing about spread.
 MIN_LAUNCHES = 3
 CONFIDENCE = 0.95
-#: Smaller effects are not called a difference, however narrow the interval.
-MIN_EFFECT = 0.02
 
 #: A centre and the ends of its interval; None where they are unknown.
 Ends = tuple[float | None, float | None, float | None]
@@ -49,71 +46,67 @@ class Estimate:
         return self.mean, self.low, self.high
 
 
-class Outcome(StrEnum):
-    """What may be said of two points."""
-
-    FASTER = "faster"
-    SLOWER = "slower"
-    NO_DIFFERENCE = "no difference shown"
-    TOO_FEW = "fewer than three launches"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The ratio of two points' rates.
+    """The ratio of two points' rates, and Student's t of its logarithm.
 
     Attributes:
         ratio: first over second, of geometric means; None without a launch on either side.
-        low, high: 95 % interval, None below `MIN_LAUNCHES` launches.
-        p_value: two-sided, of the ratio being 1; None as for the interval.
+        error: standard error of the logarithm of the ratio; None below `MIN_LAUNCHES` launches.
+        freedom: degrees of freedom of the error.
         n_first, n_second: launches that were used.
     """
 
     ratio: float | None
-    low: float | None = None
-    high: float | None = None
-    p_value: float | None = None
+    error: float | None = None
+    freedom: float = math.nan
     n_first: int
     n_second: int
 
     @property
     def ends(self) -> Ends:
-        """The ratio and its interval."""
-        return self.ratio, self.low, self.high
+        """The ratio and its 95 % interval."""
+        return self.ratio, *self.interval(1 - CONFIDENCE)
+
+    @property
+    def p_value(self) -> float | None:
+        """Two-sided, of the ratio being 1; None where there is no error."""
+        if self.error is None:
+            return None
+        return min(1.0, 2 * min(self.p_at_most(0.0), self.p_at_least(0.0)))
+
+    def interval(self, level: float) -> tuple[float | None, float | None]:
+        """The ends of the two-sided interval that misses the ratio in so many cases (0 to 1)."""
+        if self.ratio is None or self.error is None:
+            return None, None
+        half = self.error * float(stdtrit(self.freedom, 1 - level / 2))
+        return self.ratio * math.exp(-half), self.ratio * math.exp(half)
+
+    def p_at_most(self, log_ratio: float) -> float:
+        """One-sided p-value of the logarithm of the ratio being at most so much; 1 if unknown."""
+        return self._tail(1, log_ratio)
+
+    def p_at_least(self, log_ratio: float) -> float:
+        """One-sided p-value of the logarithm of the ratio being at least so much; 1 if unknown."""
+        return self._tail(-1, log_ratio)
+
+    def _tail(self, sign: int, log_ratio: float) -> float:
+        if self.ratio is None or self.error is None:
+            return 1.0
+        beyond = sign * (math.log(self.ratio) - log_ratio)
+        if self.error == 0.0:
+            return 0.0 if beyond > 0.0 else 1.0
+        return float(stdtr(self.freedom, -beyond / self.error))
 
     def inverse(self) -> Comparison:
         """The same comparison with the sides exchanged."""
         return Comparison(
             ratio=None if self.ratio is None else 1 / self.ratio,
-            low=None if self.high is None else 1 / self.high,
-            high=None if self.low is None else 1 / self.low,
-            p_value=self.p_value,
+            error=self.error,
+            freedom=self.freedom,
             n_first=self.n_second,
             n_second=self.n_first,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Selection:
-    """The best of several settings, chosen on other launches than those it is reported on.
-
-    Attributes:
-        values: for each turn, the rate of the setting that was best on all others.
-        chosen: for each turn, the position of that setting.
-    """
-
-    values: pd.Series
-    chosen: pd.Series
-
-    @property
-    def favourite(self) -> int | None:
-        """The setting chosen most often, the first of equals; None where nothing was chosen."""
-        return None if self.chosen.empty else int(self.chosen.mode().iloc[0])
-
-    @property
-    def votes(self) -> int:
-        """How many turns chose the favourite."""
-        return int((self.chosen == self.favourite).sum())
 
 
 def estimate(values: pd.Series | Sequence[float]) -> Estimate:
@@ -126,8 +119,11 @@ def estimate(values: pd.Series | Sequence[float]) -> Estimate:
     centre = float(logs.mean())
     if len(logs) < MIN_LAUNCHES:
         return Estimate(mean=math.exp(centre), low=None, high=None)
-    low, high = _interval(centre, *_mean_error(logs))
-    return Estimate(mean=math.exp(centre), low=low, high=high)
+    error, freedom = _mean_error(logs)
+    half = error * float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))
+    return Estimate(
+        mean=math.exp(centre), low=math.exp(centre - half), high=math.exp(centre + half)
+    )
 
 
 def compare(first: pd.Series, second: pd.Series) -> Comparison:
@@ -140,22 +136,20 @@ def compare(first: pd.Series, second: pd.Series) -> Comparison:
     Args:
         first, second: a rate (or any positive value) of each launch, by turn (`data.turns`).
     """
-    both = pd.concat([first, second], axis="columns", join="inner")
+    both = first.index.intersection(second.index)
     paired = len(both) >= MIN_LAUNCHES or len(both) == max(len(first), len(second))
-    if paired:
-        first, second = both.iloc[:, 0], both.iloc[:, 1]
+    if paired and not first.index.equals(second.index):
+        first, second = first.reindex(both), second.reindex(both)
     n, m = len(first), len(second)
     compared = partial(Comparison, n_first=n, n_second=m)
     if min(n, m) == 0:
         return compared(ratio=None)
     a, b = _logs(first), _logs(second)
-    centre = float((a - b).mean() if paired else a.mean() - b.mean())
+    ratio = math.exp(float((a - b).mean() if paired else a.mean() - b.mean()))
     if min(n, m) < MIN_LAUNCHES:
-        return compared(ratio=math.exp(centre))
+        return compared(ratio=ratio)
     error, freedom = _mean_error(a - b) if paired else _welch_error(a, b)
-    low, high = _interval(centre, error, freedom)
-    p_value = _p_value(centre, error, freedom)
-    return compared(ratio=math.exp(centre), low=low, high=high, p_value=p_value)
+    return compared(ratio=ratio, error=error, freedom=freedom)
 
 
 def _mean_error(values: Logs) -> tuple[float, float]:
@@ -174,72 +168,8 @@ def _welch_error(a: Logs, b: Logs) -> tuple[float, float]:
     return math.sqrt(part_a + part_b), freedom
 
 
-def _p_value(centre: float, error: float, freedom: float) -> float:
-    if error == 0.0:
-        return 1.0 if centre == 0.0 else 0.0
-    return float(2.0 * stdtr(freedom, -abs(centre) / error))
-
-
-def _interval(centre: float, error: float, freedom: float) -> tuple[float, float]:
-    half = error * float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))
-    return math.exp(centre - half), math.exp(centre + half)
-
-
 def _logs(values: pd.Series | Sequence[float]) -> Logs:
     positive = np.asarray(values, dtype=np.float64)
     if not len(positive) or positive.min() <= 0.0:
         raise ValueError(f"a mean on the logarithm needs positive values, got {list(values)}")
     return np.asarray(np.log(positive))
-
-
-def outcome(comparison: Comparison, adjusted_p: float | None = None) -> Outcome:
-    """What may be said: a difference needs an interval without 1 and an effect above 2 %.
-
-    Args:
-        comparison: first side over second.
-        adjusted_p: within a family of comparisons, the p-value after `holm`; it decides instead of
-            the interval, which is of this comparison alone.
-    """
-    ratio, low, high = comparison.ratio, comparison.low, comparison.high
-    if ratio is None or low is None or high is None:
-        return Outcome.TOO_FEW
-    excludes_one = not low <= 1.0 <= high
-    if adjusted_p is not None:
-        excludes_one = adjusted_p < 1 - CONFIDENCE
-    if not excludes_one or max(ratio, 1 / ratio) <= 1 + MIN_EFFECT:
-        return Outcome.NO_DIFFERENCE
-    return Outcome.FASTER if ratio > 1 else Outcome.SLOWER
-
-
-def holm(p_values: pd.Series) -> pd.Series:
-    """Adjusted p-values of a family, in the order given; NaN is no test (Holm 1979)."""
-    ranked = p_values.dropna().sort_values(kind="stable")
-    adjusted = (ranked * np.arange(len(ranked), 0, -1)).clip(upper=1.0).cummax()
-    return adjusted.reindex(p_values.index)
-
-
-def choose_best(candidates: Sequence[pd.Series]) -> Selection:
-    """Select the fastest candidate without favouring it: leave one launch out.
-
-    For each turn the candidate with the highest geometric mean over all *other* turns is chosen,
-    and its rate in this turn is what counts.  The luckiest launch of the luckiest setting therefore
-    gains nothing.  A turn that lacks the chosen candidate has no value.  One candidate needs no
-    choice and keeps all its launches.
-
-    Args:
-        candidates: a rate of each launch, by turn.
-    """
-    if len(candidates) == 1:
-        kept = candidates[0]
-        return Selection(values=kept, chosen=pd.Series(0, index=kept.index))
-    rates = pd.concat(candidates, axis="columns", ignore_index=True).sort_index()
-    chosen = {turn: _best_without(rates, turn) for turn in rates.index}
-    picks = pd.Series({key: pick for key, pick in chosen.items() if pick is not None}, dtype=int)
-    values = pd.Series({key: rates[pick][key] for key, pick in picks.items()}, dtype=float)
-    return Selection(values=values.dropna(), chosen=picks[values.notna()])
-
-
-def _best_without(rates: pd.DataFrame, turn: object) -> int | None:
-    """The position of the best candidate by all other turns; None where there is none."""
-    means = np.log(rates.drop(index=turn)).mean()
-    return int(means.idxmax()) if means.notna().any() else None

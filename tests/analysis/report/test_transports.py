@@ -10,7 +10,7 @@ from rich.console import Console
 
 from analysis.data.cases import Case
 from analysis.report.table import render_table, report_tables
-from analysis.stats.setting_pairs import all_pairs
+from analysis.stats.decisions import all_pairs
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Device, Resources
@@ -69,8 +69,8 @@ def test_asynchronous_training_is_compared_on_every_transport_that_both_have() -
     found = said(dict.fromkeys(points, times(1.0)))
     (line,) = [line for line in found.details if "same tr" in line]
     first, second = line.split("With grpc in float16 on both sides: ")
-    assert "No difference shown between the asynchronous" in first
-    assert "No difference shown between the asynchronous" in second
+    assert "are equal within 3 %" in first
+    assert second.startswith("The asynchronous")
 
 
 def test_only_another_transport_gives_no_verdict() -> None:
@@ -89,12 +89,9 @@ def test_a_side_that_failed_on_the_shared_transport_is_named() -> None:
     assert found.headline == "No verdict: no run of all-reduce ended well."
 
 
-def test_pairs_on_different_transports_are_a_family_of_their_own() -> None:
+def test_pairs_on_different_transports_stand_apart() -> None:
     points = {RING: times(2.0), SYNC: times(1.0), EVEN: times(1.5)}
     alone, beside = case(points), case(points | {NCCL: times(9.0)})
-    assert [pair.adjusted_p for pair in all_pairs(alone)] == [
-        pair.adjusted_p for pair in all_pairs(beside)
-    ]
     assert {pair.label for pair in all_pairs(beside)} == {""}
     assert [
         (pair.first.setting.label, pair.second.setting.label, pair.label)
@@ -107,7 +104,7 @@ def test_pairs_on_different_transports_are_a_family_of_their_own() -> None:
     assert all_pairs(alone, same_transport=False) == []
 
 
-def test_every_family_has_its_own_largest_number_of_workers() -> None:
+def test_both_tables_have_their_own_largest_number_of_workers() -> None:
     far = [make_experiment(SynchronousServers, 4, resources=GPU)]
     far += [make_experiment(AllReduce, 4, resources=GPU, collective=Collective.NCCL)]
     found = case({own: times(1.0) for own in (RING, SYNC, *far)})

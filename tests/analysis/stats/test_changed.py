@@ -13,8 +13,9 @@ from analysis.data.cases import Case
 from analysis.figures.against_settings import plot_against_packs, plot_exchange
 from analysis.figures.against_workers import plot_throughput
 from analysis.figures.save import save_figures
-from analysis.stats.setting_pairs import changed_points, varies_exchange, without_changed
-from analysis.stats.statistics import Outcome
+from analysis.stats.decision import Outcome
+from analysis.stats.decisions import changed_points
+from analysis.stats.setting_pairs import varies_exchange, without_changed
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, SynchronousServers
 from ps_allreduce.point.wire import UNBUCKETED, Collective, Wire, WireType
@@ -59,8 +60,8 @@ def test_every_changed_point_is_held_against_its_own_defaults() -> None:
     assert len(found) == 3 * len(WIRES)
     assert {item.second.experiment for item in found} == {SYNC, ASYNC, RING}
     assert all(item.second.setting.strategy is item.first.setting.strategy for item in found)
-    assert {round(item.comparison.ratio or 0.0, 9) for item in found} == {1.5}
-    assert {item.outcome for item in found} == {Outcome.FASTER}
+    assert {round(item.decision.ratio or 0.0, 9) for item in found} == {1.5}
+    assert {item.decision.outcome for item in found} == {Outcome.FASTER}
 
 
 def test_chance_findings_among_many_settings_are_corrected() -> None:
@@ -68,8 +69,8 @@ def test_chance_findings_among_many_settings_are_corrected() -> None:
     others = [with_wire(SYNC, wire) for wire in WIRES]
     alone = case_of(runs(SYNC, rates(1.0)), runs(others[0], noisy))
     among = case_of(runs(SYNC, rates(1.0)), *(runs(own, noisy) for own in others))
-    assert [item.outcome for item in changed_points(alone)] == [Outcome.FASTER]
-    assert {item.outcome for item in changed_points(among)} == {Outcome.NO_DIFFERENCE}
+    assert [item.decision.outcome for item in changed_points(alone)] == [Outcome.FASTER]
+    assert {item.decision.outcome for item in changed_points(among)} == {Outcome.UNDECIDED}
 
 
 def test_other_workers_and_packs_without_buckets_are_no_change_of_the_exchange() -> None:

@@ -1,0 +1,271 @@
+"""The one rule that says what may be said of two sides, and the one value that holds it.
+
+Decides between *faster* (or slower), *equal within 3 %*, and *undecided*.  Headline, tables and
+figures only show a `Decision`.  Formulas and sources are in `docs/method.md`:
+
+- A side is faster if the interval of the ratio excludes 1 and the ratio lies outside 3 %.
+- Two sides are equal if two one-sided tests show that the ratio lies inside 3 % (Schuirmann 1987).
+- The best of several settings meets the best of several others without a choice beforehand: to be
+  faster, one setting must beat every rival (Berger 1982), at a level that is divided by the number
+  of settings that had the chance (Bonferroni).
+- Comparisons that were not planned are corrected for their number (Holm 1979).
+
+Which points are compared is decided in `sides` and `setting_pairs`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import stdtrit
+
+from analysis.stats.looks import ONCE, Looks
+from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES, Comparison, Ends
+
+#: Two sides whose ratio lies within this share are called equal.
+MARGIN = 0.03
+
+#: More launches than these are not asked for.
+MOST_MISSING = 200
+
+_LOG_MARGIN = math.log1p(MARGIN)
+
+Floats = npt.NDArray[np.float64]
+
+
+class Outcome(StrEnum):
+    """What may be said of the first of two sides."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    EQUAL = "equal within 3 %"
+    UNDECIDED = "undecided"
+    TOO_FEW = "fewer than three launches"
+    NO_VERDICT = "no verdict"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contest:
+    """The best of some settings against the best of some others; mostly there is one of each.
+
+    Attributes:
+        comparisons: first over second, a row for each setting of the first side.
+        best: the row and the column of the settings with the highest rates.
+        doubt: the circumstance that takes the meaning away; empty if there is none.
+    """
+
+    comparisons: tuple[tuple[Comparison, ...], ...]
+    best: tuple[int, int] = (0, 0)
+    doubt: str = ""
+
+    @property
+    def shown(self) -> Comparison:
+        """Of the two best settings."""
+        return self.comparisons[self.best[0]][self.best[1]]
+
+    def p_at_most(self, log_ratio: float) -> float:
+        """One-sided p-value of the ratio of the two best being at most so much (logarithm)."""
+        rows = [max(each.p_at_most(log_ratio) for each in row) for row in self.comparisons]
+        return min(1.0, len(rows) * min(rows))
+
+    def p_at_least(self, log_ratio: float) -> float:
+        """One-sided p-value of the ratio of the two best being at least so much (logarithm)."""
+        columns = [max(e.p_at_least(log_ratio) for e in column) for column in self._columns()]
+        return min(1.0, len(columns) * min(columns))
+
+    @property
+    def p_different(self) -> float:
+        """Two-sided p-value of the two best being the same."""
+        return min(1.0, 2 * min(self.p_at_most(0.0), self.p_at_least(0.0)))
+
+    @property
+    def p_equal(self) -> float:
+        """The larger p-value of two one-sided tests of the ratio lying outside the margin."""
+        return max(self.p_at_most(-_LOG_MARGIN), self.p_at_least(_LOG_MARGIN))
+
+    def interval(self, level: float) -> tuple[float | None, float | None]:
+        """The two-sided interval of the ratio of the two best."""
+        if self.shown.ratio is None or self.shown.error is None:
+            return None, None
+        lows = [min(_ends(row, level / len(self.comparisons), 0)) for row in self.comparisons]
+        columns = self._columns()
+        highs = [max(_ends(column, level / len(columns), 1)) for column in columns]
+        # Where launches are missing, the two best may have met in other turns than the rest.
+        return min(self.shown.ratio, max(lows)), max(self.shown.ratio, min(highs))
+
+    @property
+    def testable(self) -> bool:
+        """There are enough launches, and no circumstance takes the meaning away."""
+        return self.shown.error is not None and not self.doubt
+
+    def _columns(self) -> list[tuple[Comparison, ...]]:
+        return list(zip(*self.comparisons, strict=True))
+
+
+def _ends(comparisons: Sequence[Comparison], level: float, end: int) -> list[float]:
+    ends = [comparison.interval(level)[end] for comparison in comparisons]
+    return [math.nan if each is None else each for each in ends]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What may be said of two sides, and from what.
+
+    Attributes:
+        outcome: of the first side.
+        ratio: first over second; None without a launch on either side.
+        low, high: the interval that tells a difference, corrected like the decision: it excludes 1
+            exactly if a difference is shown.  None without enough launches.
+        p_value: two-sided, of no difference, corrected; None without a test.
+        n_first, n_second: launches that were used.
+        missing: about how many more launches of each side would decide; None if it is decided, or
+            if `MOST_MISSING` would not do.
+        doubt: the circumstance that takes the meaning away; empty if there is none.
+    """
+
+    outcome: Outcome
+    ratio: float | None
+    low: float | None
+    high: float | None
+    p_value: float | None
+    n_first: int
+    n_second: int
+    missing: int | None = None
+    doubt: str = ""
+
+    @property
+    def ends(self) -> Ends:
+        """The ratio and its interval."""
+        return self.ratio, self.low, self.high
+
+    def inverse(self) -> Decision:
+        """The same decision told of the other side."""
+        return replace(
+            self,
+            outcome=_INVERSE.get(self.outcome, self.outcome),
+            ratio=None if self.ratio is None else 1 / self.ratio,
+            low=None if self.high is None else 1 / self.high,
+            high=None if self.low is None else 1 / self.low,
+            n_first=self.n_second,
+            n_second=self.n_first,
+        )
+
+
+_INVERSE = {Outcome.FASTER: Outcome.SLOWER, Outcome.SLOWER: Outcome.FASTER}
+
+
+def decide(family: Sequence[Contest], looks: Looks = ONCE) -> list[Decision]:
+    """Decide a family of comparisons, corrected for their number; one alone is not corrected.
+
+    Either kind of claim, a difference and equality, is wrong anywhere in the family with a
+    probability of at most 5 %.
+
+    Args:
+        looks: how often the launches were looked at, for sweeps that may stop early.
+    """
+    level = looks.level(1 - CONFIDENCE)
+    different = _p_values(family, lambda contest: contest.p_different)
+    equal = holm(_p_values(family, lambda contest: contest.p_equal))
+    shares = level / _divisors(different, level)
+    return [
+        _decided(contest, level, float(share), (float(p_different), float(p_equal)))
+        for contest, share, p_different, p_equal in zip(
+            family, shares, holm(different), equal, strict=True
+        )
+    ]
+
+
+def _p_values(family: Sequence[Contest], p_value: Callable[[Contest], float]) -> Floats:
+    """NaN where there is no test."""
+    return np.array([p_value(each) if each.testable else math.nan for each in family], dtype=float)
+
+
+def _decided(
+    contest: Contest, level: float, share: float, p_values: tuple[float, float]
+) -> Decision:
+    """A decision from corrected p-values.
+
+    Args:
+        level: that the p-values are held against.
+        share: of the level, what the correction leaves for the interval.
+    """
+    comparison, p_different = contest.shown, p_values[0]
+    outcome = _outcome(contest, level, p_values)
+    low, high = contest.interval(share)
+    return Decision(
+        outcome=outcome,
+        ratio=comparison.ratio,
+        low=low,
+        high=high,
+        p_value=None if math.isnan(p_different) else p_different,
+        n_first=comparison.n_first,
+        n_second=comparison.n_second,
+        missing=_missing(contest, outcome, share),
+        doubt=contest.doubt,
+    )
+
+
+def _outcome(contest: Contest, level: float, p_values: tuple[float, float]) -> Outcome:
+    if contest.doubt:
+        return Outcome.NO_VERDICT
+    ratio = contest.shown.ratio
+    if ratio is None or contest.shown.error is None:
+        return Outcome.TOO_FEW
+    different, equal = (p_value < level for p_value in p_values)
+    if equal:
+        return Outcome.EQUAL
+    if different and abs(math.log(ratio)) > _LOG_MARGIN:
+        return Outcome.FASTER if ratio > 1 else Outcome.SLOWER
+    return Outcome.UNDECIDED
+
+
+def _missing(contest: Contest, outcome: Outcome, share: float) -> int | None:
+    """How many more launches would decide if their mean and spread stayed what they are."""
+    comparison = contest.shown
+    launches = min(comparison.n_first, comparison.n_second)
+    if outcome is Outcome.TOO_FEW:
+        return MIN_LAUNCHES - launches
+    if outcome is not Outcome.UNDECIDED or comparison.ratio is None or comparison.error is None:
+        return None
+    more = np.arange(1, MOST_MISSING + 1)
+    error = comparison.error * np.sqrt(launches / (launches + more))
+    freedom = comparison.freedom * (launches + more - 1) / (launches - 1)
+    far = abs(math.log(comparison.ratio))
+    chances = len(contest.comparisons) * len(contest.comparisons[0])
+    if far > _LOG_MARGIN:
+        decided = far > stdtrit(freedom, 1 - share / chances / 2) * error
+    else:
+        decided = _LOG_MARGIN - far > stdtrit(freedom, 1 - share / chances) * error
+    return int(more[decided][0]) if decided.any() else None
+
+
+def holm(p_values: Floats) -> Floats:
+    """Adjusted p-values of a family, in the order given; NaN is no test (Holm 1979)."""
+    order = _ranked(p_values)
+    adjusted = np.full(len(p_values), math.nan)
+    divisors = np.arange(len(order), 0, -1)
+    adjusted[order] = np.maximum.accumulate(np.minimum(p_values[order] * divisors, 1.0))
+    return adjusted
+
+
+def _divisors(p_values: Floats, level: float) -> Floats:
+    """What the level of each interval is divided by, so that it agrees with Holm's decision.
+
+    Up to the first that is not shown, Holm's own divisors; all others share its divisor.  1 where
+    there is no test.
+    """
+    order = _ranked(p_values)
+    divisors = np.ones(len(p_values))
+    shown = int((holm(p_values) < level).sum())
+    divisors[order] = np.maximum(np.arange(len(order), 0, -1), len(order) - shown)
+    return divisors
+
+
+def _ranked(p_values: Floats) -> npt.NDArray[np.intp]:
+    """The positions of the tests, the smallest p-value first."""
+    return np.argsort(p_values, kind="stable")[: int((~np.isnan(p_values)).sum())]

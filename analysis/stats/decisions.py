@@ -1,0 +1,153 @@
+"""What may be said of every pair of points of a case: decided once, for headline, tables, figures.
+
+Decides which comparison is the planned one (the best synchronous servers against the best
+all-reduce), which is not corrected, and that all others that anybody shows are one family.  A pair
+is decided once, so it cannot be told in two ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, product
+
+from analysis.data.cases import Case, Point
+from analysis.stats.decision import Contest, Decision, decide
+from analysis.stats.doubts import doubt_about
+from analysis.stats.setting_pairs import PointPair, changed_pairs, synchronous_pairs
+from analysis.stats.sides import ALLREDUCE, PS_ASYNC, PS_SYNC, Meeting, meet, meet_apart
+from analysis.stats.statistics import compare
+from analysis.wording import transports_label
+
+#: Headline, tables and figures all ask for the decisions of the same few cases.
+_CASES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pair:
+    """Two settings at the same number of workers, and what may be said of the first one.
+
+    Attributes:
+        planned: this is the main comparison, which is not corrected.
+    """
+
+    first: Point
+    second: Point
+    decision: Decision
+    planned: bool
+
+    @property
+    def label(self) -> str:
+        """Empty for pairs on the same transport."""
+        return transports_label(self.first.transport, self.second.transport)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Decisions:
+    """All that was decided of a case.
+
+    Attributes:
+        main: the planned comparison; None where the two sides do not meet.
+        alike: further meetings of the two sides, each on a transport of its own.
+        apart: their meetings on different transports.
+        asynchronous: meetings of asynchronous servers with all-reduce.
+        by_pair: a decision for each pair, in one of its two orders.
+    """
+
+    main: Meeting | None
+    alike: tuple[Meeting, ...]
+    apart: tuple[Meeting, ...]
+    asynchronous: tuple[Meeting, ...]
+    by_pair: Mapping[PointPair, Decision]
+
+    def of(self, first: Point, second: Point) -> Decision:
+        """What may be said of the first of two points.
+
+        Raises:
+            KeyError: the two are not compared.
+        """
+        if (first, second) in self.by_pair:
+            return self.by_pair[first, second]
+        return self.by_pair[second, first].inverse()
+
+    def pair(self, first: Point, second: Point) -> Pair:
+        """Two points beside what may be said of the first.
+
+        Raises:
+            KeyError: the two are not compared.
+        """
+        return Pair(
+            first=first,
+            second=second,
+            decision=self.of(first, second),
+            planned=self.main is not None and {*self.main.bests} == {first, second},
+        )
+
+
+@lru_cache(maxsize=_CASES)
+def decisions(case: Case) -> Decisions:
+    """Decide all comparisons of a case: the planned one alone, all others as one family."""
+    alike, apart = [*meet(case, ALLREDUCE, PS_SYNC)], [*meet_apart(case, ALLREDUCE, PS_SYNC)]
+    asynchronous = [*meet(case, PS_ASYNC, ALLREDUCE)]
+    planned = _planned(case, alike[0]) if alike else {}
+    pairs = [
+        pair
+        for pair in _others(case, [*alike[1:], *apart, *asynchronous])
+        if pair not in planned and pair[::-1] not in planned
+    ]
+    decided = decide([_contest_of_two(case, *pair) for pair in pairs])
+    return Decisions(
+        main=alike[0] if alike else None,
+        alike=tuple(alike[1:]),
+        apart=tuple(apart),
+        asynchronous=tuple(asynchronous),
+        by_pair={**planned, **dict(zip(pairs, decided, strict=True))},
+    )
+
+
+def _planned(case: Case, main: Meeting) -> dict[PointPair, Decision]:
+    """The best of one side against the best of the other one, for any choice of the best."""
+    first, second = (side.points for side in main.sides)
+    rows = [tuple(compare(one.rates, other.rates) for other in second) for one in first]
+    bests = main.bests
+    contest = Contest(
+        comparisons=tuple(rows),
+        best=(first.index(bests[0]), second.index(bests[1])),
+        doubt=doubt_about(case, *bests),
+    )
+    (decision,) = decide([contest])
+    return {bests: decision}
+
+
+def _contest_of_two(case: Case, first: Point, second: Point) -> Contest:
+    return Contest(
+        comparisons=((compare(first.rates, second.rates),),),
+        doubt=doubt_about(case, first, second),
+    )
+
+
+def _others(case: Case, meetings: Sequence[Meeting]) -> list[PointPair]:
+    """All pairs that anybody shows, each once; of sides that meet, any two of their settings."""
+    met = [product(*(side.points for side in meeting.sides)) for meeting in meetings]
+    found: dict[frozenset[Point], PointPair] = {}
+    for first, second in chain(
+        synchronous_pairs(case, same_transport=True),
+        synchronous_pairs(case, same_transport=False),
+        changed_pairs(case),
+        *met,
+    ):
+        found.setdefault(frozenset((first, second)), (first, second))
+    return list(found.values())
+
+
+def all_pairs(case: Case, *, same_transport: bool = True) -> list[Pair]:
+    """All synchronous settings with each other, on one transport or on different ones."""
+    decided = decisions(case)
+    return [decided.pair(*pair) for pair in synchronous_pairs(case, same_transport=same_transport)]
+
+
+def changed_points(case: Case) -> list[Pair]:
+    """All points that are changed from another one, beside that one, in the order of the case."""
+    decided = decisions(case)
+    return [decided.pair(*pair) for pair in changed_pairs(case)]

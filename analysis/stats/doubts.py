@@ -1,0 +1,64 @@
+"""Circumstances that take the meaning away from a comparison, so that nothing is decided.
+
+Decides which they are: processors that were the limit where the network should have been, sides
+whose attempts failed unequally often, and a machine that drifted.  Doubts that leave a comparison
+its meaning are told in `report.circumstances`.
+"""
+
+from __future__ import annotations
+
+from analysis.data.cases import Case, Point
+from analysis.stats.drift import drift_of
+from ps_allreduce.record.records import BUSY_LIMIT, Status
+
+#: Shares of attempts that failed may differ by less than this: of few launches one may fail.
+UNEQUAL = 1 / 3
+
+
+def doubt_about(case: Case, first: Point, second: Point) -> str:
+    """Why nothing can be decided between two points of a case; empty if nothing speaks against."""
+    return _busy(first, second) or _unequal_failures(first, second) or drifted(case)
+
+
+def _busy(*points: Point) -> str:
+    busy = [point.setting.label for point in points if _machine_was_limit(point)]
+    if not busy:
+        return ""
+    return (
+        f"this machine's processors were {BUSY_LIMIT:.0%} busy or more in most launches of "
+        f"{' and '.join(dict.fromkeys(busy))}, so they were the limit and not the emulated network"
+    )
+
+
+def _machine_was_limit(point: Point) -> bool:
+    """In most launches the processors below emulated hosts are known to have been busy."""
+    busy = point.known("machine_busy")
+    return bool((busy >= BUSY_LIMIT).sum() > len(point.launches) / 2)
+
+
+def _unequal_failures(first: Point, second: Point) -> str:
+    (one, of_first), (two, of_second) = _failures(first), _failures(second)
+    if not of_first or not of_second or abs(one / of_first - two / of_second) < UNEQUAL:
+        return ""
+    return (
+        f"{one} of {of_first} attempts of {first.setting.label} did not end well and {two} of "
+        f"{of_second} of {second.setting.label}, so those that did are a selection"
+    )
+
+
+def _failures(point: Point) -> tuple[int, int]:
+    """Attempts that did not end well, and all; what was interrupted says nothing of a point."""
+    statuses = point.attempts["status"]
+    counting = statuses[statuses != Status.INTERRUPTED]
+    return int((counting != Status.OK).sum()), len(counting)
+
+
+def drifted(case: Case) -> str:
+    """That the machine is known to have drifted; empty if it is not."""
+    drift = drift_of(case)
+    if drift is None or not drift.shown or not drift.too_far:
+        return ""
+    return (
+        f"the machine drifted: {drift.sentinel.setting.label} changed by {drift.share:.0%} between "
+        "the start and the end of the sweep"
+    )

@@ -1,0 +1,174 @@
+"""A pair is decided once: headline, sentences, tables and figures cannot disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.data.cases import Case
+from analysis.report.page import _PAIRS, _pair_table
+from analysis.report.verdict import verdict
+from analysis.stats.decision import Outcome
+from analysis.stats.decisions import all_pairs, changed_points, decisions
+from analysis.stats.drift import drift_of
+from analysis.stats.sides import Meeting
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, SynchronousServers
+from ps_allreduce.point.wire import Wire, WireType
+from ps_allreduce.record.records import RunRecord
+from tests.analysis.builders import case_of, run, runs, said, times, with_wire
+from tests.fakes import make_experiment, make_host
+
+SINGLE = make_experiment(Single)
+RING = make_experiment(AllReduce, 2)
+SYNC = make_experiment(SynchronousServers, 2)
+EVEN = make_experiment(SynchronousServers, 2, placement=Policy.PARTITIONED)
+HALF = with_wire(SYNC, Wire(gradients=WireType.FLOAT16))
+POINTS = (
+    *(SINGLE, RING, SYNC, EVEN, HALF, make_experiment(AsynchronousServers, 2)),
+    *(with_wire(own, Wire(in_flight=1)) for own in (RING, SYNC)),
+    with_wire(RING, Wire(gradients=WireType.FLOAT16)),
+)
+
+
+@st.composite
+def sweeps(draw: st.DrawFn) -> Case:
+    """Any points at any rates; some launches fail."""
+    random = np.random.default_rng(draw(st.integers(0, 10_000)))
+    spread = draw(st.sampled_from([0.0, 0.005, 0.02, 0.2]))
+    launches = draw(st.integers(1, 6))
+    records: list[RunRecord] = []
+    for own in POINTS:
+        speed = 100 * (1 + draw(st.sampled_from([0.0, 0.01, 0.1, 1.0])))
+        rates: dict[int, float | None] = {
+            turn: None
+            if random.random() < 0.05
+            else speed * float(np.exp(random.normal(0, spread)))
+            for turn in range(launches)
+        }
+        if own == SINGLE or random.random() < 0.8:
+            records += runs(own, rates)
+    return case_of(records)
+
+
+@settings(max_examples=30, deadline=None)
+@given(case=sweeps())
+def test_headline_and_tables_of_a_sweep_cannot_disagree(case: Case) -> None:
+    decided, table = decisions(case), [*all_pairs(case), *changed_points(case)]
+    table += all_pairs(case, same_transport=False)
+    told: dict[frozenset[object], set[object]] = {}
+    for pair in table:
+        assert pair.decision == decided.of(pair.first, pair.second)
+        first, _ = sorted((pair.first, pair.second), key=id)
+        same = pair.decision if first is pair.first else pair.decision.inverse()
+        told.setdefault(frozenset((pair.first, pair.second)), set()).add(same.outcome)
+    assert all(len(outcomes) == 1 for outcomes in told.values())
+    if decided.main is not None:
+        _check_headline(case, decided.main)
+
+
+def _check_headline(case: Case, main: Meeting) -> None:
+    """No row of the table says of the main settings what the headline denies."""
+    first, second = main.bests
+    decision, headline = decisions(case).of(first, second), verdict(case).headline
+    assert (" faster than " in headline) == (decision.outcome in (Outcome.FASTER, Outcome.SLOWER))
+    assert ("equal within 3 %" in headline) == (decision.outcome is Outcome.EQUAL)
+    assert headline.startswith(("Undecided", "With grpc")) or (
+        decision.outcome is not Outcome.UNDECIDED
+    )
+    slower = {Outcome.FASTER: second, Outcome.SLOWER: first}.get(decision.outcome)
+    winner = first if slower is second else second
+    for pair in all_pairs(case):
+        if slower is not None and {pair.first, pair.second} == {slower, winner}:
+            said_of_first = pair.decision.outcome
+            assert (said_of_first is Outcome.FASTER) == (pair.first is winner)
+            assert pair.planned
+
+
+def test_the_headline_of_a_pair_is_not_lost_in_a_correction() -> None:
+    # Once told as "faster" in the headline and, after Holm, as "no difference" in the table.
+    noisy: dict[int, float | None] = {0: 144.0, 1: 152.0, 2: 137.0}
+    case = case_of(runs(RING, noisy), *(runs(own, times(1.0)) for own in (SYNC, EVEN)))
+    assert "faster than the best parameter-server setting" in verdict(case).headline
+    (planned,) = [pair for pair in all_pairs(case) if pair.planned]
+    assert planned.decision.outcome in (Outcome.FASTER, Outcome.SLOWER)
+    rows = _pair_table(all_pairs(case), _PAIRS)
+    assert rows["p (Holm)"].str.contains("planned").sum() == 1
+
+
+def test_sides_meet_on_equal_hosts_if_they_can() -> None:
+    def on_hosts(own: Experiment, factor: float, count: int) -> list[RunRecord]:
+        hosts = tuple(make_host(f"n{number}") for number in range(count))
+        return runs(own, times(factor), hosts=hosts)
+
+    ring, dedicated = on_hosts(RING, 1.0, 2), on_hosts(EVEN, 3.0, 4)
+    both = verdict(case_of(ring, dedicated, on_hosts(SYNC, 2.0, 2))).headline
+    assert "(ps_sync, round_robin) is 2.00x" in both
+    alone = verdict(case_of(ring, dedicated)).headline
+    assert "at 2 workers (on 4 and 2 hosts)" in alone
+
+
+def test_unequal_failures_take_the_headline_away() -> None:
+    lost: dict[int, float | None] = {3: None, 4: None, 5: None}
+    found = said({RING: times(2.0), SYNC: times(1.0) | lost})
+    assert found.headline.startswith("No verdict on all-reduce and the parameter-server setting")
+    assert "and 3 of 6 of ps_sync, round_robin, so those that did are a selection" in found.headline
+    (pair,) = all_pairs(case_of(runs(RING, times(2.0)), runs(SYNC, times(1.0) | lost)))
+    assert pair.decision.outcome is Outcome.NO_VERDICT
+
+
+@pytest.mark.parametrize(("busy", "said_so"), [(0.95, True), (0.5, False), (None, False)])
+def test_a_busy_machine_below_emulated_hosts_takes_the_headline_away(
+    busy: float | None, said_so: bool
+) -> None:
+    records = [
+        run(own, rate, turn, machine_busy=busy)
+        for own, factor in ((RING, 2.0), (SYNC, 1.0))
+        for turn, rate in times(factor).items()
+    ]
+    headline = verdict(case_of(records)).headline
+    assert ("they were the limit" in headline) is said_so
+
+
+def drifting(rates: Mapping[int, float]) -> Case:
+    """A single worker launched at those minutes of a sweep of an hour, and two strategies."""
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def at(minute: int) -> dict[str, Any]:
+        moments = begin + timedelta(minutes=minute), begin + timedelta(minutes=minute, seconds=20)
+        return dict(
+            zip(("started_at", "finished_at"), (m.isoformat() for m in moments), strict=True)
+        )
+
+    single = [
+        run(SINGLE, rate, turn, **at(minute)) for turn, (minute, rate) in enumerate(rates.items())
+    ]
+    others = [
+        run(own, 100.0 * factor + turn, turn, **at(minute))
+        for own, factor in ((RING, 2), (SYNC, 1))
+        for turn, minute in enumerate((1, 30, 59))
+    ]
+    return case_of(single, others)
+
+
+def test_drift_of_the_sentinel_is_told_and_takes_the_headline_away() -> None:
+    steady = drifting({0: 100.0, 29: 101.0, 60: 100.5})
+    assert not any(line.startswith("Drift") for line in verdict(steady).details)
+    # Three launches that spread are a warning; a trend through five of them is known.
+    noisy = drifting({0: 100.0, 29: 90.0, 60: 104.0})
+    (line,) = [line for line in verdict(noisy).details if line.startswith("Drift above 3%")]
+    assert "100 at the start, 90 at the middle, 104 at the end" in line
+    assert "faster" in verdict(noisy).headline
+    sure = drifting({0: 100.0, 14: 96.0, 29: 93.0, 44: 89.0, 60: 85.0})
+    assert "the machine drifted: single changed by 1" in verdict(sure).headline
+
+
+def test_without_a_launch_at_every_stage_there_is_no_sentinel() -> None:
+    assert drift_of(drifting({0: 100.0, 2: 100.0, 60: 100.0})) is None
