@@ -191,6 +191,17 @@ def emulation_check(launcher: LauncherSettings, repetitions: int) -> None:
     sys.exit(check_emulation(launcher, repetitions))
 
 
+@cli.command("self-comparisons")
+@LAUNCHER
+@click.option("--comparisons", type=int, default=2, show_default=True, help="Of each setting.")
+@click.option("--launches", type=int, default=5, show_default=True, help="On either side.")
+def self_comparisons(launcher: LauncherSettings, comparisons: int, launches: int) -> None:
+    """Compare settings with themselves; make bench tells how often they are told apart."""
+    from experiments.suite.self_comparison import run_self_comparisons
+
+    sys.exit(run_self_comparisons(launcher, comparisons, launches))
+
+
 @cli.command("accept-gpu")
 @LAUNCHER
 def accept_gpu(launcher: LauncherSettings) -> None:

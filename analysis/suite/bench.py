@@ -22,6 +22,10 @@ from analysis.data.blocks import analysed
 from analysis.data.load import SweepFiles, find_sweeps, load, read_sweep
 from analysis.derive.costs import recording_cost
 from analysis.stats.statistics import compare
+from analysis.suite.coverage import render_coverages
+from analysis.suite.self_comparisons import FILE, read_from, render_self_comparisons
+from analysis.suite.self_test import render_self_test
+from analysis.suite.spreads import measured_spreads
 from analysis.suite.wire_targets import render_wire, wire_table
 from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.point.measurement import FixedWarmup, SteadyWarmup, WarmupEnd
@@ -73,8 +77,20 @@ def summarise_bench(results: Path) -> list[str]:
         raise UserError(f"{folder} holds no sweep of a bench: run make bench first.")
     content = read_bench(folder / "bench.json")
     lines = [line for name, path in sweeps.items() for line in _sweep(name, path, content)]
+    lines += _statistics(results, content)
     write_json(folder / "bench.json", content)
     return [*lines, str(folder / "bench.json")]
+
+
+def _statistics(results: Path, content: Content) -> Iterator[str]:
+    """Whether the rule of decision keeps its promise with the spread of the sweeps beside."""
+    spreads = measured_spreads(results)
+    if spreads is None:
+        yield f"no self-test: {results} holds no sweep with three launches of two points"
+    else:
+        yield from render_self_test(spreads, content)
+        yield from render_coverages(spreads, content)
+    yield render_self_comparisons(read_from(results / FILE), content)
 
 
 def read_bench(path: Path) -> Content:
@@ -216,7 +232,9 @@ def _warmup(runs: BenchRuns, content: Content) -> Iterator[str]:
         seconds = {kind: float(made["warmup_s"].median()) for kind, made in by_kind.items()}
         ended = int((steady["warmup_end"] == WarmupEnd.LIMIT).sum())
         content.setdefault(WARMUP, {})[str(strategy)] = {
-            **asdict(found),
+            **dict(zip(("ratio", "low", "high"), found.ends, strict=True)),
+            "n_first": found.n_first,
+            "n_second": found.n_second,
             "warmup_s": seconds,
             "ended_by_limit": ended,
         }

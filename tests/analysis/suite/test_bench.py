@@ -52,7 +52,7 @@ def test_both_warm_ups_are_compared_launch_by_launch(tmp_path: Path) -> None:
     steady = [run(POINT, 101.0 * 2**number, number, phases=short) for number in range(4)]
     as_long = [run(fixed, 100.0 * 2**number, number, phases=PHASES) for number in range(4)]
     save_all(tmp_path / "bench" / "warmup", steady, as_long)
-    title, line, _ = summarise_bench(tmp_path)
+    title, line, *_ = summarise_bench(tmp_path)
     assert "target: 0.99 to 1.01" in title
     told = "1.0100 [1.0100, 1.0100], 4 and 4 launches, 1.5 s and 5.0 s of warm-up"
     assert line == f"  ps_sync      {told}"

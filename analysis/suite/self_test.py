@@ -1,0 +1,148 @@
+"""Whether the rule of decision keeps its promise: simulated sweeps with the spread measured here.
+
+Decides what is simulated: sweeps of one all-reduce setting and two of synchronous servers, decided
+after every launch from the third on by the same functions as real ones.  Equal settings must not be
+told apart, and a planted difference of 5 % must be found.  Everything is seeded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from analysis.stats.decision import Contest, Outcome, decide
+from analysis.stats.looks import Looks
+from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES, compare
+from analysis.suite.spreads import Spreads
+
+#: Simulated sweeps of each kind; of each spread where the limit of detection is looked for.
+SWEEPS, SWEEPS_OF_A_SPREAD = 2000, 500
+
+#: Launches of the profile `standard`, the planted difference, and how often it must be found.
+LAUNCHES, PLANTED, TARGET = 5, 0.05, 0.9
+
+#: The spreads between which the limit of detection is looked for.
+_NARROW, _WIDE, _HALVINGS = 0.001, 0.1, 7
+
+_SETTINGS = (1, 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """How often something happened, with the exact interval of its rate (Clopper, Pearson 1934)."""
+
+    count: int
+    of: int
+
+    @property
+    def rate(self) -> float:
+        """Between 0 and 1."""
+        return self.count / self.of
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """At 95 %."""
+        ends = stats.binomtest(self.count, self.of).proportion_ci(CONFIDENCE, method="exact")
+        return float(ends.low), float(ends.high)
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"{self.rate:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def false_alarms(spreads: Spreads, sweeps: int) -> Share:
+    """How often equal settings are told apart."""
+    found = [_said(spreads, 0.0, seed) for seed in range(sweeps)]
+    return Share(count=sum(each is not None for each in found), of=sweeps)
+
+
+def detections(spreads: Spreads, sweeps: int) -> Share:
+    """How often the side that was made faster is said to be; it is each side in turn."""
+    found = [_said(spreads, PLANTED if seed % 2 else -PLANTED, seed) for seed in range(sweeps)]
+    right = [
+        said is (Outcome.FASTER if seed % 2 else Outcome.SLOWER) for seed, said in enumerate(found)
+    ]
+    return Share(count=sum(right), of=sweeps)
+
+
+def limit_of_detection(spreads: Spreads) -> float | None:
+    """The spread of launches beyond which less than 90 % is found; None where it always is less."""
+    low, high = _NARROW, _WIDE
+    if not _finds(spreads, low):
+        return None
+    for _ in range(_HALVINGS):
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if _finds(spreads, middle) else (low, middle)
+    return low
+
+
+def _finds(spreads: Spreads, launch: float) -> bool:
+    return detections(replace(spreads, launch=launch), SWEEPS_OF_A_SPREAD).rate >= TARGET
+
+
+def _said(spreads: Spreads, effect: float, seed: int) -> Outcome | None:
+    """The difference that a sweep shows at any of its looks; None if it shows none."""
+    sides = _sweep(spreads, effect, np.random.default_rng(seed))
+    counts = range(MIN_LAUNCHES, LAUNCHES + 1)
+    for count in counts:
+        looks = Looks(launches=tuple(range(MIN_LAUNCHES, count + 1)), most=LAUNCHES)
+        (decision,) = decide([_contest([[each[:count] for each in side] for side in sides])], looks)
+        if decision.outcome in (Outcome.FASTER, Outcome.SLOWER):
+            return decision.outcome
+    return None
+
+
+def _sweep(spreads: Spreads, effect: float, random: np.random.Generator) -> list[list[pd.Series]]:
+    """Rates of the settings of two sides; the first side is faster by a share."""
+    turns = random.normal(0.0, spreads.turn, LAUNCHES)
+    faster = np.log1p(abs(effect)) * np.sign(effect)
+    return [
+        [
+            pd.Series(np.exp(turns + gain + random.normal(0.0, spreads.launch, LAUNCHES)))
+            for _ in range(count)
+        ]
+        for count, gain in zip(_SETTINGS, (faster, 0.0), strict=True)
+    ]
+
+
+def _contest(sides: list[list[pd.Series]]) -> Contest:
+    first, second = sides
+    rows = tuple(tuple(compare(one, other) for other in second) for one in first)
+    means = [[float(np.log(each).mean()) for each in side] for side in sides]
+    return Contest(comparisons=rows, best=(int(np.argmax(means[0])), int(np.argmax(means[1]))))
+
+
+def render_self_test(spreads: Spreads, content: dict[str, object]) -> Iterator[str]:
+    """Simulate, put the figures below `self_test`, and tell them."""
+    alarms, found = false_alarms(spreads, SWEEPS), detections(spreads, SWEEPS)
+    limit = limit_of_detection(spreads)
+    content["self_test"] = _figures(spreads, alarms, found, limit)
+    yield (
+        f"self-test, {SWEEPS} simulated sweeps of {LAUNCHES} launches that spread by "
+        f"{spreads.launch:.1%} (turns by {spreads.turn:.1%}; {spreads.sweeps} sweeps measured):"
+    )
+    yield f"  false alarms {alarms} (target: at most 0.05)"
+    yield f"  a planted difference of {PLANTED:.0%} found {found} (target: at least {TARGET:.2f})"
+    reach = "at no spread" if limit is None else f"up to a spread of {limit:.1%} between launches"
+    yield f"  it is found in {TARGET:.0%} of sweeps {reach}"
+
+
+def _figures(
+    spreads: Spreads, alarms: Share, found: Share, limit: float | None
+) -> Mapping[str, object]:
+    return {
+        "sweeps": SWEEPS,
+        "launches": LAUNCHES,
+        "launch_spread": spreads.launch,
+        "turn_spread": spreads.turn,
+        "false_alarm_rate": alarms.rate,
+        "false_alarm_interval": list(alarms.interval),
+        "detection_rate": found.rate,
+        "detection_interval": list(found.interval),
+        "planted": PLANTED,
+        "spread_of_90_percent_detection": limit,
+    }

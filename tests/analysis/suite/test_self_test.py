@@ -1,0 +1,155 @@
+"""The simulations by which the suite tests its own statistics, and the comparisons with itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis.stats.bootstrap import autocorrelation, block_length, bootstrap_interval
+from analysis.suite.bench import summarise_bench
+from analysis.suite.coverage import coverages
+from analysis.suite.self_comparisons import (
+    FILE,
+    add_to,
+    compare_with_itself,
+    read_from,
+    render_self_comparisons,
+)
+from analysis.suite.self_test import detections, false_alarms, limit_of_detection
+from analysis.suite.spreads import Spreads, measured_spreads
+from ps_allreduce.errors import SuiteError
+from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
+from tests.analysis.builders import run, runs, save_all
+from tests.analysis.suite.test_bench import PHASES, POINT, bench_of
+from tests.fakes import make_experiment
+
+SPREADS = Spreads(turn=0.05, launch=0.02, step=0.1, autocorrelation=0.3, freedom=20, sweeps=2)
+POINTS = [make_experiment(Single), make_experiment(AllReduce, 2)]
+POINTS.append(make_experiment(SynchronousServers, 2))
+
+
+def test_equal_settings_are_told_apart_in_at_most_five_percent() -> None:
+    found = false_alarms(SPREADS, 400)
+    # Of 400 at 5 %, 29 is the 97.5 % point of the binomial distribution.
+    assert 0 < found.count <= 29
+    low, high = found.interval
+    assert low < found.rate < high
+
+
+def test_a_planted_difference_is_found_where_launches_agree() -> None:
+    assert detections(replace(SPREADS, launch=0.005), 100).rate > 0.95
+    assert detections(replace(SPREADS, launch=0.1), 100).rate < 0.3
+
+
+def test_the_limit_of_detection_lies_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("analysis.suite.self_test.SWEEPS_OF_A_SPREAD", 40)
+    limit = limit_of_detection(SPREADS)
+    assert limit is not None
+    assert 0.007 < limit < 0.03
+
+
+def sweep(folder: Path, launches: int = 6, seed: int = 1, spread: float = 0.02) -> None:
+    random = np.random.default_rng(seed)
+    turns = random.normal(0.0, 0.1, launches)
+    for own in POINTS:
+        logs = turns + random.normal(0.0, spread, launches)
+        save_all(folder, runs(own, dict(enumerate(100 * np.exp(logs)))))
+
+
+def test_spreads_of_turns_and_launches_are_taken_apart(tmp_path: Path) -> None:
+    sweep(tmp_path / "compare", launches=40)
+    sweep(tmp_path / "bench" / "overhead", launches=5, spread=0.5)
+    found = measured_spreads(tmp_path)
+    assert found is not None
+    assert found.launch == pytest.approx(0.02, rel=0.3)
+    assert found.turn == pytest.approx(0.1, rel=0.4)
+    assert (found.sweeps, found.freedom) == (1, 78)
+
+
+def test_one_launch_of_each_point_tells_no_spread(tmp_path: Path) -> None:
+    sweep(tmp_path / "compare", launches=1)
+    assert measured_spreads(tmp_path) is None
+
+
+def test_the_bench_writes_what_the_simulations_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, name, value in (
+        ("self_test", "SWEEPS", 30),
+        ("self_test", "SWEEPS_OF_A_SPREAD", 5),
+        ("coverage", "SWEEPS", 10),
+    ):
+        monkeypatch.setattr(f"analysis.suite.{module}.{name}", value)
+    save_all(tmp_path / "bench" / "overhead", [run(POINT, 100.0, phases=PHASES)])
+    assert any("no self-test" in line for line in summarise_bench(tmp_path))
+    sweep(tmp_path / "compare")
+    text = "\n".join(summarise_bench(tmp_path))
+    assert "self-test, 30 simulated sweeps of 5 launches" in text
+    content: dict[str, Any] = bench_of(tmp_path)
+    assert 0 <= content["self_test"]["false_alarm_rate"] <= 1
+    low, high = content["self_test"]["detection_interval"]
+    assert low <= content["self_test"]["detection_rate"] <= high
+    assert set(content["interval_coverage"]) == {"3", "5", "10"}
+    assert "python -m experiments self-comparisons" in text
+
+
+def test_blocks_are_longer_where_steps_depend_on_each_other() -> None:
+    random = np.random.default_rng(0)
+    noise = random.normal(0.0, 1.0, 1000)
+    drawn = np.convolve(noise, np.ones(10), "valid")
+    assert abs(autocorrelation(noise)) < 0.1
+    assert block_length(noise) <= 3
+    assert block_length(drawn) > 20
+    assert block_length(np.ones(50)) == 1
+
+
+def test_the_bootstrap_finds_the_ratio_and_its_spread() -> None:
+    random = np.random.default_rng(0)
+    levels = np.exp(random.normal(0.0, 0.05, (30, 1)))
+    first, second = (
+        list(step_s * levels * np.exp(random.normal(0.0, 0.1, (30, 50)))) for step_s in (1.0, 1.2)
+    )
+    low, high = bootstrap_interval(first, second, 0.05, random)
+    # What launches share is in both sides; the rest is 10 % over the root of 1,500, twice.
+    assert low < 1.2 < high
+    assert high / low == pytest.approx(np.exp(2 * 1.96 * 0.1 * (2 / 1500) ** 0.5), rel=0.01)
+
+
+def test_of_few_launches_the_t_interval_is_the_right_one() -> None:
+    student, bootstrap = coverages(SPREADS, 3, 150)
+    assert student.interval[0] <= 0.95 <= student.interval[1]
+    assert bootstrap.interval[1] < 0.95
+
+
+def test_comparisons_with_itself_add_up_over_sessions(tmp_path: Path) -> None:
+    first, second = tmp_path / "1", tmp_path / "2"
+    sweep(first, launches=13)
+    sweep(second, launches=12, seed=2)
+    found = compare_with_itself(first, 3)
+    # Thirteen launches are two comparisons of three pairs, and one launch is left over.
+    assert len(found) == 2 * len(POINTS)
+    assert {each.session for each in found} == {"1"}
+    file = tmp_path / FILE
+    add_to(file, found)
+    assert len(add_to(file, found)) == 6
+    assert len(add_to(file, compare_with_itself(second, 3))) == 12
+    content: dict[str, object] = {}
+    line = render_self_comparisons(read_from(file), content)
+    assert line.startswith("a setting compared with itself, 12 times in 2 sessions")
+    assert "reaches 5 %" in line
+    for text, problem in (("{}\n", "missing key"), ("{\n", "no JSON")):
+        file.write_text(text)
+        with pytest.raises(SuiteError, match=problem):
+            read_from(file)
+
+
+def test_what_drifts_between_pairs_tells_a_setting_not_apart_from_itself(tmp_path: Path) -> None:
+    rates: dict[int, float | None] = {n: 100.0 * 1.5 ** (n // 2) + n % 2 for n in range(6)}
+    save_all(tmp_path, runs(POINTS[1], rates))
+    (found,) = compare_with_itself(tmp_path, 3)
+    assert not found.false_alarm
+    assert found.ratio == pytest.approx(1.0, abs=0.01)
