@@ -1,15 +1,15 @@
 """Circumstances that take the meaning away from a comparison, so that nothing is decided.
 
-Decides which they are: processors that were the limit where the network should have been, sides
-whose attempts failed unequally often, and a machine that drifted.  Doubts that leave a comparison
-its meaning are told in `report.circumstances`.
+Decides which they are: other programs that used the processors, processors that were the limit
+where the network should have been, sides whose attempts failed unequally often, and a machine that
+drifted.  Doubts that leave a comparison its meaning are told in `report.circumstances`.
 """
 
 from __future__ import annotations
 
 from analysis.data.cases import Case, Point
 from analysis.stats.drift import drift_of
-from ps_allreduce.record.records import BUSY_LIMIT, Status
+from ps_allreduce.record.records import BUSY_LIMIT, FOREIGN_LIMIT, Status
 
 #: Shares of attempts that failed may differ by less than this: of few launches one may fail.
 UNEQUAL = 1 / 3
@@ -17,7 +17,28 @@ UNEQUAL = 1 / 3
 
 def doubt_about(case: Case, first: Point, second: Point) -> str:
     """Why nothing can be decided between two points of a case; empty if nothing speaks against."""
-    return _busy(first, second) or _unequal_failures(first, second) or drifted(case)
+    return (
+        _disturbed(first, second)
+        or _busy(first, second)
+        or _unequal_failures(first, second)
+        or drifted(case)
+    )
+
+
+def _disturbed(*points: Point) -> str:
+    disturbed = [point.setting.label for point in points if _others_took_part(point)]
+    if not disturbed:
+        return ""
+    return (
+        f"other programs took more than {FOREIGN_LIMIT:.0%} of a host's processor time in most "
+        f"launches of {' and '.join(dict.fromkeys(disturbed))}, so rates tell of them as well"
+    )
+
+
+def _others_took_part(point: Point) -> bool:
+    """In most launches the load of others is known to have been above the limit."""
+    foreign = point.known("foreign_load")
+    return bool((foreign > FOREIGN_LIMIT).sum() > len(point.launches) / 2)
 
 
 def _busy(*points: Point) -> str:

@@ -137,6 +137,29 @@ def test_a_busy_machine_below_emulated_hosts_takes_the_headline_away(
     assert ("they were the limit" in headline) is said_so
 
 
+@pytest.mark.parametrize(
+    ("loads", "said_so"),
+    [
+        pytest.param((0.2, 0.06, 0.01), True, id="most"),
+        pytest.param((0.2, 0.05, None), False, id="some"),
+        pytest.param((None, None, None), False, id="unknown"),
+    ],
+)
+def test_load_of_others_in_most_launches_takes_the_headline_away(
+    loads: tuple[float | None, ...], said_so: bool
+) -> None:
+    quiet = runs(RING, times(2.0), hosts=(make_host(foreign_load=0.0),))
+    disturbed = [
+        run(SYNC, rate, turn, hosts=(make_host(foreign_load=load),))
+        for (turn, rate), load in zip(times(1.0).items(), loads, strict=True)
+    ]
+    case = case_of(quiet, disturbed)
+    told = "in most launches of ps_sync, round_robin, so rates tell of them as well"
+    assert (told in verdict(case).headline) is said_so
+    (pair,) = all_pairs(case)
+    assert (pair.decision.outcome is Outcome.NO_VERDICT) is said_so
+
+
 def drifting(rates: Mapping[int, float]) -> Case:
     """A single worker launched at those minutes of a sweep of an hour, and two strategies."""
     begin = datetime(2026, 1, 1, tzinfo=UTC)
