@@ -35,7 +35,8 @@ def with_foreign_loads(
     """Hosts with the shares of their processor time that others and the hypervisor used.
 
     Hosts that share the cores of one machine, as emulated ones do, are those of one suite: what the
-    tasks of any of them use is the suite's own.  So is what the launcher uses on its machine.
+    tasks of any of them use is the suite's own.  So is what the launcher uses on its machine, and
+    what hosts without tasks use: they are emulated beside the others and carry background traffic.
 
     Args:
         window: on the launcher's clock.
@@ -45,10 +46,11 @@ def with_foreign_loads(
     for host in hosts:
         machine = host.facts.machine or host.facts.name
         together.setdefault((machine, host.facts.cores), []).append(host)
-    here = running_system()
+    here, named = running_system(), {host.facts.name for host in hosts}
+    carrying = [_looks_at(name, 0.0, samples) for name in {s.host for s in samples} - named]
     known: dict[str, tuple[float, float] | tuple[None, None]] = {}
     for (machine, _), sharing in together.items():
-        looks = [_looks_at(host, samples) for host in sharing]
+        looks = [_looks_at(h.facts.name, h.clock_offset_s, samples) for h in sharing] + carrying
         own_s = launcher_s if machine == here else {}
         loads = _loads(looks, len(sharing[0].facts.cores), window, own_s)
         known |= dict.fromkeys([host.name for host in sharing], loads)
@@ -58,12 +60,12 @@ def with_foreign_loads(
     )
 
 
-def _looks_at(host: HostRecord, samples: Sequence[Sample]) -> list[Sample]:
-    """The samples of a host, on the launcher's clock."""
+def _looks_at(name: str, offset_s: float, samples: Sequence[Sample]) -> list[Sample]:
+    """The samples of a host, on the launcher's clock, which that of the host is ahead of."""
     return [
-        replace(sample, time=sample.time - host.clock_offset_s)
+        replace(sample, time=sample.time - offset_s)
         for sample in samples
-        if sample.host == host.facts.name and sample.suite_s is not None
+        if sample.host == name and sample.suite_s is not None
     ]
 
 

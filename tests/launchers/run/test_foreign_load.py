@@ -60,6 +60,12 @@ def test_hosts_that_share_a_machine_are_of_one_suite() -> None:
     assert loads(both, *apart) == [pytest.approx((0.5, 0.0)), pytest.approx((0.35, 0.0))]
 
 
+def test_hosts_that_only_carry_background_traffic_are_of_the_suite() -> None:
+    with_tasks = make_host("n1", facts=make_facts("n1", machine="one"))
+    both = [*looks("n1", idle=1.0, suite=2.0), *looks("n2", idle=1.0, suite=0.6)]
+    assert loads(both, with_tasks) == [pytest.approx((0.1, 0.0))]
+
+
 def test_the_launcher_is_ours_on_its_own_machine() -> None:
     used = {time: 5.0 + 0.4 * time for time in (0.0, 15.0, 30.0)}
     found = looks(idle=1.0, suite=2.0)
