@@ -107,7 +107,7 @@ class FirstLook:
             bits_per_s=bits_per_s,
             bits=self._bits(point),
             step_s=record.metrics.step_time_p50_s,
-            busy=record.machine_busy,
+            busy=_own_share(record, record.machine_busy),
         )
 
     def _run(self, point: Experiment) -> RunRecord:
@@ -131,10 +131,19 @@ def _to_look_at(points: Sequence[Experiment], workload: Workload) -> Experiment 
     return max(able, key=busiest, default=None)
 
 
+def _own_share(record: RunRecord, busy: float) -> float:
+    """Without what is known that other programs and the hypervisor used: slower links help neither.
+
+    Args:
+        busy: share of the machine's processor time that was used by whomever.
+    """
+    return max(0.0, busy - (record.foreign_load or 0.0) - (record.stolen_load or 0.0))
+
+
 def _seen(look: Look) -> str:
     return (
-        f"in a first look, steps took {look.step_s * 1e3:.0f} ms, processors were {look.busy:.0%} "
-        f"busy and links {look.network_share:.0%}."
+        f"in a first look, steps took {look.step_s * 1e3:.0f} ms and kept processors "
+        f"{look.busy:.0%} busy and links {look.network_share:.0%}."
     )
 
 

@@ -36,7 +36,7 @@ class Look:
     Attributes:
         bits: that the busiest link carries in a step, per direction.
         step_s: duration of a step.
-        busy: share of this machine's processor time that was used.
+        busy: share of this machine's processor time that the run used.
     """
 
     bits_per_s: float

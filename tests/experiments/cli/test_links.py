@@ -11,7 +11,7 @@ from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.record.files import iter_record_paths
 from ps_allreduce.record.records import Status
 from tests.experiments.conftest import run
-from tests.fakes import FakeLauncher, bad_run, ok_run
+from tests.fakes import FakeLauncher, bad_run, make_host, ok_run
 
 EMULATED = ("--launcher", "emulated", "--hosts", "2", "--workers", "2", "--repetitions", "1")
 
@@ -36,7 +36,7 @@ def test_a_rate_is_chosen_by_a_first_look_and_kept(
     assert second < 1e8
     said = capsys.readouterr().err
     assert "A first look at allreduce, SmallCNN, 2 workers" in said
-    assert "processors were 65% busy" in said
+    assert "kept processors 65% busy" in said
     assert len(list(iter_record_paths(tmp_path / "results" / "first-look"))) == 2
     launched = len(launcher.launched)
     assert run("allreduce-sweep", *EMULATED) == 0
@@ -52,8 +52,19 @@ def test_a_stated_rate_is_kept_and_told_if_processors_are_the_limit(
     assert run("allreduce-sweep", *EMULATED, "--bandwidth", "1gbit") == 0
     assert set(rates(launcher)) == {1e9}
     said = capsys.readouterr().err
-    assert "processors were 99% busy" in said
+    assert "kept processors 99% busy" in said
     assert "--emulate 0.02,0.04" in said
+
+
+@pytest.mark.parametrize(("foreign", "told"), [(0.25, False), (0.2, True)])
+def test_what_others_use_of_the_processors_is_not_held_against_links(
+    foreign: float, told: bool, launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launcher.num_hosts = 2
+    disturbed = make_host("n9", foreign_load=foreign, stolen_load=0.05)
+    launcher.script = [ok_run(machine_busy=0.98, hosts=(disturbed,))]
+    assert run("allreduce-sweep", *EMULATED, "--bandwidth", "1gbit") == 0
+    assert ("kept processors 73% busy" in capsys.readouterr().err) is told
 
 
 def test_unlimited_links_are_left_alone_and_a_dry_run_looks_at_none(launcher: FakeLauncher) -> None:
