@@ -72,19 +72,18 @@ class FirstLook:
     def _choose(self, point: Experiment, network: EmulatedNetwork) -> None:
         self.console.print(f"A first look at {point.title} chooses the rate of the links.")
         look = choose_rate(self._bits(point), lambda rate: self._look(point, network, rate))
-        self.choices.decide(rate_question(point.workload), float, lambda: look.bits_per_s)
-        told = (
-            f"Links of {render_rate(look.bits_per_s)} ({point.workload.model.name}): {_seen(look)}"
-        )
+        bits_per_s = look.bits_per_s + _carried(network)
+        self.choices.decide(rate_question(point.workload), float, lambda: bits_per_s)
+        told = f"Links of {render_rate(bits_per_s)} ({point.workload.model.name}): {_seen(look)}"
         if look.busy > MOST_BUSY:
             told += f" {_ways_out(point)}"
         self.console.print(told)
 
     def _judge(self, point: Experiment, network: EmulatedNetwork, bits_per_s: float) -> None:
-        look = self._look(point, network, bits_per_s)
+        look = self._look(point, network, bits_per_s - _carried(network))
         self.choices.decide(rate_question(point.workload), float, lambda: bits_per_s)
         if look.busy > MOST_BUSY:
-            better = render_rate(look.better_bits_per_s)
+            better = render_rate(look.better_bits_per_s + _carried(network))
             self.console.print(
                 f"Links of {render_rate(bits_per_s)} ({point.workload.model.name}): {_seen(look)} "
                 f"Links of about {better} would decide instead. {_ways_out(point)}"
@@ -93,12 +92,13 @@ class FirstLook:
     def _bits(self, point: Experiment) -> float:
         variables = self.place.launcher.describe(point.workload)
         trained = sum(spec.num_bytes for spec in variables if spec.trainable)
-        return nominal_network_s(point, trained, 1.0)
+        alone = point.network and replace(point.network, traffic=())
+        return nominal_network_s(replace(point, network=alone), trained, 1.0)
 
     def _look(self, point: Experiment, network: EmulatedNetwork, bits_per_s: float) -> Look:
-        record = self._run(
-            replace(point, network=replace(network, bits_per_s=bits_per_s), measurement=BRIEF)
-        )
+        """Run the point on links on which background traffic leaves so much."""
+        links = replace(network, bits_per_s=bits_per_s + _carried(network))
+        record = self._run(replace(point, network=links, measurement=BRIEF))
         if record.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         if record.metrics is None or record.machine_busy is None:
@@ -129,6 +129,11 @@ def _to_look_at(points: Sequence[Experiment], workload: Workload) -> Experiment 
         point for point in points if point.workload == workload and point.strategy.communicates()
     ]
     return max(able, key=busiest, default=None)
+
+
+def _carried(network: EmulatedNetwork) -> float:
+    """What background traffic takes of the link that carries most of it, in bits per second."""
+    return max(max(network.traffic_at(host)) for host in range(network.num_hosts))
 
 
 def _own_share(record: RunRecord, busy: float) -> float:

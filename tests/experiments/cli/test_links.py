@@ -56,6 +56,19 @@ def test_a_stated_rate_is_kept_and_told_if_processors_are_the_limit(
     assert "--emulate 0.02,0.04" in said
 
 
+def test_background_traffic_comes_on_top_of_the_rate_that_is_chosen(launcher: FakeLauncher) -> None:
+    chosen = []
+    for traffic in ((), ("--traffic", "200mbit")):
+        launcher.num_hosts = 2
+        launcher.launched.clear()
+        launcher.script = [ok_run(machine_busy=0.99), ok_run(machine_busy=0.65)]
+        results = ("--results", "-".join(["made", *traffic]))
+        assert run("allreduce-sweep", *EMULATED, *traffic, *results) == 0
+        chosen.append(list(dict.fromkeys(rates(launcher))))
+    alone, beside = chosen
+    assert beside == [rate + 2e8 for rate in alone if rate is not None]
+
+
 @pytest.mark.parametrize(("foreign", "told"), [(0.25, False), (0.2, True)])
 def test_what_others_use_of_the_processors_is_not_held_against_links(
     foreign: float, told: bool, launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
