@@ -1,8 +1,8 @@
 """How much launches and steps differ in sweeps that were really made.
 
 Decides how the variances are taken apart: what launches of one turn share, what is of one launch
-alone, and what steps of a launch do.  Sweeps of the bench itself are left out: their runs are
-shorter than those of a study.
+alone, and what steps of a launch do.  Sweeps of the bench itself and first looks at links are left
+out: their runs are shorter than those of a study.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from analysis.stats.statistics import MIN_LAUNCHES
 from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.record.records import Status
 
-#: Folders below the results whose sweeps measure the suite.
-OWN_SWEEPS = ("bench", "emulation-check", "self-comparisons")
+#: Folders below the results whose runs measure the suite or its links.
+OWN_SWEEPS = ("bench", "emulation-check", "first-look", "self-comparisons")
 
 #: Runs of a sweep whose steps are looked at; they are all alike in what is asked of them.
 _RUNS = 12

@@ -62,7 +62,8 @@ def sweep(folder: Path, launches: int = 6, seed: int = 1, spread: float = 0.02) 
 
 def test_spreads_of_turns_and_launches_are_taken_apart(tmp_path: Path) -> None:
     sweep(tmp_path / "compare", launches=40)
-    sweep(tmp_path / "bench" / "overhead", launches=5, spread=0.5)
+    for left_out in ("bench/overhead", "first-look"):
+        sweep(tmp_path / left_out, launches=5, spread=0.5)
     found = measured_spreads(tmp_path)
     assert found is not None
     assert found.launch == pytest.approx(0.02, rel=0.3)
