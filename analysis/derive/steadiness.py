@@ -52,14 +52,17 @@ def steadiness_of(steps: StepTable) -> Steadiness | None:
 
 
 def _step_times(steps: StepTable) -> Floats:
-    """Measured steps of all workers as they ended, each over the median of its worker."""
+    """Measured steps of all workers as they ended, each over the median of its worker.
+
+    A worker most of whose steps took no time, by a clock that was set, says nothing.
+    """
     ends, times = [np.empty(0)], [np.empty(0)]
     for table in steps.by_worker():
         measured = table.end[table.phase == Phase.MEASURED]
-        if len(measured) > 1:
-            durations = np.diff(measured)
+        durations = np.diff(measured)
+        if len(durations) and (median := np.median(durations)) > 0.0:
             ends.append(measured[1:])
-            times.append(durations / np.median(durations))
+            times.append(durations / median)
     return np.concatenate(times)[np.argsort(np.concatenate(ends), kind="stable")]
 
 

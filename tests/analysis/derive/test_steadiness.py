@@ -48,3 +48,4 @@ def test_a_run_is_labelled_from_the_measured_steps_of_all_workers() -> None:
         workers = [make_steps(number, list(each), phases) for number, each in enumerate(ends)]
         assert steadiness_of(concatenate(workers)) is label
     assert steadiness_of(make_steps(0, list(range(20)), phases[:20])) is None
+    assert steadiness_of(make_steps(0, [1.0] * 70, phases)) is None
