@@ -78,7 +78,8 @@ MISTAKES = {
     ),
     "compare --jitter gamma:0.1": "--jitter is about an emulated accelerator: state --emulate.",
     "compare --emulate 0.02,0.04 --worker-factors 0:0.01": (
-        "forward_s times the factor of worker:0 must be at least 0.001, got 0.0002."
+        "passes of an emulated accelerator take 0.001 to 3600 s each, got 0.0002 times the factor "
+        "of worker:0."
     ),
     "compare --workers 2 --emulate 0.02,0.04 --worker-factors 2:1.5": (
         "--worker-factors names worker 2, and there are at most 2, counted from 0: leave it out"
