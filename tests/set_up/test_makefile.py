@@ -95,7 +95,7 @@ def test_make_alone_describes_every_target_and_variable() -> None:
 
 @pytest.mark.parametrize("sweep", STUDIES)
 def test_sweep_gets_profile_launcher_and_results(recording_make: RecordingMake, sweep: str) -> None:
-    given = ["--profile", "standard", "--launcher", "local", "--results", "results"]
+    given = ["--profile", "standard", "--launcher", "auto", "--results", "results"]
     assert recording_make(sweep, "PROFILE=standard") == [
         ["-m", "experiments", sweep, *given],
         ["-m", "analysis", "report", "--", f"results/{sweep}"],
