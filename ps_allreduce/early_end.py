@@ -7,6 +7,7 @@ time, and the packages that hold a program import nothing beside their programs.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
@@ -16,6 +17,11 @@ import types
 INTERRUPTED, MISTAKE = 130, 2
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+#: Holds the process number of the shell that a recipe of the Makefile runs in.
+RECIPE = "PS_ALLREDUCE_RECIPE"
+
+PR_SET_PDEATHSIG = 1
 
 #: What is not imported because of a defect of the suite.
 OWN = ("ps_allreduce", "launchers", "experiments", "analysis")
@@ -30,6 +36,16 @@ def end_at_once() -> None:
     for number in ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)
+    _end_with_recipe()
+
+
+def _end_with_recipe() -> None:
+    """Be asked to end when the shell of a recipe ends: who kills `make` kills nothing but that."""
+    shell = os.environ.pop(RECIPE, "")
+    if shell:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if str(os.getppid()) != shell:
+            _end()
 
 
 def end_in_order() -> None:

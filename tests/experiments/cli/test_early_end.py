@@ -9,8 +9,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 #: A module that takes for ever to import.
@@ -87,3 +90,33 @@ def test_a_defect_of_the_suite_is_no_missing_package(tmp_path: Path) -> None:
     done = subprocess.run(words, env=environment, capture_output=True, check=False, text=True)
     assert done.returncode == 1
     assert "ModuleNotFoundError: No module named 'launchers.nothing'" in done.stderr
+
+
+def test_a_program_ends_with_the_shell_of_its_recipe(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    program = (
+        "import os, sys, time; from ps_allreduce.early_end import end_at_once; end_at_once(); "
+        "open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
+    )
+    recipe = 'PS_ALLREDUCE_RECIPE=$$ "$1" -c "$2" "$3"; true'
+    words = ["sh", "-c", recipe, "sh", sys.executable, program, str(told)]
+    with subprocess.Popen(words, env=os.environ | {"PYTHONPATH": str(Path.cwd())}) as shell:
+        wait_for(lambda: told.exists() and told.read_text() != "")
+        pid = int(told.read_text())
+        shell.terminate()
+    wait_for(lambda: is_over(pid))
+
+
+def is_over(pid: int) -> bool:
+    """Whether a process has ended, although nobody may have asked how."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
