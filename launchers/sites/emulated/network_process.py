@@ -36,12 +36,11 @@ from launchers.sites.emulated.switch import (
     plug_in_host,
 )
 from ps_allreduce.errors import LaunchError, SuiteError, UserError
+from ps_allreduce.signals import signal_when_parent_ends
 
 CLONE_NEWUTS = 0x04000000
 
 CLONE_NEWNET = 0x40000000
-
-PR_SET_PDEATHSIG = 1
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -107,7 +106,7 @@ def _keep(kind: str) -> str:
 @click.option("--socket", "descriptor", type=int, required=True, help="Inherited socket.")
 def main(descriptor: int) -> None:
     """Hold the network that one launcher asks for until it closes the socket."""
-    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal_when_parent_ends(signal.SIGKILL)
     with socket.socket(fileno=descriptor) as connection, connection.makefile("rwb") as lines:
         line = lines.readline()
         if line:

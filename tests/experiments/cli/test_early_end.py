@@ -9,12 +9,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
+
+from tests.talk import assert_gone
 
 #: A module that takes for ever to import.
 SLOW = "import time\nprint('importing', flush=True)\ntime.sleep(60)\n"
@@ -92,31 +91,16 @@ def test_a_defect_of_the_suite_is_no_missing_package(tmp_path: Path) -> None:
     assert "ModuleNotFoundError: No module named 'launchers.nothing'" in done.stderr
 
 
-def test_a_program_ends_with_the_shell_of_its_recipe(tmp_path: Path) -> None:
-    told = tmp_path / "told"
+def test_a_program_ends_with_the_shell_of_its_recipe() -> None:
     program = (
-        "import os, sys, time; from ps_allreduce.early_end import end_at_once; end_at_once(); "
-        "open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
+        "import os, time; from ps_allreduce.early_end import end_at_once; end_at_once(); "
+        "print(os.getpid(), flush=True); time.sleep(60)"
     )
-    recipe = 'PS_ALLREDUCE_RECIPE=$$ "$1" -c "$2" "$3"; true'
-    words = ["sh", "-c", recipe, "sh", sys.executable, program, str(told)]
-    with subprocess.Popen(words, env=os.environ | {"PYTHONPATH": str(Path.cwd())}) as shell:
-        wait_for(lambda: told.exists() and told.read_text() != "")
-        pid = int(told.read_text())
+    recipe = 'PS_ALLREDUCE_RECIPE=$$ "$1" -c "$2"; true'
+    words = ["sh", "-c", recipe, "sh", sys.executable, program]
+    environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as shell:
+        assert shell.stdout is not None
+        pid = int(shell.stdout.readline())
         shell.terminate()
-    wait_for(lambda: is_over(pid))
-
-
-def is_over(pid: int) -> bool:
-    """Whether a process has ended, although nobody may have asked how."""
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
-def wait_for(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+        assert_gone([pid])
