@@ -88,7 +88,7 @@ wheelhouse:
 
 # If some points failed (status 1), the others are still analysed. A dry run leaves nothing to analyse.
 $(SWEEPS): environment
-	@set -f; "$$SUITE_PYTHON" -m experiments $@ --profile "$$PROFILE" --launcher "$${LAUNCHER:-auto}" \
+	@set -f; export PS_ALLREDUCE_RECIPE=$$$$; "$$SUITE_PYTHON" -m experiments $@ --profile "$$PROFILE" --launcher "$${LAUNCHER:-auto}" \
 		--results "$$RESULTS" $(CHOICE) $$ARGS; status=$$?; \
 	case " $$ARGS " in *" --dry-run "*) exit $$status ;; esac; \
 	if [ $$status -le 1 ]; then "$$SUITE_PYTHON" -m analysis report -- "$$RESULTS/$@" || \

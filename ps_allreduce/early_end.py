@@ -12,10 +12,13 @@ import signal
 import sys
 import types
 
+from ps_allreduce.signals import ENDING, signal_when_parent_ends
+
 #: Exit status of what was asked to stop, and of a mistake of the user.
 INTERRUPTED, MISTAKE = 130, 2
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: Holds the process number of the shell that a recipe of the Makefile runs in.
+RECIPE = "PS_ALLREDUCE_RECIPE"
 
 #: What is not imported because of a defect of the suite.
 OWN = ("ps_allreduce", "launchers", "experiments", "analysis")
@@ -27,9 +30,19 @@ def end_at_once() -> None:
     Signals that are ignored stay ignored.
     """
     sys.excepthook = _tell_what_is_missing
-    for number in ENDING:
+    for number in (signal.SIGINT, *ENDING):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)
+    _end_with_recipe()
+
+
+def _end_with_recipe() -> None:
+    """Be asked to end when the shell of a recipe ends: who kills `make` kills nothing but that."""
+    shell = os.environ.pop(RECIPE, "")
+    if shell:
+        signal_when_parent_ends(signal.SIGTERM)
+        if str(os.getppid()) != shell:
+            _end()
 
 
 def end_in_order() -> None:

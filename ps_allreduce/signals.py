@@ -5,11 +5,21 @@ Decides that what was ignored when a program was started stays ignored: `nohup` 
 
 from __future__ import annotations
 
+import ctypes
 import signal
 from collections.abc import Callable
 
 #: What asks a program that nobody types at to end.
 ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+
+#: As `prctl` knows it.
+_PR_SET_PDEATHSIG = 1
+
+
+def signal_when_parent_ends(number: signal.Signals) -> None:
+    """Have the kernel send this process a signal when the thread that started it ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
 
 
 def end_as_interrupted() -> None:

@@ -16,7 +16,7 @@ import pandas as pd
 from analysis.data.load import SweepFiles
 from ps_allreduce.record.hosts import HostFacts, describe_difference
 from ps_allreduce.record.provenance import Provenance
-from ps_allreduce.record.records import RunRecord
+from ps_allreduce.record.records import RunRecord, Status
 
 #: What differs from run to run within one block, and so never explains a new one.
 _PER_RUN = ("commit", "command", "load_average", "fingerprint")
@@ -59,7 +59,7 @@ class SweepResults:
     Attributes:
         block: the newest, which is analysed.
         older_blocks: left out, newest first.
-        missing: planned runs that the block does not have.
+        missing: planned runs that the block does not have, or whose attempts were interrupted.
     """
 
     files: SweepFiles
@@ -79,7 +79,8 @@ def analysed(files: SweepFiles) -> SweepResults:
     begun = table.groupby("fingerprint", sort=False)["started_at"].max()
     newest, *others = begun.sort_values(ascending=False, kind="stable").index
     block = _block(files, newest)
-    made = set(block.table["experiment_id"] + "/" + block.table["repetition"].astype(str))
+    ended = block.table[block.table["status"] != Status.INTERRUPTED]
+    made = set(ended["experiment_id"] + "/" + ended["repetition"].astype(str))
     return SweepResults(
         files=files,
         block=block,

@@ -7,7 +7,6 @@ what the job is, `server` when children are forked and ended.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import signal
@@ -22,10 +21,8 @@ import psutil
 from ps_allreduce.errors import SHORTAGES, HostFault, InputDataError, SuiteError, UserError
 from ps_allreduce.fork_server.line import send_all
 from ps_allreduce.fork_server.messages import Event, encode
-from ps_allreduce.signals import ENDING
+from ps_allreduce.signals import ENDING, signal_when_parent_ends
 from ps_allreduce.tf_internals.texts import ALLOCATOR, OUT_OF_MEMORY, TENSOR, essence
-
-PR_SET_PDEATHSIG = 1
 
 ADVICE = "use a smaller --batch-per-worker"
 
@@ -55,7 +52,7 @@ class Reporter:
 
 def end_with_parent(parent: int) -> None:
     """Have this process, a fork of another, killed when that one ends."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal_when_parent_ends(signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 

@@ -41,12 +41,11 @@ from launchers.sites.emulated.switch import (
 )
 from ps_allreduce.errors import LaunchError, SuiteError, UserError
 from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.signals import signal_when_parent_ends
 
 CLONE_NEWUTS = 0x04000000
 
 CLONE_NEWNET = 0x40000000
-
-PR_SET_PDEATHSIG = 1
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -136,7 +135,7 @@ def main(descriptor: int) -> None:
 
     Every further request gives the links of this network other rates.
     """
-    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal_when_parent_ends(signal.SIGKILL)
     keeper = Keeper()
     with socket.socket(fileno=descriptor) as connection, connection.makefile("rwb") as lines:
         for line in iter(lines.readline, b""):

@@ -17,6 +17,7 @@ from analysis.data.load import DamagedFiles, find_sweeps, read_sweep
 from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy, Single
 from ps_allreduce.record import files
+from ps_allreduce.record.records import Status
 from ps_allreduce.record.steps import Phase, concatenate
 from ps_allreduce.regular_files import open_regular
 from tests.analysis.builders import provenance, run, save
@@ -224,6 +225,8 @@ def test_runs_that_were_planned_but_not_made_are_missing(tmp_path: Path) -> None
     save(tmp_path, run(SINGLE, None, 1))
     order = [f"{SINGLE.experiment_id}/{repetition}" for repetition in range(3)]
     (tmp_path / "sweep.json").write_text(json.dumps({"order": order}))
+    assert results_of(tmp_path).missing == (order[2],)
+    save(tmp_path, run(SINGLE, None, 2, status=Status.INTERRUPTED, reason="Ctrl-C"))
     assert results_of(tmp_path).missing == (order[2],)
 
 

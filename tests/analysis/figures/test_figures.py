@@ -246,6 +246,8 @@ def test_files_are_named_after_the_figure_and_where_needed_the_case(tmp_path: Pa
 
 
 def test_figures_do_not_depend_on_the_window_system_of_the_environment() -> None:
-    words = [sys.executable, "-c", "import analysis.figures.style"]
+    asked = "import analysis.figures.style, matplotlib; print(matplotlib.get_backend())"
     environment = os.environ | {"MPLBACKEND": "nonsense"}
-    subprocess.run(words, env=environment, check=True)
+    words = [sys.executable, "-c", asked]
+    done = subprocess.run(words, env=environment, check=True, capture_output=True, text=True)
+    assert done.stdout.strip().lower() == "agg"

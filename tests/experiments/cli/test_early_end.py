@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.talk import assert_gone
+
 #: A module that takes for ever to import.
 SLOW = "import time\nprint('importing', flush=True)\ntime.sleep(60)\n"
 
@@ -87,3 +89,18 @@ def test_a_defect_of_the_suite_is_no_missing_package(tmp_path: Path) -> None:
     done = subprocess.run(words, env=environment, capture_output=True, check=False, text=True)
     assert done.returncode == 1
     assert "ModuleNotFoundError: No module named 'launchers.nothing'" in done.stderr
+
+
+def test_a_program_ends_with_the_shell_of_its_recipe() -> None:
+    program = (
+        "import os, time; from ps_allreduce.early_end import end_at_once; end_at_once(); "
+        "print(os.getpid(), flush=True); time.sleep(60)"
+    )
+    recipe = 'PS_ALLREDUCE_RECIPE=$$ "$1" -c "$2"; true'
+    words = ["sh", "-c", recipe, "sh", sys.executable, program]
+    environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as shell:
+        assert shell.stdout is not None
+        pid = int(shell.stdout.readline())
+        shell.terminate()
+        assert_gone([pid])
