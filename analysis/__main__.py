@@ -103,7 +103,7 @@ def _for_each_sweep(folder: Path, action: Callable[[SweepResults, Sequence[Case]
             click.echo(f"Error: {error}", err=True)
             status = MISTAKE
             continue
-        cases = make_cases(results.block.table, results.files.records)
+        cases = make_cases(results.block.table, results.files.records, results.files.looks)
         action(results, cases)
         for item in results.files.damaged:
             click.echo(f"Not read: {item.path}: {item.reason}", err=True)

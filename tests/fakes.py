@@ -227,8 +227,8 @@ def ok_run(**changes: Any) -> LaunchedRun:
 
 def steps_within(window_s: float) -> StepTable:
     """Steps of one worker that were measured in a window of this length."""
-    phases = [Phase.FIRST, Phase.WARMUP, *[Phase.MEASURED] * 4]
-    return make_steps(0, [window_s / 4 * (index + 1) for index in range(6)], phases)
+    phases = [Phase.FIRST, Phase.WARMUP, *[Phase.MEASURED] * 8]
+    return make_steps(0, [window_s / 8 * (index + 1) for index in range(10)], phases)
 
 
 def fit(run: LaunchedRun, experiment: Experiment) -> LaunchedRun:

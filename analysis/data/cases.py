@@ -19,6 +19,7 @@ from analysis.data.columns import CONDITIONS
 from analysis.data.setting import Setting, exchange_order, settings_of
 from analysis.data.turns import turns_of
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.record.looks import Looks
 from ps_allreduce.record.records import BUSY_LIMIT, RunRecord, Status
 
 #: Conditions that users ask for under a shorter name.
@@ -107,11 +108,13 @@ class Case:
     Attributes:
         name: the model, and what sets the case apart from others of the sweep.
         conditions: what agrees between all its runs, by column; None where nothing was asked for.
+        looks: at the main comparison while the sweep was made; None if there were none.
     """
 
     name: str
     conditions: Mapping[str, Any]
     points: tuple[Point, ...]
+    looks: Looks | None = None
 
     @property
     def settings(self) -> tuple[Setting, ...]:
@@ -151,11 +154,14 @@ def machine_was_limit(runs: pd.DataFrame) -> pd.Series:
     return (runs["machine_busy"] >= BUSY_LIMIT).fillna(False) | (unknown & several)
 
 
-def make_cases(table: pd.DataFrame, records: Mapping[str, RunRecord]) -> tuple[Case, ...]:
+def make_cases(
+    table: pd.DataFrame, records: Mapping[str, RunRecord], looks: Looks | None = None
+) -> tuple[Case, ...]:
     """Group runs that may be pooled, in order of the cases' names.
 
     Args:
         records: by the index of the table.
+        looks: at the main comparison of every case while the sweep was made.
     """
     attempts = table.assign(turn=turns_of(table)).groupby("experiment_id", sort=False)
     experiments = attempts.head(1).set_index("experiment_id", drop=False)
@@ -169,6 +175,7 @@ def make_cases(table: pd.DataFrame, records: Mapping[str, RunRecord]) -> tuple[C
             name=name,
             conditions={column: group.iloc[0][column] for column in CONDITIONS},
             points=_points(group, attempts, records),
+            looks=looks,
         )
         for name, group in zip(names, groups, strict=True)
     ]

@@ -24,6 +24,7 @@ from analysis.data.columns import make_table
 from analysis.data.rows import Row, row_of
 from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.record.files import RunFiles, iter_record_paths, load_raw, read_json, read_run
+from ps_allreduce.record.looks import LOOKS, Looks
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.record.sense import ROUNDING
 from ps_allreduce.record.steps import (
@@ -35,6 +36,7 @@ from ps_allreduce.record.steps import (
     input_spans,
     measurement_window,
 )
+from ps_allreduce.serialization import from_json
 
 #: Runs whose raw timings are kept in memory.
 _CACHED = 64
@@ -64,6 +66,7 @@ class SweepFiles:
         table: a row per attempt, of every block; the index is the path of the record.
         records: by the index of the table, without samples.
         planned: the runs that `sweep.json` asks for; None where there is no such file.
+        looks: at the main comparison while the sweep was made; None if there were none.
     """
 
     folder: Path
@@ -71,6 +74,7 @@ class SweepFiles:
     records: Mapping[str, RunRecord]
     damaged: tuple[Damage, ...]
     planned: tuple[str, ...] | None
+    looks: Looks | None = None
 
 
 def load(folder: str | Path) -> pd.DataFrame:
@@ -137,13 +141,14 @@ def read_sweep(folder: Path) -> SweepFiles:
         records[str(path)] = replace(record, samples=())
     if not rows:
         raise UserError(_nothing_to_read(folder, damaged))
-    planned = _planned(folder, damaged)
+    planned, looks = _definition(folder, damaged)
     return SweepFiles(
         folder=folder,
         table=make_table(rows.values(), rows),
         records=records,
         damaged=tuple(damaged),
         planned=planned,
+        looks=looks,
     )
 
 
@@ -174,18 +179,21 @@ def _refuse_another_runs(steps: StepTable, metrics: Metrics | None) -> None:
         )
 
 
-def _planned(folder: Path, damaged: list[Damage]) -> tuple[str, ...] | None:
+def _definition(folder: Path, damaged: list[Damage]) -> tuple[tuple[str, ...] | None, Looks | None]:
+    """The runs that were planned, and the looks while they were made."""
     path = folder / "sweep.json"
     try:
-        order = read_json(path)["order"]
+        content = read_json(path)
+        order, choices = content["order"], content.get("choices", {})
         if not isinstance(order, list) or not all(isinstance(key, str) for key in order):
             raise TypeError(f"order is no list of runs but {short(order)}")
+        looks = from_json(Looks, choices[LOOKS], path.name) if LOOKS in choices else None
     except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return None, None
+    except (OSError, ValueError, KeyError, TypeError, UserError) as error:
         damaged.append(Damage(path=path.name, reason=f"not a readable sweep ({error!r})."))
-        return None
-    return tuple(order)
+        return None, None
+    return tuple(order), looks
 
 
 def _nothing_to_read(folder: Path, damaged: Sequence[Damage]) -> str:

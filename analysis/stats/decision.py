@@ -24,8 +24,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from analysis.stats.looks import ONCE, Looks
+from analysis.stats.looks import ONCE, level_of
 from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES, Comparison, Ends
+from ps_allreduce.record.looks import Looks
 
 #: Two sides whose ratio lies within this share are called equal.
 MARGIN = 0.03
@@ -168,7 +169,7 @@ def decide(family: Sequence[Contest], looks: Looks = ONCE) -> list[Decision]:
     Args:
         looks: how often the launches were looked at, for sweeps that may stop early.
     """
-    level = looks.level(1 - CONFIDENCE)
+    level = level_of(looks, 1 - CONFIDENCE)
     different = _p_values(family, lambda contest: contest.p_different)
     equal = holm(_p_values(family, lambda contest: contest.p_equal))
     shares = level / _divisors(different, level)

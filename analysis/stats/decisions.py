@@ -15,10 +15,12 @@ from itertools import chain, product
 from analysis.data.cases import Case, Point
 from analysis.stats.decision import Contest, Decision, decide
 from analysis.stats.doubts import doubt_about
+from analysis.stats.looks import ONCE
 from analysis.stats.setting_pairs import PointPair, changed_pairs, synchronous_pairs
 from analysis.stats.sides import ALLREDUCE, PS_ASYNC, PS_SYNC, Meeting, meet, meet_apart
 from analysis.stats.statistics import compare
 from analysis.wording import transports_label
+from ps_allreduce.record.looks import Looks
 
 #: Headline, tables and figures all ask for the decisions of the same few cases.
 _CASES = 16
@@ -116,8 +118,14 @@ def _planned(case: Case, main: Meeting) -> dict[PointPair, Decision]:
         best=(first.index(bests[0]), second.index(bests[1])),
         doubt=doubt_about(case, *bests),
     )
-    (decision,) = decide([contest])
+    (decision,) = decide([contest], _looks(case, contest))
     return {bests: decision}
+
+
+def _looks(case: Case, contest: Contest) -> Looks:
+    """Those while the sweep was made, and this one."""
+    launches = min(contest.shown.n_first, contest.shown.n_second)
+    return case.looks.with_last(launches) if case.looks else ONCE
 
 
 def _contest_of_two(case: Case, first: Point, second: Point) -> Contest:

@@ -12,12 +12,13 @@ Turnbull (2000, section 3.8) advise for unknown variance.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 from scipy.special import ndtr, ndtri
+
+from ps_allreduce.record.looks import Looks
 
 #: Points of the grid on which the density of the statistic is carried from look to look, and how
 #: far it reaches in standard deviations of the last look.
@@ -26,32 +27,13 @@ _GRID, _REACH = 2001, 8.0
 Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Looks:
-    """The looks at a sweep that were made so far, this one last.
-
-    Attributes:
-        launches: of each point at every look, growing.
-        most: launches of each point that the sweep makes if it never stops early.
-    """
-
-    launches: tuple[int, ...]
-    most: int
-
-    def __post_init__(self) -> None:
-        growing = list(self.launches) == sorted(set(self.launches))
-        if not growing or not self.launches or not 1 <= self.launches[0] <= self.launches[-1]:
-            raise ValueError(f"looks must be after more and more launches, not {self.launches}")
-        if self.launches[-1] > self.most:
-            raise ValueError(f"a look after {self.launches[-1]} of at most {self.most} launches")
-
-    def level(self, level: float) -> float:
-        """The two-sided level of this look, of a test that errs with `level` in all looks."""
-        return _levels(tuple(count / self.most for count in self.launches), level)[-1]
-
-
 #: All launches were made before anybody looked.
 ONCE = Looks(launches=(1,), most=1)
+
+
+def level_of(looks: Looks, level: float) -> float:
+    """The two-sided level of the last look, of a test that errs with `level` in all looks."""
+    return _levels(tuple(count / looks.most for count in looks.launches), level)[-1]
 
 
 def spent(share: float, level: float) -> float:

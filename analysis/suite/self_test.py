@@ -15,9 +15,9 @@ import pandas as pd
 from scipy import stats
 
 from analysis.stats.decision import Contest, Outcome, decide
-from analysis.stats.looks import Looks
 from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES, compare
 from analysis.suite.spreads import Spreads
+from ps_allreduce.record.looks import Looks
 
 #: Simulated sweeps of each kind; of each spread where the limit of detection is looked for.
 SWEEPS, SWEEPS_OF_A_SPREAD = 2000, 500

@@ -16,14 +16,14 @@ import numpy.typing as npt
 
 from analysis.data.blocks import analysed
 from analysis.data.cases import Case, make_cases
-from analysis.data.load import find_sweeps, load_steps, read_sweep
-from analysis.stats.bootstrap import autocorrelation
+from analysis.data.load import find_sweeps, read_sweep
 from analysis.stats.statistics import MIN_LAUNCHES
-from ps_allreduce.errors import RecordFormatError, UserError
+from analysis.stats.step_spread import step_spread
+from ps_allreduce.errors import UserError
 from ps_allreduce.record.records import Status
 
 #: Folders below the results whose runs measure the suite or its links.
-OWN_SWEEPS = ("bench", "emulation-check", "first-look", "self-comparisons")
+OWN_SWEEPS = ("bench", "emulation-check", "first-look", "pilot", "self-comparisons")
 
 #: Runs of a sweep whose steps are looked at; they are all alike in what is asked of them.
 _RUNS = 12
@@ -66,7 +66,8 @@ def measured_spreads(results: Path) -> Spreads | None:
         cases += make_cases(files.block.table, files.files.records)
         table = files.block.table
         good = table.index[(table["status"] == Status.OK) & table["raw_timings"]]
-        steps += [each for run in good[:_RUNS] if (each := _steps_of(str(run))) is not None]
+        found = [step_spread(str(run)) for run in good[:_RUNS]]
+        steps += [(each.spread, each.autocorrelation) for each in found if each is not None]
         sweeps += 1
     parts = [part for case in cases if (part := _parts(case)) is not None]
     return _pooled(parts, steps, sweeps) if parts else None
@@ -107,16 +108,3 @@ def _parts(case: Case) -> tuple[float, float, int] | None:
     launch = float(((logs - of_turns) ** 2).sum()) / freedom
     turn = float((of_turns**2).sum()) / (len(turns) - 1) - launch / len(rates)
     return max(turn, 0.0), launch, freedom
-
-
-def _steps_of(run: str) -> tuple[float, float] | None:
-    """Spread and autocorrelation of the logarithms of the first worker's steps in the window."""
-    try:
-        table = load_steps(run)
-    except RecordFormatError:
-        return None
-    steps = table.loc[table["in_window"] & (table["worker"] == 0), "step_s"]
-    if len(steps) < 2 * MIN_LAUNCHES:
-        return None
-    logs = np.log(steps.to_numpy(dtype=float))
-    return float(logs.std(ddof=1)), autocorrelation(logs)

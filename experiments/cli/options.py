@@ -242,7 +242,12 @@ def sweep_options(profiles: Mapping[str, Profile]) -> Decorator[Any]:
         _profile(profiles),
         _stated("--workers", COUNTS, "Numbers of workers, for instance 1,2,4."),
         _stated("--cores-per-worker", WHOLE, "Cores of every worker.", "an equal share"),
-        _stated("--repetitions", WHOLE, "Launches of every point, instead of the profile's."),
+        _stated(
+            "--repetitions", WHOLE, "Launches of every point, instead of what a pilot chooses."
+        ),
+        _stated(
+            "--budget-s", Parsed("s", parse_decimal), "Time for all launches, not the profile's."
+        ),
         WARMUP,
         _given("--seed", WHOLE, "Of the order of runs.", 1),
         click.option(

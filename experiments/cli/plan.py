@@ -13,7 +13,7 @@ from rich.console import Console
 from experiments.cli.requests import StudyRequest, refuse_absent_workers
 from experiments.studies.defaults import default_cores, default_models, default_workers
 from experiments.studies.scope import Describe, Scale, Scope, check_servers
-from experiments.sweep.definition import Choices
+from experiments.sweep.definition import LAUNCHES, Choices
 from experiments.sweep.sweep import PlannedRun, Profile, Sweep, expected_duration, job_sizes
 from launchers.protocol import Capacity
 from launchers.settings import option_of
@@ -57,8 +57,16 @@ def plan_sweep(
         points=fitting,
         profile=request.sweep.chosen_profile,
         seed=request.sweep.seed,
+        main_launches=main_launches_of(request, choices),
         job_sizes=job_sizes(capacity.num_hosts) if request.sweep.jobs_by_size else (),
     )
+
+
+def main_launches_of(request: StudyRequest, choices: Choices) -> int | None:
+    """What a pilot chose; None where none did, or where repetitions are stated."""
+    if request.sweep.chosen_profile.budget_s is None:
+        return None
+    return choices.answer(LAUNCHES, int)
 
 
 def _scope(
@@ -204,7 +212,7 @@ def render_sweep(
         runs: those runs of the sweep that these hosts are for; `missing` are to be made.
         overhead_s: of every run beyond measuring.
     """
-    expected = expected_duration(missing, sweep.profile, overhead_s)
+    expected = expected_duration(sweep, missing, overhead_s)
     run_here = {run.experiment for run in runs}
     points = [point for point in sweep.points if point in run_here]
     titles = "\n".join(f"  {point.title}" for point in points)

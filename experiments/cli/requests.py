@@ -176,7 +176,8 @@ class SweepRequest:
     Attributes:
         workers: numbers of workers, ascending; None for as many as hosts allow.
         cores_per_worker: None for an equal share.
-        repetitions: launches of every point; None for those of the profile.
+        repetitions: launches of every point; None for as many as the profile's time allows.
+        budget_s: time for all launches; None for that of the profile.
         seed: of the order of runs.
         jobs_by_size: a job for each number of hosts, instead of one for all.
         retry_failed: give runs that failed as often as they are tried their tries anew.
@@ -187,6 +188,7 @@ class SweepRequest:
     workers: tuple[int, ...] | None = None
     cores_per_worker: int | None = None
     repetitions: int | None = None
+    budget_s: float | None = None
     warmup: WarmupRequest = field(default_factory=WarmupRequest)
     seed: int = 1
     jobs_by_size: bool = False
@@ -195,12 +197,13 @@ class SweepRequest:
 
     @property
     def chosen_profile(self) -> Profile:
-        """The profile, with the repetitions and the warm-up that were stated."""
-        return replace(
+        """The profile, with the repetitions, the budget and the warm-up that were stated."""
+        profile = replace(
             self.profile,
-            repetitions=_stated(self.repetitions, self.profile.repetitions),
+            budget_s=self.profile.budget_s if self.budget_s is None else self.budget_s,
             measurement=self.warmup.put_into(self.profile.measurement),
         )
+        return profile if self.repetitions is None else profile.without_budget(self.repetitions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +241,14 @@ class StudyRequest:
             self.workload,
             self.spread,
             self.settings,
-            replace(self.sweep, repetitions=None, seed=1, retry_failed=False, dry_run=False),
+            replace(
+                self.sweep,
+                repetitions=None,
+                budget_s=None,
+                seed=1,
+                retry_failed=False,
+                dry_run=False,
+            ),
         )
         text = json.dumps(identity_of(asked), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]

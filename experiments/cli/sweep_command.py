@@ -16,6 +16,7 @@ from rich.console import Console
 
 from experiments.cli import surroundings
 from experiments.cli.links import FirstLook
+from experiments.cli.pilot import Pilot
 from experiments.cli.plan import check_jobs_by_size, plan_sweep, render_sweep
 from experiments.cli.requests import StudyRequest
 from experiments.sweep.definition import Choices, read_choices
@@ -31,6 +32,7 @@ from launchers.run.launcher import HostsLauncher
 from launchers.scheduler import Scheduler
 from launchers.sites import site_kind
 from ps_allreduce.errors import UserError, at_least
+from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.files import iter_record_paths
 from ps_allreduce.record.provenance import collect
 from ps_allreduce.record.records import Status
@@ -75,8 +77,12 @@ def _run_here(
     )
     choices = read_choices(place.sweep_dir, request.identity, place.block)
     sweep, runs = _for_these_hosts(request, launcher, choices, console)
-    if not request.sweep.dry_run and _looked(request, place, choices, runs, console):
-        sweep, runs = _for_these_hosts(request, launcher, choices, Console(quiet=True))
+    if not request.sweep.dry_run:
+        if _looked(request, place, choices, runs, console):
+            sweep, runs = _for_these_hosts(request, launcher, choices, Console(quiet=True))
+        pilot = Pilot(request=request, place=place, choices=choices, console=console)
+        if runs and pilot.take(replace(sweep, points=_points_of(runs))):
+            sweep, runs = _for_these_hosts(request, launcher, choices, Console(quiet=True))
     if request.sweep.dry_run:
         history, standing = look_ahead(runs, place, retry_failed=request.sweep.retry_failed)
         click.echo(render_sweep(sweep, runs, standing.missing, OVERHEAD_S))
@@ -98,11 +104,15 @@ def _looked(
     Returns:
         Whether rates were chosen, with which the points have to be made again.
     """
-    points = list(dict.fromkeys(run.experiment for run in runs))
+    points = _points_of(runs)
     if not request.study.looks_first or all(point.network is None for point in points):
         return False
     look_ahead(runs, place)
     return FirstLook(request=request, place=place, choices=choices, console=console).take(points)
+
+
+def _points_of(runs: Sequence[PlannedRun]) -> tuple[Experiment, ...]:
+    return tuple(dict.fromkeys(run.experiment for run in runs))
 
 
 def _standing(
@@ -151,9 +161,13 @@ def _conclude(result: SessionResult, console: Console) -> int:
     before = f", {result.kept} were made before" if result.kept else ""
     console.print(
         f"{len(result.made)} runs made ({ends or 'none needed'}){before}; "
-        f"{result.wall_s:.0f} s, useful fraction {result.useful_fraction:.2f} "
-        "(share of the time inside warm-up and measured steps)"
+        f"{result.wall_s:.0f} s, measured share {result.measured_share:.2f} (of the time inside "
+        f"windows), useful fraction {result.useful_fraction:.2f} (with warm-up)"
     )
+    if result.stop is Stop.PRECISE:
+        console.print(
+            "Ended early: the interval of the main ratio is as narrow as the profile asks for."
+        )
     for sentence in result.standing.troubles:
         console.print(sentence)
     if result.stop is Stop.NO_TIME:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from analysis.planning.budget import FEWEST_STEPS
 from experiments.sweep.definition import Choices
 from experiments.sweep.sweep import PROFILES, Profile
 from ps_allreduce.point.experiment import Experiment
@@ -61,6 +62,11 @@ def rate_question(workload: Workload) -> str:
     return f"rate of the links for {workload.model.name}"
 
 
+def window_question(workload: Workload) -> str:
+    """What a pilot answers, in seconds."""
+    return f"window of {workload.model.name}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
     """How far the axes of a study reach.
@@ -80,7 +86,8 @@ class Scope:
 
     Attributes:
         workloads: one per model.
-        measurement: of every point for which the study has none of its own.
+        measurement: of every point for which the study has none of its own; the window is that
+            which a pilot chose for the model, if one did.
         device: where the workers of every point compute.
         spread, interface: of every point.
         network: of every point; where its links have no rate, that which was chosen for the model.
@@ -133,8 +140,14 @@ class Scope:
             resources=Resources(
                 cores_per_worker=cores, threads_per_worker=max(1, cores - 1), device=self.device
             ),
-            measurement=self.measurement,
+            measurement=self._measurement_of(workload),
         )
+
+    def _measurement_of(self, workload: Workload) -> Measurement:
+        window_s = self.choices.answer(window_question(workload), float)
+        if window_s is None:
+            return self.measurement
+        return replace(self.measurement, measured_steps=FEWEST_STEPS, measured_s=window_s)
 
     def _network_of(self, workload: Workload) -> EmulatedNetwork | None:
         rate = self.choices.answer(rate_question(workload), float)

@@ -120,8 +120,8 @@ def _profiles(launcher: LauncherSettings) -> Iterator[tuple[str, Profile]]:
     if network is not None:
         yield WIRE, wire_points.wire_profile(network)
     if on_one_host:
-        yield STANDARD_SWEEP, replace(PROFILES[STANDARD], repetitions=1)
-        yield WARMUP, replace(PROFILES[QUICK], repetitions=8)
+        yield STANDARD_SWEEP, PROFILES[STANDARD].without_budget(1)
+        yield WARMUP, PROFILES[QUICK].without_budget(8)
 
 
 def run_bench(launcher: LauncherSettings) -> int:

@@ -12,7 +12,6 @@ It should show that a setting is told apart from itself in at most 5 % of compar
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import click
@@ -65,7 +64,7 @@ def run_self_comparisons(launcher: LauncherSettings, comparisons: int, launches:
         study=Study(about=__doc__, points=_points),
         launcher=launcher,
         sweep=SweepRequest(
-            profile=replace(PROFILES[QUICK], repetitions=2 * launches * comparisons),
+            profile=PROFILES[QUICK].without_budget(2 * launches * comparisons),
             workers=(2,),
             cores_per_worker=1,
         ),

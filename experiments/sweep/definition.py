@@ -18,6 +18,9 @@ from ps_allreduce.serialization import from_json, to_json
 
 DEFINITION = "sweep.json"
 
+#: A question that a pilot answers.
+LAUNCHES = "launches of the main comparison"
+
 T = TypeVar("T")
 
 

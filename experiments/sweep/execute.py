@@ -7,11 +7,12 @@ and when the sweep ends.  How one run is made is decided in `session`.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from experiments.sweep.definition import Choices, save_definition
+from experiments.sweep.early_end import EarlyEnd
 from experiments.sweep.history import History, Standing, of_block, read_history
 from experiments.sweep.session import Session, Workplace, open_session, run_once
 from experiments.sweep.sweep import PlannedRun, Profile, Sweep, longest_run_s
@@ -19,7 +20,7 @@ from experiments.sweep.writable import check_writable
 from launchers.run.launcher import HostsLauncher
 from ps_allreduce.point.data import RecordFiles
 from ps_allreduce.record.files import iter_record_paths
-from ps_allreduce.record.records import RunRecord, Status
+from ps_allreduce.record.records import Phases, RunRecord, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +44,19 @@ class SessionResult:
     @property
     def useful_fraction(self) -> float:
         """Share of the session's time inside warm-up and measured steps."""
-        phases = [record.phases for record in self.made]
-        useful = sum((p.warmup_s or 0.0) + (p.measured_s or 0.0) for p in phases)
-        return useful / self.wall_s if self.made else 0.0
+        return self.measured_share + self._share(p.warmup_s for p in self._phases)
+
+    @property
+    def measured_share(self) -> float:
+        """Share of the session's time inside measured steps."""
+        return self._share(p.measured_s for p in self._phases)
+
+    @property
+    def _phases(self) -> list[Phases]:
+        return [record.phases for record in self.made]
+
+    def _share(self, seconds: Iterable[float | None]) -> float:
+        return sum(each or 0.0 for each in seconds) / self.wall_s if self.made else 0.0
 
 
 class Stop(StrEnum):
@@ -53,6 +64,7 @@ class Stop(StrEnum):
 
     INTERRUPTED = "interrupted"
     NO_TIME = "no time"
+    PRECISE = "precise"
 
 
 def execute(
@@ -85,7 +97,10 @@ def execute(
         for workload in {run.experiment.workload for run in queue}:
             place.launcher.prepare(workload)
         save_definition(sweep, choices, place.sweep_dir)
-        stop = _run_queue(session, queue)
+        early = EarlyEnd(sweep=sweep, choices=choices, sweep_dir=place.sweep_dir)
+        stop = _run_queue(session, queue, early)
+        if early.launches is not None:
+            runs = [run for run in runs if not early.is_beyond(run)]
     return SessionResult(
         made=tuple(session.made),
         kept=len(runs) - len(queue),
@@ -121,7 +136,7 @@ def _see_possible(runs: Sequence[PlannedRun], place: Workplace) -> None:
         place.launcher.check(point)
 
 
-def _run_queue(session: Session, queue: Sequence[PlannedRun]) -> Stop | None:
+def _run_queue(session: Session, queue: Sequence[PlannedRun], early: EarlyEnd) -> Stop | None:
     """Make runs in order; those that fail are tried again after all others."""
     again = list(queue)
     while again:
@@ -129,11 +144,13 @@ def _run_queue(session: Session, queue: Sequence[PlannedRun]) -> Stop | None:
         for run in pending:
             if not has_time(session.place.launcher, session.profile):
                 return Stop.NO_TIME
+            if early.comes_before(run):
+                continue
             if run_once(session, run).status is Status.INTERRUPTED:
                 return Stop.INTERRUPTED
             if session.history.needs_run(run):
                 again.append(run)
-    return None
+    return Stop.PRECISE if early.launches is not None else None
 
 
 def has_time(launcher: HostsLauncher, profile: Profile) -> bool:

@@ -84,7 +84,7 @@ def _planned_job(
     sweep_dir: Path,
 ) -> PlannedJob:
     """A job for some runs of a sweep: this same command, on hosts of its own."""
-    expected = expected_duration(runs, sweep.profile, JOB_OVERHEAD_S)
+    expected = expected_duration(sweep, runs, JOB_OVERHEAD_S)
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     job = BatchJob(
         name=sweep.name,

@@ -74,12 +74,16 @@ class SweepProgress(RunListener):
     ) -> None:
         self._bar.stop()
 
+    def prepare(self, text: str, done: int, total: int) -> None:
+        """Show how far it is."""
+        self._bar.update(self._task, completed=done, total=total, doing=text)
+
     def begin(self, total: int, kept: int) -> None:
         """Start the bar; say what is kept from earlier."""
         self._total = total
         if kept:
             self._console.print(f"{kept} runs are there already, {total} to go.")
-        self._bar.update(self._task, total=total, doing="starting")
+        self._bar.reset(self._task, total=total, doing="starting")
 
     def start(self, run: PlannedRun) -> None:
         """Name the run."""

@@ -48,6 +48,9 @@ PAUSES_S = (1.0, 5.0)
 class RunListener:
     """Is told how a sweep goes on; this one does nothing about it."""
 
+    def prepare(self, text: str, done: int, total: int) -> None:
+        """So many of the runs are over that come before the sweep."""
+
     def begin(self, total: int, kept: int) -> None:
         """So many runs are to be made, so many were made before."""
 

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts as hosts_needed
 from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.workload import Workload
 
 #: Repetitions of different jobs are so far apart that they never meet: a pair of runs with the same
 #: repetition was made by the same job.
 REPETITIONS_APART = 1000
+
+#: Of so many blocks that only hold the main comparison one has the sentinel, and so does the last.
+SENTINEL_EVERY = 3
 
 #: So many times its deadline is a run given whose steps need it.
 PATIENCE = 3
@@ -36,25 +40,38 @@ TYPICAL_WINDOW_S = 10.0
 
 QUICK, STANDARD = "quick", "standard"
 
+#: With start, first looks and the report, `make compare` ends within five minutes.
+QUICK_S = 240.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """How thoroughly a sweep is run.
 
     Attributes:
-        measurement: of every point, unless a study decides otherwise.
-        repetitions: launches of every point.
+        measurement: of every point, unless a study or a pilot decides otherwise.
+        repetitions: launches of every point; with a budget, of every point at least.
         deadline_s: a run that takes longer has timed out, unless its steps need longer.
+        budget_s: time for all launches.  A pilot chooses the length of windows, and how often
+            points of the main comparison are launched.  None takes both from here.
+        precision: the sweep ends early where the interval of the main ratio reaches no further than
+            this share to either side; None for never.
     """
 
     name: str
     measurement: Measurement = field(default_factory=Measurement)
     repetitions: int = 3
     deadline_s: float = 120.0
+    budget_s: float | None = None
+    precision: float | None = None
 
     def __post_init__(self) -> None:
         at_least(1, repetitions=self.repetitions, deadline_s=self.deadline_s)
         at_most(REPETITIONS_APART, repetitions=self.repetitions)
+
+    def without_budget(self, repetitions: int) -> Profile:
+        """So many launches of every point, in the windows of this profile."""
+        return replace(self, repetitions=repetitions, budget_s=None, precision=None)
 
     @property
     def limit_s(self) -> float:
@@ -68,12 +85,15 @@ PROFILES: Mapping[str, Profile] = {
         measurement=Measurement(measured_steps=30, measured_s=3.0),
         repetitions=3,
         deadline_s=60.0,
+        budget_s=QUICK_S,
     ),
     STANDARD: Profile(
         name=STANDARD,
         measurement=Measurement(measured_s=20.0, event_steps=3),
         repetitions=5,
         deadline_s=900.0,
+        budget_s=3600.0,
+        precision=0.02,
     ),
 }
 
@@ -85,6 +105,11 @@ class PlannedRun:
     experiment: Experiment
     repetition: int
 
+    @property
+    def turn(self) -> int:
+        """Number of its block within its job, from 0."""
+        return self.repetition % REPETITIONS_APART
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
@@ -93,6 +118,7 @@ class Sweep:
     Attributes:
         profile: repetitions and deadline of every point.
         seed: of the order of the runs.
+        main_launches: of the points of the main comparison, which may be launched more often.
         job_sizes: numbers of hosts, ascending, where the sweep has a job for each of them: a point
             is run in the smallest job that holds it, and points without any other (a single worker)
             in every job, which they join.
@@ -102,11 +128,17 @@ class Sweep:
     points: tuple[Experiment, ...]
     profile: Profile
     seed: int
+    main_launches: int | None = None
     job_sizes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.points:
             raise UserError(f"sweep {self.name} has no point: every combination was excluded.")
+
+    @property
+    def sentinel(self) -> Experiment | None:
+        """The single worker, whose rate tells a drift; None where there is none."""
+        return next((point for point in self.points if _joins(point)), None)
 
     def runs(self) -> list[PlannedRun]:
         """All runs, job after job."""
@@ -137,17 +169,58 @@ class Sweep:
         return next(size for size in self.job_sizes if hosts_needed(point) <= size)
 
     def _blocks(self, points: Sequence[Experiment], first: int) -> list[PlannedRun]:
-        """Every point once per block of repetitions, each block in an order of its own.
+        """Every point once per block of repetitions, then the main comparison alone.
 
-        Interleaving lets a drift of the machine hit all points alike, and makes ratios of points
-        pairs of the same block.
+        Each block has an order of its own.  Interleaving lets a drift of the machine hit all points
+        alike, and makes ratios of points pairs of the same block.  The sentinel begins the first
+        block and ends the others.
         """
-        runs: list[PlannedRun] = []
-        for repetition in range(first, first + self.profile.repetitions):
-            block = list(points)
-            random.Random(f"{self.seed}/{repetition}").shuffle(block)
-            runs += [PlannedRun(experiment=point, repetition=repetition) for point in block]
-        return runs
+        every = self.profile.repetitions
+        contenders = [point for point in main_points(self.points) if point in points]
+        last = max(every, self.main_launches or 0) if contenders else every
+        blocks = {repetition: list(points) for repetition in range(every)}
+        blocks |= {
+            repetition: self._more(contenders, last - repetition)
+            for repetition in range(every, last)
+        }
+        return [
+            run
+            for repetition, block in blocks.items()
+            for run in self._block(block, first + repetition)
+        ]
+
+    def _more(self, contenders: Sequence[Experiment], left: int) -> list[Experiment]:
+        """A block of the main comparison, when so many blocks are left, with this one."""
+        sentinel = self.sentinel
+        if sentinel is None or sentinel in contenders or left % SENTINEL_EVERY != 1:
+            return list(contenders)
+        return [*contenders, sentinel]
+
+    def _block(self, points: Sequence[Experiment], repetition: int) -> list[PlannedRun]:
+        block = [point for point in points if point != self.sentinel]
+        random.Random(f"{self.seed}/{repetition}").shuffle(block)
+        sentinel = self.sentinel
+        if sentinel is not None and sentinel in points:
+            block.insert(len(block) if repetition % REPETITIONS_APART else 0, sentinel)
+        return [PlannedRun(experiment=point, repetition=repetition) for point in block]
+
+
+def main_points(points: Sequence[Experiment]) -> list[Experiment]:
+    """Those of the main comparison of every workload; all points where there is none.
+
+    The best synchronous servers against the best all-reduce, at the most workers that both have.
+    Which of them are compared in the end is decided in `analysis.stats.sides`.
+    """
+    by_workload = {point.workload: _contenders(points, point.workload) for point in points}
+    return [point for found in by_workload.values() for point in found] or list(points)
+
+
+def _contenders(points: Sequence[Experiment], workload: Workload) -> list[Experiment]:
+    able = [point for point in points if point.workload == workload and point.strategy.synchronous]
+    reduced = [point for point in able if point.strategy.uses_collective]
+    served = [point for point in able if point.strategy.uses_servers]
+    common = {point.num_workers for point in reduced} & {point.num_workers for point in served}
+    return [point for point in (*reduced, *served) if point.num_workers == max(common, default=0)]
 
 
 def _joins(point: Experiment) -> bool:
@@ -192,13 +265,18 @@ def longest_run_s(profile: Profile) -> float:
 
 
 def expected_duration(
-    runs: Sequence[PlannedRun], profile: Profile, overhead_s: float
+    sweep: Sweep, runs: Sequence[PlannedRun], overhead_s: float
 ) -> ExpectedDuration:
-    """Add up what runs take, with so many seconds for each beyond measuring."""
+    """Add up what runs of a sweep take, with so many seconds for each beyond measuring.
+
+    Where a pilot has yet to decide how many there are, all of the time is used.
+    """
+    launches_s = sum(_likely_s(run.experiment) + overhead_s for run in runs)
+    unused_s = sweep.profile.budget_s or 0.0 if sweep.main_launches is None and runs else 0.0
     return ExpectedDuration(
         num_runs=len(runs),
-        likely_s=sum(_likely_s(run.experiment) + overhead_s for run in runs),
-        most_s=len(runs) * (profile.limit_s + LAUNCH_ALLOWANCE_S),
+        likely_s=max(launches_s, unused_s),
+        most_s=max(unused_s, len(runs) * (sweep.profile.limit_s + LAUNCH_ALLOWANCE_S)),
     )
 
 

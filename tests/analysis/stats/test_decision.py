@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.stats.decision import MARGIN, Contest, Decision, Outcome, decide, holm
-from analysis.stats.looks import Looks
+from analysis.stats.looks import level_of
 from analysis.stats.statistics import Comparison, compare
+from ps_allreduce.record.looks import Looks
 from tests.examples import fast
 
 
@@ -165,14 +166,14 @@ def _alarm(logs: np.ndarray[tuple[int, int], np.dtype[np.float64]], looks: tuple
     one, other = (pd.Series(np.exp(each)) for each in logs)
     contest = Contest(comparisons=((compare(one, other),),))
     (found,) = decide([contest], Looks(launches=looks, most=8))
-    return (found.p_value or 0.0) < Looks(launches=looks, most=8).level(0.05)
+    return (found.p_value or 0.0) < level_of(Looks(launches=looks, most=8), 0.05)
 
 
 def test_levels_of_looks_are_those_of_the_literature() -> None:
     # Bounds for five looks, 4.8769, 3.3569, 2.6803, 2.2898 and 2.0310 (R package gsDesign).
-    levels = [Looks(launches=tuple(range(1, n + 1)), most=5).level(0.05) for n in range(1, 6)]
+    levels = [level_of(Looks(launches=tuple(range(1, n + 1)), most=5), 0.05) for n in range(1, 6)]
     assert levels == pytest.approx([1.08e-6, 0.00079, 0.00736, 0.02203, 0.04225], rel=0.005)
-    assert Looks(launches=(5,), most=5).level(0.05) == pytest.approx(0.05)
+    assert level_of(Looks(launches=(5,), most=5), 0.05) == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize(("launches", "most"), [((), 5), ((3, 3), 5), ((0,), 5), ((6,), 5)])

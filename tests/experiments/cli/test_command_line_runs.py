@@ -114,7 +114,7 @@ def test_an_interruption_in_or_between_runs_makes_status_130_and_says_how_to_go_
 ) -> None:
     launcher = asked_to_end
     launcher.script = [bad_run(Status.INTERRUPTED)]
-    assert run("allreduce-sweep", "--workers", "1") == 130
+    assert run("allreduce-sweep", "--workers", "1", "--repetitions", "1") == 130
     assert "The same command makes the runs that are missing." in capsys.readouterr().err
     launcher.on_launch = lambda _: os.kill(os.getpid(), signal.SIGTERM)
     assert run("compare", "--workers", "1") == 130

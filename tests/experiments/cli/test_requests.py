@@ -113,7 +113,7 @@ def test_whatever_else_is_stated_makes_another_request(changes: dict[str, Any]) 
 
 def test_repetitions_replace_those_of_the_profile_and_nothing_else() -> None:
     profile = replace(QUICK, repetitions=10).chosen_profile
-    assert profile == replace(PROFILES["quick"], repetitions=10)
+    assert profile == replace(PROFILES["quick"], repetitions=10, budget_s=None)
     assert planned(asked(sweep=replace(QUICK, repetitions=10))).points == planned(asked()).points
 
 

@@ -34,7 +34,7 @@ def test_every_run_leaves_a_record_raw_timings_and_a_log(tmp_path: Path) -> None
     assert sorted(records(tmp_path), key=str) == sorted(result.made, key=str)
     for record in result.made:
         files = RunFiles.of(tmp_path, record.experiment_id, record.repetition, record.attempt)
-        assert len(load_raw(files.raw)[0]) == 6
+        assert len(load_raw(files.raw)[0]) == 10
         assert files.log.read_text() == "==> worker:0 <==\nhello\n"
         assert (record.sweep, record.profile) == ("compare", "quick")
         assert record.provenance.commit == "0123456789ab"

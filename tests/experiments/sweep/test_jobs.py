@@ -41,7 +41,7 @@ EXPECTED = ExpectedDuration(num_runs=10, likely_s=1000.0, most_s=4000.0)
 
 
 def test_a_sweep_takes_what_its_runs_take() -> None:
-    expected = expected_duration(SWEEP.runs(), PROFILE, 20.0)
+    expected = expected_duration(SWEEP, SWEEP.runs(), 20.0)
     assert expected.num_runs == 4
     assert expected.likely_s == 4 * (PROFILE.measurement.warmup.likely_s + TYPICAL_WINDOW_S + 20.0)
     assert expected.most_s == 4 * (PROFILE.limit_s + LAUNCH_ALLOWANCE_S)
@@ -51,7 +51,7 @@ def test_a_run_that_measures_for_long_is_given_that_time() -> None:
     measurement = Measurement(measured_s=100.0)
     long = make_experiment(measurement=measurement)
     once = replace(SWEEP, points=(long,), profile=replace(PROFILE, repetitions=1))
-    expected = expected_duration(once.runs(), once.profile, 0.0)
+    expected = expected_duration(once, once.runs(), 0.0)
     assert expected.likely_s == measurement.warmup.likely_s + 100.0
 
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.sweep.sweep import Profile, Sweep, job_sizes
+from experiments.sweep.sweep import Profile, Sweep, job_sizes, main_points
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.spread import Spread
-from ps_allreduce.point.strategies import AllReduce, NoCommunication, Single
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AsynchronousServers,
+    NoCommunication,
+    Single,
+    SynchronousServers,
+)
 from tests.examples import fast
 from tests.fakes import make_experiment
 
@@ -108,3 +115,40 @@ def test_a_job_with_nothing_but_bases_is_left_out() -> None:
 def test_a_job_of_another_size_is_refused() -> None:
     with pytest.raises(UserError, match=r"makes jobs of 1, 2, 4, 6 hosts .* this one has 3"):
         BY_SIZE.runs_of_job(3)
+
+
+SERVED = make_experiment(SynchronousServers, 2)
+
+COMPARED = (
+    make_experiment(Single, 1),
+    *(make_experiment(AllReduce, n) for n in (1, 2)),
+    make_experiment(AsynchronousServers, 2),
+    SERVED,
+)
+
+
+@fast
+@given(st.integers(0, 1 << 32), st.integers(1, 12))
+def test_time_beyond_the_fewest_launches_goes_to_the_main_comparison(
+    seed: int, launches: int
+) -> None:
+    sweep = Sweep(name="s", points=COMPARED, profile=TWICE, seed=seed, main_launches=launches)
+    assert main_points(COMPARED) == [make_experiment(AllReduce, 2), SERVED]
+    made = Counter(run.experiment for run in sweep.runs())
+    for point in COMPARED[1:]:
+        assert made[point] == (max(2, launches) if point in main_points(COMPARED) else 2)
+
+
+@pytest.mark.parametrize("launches", [2, 3, 5, 9])
+def test_the_sentinel_runs_at_the_start_in_the_middle_and_at_the_end(launches: int) -> None:
+    sweep = Sweep(name="s", points=COMPARED, profile=TWICE, seed=1, main_launches=launches)
+    runs = sweep.runs()
+    places = [at for at, run in enumerate(runs) if run.experiment == sweep.sentinel]
+    assert (places[0], places[-1]) == (0, len(runs) - 1)
+    assert all(later - place <= 11 for place, later in pairwise(places))
+
+
+def test_without_two_sides_all_points_are_the_main_comparison() -> None:
+    points = tuple(make_experiment(AllReduce, n) for n in (1, 2))
+    sweep = Sweep(name="s", points=points, profile=TWICE, seed=1, main_launches=5)
+    assert Counter(run.experiment for run in sweep.runs()) == dict.fromkeys(points, 5)

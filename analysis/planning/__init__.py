@@ -1,0 +1,1 @@
+"""What a sweep asks of its data while it is made; see `docs/method.md`."""

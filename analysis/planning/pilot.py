@@ -1,0 +1,93 @@
+"""What a pilot has shown: how much launches and windows vary, and what a launch costs.
+
+Decides how the variance of a few launches is taken apart.  Which runs a pilot makes is decided by
+the sweep.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from analysis.stats.step_spread import StepSpread, step_spread
+from ps_allreduce.record.records import RunRecord
+
+#: Launches that differ by less do so by luck: a pilot has a handful.
+LEAST_SPREAD = 0.01
+
+#: Nothing is launched in less time.
+LEAST_OVERHEAD_S = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PilotResult:
+    """What is known of the launches of a model; standard deviations are of logarithms.
+
+    Attributes:
+        launch: of what is of one launch alone, however long its window.
+        second: of what is left of the steps' own variation in a window of one second.
+        overhead_s: what a launch takes beyond its window: start, first step, warm-up and end.
+        step_s: of the point with the longest steps.
+    """
+
+    launch: float
+    second: float
+    overhead_s: float
+    step_s: float
+
+
+def pilot_of(launches: Mapping[Path, RunRecord]) -> PilotResult | None:
+    """Take the variance of launches apart.
+
+    The rates of a point vary by launch^2 + second^2/window.  The second part follows from the steps
+    (`derive.step_spread`); what is more than that is the launch's.
+
+    Args:
+        launches: records by their paths; at least two that measured of some point.
+
+    Returns:
+        None where that is not there.
+    """
+    steps = {path: spread for path in launches if (spread := step_spread(path)) is not None}
+    measured = {path: record for path, record in launches.items() if path in steps}
+    freedom, variance = _pooled(list(measured.values()))
+    if not freedom:
+        return None
+    second = float(np.mean([spread.variance_of_a_second for spread in steps.values()]))
+    of_windows = float(np.mean([_of_window(steps[p], measured[p]) for p in measured]))
+    return PilotResult(
+        launch=max(LEAST_SPREAD, math.sqrt(max(0.0, variance - of_windows))),
+        second=math.sqrt(second),
+        overhead_s=float(np.mean([_overhead_s(record) for record in measured.values()])),
+        step_s=max(spread.step_s for spread in steps.values()),
+    )
+
+
+def _pooled(records: Sequence[RunRecord]) -> tuple[int, float]:
+    """Degrees of freedom and variance of the logarithms of rates around their point's mean."""
+    rates: dict[str, list[float]] = {}
+    for record in records:
+        if record.metrics is not None:
+            rates.setdefault(record.experiment_id, []).append(record.metrics.examples_per_sec)
+    freedom = sum(len(each) - 1 for each in rates.values())
+    squares = sum(float(np.log(each).var()) * len(each) for each in rates.values())
+    return freedom, squares / freedom if freedom else 0.0
+
+
+def _of_window(spread: StepSpread, record: RunRecord) -> float:
+    """Variance that the steps bring into the rate of this run's window."""
+    return spread.variance_of_a_second / _window_s(record)
+
+
+def _window_s(record: RunRecord) -> float:
+    return record.metrics.window_s if record.metrics is not None else math.inf
+
+
+def _overhead_s(record: RunRecord) -> float:
+    """From the launch to the end of all tasks, without the measured steps."""
+    phases = record.phases
+    return max(LEAST_OVERHEAD_S, (phases.total_s or 0.0) - (phases.measured_s or 0.0))

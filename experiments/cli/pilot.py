@@ -1,0 +1,179 @@
+"""A pilot, before a sweep that has a time budget: how long are windows, and how many launches?
+
+Decides which points are launched first, and what is said of them.  What follows from their times is
+decided in `analysis.planning`; the answers are kept with the sweep's other choices, so the same
+command goes on with them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from analysis.planning.budget import FEWEST_STEPS, ModelPart, Spending, spend
+from analysis.planning.pilot import pilot_of
+from experiments.cli.requests import StudyRequest
+from experiments.studies.scope import window_question
+from experiments.sweep.definition import LAUNCHES, Choices
+from experiments.sweep.session import RunListener, Session, Workplace, open_session, run_once_more
+from experiments.sweep.sweep import Sweep, main_points
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.record.files import RunFiles
+from ps_allreduce.record.records import RunRecord, Status
+
+#: The folder of its records; it is no sweep.
+NAME = "pilot"
+
+#: How often each of its points is launched.
+LAUNCHES_EACH = 3
+
+#: Length of its windows: long enough for the variation of steps.
+WINDOW_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pilot:
+    """Finds out what a sweep with a budget needs to know.
+
+    Attributes:
+        place: where runs of the sweep are made; those of a pilot go into a folder beside it.
+        choices: takes the answers, and has those of earlier calls.
+    """
+
+    request: StudyRequest
+    place: Workplace
+    choices: Choices
+    console: Console
+
+    def take(self, sweep: Sweep) -> bool:
+        """Launch a few points of every model, if the sweep has a budget and nobody did before.
+
+        Returns:
+            Whether something was chosen.
+
+        Raises:
+            KeyboardInterrupt: somebody interrupted it.
+        """
+        budget_s = sweep.profile.budget_s
+        if budget_s is None or self.choices.answer(LAUNCHES, int) is not None:
+            return False
+        shares = self._shares(sweep)
+        fewest = sweep.profile.repetitions
+        if shares is None:
+            self.choices.decide(LAUNCHES, int, lambda: fewest)
+            self.console.print(
+                "Runs of the pilot failed, so nothing is known of launches: every point is "
+                f"launched {fewest} times, in windows of the profile {sweep.profile.name}."
+            )
+            return True
+        for workload in {point.workload for point in sweep.points}:
+            window_s = shares[workload.model.name].window_s
+            self.choices.decide(window_question(workload), float, partial(float, window_s))
+        spending = spend(list(shares.values()), fewest, budget_s)
+        self.choices.decide(LAUNCHES, int, lambda: spending.launches)
+        self.console.print(_told(shares, spending, sweep))
+        return True
+
+    def _shares(self, sweep: Sweep) -> dict[str, ModelPart] | None:
+        """What every model wants of the time; None where runs came to nothing."""
+        main = main_points(sweep.points)
+        models = dict.fromkeys(point.workload.model.name for point in main)
+        pairs = {model: _pair([p for p in main if _is_of(p, model)]) for model in models}
+        launches = self._launch(sweep, pairs)
+        shares = {}
+        for model, made in launches.items():
+            pilot = pilot_of(made)
+            if pilot is None:
+                return None
+            shares[model] = ModelPart(
+                pilot=pilot,
+                points=sum(_is_of(point, model) for point in sweep.points),
+                main=sum(_is_of(point, model) for point in main),
+            )
+        return shares
+
+    def _launch(
+        self, sweep: Sweep, pairs: Mapping[str, Sequence[Experiment]]
+    ) -> dict[str, dict[Path, RunRecord]]:
+        """Launch the points of each model in turn; the records by their paths."""
+        total = LAUNCHES_EACH * sum(len(pair) for pair in pairs.values())
+        place = replace(
+            self.place,
+            sweep_dir=self.request.launcher.results / NAME,
+            listener=_Count(self.place.listener, total),
+        )
+        self.console.print(
+            f"A pilot of {total} runs chooses the length of windows and the number of launches."
+        )
+        for pair in pairs.values():
+            place.launcher.prepare(pair[0].workload)
+        with open_session(place, NAME, sweep.profile) as session:
+            return {
+                model: dict(
+                    _launched(session, point) for _ in range(LAUNCHES_EACH) for point in pair
+                )
+                for model, pair in pairs.items()
+            }
+
+
+class _Count(RunListener):
+    """Shows how far a pilot is, without a line for each of its runs."""
+
+    def __init__(self, listener: RunListener, total: int) -> None:
+        self._listener = listener
+        self._total, self._done = total, 0
+
+    def finish(self, record: RunRecord, log_tail: str) -> None:
+        """Move the bar on."""
+        self._done += 1
+        self._listener.prepare("pilot", self._done, self._total)
+
+
+def _is_of(point: Experiment, model: str) -> bool:
+    return point.workload.model.name == model
+
+
+def _pair(points: Sequence[Experiment]) -> list[Experiment]:
+    """Two points of one model, with few and many tasks if there are such: the first and last."""
+    return list(dict.fromkeys((points[0], points[-1])))
+
+
+def _launched(session: Session, point: Experiment) -> tuple[Path, RunRecord]:
+    profile = session.profile.measurement
+    window = replace(profile, measured_s=WINDOW_S, measured_steps=FEWEST_STEPS)
+    record = run_once_more(session, replace(point, measurement=window))
+    if record.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    files = RunFiles.of(
+        session.place.sweep_dir, record.experiment_id, record.repetition, record.attempt
+    )
+    return files.record, record
+
+
+def _told(shares: Mapping[str, ModelPart], spending: Spending, sweep: Sweep) -> str:
+    """What was found, and what follows."""
+    found = [
+        f"launches of {model} spread by {share.pilot.launch:.1%} and take "
+        f"{share.pilot.overhead_s:.1f} s beside windows of {share.window_s:g} s"
+        for model, share in shares.items()
+    ]
+    fewest, minutes = sweep.profile.repetitions, math.ceil(spending.expected_s / 60)
+    rest = f", those of the main comparison {spending.launches} times"
+    told = f"every point is launched {fewest} times{rest if spending.launches > fewest else ''}"
+    sentence = f"{'; '.join(found)}: {told}, in about {minutes} min."
+    return sentence[0].upper() + sentence[1:] + _too_little(spending, sweep)
+
+
+def _too_little(spending: Spending, sweep: Sweep) -> str:
+    budget_s = sweep.profile.budget_s
+    if budget_s is None or spending.expected_s <= budget_s:
+        return ""
+    return (
+        f" That is more than the {round(budget_s / 60, 1):g} min of the profile {sweep.profile.name}: "
+        f"{len(sweep.points)} points need it. --repetitions 1 takes less and allows no verdict."
+    )

@@ -1,0 +1,76 @@
+"""The variance of a few launches is taken apart."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.planning.pilot import LEAST_SPREAD, pilot_of
+from analysis.stats.step_spread import StepSpread
+from ps_allreduce.point.strategies import AllReduce, SynchronousServers
+from ps_allreduce.record.files import RunFiles
+from ps_allreduce.record.records import Phases, RunRecord
+from ps_allreduce.record.steps import Phase, measurement_window
+from tests.analysis.builders import metrics, run, save
+from tests.fakes import make_experiment, make_steps
+
+STEP_S = 0.02
+
+
+def launched(folder: Path, rates: dict[int, float], step_spread: float) -> dict[Path, RunRecord]:
+    """Launches of two points with steps that vary independently."""
+    random, made = np.random.default_rng(1), {}
+    for kind in (AllReduce, SynchronousServers):
+        for repetition, rate in rates.items():
+            lasts = STEP_S * np.exp(random.normal(0.0, step_spread, 50))
+            phases = [Phase.FIRST, Phase.WARMUP, *[Phase.MEASURED] * 48]
+            steps = make_steps(0, list(np.cumsum(lasts)), phases)
+            window_s = measurement_window(steps).length_s
+            record = run(
+                make_experiment(kind, 2),
+                rate,
+                repetition,
+                metrics=metrics(rate, window_s=window_s),
+                phases=Phases(measured_s=5.0, total_s=20.0),
+            )
+            save(folder, record, steps=steps)
+            files = RunFiles.of(folder, record.experiment_id, record.repetition, record.attempt)
+            made[files.record] = record
+    return made
+
+
+def test_what_launches_and_windows_vary_by_and_what_a_launch_costs(tmp_path: Path) -> None:
+    rates = {0: 90.0, 1: 100.0, 2: 110.0}
+    pilot = pilot_of(launched(tmp_path, rates, 0.1))
+    assert pilot is not None
+    assert pilot.launch == pytest.approx(np.std(np.log(list(rates.values())), ddof=1), rel=0.1)
+    assert pilot.second == pytest.approx(0.1 * math.sqrt(STEP_S), rel=0.3)
+    assert pilot.overhead_s == pytest.approx(15.0)
+    assert pilot.step_s == pytest.approx(STEP_S, rel=0.1)
+
+
+def test_launches_that_agree_by_luck_are_not_taken_for_equal(tmp_path: Path) -> None:
+    pilot = pilot_of(launched(tmp_path, {0: 100.0, 1: 100.0}, 0.1))
+    assert pilot is not None
+    assert pilot.launch == LEAST_SPREAD
+
+
+def test_one_launch_of_each_point_tells_nothing(tmp_path: Path) -> None:
+    assert pilot_of(launched(tmp_path, {0: 100.0}, 0.1)) is None
+    assert pilot_of({}) is None
+
+
+@pytest.mark.parametrize("lag", [0.0, 0.6])
+def test_rates_of_windows_vary_as_their_steps_foretell(lag: float) -> None:
+    random, steps, windows = np.random.default_rng(1), 500, 400
+    noise = random.normal(0.0, 0.05 * math.sqrt(1 - lag**2), (windows, steps))
+    for index in range(1, steps):
+        noise[:, index] += lag * noise[:, index - 1]
+    lasts = STEP_S * np.exp(noise)
+    rates = steps / lasts.sum(axis=1)
+    spread = StepSpread(step_s=STEP_S, spread=0.05, autocorrelation=lag)
+    foretold = spread.variance_of_a_second / (steps * STEP_S)
+    assert np.log(rates).var() == pytest.approx(foretold, rel=0.2)

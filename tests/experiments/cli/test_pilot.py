@@ -1,0 +1,79 @@
+"""A sweep with a time budget begins with a pilot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launchers.protocol import LaunchedRun
+from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.record.files import iter_record_paths
+from ps_allreduce.record.records import Status
+from tests.experiments.conftest import run
+from tests.fakes import METRICS, FakeLauncher, bad_run, ok_run
+
+WORDS = ("compare", "--workers", "1,2", "--results", "made")
+
+
+def launches(*rates: float) -> list[LaunchedRun]:
+    return [ok_run(metrics=replace(METRICS, examples_per_sec=rate)) for rate in rates]
+
+
+def windows(launcher: FakeLauncher) -> list[float]:
+    measurements = [point.measurement for point in launcher.launched]
+    return [each.measured_s for each in measurements if isinstance(each, Measurement)]
+
+
+def test_a_pilot_chooses_windows_and_launches_once(
+    launcher: FakeLauncher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launcher.script = launches(100, 50, 104, 52, 96, 49)
+    words = (*WORDS, "--budget-s", "1000")
+    assert run(*words) == 0
+    said = capsys.readouterr().err
+    assert "A pilot of 6 runs chooses" in said
+    assert "Launches of SmallCNN spread by 3.5%" in said
+    assert "every point is launched 3 times, those of the main comparison 30 times" in said
+    assert len(list(iter_record_paths(tmp_path / "made" / "pilot"))) == 6
+    assert windows(launcher)[:6] == [1.0] * 6
+    assert set(windows(launcher)[6:]) == {1.0}
+    made = len(launcher.launched)
+    assert run(*words) == 0
+    assert len(launcher.launched) == made
+    assert "pilot" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [("--repetitions", "2"), ("--dry-run",)])
+def test_stated_repetitions_and_dry_runs_need_no_pilot(
+    words: tuple[str, ...], launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*WORDS, *words) == 0
+    assert "pilot" not in capsys.readouterr().err
+    assert set(windows(launcher)) <= {3.0}
+
+
+def test_more_points_than_the_time_allows_are_told(
+    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*WORDS, "--budget-s", "30") == 0
+    said = capsys.readouterr().err
+    assert "That is more than the 0.5 min" in said
+    assert "--repetitions 1 takes less" in said
+    assert len(launcher.launched) == 6 + 3 * 11
+
+
+def test_a_pilot_that_fails_leaves_the_profile_as_it_is(
+    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launcher.script = [bad_run(Status.FAILED)] * 6
+    assert run(*WORDS) == 0
+    assert "Runs of the pilot failed" in capsys.readouterr().err
+    assert windows(launcher)[6:] == [3.0] * 33
+
+
+def test_an_interrupted_pilot_ends_the_call(launcher: FakeLauncher) -> None:
+    launcher.script = [bad_run(Status.INTERRUPTED)]
+    assert run(*WORDS) == 130
+    assert len(launcher.launched) == 1

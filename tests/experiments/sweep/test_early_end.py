@@ -1,0 +1,88 @@
+"""A sweep ends when its main ratio is known well enough, and says that it looked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from analysis.data.load import read_sweep
+from experiments.sweep.definition import LAUNCHES, Choices, read_choices
+from experiments.sweep.execute import SessionResult, Stop, execute
+from experiments.sweep.session import Workplace
+from experiments.sweep.sweep import Profile, Sweep
+from launchers.protocol import LaunchedRun
+from ps_allreduce.point.strategies import AllReduce, SynchronousServers
+from ps_allreduce.record.records import Status
+from tests.experiments.sweeps import records
+from tests.fakes import METRICS, FakeLauncher, bad_run, make_experiment, ok_run
+
+pytestmark = pytest.mark.usefixtures("machine")
+
+SWEEP = Sweep(
+    name="compare",
+    points=(make_experiment(AllReduce, 2), make_experiment(SynchronousServers, 2)),
+    profile=Profile(name="standard", repetitions=3, budget_s=1000.0, precision=0.02),
+    seed=1,
+    main_launches=8,
+)
+
+
+def rated(rate: float) -> LaunchedRun:
+    return ok_run(metrics=replace(METRICS, examples_per_sec=rate))
+
+
+def alternating(spread: float) -> list[LaunchedRun]:
+    """Launches whose rates lie above and below their mean in turn."""
+    return [rated(100.0 * (1 + spread * (-1) ** (n // 2 + n))) for n in range(16)]
+
+
+def go(launcher: FakeLauncher, folder: Path, choices: Choices | None = None) -> SessionResult:
+    place = Workplace(
+        launcher=launcher, sweep_dir=folder, commit="0123456789ab", pause=lambda _: None
+    )
+    kept = choices or Choices()
+    sweep = replace(SWEEP, main_launches=kept.answer(LAUNCHES, int) or SWEEP.main_launches)
+    return execute(sweep, sweep.runs(), place, kept)
+
+
+def test_a_narrow_interval_ends_the_sweep_and_the_same_command_adds_nothing(
+    tmp_path: Path,
+) -> None:
+    result = go(FakeLauncher(alternating(0.0001)), tmp_path)
+    assert result.stop is Stop.PRECISE
+    assert result.standing.is_complete
+    assert len(result.made) == 2 * 3
+    files = read_sweep(tmp_path)
+    assert files.looks is not None
+    assert (files.looks.launches, files.looks.most) == ((3,), 8)
+    assert len(files.planned or ()) == 6
+    again = go(FakeLauncher(), tmp_path, read_choices(tmp_path, "", None))
+    assert (again.made, again.stop) == ((), None)
+
+
+def test_a_wide_interval_ends_nothing_and_every_look_is_noted(tmp_path: Path) -> None:
+    result = go(FakeLauncher(alternating(0.1)), tmp_path)
+    assert (result.stop, len(result.made)) == (None, 16)
+    looks = read_sweep(tmp_path).looks
+    assert looks is not None
+    assert looks.launches == (3, 4, 5, 6, 7)
+
+
+def test_looks_of_an_interrupted_sweep_count_when_it_goes_on(tmp_path: Path) -> None:
+    script = [*alternating(0.1)[:9], bad_run(Status.INTERRUPTED)]
+    assert go(FakeLauncher(script), tmp_path).stop is Stop.INTERRUPTED
+    choices = read_choices(tmp_path, "", None)
+    go(FakeLauncher(alternating(0.1)), tmp_path, choices)
+    looks = read_sweep(tmp_path).looks
+    assert looks is not None
+    assert looks.launches == (3, 4, 5, 6, 7)
+    assert len(records(tmp_path)) == 17
+
+
+def test_what_failed_is_tried_again_when_the_rest_is_known(tmp_path: Path) -> None:
+    script = [bad_run(Status.FAILED), *(rated(100.0 + n / 100) for n in range(20))]
+    result = go(FakeLauncher(script), tmp_path)
+    assert result.stop is Stop.PRECISE
+    assert result.standing.is_complete
