@@ -9,11 +9,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analysis.planning.pilot import PilotResult
+import numpy as np
+
+from analysis.planning.pilot import LaunchCost, PilotResult
 
 #: Windows are no shorter and no longer, in seconds; and they have so many steps.
 SHORTEST_S, LONGEST_S = 1.0, 20.0
-FEWEST_STEPS = 10
+FEWEST_STEPS = 8
 
 #: More launches of a point are not made: others would gain more from the time.
 MOST_LAUNCHES = 30
@@ -24,18 +26,13 @@ class ModelPart:
     """What a model's part of a sweep wants.
 
     Attributes:
-        points: so many are launched as often as the profile says at least.
-        main: so many are launched as often as time allows.
+        points: tasks of each point that is launched as often as the profile says at least.
+        main: tasks of each point that is launched as often as time allows.
     """
 
     pilot: PilotResult
-    points: int
-    main: int
-
-    @property
-    def launch_s(self) -> float:
-        """What a launch takes about."""
-        return self.pilot.overhead_s + max(self.window_s, FEWEST_STEPS * self.pilot.step_s)
+    points: tuple[int, ...]
+    main: tuple[int, ...]
 
     @property
     def window_s(self) -> float:
@@ -46,8 +43,18 @@ class ModelPart:
         1977, section 10.6; for benchmarks Kalibera and Jones, "Rigorous Benchmarking in Reasonable
         Time", ISMM 2013).
         """
-        best = math.sqrt(self.pilot.overhead_s) * self.pilot.second / self.pilot.launch
+        pilot = self.pilot
+        best = math.sqrt(pilot.most_overhead_s) * pilot.second / pilot.launch
         return round(min(max(best, SHORTEST_S), LONGEST_S), 1)
+
+    def seconds(self, tasks: Sequence[int]) -> float:
+        """What a launch of each of these points takes, by their numbers of tasks."""
+        costs = [(cost.tasks, self._launch_s(cost)) for cost in self.pilot.costs]
+        numbers, times = zip(*sorted(costs), strict=True)
+        return float(np.interp(tasks, numbers, times).sum())
+
+    def _launch_s(self, cost: LaunchCost) -> float:
+        return cost.overhead_s + max(self.window_s, FEWEST_STEPS * cost.step_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,15 +70,15 @@ class Spending:
     expected_s: float
 
 
-def spend(shares: Sequence[ModelPart], fewest: int, budget_s: float) -> Spending:
+def spend(parts: Sequence[ModelPart], fewest: int, budget_s: float) -> Spending:
     """The fewest launches of all points; what is left of the time goes to the main comparison.
 
     Args:
-        shares: one for each model.
+        parts: one for each model.
         fewest: launches of every point, also where time does not suffice.
     """
-    base_s = sum(share.points * fewest * share.launch_s for share in shares)
-    turn_s = sum(share.main * share.launch_s for share in shares)
+    base_s = fewest * sum(part.seconds(part.points) for part in parts)
+    turn_s = sum(part.seconds(part.main) for part in parts)
     more = math.floor((budget_s - base_s) / turn_s) if turn_s else 0
     launches = max(fewest, min(fewest + more, MOST_LAUNCHES))
     return Spending(launches=launches, expected_s=base_s + (launches - fewest) * turn_s)

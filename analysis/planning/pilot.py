@@ -7,13 +7,14 @@ the sweep.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from analysis.stats.step_spread import StepSpread, step_spread
+from ps_allreduce.point.layout import tasks_of
 from ps_allreduce.record.records import RunRecord
 
 #: Launches that differ by less do so by luck: a pilot has a handful.
@@ -24,27 +25,44 @@ LEAST_OVERHEAD_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchCost:
+    """What a launch of a point with so many tasks takes.
+
+    Attributes:
+        overhead_s: beyond its window: start, first step, warm-up and end.
+        step_s: a step of its window.
+    """
+
+    tasks: int
+    overhead_s: float
+    step_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PilotResult:
     """What is known of the launches of a model; standard deviations are of logarithms.
 
     Attributes:
         launch: of what is of one launch alone, however long its window.
         second: of what is left of the steps' own variation in a window of one second.
-        overhead_s: what a launch takes beyond its window: start, first step, warm-up and end.
-        step_s: of the point with the longest steps.
+        costs: of points with few and many tasks; at least one.
     """
 
     launch: float
     second: float
-    overhead_s: float
-    step_s: float
+    costs: tuple[LaunchCost, ...]
+
+    @property
+    def most_overhead_s(self) -> float:
+        """Of the point that takes longest."""
+        return max(cost.overhead_s for cost in self.costs)
 
 
 def pilot_of(launches: Mapping[Path, RunRecord]) -> PilotResult | None:
     """Take the variance of launches apart.
 
     The rates of a point vary by launch^2 + second^2/window.  The second part follows from the steps
-    (`derive.step_spread`); what is more than that is the launch's.
+    (`stats.step_spread`); what is more than that is the launch's.
 
     Args:
         launches: records by their paths; at least two that measured of some point.
@@ -62,9 +80,20 @@ def pilot_of(launches: Mapping[Path, RunRecord]) -> PilotResult | None:
     return PilotResult(
         launch=max(LEAST_SPREAD, math.sqrt(max(0.0, variance - of_windows))),
         second=math.sqrt(second),
-        overhead_s=float(np.mean([_overhead_s(record) for record in measured.values()])),
-        step_s=max(spread.step_s for spread in steps.values()),
+        costs=tuple(_costs([(measured[path], steps[path].step_s) for path in measured])),
     )
+
+
+def _costs(launches: Sequence[tuple[RunRecord, float]]) -> Iterator[LaunchCost]:
+    """The mean of each number of tasks."""
+    counts = {len(tasks_of(record.experiment)) for record, _ in launches}
+    for tasks in sorted(counts):
+        alike = [each for each in launches if len(tasks_of(each[0].experiment)) == tasks]
+        yield LaunchCost(
+            tasks=tasks,
+            overhead_s=float(np.mean([_overhead_s(record) for record, _ in alike])),
+            step_s=float(np.mean([step_s for _, step_s in alike])),
+        )
 
 
 def _pooled(records: Sequence[RunRecord]) -> tuple[int, float]:

@@ -8,6 +8,7 @@ command goes on with them.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,6 +24,7 @@ from experiments.sweep.definition import LAUNCHES, Choices
 from experiments.sweep.session import RunListener, Session, Workplace, open_session, run_once_more
 from experiments.sweep.sweep import Sweep, main_points
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.layout import tasks_of
 from ps_allreduce.record.files import RunFiles
 from ps_allreduce.record.records import RunRecord, Status
 
@@ -43,12 +45,14 @@ class Pilot:
     Attributes:
         place: where runs of the sweep are made; those of a pilot go into a folder beside it.
         choices: takes the answers, and has those of earlier calls.
+        begun: when the budget began to be spent, on the monotonic clock.
     """
 
     request: StudyRequest
     place: Workplace
     choices: Choices
     console: Console
+    begun: float
 
     def take(self, sweep: Sweep) -> bool:
         """Launch a few points of every model, if the sweep has a budget and nobody did before.
@@ -74,7 +78,8 @@ class Pilot:
         for workload in {point.workload for point in sweep.points}:
             window_s = shares[workload.model.name].window_s
             self.choices.decide(window_question(workload), float, partial(float, window_s))
-        spending = spend(list(shares.values()), fewest, budget_s)
+        spent_s = time.monotonic() - self.begun
+        spending = spend(list(shares.values()), fewest, budget_s - spent_s)
         self.choices.decide(LAUNCHES, int, lambda: spending.launches)
         self.console.print(_told(shares, spending, sweep))
         return True
@@ -92,16 +97,20 @@ class Pilot:
                 return None
             shares[model] = ModelPart(
                 pilot=pilot,
-                points=sum(_is_of(point, model) for point in sweep.points),
-                main=sum(_is_of(point, model) for point in main),
+                points=_tasks([point for point in sweep.points if _is_of(point, model)]),
+                main=_tasks([point for point in main if _is_of(point, model)]),
             )
         return shares
 
     def _launch(
         self, sweep: Sweep, pairs: Mapping[str, Sequence[Experiment]]
     ) -> dict[str, dict[Path, RunRecord]]:
-        """Launch the points of each model in turn; the records by their paths."""
-        total = LAUNCHES_EACH * sum(len(pair) for pair in pairs.values())
+        """Launch each model's base once and its points in turn; the records by their paths."""
+        queues = {
+            model: [*_bases(sweep.points, model), *(list(pair) * LAUNCHES_EACH)]
+            for model, pair in pairs.items()
+        }
+        total = sum(len(queue) for queue in queues.values())
         place = replace(
             self.place,
             sweep_dir=self.request.launcher.results / NAME,
@@ -114,10 +123,8 @@ class Pilot:
             place.launcher.prepare(pair[0].workload)
         with open_session(place, NAME, sweep.profile) as session:
             return {
-                model: dict(
-                    _launched(session, point) for _ in range(LAUNCHES_EACH) for point in pair
-                )
-                for model, pair in pairs.items()
+                model: dict(_launched(session, point) for point in queue)
+                for model, queue in queues.items()
             }
 
 
@@ -136,6 +143,16 @@ class _Count(RunListener):
 
 def _is_of(point: Experiment, model: str) -> bool:
     return point.workload.model.name == model
+
+
+def _tasks(points: Sequence[Experiment]) -> tuple[int, ...]:
+    return tuple(len(tasks_of(point)) for point in points)
+
+
+def _bases(points: Sequence[Experiment], model: str) -> list[Experiment]:
+    """The single worker: what the launch of one task takes."""
+    alone = [point for point in points if len(tasks_of(point)) == 1 and _is_of(point, model)]
+    return alone[:1]
 
 
 def _pair(points: Sequence[Experiment]) -> list[Experiment]:
@@ -159,7 +176,7 @@ def _told(shares: Mapping[str, ModelPart], spending: Spending, sweep: Sweep) -> 
     """What was found, and what follows."""
     found = [
         f"launches of {model} spread by {share.pilot.launch:.1%} and take "
-        f"{share.pilot.overhead_s:.1f} s beside windows of {share.window_s:g} s"
+        f"up to {share.pilot.most_overhead_s:.1f} s beside windows of {share.window_s:g} s"
         for model, share in shares.items()
     ]
     fewest, minutes = sweep.profile.repetitions, math.ceil(spending.expected_s / 60)
@@ -173,7 +190,8 @@ def _too_little(spending: Spending, sweep: Sweep) -> str:
     budget_s = sweep.profile.budget_s
     if budget_s is None or spending.expected_s <= budget_s:
         return ""
+    minutes = round(budget_s / 60, 1)
     return (
-        f" That is more than the {round(budget_s / 60, 1):g} min of the profile {sweep.profile.name}: "
+        f" That is more than the {minutes:g} min of the profile {sweep.profile.name}: "
         f"{len(sweep.points)} points need it. --repetitions 1 takes less and allows no verdict."
     )

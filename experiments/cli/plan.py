@@ -100,7 +100,7 @@ def scale_of(
     workers = request.sweep.workers or choices.decide(
         "numbers of workers",
         tuple[int, ...],
-        lambda: default_workers(profile, spread, capacity),
+        lambda: default_workers(profile, spread, capacity, ends_alone=request.study.ends_alone),
     )
     cores = request.sweep.cores_per_worker
     if cores is None:

@@ -6,6 +6,7 @@ jobs are remembered and followed, is decided in `sweep.jobs`.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -69,6 +70,7 @@ def run_study(request: StudyRequest) -> int:
 def _run_here(
     request: StudyRequest, launcher: HostsLauncher, progress: SweepProgress, console: Console
 ) -> int:
+    begun = time.monotonic()
     place = Workplace(
         launcher=launcher,
         sweep_dir=request.sweep_dir,
@@ -80,7 +82,7 @@ def _run_here(
     if not request.sweep.dry_run:
         if _looked(request, place, choices, runs, console):
             sweep, runs = _for_these_hosts(request, launcher, choices, Console(quiet=True))
-        pilot = Pilot(request=request, place=place, choices=choices, console=console)
+        pilot = Pilot(request=request, place=place, choices=choices, console=console, begun=begun)
         if runs and pilot.take(replace(sweep, points=_points_of(runs))):
             sweep, runs = _for_these_hosts(request, launcher, choices, Console(quiet=True))
     if request.sweep.dry_run:

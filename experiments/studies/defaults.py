@@ -25,10 +25,13 @@ BATCH = 8
 BATCHES = {SMALL_CNN: 32}
 
 
-def default_workers(profile: Profile, spread: Spread | None, capacity: Capacity) -> tuple[int, ...]:
+def default_workers(
+    profile: Profile, spread: Spread | None, capacity: Capacity, *, ends_alone: bool = False
+) -> tuple[int, ...]:
     """Numbers of workers where none are stated.
 
-    On hosts they are doubled from one to as many as fit; on one machine there are 1 and 2, and in
+    On hosts they are doubled from one to as many as fit, or in the profile `quick` only one worker
+    and the most are taken where a study wants no more; on one machine there are 1 and 2, and in
     the profile `standard` they are doubled for as long as each keeps two cores.
 
     Args:
@@ -38,7 +41,9 @@ def default_workers(profile: Profile, spread: Spread | None, capacity: Capacity)
         UserError: the machine has one core, and a comparison needs two.
     """
     if spread is not None:
-        return powers_of_two(capacity.num_hosts * spread.workers_per_host)
+        doubled = powers_of_two(capacity.num_hosts * spread.workers_per_host)
+        few = ends_alone and profile.name != STANDARD
+        return tuple(sorted({doubled[0], doubled[-1]})) if few else doubled
     cores = capacity.cores_per_host
     if cores < 2:
         raise UserError(

@@ -234,6 +234,7 @@ class Study:
             deadline or a measurement of its own has its own meaning of these names.
         hosts: how many it wants where nobody states a launcher; None if it does not care.
         looks_first: at emulated links, before anything runs on them.
+        ends_alone: one worker and the most are enough in the profile `quick`.
     """
 
     about: str
@@ -241,3 +242,4 @@ class Study:
     profiles: Mapping[str, Profile] = field(default_factory=lambda: PROFILES)
     hosts: int | None = None
     looks_first: bool = True
+    ends_alone: bool = False

@@ -18,11 +18,13 @@ from analysis.planning.budget import (
     ModelPart,
     spend,
 )
-from analysis.planning.pilot import PilotResult
+from analysis.planning.pilot import LaunchCost, PilotResult
 from tests.examples import fast
 
-RESULT = PilotResult(launch=0.05, second=0.02, overhead_s=3.0, step_s=0.02)
-PART = ModelPart(pilot=RESULT, points=11, main=3)
+COST = LaunchCost(tasks=4, overhead_s=3.0, step_s=0.02)
+RESULT = PilotResult(launch=0.05, second=0.02, costs=(COST,))
+PART = ModelPart(pilot=RESULT, points=(4,) * 11, main=(4,) * 3)
+LAUNCH_S = 3.0 + PART.window_s
 
 SPREADS = st.floats(0.001, 0.5)
 
@@ -32,7 +34,8 @@ SPREADS = st.floats(0.001, 0.5)
 def test_no_other_window_tells_more_in_the_same_time(
     launch: float, second: float, overhead_s: float
 ) -> None:
-    pilot = replace(RESULT, launch=launch, second=second, overhead_s=overhead_s)
+    costs = (replace(COST, overhead_s=overhead_s),)
+    pilot = replace(RESULT, launch=launch, second=second, costs=costs)
 
     def variance_times_cost(window_s: float) -> float:
         return (launch**2 + second**2 / window_s) * (overhead_s + window_s)
@@ -47,13 +50,13 @@ def test_no_other_window_tells_more_in_the_same_time(
 def test_a_budget_is_kept_where_the_fewest_launches_fit_in(
     budget_s: float, points: int, fewest: int
 ) -> None:
-    part = replace(PART, points=points, main=min(points, 3))
+    part = replace(PART, points=(4,) * points, main=(4,) * min(points, 3))
     spending = spend([part], fewest, budget_s)
-    base_s = points * fewest * part.launch_s
+    base_s = points * fewest * LAUNCH_S
     assert fewest <= spending.launches <= MOST_LAUNCHES
     if base_s <= budget_s:
         assert spending.expected_s <= budget_s
-        more = spending.expected_s + part.main * part.launch_s
+        more = spending.expected_s + len(part.main) * LAUNCH_S
         assert more > budget_s or spending.launches == MOST_LAUNCHES
     else:
         assert spending.launches == fewest
@@ -61,10 +64,16 @@ def test_a_budget_is_kept_where_the_fewest_launches_fit_in(
 
 
 def test_a_window_has_steps_enough_and_models_share_the_time() -> None:
-    slow = replace(PART, pilot=replace(RESULT, step_s=1.0))
-    assert slow.launch_s == RESULT.overhead_s + FEWEST_STEPS
+    slow = replace(PART, pilot=replace(RESULT, costs=(replace(COST, step_s=1.0),)))
+    assert slow.seconds([4]) == 3.0 + FEWEST_STEPS
     together = spend([PART, slow], 3, 1000.0)
     assert together.launches < spend([PART], 3, 1000.0).launches
-    base_s = 33 * (PART.launch_s + slow.launch_s)
-    turns = math.floor((1000.0 - base_s) / (3 * (PART.launch_s + slow.launch_s)))
-    assert together.launches == 3 + turns
+    turn_s = LAUNCH_S + slow.seconds([4])
+    assert together.launches == 3 + math.floor((1000.0 - 33 * turn_s) / (3 * turn_s))
+
+
+def test_launches_of_few_tasks_take_less() -> None:
+    costs = (LaunchCost(tasks=1, overhead_s=1.0, step_s=0.01), replace(COST, tasks=9))
+    part = replace(PART, pilot=replace(RESULT, costs=costs))
+    assert part.seconds([1]) == pytest.approx(1.0 + part.window_s)
+    assert part.seconds([1, 5, 9]) == pytest.approx(3 * (2.0 + part.window_s))

@@ -48,8 +48,10 @@ def test_what_launches_and_windows_vary_by_and_what_a_launch_costs(tmp_path: Pat
     assert pilot is not None
     assert pilot.launch == pytest.approx(np.std(np.log(list(rates.values())), ddof=1), rel=0.1)
     assert pilot.second == pytest.approx(0.1 * math.sqrt(STEP_S), rel=0.3)
-    assert pilot.overhead_s == pytest.approx(15.0)
-    assert pilot.step_s == pytest.approx(STEP_S, rel=0.1)
+    assert [cost.tasks for cost in pilot.costs] == [2, 5]
+    for cost in pilot.costs:
+        assert cost.overhead_s == pytest.approx(15.0)
+        assert cost.step_s == pytest.approx(STEP_S, rel=0.1)
 
 
 def test_launches_that_agree_by_luck_are_not_taken_for_equal(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments.studies.catalogue import STUDIES
+from experiments.sweep.sweep import QUICK_WARMUP
 from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.point.data import Synthetic
 from ps_allreduce.point.measurement import FixedWarmup, Measurement, SteadyWarmup
@@ -257,7 +258,7 @@ def test_a_sweep_goes_on_with_the_choices_that_it_began_with(
 @pytest.mark.parametrize(
     ("words", "warmup"),
     [
-        ((), SteadyWarmup()),
+        ((), QUICK_WARMUP),
         (("--warmup-steps", "20"), FixedWarmup(least_steps=20, least_s=0.0)),
         (("--warmup-s", "2.5"), FixedWarmup(least_steps=1, least_s=2.5)),
         (

@@ -57,6 +57,12 @@ def test_on_hosts_workers_are_doubled_up_to_what_they_hold(
     assert default_workers(PROFILES["quick"], spread, hosts(number, 8)) == workers
 
 
+def test_a_quick_study_may_leave_out_what_lies_between_one_worker_and_the_most() -> None:
+    for name, workers in (("quick", (1, 8)), ("standard", (1, 2, 4, 8))):
+        found = default_workers(PROFILES[name], Spread(), hosts(9, 8), ends_alone=True)
+        assert found == workers
+
+
 @pytest.mark.parametrize(
     ("per_host", "cores", "each"), [(1, 8, 8), (2, 8, 4), pytest.param(4, 2, 1, id="too few")]
 )

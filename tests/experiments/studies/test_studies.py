@@ -59,12 +59,13 @@ def test_all_points_of_a_study_use_the_same_resources_and_workload(name: str) ->
 
 def test_compare_holds_every_strategy_at_every_number_of_workers() -> None:
     points = points_of("compare")
-    # single; no_communication and allreduce at 1 and 2; servers: one placement on 1, two on 2.
+    # single; no_communication and allreduce at 1 and 2; servers: one placement on 1; on 2 the best,
+    # and if they are synchronous round robin as well.
     assert Counter(point.strategy.kind for point in points) == {
         "single": 1,
         "no_communication": 2,
         "allreduce": 2,
-        "ps_async": 3,
+        "ps_async": 2,
         "ps_sync": 3,
     }
     assert {p.num_workers for p in points if isinstance(p.strategy, AllReduce)} == {1, 2}
@@ -98,7 +99,7 @@ def test_compare_keeps_a_stated_number_of_servers() -> None:
 def test_compare_covers_every_model() -> None:
     workloads = (Workload(), Workload(model=ImageModel(name="VGG16")))
     points = points_of("compare", workloads=workloads)
-    assert Counter(point.workload.model.name for point in points) == {"SmallCNN": 11, "VGG16": 11}
+    assert Counter(point.workload.model.name for point in points) == {"SmallCNN": 10, "VGG16": 10}
 
 
 def test_ps_sweep_crosses_workers_servers_and_placements() -> None:
