@@ -29,7 +29,7 @@ def windows(launcher: FakeLauncher) -> list[float]:
 def test_a_pilot_chooses_windows_and_launches_once(
     launcher: FakeLauncher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    launcher.script = launches(100, 100, 50, 104, 52, 96, 49)
+    launcher.script = launches(9e4, 1e5, 5e4, 104e3, 52e3, 96e3, 49e3)
     words = (*WORDS, "--budget-s", "1000")
     assert run(*words) == 0
     said = capsys.readouterr().err
