@@ -29,8 +29,9 @@ from analysis.figures.save import save_figures
 from analysis.report.page import CaseReport, write_report
 from analysis.report.table import legend, render_table
 from analysis.report.verdict import verdict
-from analysis.suite.bench import summarise_bench, time_loading
+from analysis.suite.bench import summarise_bench
 from analysis.suite.envelope import check_envelope, render_agreements
+from analysis.suite.loading import time_loading
 from ps_allreduce.errors import SuiteError, UserError
 from ps_allreduce.signals import end_as_interrupted
 

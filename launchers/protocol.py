@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from ps_allreduce.point.measurement import WarmupEnd
 from ps_allreduce.record.hosts import HostRecord
+from ps_allreduce.record.placement_used import PlacementUsed
 from ps_allreduce.record.records import (
     LinkRecord,
     Phases,
-    PlacementUsed,
     RecordingTimes,
     Sample,
     Status,

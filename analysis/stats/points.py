@@ -17,7 +17,7 @@ import pandas as pd
 
 from analysis.data.cases import Case, Point
 from analysis.stats.statistics import Comparison, Estimate, compare, estimate
-from ps_allreduce.record.records import PlacementUsed
+from ps_allreduce.record.placement_used import PlacementUsed
 
 #: Arithmetic means over launches, of columns of the table of runs: costs add up.
 _MEANS = [

@@ -2,24 +2,21 @@
 
 Decides which runs count (of each launcher and network those of its newest block), what overhead is,
 and that numbers of other launchers and networks stay in the file.  A file that cannot be read is
-never overwritten.  How long reading a large sweep takes is timed on copies of a record that was
-really made: many points, ten launches each.
+never overwritten.  How long reading takes is timed in `loading`.
 """
 
 from __future__ import annotations
 
 import json
-import resource
-import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from analysis.data.blocks import analysed
-from analysis.data.load import SweepFiles, find_sweeps, load, read_sweep
+from analysis.data.load import SweepFiles, read_sweep
 from analysis.derive.costs import recording_cost
 from analysis.stats.statistics import compare
 from analysis.suite.coverage import render_coverages
@@ -27,12 +24,9 @@ from analysis.suite.self_comparisons import FILE, read_from, render_self_compari
 from analysis.suite.self_test import render_self_test
 from analysis.suite.spreads import measured_spreads
 from analysis.suite.wire_targets import render_wire, wire_table
-from ps_allreduce.errors import UserError, at_least, at_most
+from ps_allreduce.errors import UserError
 from ps_allreduce.point.measurement import FixedWarmup, SteadyWarmup, WarmupEnd
 from ps_allreduce.record.files import (
-    RunFiles,
-    iter_record_paths,
-    load_record,
     read_json,
     write_json,
 )
@@ -42,18 +36,6 @@ from ps_allreduce.serialization import to_json
 #: The sweeps of a bench, by the names of their folders.
 RECORDING, OVERHEAD, WIRE, STANDARD_SWEEP = "recording", "overhead", "wire", "standard"
 WARMUP = "warmup"
-
-#: Of a copy of a record, about, most of them samples: what a standard run on two hosts leaves.
-RECORD_BYTES = 91_000
-
-#: Of them: that many need 90 GB.
-MOST_COPIES = 1_000_000
-
-#: Launches of a point.
-REPETITIONS = 10
-
-#: The most that loading 10,000 records may take on two cores.
-TARGET_S, TARGET_MIB = 60, 2048
 
 #: What has an entry for each launcher.
 _BY_LAUNCHER = (
@@ -258,62 +240,3 @@ _PARTS: Mapping[str, Callable[[BenchRuns, Content], Iterator[str]]] = {
     STANDARD_SWEEP: _standard,
     WARMUP: _warmup,
 }
-
-
-def time_loading(results: Path, folder: Path, num_records: int) -> str:
-    """Fill an empty folder with copies of the longest record of some results, read it, and tell.
-
-    Raises:
-        UserError: there is no record with samples to copy, or it is to be copied too often.
-    """
-    at_least(1, records=num_records)
-    at_most(MOST_COPIES, records=num_records)
-    paths = [path for sweep in find_sweeps(results) for path in iter_record_paths(sweep)]
-    _write_copies(max(paths, key=lambda path: path.stat().st_size), folder, num_records)
-    begin = time.monotonic()
-    table = load(folder)
-    seconds = time.monotonic() - begin
-    kilobytes = Path(table.index[0]).stat().st_size / 1e3
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 2**10
-    return (
-        f"loading {len(table)} records of {kilobytes:.0f} kB: {seconds:.1f} s, {peak} MiB (target "
-        f"for 10000 on two cores: at most {TARGET_S} s, {TARGET_MIB} MiB)"
-    )
-
-
-def _write_copies(source: Path, folder: Path, num_records: int) -> None:
-    """Copies of a record as a sweep of many points; all share its raw timings."""
-    original = load_record(source)
-    if not original.samples:
-        raise UserError(f"{source} holds no samples: copies of it would be too short.")
-    samples = _samples(original)
-    for number in range(num_records):
-        copy = _copy(original, number)
-        files = RunFiles.of(folder, copy.experiment_id, copy.repetition, copy.attempt)
-        files.record.parent.mkdir(parents=True, exist_ok=True)
-        without = {name: value for name, value in to_json(copy).items() if name != "samples"}
-        text = f'{json.dumps(without)[:-1]}, "samples": {samples}}}'
-        files.record.write_text(text, encoding="utf-8")
-        if RunFiles(source).raw.exists():
-            files.raw.symlink_to(RunFiles(source).raw.resolve())
-
-
-def _samples(original: RunRecord) -> str:
-    """As many as make a record long enough, as JSON; the same in all copies."""
-    without = len(json.dumps(to_json(replace(original, samples=()))))
-    each = len(json.dumps(to_json(original.samples), indent=1)) / len(original.samples)
-    count = max(1, round((RECORD_BYTES - without) / each))
-    return json.dumps(to_json((original.samples * count)[:count]), indent=1)
-
-
-def _copy(original: RunRecord, number: int) -> RunRecord:
-    workload = replace(original.experiment.workload, seed=number // REPETITIONS)
-    experiment = replace(original.experiment, workload=workload)
-    return replace(
-        original,
-        experiment=experiment,
-        experiment_id=experiment.experiment_id,
-        repetition=number % REPETITIONS,
-        attempt=0,
-        samples=(),
-    )

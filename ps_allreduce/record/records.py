@@ -3,32 +3,21 @@
 Decides what it holds (`docs/results_format.md`); files are the business of `files`.  It does
 not decide which runs are made (`experiments`) nor what is concluded from them (`analysis`).
 
-Adding a field that has a default does not raise the version: a reader fills the default in.
-
-Format history:
-    1: first version.
-    2: several hosts: `hosts` describes every host, `links` what was measured between them;
-       experiments state spread, network and interface; hosts and samples tell of GPUs.
-    3: close to the wire: experiments state wire, staleness, steps per dispatch and precision;
-       metrics tell forward from backward; per-tensor events became events of buckets.
-    4: settings of the exchange as they are now.
-    5: an experiment's strategy, model and data are values of their own kinds; its identity holds
-       neither repetitions nor deadline; throughput counts examples; messages are called messages.
-    6: a warm-up ends when step times are steady, or is of a fixed length: `measurement.warmup` is a
-       value of its own kind.
+Adding a field that has a default does not raise the version: a reader fills the default in.  The
+document says what every version changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import WarmupEnd
-from ps_allreduce.point.placement import Held, Plan, Shard, check_devices, read_back
 from ps_allreduce.record.hosts import GpuSample, HostRecord
+from ps_allreduce.record.placement_used import PlacementUsed
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.steps import Metrics
 
@@ -145,41 +134,6 @@ class TrafficRecord:
     source: str
     target: str
     bits_per_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementUsed:
-    """Where the trainable variables really were, read back from their devices.
-
-    Attributes:
-        shards: those planned, each on the server where it really was; one that was on several is
-            there several times, with the bytes of each.
-        variables: names by position in creation order, for the shards to point into.
-        bytes_per_server: of the shards.
-        planned_bytes: of each server, by the plan.
-        deviations: one sentence for every shard that was elsewhere.
-        max_over_mean: trainable bytes of the hottest server over the mean.
-    """
-
-    shards: tuple[Shard, ...]
-    variables: tuple[str, ...]
-    bytes_per_server: tuple[int, ...]
-    planned_bytes: tuple[int, ...] = ()
-    max_over_mean: float
-    deviations: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, plan: Plan, held: Held, variables: Sequence[str]) -> PlacementUsed:
-        """What became of a plan, by the devices that TensorFlow reports."""
-        found = read_back(plan, held)
-        return cls(
-            shards=found.shards,
-            variables=tuple(variables),
-            bytes_per_server=found.bytes_per_server(),
-            planned_bytes=plan.bytes_per_server(),
-            max_over_mean=found.max_over_mean,
-            deviations=tuple(check_devices(plan, held)),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,8 @@ from ps_allreduce.inspection.questions import Report
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement, RecordingComparison
 from ps_allreduce.record.files import save_raw
-from ps_allreduce.record.records import PlacementUsed, RecordingTimes
+from ps_allreduce.record.placement_used import PlacementUsed
+from ps_allreduce.record.records import RecordingTimes
 from ps_allreduce.record.steps import Phase, StepTable, concatenate
 from ps_allreduce.runner.loop import Stretch, Surroundings, TimedSteps, timed_loop
 from ps_allreduce.runner.validity import ClockPair, DriverResult

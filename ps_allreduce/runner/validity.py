@@ -14,7 +14,7 @@ import numpy as np
 
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement, WarmupEnd
-from ps_allreduce.record.records import PlacementUsed
+from ps_allreduce.record.placement_used import PlacementUsed
 from ps_allreduce.record.steps import Phase, StepTable, compute_spans
 
 #: How far the wall clock and the monotonic clock may drift apart during a run; a clock that was set

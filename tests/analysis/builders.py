@@ -20,11 +20,11 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Shard
 from ps_allreduce.point.wire import Wire
 from ps_allreduce.record.files import RunFiles, save_raw, save_record
+from ps_allreduce.record.placement_used import PlacementUsed
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.records import (
     LinkRecord,
     Phases,
-    PlacementUsed,
     RunRecord,
     Status,
     TaskRecord,

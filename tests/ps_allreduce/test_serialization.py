@@ -17,10 +17,10 @@ from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Shard
 from ps_allreduce.record.hosts import Gpu
+from ps_allreduce.record.placement_used import PlacementUsed
 from ps_allreduce.record.records import (
     LinkRecord,
     Phases,
-    PlacementUsed,
     RunRecord,
     Sample,
     Status,

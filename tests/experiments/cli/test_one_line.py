@@ -13,7 +13,8 @@ from experiments.cli.run_one import BEGAN_BUSY, one_line
 from ps_allreduce.point.placement import Shard
 from ps_allreduce.point.strategies import AllReduce
 from ps_allreduce.point.workload import EmulatedCompute, Workload
-from ps_allreduce.record.records import Phases, PlacementUsed, RunRecord, Status
+from ps_allreduce.record.placement_used import PlacementUsed
+from ps_allreduce.record.records import Phases, RunRecord, Status
 from tests.fakes import make_experiment, make_record
 
 KEYS = {
