@@ -7,6 +7,9 @@ through them.
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -222,6 +225,60 @@ def test_ps_sweep_survives_a_cancelled_job_a_dead_node_and_a_killed_fork_server(
     assert {r.experiment_id for r in found if r.status is Status.OK} == planned
     assert len(planned) == 4
     nothing_is_left(cluster)
+
+
+LAUNCHES = """
+import os, sys
+from pathlib import Path
+from launchers import make_launcher
+from launchers.settings import LauncherSettings
+from ps_allreduce.point.strategies import AllReduce
+from tests.real.points import LONG, launch, point
+def tell(*words):
+    print(*words, flush=True)
+tell(os.getpid(), os.environ["SLURM_JOB_ID"])
+settings = LauncherSettings(launcher="slurm", results=Path(sys.argv[1]))
+with make_launcher(settings) as launcher:
+    long = point(AllReduce, 2, launcher="slurm", measurement=LONG)
+    launcher.prepare(long.workload)
+    for line in sys.stdin:
+        made = launch(launcher, long, tell, deadline_s=float(line))
+        tell(made.status, made.host_fault)
+"""
+
+
+def test_a_stopped_fork_server_a_cancelled_step_and_a_killed_suite_leave_nothing(
+    cluster: SlurmCluster, results: Path
+) -> None:
+    suite = shlex.join(["env", f"PYTHONPATH={ROOT}", sys.executable, "-c", LAUNCHES, str(results)])
+    # The job outlives the suite, and does not tidy up in its place.
+    words = ["salloc", "--quiet", "--nodes=2", "--exclusive", "sh", "-c", f"{suite}; sleep 1000"]
+    with cluster.popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=1) as job:
+        asked, told = job.stdin, job.stdout
+        assert asked is not None
+        assert told is not None
+        pid, job_id = told.readline().split()
+
+        def begin(deadline_s: float) -> None:
+            asked.write(f"{deadline_s}\n")
+            hear("connected")
+
+        def hear(beginning: str) -> str:
+            return next(line.strip() for line in told if line.startswith(beginning))
+
+        begin(20)
+        fork_server(cluster, "n9").suspend()
+        assert hear("inter") == "interrupted the fork server on n9 does not answer any more."
+        begin(FOLLOWED_S)
+        fork_server(cluster, "n9")  # the one in its place
+        cluster.output("scancel", f"{job_id}.0")
+        ended = "interrupted the fork server on n8, from which its tasks are forked, ended."
+        assert hear("inter") == ended
+        begin(FOLLOWED_S)
+        os.kill(int(pid), signal.SIGKILL)
+        nothing_is_left(cluster)
+        assert cluster.job(int(job_id))["JobState"] == "RUNNING"
+        cluster.output("scancel", job_id)
 
 
 def test_what_cannot_be_used_is_refused_in_a_sentence(cluster: SlurmCluster, results: Path) -> None:

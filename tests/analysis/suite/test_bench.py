@@ -19,7 +19,9 @@ from ps_allreduce.record.records import Phases, RecordingTimes
 from tests.analysis.builders import provenance, run, save_all
 from tests.fakes import make_experiment, make_sample
 
-PHASES = Phases(bring_up_s=0.5, warmup_s=5.0, measured_s=10.0, total_s=19.0)
+PHASES = Phases(
+    bring_up_s=0.5, build_s=1.0, first_step_s=2.6, warmup_s=5.0, measured_s=10.0, total_s=19.0
+)
 
 POINT = make_experiment()
 
@@ -38,12 +40,20 @@ def test_recording_costs_the_median_ratio() -> None:
 
 def test_overhead_is_all_but_warm_up_and_measured_steps(tmp_path: Path) -> None:
     launches = [run(POINT, 100.0, number, phases=PHASES) for number in range(3)]
-    other = replace(POINT, launcher="ssh")
-    save_all(tmp_path / "bench" / "overhead", launches, [run(other, 100.0, phases=PHASES)])
+    quick = replace(PHASES, build_s=1.5)
+    others = [(replace(POINT, launcher="ssh"), PHASES), (replace(POINT, launcher="slurm"), quick)]
+    elsewhere = [[run(point, 100.0, phases=phases)] for point, phases in others]
+    save_all(tmp_path / "bench" / "overhead", launches, *elsewhere)
     lines = summarise_bench(tmp_path)
-    assert bench_of(tmp_path)["overhead_per_run_s"] == {"local": 5.0, "ssh": 5.0}
-    assert bench_of(tmp_path)["bring_up_s_all"] == {"local": [0.5] * 3, "ssh": [0.5]}
-    assert lines[0].startswith("local: bring-up of four tasks 0.50 s (target: at most 3)")
+    bench = bench_of(tmp_path)
+    assert bench["overhead_per_run_s"] == {"local": 5.0, "slurm": 5.0, "ssh": 5.0}
+    assert bench["launch_s"] == pytest.approx({"local": 1.4, "slurm": 0.9, "ssh": 1.4})
+    assert bench["bring_up_s_all"] == {"local": [0.5] * 3, "slurm": [0.5], "ssh": [0.5]}
+    assert lines[0].startswith("local: bring-up of four tasks 0.50 s (target: at most 3, met), ")
+    assert (
+        "all but building and steps 0.90 s (target on whole nodes: at most 1.5, met), " in lines[1]
+    )
+    assert lines[2].endswith("all but warm-up and measured steps 5.00 s, n=1")
 
 
 def test_both_warm_ups_are_compared_launch_by_launch(tmp_path: Path) -> None:
