@@ -20,9 +20,10 @@ from analysis.data.load import SweepFiles, read_sweep
 from analysis.derive.costs import recording_cost
 from analysis.stats.statistics import compare
 from analysis.suite.coverage import render_coverages
-from analysis.suite.self_comparisons import FILE, read_from, render_self_comparisons
+from analysis.suite.self_comparisons import FILE, add_to, render_self_comparisons
 from analysis.suite.self_test import render_self_test
 from analysis.suite.spreads import measured_spreads
+from analysis.suite.widths import compared_with_themselves, render_widths
 from analysis.suite.wire_targets import render_wire, wire_table
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.measurement import FixedWarmup, SteadyWarmup, WarmupEnd
@@ -85,7 +86,9 @@ def _statistics(results: Path, content: Content) -> Iterator[str]:
     else:
         yield from render_self_test(spreads, content)
         yield from render_coverages(spreads, content)
-    yield render_self_comparisons(read_from(results / FILE), content)
+    yield from render_widths(results / "bench", content)
+    repeated = add_to(results / FILE, compared_with_themselves(results / "bench"))
+    yield render_self_comparisons(repeated, content)
 
 
 def read_bench(path: Path) -> Content:

@@ -102,7 +102,10 @@ def add_to(path: Path, found: list[SelfComparison]) -> list[SelfComparison]:
     """
     before = read_from(path)
     known = {each.session for each in before}
-    together = [*before, *(each for each in found if each.session not in known)]
+    new = [each for each in found if each.session not in known]
+    if not new:
+        return before
+    together = [*before, *new]
     lines = [json.dumps(to_json(each)) + "\n" for each in together]
     write_atomically(path, "".join(lines).encode())
     return together

@@ -20,10 +20,11 @@ from analysis.suite.bench import (
     WIRE,
     summarise_bench,
 )
+from analysis.suite.widths import WIDTHS
 from experiments.cli.requests import StudyRequest, SweepRequest, WorkloadRequest
 from experiments.cli.sweep_command import run_study
 from experiments.studies.scope import SERVER_STRATEGIES, Scope, Study
-from experiments.suite import wire_points
+from experiments.suite import widths, wire_points
 from experiments.suite.crowd import time_crowds
 from experiments.sweep.sweep import PROFILES, QUICK, STANDARD, Profile
 from experiments.sweep.writable import check_writable
@@ -103,11 +104,15 @@ def bench_sweeps(launcher: LauncherSettings) -> Iterator[StudyRequest]:
     for name, profile in _profiles(launcher):
         yield StudyRequest(
             name=f"bench/{name}",
-            study=replace(STUDIES[name], looks_first=False),
+            study=replace(_study(name), looks_first=False),
             launcher=launcher,
             sweep=SweepRequest(profile=profile, workers=(2,), cores_per_worker=1),
             workload=WorkloadRequest(model=SMALL_CNN),
         )
+
+
+def _study(name: str) -> Study:
+    return widths.STUDY if name.startswith(WIDTHS) else STUDIES[name]
 
 
 def _profiles(launcher: LauncherSettings) -> Iterator[tuple[str, Profile]]:
@@ -122,6 +127,7 @@ def _profiles(launcher: LauncherSettings) -> Iterator[tuple[str, Profile]]:
     if on_one_host:
         yield STANDARD_SWEEP, PROFILES[STANDARD].without_budget(1)
         yield WARMUP, PROFILES[QUICK].without_budget(8)
+        yield from widths.sweeps()
 
 
 def run_bench(launcher: LauncherSettings) -> int:

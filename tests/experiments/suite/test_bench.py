@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from analysis.suite.widths import PAIRS
 from experiments.cli import surroundings
 from experiments.suite import bench as bench_command
+from experiments.suite.widths import LAUNCHES_NOW
 from experiments.sweep.sweep import PROFILES
 from launchers.protocol import LaunchedRun
 from ps_allreduce.point.experiment import Experiment
@@ -23,6 +25,9 @@ from tests.fakes import FakeLauncher, bad_run, fit, ok_run
 BENCH = Path("results/bench")
 
 EMULATED = ("--launcher", "emulated", "--hosts", "6", "--bandwidth", "1gbit")
+
+#: Pairs of sweeps of two points, with three launches and with more.
+WIDTHS_RUNS = PAIRS * 2 * (3 + LAUNCHES_NOW)
 
 TIMES = RecordingTimes(recorded_s=(1.0, 2.0, 3.0), bare_s=(1.0, 1.0, 1.0), steps_per_stretch=7)
 
@@ -40,7 +45,7 @@ class Bench(FakeLauncher):
             return bad_run(Status.FAILED)
         if isinstance(experiment.measurement, RecordingComparison):
             return ok_run(metrics=None, recording=TIMES)
-        phases = Phases(bring_up_s=0.5, warmup_s=0.0, measured_s=0.0)
+        phases = Phases(bring_up_s=0.5, build_s=0.0, first_step_s=0.0, warmup_s=0.0, measured_s=0.0)
         return fit(ok_run(phases=phases), experiment)
 
 
@@ -101,7 +106,7 @@ def test_an_interrupted_bench_goes_on(bench: Bench, capsys: pytest.CaptureFixtur
     assert run("bench") == 130
     assert not (BENCH / "bench.json").exists()
     assert run("bench") == 0
-    assert len(bench.launched) == 1 + 4 + 5 + 4 + 32
+    assert len(bench.launched) == 1 + 4 + 5 + 4 + 32 + WIDTHS_RUNS
     assert sweeps() == {"recording": 4, "overhead": 6, "standard": 4, "warmup": 32}
 
 
