@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 from analysis.data.blocks import analysed
@@ -33,7 +32,4 @@ def _half_width(case: Case) -> float | None:
     decided = decisions(case)
     if decided.main is None:
         return None
-    decision = decided.of(*decided.main.bests)
-    if decision.low is None or decision.high is None:
-        return None
-    return math.expm1(math.log(decision.high / decision.low) / 2)
+    return decided.of(*decided.main.bests).half_width

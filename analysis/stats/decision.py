@@ -144,6 +144,13 @@ class Decision:
         """The ratio and its interval."""
         return self.ratio, self.low, self.high
 
+    @property
+    def half_width(self) -> float | None:
+        """How far the interval reaches to either side, as a share of the ratio."""
+        if self.low is None or self.high is None:
+            return None
+        return math.expm1(math.log(self.high / self.low) / 2)
+
     def inverse(self) -> Decision:
         """The same decision told of the other side."""
         return replace(

@@ -21,12 +21,13 @@ from analysis.derive.costs import recording_cost
 from analysis.stats.statistics import compare
 from analysis.suite.coverage import render_coverages
 from analysis.suite.self_comparisons import FILE, add_to, render_self_comparisons
-from analysis.suite.self_test import render_self_test
+from analysis.suite.self_test import PLANTED, render_self_test
 from analysis.suite.spreads import measured_spreads
 from analysis.suite.widths import compared_with_themselves, render_widths
 from analysis.suite.wire_targets import render_wire, wire_table
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.measurement import FixedWarmup, SteadyWarmup, WarmupEnd
+from ps_allreduce.point.strategies import AllReduce
 from ps_allreduce.record.files import (
     read_json,
     write_json,
@@ -36,7 +37,7 @@ from ps_allreduce.serialization import to_json
 
 #: The sweeps of a bench, by the names of their folders.
 RECORDING, OVERHEAD, WIRE, STANDARD_SWEEP = "recording", "overhead", "wire", "standard"
-WARMUP = "warmup"
+WARMUP, PLANTED_SWEEP = "warmup", "planted"
 
 #: What a run costs besides its steps; an entry of `bench.json` each, and how it is told.
 _COSTS = {
@@ -81,10 +82,12 @@ def summarise_bench(results: Path) -> list[str]:
 def _statistics(results: Path, content: Content) -> Iterator[str]:
     """Whether the rule of decision keeps its promise with the spread of the sweeps beside."""
     spreads = measured_spreads(results)
+    planted = results / "bench" / PLANTED_SWEEP
+    emulated = measured_spreads(planted) if (planted / "runs").is_dir() else None
     if spreads is None:
         yield f"no self-test: {results} holds no sweep with three launches of two points"
     else:
-        yield from render_self_test(spreads, content)
+        yield from render_self_test(spreads, emulated or spreads, content)
         yield from render_coverages(spreads, content)
     yield from render_widths(results / "bench", content)
     repeated = add_to(results / FILE, compared_with_themselves(results / "bench"))
@@ -228,6 +231,22 @@ def _standard(runs: BenchRuns, content: Content) -> Iterator[str]:
     yield f"useful fraction of a standard sweep: {fraction:.2f} (target: at least 0.60)"
 
 
+def _planted(runs: BenchRuns, content: Content) -> Iterator[str]:
+    """What is measured of a slow-down that is known."""
+    reduced = runs.good[runs.good["strategy"] == AllReduce.kind].set_index("repetition")
+    slowed = reduced["emulated_factors"].notna()
+    if not slowed.any() or slowed.all():
+        return
+    fast, slow = (reduced["examples_per_sec"][each] for each in (~slowed, slowed))
+    found = compare(fast, slow)
+    content[PLANTED_SWEEP] = dict(zip(("ratio", "low", "high"), found.ends, strict=True))
+    ratio, *ends = ("unknown" if end is None else f"{end:.3f}" for end in found.ends)
+    yield (
+        f"emulated computation slowed down by {PLANTED:.0%}: steps take {ratio} times as long "
+        f"[{', '.join(ends)}], {found.n_first} launches each"
+    )
+
+
 def _warmup(runs: BenchRuns, content: Content) -> Iterator[str]:
     """Whether a warm-up that ends when step times are steady leads to the rate of a fixed one."""
     yield "warm-up: rate after a steady one over rate after a fixed one (target: 0.99 to 1.01)"
@@ -264,5 +283,6 @@ _PARTS: Mapping[str, Callable[[BenchRuns, Content], Iterator[str]]] = {
     OVERHEAD: _overhead,
     WIRE: _wire,
     STANDARD_SWEEP: _standard,
+    PLANTED_SWEEP: _planted,
     WARMUP: _warmup,
 }

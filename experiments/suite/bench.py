@@ -14,13 +14,15 @@ import click
 
 from analysis.suite.bench import (
     OVERHEAD,
+    PLANTED_SWEEP,
     RECORDING,
     STANDARD_SWEEP,
     WARMUP,
     WIRE,
     summarise_bench,
 )
-from analysis.suite.widths import WIDTHS
+from analysis.suite.self_test import PLANTED
+from analysis.suite.widths import NOW, WIDTHS
 from experiments.cli.requests import StudyRequest, SweepRequest, WorkloadRequest
 from experiments.cli.sweep_command import run_study
 from experiments.studies.scope import SERVER_STRATEGIES, Scope, Study
@@ -90,11 +92,24 @@ def _both_warmups(scope: Scope) -> list[Experiment]:
     ]
 
 
+def _planted(scope: Scope) -> list[Experiment]:
+    """An emulated accelerator, the same one slower by a known share, and a rival."""
+    (workload,) = scope.workloads
+    fast = replace(workload, emulated=SOME_COMPUTE)
+    slow = replace(workload, emulated=replace(SOME_COMPUTE, factors=(1.0 + PLANTED,) * 2))
+    return [
+        scope.point(fast, AllReduce, 2),
+        scope.point(slow, AllReduce, 2),
+        scope.point(fast, SynchronousServers, 2, ONE_SERVER),
+    ]
+
+
 STUDIES: Mapping[str, Study] = {
     RECORDING: Study(about="The same training with and without recording.", points=_recording),
     OVERHEAD: Study(about="Four tasks, a few steps, launched often.", points=_four_tasks),
     WIRE: wire_points.STUDY,
     STANDARD_SWEEP: Study(about="A sweep of the profile standard.", points=_of_each_kind),
+    PLANTED_SWEEP: Study(about="A setting, and the same one slowed down.", points=_planted),
     WARMUP: Study(about="The same points with both kinds of warm-up.", points=_both_warmups),
 }
 
@@ -126,6 +141,7 @@ def _profiles(launcher: LauncherSettings) -> Iterator[tuple[str, Profile]]:
         yield WIRE, wire_points.wire_profile(network)
     if on_one_host:
         yield STANDARD_SWEEP, PROFILES[STANDARD].without_budget(1)
+        yield PLANTED_SWEEP, widths.PROFILES[NOW]
         yield WARMUP, PROFILES[QUICK].without_budget(8)
         yield from widths.sweeps()
 

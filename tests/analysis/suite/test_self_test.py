@@ -33,7 +33,7 @@ POINTS.append(make_experiment(SynchronousServers, 2))
 
 
 def test_equal_settings_are_told_apart_in_at_most_five_percent() -> None:
-    found = false_alarms(SPREADS, 400)
+    found = false_alarms(replace(SPREADS, launch=0.1), 400)
     # Of 400 at 5 %, 29 is the 97.5 % point of the binomial distribution.
     assert 0 < found.count <= 29
     low, high = found.interval
@@ -42,14 +42,14 @@ def test_equal_settings_are_told_apart_in_at_most_five_percent() -> None:
 
 def test_a_planted_difference_is_found_where_launches_agree() -> None:
     assert detections(replace(SPREADS, launch=0.005), 100).rate > 0.95
-    assert detections(replace(SPREADS, launch=0.1), 100).rate < 0.3
+    assert detections(replace(SPREADS, launch=0.2), 100).rate < 0.3
 
 
 def test_the_limit_of_detection_lies_between(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("analysis.suite.self_test.SWEEPS_OF_A_SPREAD", 40)
     limit = limit_of_detection(SPREADS)
     assert limit is not None
-    assert 0.007 < limit < 0.03
+    assert 0.03 < limit < 0.1
 
 
 def sweep(folder: Path, launches: int = 6, seed: int = 1, spread: float = 0.02) -> None:
@@ -89,7 +89,7 @@ def test_the_bench_writes_what_the_simulations_found(
     assert any("no self-test" in line for line in summarise_bench(tmp_path))
     sweep(tmp_path / "compare")
     text = "\n".join(summarise_bench(tmp_path))
-    assert "self-test, 30 simulated sweeps of 5 launches" in text
+    assert "self-test, 30 simulated sweeps of 5 to 30 launches" in text
     content: dict[str, Any] = bench_of(tmp_path)
     assert 0 <= content["self_test"]["false_alarm_rate"] <= 1
     low, high = content["self_test"]["detection_interval"]

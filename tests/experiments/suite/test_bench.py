@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from analysis.planning.budget import MOST_LAUNCHES
+from analysis.suite.self_test import FEWEST, LAUNCHES, PRECISION
 from analysis.suite.widths import PAIRS
 from experiments.cli import surroundings
 from experiments.suite import bench as bench_command
@@ -28,6 +30,8 @@ EMULATED = ("--launcher", "emulated", "--hosts", "6", "--bandwidth", "1gbit")
 
 #: Pairs of sweeps of two points, with three launches and with more.
 WIDTHS_RUNS = PAIRS * 2 * (3 + LAUNCHES_NOW)
+
+ALL = {"recording": 4, "overhead": 5, "standard": 4, "planted": 3 * LAUNCHES_NOW, "warmup": 32}
 
 TIMES = RecordingTimes(recorded_s=(1.0, 2.0, 3.0), bare_s=(1.0, 1.0, 1.0), steps_per_stretch=7)
 
@@ -73,7 +77,13 @@ def test_one_host_also_measures_recording_and_a_whole_sweep(
     bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("bench") == 0
-    assert sweeps() == {"recording": 4, "overhead": 5, "standard": 4, "warmup": 32}
+    assert sweeps() == {
+        "recording": 4,
+        "overhead": 5,
+        "standard": 4,
+        "planted": 3 * LAUNCHES_NOW,
+        "warmup": 32,
+    }
     assert {point.resources.cores_per_worker for point in bench.launched} == {1}
     assert content()["recording_overhead"] == 2.0
     assert content()["bring_up_s_all"] == {"local": [0.5] * 5}
@@ -106,8 +116,14 @@ def test_an_interrupted_bench_goes_on(bench: Bench, capsys: pytest.CaptureFixtur
     assert run("bench") == 130
     assert not (BENCH / "bench.json").exists()
     assert run("bench") == 0
-    assert len(bench.launched) == 1 + 4 + 5 + 4 + 32 + WIDTHS_RUNS
-    assert sweeps() == {"recording": 4, "overhead": 6, "standard": 4, "warmup": 32}
+    assert len(bench.launched) == 1 + 4 + 5 + 4 + 3 * LAUNCHES_NOW + 32 + WIDTHS_RUNS
+    assert sweeps() == {
+        "recording": 4,
+        "overhead": 6,
+        "standard": 4,
+        "planted": 3 * LAUNCHES_NOW,
+        "warmup": 32,
+    }
 
 
 def test_a_run_that_fails_is_told_and_the_rest_counts(
@@ -128,7 +144,13 @@ def test_a_file_that_cannot_be_read_is_left_alone_and_runs_are_recorded(
     (BENCH / "bench.json").write_text(damaged)
     assert run("bench") == 2
     assert (BENCH / "bench.json").read_text() == damaged
-    assert sweeps() == {"recording": 4, "overhead": 5, "standard": 4, "warmup": 32}
+    assert sweeps() == {
+        "recording": 4,
+        "overhead": 5,
+        "standard": 4,
+        "planted": 3 * LAUNCHES_NOW,
+        "warmup": 32,
+    }
     told = capsys.readouterr().err
     assert "bench.json cannot be read" in told
     assert "Move it away, and the same command writes a new one" in told
@@ -140,3 +162,9 @@ def test_recording_is_compared_over_stretches_as_long_as_a_window() -> None:
     assert comparison.stretch_s >= shortest_s
     assert comparison.steps_per_stretch(0.01) * 0.01 == pytest.approx(comparison.stretch_s)
     assert comparison.steps_per_stretch(1000.0) == 2
+
+
+def test_the_self_test_simulates_the_profile_to_publish() -> None:
+    standard = PROFILES["standard"]
+    assert (standard.repetitions, standard.precision) == (FEWEST, PRECISION)
+    assert LAUNCHES == MOST_LAUNCHES
