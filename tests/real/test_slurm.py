@@ -141,8 +141,10 @@ def test_allreduce_sweep_through_sbatch(cluster: SlurmCluster, results: Path) ->
     assert {host.interface.name for host in pair.hosts if host.interface} == {"eth0"}
     assert pair.job_id is not None
     assert all(host.facts.switch for host in pair.hosts)
-    # The nodes are the job's alone: one step served all runs.
+    # The nodes are the job's alone: each imported TensorFlow once, in a step for all runs.
     assert [len(imports(found, name)) for name in ("n8", "n9")] == [1, 1]
+    logs = [(cluster.folder / "log" / f"{name}.log").read_text() for name in ("n8", "n9")]
+    assert [log.count(f"launch task StepId={pair.job_id}.") for log in logs] == [1, 1]
     assert len(pair.links) == 2
     assert all(link.bits_per_s > 0 and link.round_trip_s > 0 for link in pair.links)
     files = list((results / "allreduce-sweep" / "runs").glob("*/*"))
