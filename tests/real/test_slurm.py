@@ -141,8 +141,10 @@ def test_allreduce_sweep_through_sbatch(cluster: SlurmCluster, results: Path) ->
     assert {host.interface.name for host in pair.hosts if host.interface} == {"eth0"}
     assert pair.job_id is not None
     assert all(host.facts.switch for host in pair.hosts)
-    # The nodes are the job's alone: one step served all runs.
+    # The nodes are the job's alone: each imported TensorFlow once, in a step for all runs.
     assert [len(imports(found, name)) for name in ("n8", "n9")] == [1, 1]
+    logs = [(cluster.folder / "log" / f"{name}.log").read_text() for name in ("n8", "n9")]
+    assert [log.count(f"launch task StepId={pair.job_id}.") for log in logs] == [1, 1]
     assert len(pair.links) == 2
     assert all(link.bits_per_s > 0 and link.round_trip_s > 0 for link in pair.links)
     files = list((results / "allreduce-sweep" / "runs").glob("*/*"))
@@ -232,6 +234,7 @@ import os, sys
 from pathlib import Path
 from launchers import make_launcher
 from launchers.settings import LauncherSettings
+from ps_allreduce.point.spread import Spread
 from ps_allreduce.point.strategies import AllReduce
 from tests.real.points import LONG, launch, point
 def tell(*words):
@@ -239,7 +242,8 @@ def tell(*words):
 tell(os.getpid(), os.environ["SLURM_JOB_ID"])
 settings = LauncherSettings(launcher="slurm", results=Path(sys.argv[1]))
 with make_launcher(settings) as launcher:
-    long = point(AllReduce, 2, launcher="slurm", measurement=LONG)
+    launcher.host_facts()
+    long = point(AllReduce, 2, launcher="slurm", spread=Spread(), measurement=LONG)
     launcher.prepare(long.workload)
     for line in sys.stdin:
         made = launch(launcher, long, tell, deadline_s=float(line))
@@ -253,20 +257,21 @@ def test_a_stopped_fork_server_a_cancelled_step_and_a_killed_suite_leave_nothing
     suite = shlex.join(["env", f"PYTHONPATH={ROOT}", sys.executable, "-c", LAUNCHES, str(results)])
     # The job outlives the suite, and does not tidy up in its place.
     words = ["salloc", "--quiet", "--nodes=2", "--exclusive", "sh", "-c", f"{suite}; sleep 1000"]
-    with cluster.popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=1) as job:
-        asked, told = job.stdin, job.stdout
-        assert asked is not None
-        assert told is not None
-        pid, job_id = told.readline().split()
+    job = cluster.popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=1)
+    asked, told = job.stdin, job.stdout
+    assert asked is not None
+    assert told is not None
+    pid, job_id = told.readline().split()
 
-        def begin(deadline_s: float) -> None:
-            asked.write(f"{deadline_s}\n")
-            hear("connected")
+    def begin(deadline_s: float) -> None:
+        asked.write(f"{deadline_s}\n")
+        hear("connected")
 
-        def hear(beginning: str) -> str:
-            return next(line.strip() for line in told if line.startswith(beginning))
+    def hear(beginning: str) -> str:
+        return next(line.strip() for line in told if line.startswith(beginning))
 
-        begin(20)
+    try:
+        begin(15)
         fork_server(cluster, "n9").suspend()
         assert hear("inter") == "interrupted the fork server on n9 does not answer any more."
         begin(FOLLOWED_S)
@@ -278,6 +283,7 @@ def test_a_stopped_fork_server_a_cancelled_step_and_a_killed_suite_leave_nothing
         os.kill(int(pid), signal.SIGKILL)
         nothing_is_left(cluster)
         assert cluster.job(int(job_id))["JobState"] == "RUNNING"
+    finally:
         cluster.output("scancel", job_id)
 
 
