@@ -18,8 +18,6 @@ if __name__ == "__main__":
 
 import click
 from rich.console import Console
-from rich.measure import Measurement
-from rich.table import Table
 
 from analysis.data.blocks import SweepResults, analysed
 from analysis.data.cases import Case, make_cases
@@ -27,7 +25,7 @@ from analysis.data.columns import write_summary
 from analysis.data.load import find_sweeps, read_sweep
 from analysis.figures.save import save_figures
 from analysis.report.page import CaseReport, write_report
-from analysis.report.table import legend, render_table
+from analysis.report.screen import show
 from analysis.report.verdict import verdict
 from analysis.suite.bench import summarise_bench
 from analysis.suite.envelope import check_envelope, render_agreements
@@ -105,9 +103,9 @@ def _for_each_sweep(folder: Path, action: Callable[[SweepResults, Sequence[Case]
             status = MISTAKE
             continue
         cases = make_cases(results.block.table, results.files.records, results.files.looks)
-        action(results, cases)
         for item in results.files.damaged:
             click.echo(f"Not read: {item.path}: {item.reason}", err=True)
+        action(results, cases)
         lost = any(point.lost_repetitions for case in cases for point in case.points)
         if lost or results.files.damaged:
             status = max(status, SOME_FAILED)
@@ -134,37 +132,9 @@ def report_sweep(results: SweepResults, cases: Sequence[Case]) -> None:
     ]
     write_summary(folder / "summary.csv", results.files.table)
     write_report(folder / "report.html", results, reports)
-    _show(results, reports)
-
-
-def _show(results: SweepResults, reports: Sequence[CaseReport]) -> None:
     # Without a terminal the width is unknown: wide enough for one line per point.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
-    for item in reports:
-        headline = f"{results.name}, {item.case.name}: {item.verdict.headline}"
-        console.print(headline, style="bold", markup=False)
-        for line in item.verdict.details:
-            console.print(line, markup=False)
-        _print_whole(console, render_table(item.case))
-        console.print(legend(item.case), style="italic", markup=False)
-    if results.missing:
-        planned = len(results.files.planned or ())
-        console.print(
-            f"Unfinished: {len(results.missing)} of {planned} planned runs are not made yet with "
-            "this machine, software and measured program."
-        )
-    if results.older_blocks:
-        left = [f"{block.fingerprint} ({len(block.table)} runs)" for block in results.older_blocks]
-        console.print(f"Left out, of another machine, software or program: {', '.join(left)}.")
-    for name in ("report.html", "summary.csv"):
-        click.echo(results.files.folder / name)
-    click.echo(f"{sum(len(item.figures) for item in reports)} figures as .png and .svg beside them")
-
-
-def _print_whole(console: Console, table: Table) -> None:
-    """Print a table with all its columns; a terminal that is narrower folds the lines."""
-    least = Measurement.get(console, console.options, table).minimum
-    console.print(table, width=max(least, console.width), crop=False)
+    width = None if sys.stdout.isatty() else _WIDTH
+    show(Console(highlight=False, width=width), results, reports)
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -79,6 +79,12 @@ def missing_text(decision: Decision) -> str:
     return f"about {decision.missing} more launch{'es' * (decision.missing != 1)} would decide"
 
 
+def range_text(shares: pd.Series) -> str:
+    """`31 to 64%`, of at least one share, or `64%`."""
+    low, high = f"{shares.min():.0%}", f"{shares.max():.0%}"
+    return high if low == high else f"{low.rstrip('%')} to {high}"
+
+
 def capital(text: str) -> str:
     """A sentence from words that begin small."""
     return text[:1].upper() + text[1:]

@@ -7,9 +7,11 @@ not a `SuiteError` is a defect of the suite and keeps its traceback.
 from __future__ import annotations
 
 import errno
+import os
 
-#: What the system says when it, and not the program, is short of something.
-SHORTAGES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE})
+#: What the system says when it, and not the program, is short of something; of disk space first.
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+SHORTAGES = FULL | {errno.EMFILE, errno.ENFILE}
 
 
 class SuiteError(Exception):
@@ -46,7 +48,10 @@ class InputDataError(SuiteError):
 
 def in_a_sentence(error: OSError) -> HostFault:
     """What the system refuses, without names of files, which are others every time."""
-    return HostFault(f"this host refuses the launcher something: {error.strerror or error}.")
+    what = error.strerror or str(error)
+    if error.errno in FULL:
+        what += f" (temporary files are in {os.environ.get('TMPDIR') or '/tmp'})"
+    return HostFault(f"this host refuses the launcher something: {what}.")
 
 
 def at_least(minimum: float, **values: float) -> None:

@@ -22,6 +22,9 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.looks import Looks
 from ps_allreduce.record.records import BUSY_LIMIT, RunRecord, Status
 
+#: Stands at what the processors may have been the limit of, in tables and figures.
+MARK = "*"
+
 #: Conditions that users ask for under a shorter name.
 _ASKED = "asked_"
 
@@ -74,15 +77,10 @@ class Point:
         complete = len(values) == 1 and self.launches[column].notna().all()
         return int(values[0]) if complete else None
 
-    @property
-    def oversubscribed(self) -> bool:
-        """Some launch had fewer cores than its tasks use."""
-        return bool(self.launches["oversubscribed"].any())
-
     @cached_property
-    def machine_limited(self) -> bool:
-        """In some launch the processors of the one machine below may have been the limit."""
-        return bool(machine_was_limit(self.launches).any())
+    def mark(self) -> str:
+        """A star if the processors may have been the limit of some launch, else nothing."""
+        return MARK * bool(processors_may_limit(self.launches).any())
 
     @cached_property
     def unusable(self) -> pd.DataFrame:
@@ -147,11 +145,17 @@ class Case:
         return next(at, None)
 
 
-def machine_was_limit(runs: pd.DataFrame) -> pd.Series:
-    """Whether emulated hosts kept their one machine busy, or it is not known that they did not."""
-    unknown = runs["machine_busy"].isna()
-    several = runs["network"].notna() & (runs["num_hosts"] > 1).fillna(False)
-    return (runs["machine_busy"] >= BUSY_LIMIT).fillna(False) | (unknown & several)
+def processors_may_limit(runs: pd.DataFrame) -> pd.Series:
+    """Whether processors may have been the limit of each run: what a mark says, wherever it stands.
+
+    Tasks that have the cores they use may keep them busy.  Where they share cores, or their hosts
+    one machine, it counts how busy the processors were; where that is not known, whether tasks
+    that compute have fewer cores than they use.
+    """
+    one_machine, crowded = runs["network"].notna(), runs["oversubscribed"].fillna(False)
+    planned = crowded & (one_machine | (runs["compute"] == "real"))
+    measured = (one_machine | crowded) & (runs["busy"] >= BUSY_LIMIT).fillna(False)
+    return planned.where(runs["busy"].isna(), measured).astype(bool)
 
 
 def make_cases(

@@ -54,7 +54,7 @@ emulated_forward_s:f emulated_backward_s:f emulated_groups:i least_warmup_steps:
 least_measured_steps:i least_measured_s:f event_steps:i asked_workers_per_host:i asked_interface
 network_hosts:i recording_ratio:f raw_timings:b emulated_factors
 emulated_jitter traffic_bits_per_s:f warmup most_warmup_steps:i most_warmup_s:f warmup_end
-foreign_load:f stolen_load:f steadiness
+foreign_load:f stolen_load:f steadiness busy:f
 """
 
 #: A command line may hold bytes that are no text; they are written by their numbers.

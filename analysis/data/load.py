@@ -132,11 +132,11 @@ def read_sweep(folder: Path) -> SweepFiles:
     for path in iter_record_paths(folder):
         place, record = path.relative_to(folder).as_posix(), read_run(path)
         if isinstance(record, RecordFormatError):
-            damaged.append(Damage(path=place, reason=str(record)))
+            damaged.append(_damage(folder, path, record))
             continue
         steps = _steps(raw := RunFiles(path).raw, record)
         if isinstance(steps, RecordFormatError):  # the record has figures of its own
-            damaged.append(Damage(path=raw.relative_to(folder).as_posix(), reason=str(steps)))
+            damaged.append(_damage(folder, raw, steps))
         rows[str(path)] = row_of(record, place, steps)
         records[str(path)] = replace(record, samples=())
     if not rows:
@@ -150,6 +150,12 @@ def read_sweep(folder: Path) -> SweepFiles:
         planned=planned,
         looks=looks,
     )
+
+
+def _damage(folder: Path, path: Path, error: RecordFormatError) -> Damage:
+    """The reason does not name the file once more."""
+    reason = str(error).removeprefix(f"{path}: ")
+    return Damage(path=path.relative_to(folder).as_posix(), reason=reason)
 
 
 def _steps(raw: Path, record: RunRecord) -> StepTable | RecordFormatError | None:
@@ -200,7 +206,8 @@ def _nothing_to_read(folder: Path, damaged: Sequence[Damage]) -> str:
     if not damaged:
         return f"{folder} holds no records yet: run a sweep first."
     more = f" ({len(damaged)} records like it)" if len(damaged) > 1 else ""
-    return f"{folder} holds no record that can be read: {damaged[0].reason}{more}"
+    first = f"{damaged[0].path}: {damaged[0].reason}"
+    return f"{folder} holds no record that can be read: {first}{more}"
 
 
 def load_steps(run: str | Path) -> pd.DataFrame:

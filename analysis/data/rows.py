@@ -11,6 +11,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 
 from analysis.derive.costs import (
+    busy_share,
     core_bits_per_s,
     processor_time,
     recording_cost,
@@ -23,7 +24,7 @@ from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.architectures import Unit
 from ps_allreduce.record.hosts import kinds
 from ps_allreduce.record.records import RunRecord
-from ps_allreduce.record.steps import StepTable, measurement_window
+from ps_allreduce.record.steps import StepTable, Window, measurement_window
 
 Row = Mapping[str, object]
 
@@ -53,6 +54,7 @@ def row_of(record: RunRecord, place: str, steps: StepTable | RecordFormatError |
         steps: of the raw timings; why these cannot be read, or None where there are none.
     """
     timings = steps if isinstance(steps, StepTable) else None
+    window = None if timings is None else _window(timings)
     return {
         **record.experiment.columns(),
         **{name: getattr(record, name) for name in _FIELDS},
@@ -60,11 +62,19 @@ def row_of(record: RunRecord, place: str, steps: StepTable | RecordFormatError |
         **_what_it_took(record),
         **_figures(record),
         **_throughput(record),
-        **_against_the_links(record, timings),
+        **_against_the_links(record, timings, window),
         "record_path": place,
         "raw_timings": steps is not None,
         "steadiness": None if timings is None else steadiness_of(timings),
+        "busy": busy_share(record, window),
     }
+
+
+def _window(steps: StepTable) -> Window | None:
+    try:
+        return measurement_window(steps)
+    except ValueError:  # a run that did not get so far
+        return None
 
 
 def _when_and_where(record: RunRecord) -> Row:
@@ -140,7 +150,7 @@ def _throughput(record: RunRecord) -> Row:
     return {f"{unit}_{name}": value for unit in units for name, value in rates.items()}
 
 
-def _against_the_links(record: RunRecord, steps: StepTable | None) -> Row:
+def _against_the_links(record: RunRecord, steps: StepTable | None, window: Window | None) -> Row:
     """The bound that the links set, and what processors did for what crossed them."""
     bound, step_s = bound_of(record), step_time_s(record)
     if bound is None:
@@ -148,15 +158,12 @@ def _against_the_links(record: RunRecord, steps: StepTable | None) -> Row:
     row = {"network_s": bound.network_s, "bound_s": bound.step_s}
     if step_s is None:
         return row
-    return {**row, "fraction_of_bound": bound.step_s / step_s, **_costs(record, steps, step_s)}
+    fraction = bound.step_s / step_s
+    return {**row, "fraction_of_bound": fraction, **_costs(record, steps, window, step_s)}
 
 
-def _costs(record: RunRecord, steps: StepTable | None, step_s: float) -> Row:
-    if record.gradient_bytes is None or not record.tasks or steps is None:
-        return {}
-    try:
-        window = measurement_window(steps)
-    except ValueError:  # no window tells nothing
+def _costs(record: RunRecord, steps: StepTable | None, window: Window | None, step_s: float) -> Row:
+    if record.gradient_bytes is None or not record.tasks or steps is None or window is None:
         return {}
     cpu = processor_time(record, window, len(steps), step_s)
     if cpu is None:

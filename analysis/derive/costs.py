@@ -1,7 +1,8 @@
 """What communication costs the processors of the hosts, and what recording costs a step.
 
 Decides which processor time counts for a step: that of the measured window where samples cover it,
-else that of the whole run.  The bytes of a step are worked out in `fastest_step`.
+else that of the whole run; and how busy the processors of a run were.  The bytes of a step are
+worked out in `fastest_step`.
 """
 
 from __future__ import annotations
@@ -52,6 +53,25 @@ def processor_time(
             return None
         by_host[task.host] = by_host.get(task.host, 0.0) + seconds / num_steps
     return ProcessorTime(by_host=by_host, over=over)
+
+
+def busy_share(record: RunRecord, window: Window | None) -> float | None:
+    """How busy the processors of a run were in its window, 0 to 1; None where nothing tells.
+
+    Of emulated hosts, the machine below them, whoever used it.  Else the core whose tasks used it
+    most; a task uses all its cores alike.
+    """
+    if window is None or record.experiment.network is not None:
+        return record.machine_busy
+    used_s: dict[tuple[str, int], float] = {}
+    for task in record.tasks:
+        seconds = _used_in_window(record, task.task, window)
+        if seconds is None:
+            return None
+        for core in task.cores:
+            so_far = used_s.get((task.host, core), 0.0)
+            used_s[task.host, core] = so_far + seconds / len(task.cores)
+    return min(1.0, max(used_s.values()) / window.length_s) if used_s else None
 
 
 def _used_in_window(record: RunRecord, task: str, window: Window) -> float | None:

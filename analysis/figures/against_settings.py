@@ -172,7 +172,8 @@ def _draw_rows(axes: Axes, items: Sequence[Pair], number: int, limits: tuple[flo
     for row, item in enumerate(items):
         decided = item.decision.outcome in (Outcome.FASTER, Outcome.SLOWER, Outcome.EQUAL)
         look = (colour, marker)
-        draw_row(axes, [*_ratios(item)], item.decision.ends, row, look, limits, decided)
+        starred = bool(item.first.mark or item.second.mark)
+        draw_row(axes, [*_ratios(item)], item.decision.ends, row, look, limits, decided, starred)
         if item.decision.ratio is None:
             what = "nothing to compare with" if len(item.first.rates) else "no launch ended well"
             axes.text(limits[0], row, f" {what}", color=colour, va="center", fontsize=7)

@@ -113,12 +113,10 @@ def _against_workers(case: Case, panels: Sequence[Panel]) -> Figure | None:
 def _marks(case: Case, panel: Panel, workers: Sequence[int]) -> pd.DataFrame:
     """Marks at their numbers of workers, with the label of their curve."""
     points = point_table(case)
-    of_setting = points.groupby("setting")["marks"].transform("sum")
-    stars = of_setting.map(lambda marks: "".join(star for star in "*+" if star in marks))
     return marks_of(case, panel.column).assign(
         x=points["num_workers"].map(lambda count: worker_position(count, workers)),
         setting=points["setting"],
-        label=(points["setting"] + " " + stars).str.rstrip(),
+        label=points["setting"],
     )
 
 

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
-from analysis.figures.curves import draw_row
+from analysis.figures.curves import draw_row, note_star
 from analysis.figures.style import (
     COLOURS,
     MARKERS,
@@ -50,7 +50,7 @@ def plot_breakdown(case: Case) -> Figure | None:
         figure, (axes,) = sized_figure(1, 1, 7.4, 1.4 + 0.3 * (positions[-1] + 1))
         _draw_parts(axes, shown, positions)
         _draw_totals(axes, shown, positions)
-        labels = [f"{p.setting.label} ({workers_text(p.num_workers)})" for p in shown]
+        labels = [_label(point) for point in shown]
         axes.set_yticks(positions, labels)
         axes.set_ylim(positions[-1] + 0.6, -0.6)
         axes.grid(axis="y", visible=False)
@@ -59,6 +59,10 @@ def plot_breakdown(case: Case) -> Figure | None:
         axes.set_title(case.name, loc="left")
         legend_of_figure(figure, [axes], columns=2)
     return figure
+
+
+def _label(point: Point) -> str:
+    return f"{point.setting.label} ({workers_text(point.num_workers)}) {point.mark}".rstrip()
 
 
 def _draw_parts(axes: Axes, points: Sequence[Point], positions: Sequence[float]) -> None:
@@ -152,8 +156,12 @@ def _draw_rates(
                 what = "no launch ended well"
                 axes.text(0.02, row, what, color=look[0], va="center", fontsize=7)
             else:
-                draw_row(axes, [*rates], estimate(rates).ends, row, look, (0.0, right))
+                starred = bool(item.point.mark)
+                ends = estimate(rates).ends
+                draw_row(axes, [*rates], ends, row, look, (0.0, right), starred=starred)
         axes.plot([], [], look[1], color=look[0], label=strategy)
+    if any(item.point.mark for item in shown):
+        note_star(axes)
     _prepare(axes, labels, f"{unit}/s (launches, mean with 95 % interval)")
     axes.tick_params(axis="y", length=0, labelleft=False)
     axes.set_xlim(0, right)

@@ -31,6 +31,16 @@ _BOUND: dict[str, Any] = {
     "zorder": 1.5,
 }
 
+_STAR: dict[str, Any] = {
+    "linestyle": "none",
+    "marker": (6, 2, 0),
+    "markersize": 6,
+    "markeredgewidth": 0.8,
+    "zorder": 4,
+}
+
+#: What a star says in a legend.
+STARRED = "processors may have been the limit"
 
 _CIRCLES: dict[str, Any] = {"s": 6, "facecolors": "none", "linewidths": 0.6, "zorder": 4}
 
@@ -47,7 +57,7 @@ def marks_of(case: Case, column: str) -> pd.DataFrame:
     """What is drawn of a column of the table of points, a row for each point.
 
     Columns: mean, low, high as in the table; launches, the same of single launches; bound, the same
-    at the bound of the step; failed, attempts that did not end well.
+    at the bound of the step; failed, attempts that did not end well; starred, as in the table.
     """
     points = point_table(case)
     what, _, base = column.partition("_")
@@ -67,6 +77,7 @@ def marks_of(case: Case, column: str) -> pd.DataFrame:
             "launches": pd.Series(launches, dtype=object).where(known, None),
             "bound": (points["rate_bound"] / over).where(known),
             "failed": points["failed"],
+            "starred": known & (points[f"marks_{base}" if base else "marks"] != ""),
         }
     )
 
@@ -95,7 +106,7 @@ def draw_curves(axes: Axes, curves: Curves, ticks: Ticks, top: float) -> None:
     axes.set_xticks(positions, list(ticks.values()))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_ylim(0, top)
-    _note_bounds_and_failures(axes, curves)
+    _note_signs(axes, curves)
 
 
 def worth_drawing(marks: pd.DataFrame) -> bool:
@@ -134,6 +145,8 @@ def _draw_mark(axes: Axes, mark: Any, colour: str, top: float) -> None:
         axes.plot([x] * len(ends), ends, "_", color=colour, markersize=5, zorder=2)
         if mark.high > top:
             axes.plot([x], [top], marker="^", color=colour, markersize=4, clip_on=False)
+    if mark.starred:
+        _draw_star(axes, x, mark.mean, colour)
     if mark.failed:
         _draw_failures(axes, int(mark.failed), x, colour)
 
@@ -147,6 +160,18 @@ def _draw_launches(
     axes.scatter(x, y, edgecolors=colour, transform=beside, **_CIRCLES)
 
 
+def _draw_star(axes: Axes, x: float, y: float, colour: str) -> None:
+    """Above the mean and to its right, where circles and interval leave room."""
+    figure = axes.get_figure(root=True)
+    beside = offset_copy(axes.transData, figure, 5, 5, units="points")
+    axes.plot([x], [y], **_STAR, color=colour, transform=beside)
+
+
+def note_star(axes: Axes) -> None:
+    """Explain stars in the legend."""
+    axes.plot([], [], **_STAR, color="#444444", label=STARRED)
+
+
 def draw_row(
     axes: Axes,
     launches: Sequence[float],
@@ -155,6 +180,7 @@ def draw_row(
     look: tuple[str, str],
     limits: tuple[float, float],
     filled: bool = True,
+    starred: bool = False,
 ) -> None:
     """Launches, mean and interval along the horizontal axis; beyond the limits stands an arrow.
 
@@ -162,12 +188,15 @@ def draw_row(
         ends: the mean and its interval.
         look: colour and marker.
         filled: the marker, or its outline only.
+        starred: processors may have been the limit.
     """
     (mean, low, high), (colour, marker) = ends, look
     _draw_launches(axes, launches, [row] * len(launches), colour, shift=(0, 4))
     if mean is not None:
         inside, edge = (colour, "white") if filled else ("white", colour)
         axes.plot([mean], [row], marker, mfc=inside, mec=edge, zorder=3)
+        if starred:
+            _draw_star(axes, mean, row, colour)
     if low is None or high is None:
         return
     left, right = max(low, limits[0]), min(high, limits[1])
@@ -196,12 +225,14 @@ def top_of(marks: pd.DataFrame, at_least: float = 0.0) -> float:
     return float(min(highest * 1.05, largest * 1.3)) or 1.0
 
 
-def _note_bounds_and_failures(axes: Axes, curves: Curves) -> None:
-    """Explain thin lines and crosses in the legend, if there are any."""
+def _note_signs(axes: Axes, curves: Curves) -> None:
+    """Explain thin lines, stars and crosses in the legend, if there are any."""
     marks = pd.concat(curves.values())
     if marks["bound"].notna().any():
         label = "bound by links and compute (same marker)"
         axes.plot([], [], **_BOUND, color="#444444", label=label)
+    if marks["starred"].any():
+        note_star(axes)
     if marks["failed"].any():
         label = "attempts not ok (count)"
         axes.plot([], [], "x", color="#444444", markeredgewidth=1.6, label=label)

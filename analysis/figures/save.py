@@ -24,9 +24,9 @@ _LAUNCHES = (
     "Small circles are single launches, large markers geometric means with 95 % intervals (from "
     "three launches on; an arrow marks an interval that leaves the axes)."
 )
-_MARKS = (
-    "A star marks settings whose tasks had fewer cores than they use, a plus those whose emulated "
-    "hosts kept their machine busy."
+_STARS = (
+    " A star says that the processors may have been the limit, of the point or of its base: such "
+    "points claim no efficiency."
 )
 
 _LEFT_OUT = " Other settings of the exchange have a figure of their own."
@@ -69,22 +69,20 @@ KINDS = (
         title="Throughput against workers",
         caption=f"{_LAUNCHES} The dotted line is workers times the rate of strategy single. "
         "Asynchronous settings (ps_async) do not compute the same as synchronous ones. "
-        f"{_MARKS} {_BOUNDS}",
+        f"{_BOUNDS}",
         plot=plot_throughput,
     ),
     FigureKind(
         name="speedup",
         title="Speed-up against workers",
         caption=f"On both bases: strategy single with one worker's cores and threads, and one "
-        f"worker of the same setting. {_LAUNCHES} {_MARKS} {_BOUNDS}",
+        f"worker of the same setting. {_LAUNCHES} {_BOUNDS}",
         plot=plot_speedup,
     ),
     FigureKind(
         name="efficiency",
         title="Efficiency against workers",
-        caption="Speed-up over workers. Points whose tasks had fewer cores than they use (unless "
-        "compute is emulated), or whose emulated hosts kept their machine busy, claim no "
-        f"efficiency and are left out. {_BOUNDS}",
+        caption=f"Speed-up over workers. {_BOUNDS}",
         plot=plot_efficiency,
     ),
     FigureKind(
@@ -142,10 +140,12 @@ def save_figures(case: Case, folder: Path, alone: bool) -> Sequence[SavedFigure]
     saved = []
     unchanged = without_changed(case)
     for kind in KINDS:
-        figure = kind.plot(case if kind.shows_changed else unchanged)
+        drawn = case if kind.shows_changed else unchanged
+        figure = kind.plot(drawn)
         if figure is not None:
             name = kind.name if alone else f"{kind.name}-{slug(case.name)}"
-            caption = kind.caption + _LEFT_OUT * (unchanged is not case and not kind.shows_changed)
+            caption = kind.caption + _LEFT_OUT * (drawn is not case)
+            caption += _STARS * any(point.mark for point in drawn.points)
             paths = save_figure(figure, folder, name)
             saved.append(SavedFigure(title=kind.title, caption=caption, **paths))
     return saved

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.data.cases import Case, machine_was_limit
+from analysis.data.cases import MARK, Case, processors_may_limit
 from analysis.data.setting import exchange_of
 from analysis.stats.points import base_of
 from analysis.stats.statistics import estimate
@@ -58,15 +58,9 @@ def circumstances(case: Case) -> list[str]:
         lines.append(_EMULATED_COMPUTE.format(unit=case.unit))
         lines += _difference_lines(case.conditions)
     lines += busy_lines([record for point in points for record in point.records])
-    crowded = sum(point.oversubscribed for point in points)
-    if crowded and not case.emulated:
-        lines.append(
-            f"{crowded} of {len(points)} points had fewer cores than their tasks use "
-            "(oversubscribed): no efficiency is claimed from them."
-        )
     launches = case.launches
     counting = [record for point in points for record in point.counting]
-    lines += _machine_lines(launches) + _interface_lines(launches) + mixed_lines(counting)
+    lines += _processor_lines(launches) + _interface_lines(launches) + mixed_lines(counting)
     return lines + _job_lines(case)
 
 
@@ -104,17 +98,22 @@ def busy_lines(records: Sequence[RunRecord]) -> list[str]:
     return lines
 
 
-def _machine_lines(launches: pd.DataFrame) -> list[str]:
-    """Where the one machine below emulated hosts may have been the limit."""
-    limited = launches[machine_was_limit(launches)]
-    if limited.empty:
+def _processor_lines(launches: pd.DataFrame) -> list[str]:
+    """Where processors may have been the limit, and whether that was measured."""
+    limited = launches[processors_may_limit(launches)]
+    unknown = int(limited["busy"].isna().sum())
+    measured = len(limited) - unknown
+    told = []
+    if measured:
+        told.append(f"in {measured} they were {BUSY_LIMIT:.0%} busy or more")
+    if unknown:
+        told.append(f"in {unknown} this is not known, and tasks had fewer cores than they use")
+    if not told:
         return []
-    unknown = limited["machine_busy"].isna().sum()
-    more = f" (in {unknown} of these the window was too short to tell)" if unknown else ""
     return [
-        f"In {len(limited)} of {len(launches)} runs this machine's processors were "
-        f"{BUSY_LIMIT:.0%} busy or more{more}: they may have been the limit, not the emulated "
-        "network. Points with such runs are marked + and no efficiency is claimed from them."
+        f"Of {count_text(len(launches), 'run')}, processors may have been the limit of "
+        f"{len(limited)}: {'; '.join(told)}. Points with such runs are marked {MARK} and no "
+        "efficiency is claimed from them."
     ]
 
 
@@ -220,7 +219,7 @@ def _profile_text(case: Case) -> str:
             f"measured {own['least_measured_steps']} steps and {own['least_measured_s']:g} s"
         )
     name, launches = _shared(case.attempts["profile"]), case.attempts["repetition"].nunique()
-    return f"{name}{lengths}, {launches} repetitions"
+    return f"{name}{lengths}, {count_text(launches, 'repetition')}"
 
 
 def _shared(values: pd.Series) -> str:

@@ -30,11 +30,16 @@ def drift_lines(case: Case) -> list[str]:
 
 def steadiness_lines(launches: pd.DataFrame) -> list[str]:
     """How many launches have which label; empty where none has one."""
+    told = steadiness_text(launches)
+    if not told:
+        return []
+    return [f"Step times inside the windows of {count_text(len(launches), 'run')}: {told}."]
+
+
+def steadiness_text(launches: pd.DataFrame) -> str:
+    """`2 flat, 1 warming up`; empty where no launch has a label."""
     counts = launches["steadiness"].value_counts()
     told = [f"{counts[label]} {label}" for label in Steadiness if label in counts]
     unknown = int(launches["steadiness"].isna().sum())
     more = [f"{unknown} with too few steps to tell"] if unknown else []
-    if not told:
-        return []
-    runs = count_text(len(launches), "run")
-    return [f"Step times inside the windows of {runs}: {', '.join(told + more)}."]
+    return ", ".join(told + more) if told else ""

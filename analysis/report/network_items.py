@@ -13,7 +13,6 @@ from statistics import median
 import pandas as pd
 
 from analysis.data.blocks import HostKind, describe_kinds, host_kinds
-from analysis.data.cases import machine_was_limit
 from analysis.report.circumstances import Items
 from analysis.wording import count_text, rate_text
 from ps_allreduce.point.experiment import Experiment
@@ -165,15 +164,16 @@ def _link_items(measured: pd.DataFrame, links: pd.DataFrame) -> Items:
 def _busy_items(runs: pd.DataFrame) -> Items:
     """How busy the one machine below emulated hosts was."""
     good = runs[runs["status"] == Status.OK]
-    shares = good["machine_busy"].dropna()
+    shares, unknown = good["machine_busy"].dropna(), int(good["machine_busy"].isna().sum())
     if shares.empty:
         return []
     return [
         (
             "machine's processors",
             f"median {shares.median():.0%} busy, highest {shares.max():.0%}; "
-            f"{machine_was_limit(good).sum()} of {count_text(len(good), 'run')} at "
-            f"{BUSY_LIMIT:.0%} or above, or not known",
+            f"{(shares >= BUSY_LIMIT).sum()} of {count_text(len(good), 'run')} at "
+            f"{BUSY_LIMIT:.0%} or above"
+            f"{f', {unknown} not known' * bool(unknown)}",
         )
     ]
 

@@ -186,8 +186,8 @@ def warnings(results: SweepResults) -> list[str]:
     missing = table.loc[(table["status"] == Status.OK) & ~table["raw_timings"], "record_path"]
     if len(missing):
         lines.append(
-            f"Raw timings are missing beside {count_text(len(missing), 'record')}, for instance "
-            f"{missing.iloc[0]}; their figures are those that the records hold."
+            f"Raw timings are missing beside {count_text(len(missing), 'record')} "
+            f"({', '.join(missing)}); their figures are those that the records hold."
         )
     return lines
 

@@ -13,8 +13,9 @@ import pandas as pd
 from rich import box
 from rich.table import Table
 
-from analysis.data.cases import Case
+from analysis.data.cases import MARK, Case
 from analysis.report.circumstances import status_text
+from analysis.report.constancy import steadiness_text
 from analysis.stats.points import BASES, point_table
 from analysis.wording import NONE, number, ratio, with_interval
 from ps_allreduce.record.records import BUSY_LIMIT
@@ -40,6 +41,7 @@ _HEADINGS: Mapping[str, str] = {
     "compute_s": "compute ms",
     "communication_s": "exposed communication ms",
     "input_wait_s": "input wait ms",
+    "steadiness": "steps of launches",
     "network_s": "busiest link ms",
     "bound_s": "bound of the step ms",
     "bound_step_s": "step reached ms",
@@ -70,7 +72,7 @@ _IN_REPORT: Mapping[str, tuple[str, ...]] = {
     ),
     "Step times": (
         *(*_POINT, "step_time_p50_s", "step_time_p95_s", "compute_s", "communication_s"),
-        "input_wait_s",
+        *("input_wait_s", "steadiness"),
     ),
     _BOUNDS: (*(*_POINT, "network_s", "bound_s", "bound_step_s", "fraction", "launches"),),
 }
@@ -133,11 +135,13 @@ def _on_several_hosts(case: Case) -> bool:
 def text_table(case: Case) -> pd.DataFrame:
     """A row for each point, in the order of the case, as text.
 
-    Columns are those of the table of points; attempts; speedup and of_bound without an interval.
+    Columns are those of the table of points; attempts; steadiness; speedup and of_bound without an
+    interval.
     """
     points = point_table(case)
     text = points[["setting", "transport"]].fillna(NONE)
     text["attempts"] = [status_text(point.attempts) for point in case.points]
+    text["steadiness"] = [steadiness_text(point.launches) or NONE for point in case.points]
     for spell, names in _SPELLED.items():
         spelled = points[names].map(spell, na_action="ignore")
         text[names] = spelled.astype(object).fillna(NONE)
@@ -208,11 +212,10 @@ def legend(case: Case) -> str:
         lines.append("Hosts (h): all that a point used, those of servers included.")
         if _bounded(case):
             lines.append("of bound: 1 is as fast as links and compute allow.")
-    if "*" in marks:
-        lines.append("* fewer cores than tasks use: no efficiency is claimed.")
-    if "+" in marks:
+    if MARK in marks:
         lines.append(
-            f"+ in some launch this machine's processors were {BUSY_LIMIT:.0%} busy or more, or "
-            "the window was too short to tell: no efficiency is claimed."
+            f"{MARK} processors may have been the limit, so no efficiency is claimed: in some "
+            f"launch they were {BUSY_LIMIT:.0%} busy or more, or this is not known and tasks had "
+            "fewer cores than they use."
         )
     return " ".join(lines)

@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import pandas as pd
+
 from analysis.data.cases import Case, Point
 from analysis.report.circumstances import attempts_lines, circumstances
 from analysis.report.constancy import drift_lines, steadiness_lines
 from analysis.stats.decision import Decision, Outcome
-from analysis.stats.decisions import decisions
+from analysis.stats.decisions import all_pairs, decisions
 from analysis.stats.sides import ALLREDUCE, PS_SYNC, Meeting, Side, shared_transports
 from analysis.stats.statistics import MIN_LAUNCHES, estimate
 from analysis.wording import (
@@ -24,6 +26,8 @@ from analysis.wording import (
     factor_text,
     launches_text,
     missing_text,
+    range_text,
+    rate_text,
     transports_label,
     workers_text,
 )
@@ -42,10 +46,13 @@ class Verdict:
 
     Attributes:
         headline: the main comparison, or why there is none.
+        network: what it has to do with networks, and where there is no main comparison which
+            settings are farthest apart; empty where nothing was compared.
         details: further sentences, in order.
     """
 
     headline: str
+    network: str
     details: tuple[str, ...]
 
 
@@ -65,32 +72,67 @@ def verdict(case: Case) -> Verdict:
         *attempts_lines(case.attempts),
     ]
     headline = _sentence_on_its_transport(case, main) if main else _why_none(case)
-    return Verdict(headline=headline, details=tuple(details))
+    network = _network_sentence(case, main.bests) if main else _of_one_side(case)
+    return Verdict(headline=headline, network=network, details=tuple(details))
 
 
 def meeting_sentence(case: Case, meeting: Meeting) -> str:
     """One sentence about two sides, the faster one first."""
     decision = decisions(case).of(*meeting.bests)
-    first, second = (side.title for side in meeting.sides)
     where = _where(meeting, decision)
+    if decision.outcome not in (Outcome.FASTER, Outcome.SLOWER):
+        return _nothing_faster(meeting, decision, where)
+    first, second = (side.title for side in meeting.sides)
+    if decision.outcome is Outcome.SLOWER:
+        first, second, decision = second, first, decision.inverse()
+    faster = f"{factor_text(decision)} faster"
+    return capital(f"{first} is {faster} than {second} {where}, {launches_text(decision)}.")
+
+
+def _nothing_faster(meeting: Meeting, decision: Decision, where: str) -> str:
+    first, second = (side.name for side in meeting.sides)
     if decision.outcome is Outcome.TOO_FEW:
         fewest = min(decision.n_first, decision.n_second)
         return f"No verdict: fewer than three launches ({fewest}) of {first} or {second} {where}."
     if decision.outcome is Outcome.NO_VERDICT:
         return f"No verdict on {first} and {second} {where}: {decision.doubt}."
-    measured = f"(ratio of {case.unit}/sec {factor_text(decision)})"
+    measured = f"{where}, {launches_text(decision)} (ratio {factor_text(decision)})"
     if decision.outcome is Outcome.EQUAL:
-        said = f"{first} and {second} are {decision.outcome} {where}"
-        return f"{capital(said)}, {launches_text(decision)} {measured}."
-    if decision.outcome is Outcome.UNDECIDED:
-        return (
-            f"Undecided between {first} and {second} {where}, {launches_text(decision)} "
-            f"{measured}: {missing_text(decision)}."
-        )
-    if decision.outcome is Outcome.SLOWER:
-        first, second, decision = second, first, decision.inverse()
-    faster = f"{factor_text(decision)} faster"
-    return capital(f"{first} is {faster} than {second} {where}, {launches_text(decision)}.")
+        return f"{capital(decision.outcome)} are {first} and {second} {measured}."
+    return f"Undecided between {first} and {second} {measured}: {missing_text(decision)}."
+
+
+def _of_one_side(case: Case) -> str:
+    """Where the two sides do not meet, the fastest synchronous setting against the slowest."""
+    compared = {point for pair in all_pairs(case) for point in (pair.first, pair.second)}
+    if not compared:
+        return ""
+    points = sorted(compared, key=lambda point: -estimate(point.rates).mean)
+    fastest, slowest = points[0], points[-1]
+    decision, where = decisions(case).of(fastest, slowest), workers_text(fastest.num_workers)
+    first, second = fastest.setting.label, slowest.setting.label
+    said = (
+        f"{first} is {factor_text(decision)} faster than {second}, the slowest"
+        if decision.outcome is Outcome.FASTER
+        else f"{first} and {second} are farthest apart: {decision.outcome}, {factor_text(decision)}"
+    )
+    return f"At {where} {said}. {_network_sentence(case, (fastest, slowest))}".rstrip()
+
+
+def _network_sentence(case: Case, points: tuple[Point, Point]) -> str:
+    """What links and processors did under both settings; empty where a circumstance counts more."""
+    if decisions(case).of(*points).outcome is Outcome.NO_VERDICT:
+        return ""
+    launches = pd.concat([point.launches for point in points])
+    # A link that was measured a little too low would be busy for more than the step.
+    shares = (launches["network_s"] / launches["step_s"]).dropna().clip(upper=1.0)
+    if shares.empty:
+        if (launches["num_hosts"] > 1).any():
+            return "Links were not measured."
+        return "All tasks ran on one host: this says nothing about a network."
+    rate, busy = rate_text(launches["link_bits_per_s"].median()), launches["busy"].dropna()
+    processors = f", processors {range_text(busy)}" if len(busy) else ""
+    return f"Links of {rate} were busy {range_text(shares)} of a step{processors}."
 
 
 def _where(meeting: Meeting, decision: Decision) -> str:

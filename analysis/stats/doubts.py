@@ -7,6 +7,8 @@ drifted.  Doubts that leave a comparison its meaning are told in `report.circums
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from analysis.data.cases import Case, Point
 from analysis.stats.drift import drift_of
 from ps_allreduce.record.records import BUSY_LIMIT, FOREIGN_LIMIT, Status
@@ -26,13 +28,17 @@ def doubt_about(case: Case, first: Point, second: Point) -> str:
 
 
 def _disturbed(*points: Point) -> str:
-    disturbed = [point.setting.label for point in points if _others_took_part(point)]
+    disturbed = [point for point in points if _others_took_part(point)]
     if not disturbed:
         return ""
     return (
         f"other programs took more than {FOREIGN_LIMIT:.0%} of a host's processor time in most "
-        f"launches of {' and '.join(dict.fromkeys(disturbed))}, so rates tell of them as well"
+        f"launches of {_names(disturbed)}, so rates tell of them as well"
     )
+
+
+def _names(points: Sequence[Point]) -> str:
+    return "both" if len(points) > 1 else points[0].setting.label
 
 
 def _others_took_part(point: Point) -> bool:
@@ -42,12 +48,12 @@ def _others_took_part(point: Point) -> bool:
 
 
 def _busy(*points: Point) -> str:
-    busy = [point.setting.label for point in points if _machine_was_limit(point)]
+    busy = [point for point in points if _machine_was_limit(point)]
     if not busy:
         return ""
     return (
         f"this machine's processors were {BUSY_LIMIT:.0%} busy or more in most launches of "
-        f"{' and '.join(dict.fromkeys(busy))}, so they were the limit and not the emulated network"
+        f"{_names(busy)}, so they were the limit and not the network"
     )
 
 

@@ -2,9 +2,8 @@
 
 Decides the bases (design, section 5): one worker without any strategy on exactly one worker's cores
 and threads (`single`), and one worker of the same setting (`own`).  The second hides what a
-strategy costs already at one worker, so both are given.  No efficiency is claimed from runs that
-had fewer cores than their tasks use, unless compute is emulated and takes no core, nor from
-emulated hosts that kept their one machine busy.
+strategy costs already at one worker, so both are given.  No efficiency is claimed where the
+processors may have been the limit, of the point or of its base.
 """
 
 from __future__ import annotations
@@ -53,8 +52,8 @@ def point_table(case: Case) -> pd.DataFrame:
         base_single, base_own: rate of the base.
         speedup_single, speedup_own: rate over that of the base.
         efficiency_single, efficiency_own: speed-up over workers; unknown where not claimed.
-        marks, marks_single, marks_own: why no efficiency is claimed, for the point, and for point
-            and base: `*` for too few cores with real compute, `+` for a busy machine.
+        marks, marks_single, marks_own: the mark of the point, and of point and base: where there
+            is one, no efficiency is claimed.
         step_time_p50_s, step_time_p95_s, compute_s, communication_s, input_wait_s: of a worker's
             step, means.
         network_s, bound_s, bound_step_s: time of the busiest link, least time of a step, and time
@@ -102,7 +101,7 @@ def _row(case: Case, point: Point) -> Numbers:
         **_with_interval("rate", None if point.rates.empty else estimate(point.rates)),
         **_bounds(point),
         **_means(point),
-        "marks": _marks(case, point),
+        "marks": point.mark,
         **{name: value for columns in against for name, value in columns.items()},
     }
 
@@ -133,16 +132,9 @@ def _against(case: Case, point: Point, base: str) -> Numbers:
     measured = rival if rival is not None and len(rival.rates) else None
     return {
         f"base_{base}": estimate(measured.rates).mean if measured else None,
-        f"marks_{base}": _marks(case, point, rival),
+        f"marks_{base}": point.mark or (rival.mark if rival else ""),
         **_with_interval(f"speedup_{base}", _speedup(point, measured) if measured else None),
     }
-
-
-def _marks(case: Case, *points: Point | None) -> str:
-    """Of all points that there are, each mark once."""
-    there = [point for point in points if point is not None]
-    star = not case.emulated and any(point.oversubscribed for point in there)
-    return "*" * star + "+" * any(point.machine_limited for point in there)
 
 
 def _speedup(point: Point, base: Point) -> Estimate | Comparison | None:

@@ -79,12 +79,21 @@ class Side:
         return max(self.points, key=lambda point: estimate(point.rates).mean)
 
     @property
+    def name(self) -> str:
+        """For a sentence that has much to say: `ps_sync, partitioned`."""
+        return self.kind.name if self._is_alone else self.best.setting.label
+
+    @property
     def title(self) -> str:
         """For a sentence: `the best parameter-server setting (ps_sync, partitioned)`."""
-        if len(self.points) == 1 and self.kind.alone:
+        if self._is_alone:
             return self.kind.name
         best = "best " if len(self.points) > 1 else ""
         return f"the {best}{self.kind.setting} ({self.best.setting.label})"
+
+    @property
+    def _is_alone(self) -> bool:
+        return self.kind.alone and len(self.points) == 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

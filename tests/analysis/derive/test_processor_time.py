@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from analysis.derive.costs import (
     ProcessorTime,
+    busy_share,
     core_bits_per_s,
     processor_time,
     seconds_per_gigabyte,
 )
+from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.point.spread import Spread
 from ps_allreduce.record.steps import Window
 from tests.analysis.builders import run, tasks_on
 from tests.fakes import make_experiment, make_sample
@@ -46,3 +51,26 @@ def test_the_rate_that_a_core_keeps_up_with_is_that_of_the_busiest_host() -> Non
     traffic = {"a": (1e9, 0.0), "b": (1e9, 0.5e9), "chief": (0.0, 0.0)}
     assert core_bits_per_s(traffic, cost) == 8e9
     assert core_bits_per_s(traffic, ProcessorTime(by_host={"chief": 1.0}, over="run")) is None
+
+
+def test_processors_were_as_busy_as_the_core_that_tasks_used_most() -> None:
+    own = make_experiment(num_ps=1)
+    tasks = [replace(task, cores=(0, 1)) for task in tasks_on(PLACES)]
+    # Each second a worker computes for a half, and the server for a whole one, on two cores each.
+    half = tuple(
+        make_sample(t, cpu_s={"worker:0": t / 2, "worker:1": t / 2, "ps:0": t}) for t in (0.0, 1.0)
+    )
+    apart = run(own, 1.0, tasks=tuple(tasks), samples=half)
+    assert busy_share(apart, WINDOW) == pytest.approx(0.5)
+    together = replace(apart, tasks=tuple(replace(task, host="a", cores=(0,)) for task in tasks))
+    assert busy_share(together, WINDOW) == 1.0
+    assert busy_share(apart, None) is None
+    assert busy_share(replace(apart, samples=()), WINDOW) is None
+
+
+def test_emulated_hosts_were_as_busy_as_their_machine() -> None:
+    network = EmulatedNetwork(num_hosts=2, bits_per_s=1e9)
+    own = make_experiment(launcher="emulated", network=network, spread=Spread())
+    record = run(own, 1.0, tasks=tasks_on(PLACES), samples=SAMPLES, machine_busy=0.7)
+    assert busy_share(record, WINDOW) == 0.7
+    assert busy_share(replace(record, machine_busy=None), WINDOW) is None

@@ -21,9 +21,10 @@ from analysis.figures.against_workers import (
     setting_groups,
 )
 from analysis.figures.bars import plot_breakdown, plot_placement
-from analysis.figures.curves import top_of
+from analysis.figures.curves import STARRED, top_of
 from analysis.figures.save import KINDS, save_figures, slug
 from analysis.figures.style import render_figure
+from analysis.stats.points import point_table
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, SynchronousServers
 from ps_allreduce.point.workload import EmulatedCompute, Workload
@@ -92,11 +93,26 @@ def test_speedup_is_shown_on_both_bases() -> None:
     assert shown == ["SmallCNN, base: single", "SmallCNN, base: its own 1 worker"]
 
 
-def test_oversubscribed_settings_have_no_efficiency_but_a_star_in_the_throughput() -> None:
-    crowded = runs(make_experiment(SynchronousServers, 2), RATES, oversubscribed=True)
+def stars(figure: Figure | None) -> int:
+    """How many points have a star."""
+    lines = [line for axes in drawn(figure).axes for line in axes.get_lines()]
+    return sum(line.get_marker() == (6, 2, 0) and line.get_label() != STARRED for line in lines)
+
+
+def test_all_figures_of_rates_have_stars_where_the_table_has_them() -> None:
+    points = [make_experiment(SynchronousServers, 2, num_ps=count) for count in (1, 2)]
+    crowded = [
+        record for own in points for record in runs(own, RATES, oversubscribed=own.num_ps == 2)
+    ]
     case = case_of(SINGLE, crowded)
-    assert "ps_sync, round_robin *" in legend(plot_throughput(case))
-    assert "ps_sync, round_robin *" not in legend(plot_efficiency(case))
+    assert list(point_table(case)["marks"]) == ["", "", "*"]
+    for plot in (plot_throughput, plot_against_servers, plot_placement):
+        assert stars(plot(case)) == 1
+        assert STARRED in legend(plot(case))
+    assert stars(plot_efficiency(case)) == 0
+    bars = [text.get_text() for text in drawn(plot_breakdown(case)).axes[0].get_yticklabels()]
+    assert [label.endswith(" *") for label in bars] == [False, False, True]
+    assert STARRED not in legend(plot_throughput(case_of(SINGLE, crowded[:3])))
 
 
 def test_too_many_settings_get_axes_per_strategy() -> None:

@@ -173,7 +173,7 @@ def test_missing_raw_files_and_a_busy_machine_are_warnings(tmp_path: Path) -> No
     own = make_experiment(Single)
     save(tmp_path, run(own, 1.0, 0, provenance=provenance(load_average=4.5)), raw=False)
     text = reported(tmp_path, [run(own, 1.0, 1)])
-    assert "Raw timings are missing beside 1 record," in text
+    assert f"Raw timings are missing beside 1 record (runs/{own.experiment_id}/0-1.json);" in text
     assert "1 of 2 runs began with a load average above 2 per processor" in text
     assert "processor time that others used while measuring" in text
 
@@ -189,7 +189,8 @@ def test_a_retried_point_is_not_a_failed_one(tmp_path: Path) -> None:
     own = make_experiment(Single)
     save_all(tmp_path, [run(own, None, 0, attempt=1), run(own, 5.0, 0, attempt=2)])
     output = invoke("report", str(tmp_path))
-    assert "Of 2 attempts 1 ended well" in output
+    assert "1 ok, 1 failed" in output
+    assert "Of 2 attempts 1 ended well" in (tmp_path / "report.html").read_text()
 
 
 def test_all_sweeps_below_a_folder_are_reported_also_where_one_cannot_be_read(
@@ -219,7 +220,7 @@ def test_a_damaged_record_is_told_and_ends_with_one(tmp_path: Path) -> None:
     path = save(tmp_path, run(make_experiment(Single), 1.0, 9))
     path.write_text("{")
     output = invoke("summary", str(tmp_path), exit_code=1)
-    assert "Not read: runs/" in output
+    assert f"Not read: {path.relative_to(tmp_path)}: not a readable record (Expecting" in output
     assert len((tmp_path / "summary.csv").read_text().splitlines()) == 1 + len(compare_sweep())
     invoke("report", str(tmp_path), exit_code=1)
     assert "1 file(s) could not be read" in " ".join(parse(tmp_path).text)

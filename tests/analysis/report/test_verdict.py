@@ -54,26 +54,26 @@ def test_allreduce_is_faster_than_the_best_of_two_settings() -> None:
         ),
         pytest.param(
             {RING: {0: 100.0, 1: 120.0, 2: 90.0}, SYNC: {0: 101.0, 1: 95.0, 2: 110.0}},
-            "Undecided between all-reduce and the parameter-server setting "
-            "(ps_sync, round_robin) at 2 workers, 3 launches each (ratio of images/sec 1.0",
+            "Undecided between all-reduce and ps_sync, round_robin at 2 workers, 3 launches each "
+            "(ratio 1.0",
             id="undecided",
         ),
         pytest.param(
             {RING: times(1.01), SYNC: times(1.0)},
-            "All-reduce and the parameter-server setting (ps_sync, round_robin) are equal within "
-            "3 % at 2 workers, 3 launches each (ratio of images/sec 1.01x [1.01, 1.01]).",
+            "Equal within 3 % are all-reduce and ps_sync, round_robin at 2 workers, 3 launches "
+            "each (ratio 1.01x [1.01, 1.01]).",
             id="equal",
         ),
         pytest.param(
             {RING: times(1.8, 2), SYNC: times(1.0, 2)},
-            "No verdict: fewer than three launches (2) of all-reduce or the parameter-server "
-            "setting (ps_sync, round_robin) at 2 workers.",
+            "No verdict: fewer than three launches (2) of all-reduce or ps_sync, round_robin at 2 "
+            "workers.",
             id="two launches",
         ),
         pytest.param(
             {RING: times(1.8, 1), SYNC: times(1.0, 1), EVEN: times(0.9, 1)},
-            "No verdict: fewer than three launches (1) of all-reduce or the best parameter-server "
-            "setting (ps_sync, round_robin) at 2 workers",
+            "No verdict: fewer than three launches (1) of all-reduce or ps_sync, round_robin at 2 "
+            "workers",
             id="one launch",
         ),
         pytest.param(
@@ -143,8 +143,6 @@ def test_what_a_case_is_about_is_told() -> None:
     load = Workload(emulated=EmulatedCompute(forward_s=0.01, backward_s=0.02))
     emulated = said({make_experiment(AllReduce, 2, workload=load): times(1.0)})
     assert any(line.startswith("Compute is emulated") for line in emulated.details)
-    found = verdict(case_of(runs(RING, times(1.0), oversubscribed=True)))
-    assert any("1 of 1 points had fewer cores" in line for line in found.details)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.data.cases import Case
-from analysis.report.page import _PAIRS, _pair_table
+from analysis.figures.against_settings import plot_exchange
+from analysis.figures.save import KINDS
+from analysis.figures.style import MARKERS
+from analysis.report.page import _PAIRS, CaseReport, _pair_table
+from analysis.report.screen import verdict_text
 from analysis.report.verdict import verdict
 from analysis.stats.decision import Outcome
 from analysis.stats.decisions import all_pairs, changed_points, decisions
@@ -72,6 +76,28 @@ def test_headline_and_tables_of_a_sweep_cannot_disagree(case: Case) -> None:
     assert all(len(outcomes) == 1 for outcomes in told.values())
     if decided.main is not None:
         _check_headline(case, decided.main)
+    _check_figure(case)
+    screen = verdict_text(CaseReport(case=case, verdict=verdict(case), figures=()), alone=True)
+    assert screen.startswith(verdict(case).headline)
+
+
+def _check_figure(case: Case) -> None:
+    """The figure of pairs fills the marker of exactly those that are decided."""
+    figure, decided = plot_exchange(case), (Outcome.FASTER, Outcome.SLOWER, Outcome.EQUAL)
+    drawn = [line for axes in figure.axes for line in axes.get_lines()] if figure else []
+    # The last markers are arrows at the ends of intervals here.
+    filled = [
+        str(m.get_markeredgecolor()) == "white" for m in drawn if m.get_marker() in MARKERS[:6]
+    ]
+    pairs = changed_points(case) if figure else []
+    wanted = [pair.decision.outcome in decided for pair in pairs if pair.decision.ratio is not None]
+    assert sorted(filled) == sorted(wanted)
+
+
+def test_captions_leave_outcomes_to_tables() -> None:
+    """They are the same for all cases, so they could only be wrong."""
+    said_of_any = [Outcome.FASTER, Outcome.SLOWER, Outcome.EQUAL, Outcome.NO_VERDICT]
+    assert not [kind.name for kind in KINDS if any(text in kind.caption for text in said_of_any)]
 
 
 def _check_headline(case: Case, main: Meeting) -> None:
@@ -79,7 +105,7 @@ def _check_headline(case: Case, main: Meeting) -> None:
     first, second = main.bests
     decision, headline = decisions(case).of(first, second), verdict(case).headline
     assert (" faster than " in headline) == (decision.outcome in (Outcome.FASTER, Outcome.SLOWER))
-    assert ("equal within 3 %" in headline) == (decision.outcome is Outcome.EQUAL)
+    assert ("Equal within 3 %" in headline) == (decision.outcome is Outcome.EQUAL)
     assert headline.startswith(("Undecided", "With grpc")) or (
         decision.outcome is not Outcome.UNDECIDED
     )
@@ -118,7 +144,7 @@ def test_sides_meet_on_equal_hosts_if_they_can() -> None:
 def test_unequal_failures_take_the_headline_away() -> None:
     lost: dict[int, float | None] = {3: None, 4: None, 5: None}
     found = said({RING: times(2.0), SYNC: times(1.0) | lost})
-    assert found.headline.startswith("No verdict on all-reduce and the parameter-server setting")
+    assert found.headline.startswith("No verdict on all-reduce and ps_sync, round_robin at 2")
     assert "and 3 of 6 of ps_sync, round_robin, so those that did are a selection" in found.headline
     (pair,) = all_pairs(case_of(runs(RING, times(2.0)), runs(SYNC, times(1.0) | lost)))
     assert pair.decision.outcome is Outcome.NO_VERDICT

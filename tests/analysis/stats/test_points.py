@@ -6,7 +6,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.data.cases import Case
+from analysis.data.cases import Case, processors_may_limit
+from analysis.data.columns import COLUMNS
 from analysis.stats.points import launch_ratios, placement_points, point_table
 from ps_allreduce.point.strategies import AllReduce, AnyStrategy, Single, SynchronousServers
 from ps_allreduce.point.workload import EmulatedCompute, Workload
@@ -91,6 +92,29 @@ def test_oversubscribed_points_and_bases_show_speedup_and_claim_no_efficiency(
         assert found[f"speedup_{base}"] == pytest.approx(1.2)
         efficiency = 0.6 if known else math.nan
         assert found[f"efficiency_{base}"] == pytest.approx(efficiency, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("network", "oversubscribed", "compute", "busy", "marked"),
+    [
+        pytest.param("1gbit", True, "real", 0.65, False, id="few cores, and idle ones"),
+        pytest.param("1gbit", False, "real", 0.95, True, id="cores of their own, all busy"),
+        pytest.param("1gbit", True, "emulated", 0.95, True, id="the links keep cores busy"),
+        pytest.param("1gbit", True, "emulated", None, True, id="the links may keep cores busy"),
+        pytest.param("1gbit", False, "real", None, False, id="cores of their own, not known"),
+        pytest.param(None, True, "real", 0.95, True, id="shared cores, busy"),
+        pytest.param(None, True, "real", 0.6, False, id="shared cores, idle"),
+        pytest.param(None, True, "real", None, True, id="shared cores, not known"),
+        pytest.param(None, True, "emulated", None, False, id="nobody computes"),
+        pytest.param(None, False, "real", 0.99, False, id="tasks keep their own cores busy"),
+    ],
+)
+def test_a_mark_follows_what_was_measured_and_else_the_plan(
+    network: str | None, oversubscribed: bool, compute: str, busy: float | None, marked: bool
+) -> None:
+    row = {"network": network, "oversubscribed": oversubscribed, "compute": compute, "busy": busy}
+    runs = pd.DataFrame([row]).astype({name: COLUMNS[name] for name in row})
+    assert list(processors_may_limit(runs)) == [marked]
 
 
 def test_single_launches_are_divided_by_their_own_repetition() -> None:

@@ -90,8 +90,10 @@ def test_a_suite_that_was_started_with_nohup_hears_no_hanging_up() -> None:
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
 def test_what_the_machine_lacks_is_told_in_a_sentence(
-    number: int, capsys: pytest.CaptureFixture[str]
+    number: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("TMPDIR", "/scratch")
+
     @click.group()
     def cli() -> None:
         """A command line."""
@@ -101,7 +103,8 @@ def test_what_the_machine_lacks_is_told_in_a_sentence(
         raise OSError(number, os.strerror(number), "/tmp/x")
 
     assert run_command_line(cli, ["command"], "suite") == 1
-    told = f"Error: this host refuses the launcher something: {os.strerror(number)}.\n"
+    full = " (temporary files are in /scratch)" if number == errno.ENOSPC else ""
+    told = f"Error: this host refuses the launcher something: {os.strerror(number)}{full}.\n"
     assert capsys.readouterr().err == told
 
 

@@ -1,0 +1,57 @@
+"""What is printed of a sweep: the table of every case, and at the end the verdicts.
+
+Decides what fits on a screen: of a verdict the headline and what it has to do with networks, and
+where the report is, which holds the rest.  Both are the sentences of the report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+
+from analysis.data.blocks import SweepResults
+from analysis.data.cases import MARK
+from analysis.report.page import CaseReport
+from analysis.report.table import render_table
+
+
+def show(console: Console, results: SweepResults, reports: Sequence[CaseReport]) -> None:
+    """Print tables, what is missing, and at the end the verdicts: four lines if there is one."""
+    for item in reports:
+        _print_whole(console, render_table(item.case))
+        if any(point.mark for point in item.case.points):
+            console.print(f"{MARK} processors may have been the limit", style="italic")
+    _show_what_is_missing(console, results)
+    for item in reports:
+        console.print()
+        console.print(verdict_text(item, alone=len(reports) == 1), markup=False)
+    # A path stays in one piece, so that it can be copied.
+    path = results.files.folder / "report.html"
+    console.print(f"Report: {path}", markup=False, soft_wrap=True)
+
+
+def verdict_text(item: CaseReport, *, alone: bool) -> str:
+    """The headline and what it has to do with networks; the case, unless it is the only one."""
+    parts = (item.verdict.headline, item.verdict.network)
+    return ("" if alone else f"{item.case.name}: ") + " ".join(filter(None, parts))
+
+
+def _show_what_is_missing(console: Console, results: SweepResults) -> None:
+    if results.missing:
+        planned = len(results.files.planned or ())
+        console.print(
+            f"Unfinished: {len(results.missing)} of {planned} planned runs are not made yet with "
+            "this machine, software and measured program."
+        )
+    if results.older_blocks:
+        left = [f"{block.fingerprint} ({len(block.table)} runs)" for block in results.older_blocks]
+        console.print(f"Left out, of another machine, software or program: {', '.join(left)}.")
+
+
+def _print_whole(console: Console, table: Table) -> None:
+    """Print a table with all its columns; a terminal that is narrower folds the lines."""
+    least = Measurement.get(console, console.options, table).minimum
+    console.print(table, width=max(least, console.width), crop=False)
