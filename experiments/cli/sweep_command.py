@@ -209,6 +209,7 @@ def _submit(request: StudyRequest, scheduler: Scheduler, console: Console) -> in
     if ending is None:
         return INTERRUPTED
     told = replace(request, sweep=replace(request.sweep, retry_failed=False))
+    sweep = _planned(told, capacity, Console(quiet=True))  # with what a pilot chose in the job
     standing = _standing(told, sweep.runs(), counts, console)
     return 0 if standing.is_complete and not ending else 1
 
