@@ -1,6 +1,7 @@
 """How a sweep spends its time: the length of windows, and how many launches there are.
 
-Decides by two formulas, which `docs/method.md` explains.  Pure.
+Decides both together: the window with which the main interval gets narrowest in the time there is.
+`docs/method.md` explains the formula.  Pure.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import stdtrit
 
 from analysis.planning.pilot import LaunchCost, PilotResult
 
-#: Windows are no shorter and no longer, in seconds; and they have so many steps.
-SHORTEST_S, LONGEST_S = 1.0, 20.0
+#: The windows to choose from, in seconds; each has so many steps at least.
+WINDOWS_S = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 20.0)
 FEWEST_STEPS = 8
 
 #: More launches of a point are not made: others would gain more from the time.
@@ -34,27 +36,25 @@ class ModelPart:
     points: tuple[int, ...]
     main: tuple[int, ...]
 
-    @property
-    def window_s(self) -> float:
-        """The window with which a given time tells most.
-
-        A mean of n launches has the variance (launch^2 + second^2/w)/n and costs n (c + w).  The
-        product is least for w = sqrt(c) second/launch (Cochran, "Sampling Techniques", 3rd ed.
-        1977, section 10.6; for benchmarks Kalibera and Jones, "Rigorous Benchmarking in Reasonable
-        Time", ISMM 2013).
-        """
-        pilot = self.pilot
-        best = math.sqrt(pilot.most_overhead_s) * pilot.second / pilot.launch
-        return round(min(max(best, SHORTEST_S), LONGEST_S), 1)
-
-    def seconds(self, tasks: Sequence[int]) -> float:
+    def seconds(self, tasks: Sequence[int], window_s: float) -> float:
         """What a launch of each of these points takes, by their numbers of tasks."""
-        costs = [(cost.tasks, self._launch_s(cost)) for cost in self.pilot.costs]
-        numbers, times = zip(*sorted(costs), strict=True)
+        costs = sorted((cost.tasks, _launch_s(cost, window_s)) for cost in self.pilot.costs)
+        numbers, times = zip(*costs, strict=True)
         return float(np.interp(tasks, numbers, times).sum())
 
-    def _launch_s(self, cost: LaunchCost) -> float:
-        return cost.overhead_s + max(self.window_s, FEWEST_STEPS * cost.step_s)
+    def half_width(self, window_s: float, launches: int) -> float:
+        """Of the t-interval of a mean of so many launches, on the logarithm.
+
+        Its variance is (launch^2 + second^2/window)/launches, that of two-stage sampling (Cochran,
+        "Sampling Techniques", 3rd ed. 1977, section 10.3; for benchmarks Kalibera and Jones,
+        "Rigorous Benchmarking in Reasonable Time", ISMM 2013).
+        """
+        variance = self.pilot.launch**2 + self.pilot.second**2 / window_s
+        return float(stdtrit(launches - 1, 0.975)) * math.sqrt(variance / launches)
+
+
+def _launch_s(cost: LaunchCost, window_s: float) -> float:
+    return cost.overhead_s + max(window_s, FEWEST_STEPS * cost.step_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +62,12 @@ class Spending:
     """What a budget is spent on.
 
     Attributes:
+        window_s: of all launches.
         launches: of the points of the main comparison; all others have the fewest.
         expected_s: of all launches together.
     """
 
+    window_s: float
     launches: int
     expected_s: float
 
@@ -75,10 +77,23 @@ def spend(parts: Sequence[ModelPart], fewest: int, budget_s: float) -> Spending:
 
     Args:
         parts: one for each model.
-        fewest: launches of every point, also where time does not suffice.
+        fewest: launches of every point, also where time does not suffice; at least 2.
     """
-    base_s = fewest * sum(part.seconds(part.points) for part in parts)
-    turn_s = sum(part.seconds(part.main) for part in parts)
-    more = math.floor((budget_s - base_s) / turn_s) if turn_s else 0
+    possible = [_with_window(parts, fewest, budget_s, window_s) for window_s in WINDOWS_S]
+    within = [each for each in possible if each.expected_s <= budget_s]
+
+    def widest(spending: Spending) -> float:
+        return max(part.half_width(spending.window_s, spending.launches) for part in parts)
+
+    return min(within, key=widest, default=possible[0])
+
+
+def _with_window(
+    parts: Sequence[ModelPart], fewest: int, budget_s: float, window_s: float
+) -> Spending:
+    base_s = fewest * sum(part.seconds(part.points, window_s) for part in parts)
+    turn_s = sum(part.seconds(part.main, window_s) for part in parts)
+    more = math.floor((budget_s - base_s) / turn_s)
     launches = max(fewest, min(fewest + more, MOST_LAUNCHES))
-    return Spending(launches=launches, expected_s=base_s + (launches - fewest) * turn_s)
+    expected_s = base_s + (launches - fewest) * turn_s
+    return Spending(window_s=window_s, launches=launches, expected_s=expected_s)

@@ -62,7 +62,8 @@ def pilot_of(launches: Mapping[Path, RunRecord]) -> PilotResult | None:
     """Take the variance of launches apart.
 
     The rates of a point vary by launch^2 + second^2/window.  The second part follows from the steps
-    (`stats.step_spread`); what is more than that is the launch's.
+    (`stats.step_spread`), but is no more than what rates were seen to vary by; what is more than
+    that is the launch's.
 
     Args:
         launches: records by their paths; at least two that measured of some point.
@@ -77,9 +78,10 @@ def pilot_of(launches: Mapping[Path, RunRecord]) -> PilotResult | None:
         return None
     second = float(np.mean([spread.variance_of_a_second for spread in steps.values()]))
     of_windows = float(np.mean([_of_window(steps[p], measured[p]) for p in measured]))
+    seen = min(1.0, variance / of_windows) if of_windows else 0.0
     return PilotResult(
         launch=max(LEAST_SPREAD, math.sqrt(max(0.0, variance - of_windows))),
-        second=math.sqrt(second),
+        second=math.sqrt(second * seen),
         costs=tuple(_costs([(measured[path], steps[path].step_s) for path in measured])),
     )
 

@@ -18,8 +18,8 @@ from ps_allreduce.errors import RecordFormatError
 #: Fewer steps tell nothing of their spread.
 FEWEST = 6
 
-#: A series that is correlated more than this has no window that would be long enough.
-MOST_CORRELATED = 0.95
+#: Of few steps the estimate is rough; beyond this it would foretell no variation, or no end of it.
+MOST_CORRELATED = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class StepSpread:
         A mean of n steps has the variance spread^2/n times (1 + r)/(1 - r), with their
         autocorrelation r (Priestley, "Spectral Analysis and Time Series", 1981, section 5.3.2).
         """
-        lag = min(max(self.autocorrelation, 0.0), MOST_CORRELATED)
+        lag = min(max(self.autocorrelation, -MOST_CORRELATED), MOST_CORRELATED)
         return self.spread**2 * self.step_s * (1 + lag) / (1 - lag)
 
 

@@ -11,16 +11,14 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
-from analysis.planning.budget import FEWEST_STEPS, ModelPart, Spending, spend
+from analysis.planning.budget import FEWEST_STEPS, WINDOWS_S, ModelPart, Spending, spend
 from analysis.planning.pilot import pilot_of
 from experiments.cli.requests import StudyRequest
-from experiments.studies.scope import window_question
-from experiments.sweep.definition import LAUNCHES, Choices
+from experiments.sweep.definition import LAUNCHES, WINDOW, Choices
 from experiments.sweep.session import RunListener, Session, Workplace, open_session, run_once_more
 from experiments.sweep.sweep import Sweep, main_points
 from ps_allreduce.point.experiment import Experiment
@@ -32,10 +30,10 @@ from ps_allreduce.record.records import RunRecord, Status
 NAME = "pilot"
 
 #: How often each of its points is launched.
-LAUNCHES_EACH = 3
+LAUNCHES_EACH = 2
 
 #: Length of its windows: long enough for the variation of steps.
-WINDOW_S = 1.0
+WINDOW_S = WINDOWS_S[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +73,9 @@ class Pilot:
                 f"launched {fewest} times, in windows of the profile {sweep.profile.name}."
             )
             return True
-        for workload in {point.workload for point in sweep.points}:
-            window_s = shares[workload.model.name].window_s
-            self.choices.decide(window_question(workload), float, partial(float, window_s))
         spent_s = time.monotonic() - self.begun
         spending = spend(list(shares.values()), fewest, budget_s - spent_s)
+        self.choices.decide(WINDOW, float, lambda: spending.window_s)
         self.choices.decide(LAUNCHES, int, lambda: spending.launches)
         self.console.print(_told(shares, spending, sweep))
         return True
@@ -176,12 +172,15 @@ def _told(shares: Mapping[str, ModelPart], spending: Spending, sweep: Sweep) -> 
     """What was found, and what follows."""
     found = [
         f"launches of {model} spread by {share.pilot.launch:.1%} and take "
-        f"up to {share.pilot.most_overhead_s:.1f} s beside windows of {share.window_s:g} s"
+        f"up to {share.pilot.most_overhead_s:.1f} s beside their windows"
         for model, share in shares.items()
     ]
     fewest, minutes = sweep.profile.repetitions, math.ceil(spending.expected_s / 60)
     rest = f", those of the main comparison {spending.launches} times"
-    told = f"every point is launched {fewest} times{rest if spending.launches > fewest else ''}"
+    told = (
+        f"windows of {spending.window_s:g} s, every point launched {fewest} times"
+        f"{rest if spending.launches > fewest else ''}"
+    )
     sentence = f"{'; '.join(found)}: {told}, in about {minutes} min."
     return sentence[0].upper() + sentence[1:] + _too_little(spending, sweep)
 

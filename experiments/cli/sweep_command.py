@@ -83,7 +83,9 @@ def _run_here(
         if _looked(request, place, choices, runs, console):
             sweep, runs = _for_these_hosts(request, launcher, choices, Console(quiet=True))
         pilot = Pilot(request=request, place=place, choices=choices, console=console, begun=begun)
-        if runs and pilot.take(replace(sweep, points=_points_of(runs))):
+        here = set(_points_of(runs))
+        points = tuple(point for point in sweep.points if point in here)
+        if runs and pilot.take(replace(sweep, points=points)):
             sweep, runs = _for_these_hosts(request, launcher, choices, Console(quiet=True))
     if request.sweep.dry_run:
         history, standing = look_ahead(runs, place, retry_failed=request.sweep.retry_failed)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from analysis.planning.budget import FEWEST_STEPS
-from experiments.sweep.definition import Choices
+from experiments.sweep.definition import WINDOW, Choices
 from experiments.sweep.sweep import PROFILES, Profile
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement
@@ -62,11 +62,6 @@ def rate_question(workload: Workload) -> str:
     return f"rate of the links for {workload.model.name}"
 
 
-def window_question(workload: Workload) -> str:
-    """What a pilot answers, in seconds."""
-    return f"window of {workload.model.name}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
     """How far the axes of a study reach.
@@ -87,7 +82,7 @@ class Scope:
     Attributes:
         workloads: one per model.
         measurement: of every point for which the study has none of its own; the window is that
-            which a pilot chose for the model, if one did.
+            which a pilot chose, if one did.
         device: where the workers of every point compute.
         spread, interface: of every point.
         network: of every point; where its links have no rate, that which was chosen for the model.
@@ -140,11 +135,11 @@ class Scope:
             resources=Resources(
                 cores_per_worker=cores, threads_per_worker=max(1, cores - 1), device=self.device
             ),
-            measurement=self._measurement_of(workload),
+            measurement=self._measured(),
         )
 
-    def _measurement_of(self, workload: Workload) -> Measurement:
-        window_s = self.choices.answer(window_question(workload), float)
+    def _measured(self) -> Measurement:
+        window_s = self.choices.answer(WINDOW, float)
         if window_s is None:
             return self.measurement
         return replace(self.measurement, measured_steps=FEWEST_STEPS, measured_s=window_s)

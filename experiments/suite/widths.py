@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from analysis.planning.budget import FEWEST_STEPS, SHORTEST_S
+from analysis.planning.budget import FEWEST_STEPS, WINDOWS_S
 from analysis.suite.widths import BEFORE, NOW, PAIRS, name_of
 from experiments.studies.scope import Scope, Study
 from experiments.sweep.sweep import QUICK_WARMUP, Profile
@@ -36,7 +36,7 @@ PROFILES: Mapping[str, Profile] = {
     NOW: Profile(
         name=NOW,
         measurement=Measurement(
-            warmup=QUICK_WARMUP, measured_steps=FEWEST_STEPS, measured_s=SHORTEST_S
+            warmup=QUICK_WARMUP, measured_steps=FEWEST_STEPS, measured_s=WINDOWS_S[0]
         ),
         repetitions=LAUNCHES_NOW,
     ),

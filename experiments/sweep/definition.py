@@ -18,8 +18,9 @@ from ps_allreduce.serialization import from_json, to_json
 
 DEFINITION = "sweep.json"
 
-#: A question that a pilot answers.
+#: What a pilot answers: a number, and seconds.
 LAUNCHES = "launches of the main comparison"
+WINDOW = "length of windows"
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 #: Processors that are busier than this may be the limit; a rate is chosen that leads below.
 MOST_BUSY = 0.7
-AIM = 0.6
+AIM = 0.65
 
 #: Links that carry bytes for a smaller share of a step are not worth studying.
 LEAST_SHARE = 0.3

@@ -44,7 +44,7 @@ QUICK, STANDARD = "quick", "standard"
 QUICK_S = 280.0
 
 #: Where steps never get steady, a quick sweep does not wait for long.
-QUICK_WARMUP = SteadyWarmup(most_s=5.0)
+QUICK_WARMUP = SteadyWarmup(most_s=3.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,16 +29,19 @@ def windows(launcher: FakeLauncher) -> list[float]:
 def test_a_pilot_chooses_windows_and_launches_once(
     launcher: FakeLauncher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    launcher.script = launches(9e4, 1e5, 5e4, 104e3, 52e3, 96e3, 49e3)
+    launcher.script = launches(9e4, 1e5, 5e4, 105e3, 52e3)
     words = (*WORDS, "--budget-s", "1000")
     assert run(*words) == 0
     said = capsys.readouterr().err
-    assert "A pilot of 7 runs chooses" in said
-    assert "Launches of SmallCNN spread by 3.5%" in said
-    assert "every point is launched 3 times, those of the main comparison 30 times" in said
-    assert len(list(iter_record_paths(tmp_path / "made" / "pilot"))) == 7
-    assert windows(launcher)[:7] == [1.0] * 7
-    assert set(windows(launcher)[7:]) == {1.0}
+    assert "A pilot of 5 runs chooses" in said
+    assert "Launches of SmallCNN spread by 3." in said
+    assert (
+        "windows of 1 s, every point launched 3 times, those of the main comparison 30 times"
+        in said
+    )
+    assert len(list(iter_record_paths(tmp_path / "made" / "pilot"))) == 5
+    assert windows(launcher)[:5] == [1.0] * 5
+    assert set(windows(launcher)[5:]) == {1.0}
     made = len(launcher.launched)
     assert run(*words) == 0
     assert len(launcher.launched) == made
@@ -61,16 +64,16 @@ def test_more_points_than_the_time_allows_are_told(
     said = capsys.readouterr().err
     assert "That is more than the 0.5 min" in said
     assert "--repetitions 1 takes less" in said
-    assert len(launcher.launched) == 7 + 3 * 10
+    assert len(launcher.launched) == 5 + 3 * 10
 
 
 def test_a_pilot_that_fails_leaves_the_profile_as_it_is(
     launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    launcher.script = [bad_run(Status.FAILED)] * 7
+    launcher.script = [bad_run(Status.FAILED)] * 5
     assert run(*WORDS) == 0
     assert "Runs of the pilot failed" in capsys.readouterr().err
-    assert windows(launcher)[7:] == [3.0] * 30
+    assert windows(launcher)[5:] == [3.0] * 30
 
 
 def test_an_interrupted_pilot_ends_the_call(launcher: FakeLauncher) -> None:
