@@ -19,7 +19,8 @@ LABELS = ["flat", "flat", "warming up", "unsteady", "flat", None]
 def test_labels_are_counted_on_the_page_and_in_the_table() -> None:
     own = make_experiment(AllReduce, 2)
     table, records = table_of([*runs(make_experiment(Single), times(1.0)), *runs(own, times(1.0))])
-    (case,) = make_cases(table.assign(steadiness=pd.array(LABELS, dtype="string")), records)
+    labels = pd.Series(LABELS, index=table.index, dtype="string")
+    (case,) = make_cases(table.assign(steadiness=labels), records)
     told = "3 flat, 1 warming up, 1 unsteady, 1 with too few steps to tell"
     assert f"Step times inside the windows of 6 runs: {told}." in verdict(case).details
     assert list(report_tables(case)["Step times"]["steps of launches"]) == [
