@@ -172,7 +172,7 @@ NEIGHBOURS = {
         "planning": ("data", "stats"),
         "figures": ("data", "stats"),
         "report": ("data", "derive", "figures", "stats"),
-        "suite": ("data", "derive", "report", "stats"),
+        "suite": ("data", "derive", "planning", "report", "stats"),
     },
 }
 

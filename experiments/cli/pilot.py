@@ -53,7 +53,7 @@ class Pilot:
     begun: float
 
     def take(self, sweep: Sweep) -> bool:
-        """Launch a few points of every model, if the sweep has a budget and nobody did before.
+        """Launch a few points of every model, if the profile asks for it and nobody did before.
 
         Returns:
             Whether something was chosen.
@@ -62,7 +62,8 @@ class Pilot:
             KeyboardInterrupt: somebody interrupted it.
         """
         budget_s = sweep.profile.budget_s
-        if budget_s is None or self.choices.answer(LAUNCHES, int) is not None:
+        known = self.choices.answer(LAUNCHES, int) is not None
+        if budget_s is None or known or not sweep.profile.pilot:
             return False
         shares = self._shares(sweep)
         fewest = sweep.profile.repetitions

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from analysis.planning.budget import MOST_LAUNCHES
 from experiments.cli.requests import StudyRequest, refuse_absent_workers
 from experiments.studies.defaults import default_cores, default_models, default_workers
 from experiments.studies.scope import Describe, Scale, Scope, check_servers
 from experiments.sweep.definition import LAUNCHES, Choices
-from experiments.sweep.sweep import PlannedRun, Profile, Sweep, expected_duration, job_sizes
+from experiments.sweep.sweep import QUICK, PlannedRun, Profile, Sweep, expected_duration, job_sizes
 from launchers.protocol import Capacity
 from launchers.settings import option_of
 from launchers.sites import SITES, network_of, site_kind
@@ -63,10 +64,10 @@ def plan_sweep(
 
 
 def main_launches_of(request: StudyRequest, choices: Choices) -> int | None:
-    """What a pilot chose; None where none did, or where repetitions are stated."""
+    """What a pilot or the clock decided, else the most; None where repetitions are stated."""
     if request.sweep.chosen_profile.budget_s is None:
         return None
-    return choices.answer(LAUNCHES, int)
+    return choices.answer(LAUNCHES, int) or MOST_LAUNCHES
 
 
 def _scope(
@@ -89,7 +90,12 @@ def _scope(
         settings=request.settings,
         describe=describe,
         choices=choices,
+        brief=_is_brief(request),
     )
+
+
+def _is_brief(request: StudyRequest) -> bool:
+    return request.study.has_brief and request.sweep.profile.name == QUICK
 
 
 def scale_of(
@@ -100,7 +106,7 @@ def scale_of(
     workers = request.sweep.workers or choices.decide(
         "numbers of workers",
         tuple[int, ...],
-        lambda: default_workers(profile, spread, capacity, ends_alone=request.study.ends_alone),
+        lambda: default_workers(profile, spread, capacity, brief=_is_brief(request)),
     )
     cores = request.sweep.cores_per_worker
     if cores is None:
@@ -218,4 +224,6 @@ def render_sweep(
     titles = "\n".join(f"  {point.title}" for point in points)
     num_kept = len(runs) - len(missing)
     kept = f" ({num_kept} are there already)" if num_kept else ""
-    return f"{len(points)} points, {len(runs)} runs{kept}, {expected}:\n{titles}"
+    every = sum(run.turn < sweep.profile.repetitions for run in runs)
+    more = " and more of the main comparison as time allows" if every < len(runs) else ""
+    return f"{len(points)} points, {every} runs{more}{kept}, {expected}:\n{titles}"

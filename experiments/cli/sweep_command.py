@@ -93,7 +93,8 @@ def _run_here(
         _tell(history, standing, console)
         return 0
     again = request.sweep.retry_failed
-    return _conclude(execute(sweep, runs, place, choices, retry_failed=again), console)
+    result = execute(sweep, runs, place, choices, retry_failed=again, begun=begun)
+    return _conclude(result, console)
 
 
 def _looked(

@@ -26,24 +26,23 @@ BATCHES = {SMALL_CNN: 32}
 
 
 def default_workers(
-    profile: Profile, spread: Spread | None, capacity: Capacity, *, ends_alone: bool = False
+    profile: Profile, spread: Spread | None, capacity: Capacity, *, brief: bool = False
 ) -> tuple[int, ...]:
     """Numbers of workers where none are stated.
 
-    On hosts they are doubled from one to as many as fit, or in the profile `quick` only one worker
-    and the most are taken where a study wants no more; on one machine there are 1 and 2, and in
+    On hosts they are doubled from one to as many as fit; on one machine there are 1 and 2, and in
     the profile `standard` they are doubled for as long as each keeps two cores.
 
     Args:
         spread: None on one machine.
+        brief: of the numbers on hosts only one and the most.
 
     Raises:
         UserError: the machine has one core, and a comparison needs two.
     """
     if spread is not None:
         doubled = powers_of_two(capacity.num_hosts * spread.workers_per_host)
-        few = ends_alone and profile.name != STANDARD
-        return tuple(sorted({doubled[0], doubled[-1]})) if few else doubled
+        return tuple(sorted({doubled[0], doubled[-1]})) if brief else doubled
     cores = capacity.cores_per_host
     if cores < 2:
         raise UserError(

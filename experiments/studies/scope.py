@@ -90,6 +90,7 @@ class Scope:
             a study chooses the number of servers where none is stated.
         describe: used where a placement has to be chosen.
         choices: remembers what is decided automatically.
+        brief: one worker and the most are enough, and so is a single worker as base.
     """
 
     workloads: tuple[Workload, ...]
@@ -103,6 +104,7 @@ class Scope:
     settings: StrategySettings = field(default_factory=StrategySettings)
     describe: Describe
     choices: Choices = field(default_factory=Choices)
+    brief: bool = False
 
     def __post_init__(self) -> None:
         if self.settings.num_ps is not None:
@@ -152,7 +154,8 @@ class Scope:
 
     def bases(self, workload: Workload) -> list[Experiment]:
         """A single worker, and workers that do not communicate."""
-        free = [self.point(workload, NoCommunication, n) for n in self.scale.workers]
+        bounded = () if self.brief else self.scale.workers
+        free = [self.point(workload, NoCommunication, n) for n in bounded]
         return [self.point(workload, Single, 1), *free]
 
     def reduced(
@@ -229,7 +232,7 @@ class Study:
             deadline or a measurement of its own has its own meaning of these names.
         hosts: how many it wants where nobody states a launcher; None if it does not care.
         looks_first: at emulated links, before anything runs on them.
-        ends_alone: one worker and the most are enough in the profile `quick`.
+        has_brief: in the profile `quick` it has fewer points (`Scope.brief`).
     """
 
     about: str
@@ -237,4 +240,4 @@ class Study:
     profiles: Mapping[str, Profile] = field(default_factory=lambda: PROFILES)
     hosts: int | None = None
     looks_first: bool = True
-    ends_alone: bool = False
+    has_brief: bool = False

@@ -1,67 +1,103 @@
-"""Whether a sweep ends before its last launches, because its main ratio is known well enough.
+"""When a sweep ends that launches its main comparison as often as time allows.
 
-Decides when it is looked at: after every turn of the main comparison, once every point has the
-fewest launches.  Every look is noted in `sweep.json`, because whoever tells the interval later must
-account for it (`analysis.stats.looks`).
+Decides when it is asked: before every turn of the main comparison, once all points have the fewest
+launches.  It ends when no further turn fits into the time, or when the main ratio is known well
+enough.  Every look at the ratio is noted in `sweep.json`, because whoever tells the interval later
+must account for it (`analysis.stats.looks`); what the clock says tells nothing of the ratio.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from analysis.planning.precision import half_width
 from experiments.sweep.definition import LAUNCHES, Choices, save_definition
-from experiments.sweep.sweep import PlannedRun, Sweep
+from experiments.sweep.session import Session
+from experiments.sweep.sweep import PlannedRun, Sweep, main_points
 from ps_allreduce.record.looks import LOOKS, Looks
 from ps_allreduce.serialization import to_json
 
 
 @dataclass(slots=True, kw_only=True)
 class EarlyEnd:
-    """Looks at the main comparison of a sweep that is being made.
+    """Watches a sweep that is being made.
 
     Attributes:
+        ends_at: when its time is over, on the monotonic clock; None for never.
         launches: of the main comparison when the sweep ended early; None if it did not.
+        precise: it ended because the ratio is known well enough.
     """
 
     sweep: Sweep
     choices: Choices
-    sweep_dir: Path
+    session: Session
+    ends_at: float | None
     launches: int | None = None
+    precise: bool = False
+    _asked: int = 0
 
     def comes_before(self, run: PlannedRun) -> bool:
         """Whether the sweep has ended before this run."""
-        if self.launches is None and self._is_due(run) and self._is_precise(run.turn):
-            self.launches = run.turn
-            self.choices.answers[LAUNCHES] = run.turn
-            ended = replace(self.sweep, main_launches=run.turn)
-            save_definition(ended, self.choices, self.sweep_dir)
+        if self.launches is None and self._begins_turn(run):
+            self._asked = run.turn
+            self.precise = self._is_precise(run.turn)
+            if self.precise or self._has_no_time(run.turn):
+                self._end(run.turn)
         return self.is_beyond(run)
 
     def is_beyond(self, run: PlannedRun) -> bool:
         """Whether a run belongs to the turns that are left out."""
         return self.launches is not None and run.turn >= self.launches
 
-    def _is_due(self, run: PlannedRun) -> bool:
-        """A turn of the main comparison begins, and nobody looked at those before it."""
-        profile, looks = self.sweep.profile, self._looks
-        looked = looks is not None and run.turn in looks.launches
-        begins = run.turn >= profile.repetitions and not looked
-        return begins and profile.precision is not None and not self.sweep.job_sizes
+    def _begins_turn(self, run: PlannedRun) -> bool:
+        """It is the first run of a turn of the main comparison alone."""
+        return run.turn >= self.sweep.profile.repetitions and run.turn > self._asked
+
+    def _end(self, launches: int) -> None:
+        self.launches = launches
+        self.choices.answers[LAUNCHES] = launches
+        ended = replace(self.sweep, main_launches=launches)
+        save_definition(ended, self.choices, self._folder)
+
+    def _has_no_time(self, launches: int) -> bool:
+        """Whether another turn would take longer than what is left; tells how many would not."""
+        if self.ends_at is None:
+            return False
+        turn_s = self._turn_s()
+        more = int((self.ends_at - time.monotonic()) / turn_s) if turn_s else 1
+        left = min(more, (self.sweep.main_launches or launches) - launches)
+        self.session.place.listener.expect(max(0, left) * len(main_points(self.sweep.points)))
+        return more < 1
+
+    def _turn_s(self) -> float:
+        """What a turn took in this session, summed over the points of the main comparison."""
+        made = self.session.made
+        seconds = [
+            [record.phases.total_s or 0.0 for record in made if record.experiment == point]
+            for point in main_points(self.sweep.points)
+        ]
+        return float(sum(np.mean(each) for each in seconds if each))
 
     @property
-    def _looks(self) -> Looks | None:
-        return self.choices.answer(LOOKS, Looks)
+    def _folder(self) -> Path:
+        return self.session.place.sweep_dir
 
     def _is_precise(self, launches: int) -> bool:
-        """Look, and note it before anything is concluded."""
-        before = self._looks
+        """Look, where the profile asks for it, and note it before anything is concluded."""
+        precision = self.sweep.profile.precision
+        before = self.choices.answer(LOOKS, Looks)
+        looked = before is not None and launches in before.launches
+        if precision is None or looked or self.sweep.job_sizes:
+            return False
         looks = Looks(
             launches=(*(before.launches if before else ()), launches),
             most=before.most if before else max(self.sweep.main_launches or 0, launches),
         )
         self.choices.answers[LOOKS] = to_json(looks)
-        save_definition(self.sweep, self.choices, self.sweep_dir)
-        reached = half_width(self.sweep_dir)
-        return reached is not None and reached <= (self.sweep.profile.precision or 0.0)
+        save_definition(self.sweep, self.choices, self._folder)
+        reached = half_width(self._folder)
+        return reached is not None and reached <= precision

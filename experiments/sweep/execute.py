@@ -74,6 +74,7 @@ def execute(
     choices: Choices,
     *,
     retry_failed: bool = False,
+    begun: float | None = None,
 ) -> SessionResult:
     """Make the runs that are missing.
 
@@ -81,29 +82,33 @@ def execute(
         runs: those runs of the sweep that are this session's.
         choices: what was decided for the sweep, to be stored with it.
         retry_failed: try again what earlier sessions tried often enough.
+        begun: when the sweep's time began, on the monotonic clock; None for now.
 
     Raises:
         UserError: a point cannot be run, or the folder cannot be used.
         LaunchError: the host has a fault that does not pass.
     """
     begin = time.monotonic()
+    budget_s = sweep.profile.budget_s
+    ends_at = None if budget_s is None else (begin if begun is None else begun) + budget_s
     if any(iter_record_paths(place.sweep_dir)):
         _see_possible(runs, place)  # which are missing is read once, when nobody else writes
     else:
         look_ahead(runs, place)
     with open_session(place, sweep.name, sweep.profile, retry_failed=retry_failed) as session:
         queue = session.history.standing(runs).missing
-        place.listener.begin(len(queue), len(runs) - len(queue))
+        kept = len(runs) - len(queue)
+        place.listener.begin(len(queue), kept)
         for workload in {run.experiment.workload for run in queue}:
             place.launcher.prepare(workload)
         save_definition(sweep, choices, place.sweep_dir)
-        early = EarlyEnd(sweep=sweep, choices=choices, sweep_dir=place.sweep_dir)
+        early = EarlyEnd(sweep=sweep, choices=choices, session=session, ends_at=ends_at)
         stop = _run_queue(session, queue, early)
         if early.launches is not None:
             runs = [run for run in runs if not early.is_beyond(run)]
     return SessionResult(
         made=tuple(session.made),
-        kept=len(runs) - len(queue),
+        kept=kept,
         wall_s=time.monotonic() - begin,
         stop=stop,
         standing=session.history.standing(runs),
@@ -150,7 +155,7 @@ def _run_queue(session: Session, queue: Sequence[PlannedRun], early: EarlyEnd) -
                 return Stop.INTERRUPTED
             if session.history.needs_run(run):
                 again.append(run)
-    return Stop.PRECISE if early.launches is not None else None
+    return Stop.PRECISE if early.precise else None
 
 
 def has_time(launcher: HostsLauncher, profile: Profile) -> bool:

@@ -130,7 +130,7 @@ def _render_job(one: PlannedJob) -> str:
     return (
         f"1 job on {hosts}, limit {job.minutes} min: at most "
         f"{job.node_hours:.1f} node hours\n"
-        f"{expected.num_runs} runs, {expected}; the next call makes what does not fit"
+        f"at most {expected.num_runs} runs, {expected}; the next call makes what does not fit"
     )
 
 

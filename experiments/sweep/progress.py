@@ -85,6 +85,11 @@ class SweepProgress(RunListener):
             self._console.print(f"{kept} runs are there already, {total} to go.")
         self._bar.reset(self._task, total=total, doing="starting")
 
+    def expect(self, more: int) -> None:
+        """Correct the total."""
+        self._total = self._done + more
+        self._bar.update(self._task, total=self._total)
+
     def start(self, run: PlannedRun) -> None:
         """Name the run."""
         self._title = f"{run.experiment.title} #{run.repetition + 1}"

@@ -54,6 +54,9 @@ class RunListener:
     def begin(self, total: int, kept: int) -> None:
         """So many runs are to be made, so many were made before."""
 
+    def expect(self, more: int) -> None:
+        """So many more runs are likely to be made."""
+
     def start(self, run: PlannedRun) -> None:
         """A run begins."""
 

@@ -55,8 +55,9 @@ class Profile:
         measurement: of every point, unless a study or a pilot decides otherwise.
         repetitions: launches of every point; with a budget, of every point at least.
         deadline_s: a run that takes longer has timed out, unless its steps need longer.
-        budget_s: time for all launches.  A pilot chooses the length of windows, and how often
-            points of the main comparison are launched.  None takes both from here.
+        budget_s: time of a call.  What the fewest launches of all points leave of it goes to those
+            of the main comparison.  None launches all points equally often.
+        pilot: runs beforehand choose the length of windows, and the number of those launches.
         precision: the sweep ends early where the interval of the main ratio reaches no further than
             this share to either side; None for never.
     """
@@ -66,6 +67,7 @@ class Profile:
     repetitions: int = 3
     deadline_s: float = 120.0
     budget_s: float | None = None
+    pilot: bool = False
     precision: float | None = None
 
     def __post_init__(self) -> None:
@@ -74,7 +76,7 @@ class Profile:
 
     def without_budget(self, repetitions: int) -> Profile:
         """So many launches of every point, in the windows of this profile."""
-        return replace(self, repetitions=repetitions, budget_s=None, precision=None)
+        return replace(self, repetitions=repetitions, budget_s=None, pilot=False, precision=None)
 
     @property
     def limit_s(self) -> float:
@@ -85,7 +87,7 @@ class Profile:
 PROFILES: Mapping[str, Profile] = {
     QUICK: Profile(
         name=QUICK,
-        measurement=Measurement(warmup=QUICK_WARMUP, measured_steps=30, measured_s=3.0),
+        measurement=Measurement(warmup=QUICK_WARMUP, measured_steps=8, measured_s=1.0),
         repetitions=3,
         deadline_s=60.0,
         budget_s=QUICK_S,
@@ -96,6 +98,7 @@ PROFILES: Mapping[str, Profile] = {
         repetitions=5,
         deadline_s=900.0,
         budget_s=3600.0,
+        pilot=True,
         precision=0.02,
     ),
 }
@@ -272,14 +275,15 @@ def expected_duration(
 ) -> ExpectedDuration:
     """Add up what runs of a sweep take, with so many seconds for each beyond measuring.
 
-    Where a pilot has yet to decide how many there are, all of the time is used.
+    Turns of the main comparison alone take what the others leave of the time.
     """
-    launches_s = sum(_likely_s(run.experiment) + overhead_s for run in runs)
-    unused_s = sweep.profile.budget_s or 0.0 if sweep.main_launches is None and runs else 0.0
+    every = sum(run.turn < sweep.profile.repetitions for run in runs)
+    launches_s = [_likely_s(run.experiment) + overhead_s for run in runs]
+    budget_s = sweep.profile.budget_s or 0.0 if runs else 0.0
     return ExpectedDuration(
         num_runs=len(runs),
-        likely_s=max(launches_s, unused_s),
-        most_s=max(unused_s, len(runs) * (sweep.profile.limit_s + LAUNCH_ALLOWANCE_S)),
+        likely_s=min(sum(launches_s), max(sum(launches_s[:every]), budget_s)),
+        most_s=max(budget_s, len(runs) * (sweep.profile.limit_s + LAUNCH_ALLOWANCE_S)),
     )
 
 
@@ -288,4 +292,4 @@ def _likely_s(experiment: Experiment) -> float:
     measurement = experiment.measurement
     if not isinstance(measurement, Measurement):
         return TYPICAL_WINDOW_S
-    return measurement.warmup.likely_s + max(measurement.measured_s, TYPICAL_WINDOW_S)
+    return measurement.warmup.likely_s + (measurement.measured_s or TYPICAL_WINDOW_S)

@@ -57,10 +57,9 @@ def test_on_hosts_workers_are_doubled_up_to_what_they_hold(
     assert default_workers(PROFILES["quick"], spread, hosts(number, 8)) == workers
 
 
-def test_a_quick_study_may_leave_out_what_lies_between_one_worker_and_the_most() -> None:
-    for name, workers in (("quick", (1, 8)), ("standard", (1, 2, 4, 8))):
-        found = default_workers(PROFILES[name], Spread(), hosts(9, 8), ends_alone=True)
-        assert found == workers
+def test_a_brief_study_leaves_out_what_lies_between_one_worker_and_the_most() -> None:
+    for brief, workers in ((True, (1, 8)), (False, (1, 2, 4, 8))):
+        assert default_workers(PROFILES["quick"], Spread(), hosts(9, 8), brief=brief) == workers
 
 
 @pytest.mark.parametrize(
