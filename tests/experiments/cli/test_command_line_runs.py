@@ -194,7 +194,7 @@ def test_a_dry_run_tells_the_points_and_the_time_and_runs_nothing(
 ) -> None:
     assert run("allreduce-sweep", "--workers", "1", "--dry-run") == 0
     told = capsys.readouterr().out
-    assert "6 points, 18 runs, about" in told
+    assert "6 points, 18 runs and more of the main comparison as time allows, about 5 min" in told
     assert "  allreduce, SmallCNN, 1 worker" in told
     assert launcher.launched == []
     assert not (tmp_path / "results").exists()
@@ -204,8 +204,8 @@ def test_a_dry_run_tells_the_points_and_the_time_and_runs_nothing(
     ("words", "told"),
     [
         (["--emulate", "0.2,0.4"], ""),
-        (["--emulate", "0.2,0.4", "--worker-factors", "0:10"], " points will time out: "),
-        (["--emulate", "2,4"], " points will time out: warm-up and measured steps of"),
+        (["--emulate", "0.4,0.8", "--worker-factors", "0:10"], " points will time out: "),
+        (["--emulate", "4,8"], " points will time out: warm-up and measured steps of"),
         (["--emulate", "0.01,0.02", *EMULATED[:4], "--bandwidth", "4kbit"], " points will time"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A sweep with a time budget begins with a pilot."""
+"""A sweep that is to be published begins with a pilot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from ps_allreduce.record.records import Status
 from tests.experiments.conftest import run
 from tests.fakes import METRICS, FakeLauncher, bad_run, ok_run
 
-WORDS = ("compare", "--workers", "1,2", "--results", "made")
+WORDS = ("compare", "--profile", "standard", "--model", "SmallCNN", "--workers", "1,2")
+WORDS += ("--results", "made")
 
 
 def launches(*rates: float) -> list[LaunchedRun]:
@@ -36,7 +37,7 @@ def test_a_pilot_chooses_windows_and_launches_once(
     assert "A pilot of 5 runs chooses" in said
     assert "Launches of SmallCNN spread by 3." in said
     assert (
-        "windows of 1 s, every point launched 3 times, those of the main comparison 30 times"
+        "windows of 1 s, every point launched 5 times, those of the main comparison 30 times"
         in said
     )
     assert len(list(iter_record_paths(tmp_path / "made" / "pilot"))) == 5
@@ -54,7 +55,7 @@ def test_stated_repetitions_and_dry_runs_need_no_pilot(
 ) -> None:
     assert run(*WORDS, *words) == 0
     assert "pilot" not in capsys.readouterr().err
-    assert set(windows(launcher)) <= {3.0}
+    assert set(windows(launcher)) <= {20.0}
 
 
 def test_more_points_than_the_time_allows_are_told(
@@ -64,7 +65,7 @@ def test_more_points_than_the_time_allows_are_told(
     said = capsys.readouterr().err
     assert "That is more than the 0.5 min" in said
     assert "--repetitions 1 takes less" in said
-    assert len(launcher.launched) == 5 + 3 * 10
+    assert len(launcher.launched) == 5 + 5 * 10
 
 
 def test_a_pilot_that_fails_leaves_the_profile_as_it_is(
@@ -73,7 +74,7 @@ def test_a_pilot_that_fails_leaves_the_profile_as_it_is(
     launcher.script = [bad_run(Status.FAILED)] * 5
     assert run(*WORDS) == 0
     assert "Runs of the pilot failed" in capsys.readouterr().err
-    assert windows(launcher)[5:] == [3.0] * 30
+    assert windows(launcher)[5:] == [20.0] * 50
 
 
 def test_an_interrupted_pilot_ends_the_call(launcher: FakeLauncher) -> None:

@@ -188,8 +188,8 @@ def test_every_profile_warms_up_and_measures_long_enough() -> None:
     for profile in PROFILES.values():
         assert isinstance(profile.measurement.warmup, SteadyWarmup)
         assert profile.measurement.warmup.least_steps >= 10
-        assert profile.measurement.measured_steps >= 30
-        assert profile.measurement.measured_s >= 3
+        assert profile.measurement.measured_steps >= 8
+        assert profile.measurement.measured_s >= 1
     assert PROFILES["standard"].measurement.measured_steps >= 100
     assert PROFILES["standard"].measurement.measured_s >= 20
     assert [profile.repetitions for profile in PROFILES.values()] == [3, 5]

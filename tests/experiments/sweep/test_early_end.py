@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from analysis.data.load import read_sweep
 from experiments.sweep.definition import LAUNCHES, Choices, read_choices
 from experiments.sweep.execute import SessionResult, Stop, execute
-from experiments.sweep.session import Workplace
+from experiments.sweep.session import RunListener, Workplace
 from experiments.sweep.sweep import Profile, Sweep
 from launchers.protocol import LaunchedRun
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
@@ -86,3 +86,50 @@ def test_what_failed_is_tried_again_when_the_rest_is_known(tmp_path: Path) -> No
     result = go(FakeLauncher(script), tmp_path)
     assert result.stop is Stop.PRECISE
     assert result.standing.is_complete
+
+
+QUICK = replace(
+    SWEEP, profile=Profile(name="quick", repetitions=3, budget_s=100.0), main_launches=30
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Clock:
+    """Passes as a test says."""
+
+    now: float
+
+    def pass_s(self, seconds: float) -> None:
+        """Let some time pass."""
+        self.now += seconds
+
+
+class Estimates(RunListener):
+    """Hears how many runs are likely to be made."""
+
+    def __init__(self) -> None:
+        self.expected: list[int] = []
+
+    def expect(self, more: int) -> None:
+        self.expected.append(more)
+
+
+@pytest.mark.parametrize(("left_s", "launches"), [(-1.0, 3), (19.0, 3), (45.0, 3 + 2)])
+def test_turns_are_made_for_as_long_as_they_fit_into_the_time(
+    left_s: float, launches: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(now=1000.0)
+    monkeypatch.setattr("experiments.sweep.early_end.time.monotonic", lambda: clock.now)
+    fake = FakeLauncher(on_launch=lambda _: clock.pass_s(10.0))
+    listener = Estimates()
+    place = Workplace(
+        launcher=fake, sweep_dir=tmp_path, commit="0123456789ab", listener=listener
+    )
+    begun = clock.now + 6 * 10.0 + left_s - 100.0  # so much is left after the fewest launches
+    result = execute(QUICK, QUICK.runs(), place, Choices(), begun=begun)
+    assert (result.stop, len(result.made), result.kept) == (None, 2 * launches, 0)
+    assert result.standing.is_complete
+    assert read_choices(tmp_path, "", None).answer(LAUNCHES, int) == launches
+    assert listener.expected == [2 * n for n in range(launches - 3, -1, -1)]
+    files = read_sweep(tmp_path)
+    assert (len(files.planned or ()), files.looks) == (2 * launches, None)
