@@ -40,7 +40,7 @@ class Bench(FakeLauncher):
             return bad_run(Status.FAILED)
         if isinstance(experiment.measurement, RecordingComparison):
             return ok_run(metrics=None, recording=TIMES)
-        phases = Phases(bring_up_s=0.5, warmup_s=0.0, measured_s=0.0)
+        phases = Phases(bring_up_s=0.5, build_s=0.0, first_step_s=0.0, warmup_s=0.0, measured_s=0.0)
         return fit(ok_run(phases=phases), experiment)
 
 
