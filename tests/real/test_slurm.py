@@ -261,7 +261,6 @@ def test_a_stopped_fork_server_a_cancelled_step_and_a_killed_suite_leave_nothing
     asked, told = job.stdin, job.stdout
     assert asked is not None
     assert told is not None
-    pid, job_id = told.readline().split()
 
     def begin(deadline_s: float) -> None:
         asked.write(f"{deadline_s}\n")
@@ -270,21 +269,23 @@ def test_a_stopped_fork_server_a_cancelled_step_and_a_killed_suite_leave_nothing
     def hear(beginning: str) -> str:
         return next(line.strip() for line in told if line.startswith(beginning))
 
-    try:
-        begin(15)
-        fork_server(cluster, "n9").suspend()
-        assert hear("inter") == "interrupted the fork server on n9 does not answer any more."
-        begin(FOLLOWED_S)
-        fork_server(cluster, "n9")  # the one in its place
-        cluster.output("scancel", f"{job_id}.0")
-        ended = "interrupted the fork server on n8, from which its tasks are forked, ended."
-        assert hear("inter") == ended
-        begin(FOLLOWED_S)
-        os.kill(int(pid), signal.SIGKILL)
-        nothing_is_left(cluster)
-        assert cluster.job(int(job_id))["JobState"] == "RUNNING"
-    finally:
-        cluster.output("scancel", job_id)
+    with asked, told:
+        pid, job_id = told.readline().split()
+        try:
+            begin(15)
+            fork_server(cluster, "n9").suspend()
+            assert hear("inter") == "interrupted the fork server on n9 does not answer any more."
+            begin(FOLLOWED_S)
+            fork_server(cluster, "n9")  # the one in its place
+            cluster.output("scancel", f"{job_id}.0")
+            ended = "interrupted the fork server on n8, from which its tasks are forked, ended."
+            assert hear("inter") == ended
+            begin(FOLLOWED_S)
+            os.kill(int(pid), signal.SIGKILL)
+            nothing_is_left(cluster)
+            assert cluster.job(int(job_id))["JobState"] == "RUNNING"
+        finally:
+            cluster.output("scancel", job_id)
 
 
 def test_what_cannot_be_used_is_refused_in_a_sentence(cluster: SlurmCluster, results: Path) -> None:
