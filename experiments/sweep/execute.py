@@ -98,7 +98,7 @@ def execute(
     with open_session(place, sweep.name, sweep.profile, retry_failed=retry_failed) as session:
         queue = session.history.standing(runs).missing
         kept = len(runs) - len(queue)
-        place.listener.begin(len(queue), kept)
+        place.listener.begin(_likely(queue, sweep.profile), kept)
         for workload in {run.experiment.workload for run in queue}:
             place.launcher.prepare(workload)
         save_definition(sweep, choices, place.sweep_dir)
@@ -113,6 +113,13 @@ def execute(
         stop=stop,
         standing=session.history.standing(runs),
     )
+
+
+def _likely(queue: Sequence[PlannedRun], profile: Profile) -> int:
+    """How many of the missing runs will be made, as far as it is known before the first of them."""
+    if profile.budget_s is None or profile.pilot:
+        return len(queue)
+    return sum(run.turn < profile.repetitions for run in queue)
 
 
 def look_ahead(

@@ -14,8 +14,10 @@ from ps_allreduce.record.records import Status
 from tests.experiments.conftest import run
 from tests.fakes import METRICS, FakeLauncher, bad_run, ok_run
 
-WORDS = ("compare", "--profile", "standard", "--model", "SmallCNN", "--workers", "1,2")
-WORDS += ("--results", "made")
+WORDS = (
+    *("compare", "--profile", "standard", "--model", "SmallCNN"),
+    *("--workers", "1,2", "--results", "made"),
+)
 
 
 def launches(*rates: float) -> list[LaunchedRun]:
@@ -31,7 +33,7 @@ def test_a_pilot_chooses_windows_and_launches_once(
     launcher: FakeLauncher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     launcher.script = launches(9e4, 1e5, 5e4, 105e3, 52e3)
-    words = (*WORDS, "--budget-s", "1000")
+    words = (*WORDS, "--budget-s", "1100")
     assert run(*words) == 0
     said = capsys.readouterr().err
     assert "A pilot of 5 runs chooses" in said

@@ -122,9 +122,7 @@ def test_turns_are_made_for_as_long_as_they_fit_into_the_time(
     monkeypatch.setattr("experiments.sweep.early_end.time.monotonic", lambda: clock.now)
     fake = FakeLauncher(on_launch=lambda _: clock.pass_s(10.0))
     listener = Estimates()
-    place = Workplace(
-        launcher=fake, sweep_dir=tmp_path, commit="0123456789ab", listener=listener
-    )
+    place = Workplace(launcher=fake, sweep_dir=tmp_path, commit="0123456789ab", listener=listener)
     begun = clock.now + 6 * 10.0 + left_s - 100.0  # so much is left after the fewest launches
     result = execute(QUICK, QUICK.runs(), place, Choices(), begun=begun)
     assert (result.stop, len(result.made), result.kept) == (None, 2 * launches, 0)
