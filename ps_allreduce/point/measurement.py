@@ -197,8 +197,9 @@ class Measurement:
 class RecordingComparison:
     """So many rounds of two stretches of steps, one with recording and one without.
 
-    Rows are fetched once per stretch: a stretch that is shorter than the window of a run would make
-    the fetching weigh more than it does there.
+    Stretches are short, and there are many: the speed of a machine changes within seconds, and the
+    two of a pair are to meet the same one.  Rows are not fetched, because a run fetches them when
+    its window is over.
 
     Attributes:
         stretch_s: how long a stretch is, about.
@@ -206,8 +207,8 @@ class RecordingComparison:
 
     kind: ClassVar[str] = "recording_comparison"
 
-    rounds: int = 15
-    stretch_s: float = 3.0
+    rounds: int = 80
+    stretch_s: float = 0.1
 
     def __post_init__(self) -> None:
         at_least(1, rounds=self.rounds)
