@@ -14,7 +14,7 @@ from analysis.derive.costs import (
     busy_share,
     core_bits_per_s,
     processor_time,
-    recording_cost,
+    recording_ratio,
     seconds_per_gigabyte,
 )
 from analysis.derive.fastest_step import bound_of, step_time_s, traffic_of
@@ -131,7 +131,7 @@ def _figures(record: RunRecord) -> Row:
     if record.metrics is not None:
         row |= {name: getattr(record.metrics, name) for name in _METRICS}
     if record.recording is not None:
-        row["recording_ratio"] = recording_cost(record.recording).ratio
+        row["recording_ratio"] = recording_ratio(record.recording)
     return row
 
 

@@ -50,8 +50,6 @@ BRIEF = Profile(
     repetitions=5,
 )
 
-ONCE = replace(BRIEF, repetitions=1, deadline_s=300.0)
-
 ONE_SERVER = StrategySettings(num_ps=1)
 
 #: Long enough that two cores are idle most of the time.
@@ -134,7 +132,7 @@ def _profiles(launcher: LauncherSettings) -> Iterator[tuple[str, Profile]]:
     """What one host shows holds for the others; only emulated links have a rate."""
     on_one_host = not site_kind(launcher.launcher).several_hosts
     if on_one_host:
-        yield RECORDING, ONCE
+        yield RECORDING, replace(BRIEF, deadline_s=300.0)
     yield OVERHEAD, BRIEF
     network = network_of(launcher)
     if network is not None:

@@ -7,6 +7,7 @@ decides how gradients are combined.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -63,8 +64,14 @@ class LocalWorker(Backend):
         return on_device(self._device, step)
 
     def values(self) -> list[tf.Tensor]:
-        """Read this worker's own copy."""
-        return [tf.identity(variable.read_value()) for variable in self._variables]
+        """Read this worker's own copy.
+
+        An identity after each read, as `read_value` adds it, would stay where a clock waits for it.
+        """
+        return [
+            tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
+            for variable in self._variables
+        ]
 
     def exchange(self, gradients: list[tf.Tensor]) -> Exchanged:
         """Apply the gradients to this worker's own copy."""
@@ -88,12 +95,15 @@ class LocalWorker(Backend):
         ]
         return Exchanged(units=units, pushed=ready, pulled=ready, done=done)
 
-    def run(self, num_steps: int, *, events: bool = False, recorded: bool = True) -> Rows:
-        """Run steps one after the other; rows are fetched at the end."""
-        rows = [self._step(events, recorded) for _ in range(num_steps)]
-        if not recorded:
-            return np.zeros((0, 0))
-        return np.stack([row.numpy() for row in rows])
+    def make(
+        self, num_steps: int, *, events: bool = False, recorded: bool = True
+    ) -> list[tf.Tensor]:
+        """Make steps one after the other."""
+        return [self._step(events, recorded) for _ in range(num_steps)]
+
+    def fetch(self, made: Sequence[tf.Tensor]) -> Rows:
+        """Rows are in this process already."""
+        return np.stack([row.numpy() for row in made])
 
     def weight_checksums(self) -> list[int]:
         """One exact sum per variable."""

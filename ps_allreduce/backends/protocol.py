@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import tensorflow as tf
 
 from ps_allreduce.cluster import TfConfig
 from ps_allreduce.point.experiment import Experiment
@@ -48,12 +50,25 @@ class Backend(ABC):
         """Create variables and the worker's own resources; do not trace the step yet."""
 
     @abstractmethod
-    def run(self, num_steps: int, *, events: bool = False, recorded: bool = True) -> Rows:
-        """Run that many steps on every worker that this task drives; return one row per step.
+    def make(
+        self, num_steps: int, *, events: bool = False, recorded: bool = True
+    ) -> list[tf.Tensor]:
+        """Make that many steps on every worker that this task drives.
 
-        `worker_step.RowLayout` lays out a row.  A strategy that deals steps runs the same total,
-        each step on a worker that is free.  Unrecorded steps take no timestamps and return no row.
+        A strategy that deals steps makes the same total, each step on a worker that is free.
+
+        Returns:
+            One row per step, or several in a matrix, where the step was made.  Unrecorded steps
+            take no timestamps and yield their loss.
         """
+
+    @abstractmethod
+    def fetch(self, made: Sequence[tf.Tensor]) -> Rows:
+        """Bring the rows of recorded steps here; `worker_step.RowLayout` lays them out."""
+
+    def run(self, num_steps: int, *, events: bool = False) -> Rows:
+        """Make that many steps and fetch their rows, one per step."""
+        return self.fetch(self.make(num_steps, events=events))
 
     def agree(self, value: float) -> float:
         """The largest value that a driving task gives; every driving task gets this answer."""

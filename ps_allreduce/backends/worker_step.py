@@ -28,7 +28,8 @@ from ps_allreduce.tf_internals.private_api import leave_unordered
 from ps_allreduce.workloads.program import Program, now_after, run_batches
 from ps_allreduce.workloads.worker_local import HOST, LocalVariable, assign
 
-WORKER = LocalVariable("worker_index", tf.int64, ())
+#: In the type of a row.
+WORKER = LocalVariable("worker_index", tf.float64, ())
 
 #: Something to wait for.
 Milestones = Sequence[tf.Tensor | tf.Operation]
@@ -126,7 +127,7 @@ def initialise_worker(program: Program, worker: tf.Tensor) -> tf.Tensor:
     """Create the resources of the worker that executes this."""
     index = tf.cast(worker, tf.int64)
     with tf.device(HOST):
-        created = [assign(WORKER.handle(), index)]
+        created = [assign(WORKER.handle(), tf.cast(index, tf.float64))]
     created += program.initialise(index)
     with tf.control_dependencies(created):
         return tf.identity(index)
@@ -148,16 +149,19 @@ def trace_step(
     """
     if not recorded:
         out = run_batches(program, values())
-        with tf.control_dependencies([*exchange(out.gradients).done, out.loss]):
-            return tf.constant(0)
-    start = tf.timestamp()
+        with tf.control_dependencies(exchange(out.gradients).done):
+            # TensorFlow leaves out a loss that is only waited for, and training yields one.
+            return tf.identity(out.loss)
     pulled = values()
-    pulled_at = now_after(pulled)
+    # TensorFlow hands every operation that waits for nothing to a thread of its own.  So the first
+    # clock waits for a value, which is on the worker already, and the worker's number for a clock.
+    start = now_after(pulled[:1])
+    pulled_at = now_after([start, *pulled])
     out = run_batches(program, pulled)
     exchanged = exchange(out.gradients)
     end = now_after(exchanged.done)
-    with tf.device(HOST):
-        worker = tf.cast(WORKER.read(WORKER.handle()), tf.float64)
+    with tf.device(HOST), tf.control_dependencies([start]):
+        worker = WORKER.read(WORKER.handle())
     # One operation packs the row: each further operation would cost time in every step.
     row = [worker, tf.cast(out.loss, tf.float64), start, pulled_at, end]
     row += [*out.moments, *out.releases]

@@ -17,6 +17,17 @@ from ps_allreduce.errors import UserError, at_least, at_most
 #: What a steady warm-up is expected to take where steps are short.
 LIKELY_STEADY_S = 2.0
 
+#: TensorFlow takes every operation of a new function for a long one, and hands it to another
+#: thread, until it has timed it about ninety times (`KernelStats` in
+#: tensorflow/core/common_runtime/executor.cc).  Until then steps are slower.
+SETTLED_STEPS = 100
+
+#: No longer than this is waited for that.
+SETTLED_S = 2.0
+
+#: Steps from this length on lose less than a per cent by it, and do not wait for it.
+LONG_STEP_S = 0.03
+
 
 class WarmupEnd(StrEnum):
     """Why a warm-up was over."""
@@ -84,9 +95,14 @@ class FixedWarmup(Warmup):
         }
 
 
+def _is_settling(steps: int, seconds: float) -> bool:
+    """Whether TensorFlow still slows short steps down by more than a per cent."""
+    return steps < SETTLED_STEPS and seconds < min(SETTLED_S, steps * LONG_STEP_S)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SteadyWarmup(Warmup):
-    """Until step times are steady.
+    """Until step times are steady, and short steps have settled.
 
     Attributes:
         most_steps, most_s: when both are reached it ends anyway; more than the least.
@@ -112,7 +128,7 @@ class SteadyWarmup(Warmup):
 
     def end(self, steps: int, seconds: float, is_steady: Callable[[], bool]) -> WarmupEnd | None:
         """Why it is over after so many steps and seconds; None if it is not."""
-        if steps < self.least_steps or seconds < self.least_s:
+        if steps < self.least_steps or seconds < self.least_s or _is_settling(steps, seconds):
             return None
         if is_steady():
             return WarmupEnd.STEADY
@@ -123,6 +139,8 @@ class SteadyWarmup(Warmup):
         """The next steps in one go, where it is not over: as many again, but not past its limit."""
         if missing := self._further_steps(steps, seconds, step_s):
             return missing
+        if _is_settling(steps, seconds):
+            return min(steps, SETTLED_STEPS - steps)
         left_s = self.most_s - seconds
         return max(1, min(steps, max(self.most_steps - steps, math.ceil(left_s / step_s))))
 
@@ -179,8 +197,9 @@ class Measurement:
 class RecordingComparison:
     """So many rounds of two stretches of steps, one with recording and one without.
 
-    Rows are fetched once per stretch: a stretch that is shorter than the window of a run would make
-    the fetching weigh more than it does there.
+    Stretches are short, and there are many: the speed of a machine changes within seconds, and the
+    two of a pair are to meet the same one.  Rows are not fetched, because a run fetches them when
+    its window is over.
 
     Attributes:
         stretch_s: how long a stretch is, about.
@@ -188,8 +207,8 @@ class RecordingComparison:
 
     kind: ClassVar[str] = "recording_comparison"
 
-    rounds: int = 15
-    stretch_s: float = 3.0
+    rounds: int = 80
+    stretch_s: float = 0.1
 
     def __post_init__(self) -> None:
         at_least(1, rounds=self.rounds)

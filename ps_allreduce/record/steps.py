@@ -44,7 +44,7 @@ class StepTable:
     Attributes:
         worker, step, phase: integers [n]; `step` counts a worker's steps from 0.
         loss: mean loss of the step's batches [n].
-        start: the step function began on the worker [n].
+        start: the step function began on the worker, with its first parameter at hand [n].
         pulled: the parameters that the step computes with were at hand [n].
         end: all updates of the step were applied, and their values are on the worker [n].
         batches: for each accumulated batch the moments input ready, loss ready, last gradient ready

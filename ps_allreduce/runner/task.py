@@ -23,7 +23,7 @@ from ps_allreduce.cluster import TaskId, TaskType, TfConfig
 from ps_allreduce.fork_server.messages import StartTask
 from ps_allreduce.inspection.questions import Report
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.measurement import Measurement, RecordingComparison
+from ps_allreduce.point.measurement import SETTLED_STEPS, Measurement, RecordingComparison
 from ps_allreduce.record.files import save_raw
 from ps_allreduce.record.placement_used import PlacementUsed
 from ps_allreduce.record.records import RecordingTimes
@@ -38,9 +38,6 @@ from ps_allreduce.workloads.program import Program
 #: For a server that is pinned to one core TensorFlow would choose one thread, which deadlocks.
 #: Operations that wait for a token, a sum or a timer hold no thread.
 INTER_OP_THREADS = 8
-
-#: For comparing recorded and bare steps.
-RECORDING_WARMUP_STEPS = 20
 
 
 def run_task(request: StartTask, report: Report) -> None:
@@ -160,10 +157,10 @@ def compare_recording(
     backend.connect()
     backend.build(make_program(task.experiment, Path(request.data_dir)))
     report("connected")
-    for recorded in (True, False) * 2:
-        backend.run(RECORDING_WARMUP_STEPS, recorded=recorded)
-    taken = _time(backend, RECORDING_WARMUP_STEPS, recorded=True)
-    count = int(backend.agree(comparison.steps_per_stretch(taken / RECORDING_WARMUP_STEPS)))
+    for recorded in (True, False):
+        backend.make(SETTLED_STEPS, recorded=recorded)
+    taken = _time(backend, SETTLED_STEPS, recorded=True)
+    count = int(backend.agree(comparison.steps_per_stretch(taken / SETTLED_STEPS)))
     durations: dict[bool, list[float]] = {True: [], False: []}
     for number in range(comparison.rounds):
         for recorded in (True, False) if number % 2 else (False, True):
@@ -179,7 +176,7 @@ def compare_recording(
 
 def _time(backend: Backend, num_steps: int, *, recorded: bool) -> float:
     begin = time.monotonic()
-    backend.run(num_steps, recorded=recorded)
+    backend.make(num_steps, recorded=recorded)
     return time.monotonic() - begin
 
 

@@ -11,18 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from tensorflow.types.experimental import ConcreteFunction
 
 from ps_allreduce.backends.parameter_servers.servers import (
     ServerBackend,
-    fetch_rows,
     raise_first,
     worker_device,
 )
 from ps_allreduce.backends.parameter_servers.staleness import StalenessClock
-from ps_allreduce.backends.protocol import Rows
 from ps_allreduce.backends.worker_step import Exchanged, trace_step, traced_function
 from ps_allreduce.point.strategies import AsynchronousServers
 from ps_allreduce.tf_internals.private_api import leave_on_worker, value_on_worker
@@ -49,16 +46,16 @@ class AsynchronousBackend(ServerBackend):
         done = self._update(number, gradient)
         return done, done
 
-    def run(self, num_steps: int, *, events: bool = False, recorded: bool = True) -> Rows:
-        """Have workers x steps made and fetch their rows."""
+    def make(
+        self, num_steps: int, *, events: bool = False, recorded: bool = True
+    ) -> list[tf.Tensor]:
+        """Have workers x steps made."""
         functions = self._traced(events=events, recorded=recorded)
         several = self._settings.steps_per_dispatch
         sizes = [several] * (num_steps // several) + [1] * (num_steps % several)
         if self._settings.staleness is None:
-            rows = self._deal(functions, sizes)
-        else:
-            rows = self._drive(functions, sizes, self._settings.staleness)
-        return fetch_rows(rows) if recorded else np.zeros((0, 0))
+            return self._deal(functions, sizes)
+        return self._drive(functions, sizes, self._settings.staleness)
 
     def _traced(self, *, events: bool, recorded: bool) -> Mapping[int, ConcreteFunction]:
         """The functions that make steps on any worker, by the number of steps in a dispatch.

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-import numpy as np
 import tensorflow as tf
 from tensorflow.types.experimental import ConcreteFunction
 
@@ -29,12 +28,10 @@ from ps_allreduce.backends.parameter_servers.listening import wait_for_servers
 from ps_allreduce.backends.parameter_servers.servers import (
     Sent,
     ServerBackend,
-    fetch_rows,
     raise_first,
     server_device,
     worker_device,
 )
-from ps_allreduce.backends.protocol import Rows
 from ps_allreduce.backends.worker_step import Exchanged, trace_step, traced_function
 from ps_allreduce.workloads.program import Program
 from ps_allreduce.workloads.worker_local import LocalTurn
@@ -167,7 +164,9 @@ class SynchronousBackend(ServerBackend):
         with tf.control_dependencies(done):
             return tf.constant(0)
 
-    def run(self, num_steps: int, *, events: bool = False, recorded: bool = True) -> Rows:
+    def make(
+        self, num_steps: int, *, events: bool = False, recorded: bool = True
+    ) -> list[tf.Tensor]:
         """Let every worker and every server make that many steps."""
         numbers = range(self._experiment.num_workers)
         steps = [self._traced_step(worker, events=events, recorded=recorded) for worker in numbers]
@@ -184,9 +183,7 @@ class SynchronousBackend(ServerBackend):
         ]
         futures: list[Future[list[tf.Tensor]]] = [*workers, *servers]
         raise_first(futures)
-        if not recorded:
-            return np.zeros((0, 0))
-        return fetch_rows([row for future in workers for row in future.result()])
+        return [row for future in workers for row in future.result()]
 
     def _traced_step(self, worker: int, *, events: bool, recorded: bool) -> ConcreteFunction:
         """A worker's step; the first call also traces the servers' functions.

@@ -198,6 +198,22 @@ class ServerBackend(Backend):
         """A function of a worker, on the device that workers compute on."""
         return on_device(self._experiment.resources.device, function)
 
+    def fetch(self, made: Sequence[tf.Tensor]) -> Rows:
+        """Bring rows, or matrices of them, from their workers to the chief.
+
+        Each worker stacks its rows first: a round trip per row would take long.
+        """
+        same_place: dict[tuple[str, tuple[int, ...]], list[tf.Tensor]] = {}
+        for row in made:
+            same_place.setdefault((memory_device(row), tuple(row.shape)), []).append(row)
+        stacks = []
+        for (device, shape), rows_there in same_place.items():
+            with tf.device(device):
+                for start in range(0, len(rows_there), ROWS_PER_FETCH):
+                    stack = tf.stack(rows_there[start : start + ROWS_PER_FETCH]).numpy()
+                    stacks.append(stack.reshape(-1, shape[-1]))
+        return np.concatenate(stacks)
+
     def weight_checksums(self) -> list[int]:
         """One exact sum per bucket, computed on its server."""
         sums = []
@@ -266,20 +282,3 @@ def raise_first(futures: list[Future[list[tf.Tensor]]]) -> None:
     for future in done:
         if error := future.exception():
             raise error
-
-
-def fetch_rows(rows: Sequence[tf.Tensor]) -> Rows:
-    """Bring rows, or matrices of them, from their workers to the chief.
-
-    Each worker stacks its rows first: a round trip per row would be a few per cent of a short step.
-    """
-    same_place: dict[tuple[str, tuple[int, ...]], list[tf.Tensor]] = {}
-    for row in rows:
-        same_place.setdefault((memory_device(row), tuple(row.shape)), []).append(row)
-    stacks = []
-    for (device, shape), rows_there in same_place.items():
-        with tf.device(device):
-            for start in range(0, len(rows_there), ROWS_PER_FETCH):
-                stack = tf.stack(rows_there[start : start + ROWS_PER_FETCH]).numpy()
-                stacks.append(stack.reshape(-1, shape[-1]))
-    return np.concatenate(stacks)

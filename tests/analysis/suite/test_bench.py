@@ -11,11 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from analysis.__main__ import cli
-from analysis.derive.costs import recording_cost
 from analysis.suite.bench import summarise_bench
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.measurement import FixedWarmup, Measurement
-from ps_allreduce.record.records import Phases, RecordingTimes
+from ps_allreduce.point.measurement import FixedWarmup, Measurement, RecordingComparison
+from ps_allreduce.record.records import Phases, RecordingTimes, RunRecord
 from tests.analysis.builders import provenance, run, save_all
 from tests.fakes import make_experiment, make_sample
 
@@ -25,17 +24,30 @@ PHASES = Phases(
 
 POINT = make_experiment()
 
+COMPARED = replace(POINT, measurement=RecordingComparison())
+
 
 def bench_of(folder: Path) -> dict[str, Any]:
     content: dict[str, Any] = json.loads((folder / "bench" / "bench.json").read_text())
     return content
 
 
-def test_recording_costs_the_median_ratio() -> None:
-    times = RecordingTimes(recorded_s=(1.0, 2.0, 3.0), bare_s=(1.0, 1.0, 1.0), steps_per_stretch=7)
-    cost = recording_cost(times)
-    assert (cost.ratio, cost.low, cost.high) == (2.0, 1.0, 3.0)
-    assert (cost.pairs, cost.steps_per_stretch) == (3, 7)
+def test_recording_costs_the_median_ratio_of_a_launch_and_the_mean_of_launches(
+    tmp_path: Path,
+) -> None:
+    def launch(number: int, middle: float) -> RunRecord:
+        times = RecordingTimes(
+            recorded_s=(9.0, middle, 1.0), bare_s=(1.0, 1.0, 1.0), steps_per_stretch=7
+        )
+        return run(COMPARED, 100.0, number, metrics=None, recording=times)
+
+    launches = [launch(number, middle) for number, middle in enumerate((1.0, 2.0, 4.0))]
+    save_all(tmp_path / "bench" / "recording", launches)
+    _, line, *_ = summarise_bench(tmp_path)
+    # The t-interval: 4.303 x ln 2 / sqrt(3) on the logarithm.
+    assert line == "  ps_sync      2.0000 [0.3575, 11.1900], 3 launches"
+    cost = bench_of(tmp_path)["recording_overhead_by_strategy"]["ps_sync"]
+    assert cost["ratio"] == pytest.approx(2.0)
 
 
 def test_overhead_is_all_but_warm_up_and_measured_steps(tmp_path: Path) -> None:
