@@ -19,10 +19,10 @@ from analysis.data.blocks import analysed
 from analysis.data.load import SweepFiles, read_sweep
 from analysis.stats.statistics import compare, estimate
 from analysis.suite.coverage import render_coverages
-from analysis.suite.self_comparisons import FILE, add_to, render_self_comparisons
+from analysis.suite.self_comparisons import FILE, add_to, compared_in, render_self_comparisons
 from analysis.suite.self_test import PLANTED, render_self_test
 from analysis.suite.spreads import measured_spreads
-from analysis.suite.widths import compared_with_themselves, render_widths
+from analysis.suite.widths import new_sweeps, render_widths
 from analysis.suite.wire_targets import render_wire, wire_table
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.measurement import FixedWarmup, SteadyWarmup, WarmupEnd
@@ -89,8 +89,8 @@ def _statistics(results: Path, content: Content) -> Iterator[str]:
         yield from render_self_test(spreads, emulated or spreads, content)
         yield from render_coverages(spreads, content)
     yield from render_widths(results / "bench", content)
-    repeated = add_to(results / FILE, compared_with_themselves(results / "bench"))
-    yield render_self_comparisons(repeated, content)
+    repeated = compared_in([*new_sweeps(results / "bench"), planted])
+    yield render_self_comparisons(add_to(results / FILE, repeated), content)
 
 
 def read_bench(path: Path) -> Content:

@@ -8,7 +8,7 @@ by a line for each comparison; a session that is in it already adds nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from analysis.data.blocks import analysed
 from analysis.data.cases import Point, make_cases
 from analysis.data.load import read_sweep
 from analysis.stats.decision import Contest, Outcome, decide
-from analysis.stats.statistics import CONFIDENCE, compare
+from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES, compare
 from analysis.suite.self_test import Share
 from ps_allreduce.errors import UserError
 from ps_allreduce.record.files import write_atomically
@@ -70,6 +70,16 @@ def compare_with_itself(sweep: Path, launches: int) -> list[SelfComparison]:
         for case in cases
         for point in case.points
         for comparison in _of_point(point, launches, sweep.name, files.block.fingerprint)
+    ]
+
+
+def compared_in(sweeps: Iterable[Path]) -> list[SelfComparison]:
+    """Comparisons of launches that sweeps made for another purpose, where they are complete."""
+    return [
+        comparison
+        for path in sweeps
+        if (path / "runs").is_dir() and not analysed(read_sweep(path)).missing
+        for comparison in compare_with_itself(path, MIN_LAUNCHES)
     ]
 
 

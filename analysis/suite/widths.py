@@ -11,11 +11,9 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from analysis.data.blocks import analysed
 from analysis.data.load import read_sweep
 from analysis.planning.precision import half_width
 from analysis.stats.statistics import estimate
-from analysis.suite.self_comparisons import SelfComparison, compare_with_itself
 
 #: The folder of the sweeps, below that of the bench, and the two kinds of a pair.
 WIDTHS = "widths"
@@ -26,9 +24,6 @@ PAIRS = 5
 
 #: The new interval is to be so wide at most, as a share of the old one.
 TARGET = 0.5
-
-#: Launches of either side of a setting that is compared with itself.
-_LAUNCHES = 3
 
 
 def name_of(kind: str, pair: int) -> str:
@@ -78,12 +73,6 @@ def _seconds(bench: Path, kind: str) -> list[float]:
     return [float(table["total_s"].astype(float).sum()) for table in tables]
 
 
-def compared_with_themselves(bench: Path) -> list[SelfComparison]:
-    """Launches of the new sweeps, each setting against itself: they cost nothing more."""
-    sweeps = [bench / name_of(NOW, pair) for pair in range(PAIRS)]
-    return [
-        comparison
-        for path in sweeps
-        if (path / "runs").is_dir() and not analysed(read_sweep(path)).missing
-        for comparison in compare_with_itself(path, _LAUNCHES)
-    ]
+def new_sweeps(bench: Path) -> list[Path]:
+    """The folders of the sweeps with the present profile, whether they were made or not."""
+    return [bench / name_of(NOW, pair) for pair in range(PAIRS)]

@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analysis.suite.self_comparisons import compared_in
 from analysis.suite.widths import (
     BEFORE,
     NOW,
     PAIRS,
-    compared_with_themselves,
     name_of,
+    new_sweeps,
     render_widths,
 )
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
@@ -55,7 +56,7 @@ def test_pairs_that_are_not_there_yet_are_left_out(tmp_path: Path) -> None:
 def test_launches_of_the_new_profile_are_compared_with_each_other(tmp_path: Path) -> None:
     leave(tmp_path, BEFORE, 0, 3, 0.03)
     leave(tmp_path, NOW, 0, 12, 0.03)
-    found = compared_with_themselves(tmp_path)
+    found = compared_in(new_sweeps(tmp_path))
     assert len(found) == 2 * len(POINTS)
     assert {each.session for each in found} == {"0-now"}
     assert all(each.launches == 3 and each.ratio == pytest.approx(1.0, abs=0.2) for each in found)
