@@ -150,7 +150,7 @@ def trace_step(
     if not recorded:
         out = run_batches(program, values())
         with tf.control_dependencies(exchange(out.gradients).done):
-            # TensorFlow leaves out a loss that is only waited for, and training yields one.
+            # TensorFlow may leave out a loss that is only waited for, and training yields one.
             return tf.identity(out.loss)
     pulled = values()
     # TensorFlow hands every operation that waits for nothing to a thread of its own.  So the first
