@@ -17,6 +17,7 @@ from scipy import stats
 from analysis.stats.decision import Contest, Outcome, decide
 from analysis.stats.statistics import CONFIDENCE, compare
 from analysis.suite.spreads import Spreads
+from analysis.suite.targets import no_less_than, target_text, up_to
 from ps_allreduce.record.looks import Looks
 
 #: Simulated sweeps of each kind; of each spread where the limit of detection is looked for.
@@ -33,6 +34,8 @@ PLANTED, TARGET = 0.05, 0.9
 _NARROW, _WIDE, _HALVINGS = 0.001, 0.1, 7
 
 _SETTINGS = (1, 2)
+
+_WHY_NOT_FOUND = "launches spread more than the limit below"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,10 +139,13 @@ def render_self_test(
         f"self-test, {SWEEPS} simulated sweeps of {FEWEST} to {LAUNCHES} launches, which end early "
         f"at {PRECISION:.0%}:"
     )
-    yield f"  {_told(spreads)}: false alarms {alarms} (target: at most 0.05)"
+    told = target_text("at most 0.05", (alarms.rate, alarms.rate), up_to(0.05))
+    yield f"  {_told(spreads)}: false alarms {alarms} {told}"
     yield (
-        f"  {_told(emulated)}: a planted difference of {PLANTED:.0%} found {found} (target: at "
-        f"least {TARGET:.2f})"
+        f"  {_told(emulated)}: a planted difference of {PLANTED:.0%} found {found} "
+        + target_text(
+            f"at least {TARGET:.2f}", (found.rate, found.rate), no_less_than(TARGET), _WHY_NOT_FOUND
+        )
     )
     reach = "at no spread" if limit is None else f"up to a spread of {limit:.1%} between launches"
     yield f"  it is found in {TARGET:.0%} of sweeps {reach}"

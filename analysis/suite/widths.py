@@ -14,6 +14,7 @@ from pathlib import Path
 from analysis.data.load import read_sweep
 from analysis.planning.precision import half_width
 from analysis.stats.statistics import estimate
+from analysis.suite.targets import target_text, up_to
 
 #: The folder of the sweeps, below that of the bench, and the two kinds of a pair.
 WIDTHS = "widths"
@@ -21,6 +22,8 @@ BEFORE, NOW = "before", "now"
 
 #: So many pairs of sweeps, made in turn.
 PAIRS = 5
+
+_WHY = "the width of three launches varies by a factor of two itself"
 
 #: The new interval is to be so wide at most, as a share of the old one.
 TARGET = 0.5
@@ -48,7 +51,9 @@ def render_widths(bench: Path, content: dict[str, object]) -> Iterator[str]:
     yield (
         f"width of the interval of the main ratio over that of fixed warm-ups and three launches, "
         f"in the same five minutes: {pooled.mean:.2f}{ends}, {len(ratios)} pairs of sweeps "
-        f"(target: at most {TARGET}, {PAIRS} pairs)"
+        + target_text(
+            f"at most {TARGET}, {PAIRS} pairs", (pooled.low, pooled.high), up_to(TARGET), _WHY
+        )
     )
 
 

@@ -133,14 +133,14 @@ def test_comparisons_with_itself_add_up_over_sessions(tmp_path: Path) -> None:
     found = compare_with_itself(first, 3)
     # Thirteen launches are two comparisons of three pairs, and one launch is left over.
     assert len(found) == 2 * len(POINTS)
-    assert {each.session for each in found} == {"1"}
+    assert {each.session for each in found} == {"1 2026-01-01 00:00:00"}
     file = tmp_path / FILE
     add_to(file, found)
     assert len(add_to(file, found)) == 6
     assert len(add_to(file, compare_with_itself(second, 3))) == 12
     content: dict[str, object] = {}
     line = render_self_comparisons(read_from(file), content)
-    assert line.startswith("a setting compared with itself, 12 times in 2 sessions")
+    assert line.startswith("a setting compared with itself, 12 times in 2 sweeps")
     assert "reaches 5 %" in line
     for text, problem in (("{}\n", "missing key"), ("{\n", "no JSON")):
         file.write_text(text)
