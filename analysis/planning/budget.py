@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from analysis.planning.pilot import LaunchCost, PilotResult
+from analysis.planning.variances import LaunchCost, PilotResult
 
 #: The windows to choose from, in seconds; each has so many steps at least.
 WINDOWS_S = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 20.0)

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from analysis.stats.looks import ONCE, level_of
+from analysis.stats.look_levels import ONCE, level_of
 from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES, Comparison, Ends
 from ps_allreduce.record.looks import Looks
 

@@ -15,7 +15,7 @@ from itertools import chain, product
 from analysis.data.cases import Case, Point
 from analysis.stats.decision import Contest, Decision, decide
 from analysis.stats.doubts import doubt_about
-from analysis.stats.looks import ONCE
+from analysis.stats.look_levels import ONCE
 from analysis.stats.setting_pairs import PointPair, changed_pairs, synchronous_pairs
 from analysis.stats.sides import ALLREDUCE, PS_ASYNC, PS_SYNC, Meeting, meet, meet_apart
 from analysis.stats.statistics import compare

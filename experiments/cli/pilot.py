@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from analysis.planning.budget import FEWEST_STEPS, WINDOWS_S, ModelPart, Spending, spend
-from analysis.planning.pilot import pilot_of
+from analysis.planning.variances import pilot_of
 from experiments.cli.requests import StudyRequest
 from experiments.sweep.definition import LAUNCHES, WINDOW, Choices
 from experiments.sweep.session import RunListener, Session, Workplace, open_session, run_once_more

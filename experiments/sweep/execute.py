@@ -6,14 +6,15 @@ and when the sweep ends.  How one run is made is decided in `session`.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from experiments.sweep.definition import Choices, save_definition
-from experiments.sweep.early_end import EarlyEnd
 from experiments.sweep.history import History, Standing, of_block, read_history
+from experiments.sweep.last_turn import EarlyEnd
 from experiments.sweep.session import Session, Workplace, open_session, run_once
 from experiments.sweep.sweep import PlannedRun, Profile, Sweep, longest_run_s
 from experiments.sweep.writable import check_writable
@@ -82,15 +83,14 @@ def execute(
         runs: those runs of the sweep that are this session's.
         choices: what was decided for the sweep, to be stored with it.
         retry_failed: try again what earlier sessions tried often enough.
-        begun: when the sweep's time began, on the monotonic clock; None for now.
+        begun: when its time began, on the monotonic clock; None for now.
 
     Raises:
         UserError: a point cannot be run, or the folder cannot be used.
         LaunchError: the host has a fault that does not pass.
     """
     begin = time.monotonic()
-    budget_s = sweep.profile.budget_s
-    ends_at = None if budget_s is None else (begin if begun is None else begun) + budget_s
+    ends_at = (begin if begun is None else begun) + (sweep.profile.budget_s or math.inf)
     if any(iter_record_paths(place.sweep_dir)):
         _see_possible(runs, place)  # which are missing is read once, when nobody else writes
     else:
@@ -104,8 +104,7 @@ def execute(
         save_definition(sweep, choices, place.sweep_dir)
         early = EarlyEnd(sweep=sweep, choices=choices, session=session, ends_at=ends_at)
         stop = _run_queue(session, queue, early)
-        if early.launches is not None:
-            runs = [run for run in runs if not early.is_beyond(run)]
+        runs = [run for run in runs if not early.is_beyond(run)]
     return SessionResult(
         made=tuple(session.made),
         kept=kept,

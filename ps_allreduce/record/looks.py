@@ -1,7 +1,7 @@
 """How often a sweep looked at its main comparison while it was made.
 
 `sweep.json` keeps it, because whoever tells the interval must account for it.  What a look costs is
-decided in `analysis.stats.looks`.
+decided in `analysis.stats.look_levels`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.planning.budget import FEWEST_STEPS, MOST_LAUNCHES, WINDOWS_S, ModelPart, spend
-from analysis.planning.pilot import LaunchCost, PilotResult
+from analysis.planning.variances import LaunchCost, PilotResult
 from tests.examples import fast
 
 COST = LaunchCost(tasks=4, overhead_s=3.0, step_s=0.02)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.stats.decision import MARGIN, Contest, Decision, Outcome, decide, holm
-from analysis.stats.looks import level_of
+from analysis.stats.look_levels import level_of
 from analysis.stats.statistics import Comparison, compare
 from ps_allreduce.record.looks import Looks
 from tests.examples import fast

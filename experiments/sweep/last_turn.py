@@ -3,7 +3,7 @@
 Decides when it is asked: before every turn of the main comparison, once all points have the fewest
 launches.  It ends when no further turn fits into the time, or when the main ratio is known well
 enough.  Every look at the ratio is noted in `sweep.json`, because whoever tells the interval later
-must account for it (`analysis.stats.looks`); what the clock says tells nothing of the ratio.
+must account for it (`analysis.stats.look_levels`); what the clock says tells nothing of the ratio.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class EarlyEnd:
     """Watches a sweep that is being made.
 
     Attributes:
-        ends_at: when its time is over, on the monotonic clock; None for never.
+        ends_at: when its time is over, on the monotonic clock; infinite for never.
         launches: of the main comparison when the sweep ended early; None if it did not.
         precise: it ended because the ratio is known well enough.
     """
@@ -35,7 +35,7 @@ class EarlyEnd:
     sweep: Sweep
     choices: Choices
     session: Session
-    ends_at: float | None
+    ends_at: float
     launches: int | None = None
     precise: bool = False
     _asked: int = 0
@@ -65,12 +65,10 @@ class EarlyEnd:
 
     def _has_no_time(self, launches: int) -> bool:
         """Whether another turn would take longer than what is left; tells how many would not."""
-        if self.ends_at is None:
-            return False
-        turn_s = self._turn_s()
-        more = int((self.ends_at - time.monotonic()) / turn_s) if turn_s else 1
-        left = min(more, (self.sweep.main_launches or launches) - launches)
-        self.session.place.listener.expect(max(0, left) * len(main_points(self.sweep.points)))
+        turn_s, left_s = self._turn_s(), self.ends_at - time.monotonic()
+        planned = (self.sweep.main_launches or launches) - launches
+        more = int(min(planned, left_s / turn_s)) if turn_s else planned
+        self.session.place.listener.expect(max(0, more) * len(main_points(self.sweep.points)))
         return more < 1
 
     def _turn_s(self) -> float:

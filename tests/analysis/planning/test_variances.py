@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.planning.pilot import LEAST_SPREAD, pilot_of
+from analysis.planning.variances import LEAST_SPREAD, pilot_of
 from analysis.stats.step_spread import StepSpread
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
 from ps_allreduce.record.files import RunFiles
