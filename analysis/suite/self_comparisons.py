@@ -22,6 +22,7 @@ from analysis.stats.decision import Contest, Outcome, decide
 from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES, compare
 from analysis.suite.self_test import Share
 from analysis.suite.targets import no_less_than, target_text
+from analysis.wording import count_text
 from ps_allreduce.errors import UserError
 from ps_allreduce.record.files import write_atomically
 from ps_allreduce.serialization import from_json, parse_json, to_json
@@ -153,7 +154,8 @@ def render_self_comparisons(found: list[SelfComparison], content: dict[str, obje
         "interval_reaches_5_percent": reaches,
     }
     return (
-        f"a setting compared with itself, {len(found)} times in {sessions} sweeps: false alarms "
+        f"a setting compared with itself, {len(found)} times in "
+        f"{count_text(sessions, 'sweep')}: false alarms "
         f"{alarms}, the interval {'reaches' if reaches else 'lies above'} 5 % "
         + target_text(
             f"at least {ENOUGH} in {SESSIONS}, and it reaches 5 %",

@@ -20,7 +20,7 @@ def test_every_session_adds_its_comparisons(
     found = read_from(Path("results") / FILE)
     assert [each.launches for each in found] == [3, 3]
     assert not any(each.false_alarm for each in found)
-    assert "a setting compared with itself, 2 times in 1 sessions" in capsys.readouterr().out
+    assert "a setting compared with itself, 2 times in 1 sweep:" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("words", [("--comparisons", "0"), ("--launches", "2")])
