@@ -125,7 +125,7 @@ def test_emulated_compute_takes_the_stated_time(
 def test_a_factor_of_one_worker_slows_the_step_of_all(launcher: LocalLauncher) -> None:
     measurement = replace(BRIEF, warmup=FixedWarmup(least_steps=5, least_s=0.0), measured_steps=40)
     steps_s, spans = {}, {}
-    for factors in ((), (1.0, 1.05)):
+    for factors in ((), (1.0, 1.5)):
         compute = EmulatedCompute(forward_s=0.04, backward_s=0.06, factors=factors)
         workload = replace(EMULATED, emulated=compute)
         experiment = point(AllReduce, 2, workload=workload, measurement=measurement)
@@ -133,12 +133,12 @@ def test_a_factor_of_one_worker_slows_the_step_of_all(launcher: LocalLauncher) -
         assert run.status is Status.OK, run.reason
         assert run.steps is not None
         tables = run.steps.select(run.steps.phase == Phase.MEASURED).by_worker()
-        # The quickest steps, as above.
-        steps_s[factors] = min(np.diff(table.end).min() for table in tables)
+        # The usual step: one that follows a late one looks quick.
+        steps_s[factors] = np.median([np.diff(table.end) for table in tables])
         spans[factors] = [compute_spans(table).min() for table in tables]
     assert spans[()] == pytest.approx([0.1, 0.1], rel=0.01)
-    assert spans[1.0, 1.05] == pytest.approx([0.1, 0.105], rel=0.01)
-    assert steps_s[1.0, 1.05] - steps_s[()] == pytest.approx(0.005, rel=0.3)
+    assert spans[1.0, 1.5] == pytest.approx([0.1, 0.15], rel=0.01)
+    assert steps_s[1.0, 1.5] - steps_s[()] == pytest.approx(0.05, rel=0.2)
 
 
 def test_what_is_taken_off_for_late_ticks_is_limited(provoked: Any) -> None:
