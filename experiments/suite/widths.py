@@ -24,7 +24,7 @@ from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
 from ps_allreduce.point.strategies.base import StrategySettings
 
-#: Launches of the new profile: `make compare LAUNCHER=local` has time for about as many on two cores.
+#: Launches of the new profile; `make compare LAUNCHER=local` has time for about as many here.
 LAUNCHES_NOW = 12
 
 PROFILES: Mapping[str, Profile] = {
