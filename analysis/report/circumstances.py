@@ -218,8 +218,15 @@ def _profile_text(case: Case) -> str:
             f"{own['least_warmup_s']:g} s, "
             f"measured {own['least_measured_steps']} steps and {own['least_measured_s']:g} s"
         )
-    name, launches = _shared(case.attempts["profile"]), case.attempts["repetition"].nunique()
-    return f"{name}{lengths}, {count_text(launches, 'repetition')}"
+    return f"{_shared(case.attempts['profile'])}{lengths}, {_repetitions_text(case)}"
+
+
+def _repetitions_text(case: Case) -> str:
+    """Points of the main comparison may have more than the others."""
+    made = [point.attempts["repetition"].nunique() for point in case.points]
+    fewest, most = min(made), max(made)
+    more = f" to {most}" if most > fewest else ""
+    return f"{fewest}{more} repetition{'s' * (most != 1)} of a point"
 
 
 def _shared(values: pd.Series) -> str:

@@ -243,7 +243,7 @@ def sweep_options(profiles: Mapping[str, Profile]) -> Decorator[Any]:
         _stated("--workers", COUNTS, "Numbers of workers, for instance 1,2,4."),
         _stated("--cores-per-worker", WHOLE, "Cores of every worker.", "an equal share"),
         _stated(
-            "--repetitions", WHOLE, "Launches of every point, instead of what a pilot chooses."
+            "--repetitions", WHOLE, "Launches of every point, instead of as many as time allows."
         ),
         _stated(
             "--budget-s", Parsed("s", parse_decimal), "Time for all launches, not the profile's."

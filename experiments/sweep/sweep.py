@@ -73,6 +73,8 @@ class Profile:
     def __post_init__(self) -> None:
         at_least(1, repetitions=self.repetitions, deadline_s=self.deadline_s)
         at_most(REPETITIONS_APART, repetitions=self.repetitions)
+        if self.budget_s is not None:
+            at_least(1, budget_s=self.budget_s)
 
     def without_budget(self, repetitions: int) -> Profile:
         """So many launches of every point, in the windows of this profile."""
@@ -283,7 +285,7 @@ def expected_duration(
     return ExpectedDuration(
         num_runs=len(runs),
         likely_s=min(sum(launches_s), max(sum(launches_s[:every]), budget_s)),
-        most_s=max(budget_s, len(runs) * (sweep.profile.limit_s + LAUNCH_ALLOWANCE_S)),
+        most_s=max(budget_s, every * (sweep.profile.limit_s + LAUNCH_ALLOWANCE_S)),
     )
 
 

@@ -83,3 +83,12 @@ def test_an_interrupted_pilot_ends_the_call(launcher: FakeLauncher) -> None:
     launcher.script = [bad_run(Status.INTERRUPTED)]
     assert run(*WORDS) == 130
     assert len(launcher.launched) == 1
+
+
+@pytest.mark.parametrize("budget", ["0", "-1", "nan"])
+def test_a_time_that_is_none_is_refused(
+    budget: str, launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("compare", "--workers", "1,2", "--dry-run", "--budget-s", budget) == 2
+    assert "budget" in capsys.readouterr().err
+    assert launcher.launched == []
