@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pandas as pd
+
 from analysis.data.cases import Case, Point
 from analysis.stats.drift import drift_of
 from ps_allreduce.record.records import BUSY_LIMIT, FOREIGN_LIMIT, Status
@@ -43,8 +45,12 @@ def _names(points: Sequence[Point]) -> str:
 
 def _others_took_part(point: Point) -> bool:
     """In most launches the load of others is known to have been above the limit."""
-    foreign = point.known("foreign_load")
-    return bool((foreign > FOREIGN_LIMIT).sum() > len(point.launches) / 2)
+    return _in_most_launches(point, point.known("foreign_load") > FOREIGN_LIMIT)
+
+
+def _in_most_launches(point: Point, happened: pd.Series) -> bool:
+    """Launches of which it is not known count as those where it did not happen."""
+    return bool(happened.sum() > len(point.launches) / 2)
 
 
 def _busy(*points: Point) -> str:
@@ -59,8 +65,7 @@ def _busy(*points: Point) -> str:
 
 def _machine_was_limit(point: Point) -> bool:
     """In most launches the processors below emulated hosts are known to have been busy."""
-    busy = point.known("machine_busy")
-    return bool((busy >= BUSY_LIMIT).sum() > len(point.launches) / 2)
+    return _in_most_launches(point, point.known("machine_busy") >= BUSY_LIMIT)
 
 
 def _unequal_failures(first: Point, second: Point) -> str:

@@ -65,9 +65,9 @@ class Pilot:
         known = self.choices.answer(LAUNCHES, int) is not None
         if budget_s is None or known or not sweep.profile.pilot:
             return False
-        shares = self._shares(sweep)
+        parts = self._parts(sweep)
         fewest = sweep.profile.repetitions
-        if shares is None:
+        if parts is None:
             self.choices.decide(LAUNCHES, int, lambda: fewest)
             self.console.print(
                 "Runs of the pilot failed, so nothing is known of launches: every point is "
@@ -75,29 +75,29 @@ class Pilot:
             )
             return True
         spent_s = time.monotonic() - self.begun
-        spending = spend(list(shares.values()), fewest, budget_s - spent_s)
+        spending = spend(list(parts.values()), fewest, budget_s - spent_s)
         self.choices.decide(WINDOW, float, lambda: spending.window_s)
         self.choices.decide(LAUNCHES, int, lambda: spending.launches)
-        self.console.print(_told(shares, spending, sweep))
+        self.console.print(_told(parts, spending, sweep))
         return True
 
-    def _shares(self, sweep: Sweep) -> dict[str, ModelPart] | None:
+    def _parts(self, sweep: Sweep) -> dict[str, ModelPart] | None:
         """What every model wants of the time; None where runs came to nothing."""
         main = main_points(sweep.points)
         models = dict.fromkeys(point.workload.model.name for point in main)
         pairs = {model: _pair([p for p in main if _is_of(p, model)]) for model in models}
         launches = self._launch(sweep, pairs)
-        shares = {}
+        parts = {}
         for model, made in launches.items():
             pilot = pilot_of(made)
             if pilot is None:
                 return None
-            shares[model] = ModelPart(
+            parts[model] = ModelPart(
                 pilot=pilot,
                 points=_tasks([point for point in sweep.points if _is_of(point, model)]),
                 main=_tasks([point for point in main if _is_of(point, model)]),
             )
-        return shares
+        return parts
 
     def _launch(
         self, sweep: Sweep, pairs: Mapping[str, Sequence[Experiment]]
@@ -169,12 +169,12 @@ def _launched(session: Session, point: Experiment) -> tuple[Path, RunRecord]:
     return files.record, record
 
 
-def _told(shares: Mapping[str, ModelPart], spending: Spending, sweep: Sweep) -> str:
+def _told(parts: Mapping[str, ModelPart], spending: Spending, sweep: Sweep) -> str:
     """What was found, and what follows."""
     found = [
-        f"launches of {model} spread by {share.pilot.launch:.1%} and take "
-        f"up to {share.pilot.most_overhead_s:.1f} s beside their windows"
-        for model, share in shares.items()
+        f"launches of {model} spread by {part.pilot.launch:.1%} and take "
+        f"up to {part.pilot.most_overhead_s:.1f} s beside their windows"
+        for model, part in parts.items()
     ]
     fewest, minutes = sweep.profile.repetitions, math.ceil(spending.expected_s / 60)
     rest = f", those of the main comparison {spending.launches} times"
