@@ -21,9 +21,9 @@ from analysis.stats.statistics import compare, estimate
 from analysis.suite.coverage import render_coverages
 from analysis.suite.self_comparisons import FILE, add_to, compared_in, render_self_comparisons
 from analysis.suite.self_test import PLANTED, render_self_test
-from analysis.suite.spreads import measured_spreads
+from analysis.suite.spreads import Spreads, measured_spreads
 from analysis.suite.targets import no_less_than, target_text, up_to
-from analysis.suite.widths import new_sweeps, render_widths
+from analysis.suite.widths import WIDTHS, new_sweeps, render_widths
 from analysis.suite.wire_targets import render_wire, wire_table
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.measurement import FixedWarmup, SteadyWarmup, WarmupEnd
@@ -85,9 +85,9 @@ def summarise_bench(results: Path) -> list[str]:
 
 def _statistics(results: Path, content: Content) -> Iterator[str]:
     """Whether the rule of decision keeps its promise with the spread of the sweeps beside."""
-    spreads = measured_spreads(results)
-    planted = results / "bench" / PLANTED_SWEEP
-    emulated = measured_spreads(planted) if (planted / "runs").is_dir() else None
+    planted, widths = (results / "bench" / name for name in (PLANTED_SWEEP, WIDTHS))
+    spreads = measured_spreads(results) or _spreads(widths)
+    emulated = _spreads(planted)
     if spreads is None:
         yield f"no self-test: {results} holds no sweep with three launches of two points"
     else:
@@ -96,6 +96,11 @@ def _statistics(results: Path, content: Content) -> Iterator[str]:
     yield from render_widths(results / "bench", content)
     repeated = compared_in([*new_sweeps(results / "bench"), planted])
     yield render_self_comparisons(add_to(results / FILE, repeated), content)
+
+
+def _spreads(folder: Path) -> Spreads | None:
+    """Those of the sweeps below a folder; None where there are none."""
+    return measured_spreads(folder) if any(folder.glob("**/runs")) else None
 
 
 def read_bench(path: Path) -> Content:

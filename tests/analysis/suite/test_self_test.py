@@ -87,7 +87,7 @@ def test_the_bench_writes_what_the_simulations_found(
         monkeypatch.setattr(f"analysis.suite.{module}.{name}", value)
     save_all(tmp_path / "bench" / "overhead", [run(POINT, 100.0, phases=PHASES)])
     assert any("no self-test" in line for line in summarise_bench(tmp_path))
-    sweep(tmp_path / "compare")
+    sweep(tmp_path / "bench" / "widths" / "0-now")  # where there is no study
     text = "\n".join(summarise_bench(tmp_path))
     assert "self-test, 30 simulated sweeps of 5 to 30 launches" in text
     content: dict[str, Any] = bench_of(tmp_path)

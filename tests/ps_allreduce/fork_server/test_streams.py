@@ -8,10 +8,17 @@ import time
 from collections.abc import Iterator
 from queue import Queue
 
+import numpy as np
 import pytest
 
 from ps_allreduce.fork_server import streams
-from ps_allreduce.fork_server.streams import ROUND_TRIPS, receive_stream, send_stream
+from ps_allreduce.fork_server.streams import (
+    PARTS,
+    ROUND_TRIPS,
+    fast_part,
+    receive_stream,
+    send_stream,
+)
 from ps_allreduce.inspection.questions import ReceiveStream, SendStream
 from tests.fakes import Ear
 
@@ -42,8 +49,8 @@ def test_a_stream_is_measured_at_both_ends(listening: tuple[Ear, int]) -> None:
     mouth = Ear()
     send_stream(sending("127.0.0.2", port), mouth)
     received = ear.expect("received")["counts"]
-    assert received["bytes"] > 1_000_000
-    assert 0.05e9 < received["ns"] < 5e9
+    assert received["bytes"] > 1_000_000 / PARTS
+    assert 0.05e9 < PARTS * received["ns"] < 5e9
     assert 0 < mouth.expect("sent")["counts"]["round_trip_ns"] < 1e9
 
 
@@ -65,8 +72,21 @@ def test_the_beginning_does_not_count(listening: tuple[Ear, int]) -> None:
         connection.sendall(b"x" * 1000)
     received = ear.expect("received")["counts"]
     # Between the last moment before a quarter of the stream was over and its end: 1000 bytes.
-    assert received["bytes"] <= 2000
-    assert received["ns"] >= 0.15e9
+    assert PARTS * received["bytes"] <= 2000
+    assert PARTS * received["ns"] >= 0.15e9
+
+
+@pytest.mark.parametrize("stalled_at", range(20, 80, 7))
+def test_lost_packets_do_not_change_the_rate(stalled_at: int) -> None:
+    """They stop a stream for half of its time, anywhere in it, and slow it down afterwards."""
+    step_ns, step_bytes = 5_000_000, 40_000
+    pauses_ns = np.zeros(80, int)
+    pauses_ns[stalled_at] = 40 * step_ns
+    pauses_ns[stalled_at + 1 : stalled_at + 20] = step_ns // 2
+    moments = np.cumsum(step_ns + pauses_ns)
+    marks = [(int(moment), step_bytes * number) for number, moment in enumerate(moments)]
+    num_bytes, duration_ns = fast_part(marks)
+    assert num_bytes / duration_ns == pytest.approx(step_bytes / step_ns, rel=0.01)
 
 
 def test_a_sender_that_sends_nothing_is_no_crash(listening: tuple[Ear, int]) -> None:
