@@ -20,7 +20,7 @@ from launchers.sites import network_of, site_kind
 from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.point.architectures import ImageModel, Model
 from ps_allreduce.point.data import Digits, RecordFiles, Synthetic
-from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.experiment import MOST_WORKERS, Experiment
 from ps_allreduce.point.jitter import Jitter
 from ps_allreduce.point.measurement import MOST_WARMUP_S, FixedWarmup, Measurement
 from ps_allreduce.point.resources import Device
@@ -197,6 +197,10 @@ class SweepRequest:
     jobs_by_size: bool = False
     retry_failed: bool = False
     dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        if self.workers:
+            at_most(MOST_WORKERS, workers=max(self.workers))
 
     @property
     def chosen_profile(self) -> Profile:

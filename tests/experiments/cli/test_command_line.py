@@ -94,6 +94,7 @@ MISTAKES = {
     "compare --batch-per-worker 0": "batch_per_worker must be at least 1, got 0.",
     "compare --warmup-steps 0": "warmup_steps must be at least 1, got 0.",
     "compare --warmup-s -1": "warmup_s must be at least 0, got -1.",
+    "compare --workers 1,65536": "Error: workers must be at most 65535, got 65536.",
     "compare --repetitions 0": "repetitions must be at least 1, got 0.",
     "compare --repetitions 100000": "repetitions must be at most 1000, got 100000.",
     "compare --num-ps 65536": "num_ps must be 1 to 65535, got 65536.",
