@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from analysis.data.cases import Case, Point
 from analysis.data.setting import megabytes
 from analysis.figures.against_workers import finish_grid
-from analysis.figures.curves import curves_of, draw_curves, draw_row, marks_of, top_of
+from analysis.figures.curves import Row, curves_of, draw_curves, draw_row, marks_of, top_of
 from analysis.figures.style import COLOURS, IDEAL, MARKERS, new_figure, style
 from analysis.stats.decision import Outcome
 from analysis.stats.decisions import Pair, changed_points
@@ -169,14 +169,20 @@ def _ratios(item: Pair) -> pd.Series:
 def _draw_rows(axes: Axes, items: Sequence[Pair], number: int, limits: tuple[float, float]) -> None:
     colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
     axes.axvline(1.0, color=IDEAL, linewidth=1.0, linestyle=(0, (1, 1)), zorder=1)
-    for row, item in enumerate(items):
-        decided = item.decision.outcome in (Outcome.FASTER, Outcome.SLOWER, Outcome.EQUAL)
-        look = (colour, marker)
-        starred = bool(item.first.mark or item.second.mark)
-        draw_row(axes, [*_ratios(item)], item.decision.ends, row, look, limits, decided, starred)
+    for y, item in enumerate(items):
+        row = Row(
+            y=y,
+            launches=[*_ratios(item)],
+            ends=item.decision.ends,
+            colour=colour,
+            marker=marker,
+            filled=item.decision.outcome in (Outcome.FASTER, Outcome.SLOWER, Outcome.EQUAL),
+            starred=bool(item.first.mark or item.second.mark),
+        )
+        draw_row(axes, row, limits)
         if item.decision.ratio is None:
             what = "nothing to compare with" if len(item.first.rates) else "no launch ended well"
-            axes.text(limits[0], row, f" {what}", color=colour, va="center", fontsize=7)
+            axes.text(limits[0], y, f" {what}", color=colour, va="center", fontsize=7)
     axes.set_yticks(range(len(items)), [_row_label(item.first) for item in items])
     axes.set_ylim(len(items) - 0.4, -0.6)
     axes.grid(axis="x", visible=True)

@@ -102,8 +102,9 @@ def _against_workers(case: Case, panels: Sequence[Panel]) -> Figure | None:
     with style():
         figure, grid = new_figure(math.ceil(len(cells) / columns), columns, len(groups) > 1)
         for axes, (panel, marks, name, shown) in zip(grid, cells, strict=False):
-            top = top_of(marks, panel.ideal(workers[-1]) if panel.ideal else 0.0)
-            _draw_panel(axes, panel, curves_of(shown), workers, top)
+            # Where scaling is poor, the ideal line leaves the axes.
+            ideals = (panel.ideal(workers[0]), panel.ideal(workers[-1])) if panel.ideal else ()
+            _draw_panel(axes, panel, curves_of(shown), workers, top_of(marks, *ideals))
             parts = (case.name, name, panel.title)
             axes.set_title(", ".join(part for part in parts if part), loc="left")
         finish_grid(figure, grid, len(cells), apart=len(groups) > 1)

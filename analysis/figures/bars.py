@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
-from analysis.figures.curves import draw_row, note_star
+from analysis.figures.curves import Row, draw_row, note_star
 from analysis.figures.style import (
     COLOURS,
     MARKERS,
@@ -149,17 +149,23 @@ def _draw_rates(
     right = max((rate for item in shown for rate in item.point.rates), default=1.0) * 1.3
     for index, strategy in enumerate(strategies):
         shift = (index - (len(strategies) - 1) / 2) * 0.3
-        look = COLOURS[index], MARKERS[index]
+        colour, marker = COLOURS[index], MARKERS[index]
         for item in (item for item in shown if item.point.setting.strategy == strategy):
-            rates, row = item.point.rates, labels.index(_category(item)) + shift
+            rates, y = item.point.rates, labels.index(_category(item)) + shift
             if rates.empty:
                 what = "no launch ended well"
-                axes.text(0.02, row, what, color=look[0], va="center", fontsize=7)
+                axes.text(0.02, y, what, color=colour, va="center", fontsize=7)
             else:
-                starred = bool(item.point.mark)
-                ends = estimate(rates).ends
-                draw_row(axes, [*rates], ends, row, look, (0.0, right), starred=starred)
-        axes.plot([], [], look[1], color=look[0], label=strategy)
+                row = Row(
+                    y=y,
+                    launches=[*rates],
+                    ends=estimate(rates).ends,
+                    colour=colour,
+                    marker=marker,
+                    starred=bool(item.point.mark),
+                )
+                draw_row(axes, row, (0.0, right))
+        axes.plot([], [], marker, color=colour, label=strategy)
     if any(item.point.mark for item in shown):
         note_star(axes)
     _prepare(axes, labels, f"{unit}/s (launches, mean with 95 % interval)")

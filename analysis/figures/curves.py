@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -172,38 +173,42 @@ def note_star(axes: Axes) -> None:
     axes.plot([], [], **_STAR, color="#444444", label=STARRED)
 
 
-def draw_row(
-    axes: Axes,
-    launches: Sequence[float],
-    ends: Ends,
-    row: float,
-    look: tuple[str, str],
-    limits: tuple[float, float],
-    filled: bool = True,
-    starred: bool = False,
-) -> None:
-    """Launches, mean and interval along the horizontal axis; beyond the limits stands an arrow.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What is drawn along a horizontal line.
 
-    Args:
-        ends: the mean and its interval.
-        look: colour and marker.
+    Attributes:
+        y: where the line is.
+        ends: the mean of the launches, or what else stands for them, and its interval.
         filled: the marker, or its outline only.
         starred: processors may have been the limit.
     """
-    (mean, low, high), (colour, marker) = ends, look
-    _draw_launches(axes, launches, [row] * len(launches), colour, shift=(0, 4))
+
+    y: float
+    launches: Sequence[float]
+    ends: Ends
+    colour: str
+    marker: str
+    filled: bool = True
+    starred: bool = False
+
+
+def draw_row(axes: Axes, row: Row, limits: tuple[float, float]) -> None:
+    """Launches, mean and interval; where the interval goes beyond the limits stands an arrow."""
+    (mean, low, high), y, colour = row.ends, row.y, row.colour
+    _draw_launches(axes, row.launches, [y] * len(row.launches), colour, shift=(0, 4))
     if mean is not None:
-        inside, edge = (colour, "white") if filled else ("white", colour)
-        axes.plot([mean], [row], marker, mfc=inside, mec=edge, zorder=3)
-        if starred:
-            _draw_star(axes, mean, row, colour)
+        inside, edge = (colour, "white") if row.filled else ("white", colour)
+        axes.plot([mean], [y], row.marker, mfc=inside, mec=edge, zorder=3)
+        if row.starred:
+            _draw_star(axes, mean, y, colour)
     if low is None or high is None:
         return
     left, right = max(low, limits[0]), min(high, limits[1])
-    axes.plot([left, right], [row, row], color=colour, linewidth=1.0, zorder=2)
+    axes.plot([left, right], [y, y], color=colour, linewidth=1.0, zorder=2)
     for end, seen, arrow in ((low, left, "<"), (high, right, ">")):
         mark = "|" if end == seen else arrow
-        axes.plot([seen], [row], mark, color=colour, markersize=4, clip_on=False)
+        axes.plot([seen], [y], mark, color=colour, markersize=4, clip_on=False)
 
 
 def _draw_failures(axes: Axes, count: int, x: float, colour: str) -> None:
@@ -213,15 +218,19 @@ def _draw_failures(axes: Axes, count: int, x: float, colour: str) -> None:
     axes.text(x, 0.055, str(count), color=colour, transform=bottom, ha="center", fontsize=7)
 
 
-def top_of(marks: pd.DataFrame, at_least: float = 0.0) -> float:
-    """Where the vertical axis ends: above all launches, and above intervals that are not huge.
+def top_of(marks: pd.DataFrame, at_least: float = 0.0, wanted: float = 0.0) -> float:
+    """Where the vertical axis ends: above all launches, and above what is not much higher.
 
     With three launches an interval can be many times as long as the axis; it must not squash what
     was measured.
+
+    Args:
+        at_least: a value that is shown as launches are.
+        wanted: a value that is shown as ends of intervals are, unless it is too high.
     """
     launches = marks["launches"].explode().astype(float)
     largest = pd.Series([at_least, launches.max(), marks["bound"].max()]).max()
-    highest = pd.Series([largest, marks["high"].max()]).max()
+    highest = pd.Series([largest, marks["high"].max(), wanted]).max()
     return float(min(highest * 1.05, largest * 1.3)) or 1.0
 
 

@@ -213,9 +213,15 @@ def _profile_text(case: Case) -> str:
     own = case.conditions
     lengths = ""
     if own["least_measured_steps"] is not None:
+        most = ""
+        if own["most_warmup_steps"] is not None:
+            most = (
+                f"over after {own['most_warmup_steps']} steps and {own['most_warmup_s']:g} s in "
+                "any case, "
+            )
         lengths = (
             f": {own['warmup']} warm-up, at least {own['least_warmup_steps']} steps and "
-            f"{own['least_warmup_s']:g} s, "
+            f"{own['least_warmup_s']:g} s, {most}"
             f"measured {own['least_measured_steps']} steps and {own['least_measured_s']:g} s"
         )
     return f"{_shared(case.attempts['profile'])}{lengths}, {_repetitions_text(case)}"

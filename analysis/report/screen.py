@@ -15,13 +15,14 @@ from rich.table import Table
 from analysis.data.blocks import SweepResults
 from analysis.data.cases import MARK
 from analysis.report.page import CaseReport
-from analysis.report.table import render_table
+from analysis.report.table import render_table, short_legend
 
 
 def show(console: Console, results: SweepResults, reports: Sequence[CaseReport]) -> None:
     """Print tables, what is missing, and at the end the verdicts: four lines if there is one."""
     for item in reports:
         _print_whole(console, render_table(item.case))
+        console.print(short_legend(item.case), style="italic", markup=False)
         if any(point.mark for point in item.case.points):
             console.print(f"{MARK} processors may have been the limit", style="italic")
     _show_what_is_missing(console, results)

@@ -7,7 +7,7 @@ shown as a dash.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 from rich import box
@@ -17,7 +17,7 @@ from analysis.data.cases import MARK, Case
 from analysis.report.circumstances import status_text
 from analysis.report.constancy import steadiness_text
 from analysis.stats.points import BASES, point_table
-from analysis.wording import NONE, number, ratio, with_interval
+from analysis.wording import NONE, count_text, number, ratio, with_interval
 from ps_allreduce.record.records import BUSY_LIMIT
 
 #: Columns by the names that tables of a report give them; `unit` stands for images, tokens, rows.
@@ -101,6 +101,17 @@ _SHORT: Mapping[str, str] = {
     "input_wait_s": "input ms",
 }
 
+#: What is short in them.
+_ABBREVIATIONS: Mapping[str, str] = {
+    "num_workers": "w: workers",
+    "num_hosts": "h: hosts",
+    "launches": "n: launches",
+    "per_host": "/host: {unit}/s per host",
+    "step_time_p50_s": "p50: median step",
+    "compute_s": "comp: compute",
+    "communication_s": "comm: exposed communication",
+}
+
 
 def report_tables(case: Case) -> dict[str, pd.DataFrame]:
     """The tables of a report by their titles, as text under their headings."""
@@ -158,11 +169,8 @@ def text_table(case: Case) -> pd.DataFrame:
 
 
 def render_table(case: Case) -> Table:
-    """The table for the screen; `legend` tells what its columns mean."""
-    text = text_table(case)
-    names = _ON_SCREEN_HOSTS if _on_several_hosts(case) else _ON_SCREEN
-    if not _bounded(case):
-        names = tuple("compute_s" if name == "of_bound" else name for name in names)
+    """The table for the screen."""
+    text, names = text_table(case), _names_on_screen(case)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in names:
         heading = _SHORT.get(name) or _heading(case, name)
@@ -172,9 +180,38 @@ def render_table(case: Case) -> Table:
             table.add_column(heading, min_width=max(longest, len(heading)))
         else:
             table.add_column(heading, justify="right", no_wrap=True)
-    for row in text[list(names)].itertuples(index=False):
+    for row in text[names].itertuples(index=False):
         table.add_row(*row)
     return table
+
+
+def _names_on_screen(case: Case) -> list[str]:
+    names = _ON_SCREEN_HOSTS if _on_several_hosts(case) else _ON_SCREEN
+    return ["compute_s" if name == "of_bound" and not _bounded(case) else name for name in names]
+
+
+def short_legend(case: Case) -> str:
+    """What is short in the table for the screen, and what its speed-up leaves out."""
+    meanings = [_ABBREVIATIONS[name] for name in _names_on_screen(case) if name in _ABBREVIATIONS]
+    short = ", ".join(meanings).format(unit=case.unit)
+    return " ".join([f"{short}.", *_pairs_lines(case, ["single"])])
+
+
+def _pairs_lines(case: Case, bases: Sequence[str]) -> list[str]:
+    """On how many launches speed-ups rest that leave some out; empty where none does."""
+    told = []
+    for base in bases:
+        pairs = point_table(case)[f"pairs_{base}"].dropna()
+        if len(pairs):
+            fewest, most = int(pairs.min()), count_text(int(pairs.max()), "pair")
+            several = f"{fewest} to " if fewest < pairs.max() else ""
+            told.append(f"{several}{most} ({_HEADINGS[f'speedup_{base}']})")
+    if not told:
+        return []
+    return [
+        "Some speed-ups count only launches that have one of the base in the same turn: "
+        f"{', '.join(told)}."
+    ]
 
 
 def _above_the_bound(case: Case) -> bool:
@@ -202,6 +239,7 @@ def legend(case: Case) -> str:
         "so they need not add up to it.",
         "comm ms: step time less compute less input wait, so updates and dispatch too.",
     ]
+    lines += _pairs_lines(case, BASES)
     if _above_the_bound(case):
         lines.append(
             "Some points are faster than their upper bound, no_communication with as many workers "

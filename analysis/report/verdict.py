@@ -130,9 +130,9 @@ def _network_sentence(case: Case, points: tuple[Point, Point]) -> str:
         if (launches["num_hosts"] > 1).any():
             return "Links were not measured."
         return "All tasks ran on one host: this says nothing about a network."
-    rate, busy = rate_text(launches["link_bits_per_s"].median()), launches["busy"].dropna()
+    slowest, busy = rate_text(launches["link_bits_per_s"].median()), launches["busy"].dropna()
     processors = f", processors {range_text(busy)}" if len(busy) else ""
-    return f"Links of {rate} were busy {range_text(shares)} of a step{processors}."
+    return f"Links (slowest: {slowest}) were busy {range_text(shares)}{processors}."
 
 
 def _where(meeting: Meeting, decision: Decision) -> str:

@@ -126,7 +126,7 @@ class Decision:
         n_first, n_second: launches that were used.
         missing: about how many more launches of each side would decide; None if it is decided, or
             if `MOST_MISSING` would not do.
-        doubt: the circumstance that takes the meaning away; empty if there is none.
+        doubt: the circumstance that leaves no verdict; empty with any other outcome.
     """
 
     outcome: Outcome
@@ -214,16 +214,16 @@ def _decided(
         n_first=comparison.n_first,
         n_second=comparison.n_second,
         missing=_missing(contest, outcome, share),
-        doubt=contest.doubt,
+        doubt=contest.doubt if outcome is Outcome.NO_VERDICT else "",
     )
 
 
 def _outcome(contest: Contest, level: float, p_values: tuple[float, float]) -> Outcome:
-    if contest.doubt:
-        return Outcome.NO_VERDICT
     ratio = contest.shown.ratio
     if ratio is None or contest.shown.error is None:
         return Outcome.TOO_FEW
+    if contest.doubt:
+        return Outcome.NO_VERDICT
     different, equal = (p_value < level for p_value in p_values)
     if equal:
         return Outcome.EQUAL

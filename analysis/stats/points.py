@@ -51,6 +51,8 @@ def point_table(case: Case) -> pd.DataFrame:
         per_worker_core, per_total_core, per_host: rate over cores of workers, of all tasks, hosts.
         base_single, base_own: rate of the base.
         speedup_single, speedup_own: rate over that of the base.
+        pairs_single, pairs_own: pairs of launches that a speed-up rests on which leaves out some
+            launches of the point or of its base.
         efficiency_single, efficiency_own: speed-up over workers; unknown where not claimed.
         marks, marks_single, marks_own: the mark of the point, and of point and base: where there
             is one, no efficiency is claimed.
@@ -133,8 +135,16 @@ def _against(case: Case, point: Point, base: str) -> Numbers:
     return {
         f"base_{base}": estimate(measured.rates).mean if measured else None,
         f"marks_{base}": point.mark or (rival.mark if rival else ""),
+        f"pairs_{base}": _pairs(point, measured) if measured else None,
         **_with_interval(f"speedup_{base}", _speedup(point, measured) if measured else None),
     }
+
+
+def _pairs(point: Point, base: Point) -> int | None:
+    """How many pairs of launches a speed-up rests on; None where it leaves no launch out."""
+    speedup = compare(point.rates, base.rates)
+    counted = (speedup.n_first, speedup.n_second)
+    return None if counted == (len(point.rates), len(base.rates)) else speedup.n_first
 
 
 def _speedup(point: Point, base: Point) -> Estimate | Comparison | None:

@@ -80,6 +80,10 @@ class FirstLook:
         self.console.print(told)
 
     def _judge(self, point: Experiment, network: EmulatedNetwork, bits_per_s: float) -> None:
+        self.console.print(
+            f"A first look at {point.title} tells whether links of {render_rate(bits_per_s)} are "
+            "the limit."
+        )
         look = self._look(point, network, bits_per_s - _carried(network))
         self.choices.decide(rate_question(point.workload), float, lambda: bits_per_s)
         if look.busy > MOST_BUSY:

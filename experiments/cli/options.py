@@ -70,12 +70,17 @@ def parse_factors(text: str) -> tuple[float, ...]:
     Raises:
         UserError: the text is no such list, or names a worker twice.
     """
-    named = [re.fullmatch(r"([0-9]{1,5}):([0-9]+(?:\.[0-9]+)?)", p) for p in text.split(",")]
-    factors = {int(part[1]): float(part[2]) for part in named if part}
-    if len(factors) < len(named):
-        raise UserError(
-            f"{text!r} is no list of workers with a factor each; write for instance 1:1.5,3:0.8."
-        )
+    factors: dict[int, float] = {}
+    for part in text.split(","):
+        match = re.fullmatch(r"([0-9]{1,5}):([0-9]+(?:\.[0-9]+)?)", part)
+        if match is None:
+            raise UserError(
+                f"{text!r} is no list of workers with a factor each; write for instance "
+                "1:1.5,3:0.8."
+            )
+        if int(match[1]) in factors:
+            raise UserError(f"{text!r} names worker {int(match[1])} twice.")
+        factors[int(match[1])] = float(match[2])
     different = [worker for worker, factor in factors.items() if factor != 1]
     return tuple(factors.get(worker, 1.0) for worker in range(max(different, default=-1) + 1))
 

@@ -17,12 +17,12 @@ from experiments.studies.scope import Study
 from experiments.sweep.sweep import Profile
 from launchers.settings import LauncherSettings, option_of
 from launchers.sites import network_of, site_kind
-from ps_allreduce.errors import UserError
+from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.point.architectures import ImageModel, Model
 from ps_allreduce.point.data import Digits, RecordFiles, Synthetic
-from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.experiment import MOST_WORKERS, Experiment
 from ps_allreduce.point.jitter import Jitter
-from ps_allreduce.point.measurement import FixedWarmup, Measurement
+from ps_allreduce.point.measurement import MOST_WARMUP_S, FixedWarmup, Measurement
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.spread import Coordinator, Spread
 from ps_allreduce.point.strategies import AnyStrategy
@@ -157,12 +157,15 @@ class WarmupRequest:
     warmup_steps: int | None = None
     warmup_s: float | None = None
 
-    def put_into(self, measurement: Measurement) -> Measurement:
-        """The measurement with the warm-up that was stated; an unstated length asks for nothing.
+    def __post_init__(self) -> None:
+        if self.warmup_steps is not None:
+            at_least(1, warmup_steps=self.warmup_steps)
+        if self.warmup_s is not None:
+            at_least(0, warmup_s=self.warmup_s)
+            at_most(MOST_WARMUP_S, warmup_s=self.warmup_s)
 
-        Raises:
-            UserError: a length makes no sense.
-        """
+    def put_into(self, measurement: Measurement) -> Measurement:
+        """The measurement with the warm-up that was stated; an unstated length asks for nothing."""
         if self.warmup_steps is None and self.warmup_s is None:
             return measurement
         fixed = FixedWarmup(least_steps=_stated(self.warmup_steps, 1), least_s=self.warmup_s or 0.0)
@@ -194,6 +197,10 @@ class SweepRequest:
     jobs_by_size: bool = False
     retry_failed: bool = False
     dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        if self.workers:
+            at_most(MOST_WORKERS, workers=max(self.workers))
 
     @property
     def chosen_profile(self) -> Profile:

@@ -164,10 +164,13 @@ def _conclude(result: SessionResult, console: Console) -> int:
     counts = Counter(record.status for record in result.made)
     ends = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status])
     before = f", {result.kept} were made before" if result.kept else ""
+    shares = (
+        f", measured share {result.measured_share:.2f} (of the time inside windows), useful "
+        f"fraction {result.useful_fraction:.2f} (with warm-up)"
+    )
     console.print(
         f"{len(result.made)} runs made ({ends or 'none needed'}){before}; "
-        f"{result.wall_s:.0f} s, measured share {result.measured_share:.2f} (of the time inside "
-        f"windows), useful fraction {result.useful_fraction:.2f} (with warm-up)"
+        f"{result.wall_s:.0f} s{shares if result.made else ''}"
     )
     if result.stop is Stop.PRECISE:
         console.print(

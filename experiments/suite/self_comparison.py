@@ -13,6 +13,7 @@ It should show that a setting is told apart from itself in at most 5 % of compar
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 
 import click
 
@@ -25,23 +26,12 @@ from analysis.suite.self_comparisons import (
 )
 from experiments.cli.requests import StudyRequest, SweepRequest, WorkloadRequest
 from experiments.cli.sweep_command import run_study
-from experiments.studies.scope import Scope, Study
+from experiments.studies.scope import Study
+from experiments.suite.two_sides import two_sides
 from experiments.sweep.sweep import PROFILES, QUICK
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import at_least
 from ps_allreduce.point.architectures import SMALL_CNN
-from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.strategies import AllReduce, SynchronousServers
-from ps_allreduce.point.strategies.base import StrategySettings
-
-
-def _points(scope: Scope) -> list[Experiment]:
-    (workload,) = scope.workloads
-    server = StrategySettings(num_ps=1)
-    return [
-        scope.point(workload, AllReduce, 2),
-        scope.point(workload, SynchronousServers, 2, server),
-    ]
 
 
 def run_self_comparisons(launcher: LauncherSettings, comparisons: int, launches: int) -> int:
@@ -61,7 +51,7 @@ def run_self_comparisons(launcher: LauncherSettings, comparisons: int, launches:
     session = f"{FOLDER}/{datetime.now(UTC):%Y%m%dT%H%M%S}"
     request = StudyRequest(
         name=session,
-        study=Study(about=__doc__, points=_points),
+        study=Study(about=__doc__, points=partial(two_sides, 1)),
         launcher=launcher,
         sweep=SweepRequest(
             profile=PROFILES[QUICK].without_budget(2 * launches * comparisons),

@@ -14,15 +14,14 @@ It should show an interval that is half as wide.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from analysis.planning.budget import FEWEST_STEPS, WINDOWS_S
 from analysis.suite.widths import BEFORE, NOW, PAIRS, name_of
-from experiments.studies.scope import Scope, Study
+from experiments.studies.scope import Study
+from experiments.suite.two_sides import two_sides
 from experiments.sweep.sweep import QUICK_WARMUP, Profile
-from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
-from ps_allreduce.point.strategies import AllReduce, SynchronousServers
-from ps_allreduce.point.strategies.base import StrategySettings
 
 #: Launches of the new profile; `make compare LAUNCHER=local` has time for about as many here.
 LAUNCHES_NOW = 12
@@ -43,16 +42,7 @@ PROFILES: Mapping[str, Profile] = {
 }
 
 
-def _points(scope: Scope) -> list[Experiment]:
-    (workload,) = scope.workloads
-    server = StrategySettings(num_ps=2)
-    return [
-        scope.point(workload, AllReduce, 2),
-        scope.point(workload, SynchronousServers, 2, server),
-    ]
-
-
-STUDY = Study(about=__doc__, points=_points)
+STUDY = Study(about=__doc__, points=partial(two_sides, 2))
 
 
 def sweeps() -> Iterator[tuple[str, Profile]]:

@@ -91,16 +91,12 @@ def execute(
     """
     begin = time.monotonic()
     ends_at = (begin if begun is None else begun) + (sweep.profile.budget_s or math.inf)
-    if any(iter_record_paths(place.sweep_dir)):
-        _see_possible(runs, place)  # which are missing is read once, when nobody else writes
-    else:
-        look_ahead(runs, place)
+    _see_first(runs, place)
     with open_session(place, sweep.name, sweep.profile, retry_failed=retry_failed) as session:
         queue = session.history.standing(runs).missing
         kept = len(runs) - len(queue)
         place.listener.begin(_likely(queue, sweep.profile), kept)
-        for workload in {run.experiment.workload for run in queue}:
-            place.launcher.prepare(workload)
+        _prepare(queue, place)
         save_definition(sweep, choices, place.sweep_dir)
         early = EarlyEnd(sweep=sweep, choices=choices, session=session, ends_at=ends_at)
         stop = _run_queue(session, queue, early)
@@ -112,6 +108,20 @@ def execute(
         stop=stop,
         standing=session.history.standing(runs),
     )
+
+
+def _see_first(runs: Sequence[PlannedRun], place: Workplace) -> None:
+    """Refuse what cannot be run; where a sweep begins, look at its input before it is written."""
+    if any(iter_record_paths(place.sweep_dir)):
+        _see_possible(runs, place)  # which are missing is read once, when nobody else writes
+    else:
+        look_ahead(runs, place)
+
+
+def _prepare(runs: Iterable[PlannedRun], place: Workplace) -> None:
+    """Have the input of runs made or checked."""
+    for workload in {run.experiment.workload for run in runs}:
+        place.launcher.prepare(workload)
 
 
 def _likely(queue: Sequence[PlannedRun], profile: Profile) -> int:
@@ -135,10 +145,13 @@ def look_ahead(
     _see_possible(runs, place)
     history = read_history(place.sweep_dir, of_block(place.block), retry_failed=retry_failed)
     standing = history.standing(runs)
-    for workload in {run.experiment.workload for run in standing.missing}:
-        if isinstance(workload.data, RecordFiles):  # other input is made, not checked
-            place.launcher.prepare(workload)
+    # Other input is made, not checked.
+    _prepare([run for run in standing.missing if _reads_files(run)], place)
     return history, standing
+
+
+def _reads_files(run: PlannedRun) -> bool:
+    return isinstance(run.experiment.workload.data, RecordFiles)
 
 
 def _see_possible(runs: Sequence[PlannedRun], place: Workplace) -> None:

@@ -19,6 +19,9 @@ from ps_allreduce.point.strategies import AnyStrategy
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.serialization import identity_of
 
+#: More than any cluster has; as many as there may be parameter servers.
+MOST_WORKERS = 65535
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
@@ -44,7 +47,7 @@ class Experiment:
 
     def __post_init__(self) -> None:
         at_least(1, num_workers=self.num_workers)
-        at_most(65535, num_workers=self.num_workers)
+        at_most(MOST_WORKERS, num_workers=self.num_workers)
         if self.network is not None and self.resources.device is Device.GPU:
             raise UserError("emulated hosts have no GPUs; use the device cpu.")
         self.strategy.check_fits(self.num_workers, self.spread, self.resources)

@@ -14,6 +14,9 @@ from typing import ClassVar
 
 from ps_allreduce.errors import UserError, at_least, at_most
 
+#: Longer than anybody waits, and finite.
+MOST_WARMUP_S = 1e10
+
 #: What a steady warm-up is expected to take where steps are short.
 LIKELY_STEADY_S = 2.0
 
@@ -47,7 +50,7 @@ class Warmup:
     def __post_init__(self) -> None:
         at_least(1, least_steps=self.least_steps)
         at_least(0, least_s=self.least_s)
-        at_most(1e10, least_s=self.least_s)
+        at_most(MOST_WARMUP_S, least_s=self.least_s)
 
     def shortest_s(self, step_s: float) -> float:
         """How long warming up takes at least where a step takes so many seconds."""

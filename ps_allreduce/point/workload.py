@@ -128,8 +128,8 @@ class Workload:
         at_most(1e4, accumulation=self.accumulation)
         if self.emulated is None and not self.model.computes:
             raise UserError(
-                f"model {self.model.name} computes nothing: state forward_s and backward_s of an "
-                "emulated accelerator (--emulate 0.02,0.04)."
+                f"model {self.model.name} computes nothing: state an emulated accelerator "
+                "(--emulate 0.02,0.04)."
             )
         if self.emulated is not None and self.precision is not Precision.FLOAT32:
             raise UserError(

@@ -35,10 +35,11 @@ SETTINGS = (
     "NCCL_IB_DISABLE",
 )
 
-#: So does whatever begins so, but for TF_CONFIG, which is every task's own, and for the log.
+#: So does whatever begins so, but for TF_CONFIG, which is every task's own, for the log, and for
+#: variables of Terraform, which may hold secrets.
 SETTING_FAMILIES = ("NCCL_", "TF_")
 
-OTHER_PURPOSES = ("TF_CONFIG", "TF_CPP_")
+OTHER_PURPOSES = ("TF_CONFIG", "TF_CPP_", "TF_CLI_", "TF_TOKEN_", "TF_VAR_")
 
 #: The checkout, and the measured program in it.
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from analysis.__main__ import main
-from analysis.report.table import legend, render_table, text_table
+from analysis.report.table import legend, render_table, short_legend, text_table
 from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import (
@@ -281,3 +281,11 @@ def test_the_table_shows_figures_and_statuses() -> None:
     console = Console(width=140, file=io.StringIO(), record=True)
     console.print(render_table(case))
     assert "3 ok, 1 failed" in console.export_text()
+    assert short_legend(case) == (
+        "w: workers, n: launches, p50: median step, comp: compute, comm: exposed communication."
+    )
+    more = case_of(compare_sweep(), [run(make_experiment(AllReduce, 2), 200.0, 3)])
+    told = "have one of the base in the same turn: 3 pairs (speed-up on single)."
+    assert told in legend(more)
+    assert told in short_legend(more)
+    assert "same turn" not in legend(case)

@@ -30,6 +30,8 @@ HOSTS |= {"launcher": "emulated", "spread": Spread()}
 LOCAL: dict[str, Any] = {}
 NOISY: dict[int, float | None] = {0: 110.0, 1: 100.0, 2: 120.0}
 
+SLOWEST = "Links (slowest: 95.3 Mbit/s) were busy"
+
 #: Verdicts by the rates of servers; all-reduce makes 100 images/s.
 VERDICTS: Mapping[str, Mapping[int, float | None]] = {
     "faster than": times(2.0),
@@ -89,7 +91,7 @@ def test_the_screen_ends_with_four_lines_about_networks(
     assert last == f"Report: {tmp_path / 'report.html'}"
     text = " ".join(line.strip() for line in lines)
     assert told in text
-    network = "Links of 95.3 Mbit/s were busy" if where else "this says nothing about a network"
+    network = SLOWEST if where else "this says nothing about a network"
     assert (network in text) is ("selection" not in told)
 
 
@@ -113,5 +115,5 @@ def test_a_sweep_of_one_side_ends_with_what_sets_its_settings_apart(
     assert len(lines) <= 3
     assert " ".join(line.strip() for line in lines).startswith(
         "No verdict: there are no runs of all-reduce. At 4 workers ps_sync, largest_first is 2.00x "
-        "[2.00, 2.00] faster than ps_sync, round_robin, the slowest. Links of 95.3 Mbit/s were busy"
+        f"[2.00, 2.00] faster than ps_sync, round_robin, the slowest. {SLOWEST}"
     )

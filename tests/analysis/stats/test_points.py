@@ -46,6 +46,7 @@ def test_both_bases_by_hand() -> None:
         "per_total_core": 66.0,
     }
     assert {name: found[name] for name in ratios} == pytest.approx(ratios)
+    assert pd.isna(found["pairs_single"])
 
 
 def test_a_base_is_one_without_an_interval() -> None:

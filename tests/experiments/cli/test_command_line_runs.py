@@ -38,10 +38,14 @@ def test_a_sweep_runs_and_is_not_repeated(
     launcher: FakeLauncher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("allreduce-sweep", "--workers", "1", "--repetitions", "1") == 0
-    assert "6 runs made (6 ok); " in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "6 runs made (6 ok); " in said
+    assert "useful fraction" in said
     assert len(list(iter_record_paths(tmp_path / "results" / "allreduce-sweep"))) == 6
     assert run("allreduce-sweep", "--workers", "1", "--repetitions", "1") == 0
-    assert "0 runs made (none needed), 6 were made before; " in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "0 runs made (none needed), 6 were made before; " in said
+    assert "useful fraction" not in said
     assert len(launcher.launched) == 6
 
 

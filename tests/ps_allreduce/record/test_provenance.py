@@ -186,6 +186,7 @@ def test_packages_that_are_not_installed_are_left_out() -> None:
 
 def test_settings_state_what_was_not_set() -> None:
     others = {"HOME": "/", "TF_CONFIG": "{}", "TF_CPP_MIN_LOG_LEVEL": "1"}
+    others |= {"TF_CLI_CONFIG_FILE": "/.terraformrc", "TF_VAR_key": "x", "TF_TOKEN_a_b": "x"}
     stated = {"TF_ENABLE_ONEDNN_OPTS": "0", "NCCL_ALGO": "Ring", "TF_GPU_ALLOCATOR": "x"}
     assert computing(stated | others) == stated
     settings = tensorflow_settings(stated | others)
