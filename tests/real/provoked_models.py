@@ -20,10 +20,13 @@ import tensorflow as tf
 from ps_allreduce.backends.updates import update_rule
 from ps_allreduce.backends.worker_step import initialise_worker, traced_function
 from ps_allreduce.errors import UserError
+from ps_allreduce.inspection.model_facts import FindModel, TryModel
 from ps_allreduce.point.architectures import OwnModel
 from ps_allreduce.point.data import OwnDataset, Synthetic
 from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer, Sgd
 from ps_allreduce.point.workload import Workload
+from ps_allreduce.runner import own_models
+from ps_allreduce.serialization import to_json
 from ps_allreduce.workloads.compiled_optimizer import optimizer_of
 from ps_allreduce.workloads.inputs import make_dataset
 from ps_allreduce.workloads.keras_program import LOSS_SCALE, RealProgram
@@ -205,14 +208,37 @@ def _each(given: dict[str, Any]) -> dict[str, tuple[Optimizer, tuple[str, ...]]]
     return {name: optimizer_of(compiled) for name, compiled in given.items()}
 
 
-def saved(data_dir: Path) -> str:
-    """The refusal of a saved model; empty if it trains."""
+def reported(job: Callable[[Any, Any], None], request: Any) -> Any:
+    """The answer of a job, as JSON has it."""
+    answers: list[Any] = []
+    job(request, lambda event, **details: answers.append((event, *details.values())))
+    ((event, answer),) = answers
+    assert event == "model"
+    return to_json(answer)
+
+
+def jobs(data_dir: Path) -> dict[str, Any]:
+    """What is found out about a module, and about a saved model."""
     folder = data_dir / "models" / "saved"
     folder.mkdir(parents=True)
     model_kinds.dropout_and_batch_norm().save(folder / "mine.keras")
-    model = OwnModel(name="mine.keras", module="mine.keras", function="", digest="saved")
-    program = RealProgram(Workload(model=model, batch_per_worker=4), 1, data_dir)
-    return "" if len(program.initial_values()) == 6 else "not loaded"
+    files = data_dir / "models" / "model_kinds"
+
+    def find(root: Path, module: str, function: str) -> Any:
+        request = FindModel(root=str(root), module=module, function=function, log="")
+        return reported(own_models.find_model, request)
+
+    def try_it(workload: Workload) -> Any:
+        request = TryModel(workload=workload, data_dir=str(data_dir), log="")
+        return reported(own_models.try_model, request)
+
+    saved = OwnModel(name="mine.keras", module="mine.keras", function="", digest="saved")
+    return {
+        "found": find(files, "model_kinds", "attention"),
+        "found saved": find(folder, "mine.keras", ""),
+        "tried": try_it(own_workload(model_kinds, "asks_for_much", Synthetic())),
+        "tried saved": try_it(Workload(model=saved, batch_per_worker=4)),
+    }
 
 
 def main() -> None:
@@ -231,7 +257,7 @@ def main() -> None:
             name: updated(ours, compiled()) for name, (ours, compiled) in OPTIMIZERS.items()
         }
         told["compiled"] = compiled_optimizers()
-        told["saved"] = saved(data_dir)
+        told["jobs"] = jobs(data_dir)
         told["refused"] = refusals(data_dir)
     sys.stdout.write(json.dumps(told) + "\n")
     sys.stdout.flush()
