@@ -29,7 +29,7 @@ _SUITE = Path(ps_allreduce.__file__).resolve().parents[1]
 _NOT_OWN = tuple(
     Path(folder).resolve()
     for folder in (
-        *sysconfig.get_paths().values(),
+        *map(str, sysconfig.get_paths().values()),
         *site.getsitepackages(),
         site.getusersitepackages(),
         *(_SUITE / package for package in ("ps_allreduce", "launchers", "experiments", "analysis")),

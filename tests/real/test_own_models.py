@@ -1,4 +1,4 @@
-"""Models as users write them: the suite trains them as Keras does, or says in a sentence why not."""
+"""Models as users write them: the suite trains them as Keras does, or says why not."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_every_kind_of_model_has_the_gradients_of_keras(told: Mapping[str, Any])
     kinds = told["kinds"]
     assert len(kinds) >= 16
     # 16 bits have many roundings, of which compiled and eager graphs order some in other ways.
-    limits = {name: 1e-6 for name in kinds} | {"mixed_float16": 2e-3}
+    limits = dict.fromkeys(kinds, 1e-6) | {"mixed_float16": 2e-3}
     apart = {name: found["gradients"] for name, found in kinds.items()}
     assert {name: value for name, value in apart.items() if value > limits[name]} == {}
     assert [name for name, found in kinds.items() if found["state"] > 1e-6] == []
@@ -247,13 +247,12 @@ def test_strategies_train_an_own_model_like_a_single_worker(
 @pytest.mark.usefixtures("copied")
 def test_an_emulated_accelerator_needs_only_the_sizes(launcher: LocalLauncher) -> None:
     compute = EmulatedCompute(forward_s=0.002, backward_s=0.002)
-    run = launch(
-        launcher, _point(AllReduce, 2, _workload("two_outputs_with_names", Synthetic(), ADAM, emulated=compute))
-    )
+    workload = _workload("two_outputs_with_names", Synthetic(), ADAM, emulated=compute)
+    run = launch(launcher, _point(AllReduce, 2, workload))
     assert run.status is Status.OK, run.reason
 
 
 @pytest.mark.usefixtures("copied")
 def test_a_placement_can_be_planned_for_an_own_model(launcher: LocalLauncher) -> None:
     specs = launcher.describe(DRAWN)
-    assert [spec.shape for spec in specs if spec.trainable][0] == (40, 8)
+    assert {spec.shape for spec in specs if spec.trainable} >= {(40, 8), (6, 8), (16, 3)}

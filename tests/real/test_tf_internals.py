@@ -66,7 +66,7 @@ def test_tensorflow_sets_or_reads_variables_whose_effect_takes_several_tasks(
 
 def test_keras_tells_what_it_does_not_publish(findings: Mapping[str, Any]) -> None:
     assert findings["keras"] == {
-        "created": [f"{layer}/{name}" for layer in "b a later".split() for name in KINDS],
+        "created": [f"{layer}/{name}" for layer in ("b", "a", "later") for name in KINDS],
         "inputs": {"b": "one", "a": "two"},
         "outputs": ["sum"],
         "of_sequential": [None, 2],
