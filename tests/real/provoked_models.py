@@ -75,14 +75,15 @@ def against_keras(data_dir: Path, function: str) -> dict[str, Any]:
 
     loss, gradients, state = traced_function(step)()
     dataset = make_dataset(workload, 2, 1, data_dir, program._examples)
-    reference = plain_step(program.keras_model, next(iter(dataset)))
+    flat = tf.nest.flatten(next(iter(dataset)))
+    batch = tf.nest.pack_sequence_as(program._structure, flat)
+    reference = plain_step(program.keras_model, batch)
     by_id = {id(variable): gradient for variable, gradient in reference[1]}
     scale = LOSS_SCALE.get(program.precision, 1.0)
     paired = [
         (gradient, by_id[id(variable)])
         for variable, gradient in zip(program._model.trainable, gradients, strict=True)
     ]
-    batch = tf.nest.map_structure(lambda t: t[:2].numpy().tolist(), next(iter(dataset)))
     return {
         "loss": [float(loss), float(reference[0])],
         "gradients": max(relative(g, tf.zeros_like(g) if r is None else r) for g, r in paired),
@@ -93,7 +94,7 @@ def against_keras(data_dir: Path, function: str) -> dict[str, Any]:
         "created": [spec.name for spec in program.variables],
         "notes": list(program.notes),
         "precision": [str(program.precision), scale],
-        "examples": tf.nest.flatten(batch) and repr(batch)[:2000],
+        "examples": [[value.numpy().min().item(), value.numpy().max().item()] for value in flat],
     }
 
 
