@@ -44,6 +44,7 @@ MEASURED_PROGRAM = (
 #: The words that both ends of the line speak, and the judgement of a run: no TensorFlow in them.
 SHARED = (
     "ps_allreduce.fork_server.messages",
+    "ps_allreduce.inspection.model_facts",
     "ps_allreduce.inspection.questions",
     "ps_allreduce.runner.validity",
     "ps_allreduce.tf_internals.texts",
@@ -54,6 +55,7 @@ TENSORFLOW_ONLY_IN = (
     "ps_allreduce/workloads/",
     "ps_allreduce/runner/task.py",
     "ps_allreduce/runner/forked_jobs.py",
+    "ps_allreduce/runner/own_models.py",
     "ps_allreduce/tf_internals/private_api.py",
 )
 
@@ -143,7 +145,7 @@ NEIGHBOURS = {
         "point": (),
         "record": ("point",),
         "tf_internals": (),
-        "inspection": ("record",),
+        "inspection": ("point", "record"),
         "workloads": ("point", "tf_internals"),
         "backends": ("point", "record", "tf_internals", "workloads"),
         "fork_server": ("inspection", "point", "record", "runner", "tf_internals"),

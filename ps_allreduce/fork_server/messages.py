@@ -1,6 +1,6 @@
 """What launcher and fork server say to each other: one JSON object per line over a socket.
 
-Version 3.  The launcher sends requests, the fork server reports; `type` names the kind of message.
+Version 4.  The launcher sends requests, the fork server reports; `type` names the kind of message.
 Every host has a fork server of its own, and the files of a run are fetched over the same line.
 Standard library and core only, so that launchers can import it.
 """
@@ -14,6 +14,7 @@ from typing import Any
 
 from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.inspection import questions
+from ps_allreduce.inspection.model_facts import FindModel, FoundModel, TriedModel, TryModel
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Workload
@@ -21,7 +22,7 @@ from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.records import Sample
 from ps_allreduce.serialization import from_json, parse_json, to_json
 
-VERSION = 3
+VERSION = 4
 
 #: Environment variable with the token of a fork server that calls its launcher.
 TOKEN = "PS_ALLREDUCE_TOKEN"
@@ -59,6 +60,7 @@ class DescribeModel:
     """Fork a process that builds a model and reports its variables in creation order."""
 
     workload: Workload
+    data_dir: str
     log: str
 
 
@@ -189,7 +191,7 @@ class Event:
     Attributes:
         event: `placed`, `connected`, `built`, `phase:<name>`, `needs`, `variables`, `input`,
             `listening`, `received`, `sent`, `carried`, `state`, `unwritable`, `written`, `seen`,
-            `gpus`, `multiplied`, `done`, `failed`, `stopped` or `continued`.
+            `gpus`, `multiplied`, `model`, `done`, `failed`, `stopped` or `continued`.
         time: seconds since the epoch.
         text: a reason, for `failed` and `unwritable`, and for fewer `gpus` than there should be.
         user_error: the failure is the user's mistake.
@@ -199,6 +201,7 @@ class Event:
             `ReceiveStream` and `SendStream`, the bytes `carried` so far, and to what a check-up
             asks for.
         state: the answer to `CheckHost`.
+        found, tried: the answers to `FindModel` and `TryModel`.
         cores, gpus, settings: what a task was really given, for `placed`; `settings` are variables
             that change computation, and Keras's data layout.
         seconds: how long a task needs from now on at least, for `needs`.
@@ -213,6 +216,8 @@ class Event:
     variables: tuple[VariableSpec, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
     state: questions.HostState | None = None
+    found: FoundModel | None = None
+    tried: TriedModel | None = None
     cores: tuple[int, ...] = ()
     gpus: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -242,6 +247,8 @@ MESSAGES: dict[str, type[Any]] = {
     for kind in (
         StartTask,
         DescribeModel,
+        FindModel,
+        TryModel,
         PrepareInput,
         ConvertImages,
         questions.ReceiveStream,

@@ -6,8 +6,9 @@ Building them is the business of `workloads`; this module needs no TensorFlow.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import ClassVar
 
 from ps_allreduce.errors import UserError, at_least, at_most
@@ -90,9 +91,6 @@ class TensorSet:
     kind: ClassVar[str] = "tensors"
     unit: ClassVar[Unit] = Unit.ROWS
     computes: ClassVar[bool] = False
-    #: Nobody looks at an input; a row of one number is read all the same.
-    example_shape: ClassVar[tuple[int, ...]] = (1,)
-    num_classes: ClassVar[int] = 2
 
     count: int
     num_bytes: int
@@ -120,7 +118,51 @@ class TensorSet:
         return {"model": self.name}
 
 
-Model = ImageModel | TensorSet
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnModel:
+    """A model that the user's own code builds, or that a `.keras` file holds.
+
+    Building it is the business of `workloads.own_model`.
+
+    Attributes:
+        name: as the user wrote it: `mine.py:build`, `package.module:build`, `saved.keras`.
+        module: its name below the folder of the files; of a saved model, the file's.
+        function: that returns the compiled model; empty for a saved model.
+        arguments: `name=value` each, in the order of their names.
+        digest: of the names and contents of all files.
+        unit: what the model's examples are.
+        tokens_per_example: of text; None for everything else.
+        has_dataset: the module has a function `dataset(shard, num_shards)`.
+        notes: what is not done as the model asks for, a sentence each.
+    """
+
+    kind: ClassVar[str] = "own_model"
+    computes: ClassVar[bool] = True
+
+    name: str = field(compare=False)
+    module: str
+    function: str
+    arguments: tuple[str, ...] = ()
+    digest: str
+    unit: Unit = Unit.ROWS
+    tokens_per_example: int | None = None
+    has_dataset: bool = False
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+    def folder(self, data_dir: Path) -> Path:
+        """Where the copies of its files lie on a host."""
+        return data_dir / "models" / self.digest
+
+    def columns(self) -> dict[str, object]:
+        """As columns of a table."""
+        return {
+            "model": self.name,
+            "model_digest": self.digest,
+            "tokens_per_example": self.tokens_per_example,
+        }
+
+
+Model = ImageModel | TensorSet | OwnModel
 
 
 def tensor_set(name: str) -> TensorSet | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.architectures import ImageModel, Model
+from ps_allreduce.point.architectures import ImageModel, Model, OwnModel
 from ps_allreduce.regular_files import open_regular
 
 #: TFRecord files of a folder.
@@ -94,7 +94,17 @@ class RecordFiles:
         return self.path
 
 
-Data = Synthetic | Digits | RecordFiles
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnDataset:
+    """What the function `dataset` in the module of the user's own model yields."""
+
+    kind: ClassVar[str] = "own_dataset"
+    name: ClassVar[str] = "dataset"
+    #: The model's digest is of all files that were imported.
+    checksum: ClassVar[None] = None
+
+
+Data = Synthetic | Digits | RecordFiles | OwnDataset
 
 
 def check_serves(data: Data, model: Model) -> None:
@@ -105,6 +115,13 @@ def check_serves(data: Data, model: Model) -> None:
     """
     if isinstance(data, Synthetic):
         return
+    if isinstance(data, OwnDataset):
+        if isinstance(model, OwnModel) and model.has_dataset:
+            return
+        raise UserError(
+            f"model {model.name} has no function dataset(shard, num_shards) in its module: write "
+            "one, or use input synthetic."
+        )
     if not isinstance(model, ImageModel):
         raise UserError(
             f"model {model.name} takes no images: use input synthetic, not {data.name}."

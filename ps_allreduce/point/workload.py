@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +17,7 @@ from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.point.architectures import ImageModel, Model, Unit
 from ps_allreduce.point.data import Data, Synthetic, check_serves
 from ps_allreduce.point.jitter import Jitter
+from ps_allreduce.point.optimizers import Momentum, Optimizer
 from ps_allreduce.serialization import LATER
 
 
@@ -27,16 +27,6 @@ class Precision(StrEnum):
     FLOAT32 = "float32"
     MIXED_FLOAT16 = "mixed_float16"
     MIXED_BFLOAT16 = "mixed_bfloat16"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Optimizer:
-    """Stochastic gradient descent with momentum, at a constant learning rate."""
-
-    name: ClassVar[str] = "sgd_momentum"
-
-    learning_rate: float = 0.01
-    momentum: float = 0.9
 
 
 #: Time from one release of gradients to the next, at least: one takes about a millisecond where
@@ -115,7 +105,7 @@ class Workload:
 
     model: Model = field(default_factory=ImageModel)
     data: Data = field(default_factory=Synthetic)
-    optimizer: Optimizer = field(default_factory=Optimizer)
+    optimizer: Optimizer = field(default_factory=Momentum)
     batch_per_worker: int = 16
     accumulation: int = 1
     seed: int = 1
@@ -155,9 +145,7 @@ class Workload:
             "unit": self.unit.value,
             "input": self.data.name,
             "input_checksum": self.data.checksum,
-            "optimizer": self.optimizer.name,
-            "learning_rate": self.optimizer.learning_rate,
-            "momentum": self.optimizer.momentum,
+            **self.optimizer.columns(),
             "batch_per_worker": self.batch_per_worker,
             "accumulation": self.accumulation,
             "seed": self.seed,

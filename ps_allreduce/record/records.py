@@ -21,7 +21,7 @@ from ps_allreduce.record.placement_used import PlacementUsed
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.steps import Metrics
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 
 #: From this share of its processor time on, a machine may be what limits a run on hosts that are
 #: emulated on it, and not their network.
