@@ -46,6 +46,7 @@ class HostCall:
         self._stop = stop
         self._begin = log.stat().st_size if log.exists() else 0
         self._heard = 0
+        self._answered = False
         self._started = self._moved = time.monotonic()
         self._program = start_with_standard_streams(ssh_command(host, command), log, os.environ)
         self._program.connection.settimeout(POLL_S)
@@ -54,11 +55,10 @@ class HostCall:
         """Send something to the command's standard input; a `Sink`."""
         rest = memoryview(data)
         while rest:
-            try:
+            self._look_after()
+            with suppress(TimeoutError):
                 rest = rest[self._program.connection.send(rest) :]
                 self._moved = time.monotonic()
-            except TimeoutError:
-                self._look_after()
         return len(data)
 
     def status(self) -> int:
@@ -70,11 +70,9 @@ class HostCall:
         """
         while (status := self._program.status()) is None:
             self._look_after()
-            try:  # what a shell greets with; a line that is full would stop ssh
+            with suppress(TimeoutError):  # what a shell greets with would fill the line
                 if not self._program.connection.recv(NUM_BYTES_READ):
                     time.sleep(POLL_S)
-            except TimeoutError:
-                pass
         return status
 
     def close_input(self) -> None:
@@ -98,7 +96,8 @@ class HostCall:
         now, heard = time.monotonic(), self._log.stat().st_size
         if heard != self._heard:
             self._heard, self._moved = heard, now
-        if now - self._started > ANSWER_DEADLINE_S and REACHED not in self.said():
+        self._answered = self._answered or REACHED in self.said()
+        if now - self._started > ANSWER_DEADLINE_S and not self._answered:
             raise HostFault(
                 f"{self._host.name} does not answer within {ANSWER_DEADLINE_S:g} s: see that "
                 f"'ssh {self._host.destination}' works by hand."

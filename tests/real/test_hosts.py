@@ -128,8 +128,10 @@ def test_hosts_become_ready_once_and_the_launcher_can_use_them(office: Office) -
     site = office.start("-c", ASK, "hosts.txt")
     assert site.communicate(timeout=PATIENCE_S)[0].splitlines()[-1] == "east west stale"
 
-    (office.checkout / "ps_allreduce/bounds.py").write_text("# new\n")
-    assert "differs from the one here" in office.start("-c", ASK, "hosts.txt").communicate()[0]
+    with (office.checkout / "ps_allreduce/bounds.py").open("a") as changed:
+        changed.write("# new\n")
+    site = office.start("-c", ASK, "hosts.txt")
+    assert "differs from the one here" in site.communicate(timeout=PATIENCE_S)[0]
     assert office.told("east", "west", "stale") == (0, told)
     assert office.told("east", "west", "stale") == (0, ready)
 
