@@ -6,6 +6,7 @@ needs comes on its standard input, and all that it and ssh say goes to a log.
 
 from __future__ import annotations
 
+import io
 import os
 import time
 from collections.abc import Callable
@@ -13,12 +14,15 @@ from contextlib import suppress
 from pathlib import Path
 from socket import SHUT_WR
 from threading import Event
+from typing import TYPE_CHECKING
 
-from launchers.hosts.contents import Sink
 from launchers.processes import start_with_standard_streams
 from launchers.sites.ssh.command_line import REACHED, ssh_command
 from launchers.sites.ssh.hostfile import SshHost
 from ps_allreduce.errors import HostFault, LaunchError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 #: Until the shell of a host says that it is there.
 ANSWER_DEADLINE_S = 15.0
@@ -31,8 +35,8 @@ POLL_S = 0.1
 NUM_BYTES_READ = 65536
 
 
-class HostCall:
-    """A command on a host while it runs.
+class HostCall(io.BufferedIOBase):
+    """A command on a host while it runs; what is written goes to its standard input.
 
     Args:
         command: for the shell there.
@@ -51,15 +55,21 @@ class HostCall:
         self._program = start_with_standard_streams(ssh_command(host, command), log, os.environ)
         self._program.connection.settimeout(POLL_S)
 
-    def write(self, data: bytes, /) -> int:
-        """Send something to the command's standard input; a `Sink`."""
-        rest = memoryview(data)
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Send something to the command's standard input.
+
+        Raises:
+            ConnectionError: the command has ended.
+            HostFault: the host does not answer, or takes nothing for too long.
+            LaunchError: everybody is to end.
+        """
+        rest = memoryview(data).cast("B")
         while rest:
             self._look_after()
             with suppress(TimeoutError):
                 rest = rest[self._program.connection.send(rest) :]
                 self._moved = time.monotonic()
-        return len(data)
+        return memoryview(data).nbytes
 
     def status(self) -> int:
         """Wait for the end of the command: the status that ssh ends with.
@@ -70,10 +80,19 @@ class HostCall:
         """
         while (status := self._program.status()) is None:
             self._look_after()
-            with suppress(TimeoutError):  # what a shell greets with would fill the line
-                if not self._program.connection.recv(NUM_BYTES_READ):
-                    time.sleep(POLL_S)
+            self._pass_over_greeting()
         return status
+
+    def _pass_over_greeting(self) -> None:
+        """Read what a shell prints of its own accord, as it would fill the line; or wait a bit."""
+        try:
+            is_over = not self._program.connection.recv(NUM_BYTES_READ)
+        except TimeoutError:
+            return
+        except ConnectionError:
+            is_over = True
+        if is_over:
+            time.sleep(POLL_S)
 
     def close_input(self) -> None:
         """Say that there is no more to come."""
@@ -107,7 +126,11 @@ class HostCall:
 
 
 def run_on(
-    host: SshHost, command: str, log: Path, stop: Event, feed: Callable[[Sink], None] | None
+    host: SshHost,
+    command: str,
+    log: Path,
+    stop: Event,
+    feed: Callable[[io.BufferedIOBase], object] | None,
 ) -> tuple[int, str]:
     """Run a command on a host: the status that ssh ends with, and what was said.
 

@@ -50,7 +50,7 @@ class WantedEnvironment:
         """What `requirements/set_up.sh` is told, but for the Python to use."""
         if self.folder is None:
             return ("ENV=existing",)
-        # pip is told to be quiet there, and "verbose" makes up for it: silence is taken for trouble.
+        # The script tells pip to be quiet; "verbose" makes up for it, as silence means trouble.
         told = (f"VENV={self.folder}", f"TF={self.build}", f"WHEELHOUSE={wheelhouse}")
         return (*told, "PIP_VERBOSE=1")
 
@@ -94,7 +94,7 @@ _LOOK = (
     'intact() { printf "%s\\n" "$1" | sha256sum -c; }',
     'is_same() ( cd "$root" && intact "$manifest" && [ "$(listed "$@")" = "$(stated)" ] ) '
     ">/dev/null 2>&1",
-    f'work=$root/{WORK}; calls=$work/calls/$call',
+    f"work=$root/{WORK}; calls=$work/calls/$call",
     'if [ -e "$root/$token" ]; then files=shared; elif is_same "$@"; then files=same; '
     'elif [ -e "$work/made-here" ]; then files=other; '
     'elif [ -z "$(ls -A "$root" 2>/dev/null)" ]; then files=none; else files=foreign; fi',

@@ -13,7 +13,6 @@ import tarfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from ps_allreduce.errors import UserError
 
@@ -25,13 +24,6 @@ PARTS = (
 
 #: Comes last in every archive: without it, the archive was cut.
 COMPLETE = ".complete"
-
-
-class Sink(Protocol):
-    """Where bytes go."""
-
-    def write(self, data: bytes, /) -> int:
-        """Take some bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +52,7 @@ class Checkout:
         """As `sha256sum` writes it and checks it."""
         return "".join(f"{digest}  {name}\n" for name, digest in sorted(self.digests.items()))
 
-    def pack(self, sink: Sink) -> None:
+    def pack(self, sink: io.BufferedIOBase) -> None:
         """Write the files as a tar."""
         _pack(sink, self.folder, sorted(self.digests), self.manifest)
 
@@ -89,7 +81,7 @@ class Wheelhouse:
         listed = repr(sorted(self.sizes.items()))
         return f"wheels-{hashlib.sha256(listed.encode()).hexdigest()[:16]}"
 
-    def pack(self, sink: Sink) -> None:
+    def pack(self, sink: io.BufferedIOBase) -> None:
         """Write the packages as a tar."""
         _pack(sink, self.folder, sorted(self.sizes), "")
 
@@ -116,7 +108,7 @@ def read_wheelhouse(folder: Path) -> Wheelhouse:
     return Wheelhouse(folder=folder, sizes={path.name: path.stat().st_size for path in wheels})
 
 
-def _pack(sink: Sink, folder: Path, names: Iterable[str], completes: str) -> None:
+def _pack(sink: io.BufferedIOBase, folder: Path, names: Iterable[str], completes: str) -> None:
     complete = completes.encode()
     with tarfile.open(
         mode="w|", fileobj=sink, format=tarfile.GNU_FORMAT, dereference=True, bufsize=2**20

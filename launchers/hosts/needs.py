@@ -117,8 +117,8 @@ def _refuse(host: str, found: FoundThere, goal: Goal) -> None:
         )
     if found.shares_environment and found.environment is EnvironmentThere.NONE:
         raise HostFault(
-            f"{host} shares the environment {goal.environment.folder} with this machine, but cannot "
-            f"start its Python: install there what {goal.environment.base} is here."
+            f"{host} shares the environment {goal.environment.folder} with this machine, but "
+            f"cannot start its Python: install there what {goal.environment.base} is here."
         )
 
 

@@ -6,9 +6,10 @@ with one folder take turns: whoever comes later is looked at again, and finds mo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path
 from threading import Event
 
@@ -20,7 +21,6 @@ from launchers.hosts.commands import (
     look_command,
     set_up_command,
 )
-from launchers.hosts.contents import Sink
 from launchers.hosts.needs import (
     FilesThere,
     FoundThere,
@@ -127,7 +127,9 @@ class HostSetUp:
         else:
             self._run(step, set_up_command(goal, only_check=step is Step.CHECK), None)
 
-    def _run(self, doing: str, command: str, feed: Callable[[Sink], object] | None) -> str:
+    def _run(
+        self, doing: str, command: str, feed: Callable[[BufferedIOBase], object] | None
+    ) -> str:
         """What a command said.
 
         Raises:
@@ -154,10 +156,10 @@ DONE = {
 
 def set_up_hosts(
     hosts: Sequence[SshHost], goal: Goal, logs: Path, tell: Tell
-) -> Iterator[HostOutcome]:
+) -> Generator[HostOutcome, None, None]:
     """What becomes of each host, as soon as it is known.
 
-    Closing the iterator ends all that runs, here and there.
+    Closing the generator ends all that runs, here and there.
 
     Args:
         logs: a folder; a log in it has the name of its host.

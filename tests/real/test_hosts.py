@@ -147,12 +147,11 @@ def test_nothing_goes_on_after_an_interruption(
     try:
         before = {name: office.hosts.processes(name) for name in ("east", "stale")}
         process = office.make_hosts(*before)
-        for name in before:
-            wait_until(
-                lambda name=name: office.hosts.runs(name, "sleep 300"),
-                PATIENCE_S,
-                lambda name=name: f"{name} runs {office.hosts.processes(name)}",
-            )
+        wait_until(
+            lambda: all(office.hosts.runs(name, "sleep 300") for name in before),
+            PATIENCE_S,
+            lambda: f"east runs {office.hosts.processes('east')}",
+        )
         process.send_signal(number)
         said, _ = process.communicate(timeout=30)
         assert process.returncode == status

@@ -230,7 +230,7 @@ HOST = SshHost(name="n9")
     ("status", "said", "told"),
     [
         (255, "me@n9: Permission denied (publickey).", "n9 refuses the log-in: see that"),
-        (2, f"{REACHED}\ntar: No space left on device", "copying the checkout failed on n9 with st"),
+        (2, f"{REACHED}\ntar: No space left on device", "copying the checkout failed on n9 with"),
         (255, f"{REACHED}\nConnection reset", "ssh to n9 ended with status 255 (last heard: Conn"),
     ],
 )

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -19,7 +21,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from launchers.__main__ import cli
-from launchers.hosts import calls, command
+from launchers.hosts import calls
+from launchers.hosts import command as command_module
 from launchers.hosts.calls import run_on
 from launchers.hosts.commands import WORK, Goal, WantedEnvironment, copy_command
 from launchers.hosts.contents import Wheelhouse, read_checkout, read_wheelhouse
@@ -239,9 +242,7 @@ def test_this_machines_own_folder_is_left_alone(hosts: Hosts) -> None:
     assert [path.name for path in hosts.checkout.glob(".p*")] == []
 
 
-def test_packages_are_copied_once_and_are_gone_when_installed(
-    hosts: Hosts, tmp_path: Path
-) -> None:
+def test_packages_are_copied_once_and_are_gone_when_installed(hosts: Hosts, tmp_path: Path) -> None:
     wheels = tmp_path / "wheels"
     wheels.mkdir()
     (wheels / "a.whl").write_bytes(os.urandom(3_000_000))
@@ -268,13 +269,11 @@ def test_an_archive_that_was_cut_is_never_used(hosts: Hosts) -> None:
     archive = io.BytesIO()
     hosts.goal.checkout.pack(archive)
     whole = archive.getvalue()
+    command, log, stop = copy_command(goal), hosts.logs / "cut", threading.Event()
     for length in (0, 512, 1024, 3000, whole.index(b".complete")):
+        part = io.BytesIO(whole[:length])
         status, _ = run_on(
-            SshHost(name="n9"),
-            copy_command(goal),
-            hosts.logs / "cut",
-            threading.Event(),
-            lambda sink, length=length: sink.write(whole[:length]),
+            SshHost(name="n9"), command, log, stop, partial(shutil.copyfileobj, part)
         )
         assert status
         assert (hosts.there / "ps_allreduce/run.py").read_text() == "1"
@@ -335,7 +334,7 @@ def run(*words: str) -> Result:
 def test_the_command_tells_of_every_host_and_what_is_next(
     hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "goal_here", lambda *_: hosts.goal)
+    monkeypatch.setattr(command_module, "goal_here", lambda *_: hosts.goal)
     file = tmp_path / "hosts.txt"
     file.write_text("n9\ndead\n")
     words = ("--host-file", str(file), "--results", str(tmp_path / "r"))
