@@ -1,4 +1,4 @@
-"""`make hosts` over real connections, between emulated hosts with an sshd and a folder of their own.
+"""`make hosts` over real connections, between emulated hosts with a folder of their own each.
 
 The checkout is a copy of this one, in which making an environment takes no minute: the new one
 borrows the packages of the one that runs these tests.
