@@ -106,13 +106,15 @@ def _progress(console: Console, described: Sequence[SshHost]) -> Iterator[Tell]:
 
     An empty text ends it.  Nothing is shown where there is no terminal.
     """
+    if not console.is_terminal:
+        yield lambda host, doing: None
+        return
     lines = Progress(
         SpinnerColumn(),
         TimeElapsedColumn(),
         TextColumn("{task.fields[host]}: {task.description}"),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
     )
     with lines:
         tasks = {

@@ -115,25 +115,26 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
 
 
 def test_hosts_become_ready_once_and_the_launcher_can_use_them(office: Office) -> None:
-    status, told = office.told("east", "west", "stranger", "stale")
+    west = office.hosts.address("west")
+    status, told = office.told("east", west, "stranger", "stale")
     new = "ready, checkout copied, environment set up"
     refusal = told.pop("stranger")
-    assert (status, told) == (1, {"east": new, "west": "ready, shares this folder", "stale": new})
+    assert (status, told) == (1, {"east": new, west: "ready, shares this folder", "stale": new})
     assert refusal.startswith("FAILED. stranger refuses the log-in: see that 'ssh stranger' asks")
     assert "Permission denied" in (office.checkout / "results/hosts/stranger.log").read_text()
 
-    ready = {"east": "ready", "west": "ready, shares this folder", "stale": "ready"}
-    assert office.told("east", "west", "stale") == (0, ready)
+    ready = {"east": "ready", west: "ready, shares this folder", "stale": "ready"}
+    assert office.told("east", west, "stale") == (0, ready)
 
     site = office.start("-c", ASK, "hosts.txt")
-    assert site.communicate(timeout=PATIENCE_S)[0].splitlines()[-1] == "east west stale"
+    assert site.communicate(timeout=PATIENCE_S)[0].splitlines()[-1] == f"east {west} stale"
 
     with (office.checkout / "ps_allreduce/bounds.py").open("a") as changed:
         changed.write("# new\n")
     site = office.start("-c", ASK, "hosts.txt")
     assert "differs from the one here" in site.communicate(timeout=PATIENCE_S)[0]
-    assert office.told("east", "west", "stale") == (0, told)
-    assert office.told("east", "west", "stale") == (0, ready)
+    assert office.told("east", west, "stale") == (0, told)
+    assert office.told("east", west, "stale") == (0, ready)
 
 
 @pytest.mark.parametrize(

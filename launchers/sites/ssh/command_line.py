@@ -110,7 +110,7 @@ def _explain_command(host: SshHost, status: int, said: str) -> str:
     if "No module named" in said:
         return (
             f"the checkout or its environment on {host.name} lacks a module: "
-            f"'make hosts' puts the same at {ROOT}, and sets it up there"
+            f"'make hosts' puts the same checkout at {ROOT}, and sets it up there"
         )
     if status in CANNOT_EXECUTE or any(_misses_checkout(line) for line in said.splitlines()):
         return (
