@@ -4,6 +4,7 @@
 #:   make bench             what the suite itself costs; with LAUNCHER=emulated also how close
 #:                          every strategy comes to what the links allow
 #:   make doctor            finds what is wrong with the hosts before it costs node hours
+#:   make hosts             copies the checkout to the hosts of HOSTS= and sets them up for LAUNCHER=ssh
 #:   make accept-gpu        the checklist for a first use on GPUs
 #:
 #:   make setup             only the environment
@@ -20,6 +21,7 @@
 #:                          given, compare emulates hosts on machines with few cores
 #:   RESULTS=results        folder of the records
 #:   MODEL= NUM_PS=         passed on as --model and --num-ps if given
+#:   HOSTS=                 file of the hosts for make hosts, a host per line
 #:   N=20                   number of faults
 #:   ARGS=                  further arguments, split at spaces
 #:   ENV=venv               or existing: the active module's, conda's or container's Python
@@ -36,6 +38,7 @@ LAUNCHER =
 RESULTS = results
 MODEL =
 NUM_PS =
+HOSTS =
 N = 20
 ARGS =
 ENV = venv
@@ -47,7 +50,7 @@ WHEELHOUSE ?=
 UV ?= uv
 
 # Values reach recipes through the environment, so neither make nor the shell reads "$$RESULTS" as code.
-VARIABLES = PROFILE LAUNCHER RESULTS MODEL NUM_PS N ARGS ENV VENV TF PYTHON WHEELHOUSE UV
+VARIABLES = PROFILE LAUNCHER RESULTS MODEL NUM_PS HOSTS N ARGS ENV VENV TF PYTHON WHEELHOUSE UV
 $(foreach name,$(VARIABLES),$(eval override $(name) := $$(value $(name))))
 export $(VARIABLES)
 
@@ -67,7 +70,7 @@ SWEEPS := $(shell sed -n 's/^    "\([a-z-]*\)": .*/\1/p' experiments/studies/cat
 RUN = @set -f; exec "$$SUITE_PYTHON" -m
 CHOICE = $${MODEL:+--model "$$MODEL"} $${NUM_PS:+--num-ps "$$NUM_PS"}
 
-.PHONY: help environment setup $(SWEEPS) placement report bench doctor accept-gpu wheelhouse check test test-slurm faults lint dev-tools lock
+.PHONY: help environment setup $(SWEEPS) placement report bench doctor hosts accept-gpu wheelhouse check test test-slurm faults lint dev-tools lock
 
 # The first line of every study's module says what it compares.
 help:
@@ -106,6 +109,11 @@ bench: environment
 
 doctor: environment
 	$(RUN) launchers doctor --launcher "$${LAUNCHER:-local}" --results "$$RESULTS" $$ARGS
+
+# Packages, and the Python to make environments with, are told to the hosts as to set_up.sh here.
+hosts: environment
+	$(RUN) launchers hosts $${HOSTS:+--host-file "$$HOSTS"} --results "$$RESULTS" \
+		$${WHEELHOUSE:+--wheelhouse "$$WHEELHOUSE"} $${PYTHON:+--python "$$PYTHON"} $$ARGS
 
 accept-gpu: environment
 	$(RUN) experiments accept-gpu --launcher "$${LAUNCHER:-local}" --results "$$RESULTS" $$ARGS

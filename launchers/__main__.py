@@ -19,14 +19,16 @@ import click
 from launchers.cli.plan_tasks import plan
 from launchers.cli.run import run_command_line
 from launchers.doctor.command import doctor
+from launchers.hosts.command import hosts
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def cli() -> None:
-    """Look at hosts and layouts; nothing is trained."""
+    """Look at hosts and layouts, or set up hosts; nothing is trained."""
 
 
 cli.add_command(doctor)
+cli.add_command(hosts)
 cli.add_command(plan)
 
 

@@ -160,6 +160,7 @@ NEIGHBOURS = {
         "sites": ("fork_servers", "run"),
         "cli": ("sites",),
         "doctor": ("cli", "fork_servers", "run"),
+        "hosts": ("cli", "sites"),
     },
     "experiments": {
         "sweep": (),

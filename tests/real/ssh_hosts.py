@@ -2,7 +2,8 @@
 
 Decides how sshd and ssh are configured, and that nothing of it outlives the context.  The hosts
 have a network and a host name of their own; files and processors are this machine's, but for what
-`bare` and `stale` have instead of the checkout.
+`bare` and `stale` have instead of the checkout, and for a folder of which all but `west` may have
+one of their own.
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ case "$1" in
     bare) mount -t tmpfs none "$2" ;;
     stale) mount --bind "$4" "$3" ;;
 esac
-shift 4
+if [ -n "$5" ] && [ "$1" != west ]; then mount -t tmpfs none "$5"; fi
+shift 5
 exec "$@"
 """
 
@@ -106,11 +108,13 @@ class SshHosts(Machines):
     Attributes:
         folder: of keys, configurations and logs, and for all temporary files of the hosts.
         search_path: PATH by which the launcher finds the `ssh` that starts from `office`.
+        private: a folder that is empty at first on all hosts but `west`; None: they share all.
     """
 
-    def __init__(self, folder: Path, hosts: Sequence[EmulatedHost]) -> None:
+    def __init__(self, folder: Path, hosts: Sequence[EmulatedHost], private: Path | None) -> None:
         super().__init__(hosts)
         self.folder = folder
+        self.private = private
         self.search_path = f"{folder / 'bin'}:{SEARCH_PATH}"
 
     def address(self, name: str) -> str:
@@ -128,7 +132,7 @@ class SshHosts(Machines):
             *self.hosts[name].enter,
             *("setpriv", "--pdeathsig=KILL", "--", "unshare", "--mount"),
             *("sh", "-c", BECOME_HOST, "sh", name, str(ROOT), str(CHANGED)),
-            str(self.folder / CHANGED.name),
+            *(str(self.folder / CHANGED.name), str(self.private or "")),
             *(_program("sshd"), "-D", "-e", "-f", str(config)),
         )
         self.start(command, log, cwd="/")
@@ -152,8 +156,11 @@ class SshHosts(Machines):
 
 
 @contextmanager
-def ssh_hosts(folder: Path) -> Iterator[SshHosts]:
+def ssh_hosts(folder: Path, private: Path | None = None) -> Iterator[SshHosts]:
     """The hosts for as long as the context lasts.
+
+    Args:
+        private: a folder that all but `west` have for themselves.
 
     Raises:
         UserError: this machine allows no such network.
@@ -161,7 +168,7 @@ def ssh_hosts(folder: Path) -> Iterator[SshHosts]:
     """
     network = EmulatedNetwork(num_hosts=len(NAMES), bits_per_s=None)
     with hold_network(network, NAMES) as held:
-        hosts = SshHosts(folder, held.hosts)
+        hosts = SshHosts(folder, held.hosts, private)
         _write_files(hosts)
         try:
             for name in NAMES[1:]:

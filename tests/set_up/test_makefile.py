@@ -138,6 +138,15 @@ def test_target_calls(recording_make: RecordingMake, words: list[str], call: lis
     assert recording_make(*words) == [["-m", *call]]
 
 
+def test_hosts_are_told_what_a_set_up_here_is_told(recording_make: RecordingMake) -> None:
+    assert recording_make("hosts", "HOSTS=my hosts", "WHEELHOUSE=a b") == [
+        [
+            *("-m", "launchers", "hosts", "--host-file", "my hosts", "--results", "results"),
+            *("--wheelhouse", "a b", "--python", str(recording_make.python)),
+        ]
+    ]
+
+
 def test_a_bench_also_times_the_reading_of_its_records(recording_make: RecordingMake) -> None:
     assert recording_make("bench", "RESULTS=a b") == [
         ["-m", "experiments", "bench", "--launcher", "local", "--results", "a b"],

@@ -109,13 +109,13 @@ def _explain_ssh(host: SshHost, said: str) -> str:
 def _explain_command(host: SshHost, status: int, said: str) -> str:
     if "No module named" in said:
         return (
-            f"the checkout or its environment on {host.name} lacks a module: put the same checkout "
-            f"at {ROOT}, and set it up there"
+            f"the checkout or its environment on {host.name} lacks a module: "
+            f"'make hosts' puts the same checkout at {ROOT}, and sets it up there"
         )
     if status in CANNOT_EXECUTE or any(_misses_checkout(line) for line in said.splitlines()):
         return (
             f"{host.name} lacks the checkout at {ROOT} or the program that runs it "
-            f"({sys.executable}, or the container): put both where they are here"
+            f"({sys.executable}, or the container): 'make hosts' puts both where they are here"
         )
     return f"no fork server came up on {host.name}: the command there ended with status {status}"
 

@@ -92,7 +92,7 @@ def refuse_other_sources(client: ForkServerClient) -> None:
     if client.ready.program != program_digest():
         raise UserError(
             f"{ROOT / SOURCES} on {client.host} differs from the one here: all hosts need the same "
-            "checkout, with the same changes."
+            "checkout, with the same changes ('make hosts' copies it)."
         )
 
 
@@ -116,11 +116,7 @@ class SshSite(Site):
         self._used: Sequence[str] = ()
 
     def __enter__(self) -> Self:
-        if shutil.which("ssh") is None:
-            raise UserError(
-                "the launcher ssh needs the program ssh of OpenSSH, which is not here; install it "
-                "(Debian and Ubuntu: openssh-client)."
-            )
+        refuse_without_ssh()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -175,6 +171,19 @@ class SshSite(Site):
     def post_mortem(self) -> str:
         """What ssh said about the lines that were lost in the last run."""
         return "; ".join(filter(None, (self._servers[host].last_words() for host in self._used)))
+
+
+def refuse_without_ssh() -> None:
+    """See that there is an ssh.
+
+    Raises:
+        UserError: there is none.
+    """
+    if shutil.which("ssh") is None:
+        raise UserError(
+            "hosts are reached by the program ssh of OpenSSH, which is not here; install it "
+            "(Debian and Ubuntu: openssh-client)."
+        )
 
 
 def read_host_file(path: Path) -> tuple[SshHost, ...]:

@@ -1,0 +1,203 @@
+"""All hosts of a file made ready, at the same time.
+
+Decides that every host is looked at first, that one which fails stops nobody else, and that hosts
+with one folder take turns: whoever comes later is looked at again, and finds most of it done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from io import BufferedIOBase
+from pathlib import Path
+from threading import Event
+
+from launchers.hosts.calls import run_on
+from launchers.hosts.commands import (
+    Goal,
+    copy_command,
+    copy_wheels_command,
+    look_command,
+    set_up_command,
+)
+from launchers.hosts.needs import (
+    FilesThere,
+    FoundThere,
+    Step,
+    explain_failure,
+    groups_of,
+    parse_found,
+    steps_for,
+)
+from launchers.sites.ssh.hostfile import SshHost
+from ps_allreduce.errors import HostFault, SuiteError
+
+#: Hosts that are worked on at once.
+AT_ONCE = 16
+
+#: Told a host, and what is being done there.
+Tell = Callable[[str, str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostOutcome:
+    """What became of a host.
+
+    Attributes:
+        text: what was done, or why it failed, in a sentence.
+        has_failed: the host is not ready.
+    """
+
+    host: str
+    text: str
+    has_failed: bool = False
+
+
+class HostSetUp:
+    """One host on its way.
+
+    Args:
+        number: of the host in the file.
+        log: of all that is done there.
+        stop: set when everybody is to end.
+    """
+
+    def __init__(
+        self, number: int, host: SshHost, goal: Goal, log: Path, stop: Event, tell: Tell
+    ) -> None:
+        self.number = number
+        self._host = host
+        self._goal = goal
+        self._log = log
+        self._stop = stop
+        self._tell = tell
+
+    def begin(self) -> FoundThere | HostOutcome:
+        """See what is there; an outcome if it is ready, or cannot be made so."""
+        try:
+            found = self._look()
+            steps = steps_for(self._host.name, found, self._goal)
+            return found if steps else self._ready(found, ())
+        except SuiteError as error:
+            return self._failed(error)
+
+    def finish(self, found: FoundThere | None) -> HostOutcome:
+        """Do what is missing.
+
+        Args:
+            found: None if another host with the same folder was worked on since it was looked at.
+        """
+        try:
+            found = found or self._look()
+            steps = steps_for(self._host.name, found, self._goal)
+            for step in steps:
+                self._do(step)
+            return self._ready(found, steps)
+        except SuiteError as error:
+            return self._failed(error)
+
+    def leave_out(self, other: str) -> HostOutcome:
+        """Nothing is tried, as another host has the same folder and failed."""
+        return self._failed(HostFault(f"{self._host.name} shares its folder with {other}."))
+
+    def _ready(self, found: FoundThere, steps: Sequence[Step]) -> HostOutcome:
+        shares = found.files is FilesThere.SHARED
+        told = [*(["shares this folder"] if shares else []), *(DONE[step] for step in steps)]
+        return HostOutcome(host=self._host.name, text=", ".join(["ready", *told]))
+
+    def _failed(self, error: SuiteError) -> HostOutcome:
+        return HostOutcome(host=self._host.name, text=str(error), has_failed=True)
+
+    def _look(self) -> FoundThere:
+        manifest = self._goal.checkout.manifest.encode()
+        command = look_command(self._goal, self.number)
+        found = parse_found(self._run("looking", command, lambda sink: sink.write(manifest)))
+        if found is None:
+            raise HostFault(f"{self._host.name} did not tell what it has.")
+        return found
+
+    def _do(self, step: Step) -> None:
+        goal = self._goal
+        if step is Step.COPY:
+            self._run(step, copy_command(goal), goal.checkout.pack)
+        elif step is Step.COPY_WHEELS:
+            assert goal.wheelhouse is not None
+            self._run(step, copy_wheels_command(goal, self.number), goal.wheelhouse.pack)
+        else:
+            self._run(step, set_up_command(goal, only_check=step is Step.CHECK), None)
+
+    def _run(
+        self, doing: str, command: str, feed: Callable[[BufferedIOBase], object] | None
+    ) -> str:
+        """What a command said.
+
+        Raises:
+            HostFault: it failed.
+        """
+        self._tell(self._host.name, doing)
+        try:
+            status, said = run_on(self._host, command, self._log, self._stop, feed)
+        except OSError as error:  # of a file here
+            raise HostFault(f"{doing} failed for {self._host.name}: {error}.") from error
+        if status:
+            raise HostFault(explain_failure(self._host, doing, status, said))
+        return said
+
+
+#: How a step is told of when it is done.
+DONE = {
+    Step.COPY: "checkout copied",
+    Step.COPY_WHEELS: "wheelhouse copied",
+    Step.SET_UP: "environment set up",
+    Step.CHECK: "environment checked",
+}
+
+
+def set_up_hosts(
+    hosts: Sequence[SshHost], goal: Goal, logs: Path, tell: Tell
+) -> Generator[HostOutcome, None, None]:
+    """What becomes of each host, as soon as it is known.
+
+    Closing the generator ends all that runs, here and there.
+
+    Args:
+        logs: a folder; a log in it has the name of its host.
+    """
+    stop = Event()
+    ones = [
+        HostSetUp(number, host, goal, log_of(logs, host.name), stop, tell)
+        for number, host in enumerate(hosts)
+    ]
+    for host in hosts:
+        log_of(logs, host.name).unlink(missing_ok=True)
+    pool = ThreadPoolExecutor(AT_ONCE)
+    try:
+        looks = {pool.submit(one.begin): one.number for one in ones}
+        found = {}
+        for look in as_completed(looks):
+            seen = look.result()
+            if isinstance(seen, HostOutcome):
+                yield seen
+            else:
+                found[looks[look]] = seen
+        groups = [[(ones[n], found[n]) for n in group] for group in groups_of(found)]
+        for done in as_completed([pool.submit(_take_turns, group) for group in groups]):
+            yield from done.result()
+    finally:
+        stop.set()
+        pool.shutdown(cancel_futures=True)
+
+
+def _take_turns(group: Sequence[tuple[HostSetUp, FoundThere]]) -> Sequence[HostOutcome]:
+    """Work on hosts that share a folder; what fails on the first is not tried again and again."""
+    (first, found), *others = group
+    done = first.finish(found)
+    if not done.has_failed:
+        return [done, *(one.finish(None) for one, _ in others)]
+    return [done, *(one.leave_out(done.host) for one, _ in others)]
+
+
+def log_of(logs: Path, host: str) -> Path:
+    """The log of a host."""
+    return logs / f"{host}.log"
