@@ -6,7 +6,7 @@ placement counts variables in creation order, which is not the order of `model.v
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -15,9 +15,18 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from ps_allreduce.point.architectures import SMALL_CNN, Model, TensorSet
+from ps_allreduce.point.architectures import (
+    SMALL_CNN,
+    SMALL_GPT,
+    SMALL_VIT,
+    ImageModel,
+    Model,
+    TextModel,
+    Weights,
+)
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Precision, Workload
+from ps_allreduce.workloads.transformers import small_gpt, small_vit
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,24 +89,30 @@ def _computing_in(precision: Precision) -> Iterator[None]:
 
 
 def _build(model: Model) -> keras.Model:
-    if isinstance(model, TensorSet):
-        return _Tensors(model)
-    shape = (model.image_size, model.image_size, 3)
-    if model.name == SMALL_CNN:
-        return _small_cnn(shape, model.num_classes)
+    if isinstance(model, Weights):
+        return _WeightsAlone(model.variables)
+    if isinstance(model, TextModel):
+        tied = model.name == SMALL_GPT
+        return small_gpt(model.vocabulary, model.sequence_length, tied=tied)
+    return _image_model(model)
+
+
+def _image_model(model: ImageModel) -> keras.Model:
+    if model.name in _OWN_IMAGE_MODELS:
+        return _OWN_IMAGE_MODELS[model.name](model.image_size, model.num_classes)
     # The loss takes logits; by default Keras' architectures end in a softmax.
     return getattr(keras.applications, model.name)(
         weights=None,
-        input_shape=shape,
+        input_shape=model.example_shape,
         classes=model.num_classes,
         classifier_activation=None,
     )
 
 
-def _small_cnn(shape: tuple[int, int, int], num_classes: int) -> keras.Model:
+def _small_cnn(image_size: int, num_classes: int) -> keras.Model:
     """Three convolutions and two dense layers, for laptops; no batch norm, no dropout."""
     layers = keras.layers
-    image = keras.Input(shape)
+    image = keras.Input((image_size, image_size, 3))
     tensor = image
     for filters in (16, 32, 64):
         tensor = layers.Conv2D(filters, 3, strides=2, padding="same", activation="relu")(tensor)
@@ -106,10 +121,17 @@ def _small_cnn(shape: tuple[int, int, int], num_classes: int) -> keras.Model:
     return keras.Model(image, layers.Dense(num_classes)(tensor), name="small_cnn")
 
 
-class _Tensors(keras.Model):
+#: Image models that Keras does not have: from the size of images and the number of classes.
+_OWN_IMAGE_MODELS: Mapping[str, Callable[[int, int], keras.Model]] = {
+    SMALL_CNN: _small_cnn,
+    SMALL_VIT: small_vit,
+}
+
+
+class _WeightsAlone(keras.Model):
     """Weights without a computation; all zero."""
 
-    def __init__(self, tensors: TensorSet) -> None:
-        super().__init__(name="tensors")
-        for number in range(tensors.count):
-            self.add_weight(shape=(tensors.elements,), initializer="zeros", name=f"tensor_{number}")
+    def __init__(self, variables: Sequence[VariableSpec]) -> None:
+        super().__init__(name="weights")
+        for spec in variables:
+            self.add_weight(shape=spec.shape, initializer="zeros", name=spec.name)

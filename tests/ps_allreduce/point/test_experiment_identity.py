@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from ps_allreduce.point.architectures import ImageModel, TensorSet
+from ps_allreduce.point.architectures import (
+    SMALL_GPT_UNTIED,
+    ImageModel,
+    PublishedModel,
+    TensorSet,
+    TextModel,
+)
 from ps_allreduce.point.data import Digits, RecordFiles
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.jitter import Distribution, Jitter
@@ -73,6 +79,12 @@ READING = replace(GOLDEN, workload=Workload(data=FILES))
 
 SENDING = replace(GOLDEN, workload=replace(GOLDEN.workload, model=TensorSet(count=2, num_bytes=80)))
 
+WRITING = replace(GOLDEN, workload=Workload(model=TextModel()))
+
+PUBLISHED = replace(
+    SENDING, workload=replace(SENDING.workload, model=PublishedModel(name="BERT-base"))
+)
+
 JITTER = Jitter(distribution=Distribution.LOGNORMAL, variation=0.1)
 
 JITTERED = replace(
@@ -120,6 +132,10 @@ CHANGES: list[tuple[str, Experiment, Any]] = [
     ("workload.model.num_classes", GOLDEN, 11),
     ("workload.model.count", SENDING, 3),
     ("workload.model.num_bytes", SENDING, 88),
+    ("workload.model.name", WRITING, SMALL_GPT_UNTIED),
+    ("workload.model.vocabulary", WRITING, 8191),
+    ("workload.model.sequence_length", WRITING, 127),
+    ("workload.model.name", PUBLISHED, "ViT-B-16"),
     ("workload.data", GOLDEN, Digits()),
     ("workload.data.num_files", READING, 3),
     ("workload.data.num_bytes", READING, 101),
@@ -178,7 +194,7 @@ def paths(value: Any, prefix: str = "") -> set[str]:
 
 
 def test_no_field_is_left_out_of_the_changes() -> None:
-    bases = (GOLDEN, SPREAD, REDUCED, DEALT, READING, SENDING, JITTERED)
+    bases = (GOLDEN, SPREAD, REDUCED, DEALT, READING, SENDING, WRITING, PUBLISHED, JITTERED)
     found = set().union(*(paths(base) for base in bases))
     assert found - {path for path, _, _ in CHANGES} == NO_PART
 
