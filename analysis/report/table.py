@@ -206,6 +206,8 @@ def legend(case: Case) -> str:
         "so they need not add up to it.",
         "comm ms: step time less compute less input wait, so updates and dispatch too.",
     ]
+    if case.tokens_per_example is not None:
+        lines.append(f"tokens/s: the mean, times {case.tokens_per_example} tokens of an example.")
     if _above_the_bound(case):
         lines.append(
             "Some points are faster than their upper bound, no_communication with as many workers "

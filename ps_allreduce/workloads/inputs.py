@@ -22,10 +22,12 @@ import tensorflow as tf
 from PIL import Image
 
 from ps_allreduce.errors import HostFault, InputDataError, UserError
+from ps_allreduce.point.architectures import ImageModel, TextModel
 from ps_allreduce.point.data import PATTERN, Digits, RecordFiles, Synthetic
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.regular_files import open_regular
 from ps_allreduce.tf_internals.texts import cause_of_file_error
+from ps_allreduce.workloads.token_ids import token_sample
 
 #: Batches of synthetic images per worker, made once and then repeated from memory.
 SYNTHETIC_BATCHES = 4
@@ -42,7 +44,11 @@ RECORDS_PER_FILE = 5000
 
 def batch_specs(workload: Workload) -> tuple[tf.TensorSpec, tf.TensorSpec]:
     """Examples float32 [batch, *shape], images in 0..1, and labels int64 [batch]."""
-    batch, shape = workload.batch_per_worker, workload.model.example_shape
+    batch = workload.batch_per_worker
+    if isinstance(workload.model, TextModel):
+        tokens = tf.TensorSpec([batch, workload.model.sequence_length], tf.int32)
+        return tokens, tokens
+    shape = workload.model.example_shape if isinstance(workload.model, ImageModel) else (1,)
     return tf.TensorSpec([batch, *shape], tf.float32), tf.TensorSpec([batch], tf.int64)
 
 
@@ -59,15 +65,19 @@ def make_dataset(
 
 def _synthetic(workload: Workload, num_workers: int, shard: tf.Tensor) -> tf.data.Dataset:
     model = workload.model
+    shape, num_classes = (
+        (model.example_shape, model.num_classes) if isinstance(model, ImageModel) else ((1,), 2)
+    )
 
     @tf.autograph.experimental.do_not_convert
     def sample(index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         seed = tf.stack([tf.constant(workload.seed, tf.int64), index])
-        example = tf.random.stateless_uniform(model.example_shape, seed)
-        return example, tf.random.stateless_uniform([], seed, 0, model.num_classes, tf.int64)
+        example = tf.random.stateless_uniform(shape, seed)
+        return example, tf.random.stateless_uniform([], seed, 0, num_classes, tf.int64)
 
     indices = tf.data.Dataset.range(1 << 40).shard(num_workers, shard)
-    batches = indices.map(sample).batch(workload.batch_per_worker, drop_remainder=True)
+    make = token_sample(model, workload.seed) if isinstance(model, TextModel) else sample
+    batches = indices.map(make).batch(workload.batch_per_worker, drop_remainder=True)
     # So many for each accumulated batch: batches must not repeat within a step.
     return batches.take(SYNTHETIC_BATCHES * workload.accumulation).cache().repeat()
 
