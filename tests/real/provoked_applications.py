@@ -11,7 +11,7 @@ import sys
 import keras
 
 from ps_allreduce.point.architectures import ARCHITECTURES, ImageModel
-from ps_allreduce.workloads.keras_models import _build
+from ps_allreduce.workloads.keras_models import make_image_model
 
 #: Quick to build.
 BUILT = ("DenseNet121", "MobileNetV3Small", "NASNetMobile", "Xception")
@@ -29,7 +29,7 @@ def refused(name: str, size: int) -> bool:
 def outcome(name: str) -> dict[str, object]:
     """Whether a pixel less than the minimum is refused, and how many classes are told apart."""
     smallest = ARCHITECTURES[name].minimum_image_size
-    model = _build(ImageModel(name=name, image_size=smallest, num_classes=7))
+    model = make_image_model(ImageModel(name=name, image_size=smallest, num_classes=7))
     return {"refused": refused(name, smallest - 1), "outputs": model.output_shape[-1]}
 
 
