@@ -139,7 +139,11 @@ def run_one(run: RunRequest) -> None:
 @click.option("--num-classes", type=WHOLE, help="Of the images.  [default: 1000]")
 @SPLIT_BYTES
 def placement(
-    model: str, num_ps: int, image_size: int | None, num_classes: int | None, split_bytes: int | None
+    model: str,
+    num_ps: int,
+    image_size: int | None,
+    num_classes: int | None,
+    split_bytes: int | None,
 ) -> None:
     """Show where variables would go under every placement; trains nothing."""
     Servers(num_ps=num_ps)

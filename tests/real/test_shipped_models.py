@@ -57,9 +57,7 @@ def test_two_workers_train_a_transformer_like_one_with_the_whole_batch(
 
 def test_published_shapes_are_sent_from_and_to_servers(launcher: LocalLauncher) -> None:
     compute = EmulatedCompute(forward_s=0.02, backward_s=0.04)
-    workload = Workload(
-        model=PublishedModel(name="ViT-B-16"), batch_per_worker=1, emulated=compute
-    )
+    workload = Workload(model=PublishedModel(name="ViT-B-16"), batch_per_worker=1, emulated=compute)
     run = launch(launcher, point(SynchronousServers, 1, workload=workload))
     assert run.status is Status.OK, run.reason
     assert run.placement is not None

@@ -138,7 +138,10 @@ def test_the_dry_run_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("model", "told"),
     [
-        ("GPT-2-small", "GPT-2-small: 196 trainable variables, 497.8 MB; largest tokens with 154.4"),
+        (
+            "GPT-2-small",
+            "GPT-2-small: 196 trainable variables, 497.8 MB; largest tokens with 154.4",
+        ),
         ("Tensors-4-80KB", "Tensors-4-80KB: 4 trainable variables, 0.1 MB; largest tensor_0 with"),
     ],
 )
