@@ -132,9 +132,7 @@ def _input_field(tensor: keras.KerasTensor) -> Field:
     dtype = tf.as_dtype(tensor.dtype)
     if dtype == tf.string:
         raise UserError(f"input {tensor.name} is text, which nobody can draw: {ADVICE}.")
-    return Field(
-        shape=_shape_of(tensor, "input"), dtype=dtype, below=0 if dtype.is_floating else 2
-    )
+    return Field(shape=_shape_of(tensor, "input"), dtype=dtype, below=0 if dtype.is_floating else 2)
 
 
 def _shape_of(tensor: keras.KerasTensor, role: str) -> tuple[int, ...]:

@@ -134,7 +134,8 @@ def _examples_of(
     workload: Workload, user: UserModel, folder: Path
 ) -> DrawnExamples | DatasetExamples:
     if not isinstance(workload.data, OwnDataset):
-        return examples_of(user.keras_model)
+        only_sizes = workload.emulated is not None and _is_built(user.keras_model)
+        return ROWS if only_sizes else examples_of(user.keras_model)
     if user.dataset is None:
         raise UserError(f"{workload.model.name} has no function dataset any more: {ADVICE}.")
     return dataset_examples(user.dataset, folder, user.keras_model)

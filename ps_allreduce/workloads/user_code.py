@@ -27,7 +27,7 @@ _SUITE = Path(ps_allreduce.__file__).resolve().parents[1]
 
 #: Folders whose modules are nobody's own.
 _NOT_OWN = tuple(
-    Path(folder).resolve()
+    Path(str(folder)).resolve()
     for folder in (
         *sysconfig.get_paths().values(),
         *site.getsitepackages(),

@@ -65,8 +65,10 @@ def against_keras(data_dir: Path, function: str) -> dict[str, Any]:
     program = RealProgram(workload, 2, data_dir)
     traced_function(lambda: initialise_worker(program, 1))()
 
+    values = program.initial_values()
+
     def step() -> Any:
-        out = run_batches(program, [tf.constant(v) for v in program.initial_values()])
+        out = run_batches(program, [tf.constant(value) for value in values])
         return out.loss, out.gradients, out.state
 
     loss, gradients, state = traced_function(step)()
@@ -125,6 +127,12 @@ def refusal(data_dir: Path, function: str, *arguments: str, data: Any = None) ->
     return ""
 
 
+DATASETS = (
+    *("generator", "function", "large", "table", "batches", "inputs only", "ragged", "list"),
+    "raises",
+)
+
+
 def refusals(data_dir: Path) -> dict[str, str]:
     """Of every function that takes no arguments, of wrong arguments, and of every dataset."""
     module = vars(refused_models)
@@ -140,8 +148,7 @@ def refusals(data_dir: Path) -> dict[str, str]:
     }
     told["sized well"] = refusal(data_dir, "sized", "width=2", "depth=2")
     told["absent"] = refusal(data_dir, "absent")
-    kinds = "generator function large table batches ragged list raises".split()
-    for kind in [*kinds, "inputs only"]:
+    for kind in DATASETS:
         sys.modules["refused_models"].KIND = kind  # type: ignore[attr-defined]
         told[f"dataset: {kind}"] = refusal(data_dir, "sized", "width=1", data=OwnDataset())
     return told
@@ -246,9 +253,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         data_dir = Path(name)
         for module in (model_kinds, refused_models):
-            folder = data_dir / "models" / Path(module.__file__).stem
-            folder.mkdir(parents=True)
-            shutil.copy(module.__file__, folder)
+            file = Path(str(module.__file__))
+            (data_dir / "models" / file.stem).mkdir(parents=True)
+            shutil.copy(file, data_dir / "models" / file.stem)
         told: dict[str, Any] = {"kinds": {}}
         for kind in sys.argv[1:] or kinds():
             told["kinds"][kind] = against_keras(data_dir, kind)
