@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ps_allreduce.early_end import end_at_once, end_in_order
@@ -22,6 +23,7 @@ import click
 from experiments.cli import run_one as single
 from experiments.cli import surroundings
 from experiments.cli.default_launcher import settle_launcher
+from experiments.cli.models_table import render_models
 from experiments.cli.options import (
     RUN,
     SPLIT_BYTES,
@@ -50,14 +52,17 @@ from launchers.cli.types import PATH, WHOLE
 from launchers.settings import LauncherSettings
 from launchers.sites import SITES
 from ps_allreduce.errors import UserError, at_least
-from ps_allreduce.point.architectures import ImageModel, architecture_named
-from ps_allreduce.point.placement import default_split_bytes
+from ps_allreduce.point.architectures import ImageModel, Model, Weights, shipped_model
+from ps_allreduce.point.placement import VariableSpec, default_split_bytes
 from ps_allreduce.point.strategies.base import Servers, StrategySettings
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status
 
 #: The launcher that `emulation-check` is about.
 EMULATING = next(kind for kind in SITES.values() if kind.network is not None)
+
+#: What the architectures of `keras.applications` were designed for.
+IMAGENET_CLASSES = 1000
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -124,32 +129,52 @@ def run_one(run: RunRequest) -> None:
 
 
 @cli.command("placement")
-@click.option("--model", default="ResNet50", show_default=True, help="An architecture.")
+@click.option(
+    "--model", default="ResNet50", show_default=True, help="Its name; see the command models."
+)
 @click.option("--num-ps", type=WHOLE, default=2, show_default=True, help="Parameter servers.")
 @click.option(
     "--image-size", type=WHOLE, help="Pixels.  [default: what the model was designed for]"
 )
-@click.option(
-    "--num-classes", type=WHOLE, default=1000, show_default=True, help="Of the last layer."
-)
+@click.option("--num-classes", type=WHOLE, help="Of the images.  [default: 1000]")
 @SPLIT_BYTES
 def placement(
-    model: str, num_ps: int, image_size: int | None, num_classes: int, split_bytes: int | None
+    model: str,
+    num_ps: int,
+    image_size: int | None,
+    num_classes: int | None,
+    split_bytes: int | None,
 ) -> None:
     """Show where variables would go under every placement; trains nothing."""
     Servers(num_ps=num_ps)
     if split_bytes is not None:
         at_least(1, split_bytes=split_bytes)
-    size = architecture_named(model).designed_image_size if image_size is None else image_size
-    workload = Workload(model=ImageModel(name=model, image_size=size, num_classes=num_classes))
+    shipped = shipped_model(model)
+    if isinstance(shipped, ImageModel):
+        shipped = replace(shipped, num_classes=IMAGENET_CLASSES)
+    variables = _variables(
+        WorkloadRequest(image_size=image_size, num_classes=num_classes).sized(shipped)
+    )
+    if split_bytes is None:
+        split_bytes = default_split_bytes(variables, num_ps)
+    click.echo(render_placements(model, variables, num_ps, split_bytes))
+
+
+def _variables(model: Model) -> Sequence[VariableSpec]:
+    """Those of a model, in creation order."""
+    if isinstance(model, Weights):
+        return model.variables
     with (
         tempfile.TemporaryDirectory() as folder,
         surroundings.this_machine(Path(folder)) as launcher,
     ):
-        variables = launcher.describe(workload)
-    if split_bytes is None:
-        split_bytes = default_split_bytes(variables, num_ps)
-    click.echo(render_placements(model, variables, num_ps, split_bytes))
+        return launcher.describe(Workload(model=model))
+
+
+@cli.command("models")
+def models() -> None:
+    """List the names of all models that --model takes."""
+    click.echo(render_models())
 
 
 @cli.command("convert-images")

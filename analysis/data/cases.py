@@ -18,6 +18,7 @@ from pandas.api.typing import DataFrameGroupBy
 from analysis.data.columns import CONDITIONS
 from analysis.data.setting import Setting, exchange_order, settings_of
 from analysis.data.turns import turns_of
+from ps_allreduce.point.architectures import Unit
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.looks import Looks
 from ps_allreduce.record.records import BUSY_LIMIT, RunRecord, Status
@@ -131,8 +132,14 @@ class Case:
 
     @property
     def unit(self) -> str:
-        """What throughput counts: images, tokens, rows."""
-        return str(self.conditions["unit"])
+        """What throughput counts: images, rows, or of text whole examples."""
+        return Unit(self.conditions["unit"]).counted
+
+    @property
+    def tokens_per_example(self) -> int | None:
+        """Of text; None for everything else."""
+        tokens = self.conditions["tokens_per_example"]
+        return None if tokens is None else int(tokens)
 
     @property
     def emulated(self) -> bool:

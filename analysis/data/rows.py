@@ -136,7 +136,7 @@ def _figures(record: RunRecord) -> Row:
 
 
 def _throughput(record: RunRecord) -> Row:
-    """Examples a second, and the same as images where they are images."""
+    """Examples a second, and the same as images where they are images, and in tokens."""
     if record.metrics is None:
         return {}
     asked = record.experiment
@@ -147,7 +147,10 @@ def _throughput(record: RunRecord) -> Row:
     units = ["examples"]
     if asked.workload.unit is Unit.IMAGES:
         units.append("images")
-    return {f"{unit}_{name}": value for unit in units for name, value in rates.items()}
+    return {
+        **{f"{unit}_{name}": value for unit in units for name, value in rates.items()},
+        "tokens_per_sec": asked.workload.tokens_per_sec(rate),
+    }
 
 
 def _against_the_links(record: RunRecord, steps: StepTable | None, window: Window | None) -> Row:

@@ -208,10 +208,15 @@ def _optimizer_text(case: Case) -> str:
 
 def _model_text(case: Case) -> str:
     own = case.conditions
-    if own["image_size"] is None:
-        return str(own["model"])
-    size = own["image_size"]
-    return f"{own['model']}, {size} x {size} x 3, {own['num_classes']} classes"
+    parts = [str(own["model"])]
+    if own["image_size"] is not None:
+        size = own["image_size"]
+        parts.append(f"{size} x {size} x 3, {own['num_classes']} classes")
+    if case.tokens_per_example is not None:
+        parts.append(f"{case.tokens_per_example} tokens in an example")
+    if own["vocabulary"] is not None:
+        parts.append(f"vocabulary {own['vocabulary']}")
+    return ", ".join(parts)
 
 
 def _profile_text(case: Case) -> str:

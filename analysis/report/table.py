@@ -20,13 +20,14 @@ from analysis.stats.points import BASES, point_table
 from analysis.wording import NONE, count_text, number, ratio, with_interval
 from ps_allreduce.record.records import BUSY_LIMIT
 
-#: Columns by the names that tables of a report give them; `unit` stands for images, tokens, rows.
+#: Columns by the names that tables of a report give them; `unit` stands for images, rows, examples.
 _HEADINGS: Mapping[str, str] = {
     "setting": "setting",
     "num_workers": "workers",
     "num_hosts": "hosts",
     "transport": "transport",
     "rate": "{unit}/s [95 %]",
+    "tokens": "tokens/s",
     "launches": "n",
     "per_worker_core": "{unit}/s per worker core",
     "per_total_core": "{unit}/s per core in all",
@@ -51,7 +52,7 @@ _HEADINGS: Mapping[str, str] = {
 #: How columns are spelled where they are known.
 _SPELLED: Mapping[Callable[[float], str], list[str]] = {
     "{:.0f}".format: ["num_workers", "num_hosts", "launches"],
-    number: ["per_worker_core", "per_total_core", "per_host"],
+    number: ["tokens", "per_worker_core", "per_total_core", "per_host"],
     lambda seconds: f"{seconds * 1e3:.2f}": [
         name for name, heading in _HEADINGS.items() if heading.endswith(" ms")
     ],
@@ -64,7 +65,7 @@ _POINT = ("setting", "num_workers")
 _BOUNDS = "Bounds by the links"
 _IN_REPORT: Mapping[str, tuple[str, ...]] = {
     "Throughput": (
-        *(*_POINT, "num_hosts", "transport", "rate", "launches"),
+        *(*_POINT, "num_hosts", "transport", "rate", "tokens", "launches"),
         *("per_worker_core", "per_total_core", "per_host", "attempts"),
     ),
     "Scaling": (
@@ -79,12 +80,12 @@ _IN_REPORT: Mapping[str, tuple[str, ...]] = {
 
 #: The screen is narrow: the rest is in the report.
 _ON_SCREEN: tuple[str, ...] = (
-    *(*_POINT, "rate", "launches", "speedup", "step_time_p50_s", "compute_s", "communication_s"),
-    *("input_wait_s", "attempts"),
+    *(*_POINT, "rate", "tokens", "launches", "speedup", "step_time_p50_s", "compute_s"),
+    *("communication_s", "input_wait_s", "attempts"),
 )
 #: The same for points on several hosts; without a bound, computation is shown in its place.
 _ON_SCREEN_HOSTS = (
-    *(*_POINT, "num_hosts", "rate", "launches", "per_host", "speedup", "of_bound"),
+    *(*_POINT, "num_hosts", "rate", "tokens", "launches", "per_host", "speedup", "of_bound"),
     *("communication_s", "attempts"),
 )
 
@@ -133,7 +134,9 @@ def _bounded(case: Case) -> bool:
 
 
 def _worth_showing(case: Case, name: str) -> bool:
-    """Hosts where a point has several, transports where they differ."""
+    """Hosts where a point has several, transports where they differ, tokens of text."""
+    if name == "tokens":
+        return case.tokens_per_example is not None
     if name in ("num_hosts", "per_host"):
         return _on_several_hosts(case)
     return name != "transport" or point_table(case)["transport"].nunique() > 1
@@ -187,6 +190,7 @@ def render_table(case: Case) -> Table:
 
 def _names_on_screen(case: Case) -> list[str]:
     names = _ON_SCREEN_HOSTS if _on_several_hosts(case) else _ON_SCREEN
+    names = tuple(name for name in names if _worth_showing(case, name))
     return ["compute_s" if name == "of_bound" and not _bounded(case) else name for name in names]
 
 
@@ -240,6 +244,8 @@ def legend(case: Case) -> str:
         "comm ms: step time less compute less input wait, so updates and dispatch too.",
     ]
     lines += _pairs_lines(case, BASES)
+    if case.tokens_per_example is not None:
+        lines.append(f"tokens/s: the mean, times {case.tokens_per_example} tokens of an example.")
     if _above_the_bound(case):
         lines.append(
             "Some points are faster than their upper bound, no_communication with as many workers "

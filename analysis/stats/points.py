@@ -8,6 +8,7 @@ processors may have been the limit, of the point or of its base.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -47,7 +48,8 @@ def point_table(case: Case) -> pd.DataFrame:
 
     Columns, with `_low` and `_high` beside those that have an interval:
         setting, num_workers, num_hosts, transport; launches, failed (numbers of attempts).
-        rate: examples per second, geometric mean; rate_bound: at the bound of the step.
+        rate: examples per second, geometric mean; rate_bound: at the bound of the step; tokens:
+            the rate in tokens, unknown where examples have none.
         per_worker_core, per_total_core, per_host: rate over cores of workers, of all tasks, hosts.
         base_single, base_own: rate of the base.
         speedup_single, speedup_own: rate over that of the base.
@@ -63,6 +65,7 @@ def point_table(case: Case) -> pd.DataFrame:
     """
     table = pd.DataFrame([_row(case, point) for point in case.points])
     table = table.astype(dict.fromkeys(table.columns.difference(_TEXT), float))
+    table["tokens"] = table["rate"] * (case.tokens_per_example or math.nan)
     for share, count in _SHARES.items():
         table[share] = table["rate"] / table[count]
     for base, end in product(BASES, ("", "_low", "_high")):

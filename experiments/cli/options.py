@@ -35,7 +35,6 @@ from launchers.cli.types import (
     size_text,
 )
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.architectures import ARCHITECTURES
 from ps_allreduce.point.data import Digits, RecordFiles, Synthetic
 from ps_allreduce.point.jitter import Distribution, Jitter
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Policy
@@ -147,7 +146,8 @@ WORKLOAD = option_group(
     _stated(
         "--model",
         str,
-        f"One of {', '.join(ARCHITECTURES)}; with --emulate also Tensors-N-xMB, N equal tensors.",
+        "SmallCNN, SmallViT, SmallGPT, any name in keras.applications such as ResNet50; with "
+        "--emulate also BERT-base or Tensors-N-xMB.  `python -m experiments models` lists all.",
     ),
     _stated("--image-size", WHOLE, "Pixels of the square images."),
     _stated("--num-classes", WHOLE, "Of the images.", 10),

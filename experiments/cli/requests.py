@@ -80,7 +80,7 @@ class WorkloadRequest:
         default = default_workload(model, self.emulate)
         return replace(
             default,
-            model=self._model(default.model),
+            model=self.sized(default.model),
             data=default.data if self.input is None else self.input,
             batch_per_worker=_stated(self.batch_per_worker, default.batch_per_worker),
             accumulation=_stated(self.accumulation, default.accumulation),
@@ -88,7 +88,12 @@ class WorkloadRequest:
             precision=self.precision or default.precision,
         )
 
-    def _model(self, default: Model) -> Model:
+    def sized(self, default: Model) -> Model:
+        """A model in the stated sizes.
+
+        Raises:
+            UserError: it has no such sizes, or they are too small.
+        """
         if isinstance(default, ImageModel):
             return replace(
                 default,

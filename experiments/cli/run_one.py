@@ -142,7 +142,7 @@ def one_line(record: RunRecord, sweep_dir: Path) -> dict[str, object]:
     files = RunFiles.of(sweep_dir, record.experiment_id, record.repetition, record.attempt)
     unknown = dict.fromkeys(field.name for field in fields(Metrics))
     figures = to_json(record.metrics) if record.metrics is not None else unknown
-    of_images = record.experiment.workload.unit is Unit.IMAGES
+    workload, rate = record.experiment.workload, figures["examples_per_sec"]
     placement = record.placement
     return {
         "run_id": record.run_id,
@@ -153,7 +153,8 @@ def one_line(record: RunRecord, sweep_dir: Path) -> dict[str, object]:
         "oversubscribed": record.oversubscribed,
         "warnings": [*record.warnings, *([BEGAN_BUSY] if record.began_busy else [])],
         **figures,
-        "images_per_sec": figures["examples_per_sec"] if of_images else None,
+        "images_per_sec": rate if workload.unit is Unit.IMAGES else None,
+        "tokens_per_sec": workload.tokens_per_sec(rate),
         **{f.name: getattr(record.phases, f.name) for f in fields(record.phases)},
         "fingerprint": record.block,
         "record_path": str(files.record),

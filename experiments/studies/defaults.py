@@ -6,10 +6,18 @@ and sizes that a laptop can train: the architecture counts here, not the size of
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from experiments.sweep.sweep import STANDARD, Profile, powers_of_two
 from launchers.protocol import Capacity
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.architectures import SMALL_CNN, ImageModel, architecture_named, tensor_set
+from ps_allreduce.point.architectures import (
+    SMALL_CNN,
+    SMALL_VIT,
+    ImageModel,
+    TextModel,
+    shipped_model,
+)
 from ps_allreduce.point.data import Digits
 from ps_allreduce.point.spread import Spread
 from ps_allreduce.point.workload import EmulatedCompute, Workload
@@ -19,10 +27,13 @@ MOST_ON_ONE_HOST = 8
 
 #: Pixels of images, where the models allow it.
 IMAGE_SIZE = 64
-IMAGE_SIZES = {SMALL_CNN: 32, "VGG16": 32}
+IMAGE_SIZES = {SMALL_CNN: 32, SMALL_VIT: 32, "VGG16": 32}
 
 BATCH = 8
-BATCHES = {SMALL_CNN: 32}
+BATCHES = {SMALL_CNN: 32, SMALL_VIT: 16}
+
+#: Sequences: each holds many tokens.
+TEXT_BATCH = 4
 
 
 def default_workers(
@@ -67,18 +78,19 @@ def default_workload(model: str, emulated: EmulatedCompute | None = None) -> Wor
     """What is trained of a model, by its name.
 
     Args:
-        emulated: an accelerator, without which plain tensors are no workload.
+        emulated: an accelerator, without which weights alone are no workload.
 
     Raises:
         UserError: there is no such model, or it needs an emulated accelerator.
     """
-    tensors = tensor_set(model)
-    if tensors is not None:
-        return Workload(model=tensors, batch_per_worker=1, emulated=emulated)
-    minimum = architecture_named(model).minimum_image_size
-    size = IMAGE_SIZES.get(model, max(minimum, IMAGE_SIZE))
+    shipped = shipped_model(model)
+    if isinstance(shipped, TextModel):
+        return Workload(model=shipped, batch_per_worker=TEXT_BATCH, emulated=emulated)
+    if not isinstance(shipped, ImageModel):
+        return Workload(model=shipped, batch_per_worker=1, emulated=emulated)
+    size = IMAGE_SIZES.get(model, max(shipped.sizes.minimum_image_size, IMAGE_SIZE))
     return Workload(
-        model=ImageModel(name=model, image_size=size),
+        model=replace(shipped, image_size=size),
         data=Digits(),
         batch_per_worker=BATCHES.get(model, BATCH),
         emulated=emulated,

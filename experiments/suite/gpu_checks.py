@@ -136,7 +136,9 @@ def judge_run(name: str, record: RunRecord) -> Item:
     """A run came to its end and was valid."""
     passed = record.status is Status.OK
     rate = record.metrics.examples_per_sec if record.metrics else 0.0
-    detail = f"{rate:.0f} {record.experiment.workload.unit}/s" if passed else _ending(record)
+    detail = (
+        f"{rate:.0f} {record.experiment.workload.unit.counted}/s" if passed else _ending(record)
+    )
     return _item(f"trains: {name}", passed, detail, record)
 
 

@@ -13,6 +13,7 @@ from rich.table import Column
 
 from experiments.sweep.session import RunListener
 from experiments.sweep.sweep import PlannedRun
+from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import RunRecord, Status
 
 
@@ -105,8 +106,7 @@ class SweepProgress(RunListener):
         self._total = max(self._total, self._done)  # a second attempt comes on top
         line = f"{self._done:>3}/{self._total} {record.experiment.title} #{record.repetition + 1}: "
         if record.status is Status.OK and record.metrics is not None:
-            unit = record.experiment.workload.unit
-            line += f"{record.metrics.examples_per_sec:.1f} {unit}/s"
+            line += _rate_text(record.experiment.workload, record.metrics.examples_per_sec)
         else:
             line += ", ".join(filter(None, [record.status, record.reason]))
         self._console.print(line)
@@ -122,3 +122,10 @@ class SweepProgress(RunListener):
     def recovered(self, record: RunRecord) -> None:
         """What became of the run that was being made when the suite was killed."""
         self._console.print(f"recorded {record.run_id}: {record.status}, {record.reason}")
+
+
+def _rate_text(workload: Workload, rate: float) -> str:
+    """`12.0 images/s`, and of text also the tokens."""
+    tokens = workload.tokens_per_sec(rate)
+    beside = "" if tokens is None else f" ({tokens:.0f} tokens/s)"
+    return f"{rate:.1f} {workload.unit.counted}/s{beside}"

@@ -12,34 +12,36 @@ from pathlib import Path
 from typing import ClassVar
 
 from ps_allreduce.errors import UserError, at_least, at_most
+from ps_allreduce.point.keras_applications import KERAS_APPLICATIONS, Architecture
+from ps_allreduce.point.placement import VariableSpec
+from ps_allreduce.point.published_shapes import PUBLISHED
 
 
 class Unit(StrEnum):
-    """What the examples of a model are, and what throughput counts."""
+    """What the examples of a model are; those of text are sequences of tokens."""
 
     IMAGES = "images"
     TOKENS = "tokens"
     ROWS = "rows"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Architecture:
-    """Image sizes in pixels: the smallest one, and what the dry run takes unless told otherwise."""
-
-    minimum_image_size: int
-    designed_image_size: int
+    @property
+    def counted(self) -> str:
+        """What throughput counts: whole examples, also of text."""
+        return "examples" if self is Unit.TOKENS else self.value
 
 
-SMALL_CNN = "SmallCNN"
+SMALL_CNN, SMALL_VIT = "SmallCNN", "SmallViT"
+SMALL_GPT, SMALL_GPT_UNTIED = "SmallGPT", "SmallGPT-untied"
 
+#: Everything that takes images.
 ARCHITECTURES: dict[str, Architecture] = {
     SMALL_CNN: Architecture(minimum_image_size=16, designed_image_size=32),
-    "ResNet50": Architecture(minimum_image_size=32, designed_image_size=224),
-    "InceptionV3": Architecture(minimum_image_size=75, designed_image_size=299),
-    "VGG16": Architecture(minimum_image_size=32, designed_image_size=224),
-    "EfficientNetB0": Architecture(minimum_image_size=32, designed_image_size=224),
-    "MobileNetV2": Architecture(minimum_image_size=32, designed_image_size=224),
+    SMALL_VIT: Architecture(minimum_image_size=16, designed_image_size=32),
+    **KERAS_APPLICATIONS,
 }
+
+#: Everything that takes text and is trained.
+TEXT_MODELS = (SMALL_GPT, SMALL_GPT_UNTIED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,7 @@ class ImageModel:
 
     kind: ClassVar[str] = "image_model"
     unit: ClassVar[Unit] = Unit.IMAGES
+    tokens_per_example: ClassVar[None] = None
     computes: ClassVar[bool] = True
 
     name: str = SMALL_CNN
@@ -55,7 +58,9 @@ class ImageModel:
     num_classes: int = 10
 
     def __post_init__(self) -> None:
-        minimum = architecture_named(self.name).minimum_image_size
+        if self.name not in ARCHITECTURES:
+            raise _unknown(self.name)
+        minimum = self.sizes.minimum_image_size
         if self.image_size < minimum:
             raise UserError(
                 f"image_size {self.image_size} is below the minimum of {self.name}: "
@@ -64,6 +69,11 @@ class ImageModel:
         at_most(1e4, image_size=self.image_size)
         at_least(2, num_classes=self.num_classes)
         at_most(1e6, num_classes=self.num_classes)
+
+    @property
+    def sizes(self) -> Architecture:
+        """The image sizes that the architecture takes."""
+        return ARCHITECTURES[self.name]
 
     @property
     def example_shape(self) -> tuple[int, ...]:
@@ -80,6 +90,69 @@ class ImageModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TextModel:
+    """A language model that tells the next token at every place of a sequence."""
+
+    kind: ClassVar[str] = "text_model"
+    unit: ClassVar[Unit] = Unit.TOKENS
+    computes: ClassVar[bool] = True
+
+    name: str = SMALL_GPT
+    vocabulary: int = 8192
+    sequence_length: int = 128
+
+    def __post_init__(self) -> None:
+        if self.name not in TEXT_MODELS:
+            raise _unknown(self.name)
+        at_least(2, vocabulary=self.vocabulary)
+        at_most(1e6, vocabulary=self.vocabulary)
+        at_least(1, sequence_length=self.sequence_length)
+        at_most(1e5, sequence_length=self.sequence_length)
+
+    @property
+    def tokens_per_example(self) -> int:
+        """An example is one sequence."""
+        return self.sequence_length
+
+    def columns(self) -> dict[str, object]:
+        """As columns of a table."""
+        return {"model": self.name, "vocabulary": self.vocabulary}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedModel:
+    """No computation but the variables of a published model, to be sent as those of `TensorSet`."""
+
+    kind: ClassVar[str] = "published_shapes"
+    computes: ClassVar[bool] = False
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.name not in PUBLISHED:
+            raise _unknown(self.name)
+
+    @property
+    def unit(self) -> Unit:
+        """What its examples would be."""
+        return Unit.IMAGES if self.tokens_per_example is None else Unit.TOKENS
+
+    @property
+    def tokens_per_example(self) -> int | None:
+        """Of the longest sequence; None of images."""
+        return PUBLISHED[self.name].tokens_per_example
+
+    @property
+    def variables(self) -> tuple[VariableSpec, ...]:
+        """All of them, in creation order."""
+        return PUBLISHED[self.name].variables
+
+    def columns(self) -> dict[str, object]:
+        """As columns of a table."""
+        return {"model": self.name}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TensorSet:
     """No computation but equal tensors, to be sent by an emulated accelerator: `Tensors-16-25MB`.
 
@@ -90,6 +163,7 @@ class TensorSet:
 
     kind: ClassVar[str] = "tensors"
     unit: ClassVar[Unit] = Unit.ROWS
+    tokens_per_example: ClassVar[None] = None
     computes: ClassVar[bool] = False
 
     count: int
@@ -112,6 +186,16 @@ class TensorSet:
     def elements(self) -> int:
         """Size of each tensor."""
         return self.num_bytes // 4 // self.count
+
+    @property
+    def variables(self) -> tuple[VariableSpec, ...]:
+        """All tensors."""
+        return tuple(
+            VariableSpec(
+                name=f"tensor_{number}", shape=(self.elements,), dtype="float32", trainable=True
+            )
+            for number in range(self.count)
+        )
 
     def columns(self) -> dict[str, object]:
         """As columns of a table."""
@@ -155,14 +239,13 @@ class OwnModel:
 
     def columns(self) -> dict[str, object]:
         """As columns of a table."""
-        return {
-            "model": self.name,
-            "model_digest": self.digest,
-            "tokens_per_example": self.tokens_per_example,
-        }
+        return {"model": self.name, "model_digest": self.digest}
 
 
-Model = ImageModel | TensorSet | OwnModel
+#: What is sent without being computed; its variables are known without TensorFlow.
+Weights = PublishedModel | TensorSet
+
+Model = ImageModel | TextModel | OwnModel | Weights
 
 
 def tensor_set(name: str) -> TensorSet | None:
@@ -178,15 +261,26 @@ def tensor_set(name: str) -> TensorSet | None:
     return TensorSet(count=int(count), num_bytes=int(amount) * {"KB": 10**3, "MB": 10**6}[unit])
 
 
-def architecture_named(name: str) -> Architecture:
-    """Look an architecture up by its exact name.
+def shipped_model(name: str) -> ImageModel | TextModel | Weights:
+    """A model by its exact name; images have the size that it was designed for.
 
     Raises:
-        UserError: there is none of that name; the message lists those that exist.
+        UserError: there is none of that name, or these tensors make no sense.
     """
-    if name not in ARCHITECTURES:
-        raise UserError(
-            f"unknown model {name!r}; choose one of {', '.join(ARCHITECTURES)}, or tensors such as "
-            "Tensors-16-25MB."
-        )
-    return ARCHITECTURES[name]
+    if name in ARCHITECTURES:
+        return ImageModel(name=name, image_size=ARCHITECTURES[name].designed_image_size)
+    if name in TEXT_MODELS:
+        return TextModel(name=name)
+    if name in PUBLISHED:
+        return PublishedModel(name=name)
+    tensors = tensor_set(name)
+    if tensors is None:
+        raise _unknown(name)
+    return tensors
+
+
+def _unknown(name: str) -> UserError:
+    return UserError(
+        f"unknown model {name!r}: choose for instance {SMALL_CNN}, {SMALL_GPT}, ResNet50 or "
+        "Tensors-16-25MB; python -m experiments models lists all."
+    )

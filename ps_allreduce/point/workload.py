@@ -132,6 +132,11 @@ class Workload:
         """What the examples are."""
         return self.model.unit
 
+    def tokens_per_sec(self, examples_per_sec: float | None) -> float | None:
+        """A rate in tokens; None where it is not known or examples have none."""
+        tokens = self.model.tokens_per_example
+        return None if tokens is None or examples_per_sec is None else tokens * examples_per_sec
+
     @property
     def examples_per_step(self) -> int:
         """Examples that one worker handles between two synchronisations."""
@@ -143,6 +148,7 @@ class Workload:
         return {
             **self.model.columns(),
             "unit": self.unit.value,
+            "tokens_per_example": self.model.tokens_per_example,
             "input": self.data.name,
             "input_checksum": self.data.checksum,
             **self.optimizer.columns(),

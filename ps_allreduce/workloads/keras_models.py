@@ -6,7 +6,7 @@ placement counts variables in creation order, which is not the order of `model.v
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,15 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from ps_allreduce.errors import HostFault, UserError
-from ps_allreduce.point.architectures import SMALL_CNN, ImageModel, OwnModel, TensorSet
+from ps_allreduce.point.architectures import (
+    SMALL_CNN,
+    SMALL_GPT,
+    SMALL_VIT,
+    ImageModel,
+    OwnModel,
+    TextModel,
+    Weights,
+)
 from ps_allreduce.point.data import OwnDataset
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Precision, Workload
@@ -32,6 +40,8 @@ from ps_allreduce.workloads.drawn_examples import (
 )
 from ps_allreduce.workloads.own_dataset import DatasetExamples, dataset_examples
 from ps_allreduce.workloads.own_model import UserModel, check_weights, load_user_model
+from ps_allreduce.workloads.text_examples import text_examples
+from ps_allreduce.workloads.transformers import small_gpt, small_vit
 from ps_allreduce.workloads.user_code import blaming
 
 
@@ -90,12 +100,12 @@ def build_model(workload: Workload, data_dir: Path) -> BuiltModel:
     with _computing_in(workload.precision):
         if isinstance(model, OwnModel):
             return _build_own(workload, model, model.folder(data_dir))
-        if isinstance(model, TensorSet):
-            return BuiltModel.of(_Tensors(model), ROWS)
-        made = make_image_model(model)
+        if isinstance(model, Weights):
+            return BuiltModel.of(_WeightsAlone(model.variables), ROWS)
+        made, examples = _make(model)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     made.compile(optimizer=None, loss=loss)
-    return BuiltModel.of(made, image_examples(model))
+    return BuiltModel.of(made, examples)
 
 
 @contextmanager
@@ -146,24 +156,31 @@ def _call_once(model: keras.Model, structure: Any, batch: int, folder: Path) -> 
         model(inputs)
 
 
+def _make(model: ImageModel | TextModel) -> tuple[keras.Model, DrawnExamples]:
+    """A model that gives logits, not compiled, and what it is trained on unless files are read."""
+    if isinstance(model, ImageModel):
+        return make_image_model(model), image_examples(model)
+    tied = model.name == SMALL_GPT
+    return small_gpt(model.vocabulary, model.sequence_length, tied=tied), text_examples(model)
+
+
 def make_image_model(model: ImageModel) -> keras.Model:
     """A classifier that gives logits, not compiled."""
-    shape = (model.image_size, model.image_size, 3)
-    if model.name == SMALL_CNN:
-        return _small_cnn(shape, model.num_classes)
+    if model.name in _OWN_IMAGE_MODELS:
+        return _OWN_IMAGE_MODELS[model.name](model.image_size, model.num_classes)
     # The loss takes logits; by default Keras' architectures end in a softmax.
     return getattr(keras.applications, model.name)(
         weights=None,
-        input_shape=shape,
+        input_shape=model.example_shape,
         classes=model.num_classes,
         classifier_activation=None,
     )
 
 
-def _small_cnn(shape: tuple[int, int, int], num_classes: int) -> keras.Model:
+def _small_cnn(image_size: int, num_classes: int) -> keras.Model:
     """Three convolutions and two dense layers, for laptops; no batch norm, no dropout."""
     layers = keras.layers
-    image = keras.Input(shape)
+    image = keras.Input((image_size, image_size, 3))
     tensor = image
     for filters in (16, 32, 64):
         tensor = layers.Conv2D(filters, 3, strides=2, padding="same", activation="relu")(tensor)
@@ -172,10 +189,17 @@ def _small_cnn(shape: tuple[int, int, int], num_classes: int) -> keras.Model:
     return keras.Model(image, layers.Dense(num_classes)(tensor), name="small_cnn")
 
 
-class _Tensors(keras.Model):
+#: Image models that Keras does not have: from the size of images and the number of classes.
+_OWN_IMAGE_MODELS: Mapping[str, Callable[[int, int], keras.Model]] = {
+    SMALL_CNN: _small_cnn,
+    SMALL_VIT: small_vit,
+}
+
+
+class _WeightsAlone(keras.Model):
     """Weights without a computation; all zero."""
 
-    def __init__(self, tensors: TensorSet) -> None:
-        super().__init__(name="tensors")
-        for number in range(tensors.count):
-            self.add_weight(shape=(tensors.elements,), initializer="zeros", name=f"tensor_{number}")
+    def __init__(self, variables: Sequence[VariableSpec]) -> None:
+        super().__init__(name="weights")
+        for spec in variables:
+            self.add_weight(shape=spec.shape, initializer="zeros", name=spec.name)

@@ -157,9 +157,13 @@ MISTAKES = {
         "--host-aggregation adds up the gradients of workers that share a host, and here none do"
     ),
     "placement --model VGG17": "unknown model 'VGG17'",
+    "placement --model BERT-base --image-size 64": "model BERT-base takes no images: leave",
+    "compare --model GPT-2-small": "model GPT-2-small computes nothing: state forward_s",
+    "compare --model SmallGPT --num-classes 9": "model SmallGPT takes no images: leave",
+    "compare --model SmallGPT --input digits": "model SmallGPT takes no images: use input",
     "placement --num-ps 0": "num_ps must be 1 to 65535, got 0.",
-    "compare --model ''": "unknown model ''; choose one of SmallCNN, ",
-    "run-one --strategy single --model ''": "unknown model ''; choose one of SmallCNN, ",
+    "compare --model ''": "unknown model '': choose for instance SmallCNN, ",
+    "run-one --strategy single --model ''": "unknown model '': choose for instance SmallCNN, ",
     "emulation-check --launcher ssh --host-file x": (
         "emulation-check is for the launcher emulated, and this is ssh."
     ),

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from experiments.cli import surroundings
 from experiments.studies.catalogue import STUDIES
 from experiments.sweep.sweep import QUICK_WARMUP
-from ps_allreduce.point.architectures import ImageModel
+from ps_allreduce.point.architectures import ARCHITECTURES, TEXT_MODELS, ImageModel
 from ps_allreduce.point.data import Synthetic
 from ps_allreduce.point.measurement import FixedWarmup, Measurement, SteadyWarmup
 from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.point.published_shapes import PUBLISHED
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.spread import LayoutKind, Spread
 from ps_allreduce.point.strategies import AsynchronousServers, SynchronousServers
@@ -135,6 +137,41 @@ def test_the_dry_run_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert out.startswith("VGG16: 4 trainable variables, 0.0 MB; largest dense/kernel")
     assert "Suggested: partitioned (max/mean 1.11, 9 variables or shards)." in out
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        (
+            "GPT-2-small",
+            "GPT-2-small: 196 trainable variables, 497.8 MB; largest tokens with 154.4",
+        ),
+        ("Tensors-4-80KB", "Tensors-4-80KB: 4 trainable variables, 0.1 MB; largest tensor_0 with"),
+    ],
+)
+def test_weights_alone_are_placed_without_tensorflow(
+    model: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delattr(surroundings, "this_machine")
+    assert run("placement", "--model", model, "--num-ps", "2") == 0
+    assert capsys.readouterr().out.startswith(told)
+
+
+@pytest.mark.usefixtures("launcher")
+def test_of_text_examples_and_tokens_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("compare", "--model", "SmallGPT", "--workers", "1", "--repetitions", "1") == 0
+    said = capsys.readouterr()
+    assert ": 320.0 examples/s (40960 tokens/s)\n" in said.err
+    assert "image" not in said.out + said.err
+
+
+def test_all_names_of_models_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("models") == 0
+    lines = capsys.readouterr().out.splitlines()
+    listed = {line.split()[0] for line in lines if line.startswith("  ")}
+    assert listed == {*ARCHITECTURES, *TEXT_MODELS, *PUBLISHED, "Tensors-N-xMB"}
+    assert "  Xception            71  299" in lines
+    assert "  BERT-base          438  199" in lines
 
 
 def test_a_sweep_on_gpus_is_launched_on_gpus(launcher: FakeLauncher) -> None:

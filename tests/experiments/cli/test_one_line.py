@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from experiments.cli.run_one import BEGAN_BUSY, one_line
+from ps_allreduce.point.architectures import TextModel
 from ps_allreduce.point.placement import Shard
 from ps_allreduce.point.strategies import AllReduce
 from ps_allreduce.point.workload import EmulatedCompute, Workload
@@ -29,8 +30,15 @@ KEYS = {
         "warnings",
     ),
     *("strategy", "model", "num_workers", "num_ps", "placement", "placement_max_over_mean"),
-    *("global_batch", "compute", "unit", "examples_per_sec", "images_per_sec", "step_time_p50_s"),
-    *("step_time_p95_s", "compute_s", "forward_s", "backward_s", "communication_s"),
+    *("global_batch", "compute", "unit", "examples_per_sec", "images_per_sec", "tokens_per_sec"),
+    *(
+        "step_time_p50_s",
+        "step_time_p95_s",
+        "compute_s",
+        "forward_s",
+        "backward_s",
+        "communication_s",
+    ),
     *("input_wait_s", "warmup_steps", "measured_steps", "window_s", "steps_per_worker"),
     *("bring_up_s", "build_s", "first_step_s", "warmup_s", "measured_s", "total_s"),
 }
@@ -71,12 +79,21 @@ def test_a_run_that_went_well_has_its_figures() -> None:
         "unit": "images",
         "examples_per_sec": 320.0,
         "images_per_sec": 320.0,
+        "tokens_per_sec": None,
         "bring_up_s": 0.5,
         "steps_per_worker": [100, 100],
         "fingerprint": "0badcafe",
         "record_path": f"results/run-one/runs/{record.experiment_id}/0-0.json",
     }
     assert {key: content[key] for key in expected} == expected
+
+
+def test_text_has_tokens_and_no_images() -> None:
+    experiment = make_experiment(AllReduce, workload=Workload(model=TextModel(sequence_length=10)))
+    content = line(make_record(experiment=experiment))
+    wanted = {"unit": "tokens", "examples_per_sec": 320.0, "images_per_sec": None}
+    wanted |= {"tokens_per_sec": 3200.0}
+    assert {key: content[key] for key in wanted} == wanted
 
 
 def test_a_busy_machine_and_other_doubts_are_told() -> None:

@@ -15,15 +15,19 @@ import pytest
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import (
     ARCHITECTURES,
+    TEXT_MODELS,
     ImageModel,
+    PublishedModel,
     TensorSet,
-    architecture_named,
+    TextModel,
+    shipped_model,
     tensor_set,
 )
 from ps_allreduce.point.data import Digits, RecordFiles
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import FixedWarmup, Measurement, SteadyWarmup
 from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.published_shapes import PUBLISHED
 from ps_allreduce.point.resources import Resources
 from ps_allreduce.point.spread import Spread
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single
@@ -47,6 +51,11 @@ MISTAKES: list[tuple[Callable[..., object], dict[str, Any], str]] = [
         "image_size 74 is below the minimum of InceptionV3: use 75 or more.",
     ),
     (ImageModel, {"image_size": 0}, "image_size 0 is below the minimum of SmallCNN"),
+    (ImageModel, {"name": "SmallViT", "image_size": 15}, "below the minimum of SmallViT: use 16"),
+    (TextModel, {"name": "SmallCNN"}, "unknown model 'SmallCNN'"),
+    (TextModel, {"vocabulary": 1}, "vocabulary must be at least 2, got 1."),
+    (TextModel, {"sequence_length": 0}, "sequence_length must be at least 1, got 0."),
+    (PublishedModel, {"name": "BERT"}, "unknown model 'BERT'"),
     (ImageModel, {"num_classes": 1}, "num_classes must be at least 2, got 1."),
     (Workload, {"batch_per_worker": 0}, "batch_per_worker must be at least 1, got 0."),
     (Workload, {"accumulation": 0}, "accumulation must be at least 1, got 0."),
@@ -171,20 +180,26 @@ def test_a_folder_without_files_is_told_how_to_make_some(tmp_path: Path) -> None
         RecordFiles.found_in(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "name", [*ARCHITECTURES, *TEXT_MODELS, *PUBLISHED, "Tensors-16-25MB", "Tensors-1-4KB"]
+)
+def test_a_shipped_model_has_the_name_that_it_was_asked_for_by(name: str) -> None:
+    assert shipped_model(name).name == name
+
+
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_a_model_can_be_trained_at_the_size_it_was_designed_for(name: str) -> None:
-    assert tensor_set(name) is None
-    known = architecture_named(name)
+    known = ARCHITECTURES[name]
     for size in (known.minimum_image_size, known.designed_image_size):
         assert ImageModel(name=name, image_size=size).example_shape == (size, size, 3)
 
 
 @pytest.mark.parametrize("name", ["resnet50", "", "ResNet50 "])
 def test_an_unknown_model_is_told_which_there_are(name: str) -> None:
-    with pytest.raises(UserError) as caught:
-        architecture_named(name)
-    assert f"unknown model {name!r}; choose one of SmallCNN, ResNet50," in str(caught.value)
-    assert all(known in str(caught.value) for known in ARCHITECTURES)
+    told = f"unknown model {name!r}: choose for instance SmallCNN, SmallGPT, ResNet50 or "
+    for make in (shipped_model, lambda name: ImageModel(name=name)):
+        with pytest.raises(UserError, match=re.escape(told)):
+            make(name)
 
 
 @pytest.mark.parametrize("name", ["Tensors-16-25MB", "Tensors-1-4KB", "Tensors-160-1500KB"])

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from ps_allreduce.point.architectures import ImageModel, OwnModel, TensorSet, Unit
+from ps_allreduce.point.architectures import (
+    SMALL_GPT_UNTIED,
+    ImageModel,
+    OwnModel,
+    PublishedModel,
+    TensorSet,
+    TextModel,
+    Unit,
+)
 from ps_allreduce.point.data import Digits, OwnDataset, RecordFiles, Synthetic
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.jitter import Distribution, Jitter
@@ -73,6 +81,12 @@ DEALT = replace(GOLDEN, strategy=AsynchronousServers())
 READING = replace(GOLDEN, workload=Workload(data=FILES))
 
 SENDING = replace(GOLDEN, workload=replace(GOLDEN.workload, model=TensorSet(count=2, num_bytes=80)))
+
+WRITING = replace(GOLDEN, workload=Workload(model=TextModel()))
+
+PUBLISHED = replace(
+    SENDING, workload=replace(SENDING.workload, model=PublishedModel(name="BERT-base"))
+)
 
 OWN = replace(
     GOLDEN,
@@ -139,6 +153,10 @@ CHANGES: list[tuple[str, Experiment, Any]] = [
     ("workload.model.num_classes", GOLDEN, 11),
     ("workload.model.count", SENDING, 3),
     ("workload.model.num_bytes", SENDING, 88),
+    ("workload.model.name", WRITING, SMALL_GPT_UNTIED),
+    ("workload.model.vocabulary", WRITING, 8191),
+    ("workload.model.sequence_length", WRITING, 127),
+    ("workload.model.name", PUBLISHED, "ViT-B-16"),
     ("workload.model.module", OWN, "yours"),
     ("workload.model.function", OWN, "make"),
     ("workload.model.arguments", OWN, ("width=2",)),
@@ -210,7 +228,7 @@ def paths(value: Any, prefix: str = "") -> set[str]:
 
 
 def test_no_field_is_left_out_of_the_changes() -> None:
-    bases = (GOLDEN, SPREAD, REDUCED, DEALT, READING, SENDING, JITTERED, OWN)
+    bases = (GOLDEN, SPREAD, REDUCED, DEALT, READING, SENDING, JITTERED, OWN, WRITING, PUBLISHED)
     found = set().union(*(paths(base) for base in bases))
     assert found - {path for path, _, _ in CHANGES} == NO_PART
 

@@ -1,0 +1,41 @@
+"""The models that the suite ships, as text.  Pure."""
+
+from __future__ import annotations
+
+from ps_allreduce.point.architectures import (
+    ARCHITECTURES,
+    TEXT_MODELS,
+    PublishedModel,
+    TextModel,
+)
+from ps_allreduce.point.published_shapes import PUBLISHED
+
+
+def render_models() -> str:
+    """Every name, in groups, with what its examples are."""
+    return "\n".join(
+        [
+            "Images (smallest size and the one designed for, in pixels):",
+            *(
+                f"  {name:<18} {sizes.minimum_image_size:>3} {sizes.designed_image_size:>4}"
+                for name, sizes in ARCHITECTURES.items()
+            ),
+            "",
+            "Text (tokens of a sequence, vocabulary):",
+            *(_text_line(TextModel(name=name)) for name in TEXT_MODELS),
+            "",
+            "Weights alone, for placement and with --emulate (MB, variables):",
+            *(_weights_line(PublishedModel(name=name)) for name in PUBLISHED),
+            "  Tensors-N-xMB      N equal tensors of x MB together, also in KB",
+        ]
+    )
+
+
+def _text_line(model: TextModel) -> str:
+    return f"  {model.name:<18} {model.sequence_length:>3} {model.vocabulary:>4}"
+
+
+def _weights_line(model: PublishedModel) -> str:
+    variables = model.variables
+    megabytes = sum(spec.num_bytes for spec in variables) / 1e6
+    return f"  {model.name:<18} {megabytes:>3.0f} {len(variables):>4}"

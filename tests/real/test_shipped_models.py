@@ -1,0 +1,64 @@
+"""The table of Keras' applications is true, and the shipped transformers train, for real."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ps_allreduce.point.architectures import (
+    SMALL_GPT,
+    SMALL_GPT_UNTIED,
+    SMALL_VIT,
+    ImageModel,
+    PublishedModel,
+    TextModel,
+)
+from ps_allreduce.point.keras_applications import KERAS_APPLICATIONS
+from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.strategies import AllReduce, AnyStrategy, SynchronousServers
+from ps_allreduce.point.workload import EmulatedCompute, Workload
+from ps_allreduce.record.records import Status
+from tests.cluster import LocalLauncher
+from tests.real.gate import TOLERANCE, Compare
+from tests.real.points import launch, output_of, point
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
+
+TRAINED = {
+    SMALL_VIT: Workload(model=ImageModel(name=SMALL_VIT), batch_per_worker=8),
+    SMALL_GPT: Workload(model=TextModel(sequence_length=16), batch_per_worker=2),
+    SMALL_GPT_UNTIED: Workload(
+        model=TextModel(name=SMALL_GPT_UNTIED, sequence_length=16), batch_per_worker=2
+    ),
+}
+
+
+def test_the_table_holds_what_keras_has() -> None:
+    told = json.loads(output_of("provoked_applications").stdout)
+    assert sorted(told["names"]) == sorted(KERAS_APPLICATIONS)
+    assert len(told["built"]) > 2
+    for name, outcome in told["built"].items():
+        assert outcome == {"refused": True, "outputs": 7}, name
+
+
+@pytest.mark.parametrize("strategy", [AllReduce, SynchronousServers])
+@pytest.mark.parametrize("name", TRAINED)
+def test_two_workers_train_a_transformer_like_one_with_the_whole_batch(
+    name: str,
+    strategy: type[AnyStrategy],
+    launcher: LocalLauncher,
+    difference_from_single: Compare,
+) -> None:
+    placed = {"placement": Policy.PARTITIONED} if strategy.uses_servers else {}
+    experiment = point(strategy, 2, workload=TRAINED[name], **placed)
+    assert difference_from_single(launcher, experiment) < TOLERANCE
+
+
+def test_published_shapes_are_sent_from_and_to_servers(launcher: LocalLauncher) -> None:
+    compute = EmulatedCompute(forward_s=0.02, backward_s=0.04)
+    workload = Workload(model=PublishedModel(name="ViT-B-16"), batch_per_worker=1, emulated=compute)
+    run = launch(launcher, point(SynchronousServers, 1, workload=workload))
+    assert run.status is Status.OK, run.reason
+    assert run.placement is not None
+    assert run.placement.max_over_mean == pytest.approx(1.98, abs=0.005)
