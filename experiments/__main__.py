@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ps_allreduce.early_end import end_at_once, end_in_order
@@ -23,6 +24,7 @@ from experiments.cli import run_one as single
 from experiments.cli import surroundings
 from experiments.cli.default_launcher import settle_launcher
 from experiments.cli.options import (
+    MODEL_ARGS,
     RUN,
     SPLIT_BYTES,
     SPREAD,
@@ -30,6 +32,7 @@ from experiments.cli.options import (
     WORKLOAD,
     sweep_options,
 )
+from experiments.cli.own_model import settle_model
 from experiments.cli.placement_table import render_placements
 from experiments.cli.requests import (
     RunRequest,
@@ -40,6 +43,7 @@ from experiments.cli.requests import (
 )
 from experiments.cli.sweep_command import run_study
 from experiments.studies.catalogue import STUDIES
+from experiments.studies.defaults import OwnTraining
 from experiments.studies.scope import Study
 from experiments.sweep.progress import SweepProgress, counting_bar, plain_console
 from experiments.sweep.session import Workplace
@@ -55,6 +59,9 @@ from ps_allreduce.point.placement import default_split_bytes
 from ps_allreduce.point.strategies.base import Servers, StrategySettings
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status
+
+#: Of the last layer, where the dry run is not told otherwise: those of ImageNet.
+DESIGNED_CLASSES = 1000
 
 #: The launcher that `emulation-check` is about.
 EMULATING = next(kind for kind in SITES.values() if kind.network is not None)
@@ -108,6 +115,7 @@ def run_one(run: RunRequest) -> None:
     Every call makes a new run, and adds it to those in the results folder.
     """
     single.check_places(run)
+    run = replace(run, workload=settle_model(run.workload, run.launcher.results, plain_console()))
     launcher = surroundings.launcher_of(run.launcher)
     with launcher, SweepProgress(plain_console()) as progress:
         progress.begin(1, 0)
@@ -124,32 +132,52 @@ def run_one(run: RunRequest) -> None:
 
 
 @cli.command("placement")
-@click.option("--model", default="ResNet50", show_default=True, help="An architecture.")
+@click.option("--model", default="ResNet50", show_default=True, help="An architecture, or yours.")
+@MODEL_ARGS
 @click.option("--num-ps", type=WHOLE, default=2, show_default=True, help="Parameter servers.")
 @click.option(
     "--image-size", type=WHOLE, help="Pixels.  [default: what the model was designed for]"
 )
-@click.option(
-    "--num-classes", type=WHOLE, default=1000, show_default=True, help="Of the last layer."
-)
+@click.option("--num-classes", type=WHOLE, help="Of the last layer.  [default: 1000]")
 @SPLIT_BYTES
 def placement(
-    model: str, num_ps: int, image_size: int | None, num_classes: int, split_bytes: int | None
+    model: str,
+    model_args: tuple[str, ...],
+    num_ps: int,
+    image_size: int | None,
+    num_classes: int | None,
+    split_bytes: int | None,
 ) -> None:
     """Show where variables would go under every placement; trains nothing."""
     Servers(num_ps=num_ps)
     if split_bytes is not None:
         at_least(1, split_bytes=split_bytes)
-    size = architecture_named(model).designed_image_size if image_size is None else image_size
-    workload = Workload(model=ImageModel(name=model, image_size=size, num_classes=num_classes))
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        surroundings.this_machine(Path(folder)) as launcher,
-    ):
-        variables = launcher.describe(workload)
+    asked = WorkloadRequest(
+        model=model, model_args=model_args, image_size=image_size, num_classes=num_classes
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        workload = _placed_workload(asked, Path(folder))
+        with surroundings.this_machine(Path(folder)) as launcher:
+            variables = launcher.describe(workload)
     if split_bytes is None:
         split_bytes = default_split_bytes(variables, num_ps)
     click.echo(render_placements(model, variables, num_ps, split_bytes))
+
+
+def _placed_workload(asked: WorkloadRequest, folder: Path) -> Workload:
+    """A model in the size that it was designed for, unless another one is stated."""
+    asked = settle_model(asked, folder, plain_console())
+    if isinstance(asked.model, OwnTraining):
+        return asked.workload(asked.model)
+    name, size, classes = asked.model or "", asked.image_size, asked.num_classes
+    architecture = architecture_named(name)
+    return Workload(
+        model=ImageModel(
+            name=name,
+            image_size=architecture.designed_image_size if size is None else size,
+            num_classes=DESIGNED_CLASSES if classes is None else classes,
+        )
+    )
 
 
 @cli.command("convert-images")

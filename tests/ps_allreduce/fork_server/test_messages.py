@@ -11,12 +11,21 @@ from hypothesis import strategies as st
 
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.fork_server import messages
+from ps_allreduce.fork_server.file_messages import (
+    CopiesSeen,
+    FileRead,
+    PutFile,
+    ReadFile,
+    SeekCopies,
+)
 from ps_allreduce.fork_server.messages import MESSAGES, decode, encode
 from ps_allreduce.inspection import questions
+from ps_allreduce.inspection.model_facts import FindModel, TryModel
+from ps_allreduce.point.data import OwnDataset
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Workload
 from tests.examples import experiments, fast, seconds, workloads
-from tests.fakes import make_experiment, make_facts, make_sample
+from tests.fakes import FOUND, OWN, TRIED, make_experiment, make_facts, make_sample
 
 SPEC = VariableSpec(name="conv/kernel", shape=(3, 3), dtype="float32", trainable=True)
 
@@ -54,7 +63,9 @@ EXAMPLES: list[Any] = [
         result="/result",
         weights=None,
     ),
-    messages.DescribeModel(workload=Workload(), log="/log"),
+    messages.DescribeModel(workload=Workload(), data_dir="/data", log="/log"),
+    FindModel(root="/a", module="b.c", function="d", arguments=("e=1",), log="/log"),
+    TryModel(workload=Workload(model=OWN, data=OwnDataset()), data_dir="/data", log="/log"),
     messages.PrepareInput(workload=Workload(), data_dir="/data", log="/log"),
     messages.ConvertImages(source="/a", target="/b", log="/log"),
     questions.ReceiveStream(address="10.0.0.1", log="/log"),
@@ -71,8 +82,13 @@ EXAMPLES: list[Any] = [
     questions.MultiplyMatrices(size=1024, seconds=1.0, log="/log"),
     messages.PrepareRun(num_ports=3),
     messages.RunPrepared(ports=(40001, 40002, 40003), folder="/tmp/run-x"),
-    messages.ReadFile(path="/tmp/run-x/worker-0.log", offset=1 << 40, length=1 << 20),
-    messages.FileRead(content="AP8=", size=2),
+    ReadFile(path="/tmp/run-x/worker-0.log", offset=1 << 40, length=1 << 20),
+    FileRead(content="AP8=", size=2),
+    SeekCopies(data_dir="/data", digest=OWN.digest),
+    PutFile(
+        data_dir="/data", digest=OWN.digest, path="b/c.py", offset=7, content="AP8=", last=True
+    ),
+    CopiesSeen(whole=True, problem="no room"),
     messages.FinishRun(),
     messages.AskTime(),
     messages.TimeTold(time=1.7e9),
@@ -88,6 +104,8 @@ EXAMPLES: list[Any] = [
     ),
     messages.Event(name="DescribeModel", event="variables", time=1.0, variables=(SPEC,)),
     messages.Event(name="PrepareInput", event="input", time=1.0, counts={"records": 1797}),
+    messages.Event(name="FindModel", event="model", time=1.0, found=FOUND),
+    messages.Event(name="TryModel", event="model", time=1.0, tried=TRIED),
     messages.Event(name="CheckHost", event="state", time=1.0, state=STATE),
     messages.Event(name="worker:0", event="placed", time=1.0, cores=(0, 1), gpus="GPU-0"),
     messages.Exited(name="ps:0", pid=7, status=-9, cpu_s=1.0, peak_memory_bytes=1 << 40),
@@ -122,7 +140,7 @@ def test_any_request_is_understood(
     experiment: Any, workload: Workload, environment: dict[str, str]
 ) -> None:
     start = replace(EXAMPLES[0], experiment=experiment, environment=environment, weights="w.npz")
-    for request in (start, messages.DescribeModel(workload=workload, log="")):
+    for request in (start, messages.DescribeModel(workload=workload, data_dir="", log="")):
         assert decode(encode(request)) == request
 
 
