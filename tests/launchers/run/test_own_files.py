@@ -1,9 +1,10 @@
-"""Copies of a model that are sent to a host appear whole, below its data folder, or not at all."""
+"""A user's own model is asked about here, and its copies are whole on every host, or not there."""
 
 from __future__ import annotations
 
 import base64
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,14 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launchers.fork_servers.client import ForkServerClient
+from launchers.run import launcher as run_launcher
+from launchers.run.launcher import HostsLauncher
 from launchers.run.own_files import bring_copies
 from ps_allreduce import model_files
-from ps_allreduce.errors import HostFault, LaunchError
+from ps_allreduce.errors import HostFault, LaunchError, TookTooLong
 from ps_allreduce.fork_server.arriving_copies import ArrivingCopies
 from ps_allreduce.fork_server.file_messages import CopiesSeen, PutFile, SeekCopies
 from ps_allreduce.model_files import copy_files, is_whole, models_in, names_in
 from ps_allreduce.point.architectures import OwnModel
+from ps_allreduce.point.data import OwnDataset
+from ps_allreduce.point.workload import Workload
+from tests.cluster import Cluster, LocalLauncher
 from tests.fakes import OWN
+from tests.pretend import fake_server
+from tests.talk import PATIENCE_S, serving
 
 FILES = {"mine.py": b"import helper", "helper/__init__.py": b"", "helper/a.py": bytes(range(200))}
 
@@ -181,3 +189,65 @@ def test_copies_that_are_gone_or_damaged_here_are_not_sent(
     (model.folder(tmp_path / "here") / "mine.py").unlink()
     with pytest.raises(LaunchError, match="the same command makes them anew"):
         bring_copies(host, model, tmp_path / "here")
+
+
+def test_a_fork_server_takes_them_and_leaves_no_part_when_the_line_is_cut(
+    model: OwnModel, tmp_path: Path
+) -> None:
+    models, sent = models_in(tmp_path / "there"), pieces(model, tmp_path)
+    with serving(tmp_path) as client:
+        client.wait_ready()
+        for piece in sent[:-1]:
+            assert client.answer(piece, CopiesSeen) == CopiesSeen()
+        assert [path.name for path in models.iterdir()] != [model.digest]
+        client.close()
+        wait_until_gone(models)
+    with serving(tmp_path) as client:
+        client.wait_ready()
+        answers = [client.answer(piece, CopiesSeen) for piece in sent]
+        seek = SeekCopies(data_dir=sent[0].data_dir, digest=model.digest)
+        assert answers[-1] == client.answer(seek, CopiesSeen) == CopiesSeen(whole=True)
+    assert os.listdir(models) == [model.digest]
+
+
+def wait_until_gone(folder: Path) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while os.listdir(folder):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(("shares_files", "count"), [(True, 0), (False, 3)])
+def test_hosts_with_files_of_their_own_are_sent_the_copies_first(
+    cluster: Cluster, model: OwnModel, tmp_path: Path, shares_files: bool, count: int
+) -> None:
+    cluster.shares_files = shares_files
+    launcher = HostsLauncher(cluster, tmp_path / "here")
+    heard: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_launcher, "bring_copies", lambda client, *_: heard.append(client.host))
+        launcher.prepare(Workload(model=model, data=OwnDataset()))
+        launcher.prepare(Workload())
+    assert heard == list(cluster.hosts)[:count]
+    (spec,) = launcher.describe(Workload(model=model))
+    assert spec.shape == (len(FILES),)
+
+
+def test_a_model_is_asked_about_on_the_first_host(
+    cluster: Cluster, model: OwnModel, tmp_path: Path
+) -> None:
+    launcher = HostsLauncher(cluster, tmp_path)
+    found = launcher.find_model(Path("/root"), "mine", "build", ["a=1"], 10.0)
+    assert found.files == ("/root/mine", "build", "a=1")
+    tried = launcher.try_model(Workload(model=model), 10.0)
+    assert tried.notes == (str(tmp_path), model.name)
+    assert cluster.asked == [{"n10": 1}, {"n10": 1}]
+
+
+def test_a_model_that_never_returns_is_given_up(tmp_path: Path) -> None:
+    words = fake_server("--job", "FindModel", "hang", "--job", "TryModel", "die")
+    with LocalLauncher(tmp_path, fork_server=words) as launcher:
+        with pytest.raises(TookTooLong, match="FindModel took longer than 0 s"):
+            launcher.find_model(tmp_path, "mine", "build", (), 0.3)
+        with pytest.raises(HostFault):
+            launcher.try_model(Workload(), 10.0)
