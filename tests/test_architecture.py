@@ -56,6 +56,7 @@ TENSORFLOW_ONLY_IN = (
     "ps_allreduce/workloads/",
     "ps_allreduce/runner/task.py",
     "ps_allreduce/runner/forked_jobs.py",
+    "ps_allreduce/runner/own_models.py",
     "ps_allreduce/tf_internals/private_api.py",
 )
 

@@ -19,6 +19,7 @@ from analysis.stats.points import base_of
 from analysis.stats.statistics import estimate
 from analysis.wording import capital, count_text
 from ps_allreduce.point.architectures import OwnModel
+from ps_allreduce.point.optimizers import optimizer_text
 from ps_allreduce.record.hosts import kinds
 from ps_allreduce.record.records import (
     BUSY_LIMIT,
@@ -190,10 +191,7 @@ def what_was_run(case: Case) -> Items:
         *_model_items(case),
         ("batch per worker", f"{own['batch_per_worker']}, accumulation {own['accumulation']}"),
         ("input", _shared(case.attempts["input"])),
-        (
-            "optimizer",
-            f"SGD with momentum {own['momentum']:g}, learning rate {own['learning_rate']:g}",
-        ),
+        ("optimizer", optimizer_text(case.points[0].experiment.workload.optimizer)),
         (
             "worker",
             f"{own['device']}, {own['cores_per_worker']} core(s), "

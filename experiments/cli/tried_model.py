@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ps_allreduce.errors import UserError
 from ps_allreduce.inspection.model_facts import TriedModel
-from ps_allreduce.point.optimizers import Optimizer
+from ps_allreduce.point.optimizers import optimizer_text
 from ps_allreduce.point.placement import Policy, VariableSpec, default_split_bytes, make_plan
 
 #: For so many servers the balance of every placement is told.
@@ -32,19 +32,12 @@ def render_tried(name: str, tried: TriedModel, examples: int) -> str:
         f"{name}: {parameters:,} trainable parameters in {len(trainable)} variables, "
         f"{total / 1e6:.3g} MB; largest {largest.name} with {largest.num_bytes / 1e6:.3g} MB. A "
         f"step with {examples} examples takes {tried.step_s * 1e3:.3g} ms here. It is trained with "
-        f"{_optimizer_text(tried.optimizer)}, in {tried.precision}. Bytes of the hottest server "
+        f"{optimizer_text(tried.optimizer)}, in {tried.precision}. Bytes of the hottest server "
         f"over the mean (1.00 is balanced), with {servers} servers:",
         *(_balance_line(policy, tried.variables) for policy in Policy),
         *(f"{note[:1].upper()}{note[1:]}." for note in tried.notes),
     ]
     return "\n".join(lines)
-
-
-def _optimizer_text(optimizer: Optimizer) -> str:
-    columns = optimizer.columns()
-    kind = columns.pop("optimizer")
-    settings = ", ".join(f"{name} {value}" for name, value in columns.items())
-    return f"{kind} ({settings})"
 
 
 def _balance_line(policy: Policy, variables: Sequence[VariableSpec]) -> str:

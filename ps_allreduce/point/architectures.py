@@ -162,6 +162,7 @@ class OwnModel:
         return {
             "model": self.name,
             "model_digest": self.digest,
+            "tokens_per_example": self.tokens_per_example,
             "model_arguments": ", ".join(self.arguments) or None,
         }
 
