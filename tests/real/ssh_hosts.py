@@ -1,8 +1,8 @@
 """Emulated hosts with a real sshd each, and an `ssh` that starts from one of them.
 
 Decides how sshd and ssh are configured, and that nothing of it outlives the context.  The hosts
-have a network and a host name of their own; files and processors are this machine's, but for what
-`bare` and `stale` have instead of the checkout.
+have a network and a host name of their own; files and processors are this machine's, but for one
+folder, and for what `bare` and `stale` have instead of the checkout.
 """
 
 from __future__ import annotations
@@ -81,11 +81,12 @@ BECOME_HOST = """\
 set -e
 mount -t tmpfs run /run
 mkdir /run/sshd
+mount -t tmpfs own "$5"
 case "$1" in
     bare) mount -t tmpfs none "$2" ;;
     stale) mount --bind "$4" "$3" ;;
 esac
-shift 4
+shift 5
 exec "$@"
 """
 
@@ -105,12 +106,13 @@ class SshHosts(Machines):
 
     Attributes:
         folder: of keys, configurations and logs, and for all temporary files of the hosts.
+        own: a folder that every host, and whoever starts them, has for itself.
         search_path: PATH by which the launcher finds the `ssh` that starts from `office`.
     """
 
     def __init__(self, folder: Path, hosts: Sequence[EmulatedHost]) -> None:
         super().__init__(hosts)
-        self.folder = folder
+        self.folder, self.own = folder, folder / "own"
         self.search_path = f"{folder / 'bin'}:{SEARCH_PATH}"
 
     def address(self, name: str) -> str:
@@ -129,6 +131,7 @@ class SshHosts(Machines):
             *("setpriv", "--pdeathsig=KILL", "--", "unshare", "--mount"),
             *("sh", "-c", BECOME_HOST, "sh", name, str(ROOT), str(CHANGED)),
             str(self.folder / CHANGED.name),
+            str(self.own),
             *(_program("sshd"), "-D", "-e", "-f", str(config)),
         )
         self.start(command, log, cwd="/")
@@ -174,6 +177,7 @@ def ssh_hosts(folder: Path) -> Iterator[SshHosts]:
 def _write_files(hosts: SshHosts) -> None:
     folder, addresses = hosts.folder, {name: hosts.address(name) for name in hosts.hosts}
     (folder / "tmp").mkdir()
+    hosts.own.mkdir()
     for name in ("host_key", "user_key", "other_key"):
         words = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name))
         subprocess.run(words, check=True, stdin=subprocess.DEVNULL, timeout=DEADLINE_S)
