@@ -32,7 +32,7 @@ def test_a_users_file_is_trained(tmp_path: Path, words: tuple[str, ...]) -> None
     model = write_model(tmp_path / "mine")
     line = run_one(model, tmp_path / "results", "--strategy", *words)
     assert (line["status"], line["reason"]) == ("ok", "")
-    workload = load_record(tmp_path / "results" / "run-one" / line["record_path"]).experiment.workload
+    workload = load_record(Path(line["record_path"])).experiment.workload
     assert isinstance(workload.model, OwnModel)
     assert workload.model.name == model
     assert workload.optimizer == Adam(learning_rate=1e-3)

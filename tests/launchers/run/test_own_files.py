@@ -7,6 +7,7 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from hypothesis import given
@@ -29,6 +30,8 @@ from tests.fakes import OWN
 from tests.pretend import fake_server
 from tests.talk import PATIENCE_S, serving
 
+T = TypeVar("T")
+
 FILES = {"mine.py": b"import helper", "helper/__init__.py": b"", "helper/a.py": bytes(range(200))}
 
 
@@ -39,10 +42,12 @@ class Host(ForkServerClient):
         self.host, self.data_dir, self.copies = "n9", data_dir, ArrivingCopies()
         self.heard: list[object] = []
 
-    def answer(self, request: object, kind: object) -> CopiesSeen:  # type: ignore[override]
+    def answer(self, request: object, kind: type[T]) -> T:
         assert isinstance(request, SeekCopies | PutFile)
         self.heard.append(request)
-        return self.copies.serve(replace(request, data_dir=str(self.data_dir)))
+        answer = self.copies.serve(replace(request, data_dir=str(self.data_dir)))
+        assert isinstance(answer, kind)
+        return answer
 
     @property
     def num_pieces(self) -> int:
