@@ -80,9 +80,7 @@ OWN = OwnModel(
     notes=("trained with SGD, not your Lion",),
 )
 
-FOUND = FoundModel(
-    files=("mine.py",), unit=Unit.TOKENS, tokens_per_example=64, has_dataset=True
-)
+FOUND = FoundModel(files=("mine.py",), unit=Unit.TOKENS, tokens_per_example=64, has_dataset=True)
 
 TRIED = TriedModel(
     optimizer=Adam(),

@@ -67,12 +67,12 @@ def model_code(text: str, folder: Path) -> ModelCode:
     Raises:
         UserError: it names no function, or something that cannot be imported.
     """
+    if not text.isprintable():
+        raise UserError(f"--model {text!r}: its characters cannot all be shown; rename the file.")
     place, colon, function = text.rpartition(":")
     if text.endswith(SAVED):
         path = folder / text
-        return ModelCode(
-            name=text, root=path.parent, module=path.name, function="", files=(path,)
-        )
+        return ModelCode(name=text, root=path.parent, module=path.name, function="", files=(path,))
     if place.endswith(SAVED):
         raise UserError(f"--model {text}: a saved model has no function; write {place}.")
     if not colon or not function or not place:

@@ -59,9 +59,7 @@ def settle_model(request: WorkloadRequest, results: Path, console: Console) -> W
         return _tried(request, code, model, launcher, console)
 
 
-def _model(
-    code: ModelCode, arguments: tuple[str, ...], digest: str, found: FoundModel
-) -> OwnModel:
+def _model(code: ModelCode, arguments: tuple[str, ...], digest: str, found: FoundModel) -> OwnModel:
     return OwnModel(
         name=code.name,
         module=code.module,

@@ -1,4 +1,4 @@
-"""What was found out about the user's own model, as text: sizes, time, balance, and what is left out.
+"""What was found out about the user's own model, as text: sizes, time, balance, and notes.
 
 Pure: facts in, text out.
 """

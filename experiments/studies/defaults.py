@@ -91,9 +91,7 @@ def default_models(profile: Profile) -> tuple[str, ...]:
     return (SMALL_CNN, "ResNet50", "VGG16") if profile.name == STANDARD else (SMALL_CNN,)
 
 
-def default_workload(
-    model: str | OwnTraining, emulated: EmulatedCompute | None = None
-) -> Workload:
+def default_workload(model: str | OwnTraining, emulated: EmulatedCompute | None = None) -> Workload:
     """What is trained of a model, by its name, or of the user's own.
 
     Args:

@@ -95,9 +95,7 @@ def test_a_model_without_a_dataset_has_made_up_examples(own: FakeLauncher) -> No
 
 MISTAKES = {
     "--model gone.py:build": "--model gone.py:build: there is no gone.py in",
-    "--model a.gone:build": (
-        "there is no a/gone.py and no a/gone/__init__.py in "
-    ),
+    "--model a.gone:build": ("there is no a/gone.py and no a/gone/__init__.py in "),
     "--model gone.keras": "there is no gone.keras in",
     "--model folder.py:build": "folder.py is no file but a folder, a pipe or a device.",
     "--model pipe.py:build": "pipe.py is no file but a folder, a pipe or a device.",

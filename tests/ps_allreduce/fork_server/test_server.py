@@ -43,9 +43,7 @@ def test_a_run_gets_its_place_and_its_files_are_read(shared: Server) -> None:
     assert (len(place.ports), place.problem) == (2, "")
     assert Path(place.folder).parent == Path(shared.ready.scratch)
     (Path(place.folder) / "x").write_bytes(b"\x00\xff")
-    shared.send(
-        ReadFile(path=f"{place.folder}/x", offset=1, length=100), messages.FinishRun()
-    )
+    shared.send(ReadFile(path=f"{place.folder}/x", offset=1, length=100), messages.FinishRun())
     assert shared.expect(FileRead) == FileRead(content="/w==", size=2)
     shared.send(ReadFile(path=f"{place.folder}/x", offset=0, length=100))
     assert shared.expect(FileRead) == FileRead()
