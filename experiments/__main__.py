@@ -25,6 +25,7 @@ from experiments.cli import surroundings
 from experiments.cli.default_launcher import settle_launcher
 from experiments.cli.models_table import render_models
 from experiments.cli.options import (
+    MODEL_ARGS,
     RUN,
     SPLIT_BYTES,
     SPREAD,
@@ -32,6 +33,7 @@ from experiments.cli.options import (
     WORKLOAD,
     sweep_options,
 )
+from experiments.cli.own_model import settle_model
 from experiments.cli.placement_table import render_placements
 from experiments.cli.requests import (
     RunRequest,
@@ -42,6 +44,7 @@ from experiments.cli.requests import (
 )
 from experiments.cli.sweep_command import run_study
 from experiments.studies.catalogue import STUDIES
+from experiments.studies.defaults import OwnTraining
 from experiments.studies.scope import Study
 from experiments.sweep.progress import SweepProgress, counting_bar, plain_console
 from experiments.sweep.session import Workplace
@@ -52,7 +55,7 @@ from launchers.cli.types import PATH, WHOLE
 from launchers.settings import LauncherSettings
 from launchers.sites import SITES
 from ps_allreduce.errors import UserError, at_least
-from ps_allreduce.point.architectures import ImageModel, Model, Weights, shipped_model
+from ps_allreduce.point.architectures import ImageModel, Weights, shipped_model
 from ps_allreduce.point.placement import VariableSpec, default_split_bytes
 from ps_allreduce.point.strategies.base import Servers, StrategySettings
 from ps_allreduce.point.workload import Workload
@@ -113,6 +116,7 @@ def run_one(run: RunRequest) -> None:
     Every call makes a new run, and adds it to those in the results folder.
     """
     single.check_places(run)
+    run = replace(run, workload=settle_model(run.workload, run.launcher.results, plain_console()))
     launcher = surroundings.launcher_of(run.launcher)
     with launcher, SweepProgress(plain_console()) as progress:
         progress.begin(1, 0)
@@ -130,8 +134,12 @@ def run_one(run: RunRequest) -> None:
 
 @cli.command("placement")
 @click.option(
-    "--model", default="ResNet50", show_default=True, help="Its name; see the command models."
+    "--model",
+    default="ResNet50",
+    show_default=True,
+    help="A name (the command models lists all), or yours.",
 )
+@MODEL_ARGS
 @click.option("--num-ps", type=WHOLE, default=2, show_default=True, help="Parameter servers.")
 @click.option(
     "--image-size", type=WHOLE, help="Pixels.  [default: what the model was designed for]"
@@ -140,6 +148,7 @@ def run_one(run: RunRequest) -> None:
 @SPLIT_BYTES
 def placement(
     model: str,
+    model_args: tuple[str, ...],
     num_ps: int,
     image_size: int | None,
     num_classes: int | None,
@@ -149,26 +158,33 @@ def placement(
     Servers(num_ps=num_ps)
     if split_bytes is not None:
         at_least(1, split_bytes=split_bytes)
-    shipped = shipped_model(model)
-    if isinstance(shipped, ImageModel):
-        shipped = replace(shipped, num_classes=IMAGENET_CLASSES)
-    variables = _variables(
-        WorkloadRequest(image_size=image_size, num_classes=num_classes).sized(shipped)
+    asked = WorkloadRequest(
+        model=model, model_args=model_args, image_size=image_size, num_classes=num_classes
     )
+    variables = _variables(asked)
     if split_bytes is None:
         split_bytes = default_split_bytes(variables, num_ps)
     click.echo(render_placements(model, variables, num_ps, split_bytes))
 
 
-def _variables(model: Model) -> Sequence[VariableSpec]:
-    """Those of a model, in creation order."""
-    if isinstance(model, Weights):
-        return model.variables
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        surroundings.this_machine(Path(folder)) as launcher,
-    ):
-        return launcher.describe(Workload(model=model))
+def _variables(asked: WorkloadRequest) -> Sequence[VariableSpec]:
+    """Those of a model, in creation order, in the size that it was designed for."""
+    with tempfile.TemporaryDirectory() as folder:
+        asked = settle_model(asked, Path(folder), plain_console())
+        if isinstance(asked.model, OwnTraining):
+            return _described(asked.workload(asked.model), Path(folder))
+        shipped = shipped_model(asked.model or "")
+        if isinstance(shipped, ImageModel):
+            shipped = replace(shipped, num_classes=IMAGENET_CLASSES)
+        sized = asked.sized(shipped)
+        if isinstance(sized, Weights):
+            return sized.variables
+        return _described(Workload(model=sized), Path(folder))
+
+
+def _described(workload: Workload, folder: Path) -> Sequence[VariableSpec]:
+    with surroundings.this_machine(folder) as launcher:
+        return launcher.describe(workload)
 
 
 @cli.command("models")

@@ -34,6 +34,10 @@ class LaunchError(SuiteError):
     """The tasks of a run could not be started, or one of them ended before its time."""
 
 
+class TookTooLong(LaunchError):
+    """A job was ended because it had taken longer than it may."""
+
+
 class HostFault(LaunchError):
     """A host, or what connects hosts, was at fault and not the run: it may work the next time.
 

@@ -12,12 +12,15 @@ import numpy as np
 
 from launchers.protocol import Capacity, LaunchedRun
 from launchers.run.launcher import HostsLauncher
+from ps_allreduce.inspection.model_facts import FoundModel, TriedModel
+from ps_allreduce.point.architectures import OwnModel, Unit
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.optimizers import Adam
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.strategies import AnyStrategy, SynchronousServers
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.wire import WIRE_SETTINGS, Wire
-from ps_allreduce.point.workload import Workload
+from ps_allreduce.point.workload import Precision, Workload
 from ps_allreduce.record.hosts import HostFacts, HostRecord, Interface
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.records import Phases, RunRecord, Sample, Status, TaskRecord
@@ -64,6 +67,27 @@ TWO_LAYERS = (
     VariableSpec(name="conv/bias", shape=(80,), dtype="float32", trainable=True),
     VariableSpec(name="dense/kernel", shape=(80, 40), dtype="float32", trainable=True),
     VariableSpec(name="dense/bias", shape=(40,), dtype="float32", trainable=True),
+)
+
+
+#: A model of a user's own, and what was found out about it.
+OWN = OwnModel(
+    name="mine.py:build",
+    module="mine",
+    function="build",
+    digest="0123456789abcdef",
+    has_dataset=True,
+    notes=("trained with SGD, not your Lion",),
+)
+
+FOUND = FoundModel(files=("mine.py",), unit=Unit.TOKENS, tokens_per_example=64, has_dataset=True)
+
+TRIED = TriedModel(
+    optimizer=Adam(),
+    precision=Precision.FLOAT32,
+    notes=OWN.notes,
+    variables=TWO_LAYERS,
+    step_s=0.0123,
 )
 
 
@@ -253,6 +277,8 @@ class FakeLauncher(HostsLauncher):
         on_launch: called for every launch.
         refuses: a point for which `check` raises what this returns.
         facts: of the hosts of a cluster.
+        found, tried: what a user's own model is, or the error that it makes.
+        asked: what was asked about it.
         time_left: seconds until the scheduler's limit.
     """
 
@@ -265,6 +291,9 @@ class FakeLauncher(HostsLauncher):
     num_hosts: int = 1
     cores_per_host: int = 4
     facts: tuple[HostFacts, ...] = ()
+    found: FoundModel | Exception = FOUND
+    tried: TriedModel | Exception = TRIED
+    asked: list[object] = field(default_factory=list)
     job_id: str | None = None
     time_left: Callable[[], float | None] = lambda: None
 
@@ -283,6 +312,20 @@ class FakeLauncher(HostsLauncher):
 
     def prepare(self, workload: Workload) -> None:
         self.prepared.append(workload)
+
+    def find_model(
+        self, root: Path, module: str, function: str, arguments: Sequence[str], deadline_s: float
+    ) -> FoundModel:
+        self.asked.append((root, module, function, tuple(arguments)))
+        if isinstance(self.found, Exception):
+            raise self.found
+        return self.found
+
+    def try_model(self, workload: Workload, deadline_s: float) -> TriedModel:
+        self.asked.append(workload)
+        if isinstance(self.tried, Exception):
+            raise self.tried
+        return self.tried
 
     def launch(
         self,

@@ -28,7 +28,12 @@ from ps_allreduce.inspection import host_state, questions
 from ps_allreduce.inspection.check_up import CHECK_UP_JOBS
 from ps_allreduce.inspection.facts import look_around
 from ps_allreduce.inspection.gpu import GpuSampler
+from ps_allreduce.inspection.model_facts import FindModel, FoundModel, TriedModel, TryModel
+from ps_allreduce.model_files import names_in
+from ps_allreduce.point.architectures import OwnModel, Unit
+from ps_allreduce.point.optimizers import Sgd
 from ps_allreduce.point.placement import VariableSpec
+from ps_allreduce.point.workload import Precision
 from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.provenance import program_digest
 from ps_allreduce.scratch import scratch_folder
@@ -64,9 +69,30 @@ def execute(request: Any, report: Any) -> None:
 
 
 def describe(request: Any, report: Any) -> None:
-    shape = (request.workload.model.image_size,)
-    spec = VariableSpec(name="v", shape=shape, dtype="float32", trainable=True)
+    model = request.workload.model
+    if isinstance(model, OwnModel):
+        size = len(names_in(model.folder(Path(request.data_dir))))
+    else:
+        size = model.image_size
+    spec = VariableSpec(name="v", shape=(size,), dtype="float32", trainable=True)
     report("variables", variables=(spec,))
+
+
+def find(request: Any, report: Any) -> None:
+    files = (f"{request.root}/{request.module}", request.function, *request.arguments)
+    found = FoundModel(files=files, unit=Unit.ROWS, tokens_per_example=None, has_dataset=False)
+    report("model", found=found)
+
+
+def try_out(request: Any, report: Any) -> None:
+    tried = TriedModel(
+        optimizer=Sgd(),
+        precision=Precision.FLOAT32,
+        notes=(request.data_dir, request.workload.model.name),
+        variables=(),
+        step_s=0.5,
+    )
+    report("model", tried=tried)
 
 
 def prepare(request: Any, report: Any) -> None:
@@ -111,6 +137,8 @@ def jobs() -> dict[type[Any], Job]:
         **CHECK_UP_JOBS,
         messages.StartTask: execute,
         messages.DescribeModel: describe,
+        FindModel: find,
+        TryModel: try_out,
         messages.PrepareInput: prepare,
         messages.ConvertImages: convert,
         questions.ReceiveStream: receive_stream,

@@ -18,7 +18,7 @@ from pandas.api.typing import DataFrameGroupBy
 from analysis.data.columns import CONDITIONS
 from analysis.data.setting import Setting, exchange_order, settings_of
 from analysis.data.turns import turns_of
-from ps_allreduce.point.architectures import Unit
+from ps_allreduce.point.architectures import Model, Unit
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.looks import Looks
 from ps_allreduce.record.records import BUSY_LIMIT, RunRecord, Status
@@ -175,7 +175,7 @@ def make_cases(
         looks: at the main comparison of every case while the sweep was made.
     """
     attempts = table.assign(turn=turns_of(table)).groupby("experiment_id", sort=False)
-    experiments = attempts.head(1).set_index("experiment_id", drop=False)
+    experiments = _with_one_name(attempts.head(1), records).set_index("experiment_id", drop=False)
     # A folder that was moved holds the same data still.
     experiments["input"] = experiments["input_checksum"].fillna(experiments["input"])
     asked = experiments.astype(object).where(experiments.notna(), None)
@@ -191,6 +191,13 @@ def make_cases(
         for name, group in zip(names, groups, strict=True)
     ]
     return tuple(sorted(cases, key=lambda case: case.name))
+
+
+def _with_one_name(runs: pd.DataFrame, records: Mapping[str, RunRecord]) -> pd.DataFrame:
+    """Give a model one name: that of a user's own file may have been typed in several ways."""
+    models = [records[str(path)].experiment.workload.model for path in runs.index]
+    names: dict[Model, str] = {}
+    return runs.assign(model=[names.setdefault(model, model.name) for model in models])
 
 
 def _case_names(cases: pd.DataFrame) -> list[str]:

@@ -57,7 +57,7 @@ emulated_jitter traffic_bits_per_s:f warmup most_warmup_steps:i most_warmup_s:f 
 foreign_load:f stolen_load:f steadiness busy:f
 
 nesterov:b beta_1:f beta_2:f epsilon:f weight_decay:f model_digest tokens_per_example:i
-tokens_per_sec:f vocabulary:i
+tokens_per_sec:f vocabulary:i model_arguments
 """
 
 #: A command line may hold bytes that are no text; they are written by their numbers.
@@ -88,8 +88,8 @@ OPTIMIZER_SETTINGS = (
 
 #: What was asked for otherwise: it must agree between runs that are compared.
 CONDITIONS = (
-    *("model", "model_digest", "image_size", "num_classes", "vocabulary", "unit"),
-    *("tokens_per_example", "input", "input_checksum", "optimizer", *OPTIMIZER_SETTINGS),
+    *("model", "model_digest", "model_arguments", "image_size", "num_classes", "vocabulary"),
+    *("unit", "tokens_per_example", "input", "input_checksum", "optimizer", *OPTIMIZER_SETTINGS),
     *("batch_per_worker", "accumulation", "seed", "precision"),
     *("compute", "emulated_forward_s", "emulated_backward_s", "emulated_groups"),
     *("emulated_factors", "emulated_jitter", "launcher", "network", "network_hosts"),

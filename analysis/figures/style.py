@@ -45,6 +45,8 @@ _STYLE: dict[Any, Any] = {
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
     "hatch.linewidth": 0.6,
+    # Users' models have names with whatever characters, which are no formulas.
+    "text.parse_math": False,
     # The same records give the same bytes.
     "svg.hashsalt": "ps-allreduce",
 }

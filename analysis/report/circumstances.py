@@ -14,11 +14,12 @@ from typing import Any
 import pandas as pd
 
 from analysis.data.cases import MARK, Case, processors_may_limit
-from analysis.data.columns import OPTIMIZER_SETTINGS
 from analysis.data.setting import exchange_of
 from analysis.stats.points import base_of
 from analysis.stats.statistics import estimate
-from analysis.wording import count_text
+from analysis.wording import capital, count_text
+from ps_allreduce.point.architectures import OwnModel
+from ps_allreduce.point.optimizers import optimizer_text
 from ps_allreduce.record.hosts import kinds
 from ps_allreduce.record.records import (
     BUSY_LIMIT,
@@ -30,6 +31,9 @@ from ps_allreduce.record.records import (
 
 #: Columns of the exchange that have a shorter name here.
 _SHORT = {"gradients_on_wire": "gradients"}
+
+#: So many notes about the user's own model stand in a headline.
+MOST_NOTES = 2
 
 Items = list[tuple[str, str]]
 
@@ -184,9 +188,10 @@ def what_was_run(case: Case) -> Items:
     own = case.conditions
     items = [
         ("model", _model_text(case)),
+        *_model_items(case),
         ("batch per worker", f"{own['batch_per_worker']}, accumulation {own['accumulation']}"),
         ("input", _shared(case.attempts["input"])),
-        ("optimizer", _optimizer_text(case)),
+        ("optimizer", optimizer_text(case.points[0].experiment.workload.optimizer)),
         (
             "worker",
             f"{own['device']}, {own['cores_per_worker']} core(s), "
@@ -198,12 +203,28 @@ def what_was_run(case: Case) -> Items:
     return items + _exchange_items(case) + _further_items(case)
 
 
-def _optimizer_text(case: Case) -> str:
-    """`adam, learning rate 0.001, beta 1 0.9 ...`: the settings that it has."""
+def notes_line(case: Case) -> str:
+    """What is not done as the user's own model asks for, the first of it, in a sentence."""
+    notes = _notes(case)
+    shown = "; ".join(notes[:MOST_NOTES])
+    more = f"; {len(notes) - MOST_NOTES} more in the report" if len(notes) > MOST_NOTES else ""
+    return f"{capital(shown)}{more}." if notes else ""
+
+
+def _notes(case: Case) -> tuple[str, ...]:
+    model = case.points[0].experiment.workload.model
+    return model.notes if isinstance(model, OwnModel) else ()
+
+
+def _model_items(case: Case) -> Items:
+    """Of the user's own model: the digest of its files, arguments, and what is done otherwise."""
     own = case.conditions
-    settings = {name: own[name] for name in OPTIMIZER_SETTINGS if own[name] is not None}
-    stated = (f"{name.replace('_', ' ')} {float(value):g}" for name, value in settings.items())
-    return ", ".join([str(own["optimizer"]), *stated])
+    named = {
+        "its files": own["model_digest"],
+        "its arguments": own["model_arguments"],
+        "not as it asks": "; ".join(_notes(case)) or None,
+    }
+    return [(name, str(value)) for name, value in named.items() if value is not None]
 
 
 def _model_text(case: Case) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analysis.data.cases import Case, Point
-from analysis.report.circumstances import attempts_lines, circumstances
+from analysis.report.circumstances import attempts_lines, circumstances, notes_line
 from analysis.report.constancy import drift_lines, steadiness_lines
 from analysis.stats.decision import Decision, Outcome
 from analysis.stats.decisions import all_pairs, decisions
@@ -45,7 +45,8 @@ class Verdict:
     """What is said about one case.
 
     Attributes:
-        headline: the main comparison, or why there is none.
+        headline: the main comparison, or why there is none; and what is not done as the user's
+            own model asks for.
         network: what it has to do with networks, and where there is no main comparison which
             settings are farthest apart; empty where nothing was compared.
         details: further sentences, in order.
@@ -73,6 +74,7 @@ def verdict(case: Case) -> Verdict:
     ]
     headline = _sentence_on_its_transport(case, main) if main else _why_none(case)
     network = _network_sentence(case, main.bests) if main else _of_one_side(case)
+    headline = " ".join(filter(None, [headline, notes_line(case)]))
     return Verdict(headline=headline, network=network, details=tuple(details))
 
 

@@ -12,13 +12,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
-from experiments.studies.defaults import default_workload
+from experiments.cli.model_text import is_own
+from experiments.studies.defaults import OwnTraining, default_workload
 from experiments.studies.scope import Study
 from experiments.sweep.sweep import Profile
 from launchers.settings import LauncherSettings, option_of
 from launchers.sites import network_of, site_kind
 from ps_allreduce.errors import UserError, at_least, at_most
-from ps_allreduce.point.architectures import ImageModel, Model
+from ps_allreduce.point.architectures import ImageModel, Model, OwnModel
 from ps_allreduce.point.data import Digits, RecordFiles, Synthetic
 from ps_allreduce.point.experiment import MOST_WORKERS, Experiment
 from ps_allreduce.point.jitter import Jitter
@@ -36,10 +37,13 @@ class WorkloadRequest:
     """What is to be trained; None leaves a setting at the model's default.
 
     Attributes:
-        model: None for those that a study trains by default.
+        model: None for those that a study trains by default; the user's own has been tried, or
+            is text still (`own_model.settle_model`).
+        model_args: of the function that makes it, `name=value` each.
     """
 
-    model: str | None = None
+    model: str | OwnTraining | None = None
+    model_args: tuple[str, ...] = field(default=(), metadata=LATER)
     image_size: int | None = None
     num_classes: int | None = None
     batch_per_worker: int | None = None
@@ -52,6 +56,7 @@ class WorkloadRequest:
     jitter: Jitter | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
+        self._check_own_model()
         if self.device is Device.GPU and self.emulate is not None:
             raise UserError("--emulate stands in for an accelerator: leave --device gpu out.")
         if self.emulate is None:
@@ -59,6 +64,16 @@ class WorkloadRequest:
                 if getattr(self, name) is not None:
                     option = option_of(name)
                     raise UserError(f"{option} is about an emulated accelerator: state --emulate.")
+
+    def _check_own_model(self) -> None:
+        own = is_own(self.model) if isinstance(self.model, str) else self.model is not None
+        if self.model_args and not own:
+            raise UserError("--model-arg is for your own model (mine.py:build): leave it out.")
+        for name in ("image_size", "num_classes") if own else ():
+            if getattr(self, name) is not None:
+                raise UserError(
+                    f"{option_of(name)}: your own model says itself what it takes; leave it out."
+                )
 
     @property
     def emulated(self) -> EmulatedCompute | None:
@@ -71,7 +86,7 @@ class WorkloadRequest:
             return None
         return replace(self.emulate, factors=self.worker_factors or (), jitter=self.jitter)
 
-    def workload(self, model: str) -> Workload:
+    def workload(self, model: str | OwnTraining) -> Workload:
         """A model's default workload, with what was stated instead.
 
         Raises:
@@ -85,8 +100,18 @@ class WorkloadRequest:
             batch_per_worker=_stated(self.batch_per_worker, default.batch_per_worker),
             accumulation=_stated(self.accumulation, default.accumulation),
             emulated=self.emulated,
-            precision=self.precision or default.precision,
+            precision=self._precision(default),
         )
+
+    def _precision(self, default: Workload) -> Precision:
+        stated = self.precision or default.precision
+        is_own_choice = isinstance(default.model, OwnModel) and self.emulate is None
+        if is_own_choice and stated is not default.precision:
+            raise UserError(
+                f"model {default.model.name} computes in {default.precision}, as its own code "
+                "says: leave --precision out, or change the model."
+            )
+        return stated
 
     def sized(self, default: Model) -> Model:
         """A model in the stated sizes.

@@ -17,10 +17,12 @@ from rich.console import Console
 
 from experiments.cli import surroundings
 from experiments.cli.links import FirstLook
+from experiments.cli.own_model import settle_model
 from experiments.cli.pilot import Pilot
 from experiments.cli.plan import check_jobs_by_size, plan_sweep, render_sweep
 from experiments.cli.requests import StudyRequest
-from experiments.sweep.definition import Choices, read_choices
+from experiments.studies.defaults import OwnTraining
+from experiments.sweep.definition import Choices, own_digests, read_choices
 from experiments.sweep.execute import SessionResult, Stop, execute, has_time, look_ahead
 from experiments.sweep.history import Counts, History, Standing, of_software, read_history
 from experiments.sweep.jobs import SweepJobs, planned_jobs, render_jobs
@@ -57,14 +59,30 @@ def run_study(request: StudyRequest) -> int:
     scheduler = site_kind(request.launcher.launcher).scheduler
     if scheduler is not None:
         scheduler.check_options(request.launcher, jobs_by_size=request.sweep.jobs_by_size)
-        if not scheduler.inside_job():
-            return _submit(request, scheduler, console)
+    workload = settle_model(request.workload, request.launcher.results, console)
+    request = replace(request, workload=workload)
+    _tell_of_change(request, console)
+    if scheduler is not None and not scheduler.inside_job():
+        return _submit(request, scheduler, console)
     launcher = surroundings.launcher_of(request.launcher)
     with launcher, SweepProgress(console) as progress:
         if not has_time(launcher, request.sweep.profile):
             console.print(NO_TIME)
             return 1
         return _run_here(request, launcher, progress, console)
+
+
+def _tell_of_change(request: StudyRequest, console: Console) -> None:
+    """Say that the user's own model is another one than when the sweep was last called."""
+    training = request.workload.model
+    if not isinstance(training, OwnTraining):
+        return
+    known = own_digests(request.sweep_dir, training.model.name)
+    if known and training.model.digest not in known:
+        console.print(
+            f"{training.model.name} has changed since the last call of this sweep: it is another "
+            "model, of which all runs are to be made. Those of before stay what they are."
+        )
 
 
 def _run_here(

@@ -6,7 +6,7 @@ and sizes that a laptop can train: the architecture counts here, not the size of
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from experiments.sweep.sweep import STANDARD, Profile, powers_of_two
 from launchers.protocol import Capacity
@@ -15,12 +15,14 @@ from ps_allreduce.point.architectures import (
     SMALL_CNN,
     SMALL_VIT,
     ImageModel,
+    OwnModel,
     TextModel,
     shipped_model,
 )
-from ps_allreduce.point.data import Digits
+from ps_allreduce.point.data import Digits, OwnDataset, Synthetic
+from ps_allreduce.point.optimizers import Momentum, Optimizer
 from ps_allreduce.point.spread import Spread
-from ps_allreduce.point.workload import EmulatedCompute, Workload
+from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
 
 #: On one machine more would only share its memory.
 MOST_ON_ONE_HOST = 8
@@ -34,6 +36,25 @@ BATCHES = {SMALL_CNN: 32, SMALL_VIT: 16}
 
 #: Sequences: each holds many tokens.
 TEXT_BATCH = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnTraining:
+    """The user's own model, and what its own code says of its training."""
+
+    model: OwnModel
+    optimizer: Optimizer = field(default_factory=Momentum)
+    precision: Precision = Precision.FLOAT32
+
+    def workload(self, emulated: EmulatedCompute | None) -> Workload:
+        """What is trained of it; an emulated accelerator computes in no precision."""
+        return Workload(
+            model=self.model,
+            data=OwnDataset() if self.model.has_dataset else Synthetic(),
+            optimizer=self.optimizer,
+            precision=Precision.FLOAT32 if emulated else self.precision,
+            emulated=emulated,
+        )
 
 
 def default_workers(
@@ -74,8 +95,8 @@ def default_models(profile: Profile) -> tuple[str, ...]:
     return (SMALL_CNN, "ResNet50", "VGG16") if profile.name == STANDARD else (SMALL_CNN,)
 
 
-def default_workload(model: str, emulated: EmulatedCompute | None = None) -> Workload:
-    """What is trained of a model, by its name.
+def default_workload(model: str | OwnTraining, emulated: EmulatedCompute | None = None) -> Workload:
+    """What is trained of a model, by its name, or of the user's own.
 
     Args:
         emulated: an accelerator, without which weights alone are no workload.
@@ -83,6 +104,8 @@ def default_workload(model: str, emulated: EmulatedCompute | None = None) -> Wor
     Raises:
         UserError: there is no such model, or it needs an emulated accelerator.
     """
+    if isinstance(model, OwnTraining):
+        return model.workload(emulated)
     shipped = shipped_model(model)
     if isinstance(shipped, TextModel):
         return Workload(model=shipped, batch_per_worker=TEXT_BATCH, emulated=emulated)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from experiments.sweep.sweep import Sweep
+from ps_allreduce.point.architectures import OwnModel
 from ps_allreduce.record.files import read_json, write_json
 from ps_allreduce.serialization import from_json, to_json
 
@@ -80,6 +81,20 @@ def read_choices(sweep_dir: Path, request: str, block: str | None) -> Choices:
     except (OSError, ValueError, KeyError, TypeError):
         return fresh
     return Choices(request=request, block=block, answers=answers) if same else fresh
+
+
+def own_digests(sweep_dir: Path, name: str) -> frozenset[str]:
+    """The digests of the user's own model of that name, when the sweep was last begun."""
+    try:
+        points = read_json(sweep_dir / DEFINITION)["points"].values()
+        models = [point["workload"]["model"] for point in points]
+        return frozenset(
+            model["digest"]
+            for model in models
+            if model["kind"] == OwnModel.kind and model["name"] == name
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return frozenset()
 
 
 def save_definition(sweep: Sweep, choices: Choices, sweep_dir: Path) -> None:

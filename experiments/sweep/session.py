@@ -31,8 +31,10 @@ from launchers.protocol import LaunchedRun
 from launchers.run.launcher import HostsLauncher
 from launchers.sites import site_kind
 from ps_allreduce.errors import HostFault, LaunchError, UserError, in_a_sentence
+from ps_allreduce.point.architectures import OwnModel
 from ps_allreduce.point.data import Digits
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.provenance import collect
 from ps_allreduce.record.records import RunRecord, Status
@@ -192,7 +194,7 @@ def _launched(
 ) -> LaunchedRun:
     place, workload = session.place, note.experiment.workload
     try:
-        if again and isinstance(workload.data, Digits):  # whatever deleted files may have had these
+        if again and _has_files(workload):  # whatever deleted files may have had these
             place.launcher.prepare(workload)
         return place.launcher.launch(
             note.experiment,
@@ -207,6 +209,11 @@ def _launched(
     except (HostFault, OSError) as error:  # no temporary folder, no room in it, no file handle
         fault = str(in_a_sentence(error) if isinstance(error, OSError) else error)
         return LaunchedRun(status=Status.INTERRUPTED, reason=fault, host_fault=fault)
+
+
+def _has_files(workload: Workload) -> bool:
+    """The suite has put files of the workload on the hosts."""
+    return isinstance(workload.data, Digits) or isinstance(workload.model, OwnModel)
 
 
 def _limit_s(session: Session) -> float:

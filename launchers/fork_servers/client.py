@@ -15,18 +15,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ps_allreduce.errors import HostFault, LaunchError, UserError, in_a_sentence
+from ps_allreduce.errors import HostFault, LaunchError, TookTooLong, UserError, in_a_sentence
 from ps_allreduce.fork_server import messages
-from ps_allreduce.fork_server.messages import (
-    AskTime,
-    Event,
-    Exited,
-    FileRead,
-    Leaving,
-    ReadFile,
-    Ready,
-    TimeTold,
-)
+from ps_allreduce.fork_server.file_messages import FileRead, ReadFile
+from ps_allreduce.fork_server.messages import AskTime, Event, Exited, Leaving, Ready, TimeTold
+from ps_allreduce.model_files import PIECE_BYTES
 
 START_DEADLINE_S = 120.0
 
@@ -36,8 +29,6 @@ ANSWER_DEADLINE_S = 30.0
 
 #: A fork server that does nothing else answers within thousandths of a second.
 SILENT_S = 4.0
-
-PIECE_BYTES = 1 << 20
 
 #: So much may a login shell print before the fork server, whose standard output it has as well.
 MAX_GREETING_LINES = 1000
@@ -226,7 +217,7 @@ class ForkServerClient:
 
         Raises:
             UserError: the job found a mistake of the user's.
-            LaunchError: it failed otherwise, or took too long.
+            LaunchError: it failed otherwise; `TookTooLong` if it did not end by itself.
         """
         self.send(request)
         answer: Event | None = None
@@ -239,7 +230,7 @@ class ForkServerClient:
         self.send(messages.EndAll())
         # Its end is waited for, so that it is not mistaken for that of the next job.
         next((m for m in self._messages(END_DEADLINE_S) if isinstance(m, Exited)), None)
-        raise LaunchError(f"{type(request).__name__} took longer than {deadline_s:.0f} s.")
+        raise TookTooLong(f"{type(request).__name__} took longer than {deadline_s:.0f} s.")
 
     def _messages(self, within_s: float) -> Iterator[Any]:
         deadline = time.monotonic() + within_s

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +18,13 @@ from launchers.fork_servers.client import ForkServerClient
 from launchers.protocol import Capacity, LaunchedRun
 from launchers.run.conclude import conclude
 from launchers.run.follow import make_run
+from launchers.run.own_files import bring_copies
 from launchers.run.state import LaunchRequest, result_path
 from launchers.site import Site, task_address
 from ps_allreduce.errors import HostFault
 from ps_allreduce.fork_server.messages import ConvertImages, DescribeModel, Event, PrepareInput
-from ps_allreduce.point.architectures import Model
+from ps_allreduce.inspection.model_facts import FindModel, FoundModel, TriedModel, TryModel
+from ps_allreduce.point.architectures import Model, OwnModel
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import place_tasks, plan_cores, plan_gpus
 from ps_allreduce.point.placement import VariableSpec
@@ -128,7 +130,8 @@ class HostsLauncher:
                     workload=workload,
                     data_dir=str(self._data_dir),
                     log=client.job_log("describe"),
-                )
+                ),
+                model=workload.model,
             )
             self._described[workload.model] = answer.variables
         return self._described[workload.model]
@@ -136,8 +139,11 @@ class HostsLauncher:
     def prepare(self, workload: Workload) -> None:
         """Make and check the input files, on every host that has files of its own.
 
+        Those of a user's own model are sent there.
+
         Raises:
             UserError: the input is missing or damaged.
+            HostFault: a host refuses the files.
         """
         self._ask(
             lambda client: PrepareInput(
@@ -145,17 +151,66 @@ class HostsLauncher:
                 data_dir=str(self._data_dir),
                 log=client.job_log("prepare"),
             ),
+            model=workload.model,
             everywhere=not self._site.shares_files,
         )
 
+    def find_model(
+        self, root: Path, module: str, function: str, arguments: Sequence[str], deadline_s: float
+    ) -> FoundModel:
+        """Import a user's module where it lies, and see what it is; as `FindModel` has it.
+
+        Raises:
+            UserError: it is no model that can be trained.
+            TookTooLong: its function does not return.
+            LaunchError: its process ended.
+        """
+        (answer,) = self._ask(
+            lambda client: FindModel(
+                root=str(root),
+                module=module,
+                function=function,
+                arguments=tuple(arguments),
+                log=client.job_log("find"),
+            ),
+            deadline_s=deadline_s,
+        )
+        assert answer.found is not None
+        return answer.found
+
+    def try_model(self, workload: Workload, deadline_s: float) -> TriedModel:
+        """Build a user's own model from the copies of its files, and make steps with one worker.
+
+        Raises:
+            UserError: it cannot be trained here.
+            TookTooLong: a step does not end.
+            LaunchError: its process ended.
+        """
+        (answer,) = self._ask(
+            lambda client: TryModel(
+                workload=workload, data_dir=str(self._data_dir), log=client.job_log("try")
+            ),
+            deadline_s=deadline_s,
+        )
+        assert answer.tried is not None
+        return answer.tried
+
     def _ask(
-        self, request_for: Callable[[ForkServerClient], object], *, everywhere: bool = False
+        self,
+        request_for: Callable[[ForkServerClient], object],
+        *,
+        model: Model | None = None,
+        everywhere: bool = False,
+        deadline_s: float = JOB_DEADLINE_S,
     ) -> list[Event]:
-        """Have a job done on the first host, or on every one."""
+        """Have a job done on the first host, or on every one, with the files of a model there."""
         hosts = self._site.hosts if everywhere else self._site.hosts[:1]
         with self._site.servers(dict.fromkeys(hosts, 1), None) as servers:
             clients = servers.clients.values()
-            return [client.ask(request_for(client), JOB_DEADLINE_S) for client in clients]
+            if isinstance(model, OwnModel) and not self._site.shares_files:
+                for client in clients:
+                    bring_copies(client, model, self._data_dir)
+            return [client.ask(request_for(client), deadline_s) for client in clients]
 
     def convert(
         self, source: Path, target: Path, progress: Callable[[int, int], None]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ps_allreduce.errors import LaunchError, UserError
+from ps_allreduce.fork_server import file_messages
 from ps_allreduce.inspection import questions
 from ps_allreduce.inspection.model_facts import FindModel, FoundModel, TriedModel, TryModel
 from ps_allreduce.point.experiment import Experiment
@@ -100,23 +101,6 @@ class RunPrepared:
     ports: tuple[int, ...] = ()
     folder: str = ""
     problem: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadFile:
-    """Read a piece of a file that a run left."""
-
-    path: str
-    offset: int
-    length: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileRead:
-    """The piece, in Base64; `size` is that of the whole file, None if there is no such file."""
-
-    content: str = ""
-    size: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,8 +246,11 @@ MESSAGES: dict[str, type[Any]] = {
         questions.MultiplyMatrices,
         PrepareRun,
         RunPrepared,
-        ReadFile,
-        FileRead,
+        file_messages.ReadFile,
+        file_messages.FileRead,
+        file_messages.SeekCopies,
+        file_messages.PutFile,
+        file_messages.CopiesSeen,
         FinishRun,
         AskTime,
         TimeTold,

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ps_allreduce.fork_server import messages
+from ps_allreduce.fork_server.arriving_copies import ArrivingCopies
+from ps_allreduce.fork_server.file_messages import FileRead, PutFile, ReadFile, SeekCopies
 
 
 @dataclass(slots=True)
@@ -27,11 +29,13 @@ class RunFolder:
         scratch: where the folder is made.
         held: sockets that hold the run's ports.
         path: of the run's folder; None without a run.
+        copies: of models that are being sent.
     """
 
     scratch: Path
     held: list[socket.socket] = field(default_factory=list)
     path: Path | None = None
+    copies: ArrivingCopies = field(default_factory=ArrivingCopies)
 
     @property
     def is_there(self) -> bool:
@@ -43,8 +47,10 @@ class RunFolder:
         match request:
             case messages.PrepareRun(num_ports=count):
                 return self._prepare_run(count)
-            case messages.ReadFile(path=path, offset=offset, length=length):
+            case ReadFile(path=path, offset=offset, length=length):
                 return read_piece(Path(path), offset, length)
+            case SeekCopies() | PutFile():
+                return self.copies.serve(request)
             case messages.AskTime():
                 return messages.TimeTold(time=time.time())
             case messages.FinishRun():
@@ -66,7 +72,8 @@ class RunFolder:
         return messages.RunPrepared(ports=ports, folder=str(self.path))
 
     def finish_run(self) -> None:
-        """Let go of the ports and remove the files."""
+        """Let go of the ports and remove the files, and copies of which the rest did not come."""
+        self.copies.give_up()
         for sock in self.held:
             sock.close()
         self.held.clear()
@@ -75,7 +82,8 @@ class RunFolder:
             self.path = None
 
     def close(self) -> None:
-        """Remove everything that this server wrote."""
+        """Remove everything that this server wrote, but whole copies of a model."""
+        self.copies.give_up()
         shutil.rmtree(self.scratch, ignore_errors=True)
 
 
@@ -98,7 +106,7 @@ def hold_port() -> socket.socket:
     return held
 
 
-def read_piece(path: Path, offset: int, length: int) -> messages.FileRead:
+def read_piece(path: Path, offset: int, length: int) -> FileRead:
     """A piece of a file; its size is None if the file cannot be read."""
     try:
         with path.open("rb") as stream:
@@ -106,5 +114,5 @@ def read_piece(path: Path, offset: int, length: int) -> messages.FileRead:
             stream.seek(offset)
             content = stream.read(length)
     except OSError:
-        return messages.FileRead()
-    return messages.FileRead(content=base64.b64encode(content).decode(), size=size)
+        return FileRead()
+    return FileRead(content=base64.b64encode(content).decode(), size=size)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ps_allreduce.errors import UserError, at_least, at_most
+from ps_allreduce.model_files import models_in
 from ps_allreduce.point.keras_applications import KERAS_APPLICATIONS, Architecture
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.published_shapes import PUBLISHED
@@ -235,11 +236,16 @@ class OwnModel:
 
     def folder(self, data_dir: Path) -> Path:
         """Where the copies of its files lie on a host."""
-        return data_dir / "models" / self.digest
+        return models_in(data_dir) / self.digest
 
     def columns(self) -> dict[str, object]:
         """As columns of a table."""
-        return {"model": self.name, "model_digest": self.digest}
+        return {
+            "model": self.name,
+            "model_digest": self.digest,
+            "tokens_per_example": self.tokens_per_example,
+            "model_arguments": ", ".join(self.arguments) or None,
+        }
 
 
 #: What is sent without being computed; its variables are known without TensorFlow.

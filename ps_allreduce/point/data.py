@@ -122,6 +122,11 @@ def check_serves(data: Data, model: Model) -> None:
             f"model {model.name} has no function dataset(shard, num_shards) in its module: write "
             "one, or use input synthetic."
         )
+    if isinstance(model, OwnModel):
+        raise UserError(
+            f"model {model.name} is trained with the function dataset(shard, num_shards) of its "
+            f"module, or with examples that are made up: use input synthetic, not {data.name}."
+        )
     if not isinstance(model, ImageModel):
         raise UserError(
             f"model {model.name} takes no images: use input synthetic, not {data.name}."

@@ -127,3 +127,10 @@ class AdamW:
 
 
 Optimizer = Sgd | Momentum | Adam | AdamW
+
+
+def optimizer_text(optimizer: Optimizer) -> str:
+    """As `adam (learning_rate 0.001, beta_1 0.9, ...)`."""
+    columns = optimizer.columns()
+    settings = [f"{name} {columns[name]}" for name in columns if name != "optimizer"]
+    return f"{optimizer.kind} ({', '.join(settings)})"

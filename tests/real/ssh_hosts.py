@@ -1,9 +1,9 @@
 """Emulated hosts with a real sshd each, and an `ssh` that starts from one of them.
 
 Decides how sshd and ssh are configured, and that nothing of it outlives the context.  The hosts
-have a network and a host name of their own; files and processors are this machine's, but for what
-`bare` and `stale` have instead of the checkout, and for a folder of which all but `west` may have
-one of their own.
+have a network and a host name of their own; files and processors are this machine's, but for one
+folder, for what `bare` and `stale` have instead of the checkout, and for a folder of which all but
+`west` may have one of their own.
 """
 
 from __future__ import annotations
@@ -82,12 +82,13 @@ BECOME_HOST = """\
 set -e
 mount -t tmpfs run /run
 mkdir /run/sshd
+mount -t tmpfs own "$5"
 case "$1" in
     bare) mount -t tmpfs none "$2" ;;
     stale) mount --bind "$4" "$3" ;;
 esac
-if [ -n "$5" ] && [ "$1" != west ]; then mount -t tmpfs none "$5"; fi
-shift 5
+if [ -n "$6" ] && [ "$1" != west ]; then mount -t tmpfs none "$6"; fi
+shift 6
 exec "$@"
 """
 
@@ -107,14 +108,14 @@ class SshHosts(Machines):
 
     Attributes:
         folder: of keys, configurations and logs, and for all temporary files of the hosts.
+        own: a folder that every host, and whoever starts them, has for itself.
         search_path: PATH by which the launcher finds the `ssh` that starts from `office`.
         private: a folder that is empty at first on all hosts but `west`; None: they share all.
     """
 
     def __init__(self, folder: Path, hosts: Sequence[EmulatedHost], private: Path | None) -> None:
         super().__init__(hosts)
-        self.folder = folder
-        self.private = private
+        self.folder, self.own, self.private = folder, folder / "own", private
         self.search_path = f"{folder / 'bin'}:{SEARCH_PATH}"
 
     def address(self, name: str) -> str:
@@ -132,7 +133,7 @@ class SshHosts(Machines):
             *self.hosts[name].enter,
             *("setpriv", "--pdeathsig=KILL", "--", "unshare", "--mount"),
             *("sh", "-c", BECOME_HOST, "sh", name, str(ROOT), str(CHANGED)),
-            *(str(self.folder / CHANGED.name), str(self.private or "")),
+            *(str(self.folder / CHANGED.name), str(self.own), str(self.private or "")),
             *(_program("sshd"), "-D", "-e", "-f", str(config)),
         )
         self.start(command, log, cwd="/")
@@ -181,6 +182,7 @@ def ssh_hosts(folder: Path, private: Path | None = None) -> Iterator[SshHosts]:
 def _write_files(hosts: SshHosts) -> None:
     folder, addresses = hosts.folder, {name: hosts.address(name) for name in hosts.hosts}
     (folder / "tmp").mkdir()
+    hosts.own.mkdir()
     for name in ("host_key", "user_key", "other_key"):
         words = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name))
         subprocess.run(words, check=True, stdin=subprocess.DEVNULL, timeout=DEADLINE_S)

@@ -27,6 +27,7 @@ from tests.conftest import skip_or_fail
 from tests.real.machines import wait_until
 from tests.real.points import BRIEF, LONG, launch, point, when_measured
 from tests.real.ssh_hosts import PORT, SshHosts, missing_for_ssh, ssh_hosts
+from tests.real.users_model import run_one, write_model
 
 pytestmark = [
     pytest.mark.tensorflow,
@@ -86,6 +87,16 @@ def test_tasks_on_two_hosts_train_together_by_the_same_fork_servers(
         assert links == [("east", west), (west, "east")]
         servers.append({pid for pid, line in hosts.processes("east").items() if "--stdio" in line})
     assert servers[0] == servers[1] != set()
+
+
+def test_a_users_model_is_sent_to_hosts_that_do_not_have_it(
+    host_file: Path, hosts: SshHosts, tmp_path: Path
+) -> None:
+    model = write_model(tmp_path / "mine")
+    words = ("--strategy", "allreduce", "--launcher", "ssh", "--host-file", str(host_file))
+    for _ in range(2):  # the second time, the copies are there
+        line = run_one(model, hosts.own, *words)
+        assert (line["status"], line["reason"]) == ("ok", "")
 
 
 def test_a_host_that_fails_is_named_and_used_again(

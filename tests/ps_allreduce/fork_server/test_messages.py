@@ -11,21 +11,23 @@ from hypothesis import strategies as st
 
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.fork_server import messages
+from ps_allreduce.fork_server.file_messages import (
+    CopiesSeen,
+    FileRead,
+    PutFile,
+    ReadFile,
+    SeekCopies,
+)
 from ps_allreduce.fork_server.messages import MESSAGES, decode, encode
 from ps_allreduce.inspection import questions
-from ps_allreduce.inspection.model_facts import FindModel, FoundModel, TriedModel, TryModel
-from ps_allreduce.point.architectures import OwnModel, Unit
-from ps_allreduce.point.optimizers import AdamW
+from ps_allreduce.inspection.model_facts import FindModel, TryModel
+from ps_allreduce.point.data import OwnDataset
 from ps_allreduce.point.placement import VariableSpec
-from ps_allreduce.point.workload import Precision, Workload
+from ps_allreduce.point.workload import Workload
 from tests.examples import experiments, fast, seconds, workloads
-from tests.fakes import make_experiment, make_facts, make_sample
+from tests.fakes import FOUND, OWN, TRIED, make_experiment, make_facts, make_sample
 
 SPEC = VariableSpec(name="conv/kernel", shape=(3, 3), dtype="float32", trainable=True)
-
-OWN = Workload(
-    model=OwnModel(name="mine.py:build", module="mine", function="build", digest="0badcafe")
-)
 
 SAMPLE = make_sample(
     1.5,
@@ -62,8 +64,8 @@ EXAMPLES: list[Any] = [
         weights=None,
     ),
     messages.DescribeModel(workload=Workload(), data_dir="/data", log="/log"),
-    FindModel(root="/home", module="mine", function="build", arguments=("a=1",), log="/log"),
-    TryModel(workload=OWN, data_dir="/data", log="/log"),
+    FindModel(root="/a", module="b.c", function="d", arguments=("e=1",), log="/log"),
+    TryModel(workload=Workload(model=OWN, data=OwnDataset()), data_dir="/data", log="/log"),
     messages.PrepareInput(workload=Workload(), data_dir="/data", log="/log"),
     messages.ConvertImages(source="/a", target="/b", log="/log"),
     questions.ReceiveStream(address="10.0.0.1", log="/log"),
@@ -80,8 +82,13 @@ EXAMPLES: list[Any] = [
     questions.MultiplyMatrices(size=1024, seconds=1.0, log="/log"),
     messages.PrepareRun(num_ports=3),
     messages.RunPrepared(ports=(40001, 40002, 40003), folder="/tmp/run-x"),
-    messages.ReadFile(path="/tmp/run-x/worker-0.log", offset=1 << 40, length=1 << 20),
-    messages.FileRead(content="AP8=", size=2),
+    ReadFile(path="/tmp/run-x/worker-0.log", offset=1 << 40, length=1 << 20),
+    FileRead(content="AP8=", size=2),
+    SeekCopies(data_dir="/data", digest=OWN.digest),
+    PutFile(
+        data_dir="/data", digest=OWN.digest, path="b/c.py", offset=7, content="AP8=", last=True
+    ),
+    CopiesSeen(whole=True, problem="no room"),
     messages.FinishRun(),
     messages.AskTime(),
     messages.TimeTold(time=1.7e9),
@@ -96,27 +103,9 @@ EXAMPLES: list[Any] = [
         name="worker:0", event="failed", time=1.0, text="line 1\nline 2 \u2028 \U0001f600"
     ),
     messages.Event(name="DescribeModel", event="variables", time=1.0, variables=(SPEC,)),
-    messages.Event(
-        name="FindModel",
-        event="model",
-        time=1.0,
-        found=FoundModel(
-            files=("mine.py",), unit=Unit.TOKENS, tokens_per_example=64, has_dataset=True
-        ),
-    ),
-    messages.Event(
-        name="TryModel",
-        event="model",
-        time=1.0,
-        tried=TriedModel(
-            optimizer=AdamW(),
-            precision=Precision.FLOAT32,
-            notes=("without your clipnorm 1.0",),
-            variables=(SPEC,),
-            step_s=0.1,
-        ),
-    ),
     messages.Event(name="PrepareInput", event="input", time=1.0, counts={"records": 1797}),
+    messages.Event(name="FindModel", event="model", time=1.0, found=FOUND),
+    messages.Event(name="TryModel", event="model", time=1.0, tried=TRIED),
     messages.Event(name="CheckHost", event="state", time=1.0, state=STATE),
     messages.Event(name="worker:0", event="placed", time=1.0, cores=(0, 1), gpus="GPU-0"),
     messages.Exited(name="ps:0", pid=7, status=-9, cpu_s=1.0, peak_memory_bytes=1 << 40),

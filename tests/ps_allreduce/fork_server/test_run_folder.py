@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ps_allreduce.fork_server import messages, run_folder
+from ps_allreduce.fork_server.file_messages import FileRead, ReadFile
 from ps_allreduce.fork_server.run_folder import RunFolder, read_piece
 from ps_allreduce.scratch import PREFIX, remove_left_overs, scratch_folder, scratch_prefix
 
@@ -149,13 +150,13 @@ def test_a_piece_tells_how_long_the_file_is_if_there_is_one(
     tmp_path: Path, folder: RunFolder
 ) -> None:
     (tmp_path / "x").write_bytes(b"0123456789")
-    answer = folder.serve(messages.ReadFile(path=str(tmp_path / "x"), offset=8, length=5))
-    assert answer == messages.FileRead(content=base64.b64encode(b"89").decode(), size=10)
-    assert read_piece(tmp_path / "x", 10, 5) == messages.FileRead(content="", size=10)
+    answer = folder.serve(ReadFile(path=str(tmp_path / "x"), offset=8, length=5))
+    assert answer == FileRead(content=base64.b64encode(b"89").decode(), size=10)
+    assert read_piece(tmp_path / "x", 10, 5) == FileRead(content="", size=10)
     (tmp_path / "empty").touch()
-    assert read_piece(tmp_path / "empty", 0, 5) == messages.FileRead(content="", size=0)
-    assert read_piece(tmp_path / "gone", 0, 5) == messages.FileRead()
-    assert read_piece(tmp_path, 0, 5) == messages.FileRead()
+    assert read_piece(tmp_path / "empty", 0, 5) == FileRead(content="", size=0)
+    assert read_piece(tmp_path / "gone", 0, 5) == FileRead()
+    assert read_piece(tmp_path, 0, 5) == FileRead()
 
 
 def left_over(folder: Path, owner: object, host: str = HERE, machine: str = OURS) -> Path:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from ps_allreduce.fork_server import messages
+from ps_allreduce.fork_server.file_messages import FileRead, ReadFile
 from tests.pretend import fake_server, fake_task
 from tests.talk import ENDLESS, PATIENCE_S, Server, assert_gone, start_two
 
@@ -42,12 +43,10 @@ def test_a_run_gets_its_place_and_its_files_are_read(shared: Server) -> None:
     assert (len(place.ports), place.problem) == (2, "")
     assert Path(place.folder).parent == Path(shared.ready.scratch)
     (Path(place.folder) / "x").write_bytes(b"\x00\xff")
-    shared.send(
-        messages.ReadFile(path=f"{place.folder}/x", offset=1, length=100), messages.FinishRun()
-    )
-    assert shared.expect(messages.FileRead) == messages.FileRead(content="/w==", size=2)
-    shared.send(messages.ReadFile(path=f"{place.folder}/x", offset=0, length=100))
-    assert shared.expect(messages.FileRead) == messages.FileRead()
+    shared.send(ReadFile(path=f"{place.folder}/x", offset=1, length=100), messages.FinishRun())
+    assert shared.expect(FileRead) == FileRead(content="/w==", size=2)
+    shared.send(ReadFile(path=f"{place.folder}/x", offset=0, length=100))
+    assert shared.expect(FileRead) == FileRead()
 
 
 def test_the_time_is_told_while_jobs_run(shared: Server) -> None:

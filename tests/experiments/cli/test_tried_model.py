@@ -1,0 +1,34 @@
+"""What is said of the user's own model before anything runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from experiments.cli.tried_model import render_tried
+from ps_allreduce.point.placement import VariableSpec
+from tests.fakes import TRIED
+
+
+def test_sizes_time_balance_and_notes_are_told() -> None:
+    lines = render_tried("mine.py:build", TRIED, 16).splitlines()
+    assert lines == [
+        "mine.py:build: 5,480 trainable parameters in 4 variables, 0.0219 MB; largest "
+        "dense/kernel with 0.0128 MB. A step with 16 examples takes 12.3 ms here. It is trained with "
+        "adam (learning_rate 0.001, beta_1 0.9, beta_2 0.999, epsilon 1e-07), in float32. Bytes "
+        "of the hottest server over the mean (1.00 is balanced), with 2, 4, 8 servers:",
+        *lines[1:5],
+        "Trained with SGD, not your Lion.",
+    ]
+    assert [line.split()[0] for line in lines[1:5]] == [
+        *("round_robin", "greedy", "largest_first", "partitioned")
+    ]
+    assert [len(line.split()) for line in lines[1:5]] == [4] * 4
+    # Four variables fill no eight servers; cut, they do.
+    assert [line.split()[-1] == "-" for line in lines[1:5]] == [True, True, True, False]
+
+
+def test_a_model_of_one_number_has_no_balance() -> None:
+    one = VariableSpec(name="w", shape=(), dtype="float32", trainable=True)
+    text = render_tried("mine.py:build", replace(TRIED, variables=(one,), notes=()), 1)
+    assert "1 trainable parameters in 1 variables" in text
+    assert text.splitlines()[-1].split() == ["partitioned", "-", "-", "-"]
