@@ -280,7 +280,11 @@ RUN = option_group(
     _given("--threads-per-worker", WHOLE, "TensorFlow's threads of every worker.", 1),
     _profile(PROFILES),
     WARMUP,
-    click.option("--weights", type=PATH, help="Save the final weights to this file (.npz)."),
+    click.option(
+        "--weights",
+        type=PATH,
+        help="Save the weights to this file (.npz): 0000 ... at the end, initial/0000 ... at first.",
+    ),
     LAUNCHER,
     SPREAD,
     WORKLOAD,

@@ -1,4 +1,4 @@
-"""Names of TensorFlow that the suite uses although they are not public.
+"""Names of TensorFlow and Keras that the suite uses although they are not public.
 
 Decides how each is used.  Importing this module sees that all are there: assigning to an attribute
 that was renamed would fail without a word.  It executes nothing of TensorFlow, because a process
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from ps_allreduce.tf_internals import CHECKED_WITH
@@ -42,6 +43,7 @@ except ImportError as error:
 require(auto_control_deps, "auto_control_deps", "ASYNC_STATEFUL_OPS")
 require(values.RemoteValueImpl(None, None), "RemoteValueImpl", "_values", "_has_fetched_to_local")
 require(ops.EagerTensor, "EagerTensor", "backing_device")
+require(keras.Layer, "keras.Layer", "_flatten_layers")
 
 #: Operations that TensorFlow may not put in order while it traces a step.  The last are handles of
 #: what a worker finds by name.
@@ -79,3 +81,8 @@ def value_on_worker(result: Any) -> tf.Tensor:
 def memory_device(tensor: tf.Tensor) -> str:
     """The device that holds a tensor; `tensor.device` is where the operation ran."""
     return str(tensor.backing_device)
+
+
+def all_layers(layer: keras.Layer) -> list[keras.Layer]:
+    """A layer and all layers inside of it, however deep; `layers` of a model are the outermost."""
+    return list(layer._flatten_layers())

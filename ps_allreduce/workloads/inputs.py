@@ -2,7 +2,8 @@
 
 Decides which images a worker sees in which step.  All strategies deal samples in the same way:
 sample i goes to worker i modulo the number of workers.  So the workers' batches of one step are
-together the batch of a single worker with the whole batch, in another order.
+together the batch of a single worker with the whole batch, in another order.  A single worker can
+also be dealt to as several would be (`Workload.dealt_to`): then its batches are theirs, in turn.
 
 A TFRecord file holds `tf.train.Example`s with `image` (encoded bytes, PNG or JPEG) and `label`
 (integer).
@@ -15,6 +16,7 @@ import json
 import os
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +52,19 @@ def make_dataset(
     workload: Workload, num_workers: int, worker: tf.Tensor, data_dir: Path
 ) -> tf.data.Dataset:
     """Endless batches of one worker, deterministic in the workload's seed."""
+    dealt_to = workload.dealt_to
+    if dealt_to is None:
+        return _shard(workload, num_workers, worker, data_dir)
+    share = replace(workload, accumulation=workload.accumulation // dealt_to, dealt_to=None)
+    shards = [_shard(share, dealt_to, tf.constant(i), data_dir) for i in range(dealt_to)]
+    turns = tf.data.Dataset.range(dealt_to).repeat()
+    return tf.data.Dataset.choose_from_datasets(shards, turns)
+
+
+def _shard(
+    workload: Workload, num_workers: int, worker: tf.Tensor, data_dir: Path
+) -> tf.data.Dataset:
+    """What one of so many workers takes."""
     shard = tf.cast(worker, tf.int64)
     if isinstance(workload.data, Synthetic):
         return _synthetic(workload, num_workers, shard)

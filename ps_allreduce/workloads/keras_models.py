@@ -18,6 +18,7 @@ import tensorflow as tf
 from ps_allreduce.point.architectures import SMALL_CNN, Model, TensorSet
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Precision, Workload
+from ps_allreduce.workloads.randomness import switch_off_randomness
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,11 @@ class BuiltModel:
 
 
 def build_model(workload: Workload) -> BuiltModel:
-    """Build the workload's model, with weights that depend only on its seed."""
+    """Build the workload's model, with weights that depend only on its seed.
+
+    Raises:
+        UserError: the workload is to be deterministic, and the model cannot be.
+    """
     keras.utils.set_random_seed(workload.seed)
     created: list[tf.Variable] = []
 
@@ -53,6 +58,8 @@ def build_model(workload: Workload) -> BuiltModel:
 
     with tf.variable_creator_scope(capture), _computing_in(workload.precision):
         model = _build(workload.model)
+    if workload.deterministic:
+        switch_off_randomness(model)
     position = {id(variable.value): i for i, variable in enumerate(model.trainable_variables)}
     names = {id(variable.value): variable.path for variable in model.variables}
     specs = tuple(
