@@ -18,7 +18,7 @@ import tensorflow as tf
 from ps_allreduce.point.architectures import SMALL_CNN, Model, TensorSet
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Precision, Workload
-from ps_allreduce.workloads.randomness import switch_off_randomness
+from ps_allreduce.workloads.randomness import name_seeds, switch_off_randomness
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,7 @@ def build_model(workload: Workload) -> BuiltModel:
         switch_off_randomness(model)
     position = {id(variable.value): i for i, variable in enumerate(model.trainable_variables)}
     names = {id(variable.value): variable.path for variable in model.variables}
+    names |= name_seeds(model)
     specs = tuple(
         VariableSpec(
             name=names.get(id(variable), variable.name),

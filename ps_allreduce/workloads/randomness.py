@@ -26,7 +26,7 @@ def switch_off_randomness(model: keras.Model) -> None:
     Raises:
         UserError: a layer does not let itself be told, or batch norm is inside of it.
     """
-    drawing = [layer for layer in all_layers(model) if _draws(layer)]
+    drawing = [layer for layer in all_layers(model) if _generators(layer)]
     stubborn = [layer.name for layer in drawing if not _can_be_told(layer)]
     if stubborn:
         raise UserError(
@@ -38,8 +38,21 @@ def switch_off_randomness(model: keras.Model) -> None:
         layer.call = _as_in_inference(layer.call)
 
 
-def _draws(layer: keras.Layer) -> bool:
-    return any(isinstance(held, keras.random.SeedGenerator) for held in vars(layer).values())
+def name_seeds(model: keras.Model) -> dict[int, str]:
+    """Names of the generators' states, by the identity of the variable, after the layer of each.
+
+    Keras numbers generators, and does not say whose they are.
+    """
+    return {
+        id(generator.state.value): f"{layer.name}/{generator.state.name}"
+        for layer in all_layers(model)
+        for generator in _generators(layer)
+    }
+
+
+def _generators(layer: keras.Layer) -> list[keras.random.SeedGenerator]:
+    held = vars(layer).values()
+    return [each for each in held if isinstance(each, keras.random.SeedGenerator)]
 
 
 def _can_be_told(layer: keras.Layer) -> bool:
