@@ -283,7 +283,7 @@ RUN = option_group(
     click.option(
         "--weights",
         type=PATH,
-        help="Save the weights to this file (.npz): 0000 ... at the end, initial/0000 ... at first.",
+        help="Save the weights to this .npz file: 0000 ... at the end, initial/0000 ... at first.",
     ),
     LAUNCHER,
     SPREAD,

@@ -30,8 +30,8 @@ class Agreement:
         distance: Euclidean, of all trainable weights together, relative to the distance that the
             reference trained: ||w - w_ref|| / ||w_ref - w_0||.
         furthest: name of the variable that contributes most.
-        furthest_distance: its own distance, relative to the same: a variable that hardly moves, such
-            as a bias before batch norm, has no distance of its own to be compared with.
+        furthest_distance: its own distance, relative to the same.  A variable that hardly moves,
+            such as a bias before batch norm, has no distance of its own to be compared with.
     """
 
     distance: float
@@ -105,14 +105,11 @@ def _length(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> float:
     return float(np.linalg.norm(np.subtract(a, b, dtype=np.float64)))
 
 
-def render_arms(arms: Sequence[GateArm], title: str) -> Table:
+def render_arms(arms: Sequence[GateArm]) -> Table:
     """Every arm on a line: its distance, and the variable that contributes most."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("setting")
-    table.add_column("distance", justify="right")
-    table.add_column("most of it", justify="right")
-    table.add_column("from")
-    table.add_column("verdict")
+    table = Table(box=box.SIMPLE_HEAD)
+    for heading in ("setting", "distance", "most of it", "from", "verdict"):
+        table.add_column(heading, no_wrap=True)
     for arm in arms:
         found = arm.agreement
         cells = ("-", "-", arm.reason)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
+from rich.measure import Measurement
 
 from experiments.cli import surroundings
 from experiments.cli.requests import SpreadRequest, WorkloadRequest
@@ -243,7 +244,10 @@ def _show(result: GateResult, path: Path) -> None:
         f"Weights of {result.workload.model.name} after {result.steps} steps, compared with a "
         "single worker that takes the same batches"
     )
-    console.print(render_arms(result.arms, title))
+    table = render_arms(result.arms)
+    least = Measurement.get(console, console.options, table).minimum
+    console.print(title)
+    console.print(table, width=max(least, console.width), crop=False)
     agreed = sum(arm.verdict is GateVerdict.AGREES for arm in result.arms)
     console.print(
         f"{agreed} of {len(result.arms)} settings agree: their weights differ by at most "

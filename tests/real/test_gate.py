@@ -34,7 +34,7 @@ from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status
 from tests.cluster import LocalLauncher
 from tests.real.conftest import patched_words
-from tests.real.gate import TOLERANCE, Compare, Patched, Trained, difference, single_for
+from tests.real.gate import TOLERANCE, Compare, Patched, Trained, difference, single_for, train
 from tests.real.points import launch, point
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
@@ -209,13 +209,17 @@ def test_the_command_finds_the_strategy_that_is_broken(
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", [AllReduce, SynchronousServers])
 def test_a_model_with_batch_norm_and_dropout_trains_alike_when_nothing_is_drawn(
-    strategy: type[AnyStrategy], launcher: LocalLauncher, difference_from_single: Compare
+    strategy: type[AnyStrategy],
+    launcher: LocalLauncher,
+    single_run: Callable[[Experiment], Trained],
+    tmp_path: Path,
 ) -> None:
-    workload = Workload(
-        model=ImageModel(name="EfficientNetB0", image_size=32),
-        batch_per_worker=4,
-        deterministic=True,
-    )
+    model = ImageModel(name="EfficientNetB0", image_size=32)
+    workload = Workload(model=model, batch_per_worker=2, accumulation=2, deterministic=True)
     placed = {"placement": Policy.LARGEST_FIRST} if strategy.uses_servers else {}
     experiment = point(strategy, 2, workload=workload, **placed)
-    assert difference_from_single(launcher, experiment) < LIMIT
+    trained = train(launcher, experiment, tmp_path)
+    assert difference(trained, single_run(single_for(experiment))) < LIMIT
+    if trained.run.placement is not None:
+        assert trained.run.placement.deviations == ()
+        assert trained.run.placement.max_over_mean == pytest.approx(1.0, abs=0.01)

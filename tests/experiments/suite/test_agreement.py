@@ -41,7 +41,8 @@ def test_it_is_the_distance_of_all_weights_in_one_row(
     found = compare(weights, RunWeights(initial=initial, final=final), names(final))
     way = np.linalg.norm(flat(final) - flat(initial))
     assert found.distance == pytest.approx(np.linalg.norm(flat(weights) - flat(final)) / way)
-    parts = [np.linalg.norm(flat([a]) - flat([b])) / way for a, b in zip(weights, final, strict=True)]
+    pairs = zip(weights, final, strict=True)
+    parts = [np.linalg.norm(flat([a]) - flat([b])) / way for a, b in pairs]
     assert found.furthest_distance == pytest.approx(max(parts))
     assert found.furthest == f"variable {int(np.argmax(parts))}"
     assert found.furthest_distance <= found.distance * (1 + 1e-9)
