@@ -112,7 +112,7 @@ def render_arms(arms: Sequence[GateArm]) -> Table:
         table.add_column(heading, no_wrap=True)
     for arm in arms:
         found = arm.agreement
-        cells = ("-", "-", arm.reason)
+        cells = ("-", "-", "-")
         if found is not None:
             cells = (f"{found.distance:.1e}", f"{found.furthest_distance:.1e}", found.furthest)
         table.add_row(arm.name, *cells, arm.verdict)

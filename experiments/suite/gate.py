@@ -6,6 +6,7 @@ compared is decided in `gate_arms`, and when they agree in `agreement`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -200,7 +201,10 @@ def _arm(
     arm = GateArm(name=_name_of(point), run=record.run_id, reference=base.run_id)
     if record.status is not Status.OK or weights is None:
         return replace(arm, reason=_why(record))
-    return replace(arm, agreement=compare(weights.final, reference, names))
+    found = compare(weights.final, reference, names)
+    if not math.isfinite(found.distance):
+        return replace(arm, reason="the weights are not finite")
+    return replace(arm, agreement=found)
 
 
 def _why(record: RunRecord) -> str:
@@ -253,6 +257,7 @@ def _show(result: GateResult, path: Path) -> None:
         f"{agreed} of {len(result.arms)} settings agree: their weights differ by at most "
         f"{result.limit:.0e} of the distance trained."
     )
-    for note in result.notes:
-        console.print(note)
+    reasons = [f"{arm.name}: {arm.reason}." for arm in result.arms if arm.reason]
+    for sentence in (*reasons, *result.notes):
+        console.print(sentence)
     console.print(f"Kept: {path}", soft_wrap=True)
