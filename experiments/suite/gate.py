@@ -41,9 +41,7 @@ from ps_allreduce.record.weights import RunWeights
 NAME = "gate"
 
 #: Tracing a large model may take minutes.
-PROFILE = Profile(
-    name=NAME, measurement=gate_arms.MEASUREMENT, repetitions=1, deadline_s=1200.0
-)
+PROFILE = Profile(name=NAME, measurement=gate_arms.MEASUREMENT, repetitions=1, deadline_s=1200.0)
 
 #: How Keras calls the state of a generator of random numbers.
 SEED = "seed_generator_state"

@@ -59,9 +59,7 @@ def arms(scope: Scope, num_ps: int) -> list[Experiment]:
     ]
 
 
-def _settings(
-    scope: Scope, strategy: type[AnyStrategy], num_ps: int
-) -> Iterable[StrategySettings]:
+def _settings(scope: Scope, strategy: type[AnyStrategy], num_ps: int) -> Iterable[StrategySettings]:
     """Every placement of servers, or every way to send what is reduced."""
     if not strategy.uses_servers:
         yield StrategySettings()
