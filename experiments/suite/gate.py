@@ -34,7 +34,7 @@ from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.strategies.base import Servers, StrategySettings
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.files import write_json
-from ps_allreduce.record.provenance import Provenance, collect
+from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.records import RunRecord, Status
 from ps_allreduce.record.weights import RunWeights
 
@@ -42,6 +42,9 @@ NAME = "gate"
 
 #: Tracing a large model may take minutes.
 PROFILE = Profile(name=NAME, measurement=gate_arms.MEASUREMENT, repetitions=1, deadline_s=1200.0)
+
+#: A table is as wide as its words; a terminal that is narrower folds the lines.
+MOST_COLUMNS = 250
 
 #: How Keras calls the state of a generator of random numbers.
 SEED = "seed_generator_state"
@@ -132,15 +135,16 @@ def _passed_through(request: GateRequest, place: Workplace) -> tuple[GateResult,
     trainable = [spec.name for spec in variables if spec.trainable]
     with open_session(place, NAME, PROFILE) as session:
         place.listener.begin(len(references) + len(points), 0)
+        found = tuple(compared(session, points, trainable))
         result = GateResult(
             workload=workload,
             num_workers=request.num_workers,
             num_ps=request.num_ps,
             steps=gate_arms.STEPS,
             limit=LIMIT,
-            arms=tuple(compared(session, points, trainable)),
+            arms=found,
             notes=tuple(notes(scope, variables)),
-            provenance=collect(place.commit, session.hosts),
+            provenance=session.made[0].provenance,
         )
         path = place.sweep_dir / f"{references[0].experiment_id}.json"
         write_json(path, result)
@@ -247,9 +251,9 @@ def _show(result: GateResult, path: Path) -> None:
         "single worker that takes the same batches"
     )
     table = render_arms(result.arms)
-    least = Measurement.get(console, console.options, table).minimum
+    width = Measurement.get(console, console.options.update(width=MOST_COLUMNS), table).maximum
     console.print(title)
-    console.print(table, width=max(least, console.width), crop=False)
+    console.print(table, width=width, crop=False)
     agreed = sum(arm.verdict is GateVerdict.AGREES for arm in result.arms)
     console.print(
         f"{agreed} of {len(result.arms)} settings agree: their weights differ by at most "
