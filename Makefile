@@ -1,5 +1,6 @@
 # 'make' alone prints what every study compares, and then the lines that begin with "#:".
 #:   make placement         where variables would go; trains nothing: MODEL=InceptionV3 NUM_PS=4
+#:   make gate              do all strategies train the same weights? MODEL=ResNet50 NUM_PS=2
 #:   make report            the report again, from the records in RESULTS
 #:   make bench             what the suite itself costs; with LAUNCHER=emulated also how close
 #:                          every strategy comes to what the links allow
@@ -70,7 +71,7 @@ SWEEPS := $(shell sed -n 's/^    "\([a-z-]*\)": .*/\1/p' experiments/studies/cat
 RUN = @set -f; exec "$$SUITE_PYTHON" -m
 CHOICE = $${MODEL:+--model "$$MODEL"} $${NUM_PS:+--num-ps "$$NUM_PS"}
 
-.PHONY: help environment setup $(SWEEPS) placement report bench doctor hosts accept-gpu wheelhouse check test test-slurm faults lint dev-tools lock
+.PHONY: help environment setup $(SWEEPS) placement gate report bench doctor hosts accept-gpu wheelhouse check test test-slurm faults lint dev-tools lock
 
 # The first line of every study's module says what it compares.
 help:
@@ -99,6 +100,9 @@ $(SWEEPS): environment
 
 placement: environment
 	$(RUN) experiments placement $(CHOICE) $$ARGS
+
+gate: environment
+	$(RUN) experiments gate --launcher "$${LAUNCHER:-local}" --results "$$RESULTS" $(CHOICE) $$ARGS
 
 report: environment
 	$(RUN) analysis report $$ARGS -- "$$RESULTS"

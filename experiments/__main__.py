@@ -243,6 +243,37 @@ def self_comparisons(launcher: LauncherSettings, comparisons: int, launches: int
     sys.exit(run_self_comparisons(launcher, comparisons, launches))
 
 
+@cli.command("gate")
+@click.option("--num-workers", type=WHOLE, default=2, show_default=True, help="Workers.")
+@click.option("--num-ps", type=WHOLE, default=2, show_default=True, help="Parameter servers.")
+@LAUNCHER
+@SPREAD
+@WORKLOAD
+def gate(
+    num_workers: int,
+    num_ps: int,
+    launcher: LauncherSettings,
+    spread: SpreadRequest,
+    workload: WorkloadRequest,
+) -> None:
+    """Show that all strategies train the same weights of a model.
+
+    Ten steps with every synchronous strategy and placement, and with asynchronous servers and one
+    worker, are compared with a single worker's that takes the same batches.  Exit status: 0 all
+    agree, 1 some do not, 2 a mistake in the request.
+    """
+    from experiments.suite.gate import GateRequest, run_gate
+
+    request = GateRequest(
+        num_workers=num_workers,
+        num_ps=num_ps,
+        launcher=launcher,
+        spread=spread,
+        workload=workload,
+    )
+    sys.exit(run_gate(request))
+
+
 @cli.command("accept-gpu")
 @LAUNCHER
 def accept_gpu(launcher: LauncherSettings) -> None:

@@ -245,7 +245,11 @@ RUN = option_group(
     _given("--threads-per-worker", WHOLE, "TensorFlow's threads of every worker.", 1),
     _profile(PROFILES),
     WARMUP,
-    click.option("--weights", type=PATH, help="Save the final weights to this file (.npz)."),
+    click.option(
+        "--weights",
+        type=PATH,
+        help="Save the weights to this .npz file: 0000 ... at the end, initial/0000 ... at first.",
+    ),
     LAUNCHER,
     SPREAD,
     WORKLOAD,

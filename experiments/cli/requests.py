@@ -296,7 +296,7 @@ class RunRequest:
     """Everything that was asked for of a single run.
 
     Attributes:
-        weights: file that takes the final weights.
+        weights: file that takes the weights (`record.weights`).
     """
 
     strategy: type[AnyStrategy]

@@ -7,20 +7,19 @@ asks for is decided in `gpu_checks`.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import click
-import numpy as np
 
 from experiments.cli import surroundings
 from experiments.cli.requests import SpreadRequest
 from experiments.studies.scope import Scope
 from experiments.suite import gpu_checks, gpu_points
-from experiments.suite.gpu_checks import Item, ItemVerdict, Weights
-from experiments.sweep.session import Session, Workplace, open_session, run_once_more
+from experiments.suite.gpu_checks import Item, ItemVerdict
+from experiments.suite.training import launch_again, train
+from experiments.sweep.session import Session, Workplace, open_session
 from experiments.sweep.writable import check_writable
 from launchers.settings import LauncherSettings
 from launchers.sites import network_of
@@ -31,7 +30,8 @@ from ps_allreduce.point.strategies import Single
 from ps_allreduce.point.wire import Collective
 from ps_allreduce.record.files import RunFiles, write_json
 from ps_allreduce.record.hosts import HostFacts
-from ps_allreduce.record.records import RunRecord, Status
+from ps_allreduce.record.records import Status
+from ps_allreduce.record.weights import Values
 
 NAME = "accept-gpu"
 
@@ -67,28 +67,30 @@ def accept_gpu(settings: LauncherSettings) -> int:
 def go_through(session: Session, settings: LauncherSettings) -> Iterator[Item]:
     """All items, each as soon as it is known."""
     launcher, point = session.place.launcher, _reference(settings)
-    record, reference = _run_for_weights(session, point)
+    record, reference = train(session, point)
     # A cluster's hosts can be asked; this machine tells of itself in a run.
     hosts = session.hosts or tuple(host.facts for host in record.hosts)
     _require_gpus(hosts)
-    if record.status is not Status.OK:
+    if record.status is not Status.OK or reference is None:
         raise LaunchError(f"the reference on processors cannot be trained: {record.reason}")
     yield gpu_checks.judge_driver(hosts)
     cores = launcher.capacity().cores_per_host
     scope = gpu_points.gpu_scope(point, hosts, cores, launcher.describe)
-    yield from _same_weights(session, scope, reference)
+    yield from _same_weights(session, scope, reference.final)
     for name, trained in gpu_points.trained(scope).items():
-        yield gpu_checks.judge_run(name, _run(session, trained))
-    yield gpu_checks.judge_samples(_run(session, gpu_points.sampled(scope)))
+        yield gpu_checks.judge_run(name, launch_again(session, trained))
+    yield gpu_checks.judge_samples(launch_again(session, gpu_points.sampled(scope)))
     too_large = gpu_points.beyond_memory(scope, hosts[0])
-    yield gpu_checks.judge_out_of_memory(_run(session, too_large) if too_large else None)
+    ran_out = launch_again(session, too_large) if too_large else None
+    yield gpu_checks.judge_out_of_memory(ran_out)
 
 
-def _same_weights(session: Session, scope: Scope, reference: Weights) -> Iterator[Item]:
+def _same_weights(session: Session, scope: Scope, reference: Values) -> Iterator[Item]:
     points = gpu_points.compared(scope)
     for name, point in points.items():
-        record, weights = _run_for_weights(session, point)
-        item = gpu_checks.judge_weights(name, record, weights, reference)
+        record, weights = train(session, point)
+        final = () if weights is None else weights.final
+        item = gpu_checks.judge_weights(name, record, final, reference)
         if point.strategy.uses_servers and point.strategy.synchronous:
             yield gpu_checks.judge_visibility(record)
         if point.strategy.columns().get("collective") == Collective.NCCL:
@@ -98,26 +100,6 @@ def _same_weights(session: Session, scope: Scope, reference: Weights) -> Iterato
     if max(point.num_workers for point in points.values()) < 2:
         name = "trains: allreduce over RING and NCCL, 2 workers"
         yield gpu_checks.impossible(name, "there is one GPU")
-
-
-def _run(session: Session, point: Experiment, weights: Path | None = None) -> RunRecord:
-    """One more run of a point; every one is recorded."""
-    session.place.launcher.check(point)
-    record = run_once_more(session, point, weights)
-    if record.status is Status.INTERRUPTED:
-        raise KeyboardInterrupt
-    return record
-
-
-def _run_for_weights(session: Session, point: Experiment) -> tuple[RunRecord, Weights]:
-    """The same, with the weights that it ended with."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "weights.npz"
-        record = _run(session, point, path)
-        if not path.exists():
-            return record, ()
-        with np.load(path, allow_pickle=False) as archive:
-            return record, [archive[name] for name in sorted(archive.files)]
 
 
 def _require_gpus(hosts: Sequence[HostFacts]) -> None:

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
-import numpy.typing as npt
 
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.record.hosts import GpuSample, HostFacts
 from ps_allreduce.record.records import RunRecord, Status
+from ps_allreduce.record.weights import Values
 
 #: Of the weights after eleven steps, relative to the largest.  Processors differ from each other by
 #: 1e-6, a server that is read too early by 4e-2, a sum in the place of a mean by 0.9.
@@ -24,8 +24,6 @@ TOLERANCE = 5e-3
 
 #: A GPU that works for five seconds is seen ten times.
 FEWEST_SAMPLES = 5
-
-Weights = Sequence[npt.NDArray[np.float32]]
 
 
 class ItemVerdict(StrEnum):
@@ -106,7 +104,7 @@ def judge_visibility(record: RunRecord) -> Item:
     return _item("workers see the planned GPUs, servers none", passed, detail, record)
 
 
-def difference(weights: Weights, reference: Weights) -> float:
+def difference(weights: Values, reference: Values) -> float:
     """The largest difference of a weight, relative to the largest of its variable."""
     return max(
         float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-3))
@@ -114,7 +112,7 @@ def difference(weights: Weights, reference: Weights) -> float:
     )
 
 
-def judge_weights(name: str, record: RunRecord, weights: Weights, reference: Weights) -> Item:
+def judge_weights(name: str, record: RunRecord, weights: Values, reference: Values) -> Item:
     """A run on GPUs trained what a single worker trains on processors."""
     if record.status is not Status.OK:
         return judge_run(name, record)

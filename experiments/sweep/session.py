@@ -151,7 +151,7 @@ def run_once(session: Session, run: PlannedRun, weights: Path | None = None) -> 
     """Launch one run, again after a fault of the host: the one way in which runs are made.
 
     Args:
-        weights: file that takes the final trainable weights.
+        weights: file that takes the trainable weights (`record.weights`).
 
     Raises:
         UserError: the folder cannot be written.

@@ -276,7 +276,7 @@ def _start_requests(state: RunState, visible: Mapping[TaskId, str]) -> dict[Task
 
 
 def _weights_path(state: RunState, task: TaskId) -> str | None:
-    """The first driver writes the final weights, if somebody wants them."""
+    """The first driver writes the weights, if somebody wants them."""
     if not state.request.wants_weights or task != state.monitor.drivers[0]:
         return None
     return f"{result_path(state.remote[state.placed[task]], task)}.weights.npz"

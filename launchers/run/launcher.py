@@ -254,7 +254,7 @@ class HostsLauncher:
             deadline_s: a run that takes longer has timed out,
             limit_s: unless its steps need longer, and at the latest then; None: never later.
             progress: told what the run is doing, for a progress bar.
-            weights: file that takes the final trainable weights (NumPy archive).
+            weights: file that takes the trainable weights (`record.weights`).
         """
         request = LaunchRequest(
             experiment=experiment,
@@ -286,10 +286,10 @@ class HostsLauncher:
 
 
 def _keep_weights(run: LaunchedRun, source: Path, target: Path) -> LaunchedRun:
-    """Copy the final weights to where somebody wants them; a disk that refuses costs no run."""
+    """Copy the weights to where somebody wants them; a disk that refuses costs no run."""
     try:
         shutil.copyfile(source, target)
     except OSError as error:
-        told = f"the final weights could not be written to {target} ({error.strerror or error})"
+        told = f"the weights could not be written to {target} ({error.strerror or error})"
         return replace(run, warnings=(*run.warnings, told))
     return run

@@ -31,7 +31,7 @@ class LaunchRequest:
     Attributes:
         deadline_s: a run that takes longer has timed out,
         limit_s: unless its steps need longer, and at the latest then.
-        wants_weights: the final weights are fetched with the results.
+        wants_weights: the weights are fetched with the results.
     """
 
     experiment: Experiment

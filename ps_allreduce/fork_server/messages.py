@@ -40,7 +40,7 @@ class StartTask:
         threads: TensorFlow's intra-operation threads.
         log: file that takes the task's output.
         result: the driving task writes `<result>.json` and `<result>.npz`.
-        weights: file for the final weights, None if nobody asked for them.
+        weights: file for the weights, None if nobody asked for them.
     """
 
     task: str

@@ -50,6 +50,11 @@ class Experiment:
         at_most(MOST_WORKERS, num_workers=self.num_workers)
         if self.network is not None and self.resources.device is Device.GPU:
             raise UserError("emulated hosts have no GPUs; use the device cpu.")
+        if self.workload.dealt_to is not None and self.num_workers > 1:
+            raise UserError(
+                f"dealt_to is for a single worker that takes the batches of several, got "
+                f"num_workers {self.num_workers}."
+            )
         self.strategy.check_fits(self.num_workers, self.spread, self.resources)
 
     @property

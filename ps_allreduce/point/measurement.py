@@ -17,6 +17,10 @@ from ps_allreduce.errors import UserError, at_least, at_most
 #: Longer than anybody waits, and finite.
 MOST_WARMUP_S = 1e10
 
+#: Steps after the last agreement of the tasks that still count as warm-up, because agreeing empties
+#: pipelines.
+SETTLING_STEPS = 3
+
 #: What a steady warm-up is expected to take where steps are short.
 LIKELY_STEADY_S = 2.0
 
@@ -177,6 +181,16 @@ class Measurement:
     def __post_init__(self) -> None:
         at_least(1, measured_steps=self.measured_steps)
         at_least(0, measured_s=self.measured_s, event_steps=self.event_steps)
+
+    @classmethod
+    def of_steps(cls, count: int) -> Measurement:
+        """Exactly so many steps of every worker: a first one, one of warm-up, and the others.
+
+        Raises:
+            UserError: they are too few.
+        """
+        warmup = FixedWarmup(least_steps=1, least_s=0.0)
+        return cls(warmup=warmup, measured_steps=count - 2 - SETTLING_STEPS)
 
     def least_measured_s(self, step_s: float) -> float:
         """How long the steps after the warm-up take at least, traced ones included."""

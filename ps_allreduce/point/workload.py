@@ -101,6 +101,9 @@ class Workload:
         seed: of the initial weights, the synthetic data and the shuffling.
         emulated: replaces the real forward and backward pass.
         precision: of the forward and backward pass.
+        dealt_to: a single worker takes in turn the batches that so many workers would take, a step
+            of all of them in its own; None deals to the workers that there are.
+        deterministic: layers that draw random numbers compute as in inference.
     """
 
     model: Model = field(default_factory=ImageModel)
@@ -111,9 +114,13 @@ class Workload:
     seed: int = 1
     emulated: EmulatedCompute | None = None
     precision: Precision = Precision.FLOAT32
+    dealt_to: int | None = field(default=None, metadata=LATER)
+    deterministic: bool = field(default=False, metadata=LATER)
 
     def __post_init__(self) -> None:
         at_least(1, batch_per_worker=self.batch_per_worker, accumulation=self.accumulation)
+        if self.dealt_to is not None:
+            self._check_dealing(self.dealt_to)
         at_most(1e6, batch_per_worker=self.batch_per_worker)
         at_most(1e4, accumulation=self.accumulation)
         if self.emulated is None and not self.model.computes:
@@ -126,6 +133,14 @@ class Workload:
                 f"an emulated accelerator computes in no precision: leave {self.precision} out."
             )
         check_serves(self.data, self.model)
+
+    def _check_dealing(self, dealt_to: int) -> None:
+        at_least(1, dealt_to=dealt_to)
+        if self.accumulation % dealt_to:
+            raise UserError(
+                f"a worker that takes the batches of {dealt_to} takes equally many of each: "
+                f"accumulation {self.accumulation} is no multiple of it."
+            )
 
     @property
     def unit(self) -> Unit:

@@ -15,15 +15,12 @@ from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
-from ps_allreduce.point.measurement import Measurement, WarmupEnd
+from ps_allreduce.point.measurement import SETTLING_STEPS, Measurement, WarmupEnd
 from ps_allreduce.record.steps import Floats, Integers, Phase
 from ps_allreduce.runner.steadiness import is_steady, round_times
 
 RowsT = TypeVar("RowsT")
 RowsT_co = TypeVar("RowsT_co", covariant=True)
-
-#: Steps after the last agreement that still count as warm-up, because agreeing empties pipelines.
-SETTLING_STEPS = 3
 
 #: The first steps are slow: a duration takes more steps than they suggest.
 MARGIN = 1.1

@@ -28,6 +28,7 @@ from ps_allreduce.record.files import save_raw
 from ps_allreduce.record.placement_used import PlacementUsed
 from ps_allreduce.record.records import RecordingTimes
 from ps_allreduce.record.steps import Phase, StepTable, concatenate
+from ps_allreduce.record.weights import RunWeights, save_weights
 from ps_allreduce.runner.loop import Stretch, Surroundings, TimedSteps, timed_loop
 from ps_allreduce.runner.validity import ClockPair, DriverResult
 from ps_allreduce.serialization import to_json
@@ -94,9 +95,9 @@ def drive(request: StartTask, task: Task, measurement: Measurement, report: Repo
     checksums_before = tuple(backend.weight_checksums())
     timed, starts = _measure(backend, measurement, report)
     _save_timings(Path(f"{request.result}.npz"), task.experiment, timed.stretches)
-    if request.weights is not None:  # the trainable variables, in creation order
-        weights = {f"{i:04d}": value for i, value in enumerate(backend.read_weights())}
-        np.savez(request.weights, allow_pickle=False, **weights)
+    if request.weights is not None:
+        weights = RunWeights(initial=program.initial_values(), final=backend.read_weights())
+        save_weights(Path(request.weights), weights)
     result = DriverResult(
         task=request.task,
         connected_at=connected_at,

@@ -44,6 +44,7 @@ require(auto_control_deps, "auto_control_deps", "ASYNC_STATEFUL_OPS")
 require(values.RemoteValueImpl(None, None), "RemoteValueImpl", "_values", "_has_fetched_to_local")
 require(ops.EagerTensor, "EagerTensor", "backing_device")
 require(keras.Model, "keras.Model", "_get_own_metrics")
+require(keras.Layer, "keras.Layer", "_flatten_layers")
 
 #: Operations that TensorFlow may not put in order while it traces a step.  The last are handles of
 #: what a worker finds by name.
@@ -126,3 +127,8 @@ def excludes_from_decay(optimizer: keras.optimizers.Optimizer) -> bool:
     excluded = getattr(optimizer, "_exclude_from_weight_decay", None)
     pattern = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)
     return bool(excluded) or pattern is not None
+
+
+def all_layers(layer: keras.Layer) -> list[keras.Layer]:
+    """A layer and all layers inside of it, however deep; `layers` of a model are the outermost."""
+    return list(layer._flatten_layers())

@@ -3,12 +3,14 @@
 Decides which examples a worker sees in which step.  All strategies deal examples in the same way:
 example i goes to worker i modulo the number of workers.  So the workers' batches of one step are
 together the batch of a single worker with the whole batch, in another order.  Only a dataset of the
-user's own is dealt by the user.
+user's own is dealt by the user.  A single worker can also be dealt to as several would be
+(`Workload.dealt_to`): then its batches are theirs, in turn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -44,6 +46,23 @@ def make_dataset(
     examples: DrawnExamples | DatasetExamples,
 ) -> tf.data.Dataset:
     """Endless batches of one worker, deterministic in the workload's seed."""
+    dealt_to = workload.dealt_to
+    if dealt_to is None:
+        return _shard(workload, num_workers, worker, data_dir, examples)
+    share = replace(workload, accumulation=workload.accumulation // dealt_to, dealt_to=None)
+    shards = [_shard(share, dealt_to, index, data_dir, examples) for index in range(dealt_to)]
+    turns = tf.data.Dataset.range(dealt_to).repeat()
+    return tf.data.Dataset.choose_from_datasets(shards, turns)
+
+
+def _shard(
+    workload: Workload,
+    num_workers: int,
+    worker: WorkerIndex,
+    data_dir: Path,
+    examples: DrawnExamples | DatasetExamples,
+) -> tf.data.Dataset:
+    """What one of so many workers takes."""
     if isinstance(examples, DatasetExamples):
         assert isinstance(worker, int)
         endless = examples.of_worker(worker, num_workers).repeat()

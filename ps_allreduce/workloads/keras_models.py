@@ -40,6 +40,7 @@ from ps_allreduce.workloads.drawn_examples import (
 )
 from ps_allreduce.workloads.own_dataset import DatasetExamples, dataset_examples
 from ps_allreduce.workloads.own_model import UserModel, check_weights, load_user_model
+from ps_allreduce.workloads.randomness import name_seeds, switch_off_randomness
 from ps_allreduce.workloads.text_examples import text_examples
 from ps_allreduce.workloads.transformers import small_gpt, small_vit
 from ps_allreduce.workloads.user_code import blaming
@@ -68,13 +69,14 @@ class BuiltModel:
         """List the variables of a model that is built."""
         created = sorted(model.variables, key=lambda variable: creation_number(variable.value))
         trained = {id(variable) for variable in model.trainable_variables}
+        names = name_seeds(model)
         return cls(
             keras_model=model,
             trainable=tuple(v for v in created if id(v) in trained),
             others=tuple(v for v in created if id(v) not in trained),
             variables=tuple(
                 VariableSpec(
-                    name=variable.path,
+                    name=names.get(id(variable.value), variable.path),
                     shape=tuple(variable.shape),
                     dtype=str(variable.dtype),
                     trainable=id(variable) in trained,
@@ -93,7 +95,8 @@ def build_model(workload: Workload, data_dir: Path) -> BuiltModel:
     """Build the workload's model, with weights that depend only on its seed.
 
     Raises:
-        UserError: it is the user's own, and the suite cannot train it.
+        UserError: it is the user's own, and the suite cannot train it; or it is to be
+            deterministic, and cannot be.
     """
     keras.utils.set_random_seed(workload.seed)
     model = workload.model
@@ -105,6 +108,8 @@ def build_model(workload: Workload, data_dir: Path) -> BuiltModel:
         made, examples = _make(model)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     made.compile(optimizer=None, loss=loss)
+    if workload.deterministic:
+        switch_off_randomness(made)
     return BuiltModel.of(made, examples)
 
 
@@ -127,6 +132,8 @@ def _build_own(workload: Workload, model: OwnModel, folder: Path) -> BuiltModel:
     if not _is_built(user.keras_model):
         _call_once(user.keras_model, examples.structure, workload.batch_per_worker, folder)
     check_weights(user.keras_model)
+    if workload.deterministic:
+        switch_off_randomness(user.keras_model)
     return BuiltModel.of(user.keras_model, examples)
 
 

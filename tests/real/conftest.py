@@ -18,9 +18,17 @@ from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.workload import Workload
 from tests.cluster import LocalLauncher
 from tests.conftest import skip_or_fail
-from tests.real.gate import Compare, Patched, Trained, difference, single_with_whole_batch, train
+from tests.real.gate import Compare, Patched, Trained, difference, single_for, train
 
 PATCHED = Path(__file__).with_name("patched_fork_server.py")
+
+
+def patched_words(patch: Path) -> tuple[str, ...]:
+    """A fork server whose tasks are changed by the patch that a file names.
+
+    Its host was granted two GPUs, which are not there.
+    """
+    return ("env", "CUDA_VISIBLE_DEVICES=0,1", sys.executable, str(PATCHED), str(patch))
 
 
 @pytest.fixture(scope="session")
@@ -43,13 +51,9 @@ def launcher(data_dir: Path) -> Iterator[LocalLauncher]:
 
 @pytest.fixture(scope="session")
 def patched_launcher(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Patched]:
-    """A local launcher whose tasks are changed by the patch that was last asked for.
-
-    Its host was granted two GPUs, which are not there.
-    """
+    """A local launcher whose tasks are changed by the patch that was last asked for."""
     patch = tmp_path_factory.mktemp("patched") / "patch"
-    words = ("env", "CUDA_VISIBLE_DEVICES=0,1", sys.executable, str(PATCHED), str(patch))
-    with LocalLauncher(data_dir, fork_server=words) as local:
+    with LocalLauncher(data_dir, fork_server=patched_words(patch)) as local:
 
         def make(name: str) -> LocalLauncher:
             patch.write_text(name)
@@ -72,6 +76,6 @@ def difference_from_single(single_run: Callable[[Experiment], Trained], tmp_path
 
     def compare(launcher: HostsLauncher, experiment: Experiment) -> float:
         trained = train(launcher, experiment, tmp_path)
-        return difference(trained, single_run(single_with_whole_batch(experiment)))
+        return difference(trained, single_run(single_for(experiment)))
 
     return compare

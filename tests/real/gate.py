@@ -1,26 +1,27 @@
 """The correctness gate: do strategies train the same model?
 
-A run of n workers is compared with a single worker that gets the whole batch: the mean of the
-workers' losses in every step, which follows from the weights before that step, and the weights
-after the last.
+A run is compared with the single worker of `make gate`: the mean of the workers' losses in every
+step, which follows from the weights before that step, and the weights after the last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from experiments.suite.agreement import compare
+from experiments.suite.gate_arms import reference_of
 from launchers.protocol import LaunchedRun
 from launchers.run.launcher import HostsLauncher
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import Single
-from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status
 from ps_allreduce.record.steps import StepTable
+from ps_allreduce.record.weights import RunWeights, load_weights
 from tests.cluster import LocalLauncher
 from tests.real.points import launch, point
 
@@ -41,12 +42,11 @@ class Trained:
     Attributes:
         run: that went well.
         steps: of all workers.
-        weights: trainable variables in creation order.
     """
 
     run: LaunchedRun
     steps: StepTable
-    weights: list[npt.NDArray[np.float32]]
+    weights: RunWeights
 
     @property
     def losses(self) -> npt.NDArray[np.float64]:
@@ -62,24 +62,23 @@ def train(launcher: HostsLauncher, experiment: Experiment, folder: Path) -> Trai
     run = launch(launcher, experiment, weights=weights)
     assert run.status is Status.OK, f"{run.reason}\n{run.log[-3000:]}"
     assert run.steps is not None
-    with np.load(weights, allow_pickle=False) as archive:
-        return Trained(run, run.steps, [archive[name] for name in sorted(archive.files)])
+    return Trained(run, run.steps, load_weights(weights))
 
 
-def single_with_whole_batch(experiment: Experiment) -> Experiment:
-    """The single worker that an experiment must agree with."""
-    whole: Workload = replace(
-        experiment.workload, batch_per_worker=experiment.global_batch, accumulation=1
-    )
-    return point(Single, workload=whole, measurement=experiment.measurement)
+def single_for(experiment: Experiment) -> Experiment:
+    """The single worker that an experiment must agree with, on this machine's processors."""
+    workload = reference_of(experiment).workload
+    return point(Single, workload=workload, measurement=experiment.measurement)
+
+
+def distance(trained: Trained, reference: Trained) -> float:
+    """How far the weights are from the reference's, relative to the distance that it trained."""
+    final = trained.weights.final
+    return compare(final, reference.weights, [""] * len(final)).distance
 
 
 def difference(trained: Trained, reference: Trained) -> float:
-    """The largest difference of a loss or a weight, relative to the largest of its kind."""
+    """That, or the largest difference of a loss, relative to the largest loss."""
     assert len(trained.losses) == len(reference.losses)
     losses = np.abs(trained.losses - reference.losses).max() / np.abs(reference.losses).max()
-    weights = max(
-        np.abs(a - b).max() / max(np.abs(b).max(), 1e-3)
-        for a, b in zip(trained.weights, reference.weights, strict=True)
-    )
-    return float(max(losses, weights))
+    return max(float(losses), distance(trained, reference))

@@ -19,14 +19,14 @@ from experiments.sweep.folder import NOTE
 from launchers.protocol import LaunchedRun
 from launchers.run.launcher import HostsLauncher
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.measurement import FixedWarmup, Measurement
+from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.strategies import AnyStrategy
 from ps_allreduce.point.wire import Wire
 from ps_allreduce.record.provenance import ROOT
 from tests.fakes import make_experiment
 
-#: A run makes exactly 1 + 1 + 3 + 6 steps: first, warm-up, settling, measured.
-BRIEF = Measurement(warmup=FixedWarmup(least_steps=1, least_s=0.0), measured_steps=6)
+#: First, warm-up, three that settle, and six measured.
+BRIEF = Measurement.of_steps(11)
 
 #: Longer than anybody waits: a run that ends before its deadline has been ended by something else.
 LONG = replace(BRIEF, measured_s=600.0)

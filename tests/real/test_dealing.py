@@ -17,11 +17,10 @@ from ps_allreduce.point.strategies import AsynchronousServers, Single
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.records import Status
 from ps_allreduce.record.steps import StepTable
+from ps_allreduce.record.weights import Values
 from tests.cluster import LocalLauncher
 from tests.real.gate import TOLERANCE, Compare, Patched, Trained, train
 from tests.real.points import BRIEF, LONG, kill_when_measured, launch, point
-
-Weights = list[npt.NDArray[np.float32]]
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
 
@@ -71,12 +70,12 @@ def test_one_worker_trains_like_a_single_one(
     assert difference_from_single(launcher, experiment) < TOLERANCE
 
 
-def _same(weights: Weights, other: Weights) -> bool:
+def _same(weights: Values, other: Values) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(weights, other, strict=True))
 
 
 @pytest.fixture(scope="module")
-def expected(single_run: Callable[[Experiment], Trained]) -> Weights:
+def expected(single_run: Callable[[Experiment], Trained]) -> Values:
     """Weights after each gradient of a fair run was applied once."""
     last, last_but_one = (
         single_run(
@@ -85,8 +84,8 @@ def expected(single_run: Callable[[Experiment], Trained]) -> Weights:
         for count in (FAIR_STEPS, FAIR_STEPS - 1)
     )
     assert (len(last.steps), len(last_but_one.steps)) == (FAIR_STEPS, FAIR_STEPS - 1)
-    assert not _same(last.weights, last_but_one.weights)
-    return last.weights
+    assert not _same(last.weights.final, last_but_one.weights.final)
+    return last.weights.final
 
 
 @pytest.mark.parametrize(("staleness", "steps_per_dispatch"), DEALT)
@@ -94,13 +93,13 @@ def test_every_gradient_is_applied_exactly_once(
     staleness: int | None,
     steps_per_dispatch: int,
     launcher: LocalLauncher,
-    expected: Weights,
+    expected: Values,
     tmp_path: Path,
 ) -> None:
     experiment = _dealt(2, staleness, steps_per_dispatch, CONSTANT, FAIR)
     trained = train(launcher, experiment, tmp_path)
     assert len(trained.steps) == FAIR_STEPS
-    assert _same(trained.weights, expected)
+    assert _same(trained.weights.final, expected)
     for worker in range(2):
         steps = trained.steps.of_worker(worker)
         assert (steps.start[1:] >= steps.end[:-1]).all()
@@ -111,12 +110,12 @@ def test_nobody_runs_ahead_of_a_slow_worker(
     staleness: int,
     steps_per_dispatch: int,
     patched_launcher: Patched,
-    expected: Weights,
+    expected: Values,
     tmp_path: Path,
 ) -> None:
     experiment = _dealt(2, staleness, steps_per_dispatch, CONSTANT, FAIR)
     trained = train(patched_launcher("slow_asynchronous_worker"), experiment, tmp_path)
-    assert _same(trained.weights, expected)
+    assert _same(trained.weights.final, expected)
     fast, slow = (trained.steps.of_worker(worker) for worker in range(2))
     assert len(fast) == len(slow) == FAIR_STEPS / 2
     assert 1 <= _ahead(fast, slow).max() <= staleness

@@ -19,7 +19,7 @@ from ps_allreduce.point.resources import Device, Resources
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, SynchronousServers
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status
-from tests.real.gate import TOLERANCE, Patched, Trained, difference, single_with_whole_batch, train
+from tests.real.gate import TOLERANCE, Patched, Trained, difference, single_for, train
 from tests.real.points import launch, point
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow")]
@@ -92,7 +92,7 @@ def test_graphs_for_gpus_train_the_same_network_and_every_worker_sees_one_gpu(
 ) -> None:
     experiment = replace(POINTS[name], resources=ON_GPU)
     trained = train(patched_launcher("absent_gpu"), experiment, tmp_path)
-    reference = single_run(single_with_whole_batch(experiment))
+    reference = single_run(single_for(experiment))
     assert difference(trained, reference) < TOLERANCE
     seen = {task.task: task.gpus for task in trained.run.tasks}
     workers = {f"worker:{index}": str(index) for index in range(experiment.num_workers)}

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from experiments.cli import surroundings
+from experiments.cli.requests import SpreadRequest, WorkloadRequest
+from experiments.studies.scope import Scope
+from experiments.suite import gate_arms
+from experiments.suite.agreement import LIMIT
+from experiments.suite.gate import GateRequest, run_gate
+from launchers.settings import LauncherSettings
 from ps_allreduce.backends.buckets import Tensor, fill_buckets
+from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.point.data import Digits
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy, make_plan
-from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, SynchronousServers
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AnyStrategy,
+    AsynchronousServers,
+    Single,
+    SynchronousServers,
+)
 from ps_allreduce.point.wire import ELEMENT_BYTES, UNBUCKETED, Wire
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status
 from tests.cluster import LocalLauncher
-from tests.real.gate import TOLERANCE, Compare, Patched
+from tests.real.conftest import patched_words
+from tests.real.gate import TOLERANCE, Compare, Patched, Trained, difference, single_for, train
 from tests.real.points import launch, point
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
@@ -62,8 +81,16 @@ SYNCHRONOUS = {
 }
 
 
+def test_the_batches_of_two_workers_are_together_that_of_one(
+    single_run: Callable[[Experiment], Trained],
+) -> None:
+    of_two = single_run(single_for(SYNCHRONOUS["allreduce"]))
+    whole = single_run(point(Single, workload=replace(WORKLOAD, batch_per_worker=16)))
+    assert difference(whole, of_two) < TOLERANCE
+
+
 @pytest.mark.parametrize("name", SYNCHRONOUS)
-def test_two_workers_train_like_one_with_the_whole_batch(
+def test_two_workers_train_like_one_that_takes_their_batches(
     name: str, launcher: LocalLauncher, difference_from_single: Compare
 ) -> None:
     assert difference_from_single(launcher, SYNCHRONOUS[name]) < TOLERANCE
@@ -131,3 +158,68 @@ def test_replicas_that_disagree_make_a_run_invalid(patched_launcher: Patched) ->
     run = launch(patched_launcher("no_exchange"), SYNCHRONOUS["allreduce"])
     assert run.status is Status.INVALID
     assert "trainable weights of worker:1 differ from worker:0" in run.reason
+
+
+@pytest.fixture
+def gate(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], tuple[int, Any]]:
+    """What the gate of a patched suite ends with: its status, and what it keeps."""
+
+    def go_through(patch: str) -> tuple[int, Any]:
+        (tmp_path / "patch").write_text(patch)
+        local = LocalLauncher(data_dir, fork_server=patched_words(tmp_path / "patch"))
+        monkeypatch.setattr(surroundings, "launcher_of", lambda _: local)
+        request = GateRequest(
+            launcher=LauncherSettings(results=tmp_path),
+            spread=SpreadRequest(),
+            workload=WorkloadRequest(batch_per_worker=8),
+        )
+        status = run_gate(request)
+        (path,) = (tmp_path / "gate").glob("*.json")
+        return status, json.loads(path.read_text())
+
+    return go_through
+
+
+def test_the_command_finds_that_all_strategies_and_placements_agree(
+    gate: Callable[[str], tuple[int, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, kept = gate("no_patch")
+    assert (status, len(kept["arms"])) == (0, 11), capsys.readouterr().out
+    assert max(arm["agreement"]["distance"] for arm in kept["arms"]) < kept["limit"] / 10
+
+
+def test_the_command_finds_the_strategy_that_is_broken(
+    gate: Callable[[str], tuple[int, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arms = gate_arms.arms
+
+    def some(scope: Scope, num_ps: int) -> list[Experiment]:
+        return arms(scope, num_ps)[:2] + arms(scope, num_ps)[-2:-1]
+
+    monkeypatch.setattr(gate_arms, "arms", some)
+    status, kept = gate("lost_gradient")
+    distances = {arm["name"]: arm["agreement"]["distance"] for arm in kept["arms"]}
+    assert (status, len(distances)) == (1, 3)
+    for name, distance in distances.items():
+        assert (distance > 100 * kept["limit"]) == name.startswith("ps_sync"), distances
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", [AllReduce, SynchronousServers])
+def test_a_model_with_batch_norm_and_dropout_trains_alike_when_nothing_is_drawn(
+    strategy: type[AnyStrategy],
+    launcher: LocalLauncher,
+    single_run: Callable[[Experiment], Trained],
+    tmp_path: Path,
+) -> None:
+    model = ImageModel(name="EfficientNetB0", image_size=32)
+    workload = Workload(model=model, batch_per_worker=2, accumulation=2, deterministic=True)
+    placed = {"placement": Policy.LARGEST_FIRST} if strategy.uses_servers else {}
+    experiment = point(strategy, 2, workload=workload, **placed)
+    trained = train(launcher, experiment, tmp_path)
+    assert difference(trained, single_run(single_for(experiment))) < LIMIT
+    if trained.run.placement is not None:
+        assert trained.run.placement.deviations == ()
+        assert trained.run.placement.max_over_mean == pytest.approx(1.0, abs=0.01)

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import pytest
 
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.optimizers import Momentum
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,
@@ -27,7 +24,7 @@ from ps_allreduce.point.strategies import (
 from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.point.workload import Precision, Workload
 from tests.cluster import LocalLauncher
-from tests.real.gate import Trained, single_with_whole_batch, train
+from tests.real.gate import Trained, distance, single_for, train
 from tests.real.points import point
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
@@ -43,42 +40,19 @@ ROUNDOFF = {
 #: All points train on the same 16 images in a step.
 WHOLE = Workload(batch_per_worker=16)
 
-#: Moves nothing but zeros, and those too little to matter: a run whose weights stay is invalid.
-STILL = replace(WHOLE, optimizer=Momentum(learning_rate=1e-12))
-
 COMMUNICATING = {AsynchronousServers: 1, SynchronousServers: 2, AllReduce: 2}
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """How a single worker got from its initial weights to the last ones, in float32."""
-
-    start: npt.NDArray[np.float64]
-    end: npt.NDArray[np.float64]
-
-    def error(self, trained: Trained) -> float:
-        """How far other weights are from the end, relative to the length of the way."""
-        missed = np.linalg.norm(_flat(trained) - self.end)
-        return float(missed / np.linalg.norm(self.end - self.start))
-
-
-def _flat(trained: Trained) -> npt.NDArray[np.float64]:
-    return np.concatenate([weight.ravel() for weight in trained.weights]).astype(np.float64)
-
-
-@pytest.fixture(scope="module")
-def way(single_run: Callable[[Experiment], Trained]) -> Way:
-    """What float32 does, the same for all strategies (see `test_gate`)."""
-    start, end = (_flat(single_run(point(Single, workload=work))) for work in (STILL, WHOLE))
-    return Way(start, end)
 
 
 @pytest.mark.parametrize("precision", [Precision.MIXED_FLOAT16, Precision.MIXED_BFLOAT16])
 def test_mixed_precision_trains_close_to_float32(
-    precision: Precision, launcher: LocalLauncher, way: Way, tmp_path: Path
+    precision: Precision,
+    launcher: LocalLauncher,
+    single_run: Callable[[Experiment], Trained],
+    tmp_path: Path,
 ) -> None:
     experiment = point(Single, workload=replace(WHOLE, precision=precision))
-    error = way.error(train(launcher, experiment, tmp_path))
+    trained = train(launcher, experiment, tmp_path)
+    error = distance(trained, single_run(point(Single, workload=WHOLE)))
     # Rounding takes about a share u of the activations across the kink of the ReLU.  Their part of
     # a gradient is then there or not at all: a share u of the square of its norm, so the root of u
     # of its norm.  The other elements are wrong by u only.  Measured over three seeds: at most 2.6
@@ -93,7 +67,7 @@ def test_gradients_of_16_bits_cost_no_more_than_their_rounding(
     strategy: type[AnyStrategy],
     gradients: WireType,
     launcher: LocalLauncher,
-    way: Way,
+    single_run: Callable[[Experiment], Trained],
     tmp_path: Path,
 ) -> None:
     workers = COMMUNICATING[strategy]
@@ -103,8 +77,7 @@ def test_gradients_of_16_bits_cost_no_more_than_their_rounding(
         workload=replace(WHOLE, batch_per_worker=WHOLE.batch_per_worker // workers),
         wire=Wire(gradients=gradients),
     )
-    assert single_with_whole_batch(experiment).workload == WHOLE
-    error = way.error(train(launcher, experiment, tmp_path))
+    error = distance(train(launcher, experiment, tmp_path), single_run(single_for(experiment)))
     # A gradient is rounded once, and in a ring of two a second time where it is summed: 2 u.  Steps
     # partly go back what others have gone, so the way is shorter than the sum of the steps: twice.
     unit = ROUNDOFF[gradients]

@@ -77,21 +77,6 @@ def test_round_robin_is_what_stock_tensorflow_does(provoked: Any, launcher: Loca
     assert len(plan.shards) == sum(spec.trainable for spec in variables)
 
 
-@pytest.mark.parametrize("strategy", [SynchronousServers, AllReduce])
-def test_a_model_with_batch_norm_trains(
-    strategy: type[AnyStrategy], launcher: LocalLauncher
-) -> None:
-    workload = Workload(model=ImageModel(name="MobileNetV2"), batch_per_worker=2, accumulation=2)
-    measurement = replace(BRIEF, measured_steps=5)
-    placed = {"placement": Policy.LARGEST_FIRST} if strategy.uses_servers else {}
-    experiment = point(strategy, 2, workload=workload, measurement=measurement, **placed)
-    run = launch(launcher, experiment)
-    assert run.status is Status.OK, run.reason
-    if run.placement is not None:
-        assert run.placement.deviations == ()
-        assert run.placement.max_over_mean == pytest.approx(1.0, abs=0.01)
-
-
 EMULATED = Workload(emulated=EmulatedCompute(forward_s=0.03, backward_s=0.03), batch_per_worker=2)
 
 

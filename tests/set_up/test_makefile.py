@@ -118,6 +118,13 @@ def test_failed_points_are_analysed_mistakes_are_not_and_make_fails_with_both(
             ["placement", "MODEL=InceptionV3", "NUM_PS=4"],
             ["experiments", "placement", "--model", "InceptionV3", "--num-ps", "4"],
         ),
+        (
+            ["gate", "MODEL=ResNet50", "NUM_PS=3"],
+            [
+                *("experiments", "gate", "--launcher", "local", "--results", "results"),
+                *("--model", "ResNet50", "--num-ps", "3"),
+            ],
+        ),
         (["report", "RESULTS=a b"], ["analysis", "report", "--", "a b"]),
         (
             ["accept-gpu"],

@@ -26,6 +26,7 @@ from ps_allreduce.point.strategies import STRATEGIES, Single, SynchronousServers
 from ps_allreduce.point.wire import Collective
 from ps_allreduce.record.hosts import Gpu, GpuSample, HostFacts
 from ps_allreduce.record.records import Status, TaskRecord
+from ps_allreduce.record.weights import RunWeights, save_weights
 from tests.experiments.conftest import Machine, run
 from tests.fakes import FakeLauncher, bad_run, fit, make_facts, make_host, make_sample, ok_run
 
@@ -61,8 +62,8 @@ class GpuMachine(FakeLauncher):
         on_gpu = experiment.resources.device is Device.GPU
         if weights is not None:
             value = 1.0 + (self.error if on_gpu else 0.0)
-            values = {"0000": np.full((2, 3), value, np.float32)}
-            np.savez(weights, allow_pickle=False, **values)
+            start, end = (np.full((2, 3), each, np.float32) for each in (0.0, value))
+            save_weights(weights, RunWeights(initial=[start], final=[end]))
         return self.change(experiment, self._ran(experiment))
 
     def _ran(self, experiment: Experiment) -> LaunchedRun:

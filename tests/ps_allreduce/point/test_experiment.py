@@ -59,6 +59,13 @@ MISTAKES: list[tuple[Callable[..., object], dict[str, Any], str]] = [
     (ImageModel, {"num_classes": 1}, "num_classes must be at least 2, got 1."),
     (Workload, {"batch_per_worker": 0}, "batch_per_worker must be at least 1, got 0."),
     (Workload, {"accumulation": 0}, "accumulation must be at least 1, got 0."),
+    (Workload, {"dealt_to": 0}, "dealt_to must be at least 1, got 0."),
+    (Workload, {"dealt_to": 2, "accumulation": 3}, "accumulation 3 is no multiple of it."),
+    (
+        make_experiment,
+        {"workload": Workload(dealt_to=2, accumulation=2)},
+        "dealt_to is for a single worker that takes the batches of several, got num_workers 2.",
+    ),
     (
         Workload,
         {"data": Digits(), "model": ImageModel(num_classes=9)},

@@ -180,6 +180,8 @@ CHANGES: list[tuple[str, Experiment, Any]] = [
     ("workload.accumulation", GOLDEN, 2),
     ("workload.seed", GOLDEN, 2),
     ("workload.precision", REDUCED, Precision.MIXED_FLOAT16),
+    ("workload.dealt_to", replace(REDUCED, num_workers=1), 1),
+    ("workload.deterministic", GOLDEN, True),
     ("workload.emulated", GOLDEN, None),
     ("workload.emulated.forward_s", GOLDEN, 0.021),
     ("workload.emulated.backward_s", GOLDEN, 0.041),

@@ -12,9 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ps_allreduce.point.measurement import FixedWarmup, Measurement, SteadyWarmup, WarmupEnd
+from ps_allreduce.point.measurement import (
+    SETTLING_STEPS,
+    FixedWarmup,
+    Measurement,
+    SteadyWarmup,
+    WarmupEnd,
+)
 from ps_allreduce.record.steps import Floats, Integers, Phase
-from ps_allreduce.runner.loop import SETTLING_STEPS, Stretch, Surroundings, timed_loop
+from ps_allreduce.runner.loop import Stretch, Surroundings, timed_loop
 from tests.examples import fast
 from tests.fakes import FakeClock
 

@@ -1,0 +1,265 @@
+"""The correctness gate for a model: `python -m experiments gate`.
+
+Decides the order of the runs, what is said of what cannot agree, and what is kept.  Which runs are
+compared is decided in `gate_arms`, and when they agree in `agreement`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.measure import Measurement
+
+from experiments.cli import surroundings
+from experiments.cli.requests import SpreadRequest, WorkloadRequest
+from experiments.studies.defaults import default_cores
+from experiments.studies.scope import Scale, Scope
+from experiments.suite import gate_arms
+from experiments.suite.agreement import LIMIT, GateArm, GateVerdict, compare, render_arms
+from experiments.suite.training import train
+from experiments.sweep.progress import SweepProgress, plain_console
+from experiments.sweep.session import Session, Workplace, open_session
+from experiments.sweep.sweep import Profile
+from experiments.sweep.writable import check_writable
+from launchers.run.launcher import HostsLauncher
+from launchers.settings import LauncherSettings
+from launchers.sites import network_of
+from ps_allreduce.errors import LaunchError, UserError
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.placement import VariableSpec
+from ps_allreduce.point.strategies.base import Servers, StrategySettings
+from ps_allreduce.point.workload import Workload
+from ps_allreduce.record.files import write_json
+from ps_allreduce.record.provenance import Provenance
+from ps_allreduce.record.records import RunRecord, Status
+from ps_allreduce.record.weights import RunWeights
+
+NAME = "gate"
+
+#: Tracing a large model may take minutes.
+PROFILE = Profile(name=NAME, measurement=gate_arms.MEASUREMENT, repetitions=1, deadline_s=1200.0)
+
+#: A table is as wide as its words; a terminal that is narrower folds the lines.
+MOST_COLUMNS = 250
+
+#: How Keras calls the state of a generator of random numbers.
+SEED = "seed_generator_state"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateRequest:
+    """Everything that was asked for of a gate."""
+
+    num_workers: int = 2
+    num_ps: int = 2
+    launcher: LauncherSettings
+    spread: SpreadRequest
+    workload: WorkloadRequest
+
+    def __post_init__(self) -> None:
+        Servers(num_ps=self.num_ps)
+        if self.num_workers < 2:
+            raise UserError(
+                f"a single worker agrees with itself: num_workers must be 2 or more, got "
+                f"{self.num_workers}."
+            )
+        if self.workload.emulate is not None:
+            raise UserError(
+                "an emulated accelerator computes no gradients that could be wrong: leave "
+                "--emulate out."
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateResult:
+    """What is kept of a gate.
+
+    Attributes:
+        limit: of distances, relative to the distance trained.
+        notes: what is switched off, not compared or left out, a sentence each.
+    """
+
+    workload: Workload
+    num_workers: int
+    num_ps: int
+    steps: int
+    limit: float
+    arms: tuple[GateArm, ...]
+    notes: tuple[str, ...]
+    provenance: Provenance
+
+    @property
+    def holds(self) -> bool:
+        """All arms agree."""
+        return all(arm.verdict is GateVerdict.AGREES for arm in self.arms)
+
+
+def run_gate(request: GateRequest) -> int:
+    """Make all runs, compare their weights and show what was found.
+
+    Returns:
+        The exit status: 0 if all agree.
+
+    Raises:
+        UserError: it cannot be run here, or the model cannot be kept from drawing random numbers.
+        LaunchError: a single worker cannot be trained.
+    """
+    folder = request.launcher.results / NAME
+    check_writable(folder)
+    launcher = surroundings.launcher_of(request.launcher)
+    with launcher, SweepProgress(plain_console()) as progress:
+        place = Workplace(
+            launcher=launcher,
+            sweep_dir=folder,
+            commit=surroundings.source_state(),
+            listener=progress,
+        )
+        result, path = _passed_through(request, place)
+    _show(result, path)
+    return 0 if result.holds else 1
+
+
+def _passed_through(request: GateRequest, place: Workplace) -> tuple[GateResult, Path]:
+    workload = gate_arms.gate_workload(request.workload)
+    variables = place.launcher.describe(workload)
+    scope = _scope(request, workload, place.launcher, variables)
+    points = gate_arms.arms(scope, request.num_ps)
+    references = list(dict.fromkeys(map(gate_arms.reference_of, points)))
+    for point in (*references, *points):
+        place.launcher.check(point)
+    place.launcher.prepare(workload)
+    trainable = [spec.name for spec in variables if spec.trainable]
+    with open_session(place, NAME, PROFILE) as session:
+        place.listener.begin(len(references) + len(points), 0)
+        found = tuple(compared(session, points, trainable))
+        result = GateResult(
+            workload=workload,
+            num_workers=request.num_workers,
+            num_ps=request.num_ps,
+            steps=gate_arms.STEPS,
+            limit=LIMIT,
+            arms=found,
+            notes=tuple(notes(scope, variables)),
+            provenance=session.made[0].provenance,
+        )
+        path = place.sweep_dir / f"{references[0].experiment_id}.json"
+        write_json(path, result)
+    return result, path
+
+
+def _scope(
+    request: GateRequest,
+    workload: Workload,
+    launcher: HostsLauncher,
+    variables: Sequence[VariableSpec],
+) -> Scope:
+    spread, workers = request.spread.spread(request.launcher.launcher), (request.num_workers,)
+    cores = default_cores(workers, spread, launcher.capacity())
+    split_bytes = gate_arms.gate_split_bytes(variables, request.num_ps)
+    return Scope(
+        workloads=(workload,),
+        measurement=PROFILE.measurement,
+        scale=Scale(workers=workers, cores_per_worker=cores),
+        launcher=request.launcher.launcher,
+        device=request.workload.device,
+        spread=spread,
+        network=network_of(request.launcher),
+        interface=request.launcher.interface,
+        settings=StrategySettings(split_bytes=split_bytes),
+        describe=launcher.describe,
+    )
+
+
+def compared(
+    session: Session, points: Sequence[Experiment], names: Sequence[str]
+) -> Iterator[GateArm]:
+    """Every point beside its reference, as soon as both have trained.
+
+    Args:
+        names: of the trainable variables.
+    """
+    references = [gate_arms.reference_of(point) for point in points]
+    for reference in dict.fromkeys(references):  # one after the other: weights take memory
+        base, weights = train(session, reference)
+        if base.status is not Status.OK or weights is None:
+            raise LaunchError(f"a single worker cannot be trained: {_why(base)}")
+        for point, wanted in zip(points, references, strict=True):
+            if wanted == reference:
+                yield _arm(session, point, base, weights, names)
+
+
+def _arm(
+    session: Session,
+    point: Experiment,
+    base: RunRecord,
+    reference: RunWeights,
+    names: Sequence[str],
+) -> GateArm:
+    record, weights = train(session, point)
+    arm = GateArm(name=_name_of(point), run=record.run_id, reference=base.run_id)
+    if record.status is not Status.OK or weights is None:
+        return replace(arm, reason=_why(record))
+    found = compare(weights.final, reference, names)
+    if not math.isfinite(found.distance):
+        return replace(arm, reason="the weights are not finite")
+    return replace(arm, agreement=found)
+
+
+def _why(record: RunRecord) -> str:
+    return record.reason or "; ".join(record.warnings)
+
+
+def _name_of(point: Experiment) -> str:
+    workers = f"{point.num_workers} worker{'s' * (point.num_workers > 1)}"
+    return ", ".join([str(point.strategy), workers, *point.strategy.title_parts()])
+
+
+def notes(scope: Scope, variables: Sequence[VariableSpec]) -> Iterator[str]:
+    """What is switched off, not compared or left out, a sentence each."""
+    kept = [spec.name for spec in variables if not spec.trainable]
+    drawing = [name.removesuffix(f"/{SEED}") for name in kept if name.endswith(SEED)]
+    local = [name for name in kept if not name.endswith(SEED)]
+    if drawing:
+        yield f"Switched off, because they draw random numbers: {_some(drawing)}."
+    if local:
+        yield (
+            f"Not compared, because they are not trained and every worker keeps its own: "
+            f"{_some(local)}."
+        )
+    (workers,) = scope.scale.workers
+    if not gate_arms.aggregates(workers, scope.spread):
+        yield (
+            "Left out, because it needs hosts with equally many workers and more than one "
+            "(--workers-per-host): host_aggregation."
+        )
+
+
+def _some(names: Sequence[str], most: int = 3) -> str:
+    further = len(names) - most
+    shown = ", ".join(names[:most])
+    return f"{shown} and {further} more" if further > 0 else shown
+
+
+def _show(result: GateResult, path: Path) -> None:
+    console = Console(highlight=False, markup=False)
+    title = (
+        f"Weights of {result.workload.model.name} after {result.steps} steps, compared with a "
+        "single worker that takes the same batches"
+    )
+    table = render_arms(result.arms)
+    width = Measurement.get(console, console.options.update(width=MOST_COLUMNS), table).maximum
+    console.print(title)
+    console.print(table, width=width, crop=False)
+    agreed = sum(arm.verdict is GateVerdict.AGREES for arm in result.arms)
+    console.print(
+        f"{agreed} of {len(result.arms)} settings agree: their weights differ by at most "
+        f"{result.limit:.0e} of the distance trained."
+    )
+    reasons = [f"{arm.name}: {arm.reason}." for arm in result.arms if arm.reason]
+    for sentence in (*reasons, *result.notes):
+        console.print(sentence)
+    console.print(f"Kept: {path}", soft_wrap=True)

@@ -1,0 +1,94 @@
+"""The points of the correctness gate.  Pure.
+
+Decides which settings must train the same weights, what they train, and what each is compared with.
+How far weights may differ is decided in `agreement`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from experiments.cli.requests import WorkloadRequest
+from experiments.studies.scope import Scope
+from ps_allreduce.point.architectures import SMALL_CNN
+from ps_allreduce.point.data import Digits, Synthetic
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.placement import Policy, VariableSpec
+from ps_allreduce.point.spread import Spread, workers_together
+from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy, Single
+from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.workload import Workload
+
+STEPS = 10
+
+MEASUREMENT = Measurement.of_steps(STEPS)
+
+
+def gate_workload(request: WorkloadRequest) -> Workload:
+    """What is trained: as stated, but nothing is drawn at random.
+
+    The suite's own images are synthetic unless they were asked for: the digits have an even
+    background, whose activations sit on the kink of the ReLU.  There a rounding error decides for
+    thousands of pixels at once.
+
+    Raises:
+        UserError: there is no such model, or it cannot be trained like this.
+    """
+    load = request.workload(SMALL_CNN if request.model is None else request.model)
+    if request.input is None and isinstance(load.data, Digits):
+        load = replace(load, data=Synthetic())
+    return replace(load, deterministic=True)
+
+
+def gate_split_bytes(variables: Iterable[VariableSpec], num_ps: int) -> int:
+    """The threshold of the placement `partitioned` at which some variable of every model is cut."""
+    largest = max(spec.num_bytes for spec in variables if spec.trainable)
+    return max(1, largest // (2 * num_ps))
+
+
+def arms(scope: Scope, num_ps: int) -> list[Experiment]:
+    """What must agree with a single worker: synchronous strategies, and others with one worker."""
+    (workload,), (workers,) = scope.workloads, scope.scale.workers
+    communicating = [each for each in STRATEGIES.values() if each.communicates()]
+    return [
+        scope.point(workload, strategy, workers if strategy.synchronous else 1, settings)
+        for strategy in sorted(communicating, key=lambda each: not each.synchronous)
+        for settings in _settings(scope, strategy, num_ps)
+    ]
+
+
+def _settings(scope: Scope, strategy: type[AnyStrategy], num_ps: int) -> Iterable[StrategySettings]:
+    """Every placement of servers, or every way to send what is reduced."""
+    if not strategy.uses_servers:
+        yield StrategySettings()
+        yield StrategySettings(bytes_per_pack=0)
+        return
+    (workload,), (workers,) = scope.workloads, scope.scale.workers
+    for policy in Policy:
+        yield scope.of_servers(workload, num_ps, policy)
+    if "host_aggregation" in strategy.understands and aggregates(workers, scope.spread):
+        last = scope.of_servers(workload, num_ps, Policy.PARTITIONED)
+        yield replace(last, host_aggregation=True)
+
+
+def aggregates(num_workers: int, spread: Spread | None) -> bool:
+    """Hosts have several workers, and all equally many: their gradients can be added up there."""
+    together = workers_together(num_workers, spread)
+    return together > 1 and num_workers % together == 0
+
+
+def reference_of(point: Experiment) -> Experiment:
+    """The single worker that a point must agree with.
+
+    It takes the batches of all workers of a step, one after the other: batch norm normalises the
+    same batches, and a mean of their means is the same mean.
+    """
+    load, workers = point.workload, point.num_workers
+    whole = replace(
+        load,
+        accumulation=workers * load.accumulation,
+        dealt_to=workers if workers > 1 else None,
+    )
+    return replace(point, strategy=Single(), num_workers=1, workload=whole)
