@@ -80,7 +80,7 @@ def test_throughput_has_a_tick_for_each_measured_number_of_workers() -> None:
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("workers", "images/s")
     assert legend(figure) == ["ideal: workers x single", "single", "allreduce"]
     # The ideal line ends at four times 100 images/s; it leaves the axes.
-    assert axes.get_ylim() == (0, pytest.approx(1.3 * 110))
+    assert axes.get_ylim() == pytest.approx((0, 1.3 * 110))
 
 
 def test_failures_are_drawn_and_explained() -> None:
