@@ -77,8 +77,10 @@ def against_keras(data_dir: Path, function: str) -> dict[str, Any]:
     dataset = make_dataset(workload, 2, 1, data_dir, program._examples)
     flat = tf.nest.flatten(next(iter(dataset)))
     batch = tf.nest.pack_sequence_as(program._structure, flat)
-    reference = plain_step(program.keras_model, batch)
-    by_id = {id(variable): gradient for variable, gradient in reference[1]}
+    reference = traced_function(lambda: plain_step(program.keras_model, batch))()
+    by_id = {
+        id(v): g for v, g in zip(program.keras_model.trainable_variables, reference[1], strict=True)
+    }
     scale = LOSS_SCALE.get(program.precision, 1.0)
     paired = [
         (gradient, by_id[id(variable)])
@@ -103,20 +105,20 @@ def rename(resource: Any, prefix: str) -> Any:
     return replace(resource, name=f"{prefix}/{resource.name}")
 
 
-def plain_step(model: keras.Model, batch: Any) -> tuple[Any, list[tuple[Any, Any]]]:
-    """What `keras.Model.train_step` does before it applies the gradients, eagerly.
+def plain_step(model: keras.Model, batch: Any) -> tuple[Any, list[Any]]:
+    """What `keras.Model.train_step` does before it applies the gradients, on Keras' variables.
 
     With a scale where there is one: without it, float16 loses digits.
     """
     x, y, weights = keras.utils.unpack_x_y_sample_weight(batch)
-    with tf.GradientTape() as tape:
+    with tf.name_scope("step"), tf.GradientTape() as tape:
         outputs = model(x, training=True) if model._call_has_training_arg else model(x)
         loss = model._compute_loss(x, y, outputs, weights, training=True)
         scale = 1024.0 if model.dtype_policy.compute_dtype == "float16" else 1.0
         scaled = loss * scale
     found = tape.gradient(scaled, model.trainable_variables)
     dense = [None if g is None else tf.convert_to_tensor(g) / scale for g in found]
-    return loss, list(zip(model.trainable_variables, dense, strict=True))
+    return loss, dense
 
 
 def relative(one: Any, other: Any) -> float:
