@@ -109,11 +109,13 @@ def render_arms(arms: Sequence[GateArm]) -> Table:
     """Every arm on a line: its distance, and the variable that contributes most."""
     table = Table(box=box.SIMPLE_HEAD)
     for heading in ("setting", "distance", "most of it", "from", "verdict"):
-        table.add_column(heading, no_wrap=True)
+        table.add_column(heading)
     for arm in arms:
-        found = arm.agreement
-        cells = ("-", "-", "-")
-        if found is not None:
-            cells = (f"{found.distance:.1e}", f"{found.furthest_distance:.1e}", found.furthest)
-        table.add_row(arm.name, *cells, arm.verdict)
+        table.add_row(arm.name, *_cells(arm.agreement), arm.verdict)
     return table
+
+
+def _cells(found: Agreement | None) -> tuple[str, str, str]:
+    if found is None or not found.distance:
+        return "-" if found is None else "0", "-", "-"
+    return f"{found.distance:.1e}", f"{found.furthest_distance:.1e}", found.furthest

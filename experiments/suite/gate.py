@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
-from rich.measure import Measurement
 
 from experiments.cli import surroundings
 from experiments.cli.requests import SpreadRequest, WorkloadRequest
@@ -245,21 +244,17 @@ def _some(names: Sequence[str], most: int = 3) -> str:
 
 
 def _show(result: GateResult, path: Path) -> None:
-    console = Console(highlight=False, markup=False)
-    title = (
+    console = Console(highlight=False, markup=False, soft_wrap=True, width=MOST_COLUMNS)
+    console.print(
         f"Weights of {result.workload.model.name} after {result.steps} steps, compared with a "
-        "single worker that takes the same batches"
+        "single worker that takes the same batches:"
     )
-    table = render_arms(result.arms)
-    width = Measurement.get(console, console.options.update(width=MOST_COLUMNS), table).maximum
-    console.print(title)
-    console.print(table, width=width, crop=False)
+    console.print(render_arms(result.arms))
     agreed = sum(arm.verdict is GateVerdict.AGREES for arm in result.arms)
     console.print(
         f"{agreed} of {len(result.arms)} settings agree: their weights differ by at most "
         f"{result.limit:.0e} of the distance trained."
     )
     reasons = [f"{arm.name}: {arm.reason}." for arm in result.arms if arm.reason]
-    for sentence in (*reasons, *result.notes):
+    for sentence in (*reasons, *result.notes, f"Kept: {path}"):
         console.print(sentence)
-    console.print(f"Kept: {path}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Print what TensorFlow does to workloads: late ticks taken off, stock placement of variables.
+"""Print what TensorFlow does to workloads: late ticks, stock placement, layers that draw.
 
 `python -m tests.real.provoked_workloads`; one process, because an import takes seconds.
 """
@@ -12,8 +12,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
+import keras
 import tensorflow as tf
 
+from ps_allreduce.errors import UserError
 from ps_allreduce.fork_server.run_folder import hold_port
 from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.point.jitter import Distribution, Jitter
@@ -21,6 +23,7 @@ from ps_allreduce.tf_internals.private_api import leave_unordered
 from ps_allreduce.tf_internals.texts import TASK_ENVIRONMENT
 from ps_allreduce.workloads import emulated_accelerator
 from ps_allreduce.workloads.keras_models import make_image_model
+from ps_allreduce.workloads.randomness import name_seeds, switch_off_randomness
 
 #: What stock TensorFlow places, and on how many servers.
 MODEL = ImageModel(name="MobileNetV2", image_size=32)
@@ -53,6 +56,47 @@ def drawn() -> list[float]:
         return emulated_accelerator.draws(JITTER, 2, tf.constant(1, tf.int64))(step)
 
     return [float(each) for each in tf.data.Dataset.range(STEPS).map(draw).as_numpy_iterator()]
+
+
+class Noisy(keras.layers.Layer):
+    """Draws, and has no argument by which it could be told not to."""
+
+    def __init__(self) -> None:
+        super().__init__(name="noisy")
+        self.generator = keras.random.SeedGenerator(1)
+
+    def call(self, inputs: Any) -> Any:
+        return inputs + keras.random.normal(inputs.shape, seed=self.generator)
+
+
+def drawing_model() -> keras.Model:
+    """Draws in a layer, in a layer of a layer, and in the cell of a recurrent one."""
+    layers = keras.layers
+    nested = keras.Sequential([layers.Dropout(0.5, name="inner")], name="nested")
+    given = keras.Input((4, 3))
+    drawn = layers.LSTM(3, dropout=0.5, recurrent_dropout=0.5)(layers.GaussianNoise(1.0)(given))
+    return keras.Model(given, nested(layers.BatchNormalization()(drawn)))
+
+
+def kept_from_drawing() -> dict[str, Any]:
+    """How often two calls differ before and after, what batch norm learns, and who is named."""
+    model, images = drawing_model(), tf.ones([8, 4, 3]) * tf.range(8.0)[:, None, None]
+
+    def differ() -> bool:
+        first, second = (model(images, training=True).numpy() for _ in range(2))
+        return bool((first != second).any())
+
+    before = differ()
+    switch_off_randomness(model)
+    (norm,) = (each for each in model.layers if isinstance(each, keras.layers.BatchNormalization))
+    learnt = norm.moving_mean.numpy()
+    found = {"differs": [before, differ()], "seeds": sorted(name_seeds(model).values())}
+    found["batch_norm_learns"] = bool((norm.moving_mean.numpy() != learnt).any())
+    try:
+        switch_off_randomness(keras.Sequential([keras.Input((3,)), Noisy()]))
+    except UserError as error:
+        found["refused"] = str(error)
+    return found
 
 
 def created_by_stock() -> list[tf.Variable]:
@@ -89,6 +133,7 @@ if __name__ == "__main__":
     lateness = [calibrated(limit_s) for limit_s in LIMITS_S]
     devices = [[list(variable.shape), variable.device] for variable in created_by_stock()]
     told = {"lateness": lateness, "devices": devices, "drawn": drawn()}
+    told["calm"] = kept_from_drawing()
     sys.stdout.write(json.dumps(told) + "\n")
     sys.stdout.flush()
     os._exit(0)  # servers have no clean end

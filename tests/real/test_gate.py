@@ -206,16 +206,14 @@ def test_the_command_finds_the_strategy_that_is_broken(
         assert (distance > 100 * kept["limit"]) == name.startswith("ps_sync"), distances
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("strategy", [AllReduce, SynchronousServers])
-def test_a_model_with_batch_norm_and_dropout_trains_alike_when_nothing_is_drawn(
+def test_a_model_with_batch_norm_trains_alike_on_the_same_batches(
     strategy: type[AnyStrategy],
     launcher: LocalLauncher,
     single_run: Callable[[Experiment], Trained],
     tmp_path: Path,
 ) -> None:
-    model = ImageModel(name="EfficientNetB0", image_size=32)
-    workload = Workload(model=model, batch_per_worker=2, accumulation=2, deterministic=True)
+    workload = Workload(model=ImageModel(name="MobileNetV2"), batch_per_worker=2, accumulation=2)
     placed = {"placement": Policy.LARGEST_FIRST} if strategy.uses_servers else {}
     experiment = point(strategy, 2, workload=workload, **placed)
     trained = train(launcher, experiment, tmp_path)

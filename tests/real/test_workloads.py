@@ -138,6 +138,15 @@ def test_a_worker_draws_what_its_judge_expects(provoked: Any) -> None:
     assert provoked["drawn"] == jitter.factors(1, np.arange(50)).tolist()
 
 
+def test_layers_that_draw_are_kept_from_it_and_batch_norm_goes_on(provoked: Any) -> None:
+    calm = provoked["calm"]
+    assert calm["differs"] == [True, False]
+    assert calm["batch_norm_learns"]
+    layers = [name.partition("/")[0] for name in calm["seeds"]]
+    assert layers == ["gaussian_noise", "inner", "lstm_cell"]
+    assert "layer noisy draws random numbers" in calm["refused"]
+
+
 @pytest.mark.timed
 @pytest.mark.parametrize("strategy", [AllReduce, AsynchronousServers])
 def test_a_step_takes_as_long_as_was_drawn_for_it(
