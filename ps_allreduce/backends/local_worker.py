@@ -46,8 +46,8 @@ class LocalWorker(Backend):
         values = program.initial_values()
         self._variables = [self._make_variable(value) for value in values]
         self._slots = [
-            [self._make_variable(np.zeros(shape, np.float32)) for shape in self._rule.slots(v.shape)]
-            for v in values
+            [self._make_variable(np.zeros(s, np.float32)) for s in self._rule.slots(value.shape)]
+            for value in values
         ]
         worker = 0 if self._task.tf_config is None else self._task.tf_config.task.index
         # In the scope of the step, which looks for the resources there.

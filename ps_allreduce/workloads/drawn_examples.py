@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.architectures import ImageModel, TensorSet
+from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.tf_internals.private_api import input_structure, output_structure
 
 #: What to do where examples cannot be drawn.
@@ -94,12 +94,19 @@ def _draw_all(fields: Any, seed: int, index: tf.Tensor) -> Any:
     return tf.nest.pack_sequence_as(fields, values)
 
 
-def image_examples(model: ImageModel | TensorSet) -> DrawnExamples:
-    """Images, or rows, with a class each."""
+def image_examples(model: ImageModel) -> DrawnExamples:
+    """Images with a class each."""
+    return _classified(model.example_shape, model.num_classes)
+
+
+def _classified(shape: tuple[int, ...], num_classes: int) -> DrawnExamples:
     return DrawnExamples(
-        Field(shape=model.example_shape, dtype=tf.float32),
-        Field(shape=(), dtype=tf.int64, below=model.num_classes),
+        Field(shape=shape, dtype=tf.float32), Field(shape=(), dtype=tf.int64, below=num_classes)
     )
+
+
+#: For models that compute nothing: nobody looks at an input, and one is read all the same.
+ROWS = _classified((1,), 2)
 
 
 def examples_of(model: keras.Model) -> DrawnExamples:
@@ -125,9 +132,7 @@ def _input_field(tensor: keras.KerasTensor) -> Field:
     dtype = tf.as_dtype(tensor.dtype)
     if dtype == tf.string:
         raise UserError(f"input {tensor.name} is text, which nobody can draw: {ADVICE}.")
-    return Field(
-        shape=_shape_of(tensor, "input"), dtype=dtype, below=0 if dtype.is_floating else 2
-    )
+    return Field(shape=_shape_of(tensor, "input"), dtype=dtype, below=0 if dtype.is_floating else 2)
 
 
 def _shape_of(tensor: keras.KerasTensor, role: str) -> tuple[int, ...]:

@@ -23,7 +23,13 @@ from ps_allreduce.point.data import OwnDataset
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Precision, Workload
 from ps_allreduce.tf_internals.private_api import creation_number
-from ps_allreduce.workloads.drawn_examples import ADVICE, DrawnExamples, examples_of, image_examples
+from ps_allreduce.workloads.drawn_examples import (
+    ADVICE,
+    ROWS,
+    DrawnExamples,
+    examples_of,
+    image_examples,
+)
 from ps_allreduce.workloads.own_dataset import DatasetExamples, dataset_examples
 from ps_allreduce.workloads.own_model import UserModel, check_weights, load_user_model
 from ps_allreduce.workloads.user_code import blaming
@@ -85,7 +91,7 @@ def build_model(workload: Workload, data_dir: Path) -> BuiltModel:
         if isinstance(model, OwnModel):
             return _build_own(workload, model, model.folder(data_dir))
         if isinstance(model, TensorSet):
-            return BuiltModel.of(_Tensors(model), image_examples(model))
+            return BuiltModel.of(_Tensors(model), ROWS)
         made = make_image_model(model)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     made.compile(optimizer=None, loss=loss)
@@ -118,7 +124,8 @@ def _examples_of(
     workload: Workload, user: UserModel, folder: Path
 ) -> DrawnExamples | DatasetExamples:
     if not isinstance(workload.data, OwnDataset):
-        return examples_of(user.keras_model)
+        only_sizes = workload.emulated is not None and _is_built(user.keras_model)
+        return ROWS if only_sizes else examples_of(user.keras_model)
     if user.dataset is None:
         raise UserError(f"{workload.model.name} has no function dataset any more: {ADVICE}.")
     return dataset_examples(user.dataset, folder, user.keras_model)

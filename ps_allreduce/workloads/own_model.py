@@ -6,6 +6,7 @@ which it cannot.  What a trace shows, `rehearsal` refuses.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,12 +50,13 @@ def load_user_model(
             saved = keras.saving.load_model(folder / module, safe_mode=True)
         _check_model(saved, module)
         return UserModel(saved, (module,))
+    before = frozenset(sys.modules)
     imported = import_module(folder, module)
     model = call_with_words(_function_of(imported, function), arguments, folder)
     _check_model(model, f"{function}()")
     return UserModel(
         model,
-        own_files(folder),
+        own_files(folder, before),
         _callable_or_none(getattr(imported, "dataset", None)),
         _unit_of(imported),
     )
@@ -64,14 +66,15 @@ def _function_of(module: ModuleType, name: str) -> Callable[..., Any]:
     function = getattr(module, name, None)
     if callable(function):
         return function  # type: ignore[no-any-return]
-    there = [key for key, value in vars(module).items() if _is_own_function(module, value)]
+    there = [key for key, value in vars(module).items() if _is_public_function(module, key, value)]
     raise UserError(
         f"{module.__name__} has no function {name}; it has {', '.join(there) or 'none at all'}."
     )
 
 
-def _is_own_function(module: ModuleType, value: object) -> bool:
-    return callable(value) and getattr(value, "__module__", None) == module.__name__
+def _is_public_function(module: ModuleType, name: str, value: object) -> bool:
+    made_here = getattr(value, "__module__", None) == module.__name__
+    return callable(value) and made_here and not name.startswith("_")
 
 
 def _callable_or_none(value: Any) -> Callable[[int, int], Any] | None:

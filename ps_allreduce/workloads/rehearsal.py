@@ -28,7 +28,7 @@ PASS_ON = frozenset(
 )
 
 
-class _Scope(keras.StatelessScope):  # type: ignore[misc]
+class _Scope(keras.StatelessScope):
     """Notes variables that are read and that nobody has given a value."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
