@@ -130,7 +130,8 @@ Optimizer = Sgd | Momentum | Adam | AdamW
 
 
 def optimizer_text(optimizer: Optimizer) -> str:
-    """As `adam (learning_rate 0.001, beta_1 0.9, ...)`."""
+    """As `adam, learning rate 0.001, beta 1 0.9 ...`."""
     columns = optimizer.columns()
-    settings = [f"{name} {columns[name]}" for name in columns if name != "optimizer"]
-    return f"{optimizer.kind} ({', '.join(settings)})"
+    settings = (name for name in columns if name != "optimizer")
+    stated = (f"{name.replace('_', ' ')} {columns[name]:g}" for name in settings)
+    return ", ".join([optimizer.kind, *stated])
