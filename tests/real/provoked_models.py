@@ -1,6 +1,6 @@
 """Print what the suite makes of users' models: gradients, refusals, examples, optimizers.
 
-`python -m tests.real.provoked_models`; one process, because an import takes seconds.
+`python -m tests.real.provoked_models kinds|rest`; few processes, because an import takes seconds.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ def against_keras(data_dir: Path, function: str) -> dict[str, Any]:
     data = OwnDataset() if function in WITH_DATASET else Synthetic()
     workload = own_workload(model_kinds, function, data)
     program = RealProgram(workload, 2, data_dir)
+    keras.config.set_dtype_policy("float32")
     # A task has one program, whose resources have always the same names.
     program.iterators = tuple(rename(each, function) for each in program.iterators)
     program.state = tuple(rename(each, function) for each in program.state)
@@ -226,25 +227,22 @@ def _each(given: dict[str, Any]) -> dict[str, tuple[Optimizer, tuple[str, ...]]]
 
 
 def main() -> None:
-    """Print everything."""
+    """Print gradients of every kind of model, or everything else."""
     with tempfile.TemporaryDirectory() as name:
-        data_dir = Path(name)
+        data_dir, told = Path(name), {}
         for module in (model_kinds, refused_models):
             file = Path(str(module.__file__))
             (data_dir / "models" / file.stem).mkdir(parents=True)
             shutil.copy(file, data_dir / "models" / file.stem)
-        told: dict[str, Any] = {"kinds": {}}
-        for kind in sys.argv[1:] or kinds():
-            told["kinds"][kind] = against_keras(data_dir, kind)
-            keras.config.set_dtype_policy("float32")
-        told["updates"] = {
-            name: updated(ours, compiled()) for name, (ours, compiled) in OPTIMIZERS.items()
-        }
-        told["compiled"] = compiled_optimizers()
-        saved = data_dir / "mine.keras"
-        model_kinds.dropout_and_batch_norm().save(saved)
-        told["saved"] = base64.b64encode(saved.read_bytes()).decode()
-        told["refused"] = refusals(data_dir)
+        if sys.argv[1] == "kinds":
+            told = {kind: against_keras(data_dir, kind) for kind in kinds()}
+        else:
+            saved = data_dir / "mine.keras"
+            model_kinds.dropout_and_batch_norm().save(saved)
+            told["saved"] = base64.b64encode(saved.read_bytes()).decode()
+            told["updates"] = {n: updated(ours, make()) for n, (ours, make) in OPTIMIZERS.items()}
+            told["compiled"] = compiled_optimizers()
+            told["refused"] = refusals(data_dir)
     sys.stdout.write(json.dumps(told) + "\n")
     sys.stdout.flush()
 
