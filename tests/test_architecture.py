@@ -145,7 +145,7 @@ NEIGHBOURS = {
         "point": (),
         "record": ("point",),
         "tf_internals": (),
-        "inspection": ("record",),
+        "inspection": ("point", "record"),
         "workloads": ("point", "tf_internals"),
         "backends": ("point", "record", "tf_internals", "workloads"),
         "fork_server": ("inspection", "point", "record", "runner", "tf_internals"),
