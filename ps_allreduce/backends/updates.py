@@ -28,7 +28,10 @@ class UpdateRule(Protocol):
     def apply(
         self, variable: tf.Tensor, slots: Sequence[tf.Tensor], gradient: tf.Tensor
     ) -> tf.Operation:
-        """Change variable and slots."""
+        """Change variable and slots, and nothing of them before the gradient is there.
+
+        A server is asked for its next update while it waits for the gradients of this one.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +95,9 @@ class _AdamRule:
     ) -> tf.Operation:
         means, variances, steps = slots
         settings = self.settings
-        with tf.control_dependencies(
-            [tf.raw_ops.AssignAddVariableOp(resource=steps, value=tf.constant(1.0))]
-        ):
+        with tf.control_dependencies([gradient]):
+            counted = tf.raw_ops.AssignAddVariableOp(resource=steps, value=tf.constant(1.0))
+        with tf.control_dependencies([counted]):
             step = tf.raw_ops.ReadVariableOp(resource=steps, dtype=tf.float32)
         return tf.raw_ops.ResourceApplyAdam(
             var=variable,
@@ -124,10 +127,12 @@ class _AdamWRule:
         self, variable: tf.Tensor, slots: Sequence[tf.Tensor], gradient: tf.Tensor
     ) -> tf.Operation:
         settings = self.settings
+        with tf.control_dependencies([gradient]):
+            value = tf.raw_ops.ReadVariableOp(resource=variable, dtype=tf.float32)
         decayed = tf.raw_ops.ResourceApplyGradientDescent(
             var=variable,
             alpha=settings.learning_rate * settings.weight_decay,
-            delta=tf.raw_ops.ReadVariableOp(resource=variable, dtype=tf.float32),
+            delta=value,
             use_locking=True,
         )
         with tf.control_dependencies([decayed]):

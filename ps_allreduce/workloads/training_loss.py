@@ -15,7 +15,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from ps_allreduce.tf_internals.private_api import metric_variables
+from ps_allreduce.tf_internals.private_api import metric_variables, without_strategy
 
 #: Values by variable.
 Mapped = Sequence[tuple[keras.Variable, tf.Tensor]]
@@ -33,8 +33,12 @@ def training_loss(
     """
     inputs, targets, weights = keras.utils.unpack_x_y_sample_weight(batch)
     counted = [(v, tf.zeros(v.shape, v.dtype)) for v in metric_variables(model)]
-    # Operations at the root of a graph may not be called `_something`; a user's class may.
-    with tf.name_scope("step"), scope_of([*values, *counted], collect_losses=True) as scope:
+    with (
+        # Operations at the root of a graph may not be called `_something`; a user's class may.
+        tf.name_scope("step"),
+        without_strategy(),
+        scope_of([*values, *counted], collect_losses=True) as scope,
+    ):
         outputs = model(inputs, **_training(model.call))
         # By position, as Keras hands them over: an own compute_loss may call them as it likes.
         loss = model.compute_loss(

@@ -171,6 +171,17 @@ def seen_of_keras() -> dict[str, Any]:
     }
 
 
+def strategies_seen() -> list[bool]:
+    """Whether there is a strategy, in its scope, as if there were none, and in its scope again."""
+    seen = []
+    with tf.distribute.OneDeviceStrategy("/cpu:0").scope():
+        seen.append(tf.distribute.has_strategy())
+        with private_api.without_strategy():
+            seen.append(tf.distribute.has_strategy())
+        seen.append(tf.distribute.has_strategy())
+    return seen
+
+
 def main() -> None:
     """Provoke everything; what is written to standard error before is what an import says."""
     findings: dict[str, Any] = {"asleep": is_asleep(), "version": tf.__version__}
@@ -188,6 +199,7 @@ def main() -> None:
     findings["renamed"] = said_by(lambda: private_api.require(object(), "RemoteValueImpl", "_x"))
     findings |= served_at_held_ports()
     findings["keras"] = seen_of_keras()
+    findings["strategies"] = strategies_seen()
     findings["aborted"] = aborted_collective()
     findings["named"] = named_in_tensorflow()
     sys.stdout.write(json.dumps(findings) + "\n")

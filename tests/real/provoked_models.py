@@ -111,7 +111,7 @@ def plain_step(model: keras.Model, batch: Any) -> tuple[Any, list[Any]]:
     With a scale where there is one: without it, float16 loses digits.
     """
     x, y, weights = keras.utils.unpack_x_y_sample_weight(batch)
-    with tf.GradientTape() as tape:
+    with tf.name_scope("step"), tf.GradientTape() as tape:
         outputs = model(x, training=True) if model._call_has_training_arg else model(x)
         loss = model._compute_loss(x, y, outputs, weights, training=True)
         scale = 1024.0 if model.dtype_policy.compute_dtype == "float16" else 1.0
