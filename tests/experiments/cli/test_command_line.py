@@ -90,7 +90,7 @@ MISTAKES = {
     "compare --device gpu --emulate 0.02,0.04": (
         "--emulate stands in for an accelerator: leave --device gpu out."
     ),
-    "compare --model resnet": "unknown model 'resnet'; choose one of SmallCNN, ",
+    "compare --model resnet": "unknown model 'resnet': choose for instance SmallCNN, ",
     "compare --batch-per-worker 0": "batch_per_worker must be at least 1, got 0.",
     "compare --warmup-steps 0": "warmup_steps must be at least 1, got 0.",
     "compare --warmup-s -1": "warmup_s must be at least 0, got -1.",
