@@ -35,6 +35,8 @@ def switch_off_randomness(model: keras.Model) -> None:
             "true, and keep batch norm out of the layer."
         )
     for layer in drawing:
+        if hasattr(layer, "recurrent_dropout"):  # of a cell, for which the layer around it draws
+            layer.dropout = layer.recurrent_dropout = 0.0
         layer.call = _as_in_inference(layer.call)
 
 
