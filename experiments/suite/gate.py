@@ -14,6 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from experiments.cli import surroundings
+from experiments.cli.own_model import settle_model
 from experiments.cli.requests import SpreadRequest, WorkloadRequest
 from experiments.studies.defaults import default_cores
 from experiments.studies.scope import Scale, Scope
@@ -109,8 +110,11 @@ def run_gate(request: GateRequest) -> int:
     """
     folder = request.launcher.results / NAME
     check_writable(folder)
+    console = plain_console()
+    workload = settle_model(request.workload, request.launcher.results, console)
+    request = replace(request, workload=workload)
     launcher = surroundings.launcher_of(request.launcher)
-    with launcher, SweepProgress(plain_console()) as progress:
+    with launcher, SweepProgress(console) as progress:
         place = Workplace(
             launcher=launcher,
             sweep_dir=folder,
