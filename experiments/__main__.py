@@ -35,14 +35,9 @@ from experiments.cli.options import (
 )
 from experiments.cli.own_model import settle_model
 from experiments.cli.placement_table import render_placements
-from experiments.cli.requests import (
-    RunRequest,
-    SpreadRequest,
-    StudyRequest,
-    SweepRequest,
-    WorkloadRequest,
-)
+from experiments.cli.requests import RunRequest, SpreadRequest, StudyRequest, SweepRequest
 from experiments.cli.sweep_command import run_study
+from experiments.cli.workload_request import WorkloadRequest
 from experiments.studies.catalogue import STUDIES
 from experiments.studies.defaults import OwnTraining
 from experiments.studies.scope import Study

@@ -18,10 +18,11 @@ from analysis.data.blocks import Block, SweepResults
 from analysis.data.cases import Case
 from analysis.data.columns import NO_TEXT
 from analysis.figures.save import SavedFigure
-from analysis.report.circumstances import Items, busy_lines, mixed_lines, what_was_run
+from analysis.report.circumstances import busy_lines, mixed_lines
 from analysis.report.network_items import host_items, network_parts
 from analysis.report.table import legend, report_tables
 from analysis.report.verdict import Verdict
+from analysis.report.what_was_run import Items, what_was_run
 from analysis.stats.decision import MARGIN, Decision, Outcome
 from analysis.stats.decisions import Pair, all_pairs, changed_points
 from analysis.stats.points import PlacementPoint, placement_points

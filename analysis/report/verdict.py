@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analysis.data.cases import Case, Point
-from analysis.report.circumstances import attempts_lines, circumstances, notes_line
+from analysis.report.circumstances import attempts_lines, circumstances
 from analysis.report.constancy import drift_lines, steadiness_lines
+from analysis.report.what_was_run import notes_line
 from analysis.stats.decision import Decision, Outcome
 from analysis.stats.decisions import all_pairs, decisions
 from analysis.stats.sides import ALLREDUCE, PS_SYNC, Meeting, Side, shared_transports

@@ -28,10 +28,7 @@ from analysis.suite.wire_targets import render_wire, wire_table
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.measurement import FixedWarmup, SteadyWarmup, WarmupEnd
 from ps_allreduce.point.strategies import AllReduce
-from ps_allreduce.record.files import (
-    read_json,
-    write_json,
-)
+from ps_allreduce.record.files import read_json, write_json
 from ps_allreduce.record.records import RunRecord, Status
 from ps_allreduce.serialization import to_json
 

@@ -16,8 +16,8 @@ from rich.console import Console
 
 from experiments.cli import surroundings
 from experiments.cli.model_text import ModelCode, in_order, is_own, model_code
-from experiments.cli.requests import WorkloadRequest
 from experiments.cli.tried_model import render_tried
+from experiments.cli.workload_request import WorkloadRequest
 from experiments.studies.defaults import OwnTraining
 from launchers.run.launcher import HostsLauncher
 from launchers.settings import LauncherSettings

@@ -24,8 +24,9 @@ from analysis.suite.self_comparisons import (
     compare_with_itself,
     render_self_comparisons,
 )
-from experiments.cli.requests import StudyRequest, SweepRequest, WorkloadRequest
+from experiments.cli.requests import StudyRequest, SweepRequest
 from experiments.cli.sweep_command import run_study
+from experiments.cli.workload_request import WorkloadRequest
 from experiments.studies.scope import Study
 from experiments.suite.two_sides import two_sides
 from experiments.sweep.sweep import PROFILES, QUICK

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from experiments.cli import own_model
 from experiments.cli.own_model import settle_model
-from experiments.cli.requests import WorkloadRequest
+from experiments.cli.workload_request import WorkloadRequest
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import OwnModel
 from ps_allreduce.point.optimizers import Adam

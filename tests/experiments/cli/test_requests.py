@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from experiments.cli.plan import plan_sweep
-from experiments.cli.requests import SpreadRequest, StudyRequest, SweepRequest, WorkloadRequest
+from experiments.cli.requests import SpreadRequest, StudyRequest, SweepRequest
+from experiments.cli.workload_request import WorkloadRequest
 from experiments.studies.catalogue import STUDIES
 from experiments.sweep.definition import Choices
 from experiments.sweep.sweep import PROFILES, Sweep

@@ -1,0 +1,145 @@
+"""What is to be trained, as it was asked for on the command line.
+
+Decides how a stated setting becomes part of a workload, and refuses what makes no sense for a
+model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from experiments.cli.model_text import is_own
+from experiments.studies.defaults import OwnTraining, default_workload
+from launchers.settings import option_of
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.architectures import ImageModel, Model, OwnModel
+from ps_allreduce.point.data import Digits, RecordFiles, Synthetic
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.jitter import Jitter
+from ps_allreduce.point.resources import Device
+from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
+from ps_allreduce.serialization import LATER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadRequest:
+    """What is to be trained; None leaves a setting at the model's default.
+
+    Attributes:
+        model: None for those that a study trains by default; the user's own has been tried, or
+            is text still (`own_model.settle_model`).
+        model_args: of the function that makes it, `name=value` each.
+    """
+
+    model: str | OwnTraining | None = None
+    model_args: tuple[str, ...] = field(default=(), metadata=LATER)
+    image_size: int | None = None
+    num_classes: int | None = None
+    batch_per_worker: int | None = None
+    accumulation: int | None = None
+    input: Synthetic | Digits | RecordFiles | None = None
+    emulate: EmulatedCompute | None = None
+    precision: Precision | None = None
+    device: Device = Device.CPU
+    worker_factors: tuple[float, ...] | None = field(default=None, metadata=LATER)
+    jitter: Jitter | None = field(default=None, metadata=LATER)
+
+    def __post_init__(self) -> None:
+        self._check_own_model()
+        if self.device is Device.GPU and self.emulate is not None:
+            raise UserError("--emulate stands in for an accelerator: leave --device gpu out.")
+        if self.emulate is None:
+            for name in ("worker_factors", "jitter"):
+                if getattr(self, name) is not None:
+                    option = option_of(name)
+                    raise UserError(f"{option} is about an emulated accelerator: state --emulate.")
+
+    def _check_own_model(self) -> None:
+        own = is_own(self.model) if isinstance(self.model, str) else self.model is not None
+        if self.model_args and not own:
+            raise UserError("--model-arg is for your own model (mine.py:build): leave it out.")
+        for name in ("image_size", "num_classes") if own else ():
+            if getattr(self, name) is not None:
+                raise UserError(
+                    f"{option_of(name)}: your own model says itself what it takes; leave it out."
+                )
+
+    @property
+    def emulated(self) -> EmulatedCompute | None:
+        """The emulated accelerators of all workers; None for real compute.
+
+        Raises:
+            UserError: a factor makes no sense.
+        """
+        if self.emulate is None:
+            return None
+        return replace(self.emulate, factors=self.worker_factors or (), jitter=self.jitter)
+
+    def workload(self, model: str | OwnTraining) -> Workload:
+        """A model's default workload, with what was stated instead.
+
+        Raises:
+            UserError: there is no such model, or it cannot be trained like this.
+        """
+        default = default_workload(model, self.emulate)
+        return replace(
+            default,
+            model=self.sized(default.model),
+            data=default.data if self.input is None else self.input,
+            batch_per_worker=_stated(self.batch_per_worker, default.batch_per_worker),
+            accumulation=_stated(self.accumulation, default.accumulation),
+            emulated=self.emulated,
+            precision=self._precision(default),
+        )
+
+    def _precision(self, default: Workload) -> Precision:
+        stated = self.precision or default.precision
+        is_own_choice = isinstance(default.model, OwnModel) and self.emulate is None
+        if is_own_choice and stated is not default.precision:
+            raise UserError(
+                f"model {default.model.name} computes in {default.precision}, as its own code "
+                "says: leave --precision out, or change the model."
+            )
+        return stated
+
+    def sized(self, default: Model) -> Model:
+        """A model in the stated sizes.
+
+        Raises:
+            UserError: it has no such sizes, or they are too small.
+        """
+        if isinstance(default, ImageModel):
+            return replace(
+                default,
+                image_size=_stated(self.image_size, default.image_size),
+                num_classes=_stated(self.num_classes, default.num_classes),
+            )
+        if self.image_size is not None or self.num_classes is not None:
+            raise UserError(
+                f"model {default.name} takes no images: leave --image-size and --num-classes out."
+            )
+        return default
+
+
+def _stated(value: int | None, default: int) -> int:
+    return default if value is None else value
+
+
+def refuse_absent_workers(points: Iterable[Experiment]) -> None:
+    """See that every worker with a factor is one of some point.
+
+    Raises:
+        UserError: one is not.
+    """
+    most: dict[int, int] = {}
+    for point in points:
+        if point.workload.emulated is not None:
+            last = len(point.workload.emulated.factors) - 1
+            most[last] = max(point.num_workers, most.get(last, 0))
+    for last, num_workers in most.items():
+        if last >= num_workers:
+            raise UserError(
+                f"--worker-factors names worker {last}, and there are at most {num_workers}, "
+                "counted from 0: leave it out, or ask for more workers."
+            )
