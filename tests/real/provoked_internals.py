@@ -162,7 +162,7 @@ def seen_of_keras() -> dict[str, Any]:
     plain, excluding = keras.optimizers.AdamW(), keras.optimizers.AdamW()
     excluding.exclude_from_weight_decay(var_names=["bias"])
     return {
-        "created": [variable.path for variable in variables],
+        "created": ["/".join(variable.path.split("/")[-2:]) for variable in variables],
         "inputs": {key: tensor.name for key, tensor in private_api.input_structure(first).items()},
         "outputs": list(private_api.output_structure(first)),
         "of_sequential": list(private_api.input_structure(second).shape),

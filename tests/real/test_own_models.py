@@ -85,6 +85,16 @@ def test_variables_are_in_the_order_of_their_creation(kinds: Mapping[str, Any]) 
     assert names.index("moving_mean") < len(names) - 2
 
 
+def test_drawn_inputs_and_targets_are_in_range(kinds: Mapping[str, Any]) -> None:
+    words, others, numbers = kinds["two_embeddings"]["examples"]
+    assert words[0] >= 0
+    assert 3 < words[1] < 50
+    assert (others, type(others[0])) == ([0.0, 2.0], float)
+    assert 0 <= numbers[0] < numbers[1] < 1
+    assert kinds["two_outputs_with_names"]["examples"][1:] == [[0.0, 1.0], [0.0, 1.0]]
+    assert kinds["augmentation"]["examples"][1][1] in (0, 1)
+
+
 def test_layers_decide_the_precision(kinds: Mapping[str, Any]) -> None:
     assert kinds["mixed_float16"]["precision"] == ["mixed_float16", 1024.0]
     assert kinds["sequential"]["precision"] == ["float32", 1.0]
@@ -226,7 +236,7 @@ def test_a_saved_model_is_found_and_tried(
     launcher: LocalLauncher, data_dir: Path, told: Mapping[str, Any]
 ) -> None:
     folder = data_dir / "models" / "saved"
-    folder.mkdir()
+    folder.mkdir(parents=True)
     (folder / "mine.keras").write_bytes(base64.b64decode(told["saved"]))
     found = _answer(
         launcher,
