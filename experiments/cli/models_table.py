@@ -27,6 +27,9 @@ def render_models() -> str:
             "Weights alone, for placement and with --emulate (MB, variables):",
             *(_weights_line(PublishedModel(name=name)) for name in PUBLISHED),
             "  Tensors-N-xMB      N equal tensors of x MB together, also in KB",
+            "",
+            "Your own (docs/own_model.md):",
+            "  mine.py:build, package.module:build, saved.keras",
         ]
     )
 

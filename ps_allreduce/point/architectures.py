@@ -243,7 +243,6 @@ class OwnModel:
         return {
             "model": self.name,
             "model_digest": self.digest,
-            "tokens_per_example": self.tokens_per_example,
             "model_arguments": ", ".join(self.arguments) or None,
         }
 
@@ -287,6 +286,6 @@ def shipped_model(name: str) -> ImageModel | TextModel | Weights:
 
 def _unknown(name: str) -> UserError:
     return UserError(
-        f"unknown model {name!r}: choose for instance {SMALL_CNN}, {SMALL_GPT}, ResNet50 or "
-        "Tensors-16-25MB; python -m experiments models lists all."
+        f"unknown model {name!r}: choose for instance {SMALL_CNN}, {SMALL_GPT}, ResNet50, "
+        "Tensors-16-25MB or your own mine.py:build; python -m experiments models lists all."
     )
