@@ -214,7 +214,8 @@ def test_a_model_with_batch_norm_trains_alike_on_the_same_batches(
     single_run: Callable[[Experiment], Trained],
     tmp_path: Path,
 ) -> None:
-    workload = Workload(model=ImageModel(name="MobileNetV2"), batch_per_worker=2, accumulation=2)
+    # Batch norm of two values makes any rounding large: here sums have one order only.
+    workload = Workload(model=ImageModel(name="MobileNetV2"), batch_per_worker=2)
     placed = {"placement": Policy.LARGEST_FIRST} if strategy.uses_servers else {}
     experiment = point(strategy, 2, workload=workload, **placed)
     trained = train(launcher, experiment, tmp_path)
