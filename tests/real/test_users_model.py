@@ -42,8 +42,9 @@ def test_a_users_file_is_trained(tmp_path: Path, words: tuple[str, ...]) -> None
     assert {path.name for path in (tmp_path / "mine").iterdir()} == {"mine.py", "blocks.py"}
 
 
-def test_its_placement_is_shown(tmp_path: Path) -> None:
-    words = ("-m", "experiments", "placement", "--model", write_model(tmp_path), "--num-ps", "4")
+def test_the_placement_of_the_documents_example_is_shown() -> None:
+    model = "docs/examples/clicks.py:build"
+    words = ("-m", "experiments", "placement", "--model", model, "--num-ps", "4")
     done = subprocess.run(
         [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
     )
