@@ -53,6 +53,17 @@ def two_cores() -> None:
         skip_or_fail(f"needs 2 cores, this machine offers {available}")
 
 
+@pytest.fixture
+def few_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a bench simulates for minutes is done in a moment."""
+    for module, name, value in (
+        ("self_test", "SWEEPS", 30),
+        ("self_test", "SWEEPS_OF_A_SPREAD", 5),
+        ("coverage", "SWEEPS", 10),
+    ):
+        monkeypatch.setattr(f"analysis.suite.{module}.{name}", value)
+
+
 @pytest.fixture(scope="session")
 def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for the input of all real runs."""

@@ -76,15 +76,8 @@ def test_one_launch_of_each_point_tells_no_spread(tmp_path: Path) -> None:
     assert measured_spreads(tmp_path) is None
 
 
-def test_the_bench_writes_what_the_simulations_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module, name, value in (
-        ("self_test", "SWEEPS", 30),
-        ("self_test", "SWEEPS_OF_A_SPREAD", 5),
-        ("coverage", "SWEEPS", 10),
-    ):
-        monkeypatch.setattr(f"analysis.suite.{module}.{name}", value)
+@pytest.mark.usefixtures("few_simulations")
+def test_the_bench_writes_what_the_simulations_found(tmp_path: Path) -> None:
     save_all(tmp_path / "bench" / "overhead", [run(POINT, 100.0, phases=PHASES)])
     assert any("no self-test" in line for line in summarise_bench(tmp_path))
     sweep(tmp_path / "bench" / "widths" / "0-now")  # where there is no study

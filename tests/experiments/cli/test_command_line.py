@@ -158,7 +158,7 @@ MISTAKES = {
     ),
     "placement --model VGG17": "unknown model 'VGG17'",
     "placement --model BERT-base --image-size 64": "model BERT-base takes no images: leave",
-    "compare --model GPT-2-small": "model GPT-2-small computes nothing: state forward_s",
+    "compare --model GPT-2-small": "model GPT-2-small computes nothing: state an emulated",
     "compare --model SmallGPT --num-classes 9": "model SmallGPT takes no images: leave",
     "compare --model SmallGPT --input digits": "model SmallGPT takes no images: use input",
     "placement --num-ps 0": "num_ps must be 1 to 65535, got 0.",

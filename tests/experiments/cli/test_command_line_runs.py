@@ -169,7 +169,7 @@ def test_all_names_of_models_are_listed(capsys: pytest.CaptureFixture[str]) -> N
     assert run("models") == 0
     lines = capsys.readouterr().out.splitlines()
     listed = {line.split()[0] for line in lines if line.startswith("  ")}
-    assert listed == {*ARCHITECTURES, *TEXT_MODELS, *PUBLISHED, "Tensors-N-xMB"}
+    assert listed == {*ARCHITECTURES, *TEXT_MODELS, *PUBLISHED, "Tensors-N-xMB", "mine.py:build,"}
     assert "  Xception            71  299" in lines
     assert "  BERT-base          438  199" in lines
 

@@ -52,7 +52,8 @@ def test_a_stated_rate_is_kept_and_told_if_processors_are_the_limit(
     assert run("allreduce-sweep", *EMULATED, "--bandwidth", "1gbit") == 0
     assert set(rates(launcher)) == {1e9}
     said = capsys.readouterr().err
-    assert "A first look at allreduce, SmallCNN, 2 workers tells whether links of 1gbit" in said
+    assert "A first look at allreduce, SmallCNN, 2 workers" in said
+    assert "tells whether links of 1gbit" in said
     assert "kept processors 99% busy" in said
     assert "--emulate 0.02,0.04" in said
 

@@ -24,6 +24,8 @@ from ps_allreduce.record.records import Phases, RecordingTimes, Status
 from tests.experiments.conftest import Machine, run
 from tests.fakes import FakeLauncher, bad_run, fit, ok_run
 
+pytestmark = pytest.mark.usefixtures("few_simulations")
+
 BENCH = Path("results/bench")
 
 EMULATED = ("--launcher", "emulated", "--hosts", "6", "--bandwidth", "1gbit")

@@ -22,7 +22,7 @@ from experiments.sweep.history import (
 from experiments.sweep.sweep import PlannedRun
 from ps_allreduce.errors import OtherVersionError, UserError
 from ps_allreduce.record.files import RunFiles
-from ps_allreduce.record.records import Status
+from ps_allreduce.record.records import FORMAT_VERSION, Status
 from tests.experiments.sweeps import SWEEP, ended, leave
 from tests.fakes import PROVENANCE, make_experiment, make_record
 
@@ -162,7 +162,9 @@ def test_what_is_no_record_is_named_and_settles_nothing(tmp_path: Path) -> None:
 def test_a_record_of_another_version_is_no_damage(tmp_path: Path) -> None:
     leave(tmp_path)
     path = path_of_run(tmp_path)
-    path.write_text(path.read_text().replace('"format_version": 6', '"format_version": 5'))
+    path.write_text(
+        path.read_text().replace(f'"format_version": {FORMAT_VERSION}', '"format_version": 5')
+    )
     with pytest.raises(OtherVersionError, match="Start a new RESULTS folder"):
         read_history(tmp_path, of_block(BLOCK))
 

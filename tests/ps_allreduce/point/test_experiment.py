@@ -203,7 +203,7 @@ def test_a_model_can_be_trained_at_the_size_it_was_designed_for(name: str) -> No
 
 @pytest.mark.parametrize("name", ["resnet50", "", "ResNet50 "])
 def test_an_unknown_model_is_told_which_there_are(name: str) -> None:
-    told = f"unknown model {name!r}: choose for instance SmallCNN, SmallGPT, ResNet50 or "
+    told = f"unknown model {name!r}: choose for instance SmallCNN, SmallGPT, ResNet50, "
     for make in (shipped_model, lambda name: ImageModel(name=name)):
         with pytest.raises(UserError, match=re.escape(told)):
             make(name)
