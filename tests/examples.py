@@ -14,6 +14,7 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.jitter import Distribution, Jitter
 from ps_allreduce.point.measurement import FixedWarmup, Measurement, SteadyWarmup
 from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer, Sgd
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Resources
 from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
@@ -28,7 +29,7 @@ from ps_allreduce.point.strategies import (
 from ps_allreduce.point.strategies.all_reduce import Packs
 from ps_allreduce.point.strategies.base import Servers
 from ps_allreduce.point.wire import Collective, Wire, WireType
-from ps_allreduce.point.workload import EmulatedCompute, Optimizer, Precision, Workload
+from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
 from tests.fakes import make_experiment
 
 #: For properties: few examples, and no time limit on a busy machine.
@@ -181,6 +182,18 @@ def jitters() -> st.SearchStrategy[Jitter]:
     )
 
 
+def optimizers() -> st.SearchStrategy[Optimizer]:
+    """Any optimizer."""
+    rates = st.floats(1e-6, 10)
+    shares = st.floats(0, 0.999)
+    return (
+        st.builds(Sgd, learning_rate=rates)
+        | st.builds(Momentum, learning_rate=rates, momentum=shares, nesterov=st.booleans())
+        | st.builds(Adam, learning_rate=rates, beta_1=shares, beta_2=shares)
+        | st.builds(AdamW, learning_rate=rates, weight_decay=st.floats(0, 1))
+    )
+
+
 def workloads() -> st.SearchStrategy[Workload]:
     """Any workload that makes sense."""
     emulated = st.builds(
@@ -204,6 +217,6 @@ def workloads() -> st.SearchStrategy[Workload]:
         batch_per_worker=st.integers(1, 512),
         accumulation=st.integers(1, 8),
         data=st.sampled_from([Synthetic(), Digits()]),
-        optimizer=st.builds(Optimizer, learning_rate=st.floats(1e-6, 10)),
+        optimizer=optimizers(),
         seed=st.integers(0, 1 << 31),
     )

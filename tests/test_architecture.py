@@ -44,6 +44,7 @@ MEASURED_PROGRAM = (
 #: The words that both ends of the line speak, and the judgement of a run: no TensorFlow in them.
 SHARED = (
     "ps_allreduce.fork_server.messages",
+    "ps_allreduce.inspection.model_facts",
     "ps_allreduce.inspection.questions",
     "ps_allreduce.runner.validity",
     "ps_allreduce.tf_internals.texts",
@@ -54,6 +55,7 @@ TENSORFLOW_ONLY_IN = (
     "ps_allreduce/workloads/",
     "ps_allreduce/runner/task.py",
     "ps_allreduce/runner/forked_jobs.py",
+    "ps_allreduce/runner/own_models.py",
     "ps_allreduce/tf_internals/private_api.py",
 )
 

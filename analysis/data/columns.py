@@ -55,6 +55,8 @@ least_measured_steps:i least_measured_s:f event_steps:i asked_workers_per_host:i
 network_hosts:i recording_ratio:f raw_timings:b emulated_factors
 emulated_jitter traffic_bits_per_s:f warmup most_warmup_steps:i most_warmup_s:f warmup_end
 foreign_load:f stolen_load:f steadiness busy:f
+
+nesterov:b beta_1:f beta_2:f epsilon:f weight_decay:f model_digest tokens_per_example:i
 """
 
 #: A command line may hold bytes that are no text; they are written by their numbers.
@@ -79,8 +81,9 @@ SETTINGS = (
 
 #: What was asked for otherwise: it must agree between runs that are compared.
 CONDITIONS = (
-    *("model", "image_size", "num_classes", "unit", "input", "input_checksum", "optimizer"),
-    *("learning_rate", "momentum", "batch_per_worker", "accumulation", "seed", "precision"),
+    *("model", "model_digest", "image_size", "num_classes", "unit", "tokens_per_example"),
+    *("input", "input_checksum", "optimizer", "learning_rate", "momentum", "nesterov", "beta_1"),
+    *("beta_2", "epsilon", "weight_decay", "batch_per_worker", "accumulation", "seed", "precision"),
     *("compute", "emulated_forward_s", "emulated_backward_s", "emulated_groups"),
     *("emulated_factors", "emulated_jitter", "launcher", "network", "network_hosts"),
     *("asked_interface", "asked_workers_per_host", "device", "devices_per_worker"),

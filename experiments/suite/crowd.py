@@ -95,7 +95,9 @@ def time_servers(count: int) -> float:
         servers = HostServers({server.host: server.client() for server in started})
         answers = ask_hosts(
             servers,
-            lambda client: DescribeModel(workload=Workload(), log=client.job_log("crowd")),
+            lambda client: DescribeModel(
+                workload=Workload(), data_dir="", log=client.job_log("crowd")
+            ),
             JOB_DEADLINE_S,
         )
         if answers.troubles:

@@ -124,7 +124,11 @@ class HostsLauncher:
         """The model's variables in creation order; it is built once."""
         if workload.model not in self._described:
             (answer,) = self._ask(
-                lambda client: DescribeModel(workload=workload, log=client.job_log("describe"))
+                lambda client: DescribeModel(
+                    workload=workload,
+                    data_dir=str(self._data_dir),
+                    log=client.job_log("describe"),
+                )
             )
             self._described[workload.model] = answer.variables
         return self._described[workload.model]

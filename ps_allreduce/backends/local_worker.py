@@ -16,11 +16,11 @@ import tensorflow as tf
 
 from ps_allreduce.backends.devices import COMPUTE, on_device
 from ps_allreduce.backends.protocol import Backend, Rows, Task
+from ps_allreduce.backends.updates import update_rule
 from ps_allreduce.backends.worker_step import (
     Exchanged,
     checksum,
     initialise_worker,
-    momentum_update,
     trace_step,
     traced_function,
 )
@@ -32,22 +32,26 @@ class LocalWorker(Backend):
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
-        self._workload = task.experiment.workload
+        self._rule = update_rule(task.experiment.workload.optimizer)
         self._device = task.experiment.resources.device
         self._variables: list[Any] = []
-        self._slots: list[Any] = []
+        #: Of every variable, beside it.
+        self._slots: list[list[Any]] = []
 
     def connect(self) -> None:
         """Nothing to connect to."""
 
     def build(self, program: Program) -> None:
-        """Create variables, momentum slots and the worker's own resources."""
+        """Create variables, their slots and the worker's own resources."""
         values = program.initial_values()
         self._variables = [self._make_variable(value) for value in values]
-        self._slots = [self._make_variable(np.zeros_like(value)) for value in values]
+        self._slots = [
+            [self._make_variable(np.zeros(shape, np.float32)) for shape in self._rule.slots(v.shape)]
+            for v in values
+        ]
         worker = 0 if self._task.tf_config is None else self._task.tf_config.task.index
         # In the scope of the step, which looks for the resources there.
-        traced_function(self._place(lambda: initialise_worker(program, tf.constant(worker))))()
+        traced_function(self._place(lambda: initialise_worker(program, worker)))()
 
         def step(events: bool, recorded: bool) -> tf.Tensor:
             self.traces += 1
@@ -86,12 +90,10 @@ class LocalWorker(Backend):
             units: what was sent, one per message.
             ready: for each unit, what came back.
         """
-        optimizer = self._workload.optimizer
-        settings = (optimizer.learning_rate, optimizer.momentum)
         updates = zip(self._variables, self._slots, gradients, strict=True)
         done = [
-            momentum_update(variable.handle, slot.handle, gradient, *settings)
-            for variable, slot, gradient in updates
+            self._rule.apply(variable.handle, [slot.handle for slot in slots], gradient)
+            for variable, slots, gradient in updates
         ]
         return Exchanged(units=units, pushed=ready, pulled=ready, done=done)
 

@@ -25,6 +25,7 @@ from ps_allreduce.record.steps import (
     StepTable,
 )
 from ps_allreduce.tf_internals.private_api import leave_unordered
+from ps_allreduce.workloads.inputs import WorkerIndex
 from ps_allreduce.workloads.program import Program, now_after, run_batches
 from ps_allreduce.workloads.worker_local import HOST, LocalVariable, assign
 
@@ -123,12 +124,12 @@ def traced_function(function: Callable[..., tf.Tensor]) -> PolymorphicFunction:
     return tf.function(function, autograph=False)
 
 
-def initialise_worker(program: Program, worker: tf.Tensor) -> tf.Tensor:
+def initialise_worker(program: Program, worker: WorkerIndex) -> tf.Tensor:
     """Create the resources of the worker that executes this."""
     index = tf.cast(worker, tf.int64)
     with tf.device(HOST):
         created = [assign(WORKER.handle(), tf.cast(index, tf.float64))]
-    created += program.initialise(index)
+    created += program.initialise(worker)
     with tf.control_dependencies(created):
         return tf.identity(index)
 
@@ -170,24 +171,6 @@ def trace_step(
         row += [now_after([moment]) for moment in moments]
     with tf.device(HOST):  # where clocks are read
         return tf.stack(row)
-
-
-def momentum_update(
-    variable: tf.Tensor, slot: tf.Tensor, gradient: tf.Tensor, learning_rate: float, momentum: float
-) -> tf.Operation:
-    """Stochastic gradient descent with momentum, in one operation, the same for all strategies.
-
-    `slot = momentum * slot + gradient; variable -= learning_rate * slot` on resource handles.  Both
-    settings are constants: all workers would have to read a variable from one server.
-    """
-    return tf.raw_ops.ResourceApplyMomentum(
-        var=variable,
-        accum=slot,
-        lr=learning_rate,
-        grad=gradient,
-        momentum=momentum,
-        use_locking=True,
-    )
 
 
 def checksum(value: tf.Tensor) -> tf.Tensor:

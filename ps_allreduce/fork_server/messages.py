@@ -60,6 +60,7 @@ class DescribeModel:
     """Fork a process that builds a model and reports its variables in creation order."""
 
     workload: Workload
+    data_dir: str
     log: str
 
 

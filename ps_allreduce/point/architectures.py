@@ -158,7 +158,11 @@ class OwnModel:
 
     def columns(self) -> dict[str, object]:
         """As columns of a table."""
-        return {"model": self.name, "model_digest": self.digest}
+        return {
+            "model": self.name,
+            "model_digest": self.digest,
+            "tokens_per_example": self.tokens_per_example,
+        }
 
 
 Model = ImageModel | TensorSet | OwnModel

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ps_allreduce.errors import UserError
+from ps_allreduce.errors import UserError, at_least
 
 
 def _check_rate(learning_rate: float) -> None:
@@ -81,6 +81,7 @@ class Adam:
     def __post_init__(self) -> None:
         _check_rate(self.learning_rate)
         _check_share(beta_1=self.beta_1, beta_2=self.beta_2)
+        at_least(0, epsilon=self.epsilon)
 
     def columns(self) -> dict[str, object]:
         """As columns of a table."""
@@ -110,7 +111,8 @@ class AdamW:
 
     def __post_init__(self) -> None:
         _check_rate(self.learning_rate)
-        _check_share(beta_1=self.beta_1, beta_2=self.beta_2, weight_decay=self.weight_decay)
+        _check_share(beta_1=self.beta_1, beta_2=self.beta_2)
+        at_least(0, epsilon=self.epsilon, weight_decay=self.weight_decay)
 
     def columns(self) -> dict[str, object]:
         """As columns of a table."""

@@ -26,12 +26,13 @@ from ps_allreduce.fork_server.streams import receive_stream, send_stream
 from ps_allreduce.fork_server.traffic import receive_traffic, send_traffic
 from ps_allreduce.inspection import questions
 from ps_allreduce.inspection.check_up import CHECK_UP_JOBS
-from ps_allreduce.point.data import Digits, RecordFiles, Synthetic
+from ps_allreduce.point.data import Digits, OwnDataset, RecordFiles, Synthetic
 from ps_allreduce.point.resources import Device
 from ps_allreduce.record.provenance import computing
+from ps_allreduce.runner.own_models import MODEL_JOBS
 from ps_allreduce.runner.task import run_task
 from ps_allreduce.tf_internals.texts import essence
-from ps_allreduce.workloads.inputs import (
+from ps_allreduce.workloads.image_files import (
     check_files,
     convert_images,
     record_files,
@@ -94,13 +95,14 @@ def take_place(request: messages.StartTask, report: Reporter) -> None:
 
 def describe_model(request: messages.DescribeModel, report: Reporter) -> None:
     """Report a model's variables in creation order."""
-    report("variables", variables=build_model(request.workload).variables)
+    model = build_model(request.workload, Path(request.data_dir))
+    report("variables", variables=model.variables)
 
 
 def prepare_input(request: messages.PrepareInput, report: Reporter) -> None:
     """Make the digits if they are the input, and check that the files can be read."""
     data, data_dir = request.workload.data, Path(request.data_dir)
-    if isinstance(data, Synthetic):
+    if isinstance(data, Synthetic | OwnDataset):
         report("input", counts={})
         return
     if isinstance(data, Digits):
@@ -138,5 +140,6 @@ JOBS: Mapping[type[Any], Callable[[Any, Reporter], None]] = {
     questions.SendStream: send_stream,
     questions.ReceiveTraffic: receive_traffic,
     questions.SendTraffic: send_traffic,
+    **MODEL_JOBS,
     **CHECK_UP_JOBS,
 }

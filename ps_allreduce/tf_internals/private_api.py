@@ -1,4 +1,4 @@
-"""Names of TensorFlow that the suite uses although they are not public.
+"""Names of TensorFlow and Keras that the suite uses although they are not public.
 
 Decides how each is used.  Importing this module sees that all are there: assigning to an attribute
 that was renamed would fail without a word.  It executes nothing of TensorFlow, because a process
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from ps_allreduce.tf_internals import CHECKED_WITH
@@ -42,6 +43,7 @@ except ImportError as error:
 require(auto_control_deps, "auto_control_deps", "ASYNC_STATEFUL_OPS")
 require(values.RemoteValueImpl(None, None), "RemoteValueImpl", "_values", "_has_fetched_to_local")
 require(ops.EagerTensor, "EagerTensor", "backing_device")
+require(keras.Model, "keras.Model", "_get_own_metrics")
 
 #: Operations that TensorFlow may not put in order while it traces a step.  The last are handles of
 #: what a worker finds by name.
@@ -79,3 +81,48 @@ def value_on_worker(result: Any) -> tf.Tensor:
 def memory_device(tensor: tf.Tensor) -> str:
     """The device that holds a tensor; `tensor.device` is where the operation ran."""
     return str(tensor.backing_device)
+
+
+def creation_number(variable: tf.Variable) -> int:
+    """A number that is larger for every variable that this process creates.
+
+    Round robin deals variables in the order of their creation, which Keras does not keep.  A
+    creator scope would see it, but `keras.utils.clear_session` drops the graph that holds the scope
+    (`tf.compat.v1.reset_default_graph`), and many functions that build models begin with it.
+    """
+    try:
+        return int(variable._unique_id.rpartition("_")[2])
+    except (AttributeError, ValueError):
+        raise missing("BaseResourceVariable._unique_id") from None
+
+
+def input_structure(model: keras.Model) -> Any:
+    """The symbolic inputs of a functional model, nested as it takes them."""
+    return _structure(model, "_inputs_struct")
+
+
+def output_structure(model: keras.Model) -> Any:
+    """The symbolic outputs of a functional model, nested as it gives them."""
+    return _structure(model, "_outputs_struct")
+
+
+def _structure(model: keras.Model, name: str) -> Any:
+    """`model.inputs` and `model.outputs` are flat."""
+    if isinstance(model, keras.Sequential):
+        return (model.inputs if name == "_inputs_struct" else model.outputs)[0]
+    require(model, "Functional", name)
+    return getattr(model, name)
+
+
+def metric_variables(model: keras.Model) -> list[keras.Variable]:
+    """What metrics count, also where a model hides Keras' own metrics behind its `metrics`."""
+    metrics = [*model._get_own_metrics(), *model.metrics]
+    named = {id(variable): variable for metric in metrics for variable in metric.variables}
+    return list(named.values())
+
+
+def excludes_from_decay(optimizer: keras.optimizers.Optimizer) -> bool:
+    """`exclude_from_weight_decay` was called."""
+    excluded = getattr(optimizer, "_exclude_from_weight_decay", None)
+    pattern = getattr(optimizer, "_exclude_from_weight_decay_pattern", None)
+    return bool(excluded) or pattern is not None

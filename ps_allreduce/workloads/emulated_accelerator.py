@@ -23,6 +23,7 @@ import tensorflow as tf
 
 from ps_allreduce.point.jitter import CHOOSING_SHIFT, GOLDEN, ROUNDS, Jitter
 from ps_allreduce.point.workload import EmulatedCompute, Workload
+from ps_allreduce.workloads.inputs import WorkerIndex
 from ps_allreduce.workloads.program import BatchOutputs, Program, now_after
 from ps_allreduce.workloads.worker_local import LocalIterator, LocalVariable, assign
 
@@ -62,7 +63,7 @@ class EmulatedProgram(Program):
             for variable in self.state
         ]
 
-    def initialise(self, worker: tf.Tensor) -> list[tf.Operation]:
+    def initialise(self, worker: WorkerIndex) -> list[tf.Operation]:
         """Also create a calibrated timer."""
         created = super().initialise(worker)
         # Those of a step: of its batches, one after the other.
@@ -74,7 +75,7 @@ class EmulatedProgram(Program):
             steps = tf.data.Dataset.range(1 << 40).map(lambda step: moments * draw(step))
         return [*created, self.iterators[1].start(_timer(steps.unbatch())), *_calibrate()]
 
-    def _moments(self, worker: tf.Tensor) -> tf.Tensor:
+    def _moments(self, worker: WorkerIndex) -> tf.Tensor:
         """Seconds from the beginning of a worker's batch to the loss and to each release."""
         compute, groups = self._compute, len(self._groups)
         released = [compute.backward_s * (number + 1) / groups for number in range(groups)]
@@ -90,9 +91,9 @@ class EmulatedProgram(Program):
     ) -> BatchOutputs:
         """Wait the forward time, then release the gradients group by group."""
         source, accelerator = self.iterators
-        images, _ = source.next(iterators[0])
-        input_ready = now_after([images])
-        tick = _begin([*values, images])
+        examples = source.next(iterators[0])
+        input_ready = now_after(examples)
+        tick = _begin([*values, *examples])
         with tf.control_dependencies([tick]):
             (tick,) = accelerator.next(iterators[1])
         loss_ready = now_after([tick])
@@ -114,7 +115,7 @@ class EmulatedProgram(Program):
         )
 
 
-def draws(jitter: Jitter, num_workers: int, worker: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:
+def draws(jitter: Jitter, num_workers: int, worker: WorkerIndex) -> Callable[[tf.Tensor], tf.Tensor]:
     """What tells the factor of a worker's step, by its number: that of `Jitter.factors`."""
     stream = tf.gather(tf.constant(jitter.streams(num_workers)), worker)
     quantiles = tf.constant(jitter.quantiles)

@@ -1,70 +1,66 @@
-"""Input files and the pipelines that read them (TensorFlow).
+"""The pipelines that hand a worker its batches (TensorFlow).
 
-Decides which images a worker sees in which step.  All strategies deal samples in the same way:
-sample i goes to worker i modulo the number of workers.  So the workers' batches of one step are
-together the batch of a single worker with the whole batch, in another order.
-
-A TFRecord file holds `tf.train.Example`s with `image` (encoded bytes, PNG or JPEG) and `label`
-(integer).
+Decides which examples a worker sees in which step.  All strategies deal examples in the same way:
+example i goes to worker i modulo the number of workers.  So the workers' batches of one step are
+together the batch of a single worker with the whole batch, in another order.  Only a dataset of the
+user's own is dealt by the user.
 """
 
 from __future__ import annotations
 
-import io
-import json
-import os
-import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import tensorflow as tf
-from PIL import Image
 
-from ps_allreduce.errors import HostFault, InputDataError, UserError
-from ps_allreduce.point.data import PATTERN, Digits, RecordFiles, Synthetic
+from ps_allreduce.point.architectures import ImageModel
+from ps_allreduce.point.data import Digits, RecordFiles
 from ps_allreduce.point.workload import Workload
-from ps_allreduce.regular_files import open_regular
-from ps_allreduce.tf_internals.texts import cause_of_file_error
+from ps_allreduce.workloads.drawn_examples import DrawnExamples
+from ps_allreduce.workloads.image_files import FEATURES, record_files
+from ps_allreduce.workloads.own_dataset import DatasetExamples
 
-#: Batches of synthetic images per worker, made once and then repeated from memory.
+#: Batches of synthetic examples per worker, made once and then repeated from memory.
 SYNTHETIC_BATCHES = 4
 
-FEATURES = {
-    "image": tf.io.FixedLenFeature([], tf.string),
-    "label": tf.io.FixedLenFeature([], tf.int64),
-}
-
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif")
-
-RECORDS_PER_FILE = 5000
+#: A worker's number; a tensor where one function is traced for all workers.
+WorkerIndex = int | tf.Tensor
 
 
-def batch_specs(workload: Workload) -> tuple[tf.TensorSpec, tf.TensorSpec]:
-    """Examples float32 [batch, *shape], images in 0..1, and labels int64 [batch]."""
-    batch, shape = workload.batch_per_worker, workload.model.example_shape
-    return tf.TensorSpec([batch, *shape], tf.float32), tf.TensorSpec([batch], tf.int64)
+def batch_structure(workload: Workload, examples: DrawnExamples | DatasetExamples) -> Any:
+    """Nested `tf.TensorSpec`s of a batch of (inputs, targets[, weights])."""
+    batch = workload.batch_per_worker
+    return tf.nest.map_structure(
+        lambda spec: tf.TensorSpec([batch, *spec.shape], spec.dtype), examples.structure
+    )
 
 
 def make_dataset(
-    workload: Workload, num_workers: int, worker: tf.Tensor, data_dir: Path
+    workload: Workload,
+    num_workers: int,
+    worker: WorkerIndex,
+    data_dir: Path,
+    examples: DrawnExamples | DatasetExamples,
 ) -> tf.data.Dataset:
     """Endless batches of one worker, deterministic in the workload's seed."""
+    if isinstance(examples, DatasetExamples):
+        assert isinstance(worker, int)
+        endless = examples.of_worker(worker, num_workers).repeat()
+        return endless.batch(workload.batch_per_worker, drop_remainder=True).prefetch(2)
     shard = tf.cast(worker, tf.int64)
-    if isinstance(workload.data, Synthetic):
-        return _synthetic(workload, num_workers, shard)
-    files = record_files(workload.data, data_dir)
-    return _from_records(workload, files, num_workers, shard)
+    if isinstance(workload.data, Digits | RecordFiles):
+        files = record_files(workload.data, data_dir)
+        return _from_records(workload, files, num_workers, shard)
+    return _synthetic(workload, examples, num_workers, shard)
 
 
-def _synthetic(workload: Workload, num_workers: int, shard: tf.Tensor) -> tf.data.Dataset:
-    model = workload.model
-
+def _synthetic(
+    workload: Workload, examples: DrawnExamples, num_workers: int, shard: tf.Tensor
+) -> tf.data.Dataset:
     @tf.autograph.experimental.do_not_convert
-    def sample(index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        seed = tf.stack([tf.constant(workload.seed, tf.int64), index])
-        example = tf.random.stateless_uniform(model.example_shape, seed)
-        return example, tf.random.stateless_uniform([], seed, 0, model.num_classes, tf.int64)
+    def sample(index: tf.Tensor) -> tuple[Any, Any]:
+        return examples.draw(workload.seed, index)
 
     indices = tf.data.Dataset.range(1 << 40).shard(num_workers, shard)
     batches = indices.map(sample).batch(workload.batch_per_worker, drop_remainder=True)
@@ -75,6 +71,7 @@ def _synthetic(workload: Workload, num_workers: int, shard: tf.Tensor) -> tf.dat
 def _from_records(
     workload: Workload, files: Sequence[Path], num_workers: int, shard: tf.Tensor
 ) -> tf.data.Dataset:
+    assert isinstance(workload.model, ImageModel)
     height, width, _ = workload.model.example_shape
     num_classes = workload.model.num_classes
 
@@ -96,180 +93,3 @@ def _from_records(
     dealt = records.shuffle(2048, seed=workload.seed).shard(num_workers, shard)
     batches = dealt.map(decode).batch(workload.batch_per_worker, drop_remainder=True)
     return batches.prefetch(2)
-
-
-def record_files(data: Digits | RecordFiles, data_dir: Path) -> list[Path]:
-    """The TFRecord files of the data.
-
-    Raises:
-        InputDataError: there are none.
-        HostFault: there are none, and the suite itself had made them.
-    """
-    folder = Path(data.path) if isinstance(data, RecordFiles) else data_dir / Digits.kind
-    files = sorted(folder.glob(PATTERN))
-    if not files and isinstance(data, Digits):
-        raise HostFault(f"the input that was made in {folder} is gone.")
-    if not files:
-        raise InputDataError(
-            f"no {PATTERN} file in {folder}: python -m experiments convert-images makes them from "
-            "a folder of images."
-        )
-    return files
-
-
-def check_files(files: Iterable[Path]) -> int:
-    """Count the records of all files, and see that none is cut short.
-
-    Looks only at where records begin and end; TensorFlow compares checksums when it reads.  A
-    record is length, checksum, data, checksum (tensorflow/core/lib/io/record_writer.h).
-
-    Raises:
-        InputDataError: a file is truncated, no TFRecord file, empty, or not readable.
-    """
-    total = 0
-    for path in files:
-        try:
-            with path.open("rb") as stream:
-                count = _count_records(stream, path.stat().st_size, path)
-        except OSError as error:
-            raise InputDataError(f"{path} cannot be read: {error.strerror}.") from error
-        if count == 0:
-            raise InputDataError(f"{path} holds no record.")
-        total += count
-    return total
-
-
-def _count_records(stream: io.BufferedIOBase | io.BufferedReader, size: int, path: Path) -> int:
-    count, offset = 0, 0
-    while offset < size:
-        header = stream.read(12)
-        length = struct.unpack("<Q", header[:8])[0] if len(header) == 12 else size
-        offset += 16 + length
-        if offset > size:
-            raise InputDataError(
-                f"{path} is truncated or no TFRecord file: record {count} ends at byte {offset} "
-                f"but the file has {size}. Write it again."
-            )
-        stream.seek(offset)
-        count += 1
-    return count
-
-
-def write_digits(data_dir: Path) -> Path:
-    """Write scikit-learn's 1,797 handwritten digits (8x8 pixels) as PNG records, once.
-
-    Returns:
-        The folder of the files.
-    """
-
-    def samples() -> Iterator[tuple[bytes, int]]:
-        # Not for every task: it takes a second to import.
-        from sklearn.datasets import load_digits
-
-        digits = load_digits()
-        for pixels, label in zip(digits.images, digits.target, strict=True):
-            stream = io.BytesIO()
-            Image.fromarray((pixels * (255 / 16)).astype(np.uint8)).save(stream, "PNG")
-            yield stream.getvalue(), int(label)
-
-    folder = data_dir / Digits.kind
-    if not list(folder.glob(PATTERN)):
-        _write(folder, samples())
-    return folder
-
-
-def convert_images(
-    source: Path, target: Path, report: Callable[[int, int], None]
-) -> dict[str, int]:
-    """Write the images below `source/<class>/` as TFRecord files into `target`.
-
-    Classes are numbered in alphabetical order; `classes.json` beside the files names them.
-    Records are shuffled, with a fixed seed, so that every file holds all classes.  `report` gets
-    the number of images that are done, and of all.
-
-    Returns:
-        The number of images per class.
-
-    Raises:
-        UserError: there are no images, one cannot be decoded, or the target holds records already.
-    """
-    if list(target.glob(PATTERN)):
-        raise UserError(f"{target} holds TFRecord files already: choose another folder.")
-    by_class = _images_by_class(source)
-    classes = {name: number for number, name in enumerate(sorted(by_class))}
-    labelled = [(path, classes[name]) for name, paths in by_class.items() for path in paths]
-    order = np.random.default_rng(0).permutation(len(labelled))
-
-    def samples() -> Iterator[tuple[bytes, int]]:
-        for done, index in enumerate(order):
-            path, label = labelled[index]
-            yield _checked_image(path), label
-            report(done + 1, len(order))
-
-    _write(target, samples())
-    (target / "classes.json").write_text(json.dumps(classes, indent=1) + "\n", encoding="utf-8")
-    return {name: len(paths) for name, paths in sorted(by_class.items())}
-
-
-def _images_by_class(source: Path) -> dict[str, list[Path]]:
-    by_class: dict[str, list[Path]] = {}
-    for path in sorted(source.glob("*/*")):
-        if path.suffix.lower() in IMAGE_SUFFIXES:
-            by_class.setdefault(path.parent.name, []).append(path)
-    if len(by_class) < 2:
-        raise UserError(
-            f"{source} needs at least two subfolders, one per class, with images "
-            f"({', '.join(IMAGE_SUFFIXES)}); found {len(by_class)}."
-        )
-    return by_class
-
-
-def _checked_image(path: Path) -> bytes:
-    try:
-        with open_regular(path) as stream:
-            content = stream.read()
-        Image.open(io.BytesIO(content)).verify()
-    except (OSError, ValueError, SyntaxError) as error:
-        raise UserError(f"{path} is not a readable image ({error}).") from error
-    return content
-
-
-def _write(folder: Path, samples: Iterable[tuple[bytes, int]]) -> None:
-    """Write records under temporary names and rename them at the end: a half-written file never
-    has a name that is looked for.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _write_parts(folder, samples)
-    except (OSError, tf.errors.OpError) as error:
-        raise UserError(f"cannot write TFRecord files to {folder}: {_cause(error)}.") from error
-    finally:
-        for left_over in folder.glob(".part-*"):
-            left_over.unlink()
-
-
-def _cause(error: OSError | tf.errors.OpError) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return cause_of_file_error(str(error))
-
-
-def _write_parts(folder: Path, samples: Iterable[tuple[bytes, int]]) -> None:
-    writers: list[tuple[Path, tf.io.TFRecordWriter]] = []
-    for count, (image, label) in enumerate(samples):
-        if count % RECORDS_PER_FILE == 0:
-            path = folder / f".part-{len(writers):05d}.{os.getpid()}"
-            writers.append((path, tf.io.TFRecordWriter(str(path))))
-        writers[-1][1].write(_example(image, label))
-    for number, (path, writer) in enumerate(writers):
-        writer.close()
-        path.replace(folder / f"part-{number:05d}.tfrecord")
-
-
-def _example(image: bytes, label: int) -> bytes:
-    features = {
-        "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[image])),
-        "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
-    }
-    example = tf.train.Example(features=tf.train.Features(feature=features))
-    return bytes(example.SerializeToString())

@@ -6,66 +6,90 @@ placement counts variables in creation order, which is not the order of `model.v
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from ps_allreduce.point.architectures import SMALL_CNN, Model, TensorSet
+from ps_allreduce.errors import HostFault, UserError
+from ps_allreduce.point.architectures import SMALL_CNN, ImageModel, OwnModel, TensorSet
+from ps_allreduce.point.data import OwnDataset
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Precision, Workload
+from ps_allreduce.tf_internals.private_api import creation_number
+from ps_allreduce.workloads.drawn_examples import ADVICE, DrawnExamples, examples_of, image_examples
+from ps_allreduce.workloads.own_dataset import DatasetExamples, dataset_examples
+from ps_allreduce.workloads.own_model import UserModel, check_weights, load_user_model
+from ps_allreduce.workloads.user_code import blaming
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltModel:
-    """A Keras model with its variables in creation order.
+    """A compiled Keras model with its variables in creation order.
 
     Attributes:
-        keras_model: logits of `num_classes` from float32 images [batch, size, size, 3]; in the
-            format that the workload's precision computes in.
-        variables: specifications in creation order.
-        trainable_order: for each trainable variable in creation order, its position in
-            `model.trainable_variables`.
+        keras_model: in the format that the workload's precision computes in.
+        trainable: variables of Keras in creation order.
+        others: all of its other variables, which stay on the worker.
+        variables: specifications of all variables in creation order.
+        examples: what it is trained on, unless files are read.
     """
 
     keras_model: keras.Model
+    trainable: tuple[keras.Variable, ...]
+    others: tuple[keras.Variable, ...]
     variables: tuple[VariableSpec, ...]
-    trainable_order: tuple[int, ...]
+    examples: DrawnExamples | DatasetExamples
+
+    @classmethod
+    def of(cls, model: keras.Model, examples: DrawnExamples | DatasetExamples) -> BuiltModel:
+        """List the variables of a model that is built."""
+        created = sorted(model.variables, key=lambda variable: creation_number(variable.value))
+        trained = {id(variable) for variable in model.trainable_variables}
+        return cls(
+            keras_model=model,
+            trainable=tuple(v for v in created if id(v) in trained),
+            others=tuple(v for v in created if id(v) not in trained),
+            variables=tuple(
+                VariableSpec(
+                    name=variable.path,
+                    shape=tuple(variable.shape),
+                    dtype=str(variable.dtype),
+                    trainable=id(variable) in trained,
+                )
+                for variable in created
+            ),
+            examples=examples,
+        )
 
     def initial_values(self) -> list[npt.NDArray[np.float32]]:
         """Values of the trainable variables, in creation order."""
-        values = self.keras_model.trainable_variables
-        return [np.asarray(values[position]) for position in self.trainable_order]
+        return [np.asarray(variable) for variable in self.trainable]
 
 
-def build_model(workload: Workload) -> BuiltModel:
-    """Build the workload's model, with weights that depend only on its seed."""
+def build_model(workload: Workload, data_dir: Path) -> BuiltModel:
+    """Build the workload's model, with weights that depend only on its seed.
+
+    Raises:
+        UserError: it is the user's own, and the suite cannot train it.
+    """
     keras.utils.set_random_seed(workload.seed)
-    created: list[tf.Variable] = []
-
-    def capture(next_creator: Callable[..., tf.Variable], **arguments: object) -> tf.Variable:
-        created.append(next_creator(**arguments))
-        return created[-1]
-
-    with tf.variable_creator_scope(capture), _computing_in(workload.precision):
-        model = _build(workload.model)
-    position = {id(variable.value): i for i, variable in enumerate(model.trainable_variables)}
-    names = {id(variable.value): variable.path for variable in model.variables}
-    specs = tuple(
-        VariableSpec(
-            name=names.get(id(variable), variable.name),
-            shape=tuple(variable.shape),
-            dtype=variable.dtype.name,
-            trainable=id(variable) in position,
-        )
-        for variable in created
-    )
-    order = tuple(position[id(variable)] for variable in created if id(variable) in position)
-    return BuiltModel(model, specs, order)
+    model = workload.model
+    with _computing_in(workload.precision):
+        if isinstance(model, OwnModel):
+            return _build_own(workload, model, model.folder(data_dir))
+        if isinstance(model, TensorSet):
+            return BuiltModel.of(_Tensors(model), image_examples(model))
+        made = make_image_model(model)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    made.compile(optimizer=None, loss=loss)
+    return BuiltModel.of(made, image_examples(model))
 
 
 @contextmanager
@@ -79,9 +103,44 @@ def _computing_in(precision: Precision) -> Iterator[None]:
         keras.config.set_dtype_policy(before)
 
 
-def _build(model: Model) -> keras.Model:
-    if isinstance(model, TensorSet):
-        return _Tensors(model)
+def _build_own(workload: Workload, model: OwnModel, folder: Path) -> BuiltModel:
+    if not folder.is_dir():
+        raise HostFault(f"the copies of {model.name} in {folder} are gone.")
+    user = load_user_model(folder, model.module, model.function, model.arguments)
+    examples = _examples_of(workload, user, folder)
+    if not _is_built(user.keras_model):
+        _call_once(user.keras_model, examples.structure, workload.batch_per_worker, folder)
+    check_weights(user.keras_model)
+    return BuiltModel.of(user.keras_model, examples)
+
+
+def _examples_of(
+    workload: Workload, user: UserModel, folder: Path
+) -> DrawnExamples | DatasetExamples:
+    if not isinstance(workload.data, OwnDataset):
+        return examples_of(user.keras_model)
+    if user.dataset is None:
+        raise UserError(f"{workload.model.name} has no function dataset any more: {ADVICE}.")
+    return dataset_examples(user.dataset, folder, user.keras_model)
+
+
+def _is_built(model: keras.Model) -> bool:
+    """Layers that are only made when they are called count too."""
+    return bool(model.built) and all(layer.built for layer in model.layers)
+
+
+def _call_once(model: keras.Model, structure: Any, batch: int, folder: Path) -> None:
+    """Have a model make its variables."""
+    inputs = tf.nest.map_structure(
+        lambda spec: tf.zeros([batch, *[size or 1 for size in spec.shape]], spec.dtype),
+        structure[0],
+    )
+    with blaming(f"calling {type(model).__name__} on zeros", folder):
+        model(inputs)
+
+
+def make_image_model(model: ImageModel) -> keras.Model:
+    """A classifier that gives logits, not compiled."""
     shape = (model.image_size, model.image_size, 3)
     if model.name == SMALL_CNN:
         return _small_cnn(shape, model.num_classes)

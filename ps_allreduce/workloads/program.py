@@ -16,8 +16,9 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from ps_allreduce.point.workload import Workload
-from ps_allreduce.workloads.inputs import batch_specs, make_dataset
+from ps_allreduce.workloads.inputs import WorkerIndex, batch_structure, make_dataset
 from ps_allreduce.workloads.keras_models import build_model
+from ps_allreduce.workloads.own_dataset import DatasetExamples
 from ps_allreduce.workloads.worker_local import LocalIterator, LocalVariable, assign
 
 
@@ -48,6 +49,8 @@ class Program(ABC):
         variables: all variables of the model in creation order, trainable or not.
         state: what stays on the worker between batches: batch-norm statistics, or gradients.
         iterators: the input, and the timer of an emulated accelerator.
+        wants_integers: workers are initialised by their numbers and not by a tensor, because the
+            user's function takes integers: the initialiser is traced for each of them.
     """
 
     state: tuple[LocalVariable, ...]
@@ -57,18 +60,23 @@ class Program(ABC):
         self._workload = workload
         self._num_workers = num_workers
         self._data_dir = data_dir
-        self._model = build_model(workload)
+        self._model = build_model(workload, data_dir)
+        self._examples = self._model.examples
+        self.wants_integers = isinstance(self._examples, DatasetExamples)
         self.variables = self._model.variables
+        self._structure = batch_structure(workload, self._examples)
         self.iterators: tuple[LocalIterator, ...]
-        self.iterators = (LocalIterator("input", batch_specs(workload)),)
+        self.iterators = (LocalIterator("input", tf.nest.flatten(self._structure)),)
 
     def initial_values(self) -> list[npt.NDArray[np.float32]]:
         """Initial values of the trainable variables, equal for equal seeds."""
         return self._model.initial_values()
 
-    def initialise(self, worker: tf.Tensor) -> list[tf.Operation]:
+    def initialise(self, worker: WorkerIndex) -> list[tf.Operation]:
         """Create state and iterators on the worker that executes this."""
-        dataset = make_dataset(self._workload, self._num_workers, worker, self._data_dir)
+        dataset = make_dataset(
+            self._workload, self._num_workers, worker, self._data_dir, self._examples
+        )
         return [*self._create_state(), self.iterators[0].start(dataset)]
 
     @abstractmethod

@@ -20,7 +20,7 @@ from ps_allreduce.point.jitter import Distribution, Jitter
 from ps_allreduce.tf_internals.private_api import leave_unordered
 from ps_allreduce.tf_internals.texts import TASK_ENVIRONMENT
 from ps_allreduce.workloads import emulated_accelerator
-from ps_allreduce.workloads.keras_models import _build
+from ps_allreduce.workloads.keras_models import make_image_model
 
 #: What stock TensorFlow places, and on how many servers.
 MODEL = ImageModel(name="MobileNetV2", image_size=32)
@@ -75,7 +75,7 @@ def created_by_stock() -> list[tf.Variable]:
         return created[-1]
 
     with strategy.scope(), tf.variable_creator_scope(capture):
-        _build(MODEL)
+        make_image_model(MODEL)
     return created
 
 

@@ -12,8 +12,9 @@ import pytest
 
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
+from ps_allreduce.point.optimizers import Sgd
 from ps_allreduce.point.strategies import AsynchronousServers, Single
-from ps_allreduce.point.workload import EmulatedCompute, Optimizer, Workload
+from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.records import Status
 from ps_allreduce.record.steps import StepTable
 from tests.cluster import LocalLauncher
@@ -28,7 +29,7 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow",
 CONSTANT = Workload(
     emulated=EmulatedCompute(forward_s=0.002, backward_s=0.002),
     batch_per_worker=2,
-    optimizer=Optimizer(learning_rate=1000.0, momentum=0.0),
+    optimizer=Sgd(learning_rate=1000.0),
 )
 
 #: Enough for both workers to be measured, and the steps that they make.

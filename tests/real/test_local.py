@@ -16,6 +16,7 @@ import pytest
 
 from experiments.sweep.folder import NOTE
 from launchers.protocol import LaunchedRun
+from ps_allreduce.point.optimizers import Momentum
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import (
     STRATEGIES,
@@ -25,7 +26,7 @@ from ps_allreduce.point.strategies import (
     Single,
     SynchronousServers,
 )
-from ps_allreduce.point.workload import Optimizer, Workload
+from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.files import iter_record_paths, load_record
 from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.record.records import RunRecord, Status
@@ -138,7 +139,7 @@ def test_more_servers_than_variables_is_one_sentence(launcher: LocalLauncher) ->
 
 
 def test_loss_that_explodes_makes_a_run_invalid(launcher: LocalLauncher) -> None:
-    workload = Workload(optimizer=Optimizer(learning_rate=1e12))
+    workload = Workload(optimizer=Momentum(learning_rate=1e12))
     run = launch(launcher, point(Single, workload=workload))
     assert run.status is Status.INVALID
     assert "loss is not finite from step" in run.reason

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pytest
 
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.optimizers import Momentum
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,
@@ -24,7 +25,7 @@ from ps_allreduce.point.strategies import (
     SynchronousServers,
 )
 from ps_allreduce.point.wire import Wire, WireType
-from ps_allreduce.point.workload import Optimizer, Precision, Workload
+from ps_allreduce.point.workload import Precision, Workload
 from tests.cluster import LocalLauncher
 from tests.real.gate import Trained, single_with_whole_batch, train
 from tests.real.points import point
@@ -43,7 +44,7 @@ ROUNDOFF = {
 WHOLE = Workload(batch_per_worker=16)
 
 #: Moves nothing but zeros, and those too little to matter: a run whose weights stay is invalid.
-STILL = replace(WHOLE, optimizer=Optimizer(learning_rate=1e-12))
+STILL = replace(WHOLE, optimizer=Momentum(learning_rate=1e-12))
 
 COMMUNICATING = {AsynchronousServers: 1, SynchronousServers: 2, AllReduce: 2}
 

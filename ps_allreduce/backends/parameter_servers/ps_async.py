@@ -43,7 +43,7 @@ class AsynchronousBackend(ServerBackend):
         return self._exchange(gradients, lambda units: self._send(units, self._apply))
 
     def _apply(self, number: int, gradient: tf.Tensor) -> tuple[tf.Operation, tf.Operation]:
-        done = self._update(number, gradient)
+        done = self._served.update(number, gradient)
         return done, done
 
     def make(

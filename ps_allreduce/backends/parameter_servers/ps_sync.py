@@ -33,6 +33,7 @@ from ps_allreduce.backends.parameter_servers.servers import (
     worker_device,
 )
 from ps_allreduce.backends.worker_step import Exchanged, trace_step, traced_function
+from ps_allreduce.workloads.inputs import WorkerIndex
 from ps_allreduce.workloads.program import Program
 from ps_allreduce.workloads.worker_local import LocalTurn
 
@@ -118,7 +119,7 @@ class SynchronousBackend(ServerBackend):
 
         return step
 
-    def _initialise(self, worker: tf.Tensor) -> tf.Tensor:
+    def _initialise(self, worker: WorkerIndex) -> tf.Tensor:
         """Also give the first step its turn."""
         with tf.control_dependencies([TURN.give()]):
             return super()._initialise(worker)
@@ -154,7 +155,7 @@ class SynchronousBackend(ServerBackend):
             if bucket.server != server:
                 continue
             mean = take_mean(self._accumulators[number], len(self._senders), bucket.size)
-            with tf.control_dependencies([self._update(number, mean)]):
+            with tf.control_dependencies([self._served.update(number, mean)]):
                 done += [
                     tf.raw_ops.QueueEnqueueV2(
                         handle=self._queues[worker][number], components=[tf.constant(0, tf.int64)]

@@ -1,7 +1,7 @@
 """What both parameter-server strategies share: the cluster, the variables and their placement.
 
-The chief creates every bucket on the server that the plan names, with its momentum slot beside it.
-It traces one step that any worker can execute (decision 0002).
+The chief creates every bucket on the server that the plan names, with its slots beside it.  It
+traces one step that any worker can execute (decision 0002).
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from ps_allreduce.backends.devices import on_device
 from ps_allreduce.backends.packing import hold, pack, unpack
 from ps_allreduce.backends.parameter_servers.listening import wait_for_servers
 from ps_allreduce.backends.protocol import Backend, Rows, Task
+from ps_allreduce.backends.updates import UpdateRule, update_rule
 from ps_allreduce.backends.worker_step import (
     Exchanged,
     checksum,
     initialise_worker,
-    momentum_update,
     traced_function,
 )
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Held, Plan, Shard, make_plan
 from ps_allreduce.point.strategies.servers import ParameterServers
 from ps_allreduce.point.wire import Wire
 from ps_allreduce.tf_internals.private_api import memory_device
+from ps_allreduce.workloads.inputs import WorkerIndex
 from ps_allreduce.workloads.program import Program
 from ps_allreduce.workloads.worker_local import LocalVariable, assign
 
@@ -40,14 +41,17 @@ ROWS_PER_FETCH = 500
 
 
 class ServedVariables:
-    """The trainable variables on the servers, one TensorFlow variable per bucket.
+    """The trainable variables on the servers, one TensorFlow variable per bucket."""
 
-    Momentum works element by element: updating a bucket is updating its tensors.
-    """
-
-    def __init__(self, plan: Plan, wire: Wire, values: Sequence[npt.NDArray[np.float32]]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        wire: Wire,
+        rule: UpdateRule,
+        values: Sequence[npt.NDArray[np.float32]],
+    ) -> None:
         """Create buckets and slots; `values` are whole variables in creation order."""
-        self.plan = plan
+        self.plan, self._rule = plan, rule
         order = sorted({shard.variable for shard in plan.shards})
         self._groups = [
             [i for i, shard in enumerate(plan.shards) if shard.variable == variable]
@@ -61,12 +65,12 @@ class ServedVariables:
         ]
         self.buckets = fill_buckets(tensors, wire.group_size, wire.cut_size)
         self.variables: list[Any] = []
-        self.slots: list[Any] = []
+        self._slots: list[list[Any]] = []
         flats = pack(self.buckets, [tf.constant(part) for part in parts])
         for bucket, flat in zip(self.buckets, flats, strict=True):
             with tf.device(server_device(bucket.server)):
                 self.variables.append(tf.Variable(flat))
-                self.slots.append(tf.Variable(tf.zeros([bucket.size])))
+                self._slots.append([tf.Variable(tf.zeros(s)) for s in rule.slots((bucket.size,))])
 
     def assemble(self, flats: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Whole variables, in creation order, from one flat tensor per bucket."""
@@ -88,6 +92,11 @@ class ServedVariables:
             for index, piece in zip(group, pieces, strict=True):
                 parts[index] = piece
         return pack(self.buckets, parts)
+
+    def update(self, number: int, gradient: tf.Tensor) -> tf.Operation:
+        """Apply a gradient to a bucket, on the bucket's server."""
+        slots = [slot.handle for slot in self._slots[number]]
+        return self._rule.apply(self.variables[number].handle, slots, gradient)
 
     def read(self) -> list[tf.Tensor]:
         """The present value of every bucket."""
@@ -168,18 +177,27 @@ class ServerBackend(Backend):
         plan = make_plan(servers.placement, program.variables, servers.num_ps, split_bytes)
         self._program = program
         values = program.initial_values()
-        self._served = ServedVariables(plan, self._wire, values)
+        rule = update_rule(self._experiment.workload.optimizer)
+        self._served = ServedVariables(plan, self._wire, rule, values)
         self._values = [
             LocalVariable(f"value/{i}", tf.float32, value.shape) for i, value in enumerate(values)
         ]
-        initialise = traced_function(self._on_device(self._initialise))
-        # Outside of any device scope, so that one trace serves all workers.
-        initialise = initialise.get_concrete_function(tf.TensorSpec([], tf.int32))
+        self._initialiser = traced_function(self._on_device(self._initialise))
         for worker in range(self._experiment.num_workers):
-            with tf.device(worker_device(worker)):
-                initialise(tf.constant(worker))
+            self._initialise_on(worker)
 
-    def _initialise(self, worker: tf.Tensor) -> tf.Tensor:
+    def _initialise_on(self, worker: int) -> None:
+        """Traced outside of any device scope, and once for all workers if the program lets us."""
+        if self._program.wants_integers:
+            function = self._initialiser.get_concrete_function(worker)
+            arguments = []
+        else:
+            function = self._initialiser.get_concrete_function(tf.TensorSpec([], tf.int32))
+            arguments = [tf.constant(worker)]
+        with tf.device(worker_device(worker)):
+            function(*arguments)
+
+    def _initialise(self, worker: WorkerIndex) -> tf.Tensor:
         """Create a worker's own resources, and bring it the initial values of the parameters."""
         ready = initialise_worker(self._program, worker)
         with tf.control_dependencies(self._store(self._served.read())):
@@ -233,17 +251,6 @@ class ServerBackend(Backend):
     def num_messages(self) -> int:
         """One message per bucket and direction."""
         return len(self._served.buckets)
-
-    def _update(self, number: int, gradient: tf.Tensor) -> tf.Operation:
-        """Apply a gradient to a bucket, on the bucket's server."""
-        optimizer = self._experiment.workload.optimizer
-        return momentum_update(
-            self._served.variables[number].handle,
-            self._served.slots[number].handle,
-            gradient,
-            optimizer.learning_rate,
-            optimizer.momentum,
-        )
 
     def _exchange(self, gradients: Sequence[tf.Tensor], send: Send) -> Exchanged:
         """Hand the gradients' buckets to `send`, and store what it brings back."""

@@ -13,12 +13,19 @@ from ps_allreduce.errors import LaunchError
 from ps_allreduce.fork_server import messages
 from ps_allreduce.fork_server.messages import MESSAGES, decode, encode
 from ps_allreduce.inspection import questions
+from ps_allreduce.inspection.model_facts import FindModel, FoundModel, TriedModel, TryModel
+from ps_allreduce.point.architectures import OwnModel, Unit
+from ps_allreduce.point.optimizers import AdamW
 from ps_allreduce.point.placement import VariableSpec
-from ps_allreduce.point.workload import Workload
+from ps_allreduce.point.workload import Precision, Workload
 from tests.examples import experiments, fast, seconds, workloads
 from tests.fakes import make_experiment, make_facts, make_sample
 
 SPEC = VariableSpec(name="conv/kernel", shape=(3, 3), dtype="float32", trainable=True)
+
+OWN = Workload(
+    model=OwnModel(name="mine.py:build", module="mine", function="build", digest="0badcafe")
+)
 
 SAMPLE = make_sample(
     1.5,
@@ -54,7 +61,9 @@ EXAMPLES: list[Any] = [
         result="/result",
         weights=None,
     ),
-    messages.DescribeModel(workload=Workload(), log="/log"),
+    messages.DescribeModel(workload=Workload(), data_dir="/data", log="/log"),
+    FindModel(root="/home", module="mine", function="build", arguments=("a=1",), log="/log"),
+    TryModel(workload=OWN, data_dir="/data", log="/log"),
     messages.PrepareInput(workload=Workload(), data_dir="/data", log="/log"),
     messages.ConvertImages(source="/a", target="/b", log="/log"),
     questions.ReceiveStream(address="10.0.0.1", log="/log"),
@@ -87,6 +96,26 @@ EXAMPLES: list[Any] = [
         name="worker:0", event="failed", time=1.0, text="line 1\nline 2 \u2028 \U0001f600"
     ),
     messages.Event(name="DescribeModel", event="variables", time=1.0, variables=(SPEC,)),
+    messages.Event(
+        name="FindModel",
+        event="model",
+        time=1.0,
+        found=FoundModel(
+            files=("mine.py",), unit=Unit.TOKENS, tokens_per_example=64, has_dataset=True
+        ),
+    ),
+    messages.Event(
+        name="TryModel",
+        event="model",
+        time=1.0,
+        tried=TriedModel(
+            optimizer=AdamW(),
+            precision=Precision.FLOAT32,
+            notes=("without your clipnorm 1.0",),
+            variables=(SPEC,),
+            step_s=0.1,
+        ),
+    ),
     messages.Event(name="PrepareInput", event="input", time=1.0, counts={"records": 1797}),
     messages.Event(name="CheckHost", event="state", time=1.0, state=STATE),
     messages.Event(name="worker:0", event="placed", time=1.0, cores=(0, 1), gpus="GPU-0"),
@@ -122,7 +151,7 @@ def test_any_request_is_understood(
     experiment: Any, workload: Workload, environment: dict[str, str]
 ) -> None:
     start = replace(EXAMPLES[0], experiment=experiment, environment=environment, weights="w.npz")
-    for request in (start, messages.DescribeModel(workload=workload, log="")):
+    for request in (start, messages.DescribeModel(workload=workload, data_dir="", log="")):
         assert decode(encode(request)) == request
 
 

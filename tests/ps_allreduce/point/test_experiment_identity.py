@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from ps_allreduce.point.architectures import ImageModel, TensorSet
-from ps_allreduce.point.data import Digits, RecordFiles
+from ps_allreduce.point.architectures import ImageModel, OwnModel, TensorSet, Unit
+from ps_allreduce.point.data import Digits, OwnDataset, RecordFiles, Synthetic
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.jitter import Distribution, Jitter
 from ps_allreduce.point.measurement import FixedWarmup
 from ps_allreduce.point.network import EmulatedNetwork, Traffic
+from ps_allreduce.point.optimizers import AdamW, Sgd
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
@@ -73,6 +74,24 @@ READING = replace(GOLDEN, workload=Workload(data=FILES))
 
 SENDING = replace(GOLDEN, workload=replace(GOLDEN.workload, model=TensorSet(count=2, num_bytes=80)))
 
+OWN = replace(
+    GOLDEN,
+    workload=Workload(
+        model=OwnModel(
+            name="mine.py:build",
+            module="mine",
+            function="build",
+            digest="0badcafe",
+            has_dataset=True,
+            notes=("without your clipnorm 1.0",),
+        ),
+        data=OwnDataset(),
+        optimizer=AdamW(),
+    ),
+)
+
+DRAWN = replace(OWN, workload=replace(OWN.workload, data=Synthetic()))
+
 JITTER = Jitter(distribution=Distribution.LOGNORMAL, variation=0.1)
 
 JITTERED = replace(
@@ -120,12 +139,25 @@ CHANGES: list[tuple[str, Experiment, Any]] = [
     ("workload.model.num_classes", GOLDEN, 11),
     ("workload.model.count", SENDING, 3),
     ("workload.model.num_bytes", SENDING, 88),
+    ("workload.model.module", OWN, "yours"),
+    ("workload.model.function", OWN, "make"),
+    ("workload.model.arguments", OWN, ("width=2",)),
+    ("workload.model.digest", OWN, "0badcaff"),
+    ("workload.model.unit", OWN, Unit.TOKENS),
+    ("workload.model.tokens_per_example", OWN, 64),
+    ("workload.model.has_dataset", DRAWN, False),
     ("workload.data", GOLDEN, Digits()),
     ("workload.data.num_files", READING, 3),
     ("workload.data.num_bytes", READING, 101),
     ("workload.data.checksum", READING, "4567"),
     ("workload.optimizer.learning_rate", GOLDEN, 0.02),
     ("workload.optimizer.momentum", GOLDEN, 0.0),
+    ("workload.optimizer.nesterov", GOLDEN, True),
+    ("workload.optimizer", GOLDEN, Sgd()),
+    ("workload.optimizer.beta_1", OWN, 0.8),
+    ("workload.optimizer.beta_2", OWN, 0.99),
+    ("workload.optimizer.epsilon", OWN, 1e-8),
+    ("workload.optimizer.weight_decay", OWN, 0.01),
     ("workload.batch_per_worker", GOLDEN, 17),
     ("workload.accumulation", GOLDEN, 2),
     ("workload.seed", GOLDEN, 2),
@@ -152,8 +184,8 @@ CHANGES: list[tuple[str, Experiment, Any]] = [
     ("measurement.event_steps", GOLDEN, 1),
 ]
 
-#: Where the files are is no part of what they are.
-NO_PART = {"workload.data.path"}
+#: Where files are is no part of what they are, nor what they are called, nor what is said of them.
+NO_PART = {"workload.data.path", "workload.model.name", "workload.model.notes"}
 
 
 def changed(value: Any, path: str, new: object) -> Any:
@@ -178,13 +210,23 @@ def paths(value: Any, prefix: str = "") -> set[str]:
 
 
 def test_no_field_is_left_out_of_the_changes() -> None:
-    bases = (GOLDEN, SPREAD, REDUCED, DEALT, READING, SENDING, JITTERED)
+    bases = (GOLDEN, SPREAD, REDUCED, DEALT, READING, SENDING, JITTERED, OWN)
     found = set().union(*(paths(base) for base in bases))
     assert found - {path for path, _, _ in CHANGES} == NO_PART
 
 
-def test_where_data_are_is_no_part_of_a_point() -> None:
-    assert changed(READING, "workload.data.path", "/moved").experiment_id == READING.experiment_id
+@pytest.mark.parametrize(
+    ("path", "base", "new"),
+    [
+        ("workload.data.path", READING, "/moved"),
+        ("workload.model.name", OWN, "moved/mine.py:build"),
+        ("workload.model.notes", OWN, ()),
+    ],
+)
+def test_where_data_and_models_are_is_no_part_of_a_point(
+    path: str, base: Experiment, new: object
+) -> None:
+    assert changed(base, path, new).experiment_id == base.experiment_id
 
 
 @fast

@@ -1,0 +1,168 @@
+"""Random examples for any model: what shape and range its inputs and targets have.
+
+Decides both from the model and its loss.  An example depends on seed and index alone; `inputs`
+deals examples to workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.architectures import ImageModel, TensorSet
+from ps_allreduce.tf_internals.private_api import input_structure, output_structure
+
+#: What to do where examples cannot be drawn.
+ADVICE = "write a function dataset(shard, num_shards) in the model's module"
+
+#: Losses, by name in small letters without underscores, that fix the range of their targets.
+SPARSE = ("sparsecategoricalcrossentropy",)
+ONE_HOT = ("categoricalcrossentropy", "categoricalfocalcrossentropy", "categoricalhinge")
+BINARY = ("binarycrossentropy", "binaryfocalcrossentropy", "hinge", "squaredhinge")
+
+#: Keras chooses for these by the shape of the output.
+ANY_CROSSENTROPY = ("crossentropy", "ce")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One tensor of an example.
+
+    Attributes:
+        below: values are whole numbers from 0 to below this; 0 for real numbers from 0 to 1.
+        one_hot: such a number is drawn for the last axis, which has a one there.
+    """
+
+    shape: tuple[int, ...]
+    dtype: tf.DType
+    below: int = 0
+    one_hot: bool = False
+
+    @property
+    def spec(self) -> tf.TensorSpec:
+        """Of one example."""
+        return tf.TensorSpec(self.shape, self.dtype)
+
+    def draw(self, seed: tf.Tensor) -> tf.Tensor:
+        """A value; `seed` is int64 [2]."""
+        if self.one_hot:
+            chosen = tf.random.stateless_uniform(self.shape[:-1], seed, 0, self.below, tf.int64)
+            return tf.one_hot(chosen, self.below, dtype=self.dtype)
+        if self.below:
+            whole = tf.random.stateless_uniform(self.shape, seed, 0, self.below, tf.int64)
+            return tf.cast(whole, self.dtype)
+        return tf.cast(tf.random.stateless_uniform(self.shape, seed), self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnExamples:
+    """Inputs and targets, nested `Field`s each."""
+
+    inputs: Any
+    targets: Any
+
+    @property
+    def structure(self) -> Any:
+        """`tf.TensorSpec`s of one example."""
+        return tf.nest.map_structure(lambda field: field.spec, (self.inputs, self.targets))
+
+    def bounded(self, bounds: Sequence[int]) -> DrawnExamples:
+        """Inputs that index rows draw below these; 0 for an input that does not."""
+        flat = [
+            replace(field, below=bound) if bound else field
+            for field, bound in zip(tf.nest.flatten(self.inputs), bounds, strict=True)
+        ]
+        return replace(self, inputs=tf.nest.pack_sequence_as(self.inputs, flat))
+
+    def draw(self, seed: int, index: tf.Tensor) -> tuple[Any, Any]:
+        """Example number `index`, below 2 to the 40th."""
+        return _draw_all(self.inputs, seed, index), _draw_all(self.targets, seed, index)
+
+
+def _draw_all(fields: Any, seed: int, index: tf.Tensor) -> Any:
+    """Values for nested fields, of which no two begin at the same place."""
+    flat = tf.nest.flatten(fields)
+    values = [
+        field.draw(tf.stack([tf.constant(seed, tf.int64), index + (number << 40)]))
+        for number, field in enumerate(flat)
+    ]
+    return tf.nest.pack_sequence_as(fields, values)
+
+
+def image_examples(model: ImageModel | TensorSet) -> DrawnExamples:
+    """Images, or rows, with a class each."""
+    return DrawnExamples(
+        Field(shape=model.example_shape, dtype=tf.float32),
+        Field(shape=(), dtype=tf.int64, below=model.num_classes),
+    )
+
+
+def examples_of(model: keras.Model) -> DrawnExamples:
+    """Examples that a compiled model of the user's takes.
+
+    Raises:
+        UserError: it does not say which these are.
+    """
+    if not getattr(model, "inputs", None):
+        raise UserError(
+            f"{type(model).__name__} does not tell which inputs it takes (it has no .inputs): "
+            f"{ADVICE}, or build it with keras.Input."
+        )
+    outputs = output_structure(model)
+    losses = iter(_losses(model, len(tf.nest.flatten(outputs))))
+    return DrawnExamples(
+        tf.nest.map_structure(_input_field, input_structure(model)),
+        tf.nest.map_structure(lambda output: _target_field(output, next(losses)), outputs),
+    )
+
+
+def _input_field(tensor: keras.KerasTensor) -> Field:
+    dtype = tf.as_dtype(tensor.dtype)
+    if dtype == tf.string:
+        raise UserError(f"input {tensor.name} is text, which nobody can draw: {ADVICE}.")
+    return Field(
+        shape=_shape_of(tensor, "input"), dtype=dtype, below=0 if dtype.is_floating else 2
+    )
+
+
+def _shape_of(tensor: keras.KerasTensor, role: str) -> tuple[int, ...]:
+    """Without the batch."""
+    shape = tuple(tensor.shape)[1:]
+    if None in shape:
+        raise UserError(
+            f"{role} {tensor.name} has the open shape {shape}: give keras.Input its sizes, or "
+            f"{ADVICE}."
+        )
+    return shape
+
+
+def _losses(model: keras.Model, count: int) -> Iterator[str]:
+    """The name of the loss of every output, in small letters without underscores."""
+    stated = getattr(model, "loss", None)
+    if isinstance(stated, dict) and set(stated) == set(model.output_names):
+        stated = [stated[name] for name in model.output_names]
+    flat = tf.nest.flatten(stated)
+    if len(flat) != count:
+        flat = [flat[0]] * count
+    return (_name_of(loss) for loss in flat)
+
+
+def _name_of(loss: Any) -> str:
+    name = loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
+    return name.replace("_", "").lower()
+
+
+def _target_field(output: keras.KerasTensor, loss: str) -> Field:
+    shape = _shape_of(output, "output")
+    if loss in ANY_CROSSENTROPY:
+        loss = BINARY[0] if shape[-1:] == (1,) else SPARSE[0]
+    if loss in SPARSE:
+        return Field(shape=shape[:-1], dtype=tf.int32, below=shape[-1])
+    if loss in ONE_HOT:
+        return Field(shape=shape, dtype=tf.float32, below=shape[-1], one_hot=True)
+    return Field(shape=shape, dtype=tf.float32, below=2 if loss in BINARY else 0)

@@ -1,0 +1,134 @@
+"""What the function `dataset(shard, num_shards)` of a user's module yields.
+
+Decides which datasets the suite can send to workers: those whose graph is small, and needs nothing
+of the process that traced it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from ps_allreduce.errors import UserError
+from ps_allreduce.workloads.user_code import blaming
+
+#: Bytes of arrays in a dataset's graph, which is sent to every worker.
+MOST_ARRAY_BYTES = 100_000_000
+
+#: Operations that call back into the process that traced them, and what the user wrote.
+CALLS_BACK = {
+    "GeneratorDataset": "Dataset.from_generator",
+    "PyFunc": "tf.numpy_function",
+    "PyFuncStateless": "tf.numpy_function",
+    "EagerPyFunc": "tf.py_function",
+}
+
+Function = Callable[[int, int], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetExamples:
+    """Single examples from a function of the user's; `structure` has the specs of one."""
+
+    structure: Any
+    function: Function
+    folder: Path
+
+    def of_worker(self, worker: int, num_workers: int) -> tf.data.Dataset:
+        """The examples of one worker, not repeated."""
+        return _called(self.function, self.folder, worker, num_workers)
+
+
+def dataset_examples(function: Function, folder: Path, model: keras.Model) -> DatasetExamples:
+    """See what a dataset yields, and that the suite can use it.
+
+    Raises:
+        UserError: it cannot; the sentence says why.
+    """
+    found: list[Any] = []
+
+    def trace() -> tf.Tensor:
+        dataset = _called(function, folder, 0, 1)
+        found.append(dataset.element_spec)
+        return tf.data.experimental.to_variant(dataset)
+
+    graph = tf.function(trace, autograph=False).get_concrete_function().graph
+    _check_graph(graph)
+    structure = _checked_structure(found[-1])
+    _check_single(structure, model)
+    return DatasetExamples(structure, function, folder)
+
+
+def _called(function: Function, folder: Path, worker: int, num_workers: int) -> tf.data.Dataset:
+    with blaming(f"dataset({worker}, {num_workers})", folder):
+        dataset = function(worker, num_workers)
+    if isinstance(dataset, tf.data.Dataset):
+        return dataset
+    raise UserError(
+        f"dataset() returned a {type(dataset).__name__}: return a tf.data.Dataset of (inputs, "
+        "targets) or (inputs, targets, weights)."
+    )
+
+
+def _checked_structure(structure: Any) -> Any:
+    if not isinstance(structure, tuple) or not 2 <= len(structure) <= 3:
+        raise UserError(
+            "dataset() must yield tuples (inputs, targets) or (inputs, targets, weights)."
+        )
+    for spec in tf.nest.flatten(structure):
+        if not isinstance(spec, tf.TensorSpec) or spec.shape.rank is None:
+            raise UserError(
+                f"dataset() yields {type(spec).__name__.removesuffix('Spec')}s, or tensors of any "
+                "rank: yield dense tensors, for instance with padded sequences."
+            )
+    return structure
+
+
+def _check_single(structure: Any, model: keras.Model) -> None:
+    """The suite makes the batches: their size is what an experiment states."""
+    given = tf.nest.flatten(structure[0])
+    taken = getattr(model, "inputs", None) or []
+    if len(given) == len(taken) and any(
+        spec.shape.rank == len(tensor.shape) for spec, tensor in zip(given, taken, strict=True)
+    ):
+        raise UserError(
+            "dataset() yields batches: leave .batch out, the suite makes batches of "
+            "--batch-per-worker examples."
+        )
+
+
+def _check_graph(graph: Any) -> None:
+    """Refuse large arrays, and what only the tracing process has."""
+    arrays = sum(tensor.nbytes for tensor, _ in graph.captures if hasattr(tensor, "nbytes"))
+    for tensor, _ in graph.captures:
+        if tensor.dtype in (tf.resource, tf.variant):
+            raise UserError(
+                "dataset() uses a table, a variable or a dataset that was made outside of it (such "
+                "as a StringLookup layer), which workers do not have: prepare the data beforehand."
+            )
+    definition = graph.as_graph_def()
+    nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
+    for node in nodes:
+        if node.op in CALLS_BACK:
+            raise UserError(
+                f"dataset() uses {CALLS_BACK[node.op]}, which needs this very Python process: read "
+                "files with tf.data, for instance TFRecord files."
+            )
+    arrays += sum(_array_bytes(nodes))
+    if arrays > MOST_ARRAY_BYTES:
+        raise UserError(
+            f"dataset() holds {arrays / 1e6:.0f} MB of arrays in its graph, above "
+            f"{MOST_ARRAY_BYTES / 1e6:.0f} MB: write them to files, for instance TFRecord, and "
+            "read these."
+        )
+
+
+def _array_bytes(nodes: list[Any]) -> Iterator[int]:
+    for node in nodes:
+        if node.op == "Const":
+            yield node.attr["value"].tensor.ByteSize()

@@ -1,0 +1,241 @@
+"""Print what the suite makes of users' models: gradients, refusals, examples, optimizers.
+
+`python -m tests.real.provoked_models`; one process, because an import takes seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from ps_allreduce.backends.updates import update_rule
+from ps_allreduce.backends.worker_step import initialise_worker, traced_function
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.architectures import OwnModel
+from ps_allreduce.point.data import OwnDataset, Synthetic
+from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer, Sgd
+from ps_allreduce.point.workload import Workload
+from ps_allreduce.workloads.compiled_optimizer import optimizer_of
+from ps_allreduce.workloads.inputs import make_dataset
+from ps_allreduce.workloads.keras_program import LOSS_SCALE, RealProgram
+from ps_allreduce.workloads.program import run_batches
+from tests.real import model_kinds, refused_models
+
+#: Those that do not say what they take.
+WITH_DATASET = {"unbuilt_subclass_without_training"}
+
+
+def own_workload(module: Any, function: str, data: Any, *arguments: str) -> Workload:
+    """Four examples a batch of a user's model."""
+    name = Path(module.__file__).stem
+    model = OwnModel(
+        name=f"{name}.py:{function}",
+        module=name,
+        function=function,
+        arguments=arguments,
+        digest=name,
+        has_dataset=True,
+    )
+    return Workload(model=model, data=data, batch_per_worker=4)
+
+
+def kinds() -> dict[str, Callable[[], Any]]:
+    """The functions of `model_kinds`."""
+    public = {k: v for k, v in vars(model_kinds).items() if not k.startswith("_")}
+    mine = {k: v for k, v in public.items() if getattr(v, "__module__", "") == model_kinds.__name__}
+    return {k: v for k, v in mine.items() if k != "dataset"}
+
+
+def against_keras(data_dir: Path, function: str) -> dict[str, Any]:
+    """Gradients, loss and state of the suite's step, against what Keras' own step computes."""
+    data = OwnDataset() if function in WITH_DATASET else Synthetic()
+    workload = own_workload(model_kinds, function, data)
+    program = RealProgram(workload, 2, data_dir)
+    traced_function(lambda: initialise_worker(program, 1))()
+
+    def step() -> Any:
+        out = run_batches(program, [tf.constant(v) for v in program.initial_values()])
+        return out.loss, out.gradients, out.state
+
+    loss, gradients, state = traced_function(step)()
+    dataset = make_dataset(workload, 2, 1, data_dir, program._examples)
+    reference = plain_step(program.keras_model, next(iter(dataset)))
+    by_id = {id(variable): gradient for variable, gradient in reference[1]}
+    scale = LOSS_SCALE.get(program.precision, 1.0)
+    paired = [
+        (gradient, by_id[id(variable)])
+        for variable, gradient in zip(program._model.trainable, gradients, strict=True)
+    ]
+    batch = tf.nest.map_structure(lambda t: t[:2].numpy().tolist(), next(iter(dataset)))
+    return {
+        "loss": [float(loss), float(reference[0])],
+        "gradients": max(relative(g, tf.zeros_like(g) if r is None else r) for g, r in paired),
+        "moved": float(max(np.abs(g).max() for g in gradients)),
+        "state": max(
+            [relative(s, v) for s, v in zip(state, program._model.others, strict=True)], default=0.0
+        ),
+        "created": [spec.name for spec in program.variables],
+        "notes": list(program.notes),
+        "precision": [str(program.precision), scale],
+        "examples": tf.nest.flatten(batch) and repr(batch)[:2000],
+    }
+
+
+def plain_step(model: keras.Model, batch: Any) -> tuple[Any, list[tuple[Any, Any]]]:
+    """What `keras.Model.train_step` does before it applies the gradients, eagerly.
+
+    With a scale where there is one: without it, float16 loses digits.
+    """
+    x, y, weights = keras.utils.unpack_x_y_sample_weight(batch)
+    with tf.GradientTape() as tape:
+        outputs = model(x, training=True) if model._call_has_training_arg else model(x)
+        loss = model._compute_loss(x, y, outputs, weights, training=True)
+        scale = 1024.0 if model.dtype_policy.compute_dtype == "float16" else 1.0
+        scaled = loss * scale
+    found = tape.gradient(scaled, model.trainable_variables)
+    dense = [None if g is None else tf.convert_to_tensor(g) / scale for g in found]
+    return loss, list(zip(model.trainable_variables, dense, strict=True))
+
+
+def relative(one: Any, other: Any) -> float:
+    """The largest difference, relative to the largest value where that is above one."""
+    a, b = (np.asarray(value).astype(np.float64) for value in (one, other))
+    return float(np.abs(a - b).max() / max(np.abs(b).max(), 1.0)) if a.size else 0.0
+
+
+def refusal(data_dir: Path, function: str, *arguments: str, data: Any = None) -> str:
+    """The sentence."""
+    try:
+        workload = own_workload(refused_models, function, data or Synthetic(), *arguments)
+        RealProgram(workload, 1, data_dir)
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+def refusals(data_dir: Path) -> dict[str, str]:
+    """Of every function that takes no arguments, of wrong arguments, and of every dataset."""
+    module = vars(refused_models)
+    names = [
+        name
+        for name, value in module.items()
+        if getattr(value, "__module__", "") == refused_models.__name__ and not name.startswith("_")
+    ]
+    told = {n: refusal(data_dir, n) for n in names if n not in ("sized", "dataset")}
+    told |= {
+        words: refusal(data_dir, "sized", *words.split())
+        for words in ("width=2 dept=1", "depth=1", "width=two")
+    }
+    told["sized well"] = refusal(data_dir, "sized", "width=2", "depth=2")
+    told["absent"] = refusal(data_dir, "absent")
+    kinds = "generator function large table batches ragged list raises".split()
+    for kind in [*kinds, "inputs only"]:
+        sys.modules["refused_models"].KIND = kind  # type: ignore[attr-defined]
+        told[f"dataset: {kind}"] = refusal(data_dir, "sized", "width=1", data=OwnDataset())
+    return told
+
+
+#: Ours and Keras' own.
+OPTIMIZERS: dict[str, tuple[Optimizer, Callable[[], keras.optimizers.Optimizer]]] = {
+    "sgd": (Sgd(learning_rate=0.1), lambda: keras.optimizers.SGD(0.1)),
+    "momentum": (Momentum(momentum=0.8), lambda: keras.optimizers.SGD(0.01, momentum=0.8)),
+    "nesterov": (
+        Momentum(nesterov=True),
+        lambda: keras.optimizers.SGD(0.01, momentum=0.9, nesterov=True),
+    ),
+    "adam": (Adam(epsilon=1e-3), lambda: keras.optimizers.Adam(epsilon=1e-3)),
+    "adamw": (AdamW(weight_decay=0.5), lambda: keras.optimizers.AdamW(weight_decay=0.5)),
+}
+
+
+def updated(optimizer: Optimizer, compiled: keras.optimizers.Optimizer) -> dict[str, float]:
+    """How far ten updates are from ten of Keras, and how far they go."""
+    rule, random = update_rule(optimizer), np.random.default_rng(1)
+    start = random.normal(size=[50]).astype(np.float32)
+    ours, theirs = tf.Variable(start), keras.Variable(start)
+    slots = [tf.Variable(tf.zeros(shape)) for shape in rule.slots((50,))]
+
+    @tf.function(autograph=False)
+    def apply(gradient: tf.Tensor) -> None:
+        rule.apply(ours.handle, [slot.handle for slot in slots], gradient)
+
+    for _ in range(10):
+        gradient = tf.constant(random.normal(size=[50]).astype(np.float32))
+        apply(gradient)
+        compiled.apply([gradient], [theirs])
+    ways = [np.asarray(v).astype(np.float64) - start for v in (ours, theirs)]
+    return {"apart": float(np.abs(ways[0] - ways[1]).max()), "way": float(np.abs(ways[1]).max())}
+
+
+def compiled_optimizers() -> dict[str, Any]:
+    """What the suite makes of optimizers of Keras."""
+    kerass = keras.optimizers
+    excluding = kerass.AdamW()
+    excluding.exclude_from_weight_decay(var_names=["bias"])
+    decay = kerass.schedules.ExponentialDecay(0.05, 10, 0.5)
+    given = {
+        "sgd": kerass.SGD(0.1, nesterov=True),
+        "momentum": kerass.SGD(0.1, momentum=0.9, nesterov=True),
+        "adam": kerass.Adam(0.002, beta_1=0.8),
+        "decaying adam": kerass.Adam(weight_decay=0.01),
+        "adamw": kerass.AdamW(),
+        "excluding": excluding,
+        "lion": kerass.Lion(0.0003),
+        "scaled": kerass.LossScaleOptimizer(kerass.Adam(amsgrad=True)),
+        "schedule": kerass.SGD(decay),
+        "much": kerass.SGD(
+            0.1, clipnorm=1.0, use_ema=True, gradient_accumulation_steps=4, weight_decay=0.1
+        ),
+        "global": kerass.SGD(0.1, global_clipnorm=2.0),
+        "value": kerass.SGD(0.1, clipvalue=0.5),
+    }
+    return {name: (repr(made), notes) for name, (made, notes) in _each(given).items()}
+
+
+def _each(given: dict[str, Any]) -> dict[str, tuple[Optimizer, tuple[str, ...]]]:
+    return {name: optimizer_of(compiled) for name, compiled in given.items()}
+
+
+def saved(data_dir: Path) -> str:
+    """The refusal of a saved model; empty if it trains."""
+    folder = data_dir / "models" / "saved"
+    folder.mkdir(parents=True)
+    model_kinds.dropout_and_batch_norm().save(folder / "mine.keras")
+    model = OwnModel(name="mine.keras", module="mine.keras", function="", digest="saved")
+    program = RealProgram(Workload(model=model, batch_per_worker=4), 1, data_dir)
+    return "" if len(program.initial_values()) == 6 else "not loaded"
+
+
+def main() -> None:
+    """Print everything."""
+    with tempfile.TemporaryDirectory() as name:
+        data_dir = Path(name)
+        for module in (model_kinds, refused_models):
+            folder = data_dir / "models" / Path(module.__file__).stem
+            folder.mkdir(parents=True)
+            shutil.copy(module.__file__, folder)
+        told: dict[str, Any] = {"kinds": {}}
+        for kind in sys.argv[1:] or kinds():
+            told["kinds"][kind] = against_keras(data_dir, kind)
+            keras.config.set_dtype_policy("float32")
+        told["updates"] = {
+            name: updated(ours, compiled()) for name, (ours, compiled) in OPTIMIZERS.items()
+        }
+        told["compiled"] = compiled_optimizers()
+        told["saved"] = saved(data_dir)
+        told["refused"] = refusals(data_dir)
+    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
