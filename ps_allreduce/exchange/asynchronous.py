@@ -19,7 +19,7 @@ from .served import ServedVariables
 from .servers import ServerExchange, raise_first
 from .staleness import StalenessClock
 from .steps import Exchanged, Step, traced_function, worker_device
-from .unpublished import leave_on_worker, value_on_worker
+from .private_api import leave_on_worker, value_on_worker
 from .worker_local import HOST
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from .unpublished import creation_number, metric_variables
+from .private_api import creation_number, metric_variables
 
 #: Values by variable.
 Mapped = Sequence[tuple[keras.Variable, tf.Tensor]]
@@ -43,11 +43,13 @@ class PureModel:
         keras_model: that is trained.
         trainable: variables of Keras in creation order.
         others: all of its other variables (batch-norm statistics, seeds of dropout), in that order.
+        created: all variables in that order.
     """
 
     keras_model: keras.Model
     trainable: tuple[keras.Variable, ...]
     others: tuple[keras.Variable, ...]
+    created: tuple[keras.Variable, ...]
 
     @classmethod
     def of(cls, model: keras.Model) -> PureModel:
@@ -58,7 +60,29 @@ class PureModel:
             keras_model=model,
             trainable=tuple(v for v in created if id(v) in trained),
             others=tuple(v for v in created if id(v) not in trained),
+            created=tuple(created),
         )
+
+    @classmethod
+    def prepared(cls, model: keras.Model, structure: Any) -> PureModel:
+        """A model that has made all its variables, also what Keras makes at the first loss.
+
+        Args:
+            structure: nested `tf.TensorSpec`s of a batch (inputs, targets[, weights]).
+        """
+        if not is_built(model):
+            call_once(model, structure[0])
+        prepared = cls.of(model)
+
+        def trace(batch: Any) -> tf.Tensor:
+            values, state = (
+                [tf.zeros(v.shape, v.dtype) for v in variables]
+                for variables in (prepared.trainable, prepared.others)
+            )
+            return prepared.loss(batch, values, state)[0]
+
+        tf.function(trace, autograph=False).get_concrete_function(structure)
+        return prepared
 
     def values(self) -> list[npt.NDArray[np.float32]]:
         """Present values of the trainable variables."""
@@ -81,14 +105,25 @@ class PureModel:
         return loss, changed
 
     def gradients(
-        self, tape: tf.GradientTape, loss: tf.Tensor, values: Sequence[tf.Tensor]
-    ) -> list[tf.Tensor | tf.IndexedSlices | None]:
-        """Of the loss, as TensorFlow gives them; the tape has watched the values."""
+        self,
+        tape: tf.GradientTape,
+        loss: tf.Tensor,
+        values: Sequence[tf.Tensor],
+        note: Callable[[str], None] = lambda _: None,
+    ) -> list[tf.Tensor]:
+        """Of the loss, each in the shape of its value, which the tape has watched.
+
+        Args:
+            note: told in a sentence what had to be done for that.
+        """
         scale = FLOAT16_LOSS_SCALE if "float16" in self.computes_in else None
-        if scale is None:
-            return list(tape.gradient(loss, list(values)))
-        scaled = tape.gradient(loss, list(values), output_gradients=tf.constant(scale))
-        return [None if each is None else tf.convert_to_tensor(each) / scale for each in scaled]
+        scaled = None if scale is None else tf.constant(scale)
+        found = tape.gradient(loss, list(values), output_gradients=scaled)
+        dense = [
+            _dense(variable, gradient, value, note)
+            for variable, gradient, value in zip(self.trainable, found, values, strict=True)
+        ]
+        return dense if scale is None else [gradient / scale for gradient in dense]
 
     @property
     def computes_in(self) -> frozenset[str]:
@@ -97,14 +132,18 @@ class PureModel:
         return frozenset(str(layer.compute_dtype) for layer in layers)
 
 
-def dense(
-    gradients: Sequence[tf.Tensor | tf.IndexedSlices | None], values: Sequence[tf.Tensor]
-) -> list[tf.Tensor]:
-    """Gradients in the shape of their variables; zeros where the loss does not depend on one."""
-    return [
-        tf.zeros_like(value) if gradient is None else tf.convert_to_tensor(gradient)
-        for gradient, value in zip(gradients, values, strict=True)
-    ]
+def _dense(
+    variable: keras.Variable,
+    gradient: tf.Tensor | tf.IndexedSlices | None,
+    value: tf.Tensor,
+    note: Callable[[str], None],
+) -> tf.Tensor:
+    if gradient is None:
+        note(f"the loss does not depend on {variable.path}: its gradient is zero")
+        return tf.zeros_like(value)
+    if isinstance(gradient, tf.IndexedSlices):
+        note(f"the gradient of {variable.path} is sparse and was made dense")
+    return tf.convert_to_tensor(gradient)
 
 
 def training_loss(
@@ -130,6 +169,20 @@ def _training(function: Callable[..., Any]) -> dict[str, bool]:
     parameters = inspect.signature(function).parameters.values()
     takes_it = any(p.name == "training" or p.kind is p.VAR_KEYWORD for p in parameters)
     return {"training": True} if takes_it else {}
+
+
+def is_built(model: keras.Model) -> bool:
+    """Layers that are only made when they are called count too."""
+    return bool(model.built) and all(layer.built for layer in model.layers)
+
+
+def call_once(model: keras.Model, inputs: Any) -> None:
+    """Have a model make its variables; `inputs` are nested `tf.TensorSpec`s of a batch."""
+    model(
+        tf.nest.map_structure(
+            lambda spec: tf.zeros([size or 1 for size in spec.shape], spec.dtype), inputs
+        )
+    )
 
 
 def _layers(model: keras.Model) -> Iterator[keras.layers.Layer]:

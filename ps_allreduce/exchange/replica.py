@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from .steps import on_device
+from .steps import on_device, traced_function
 from .updates import UpdateRule
 
-Array = npt.NDArray[np.float32]
+Array = npt.NDArray[Any]
 
 
 class Alone:
@@ -37,6 +37,14 @@ class Alone:
     def largest(self, value: float) -> float:
         """The largest value of all workers."""
         return value
+
+    def from_first(self, values: Sequence[Array]) -> list[Array]:
+        """What the first worker holds of some values."""
+        return list(values)
+
+    def means(self, values: Sequence[Array]) -> list[Array]:
+        """The mean of all workers, of whole numbers that of the first worker."""
+        return list(values)
 
 
 class Mirrored:
@@ -63,6 +71,33 @@ class Mirrored:
         """The largest value of all workers."""
         replica_value = self._strategy.run(lambda: tf.constant([value], tf.float64))
         return float(np.max(self._strategy.gather(replica_value, axis=0).numpy()))
+
+    def from_first(self, values: Sequence[Array]) -> list[Array]:
+        """What the first worker holds of some values; all workers give values of these shapes."""
+        is_first = self._strategy.cluster_resolver.task_id == 0
+        given = [value if is_first else np.zeros_like(value) for value in values]
+        return self._reduce(tf.distribute.ReduceOp.SUM, given)
+
+    def means(self, values: Sequence[Array]) -> list[Array]:
+        """The mean of all workers, of whole numbers that of the first worker."""
+        means = self._reduce(tf.distribute.ReduceOp.MEAN, values)
+        first = self.from_first(values)
+        pairs = zip(means, first, strict=True)
+        return [mean if mean.dtype.kind == "f" else one for mean, one in pairs]
+
+    def _reduce(self, how: tf.distribute.ReduceOp, values: Sequence[Array]) -> list[Array]:
+        """Collectives know few number formats: others travel as float64."""
+
+        def reduce(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
+            return list(tf.distribute.get_replica_context().all_reduce(how, tensors))
+
+        if not values:
+            return []
+        known = [np.asarray(v, None if v.dtype == np.float32 else np.float64) for v in values]
+        reduced = traced_function(self.place(reduce))([tf.constant(value) for value in known])
+        return [
+            each.numpy().astype(value.dtype) for each, value in zip(reduced, values, strict=True)
+        ]
 
 
 class Replica:
@@ -112,8 +147,10 @@ class Replica:
         """The slots of every variable."""
         return [[slot.numpy() for slot in slots] for slots in self.slots]
 
-    def restore_slots(self, slots: Sequence[Sequence[Array]]) -> None:
-        """Give the slots of every variable the values that were read before."""
-        for variables, values in zip(self.slots, slots, strict=True):
-            for variable, value in zip(variables, values, strict=True):
+    def restore(self, values: Sequence[Array], slots: Sequence[Sequence[Array]]) -> None:
+        """Give variables and slots the values that were read before."""
+        for variable, value in zip(self.variables, values, strict=True):
+            variable.assign(value)
+        for variables, kept in zip(self.slots, slots, strict=True):
+            for variable, value in zip(variables, kept, strict=True):
                 variable.assign(value)

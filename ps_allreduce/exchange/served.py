@@ -123,16 +123,19 @@ class ServedVariables:
                 by_kind.append([flats[number].numpy() for number in first])
         return [[values[i] for values in by_kind] for i in range(len(first))]
 
-    def restore_slots(self, slots: Sequence[Sequence[Array]]) -> None:
-        """Give the slots the values of whole variables that were read before."""
+    def restore(self, values: Sequence[Array], slots: Sequence[Sequence[Array]]) -> None:
+        """Give variables and slots the values of whole variables that were read before."""
         first = self._first_buckets()
+        whole = self.pack([tf.constant(value) for value in values])
+        for variable, flat in zip(self.variables, whole, strict=True):
+            variable.assign(flat)
         for kind in range(len(self._slots[0])):
-            values = [tf.constant(each[kind]) for each in slots]
+            kept = [tf.constant(each[kind]) for each in slots]
             if self._slots[0][kind].shape.rank:
-                flats = self.pack(values)
+                flats = self.pack(kept)
             else:
                 holding = [first.index(n) if n in first else 0 for n in range(len(self.buckets))]
-                flats = [values[i] for i in holding]
+                flats = [kept[i] for i in holding]
             for bucket, flat in zip(self._slots, flats, strict=True):
                 bucket[kind].assign(flat)
 

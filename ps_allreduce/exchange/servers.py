@@ -20,7 +20,7 @@ from .buckets import Messages
 from .packing import hold
 from .served import ServedVariables
 from .steps import Exchanged, Step, on_device, server_device
-from .unpublished import memory_device
+from .private_api import memory_device
 from .worker_local import LocalVariable, assign
 
 #: Addresses (`host:port`) of all tasks by type.

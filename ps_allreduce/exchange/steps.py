@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.types.experimental import PolymorphicFunction
 
-from .unpublished import leave_unordered
+from .private_api import leave_unordered
 
 #: Something to wait for.
 Milestones = Sequence[tf.Tensor | tf.Operation]

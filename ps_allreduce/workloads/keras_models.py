@@ -13,17 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
 from ps_allreduce.errors import HostFault, UserError
+from ps_allreduce.exchange.drawn_examples import (
+    ADVICE,
+    DrawnExamples,
+    Field,
+    NotDrawable,
+    examples_of,
+)
+from ps_allreduce.exchange.pure_model import PureModel, call_once, is_built
 from ps_allreduce.point.architectures import SMALL_CNN, ImageModel, OwnModel, TensorSet
 from ps_allreduce.point.data import OwnDataset
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Precision, Workload
-from ps_allreduce.tf_internals.private_api import creation_number
-from ps_allreduce.workloads.drawn_examples import ADVICE, DrawnExamples, examples_of, image_examples
 from ps_allreduce.workloads.own_dataset import DatasetExamples, dataset_examples
 from ps_allreduce.workloads.own_model import UserModel, check_weights, load_user_model
 from ps_allreduce.workloads.user_code import blaming
@@ -34,43 +38,30 @@ class BuiltModel:
     """A compiled Keras model with its variables in creation order.
 
     Attributes:
-        keras_model: in the format that the workload's precision computes in.
-        trainable: variables of Keras in creation order.
-        others: all of its other variables, which stay on the worker.
+        pure: in the format that the workload's precision computes in.
         variables: specifications of all variables in creation order.
         examples: what it is trained on, unless files are read.
     """
 
-    keras_model: keras.Model
-    trainable: tuple[keras.Variable, ...]
-    others: tuple[keras.Variable, ...]
+    pure: PureModel
     variables: tuple[VariableSpec, ...]
     examples: DrawnExamples | DatasetExamples
 
     @classmethod
     def of(cls, model: keras.Model, examples: DrawnExamples | DatasetExamples) -> BuiltModel:
         """List the variables of a model that is built."""
-        created = sorted(model.variables, key=lambda variable: creation_number(variable.value))
-        trained = {id(variable) for variable in model.trainable_variables}
-        return cls(
-            keras_model=model,
-            trainable=tuple(v for v in created if id(v) in trained),
-            others=tuple(v for v in created if id(v) not in trained),
-            variables=tuple(
-                VariableSpec(
-                    name=variable.path,
-                    shape=tuple(variable.shape),
-                    dtype=str(variable.dtype),
-                    trainable=id(variable) in trained,
-                )
-                for variable in created
-            ),
-            examples=examples,
+        pure = PureModel.of(model)
+        trained = {id(variable) for variable in pure.trainable}
+        specs = tuple(
+            VariableSpec(
+                name=variable.path,
+                shape=tuple(variable.shape),
+                dtype=str(variable.dtype),
+                trainable=id(variable) in trained,
+            )
+            for variable in pure.created
         )
-
-    def initial_values(self) -> list[npt.NDArray[np.float32]]:
-        """Values of the trainable variables, in creation order."""
-        return [np.asarray(variable) for variable in self.trainable]
+        return cls(pure, specs, examples)
 
 
 def build_model(workload: Workload, data_dir: Path) -> BuiltModel:
@@ -108,7 +99,7 @@ def _build_own(workload: Workload, model: OwnModel, folder: Path) -> BuiltModel:
         raise HostFault(f"the copies of {model.name} in {folder} are gone.")
     user = load_user_model(folder, model.module, model.function, model.arguments)
     examples = _examples_of(workload, user, folder)
-    if not _is_built(user.keras_model):
+    if not is_built(user.keras_model):
         _call_once(user.keras_model, examples.structure, workload.batch_per_worker, folder)
     check_weights(user.keras_model)
     return BuiltModel.of(user.keras_model, examples)
@@ -118,25 +109,34 @@ def _examples_of(
     workload: Workload, user: UserModel, folder: Path
 ) -> DrawnExamples | DatasetExamples:
     if not isinstance(workload.data, OwnDataset):
-        return examples_of(user.keras_model)
+        return _drawn(user.keras_model)
     if user.dataset is None:
         raise UserError(f"{workload.model.name} has no function dataset any more: {ADVICE}.")
     return dataset_examples(user.dataset, folder, user.keras_model)
 
 
-def _is_built(model: keras.Model) -> bool:
-    """Layers that are only made when they are called count too."""
-    return bool(model.built) and all(layer.built for layer in model.layers)
+def _drawn(model: keras.Model) -> DrawnExamples:
+    try:
+        return examples_of(model)
+    except NotDrawable as error:
+        raise UserError(str(error)) from error
 
 
 def _call_once(model: keras.Model, structure: Any, batch: int, folder: Path) -> None:
     """Have a model make its variables."""
     inputs = tf.nest.map_structure(
-        lambda spec: tf.zeros([batch, *[size or 1 for size in spec.shape]], spec.dtype),
-        structure[0],
+        lambda spec: tf.TensorSpec([batch, *spec.shape], spec.dtype), structure[0]
     )
     with blaming(f"calling {type(model).__name__} on zeros", folder):
-        model(inputs)
+        call_once(model, inputs)
+
+
+def image_examples(model: ImageModel | TensorSet) -> DrawnExamples:
+    """Images, or rows, with a class each."""
+    return DrawnExamples(
+        Field(shape=model.example_shape, dtype=tf.float32),
+        Field(shape=(), dtype=tf.int64, below=model.num_classes),
+    )
 
 
 def make_image_model(model: ImageModel) -> keras.Model:

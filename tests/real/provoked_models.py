@@ -17,8 +17,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ps_allreduce.backends.updates import update_rule
-from ps_allreduce.backends.worker_step import initialise_worker, traced_function
+from ps_allreduce.backends.in_plain_words import update_rule
+from ps_allreduce.backends.worker_step import initialise_worker
+from ps_allreduce.exchange.steps import traced_function
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import OwnModel
 from ps_allreduce.point.data import OwnDataset, Synthetic
@@ -27,7 +28,7 @@ from ps_allreduce.point.workload import Workload
 from ps_allreduce.workloads.compiled_optimizer import optimizer_of
 from ps_allreduce.workloads.inputs import make_dataset
 from ps_allreduce.workloads.keras_program import LOSS_SCALE, RealProgram
-from ps_allreduce.workloads.program import run_batches
+from ps_allreduce.workloads.program import run_program
 from tests.real import model_kinds, refused_models
 
 #: Those that do not say what they take.
@@ -63,7 +64,7 @@ def against_keras(data_dir: Path, function: str) -> dict[str, Any]:
     traced_function(lambda: initialise_worker(program, 1))()
 
     def step() -> Any:
-        out = run_batches(program, [tf.constant(v) for v in program.initial_values()])
+        out = run_program(program, [tf.constant(v) for v in program.initial_values()])
         return out.loss, out.gradients, out.state
 
     loss, gradients, state = traced_function(step)()
@@ -73,7 +74,7 @@ def against_keras(data_dir: Path, function: str) -> dict[str, Any]:
     scale = LOSS_SCALE.get(program.precision, 1.0)
     paired = [
         (gradient, by_id[id(variable)])
-        for variable, gradient in zip(program._model.trainable, gradients, strict=True)
+        for variable, gradient in zip(program._model.pure.trainable, gradients, strict=True)
     ]
     batch = tf.nest.map_structure(lambda t: t[:2].numpy().tolist(), next(iter(dataset)))
     return {
@@ -81,7 +82,7 @@ def against_keras(data_dir: Path, function: str) -> dict[str, Any]:
         "gradients": max(relative(g, tf.zeros_like(g) if r is None else r) for g, r in paired),
         "moved": float(max(np.abs(g).max() for g in gradients)),
         "state": max(
-            [relative(s, v) for s, v in zip(state, program._model.others, strict=True)], default=0.0
+            [relative(s, v) for s, v in zip(state, program._model.pure.others, strict=True)], default=0.0
         ),
         "created": [spec.name for spec in program.variables],
         "notes": list(program.notes),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ps_allreduce.backends.buckets import Tensor, fill_buckets
+from ps_allreduce.exchange.buckets import Tensor, fill_buckets
 from ps_allreduce.point.data import Digits
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy, make_plan

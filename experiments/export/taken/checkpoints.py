@@ -44,7 +44,11 @@ class Checkpoint:
         return {
             "step": np.asarray(self.step, np.int64),
             **{f"value/{i:05d}": value for i, value in enumerate(self.values)},
-            **{f"slot/{i:05d}/{k}": s for i, kept in enumerate(self.slots) for k, s in enumerate(kept)},
+            **{
+                f"slot/{i:05d}/{kind}": slot
+                for i, kept in enumerate(self.slots)
+                for kind, slot in enumerate(kept)
+            },
             **{f"state/{i:05d}": value for i, value in enumerate(self.state)},
         }
 
@@ -75,6 +79,14 @@ class Checkpoint:
                     f"{mine.get(name)} there and {theirs.get(name)} here): move the checkpoints "
                     "away, or state another --folder."
                 )
+
+
+def means(by_worker: Sequence[Sequence[Array]]) -> list[Array]:
+    """The mean of all workers' states, of whole numbers that of the first worker."""
+    return [
+        np.mean(held, axis=0).astype(held[0].dtype) if held[0].dtype.kind == "f" else held[0]
+        for held in zip(*by_worker, strict=True)
+    ]
 
 
 def save(folder: Path, checkpoint: Checkpoint) -> Path:

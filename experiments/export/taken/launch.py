@@ -46,7 +46,7 @@ PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
-class Task:
+class PlannedTask:
     """One process; `host` counts along the list of hosts, `cores` along those of its host."""
 
     kind: str
@@ -63,10 +63,10 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TaskPlan:
     """All tasks, and what each has in its environment."""
 
-    tasks: tuple[Task, ...]
+    tasks: tuple[PlannedTask, ...]
     environment: dict[str, str]
 
     @property
@@ -75,14 +75,14 @@ class Plan:
         return max(task.host for task in self.tasks) + 1
 
 
-def read_plan(path: Path) -> Plan:
+def read_plan(path: Path) -> TaskPlan:
     """Read `tasks.json`."""
     content = json.loads(path.read_text(encoding="utf-8"))
-    tasks = [Task(**{**item, "cores": tuple(item["cores"])}) for item in content["tasks"]]
-    return Plan(tuple(tasks), content["environment"])
+    tasks = [PlannedTask(**{**item, "cores": tuple(item["cores"])}) for item in content["tasks"]]
+    return TaskPlan(tuple(tasks), content["environment"])
 
 
-def tf_config(plan: Plan, task: Task, hosts: Sequence[str], first_port: int) -> str:
+def tf_config(plan: TaskPlan, task: PlannedTask, hosts: Sequence[str], first_port: int) -> str:
     """Who a task is, and where all others are."""
     cluster: dict[str, list[str]] = {}
     for number, each in enumerate(plan.tasks):
@@ -109,7 +109,7 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def start(plan: Plan, task: Task, config: str, words: Sequence[str]) -> subprocess.Popen[bytes]:
+def start(plan: TaskPlan, task: PlannedTask, config: str, words: Sequence[str]) -> subprocess.Popen[bytes]:
     """Start a task on its cores; the first driver writes here, all others into `logs`."""
     available = sorted(os.sched_getaffinity(0))
     enough = max(task.cores) < len(available)
@@ -135,17 +135,17 @@ def start(plan: Plan, task: Task, config: str, words: Sequence[str]) -> subproce
         )
 
 
-def is_first(task: Task) -> bool:
+def is_first(task: PlannedTask) -> bool:
     """Its words are what a user wants to read."""
     return task.drives and task.index == 0
 
 
-def log_of(task: Task) -> Path:
+def log_of(task: PlannedTask) -> Path:
     """Where a task writes that is not the first."""
     return HERE / "logs" / f"{task.name}.log"
 
 
-def visible_gpus(task: Task) -> dict[str, str]:
+def visible_gpus(task: PlannedTask) -> dict[str, str]:
     """A worker sees one of the GPUs that this program sees; other tasks see none."""
     if task.gpu is None:
         return {"CUDA_VISIBLE_DEVICES": ""}
@@ -154,11 +154,11 @@ def visible_gpus(task: Task) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": mine, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
 
-class Tasks:
+class RunningTasks:
     """The processes on this host."""
 
     def __init__(self) -> None:
-        self.running: dict[Task, subprocess.Popen[bytes]] = {}
+        self.running: dict[PlannedTask, subprocess.Popen[bytes]] = {}
         self.asked_to_end = 0
 
     def ask_to_end(self, *_: int | FrameType | None) -> None:
@@ -189,7 +189,7 @@ class Tasks:
                 return 0
             time.sleep(0.05)
 
-    def _explain(self, task: Task) -> int:
+    def _explain(self, task: PlannedTask) -> int:
         """Say which task failed, and its last words."""
         status = self.running[task].returncode
         if self.asked_to_end:
@@ -224,7 +224,7 @@ def read_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main() -> int:
     """Start the tasks of this host and wait for their end."""
-    asked, plan, tasks = read_arguments(), read_plan(HERE / "tasks.json"), Tasks()
+    asked, plan, tasks = read_arguments(), read_plan(HERE / "tasks.json"), RunningTasks()
     hosts = asked.hosts.split(",")
     here = asked.here or hosts[0]
     if here not in hosts or len(hosts) < plan.num_hosts:

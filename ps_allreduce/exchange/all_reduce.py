@@ -35,7 +35,7 @@ class Combined:
     gradients: list[tf.Tensor]
 
 
-class Ring:
+class RingMeans:
     """Means of gradients in buckets."""
 
     def __init__(
@@ -87,7 +87,7 @@ class Ring:
         )
 
 
-class Packs:
+class PackedMeans:
     """Means of gradients in TensorFlow's own packs.
 
     Attributes:
