@@ -13,6 +13,7 @@ import keras
 import tensorflow as tf
 
 from .private_api import input_structure, output_structure
+from .pure_model import PureModel
 
 #: What to do where examples cannot be drawn.
 ADVICE = "write a function dataset(shard, num_shards) in the model's module"
@@ -101,6 +102,17 @@ def _draw_all(fields: Any, seed: int, index: tf.Tensor) -> Any:
         for number, field in enumerate(flat)
     ]
     return tf.nest.pack_sequence_as(fields, values)
+
+
+def examples_for(model: PureModel, batch: int) -> DrawnExamples:
+    """Examples of a model, in batches of so many; they index no row that a table does not have."""
+    examples = examples_of(model.keras_model)
+    structure = tf.nest.map_structure(
+        lambda spec: tf.TensorSpec([batch, *spec.shape], spec.dtype), examples.structure
+    )
+    inputs = tf.nest.flatten(structure[0])
+    traced = model.traced_loss(structure).graph.inputs[: len(inputs)]
+    return examples.bounded([rows_indexed_by(tensor) for tensor in traced])
 
 
 def examples_of(model: keras.Model) -> DrawnExamples:

@@ -17,6 +17,7 @@ import keras
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
+from tensorflow.types.experimental import ConcreteFunction
 
 from .private_api import creation_number, metric_variables
 
@@ -73,16 +74,20 @@ class PureModel:
         if not is_built(model):
             call_once(model, structure[0])
         prepared = cls.of(model)
+        prepared.traced_loss(structure)
+        return prepared
+
+    def traced_loss(self, structure: Any) -> ConcreteFunction:
+        """The loss of a batch, nested `tf.TensorSpec`s, with zeros as variables."""
 
         def trace(batch: Any) -> tf.Tensor:
             values, state = (
                 [tf.zeros(v.shape, v.dtype) for v in variables]
-                for variables in (prepared.trainable, prepared.others)
+                for variables in (self.trainable, self.others)
             )
-            return prepared.loss(batch, values, state)[0]
+            return self.loss(batch, values, state)[0]
 
-        tf.function(trace, autograph=False).get_concrete_function(structure)
-        return prepared
+        return tf.function(trace, autograph=False).get_concrete_function(structure)
 
     def values(self) -> list[npt.NDArray[np.float32]]:
         """Present values of the trainable variables."""

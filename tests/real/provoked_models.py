@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from ps_allreduce.backends.in_plain_words import update_rule
 from ps_allreduce.backends.worker_step import initialise_worker
+from ps_allreduce.exchange.pure_model import FLOAT16_LOSS_SCALE
 from ps_allreduce.exchange.steps import traced_function
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import OwnModel
@@ -27,7 +28,7 @@ from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer, Sgd
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.workloads.compiled_optimizer import optimizer_of
 from ps_allreduce.workloads.inputs import make_dataset
-from ps_allreduce.workloads.keras_program import LOSS_SCALE, RealProgram
+from ps_allreduce.workloads.keras_program import RealProgram
 from ps_allreduce.workloads.program import run_program
 from tests.real import model_kinds, refused_models
 
@@ -71,7 +72,7 @@ def against_keras(data_dir: Path, function: str) -> dict[str, Any]:
     dataset = make_dataset(workload, 2, 1, data_dir, program._examples)
     reference = plain_step(program.keras_model, next(iter(dataset)))
     by_id = {id(variable): gradient for variable, gradient in reference[1]}
-    scale = LOSS_SCALE.get(program.precision, 1.0)
+    scale = FLOAT16_LOSS_SCALE if program.precision is Precision.MIXED_FLOAT16 else 1.0
     paired = [
         (gradient, by_id[id(variable)])
         for variable, gradient in zip(program._model.pure.trainable, gradients, strict=True)

@@ -215,7 +215,7 @@ def read_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     about, *_ = (__doc__ or "").split("\n")
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--hosts", default=LOOPBACK, help="names or addresses, with commas")
-    parser.add_argument("--here", help="which of them this host is; default: the first")
+    parser.add_argument("--here", help="which of them this host is; default: what Slurm says, or the first")
     parser.add_argument("--port", type=int, default=0, help="of the first task; the rest follow")
     parser.add_argument("--end-with-input", action="store_true", help="end when input is closed")
     parser.add_argument("words", nargs="*", metavar="-- ARGUMENT", help="for train.py")
@@ -226,7 +226,8 @@ def main() -> int:
     """Start the tasks of this host and wait for their end."""
     asked, plan, tasks = read_arguments(), read_plan(HERE / "tasks.json"), RunningTasks()
     hosts = asked.hosts.split(",")
-    here = asked.here or hosts[0]
+    name = os.environ.get("SLURMD_NODENAME", "")
+    here = asked.here or (name if name in hosts else hosts[0])
     if here not in hosts or len(hosts) < plan.num_hosts:
         print(f"launch.py: {plan.num_hosts} hosts are needed, among them {here}; got {hosts}.")
         return 2

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ps_allreduce.backends import buckets as buckets_module
+from ps_allreduce.exchange import buckets as buckets_module
 from ps_allreduce.exchange.buckets import Bucket, Piece, Tensor, fill_buckets, holders
 
 TENSORS = st.lists(
