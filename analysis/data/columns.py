@@ -79,11 +79,17 @@ SETTINGS = (
     *("gradients_on_wire", "host_aggregation", "staleness", "steps_per_dispatch"),
 )
 
+#: Of the optimizer; each has some of them.
+OPTIMIZER_SETTINGS = (
+    *("learning_rate", "momentum", "nesterov"),
+    *("beta_1", "beta_2", "epsilon", "weight_decay"),
+)
+
 #: What was asked for otherwise: it must agree between runs that are compared.
 CONDITIONS = (
     *("model", "model_digest", "image_size", "num_classes", "unit", "tokens_per_example"),
-    *("input", "input_checksum", "optimizer", "learning_rate", "momentum", "nesterov", "beta_1"),
-    *("beta_2", "epsilon", "weight_decay", "batch_per_worker", "accumulation", "seed", "precision"),
+    *("input", "input_checksum", "optimizer", *OPTIMIZER_SETTINGS, "batch_per_worker"),
+    *("accumulation", "seed", "precision"),
     *("compute", "emulated_forward_s", "emulated_backward_s", "emulated_groups"),
     *("emulated_factors", "emulated_jitter", "launcher", "network", "network_hosts"),
     *("asked_interface", "asked_workers_per_host", "device", "devices_per_worker"),

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.data.cases import MARK, Case, processors_may_limit
+from analysis.data.columns import OPTIMIZER_SETTINGS
 from analysis.data.setting import exchange_of
 from analysis.stats.points import base_of
 from analysis.stats.statistics import estimate
@@ -185,10 +186,7 @@ def what_was_run(case: Case) -> Items:
         ("model", _model_text(case)),
         ("batch per worker", f"{own['batch_per_worker']}, accumulation {own['accumulation']}"),
         ("input", _shared(case.attempts["input"])),
-        (
-            "optimizer",
-            f"SGD with momentum {own['momentum']:g}, learning rate {own['learning_rate']:g}",
-        ),
+        ("optimizer", _optimizer_text(case)),
         (
             "worker",
             f"{own['device']}, {own['cores_per_worker']} core(s), "
@@ -198,6 +196,14 @@ def what_was_run(case: Case) -> Items:
         ("profile", _profile_text(case)),
     ]
     return items + _exchange_items(case) + _further_items(case)
+
+
+def _optimizer_text(case: Case) -> str:
+    """`adam, learning rate 0.001, beta 1 0.9 ...`: the settings that it has."""
+    own = case.conditions
+    settings = {name: own[name] for name in OPTIMIZER_SETTINGS if own[name] is not None}
+    stated = (f"{name.replace('_', ' ')} {float(value):g}" for name, value in settings.items())
+    return ", ".join([str(own["optimizer"]), *stated])
 
 
 def _model_text(case: Case) -> str:

@@ -104,6 +104,13 @@ def _draw_all(fields: Any, seed: int, index: tf.Tensor) -> Any:
     return tf.nest.pack_sequence_as(fields, values)
 
 
+def classified(shape: tuple[int, ...], num_classes: int) -> DrawnExamples:
+    """Examples of a shape with a class each."""
+    return DrawnExamples(
+        Field(shape=shape, dtype=tf.float32), Field(shape=(), dtype=tf.int64, below=num_classes)
+    )
+
+
 def examples_for(model: PureModel, batch: int) -> DrawnExamples:
     """Examples of a model, in batches of so many; they index no row that a table does not have."""
     examples = examples_of(model.keras_model)
@@ -138,9 +145,7 @@ def _input_field(tensor: keras.KerasTensor) -> Field:
     dtype = tf.as_dtype(tensor.dtype)
     if dtype == tf.string:
         raise NotDrawable(f"input {tensor.name} is text, which nobody can draw: {ADVICE}.")
-    return Field(
-        shape=_shape_of(tensor, "input"), dtype=dtype, below=0 if dtype.is_floating else 2
-    )
+    return Field(shape=_shape_of(tensor, "input"), dtype=dtype, below=0 if dtype.is_floating else 2)
 
 
 def _shape_of(tensor: keras.KerasTensor, role: str) -> tuple[int, ...]:

@@ -91,9 +91,6 @@ class TensorSet:
     kind: ClassVar[str] = "tensors"
     unit: ClassVar[Unit] = Unit.ROWS
     computes: ClassVar[bool] = False
-    #: Nobody looks at an input; a row of one number is read all the same.
-    example_shape: ClassVar[tuple[int, ...]] = (1,)
-    num_classes: ClassVar[int] = 2
 
     count: int
     num_bytes: int

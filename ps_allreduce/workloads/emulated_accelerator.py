@@ -116,7 +116,9 @@ class EmulatedProgram(Program):
         )
 
 
-def draws(jitter: Jitter, num_workers: int, worker: WorkerIndex) -> Callable[[tf.Tensor], tf.Tensor]:
+def draws(
+    jitter: Jitter, num_workers: int, worker: WorkerIndex
+) -> Callable[[tf.Tensor], tf.Tensor]:
     """What tells the factor of a worker's step, by its number: that of `Jitter.factors`."""
     stream = tf.gather(tf.constant(jitter.streams(num_workers)), worker)
     quantiles = tf.constant(jitter.quantiles)

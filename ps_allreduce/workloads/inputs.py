@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
@@ -25,7 +25,7 @@ from ps_allreduce.workloads.own_dataset import DatasetExamples
 SYNTHETIC_BATCHES = 4
 
 #: A worker's number; a tensor where one function is traced for all workers.
-WorkerIndex = int | tf.Tensor
+WorkerIndex: TypeAlias = "int | tf.Tensor"
 
 
 def batch_structure(workload: Workload, examples: DrawnExamples | DatasetExamples) -> Any:

@@ -6,6 +6,7 @@ which it cannot.  What a trace shows, `rehearsal` refuses.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,12 +50,13 @@ def load_user_model(
             saved = keras.saving.load_model(folder / module, safe_mode=True)
         _check_model(saved, module)
         return UserModel(saved, (module,))
+    before = frozenset(sys.modules)
     imported = import_module(folder, module)
     model = call_with_words(_function_of(imported, function), arguments, folder)
     _check_model(model, f"{function}()")
     return UserModel(
         model,
-        own_files(folder),
+        own_files(folder, before),
         _callable_or_none(getattr(imported, "dataset", None)),
         _unit_of(imported),
     )

@@ -21,7 +21,7 @@ from ps_allreduce.exchange.pure_model import PureModel, training_loss
 from ps_allreduce.workloads.user_code import blaming
 
 
-class _Scope(keras.StatelessScope):  # type: ignore[misc]
+class _Scope(keras.StatelessScope):
     """Notes variables that are read and that nobody has given a value."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:

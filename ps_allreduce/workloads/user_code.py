@@ -14,7 +14,7 @@ import site
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -29,7 +29,7 @@ _SUITE = Path(ps_allreduce.__file__).resolve().parents[1]
 _NOT_OWN = tuple(
     Path(folder).resolve()
     for folder in (
-        *sysconfig.get_paths().values(),
+        *map(str, sysconfig.get_paths().values()),
         *site.getsitepackages(),
         site.getusersitepackages(),
         *(_SUITE / package for package in ("ps_allreduce", "launchers", "experiments", "analysis")),
@@ -57,25 +57,28 @@ def import_module(folder: Path, name: str) -> ModuleType:
     return module
 
 
-def own_files(folder: Path) -> tuple[str, ...]:
+def own_files(folder: Path, before: Set[str]) -> tuple[str, ...]:
     """The files below a folder that were imported and are the user's, relative to it.
+
+    Args:
+        before: modules that were loaded before anything of the user's.
 
     Raises:
         UserError: a module of the user's was loaded from elsewhere.
     """
-    inside, outside = [], []
+    inside = set()
     for name, module in sorted(sys.modules.items()):
         path = _file_of(module)
-        if path is None or name == "__main__" or any(_is_below(path, no) for no in _NOT_OWN):
+        if path is None or any(_is_below(path, other) for other in _NOT_OWN):
             continue
-        (inside if _is_below(path, folder) else outside).append((name, path))
-    if outside:
-        name, path = outside[0]
-        raise UserError(
-            f"module {name} was imported from {path}, outside of {folder}: hosts get the files of "
-            "that folder only. Move it there, or install it as a package on every host."
-        )
-    return tuple(sorted({path.relative_to(folder.resolve()).as_posix() for _, path in inside}))
+        if _is_below(path, folder):
+            inside.add(path.relative_to(folder.resolve()).as_posix())
+        elif name not in before:
+            raise UserError(
+                f"module {name} was imported from {path}, outside of {folder}: hosts get the files "
+                "of that folder only. Move it there, or install it as a package on every host."
+            )
+    return tuple(sorted(inside))
 
 
 def _file_of(module: Any) -> Path | None:
@@ -134,8 +137,10 @@ def blaming(doing: str, folder: Path) -> Iterator[None]:
 
 def _place(error: BaseException, folder: Path) -> str:
     """The innermost line of the user's that was executed; empty if there is none."""
-    frames = traceback.extract_tb(error.__traceback__)
     if isinstance(error, SyntaxError) and error.filename:
         return f" at {Path(error.filename).name} line {error.lineno}"
-    mine = [frame for frame in frames if _is_below(Path(frame.filename).resolve(), folder)]
-    return f" at {Path(mine[-1].filename).name} line {mine[-1].lineno}" if mine else ""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename).resolve()
+        if _is_below(path, folder):
+            return f" at {path.relative_to(folder.resolve())} line {frame.lineno}"
+    return ""

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 from keras import layers
 
-UNIT = "rows"
+UNIT = "tokens"
 
 
 def _compiled(model: keras.Model, loss: Any = "mse", **settings: Any) -> keras.Model:
@@ -171,6 +171,31 @@ def constant_of_its_own() -> keras.Model:
     given = keras.Input((300,))
     ramp = tf.linspace(0.0, 1.0, 300)
     return _compiled(keras.Model(given, layers.Dense(1)(layers.Lambda(lambda x: x * ramp)(given))))
+
+
+def asks_for_much() -> keras.Model:
+    """An unused branch, a constraint, and settings of an optimizer that are not followed."""
+    given = _tokens()
+    inner = layers.Embedding(9, 4, name="words")(given)
+    last = layers.Dense(2, kernel_constraint=keras.constraints.NonNeg(), name="last")
+    model = _Unused(given, last(inner))
+    model.compile(optimizer=keras.optimizers.Adam(0.002, clipnorm=1.0), loss="mse")
+    return model
+
+
+def trained_by_adam() -> keras.Model:
+    """Two inputs and a dictionary of losses, where every sum is as good as exact."""
+    words, numbers = _tokens(), keras.Input((6,), name="numbers")
+    inner = layers.GlobalAveragePooling1D()(layers.Embedding(40, 8)(words))
+    both = layers.Concatenate()([inner, layers.Dense(8, activation="tanh")(numbers)])
+    outputs = {
+        "class": layers.Dense(3, activation="softmax", name="class")(both),
+        "number": layers.Dense(1, name="number")(both),
+    }
+    model = keras.Model({"words": words, "numbers": numbers}, outputs)
+    losses = {"class": "sparse_categorical_crossentropy", "number": "mse"}
+    model.compile(optimizer=keras.optimizers.Adam(epsilon=0.01), loss=losses)
+    return model
 
 
 def dataset(shard: int, num_shards: int) -> tf.data.Dataset:

@@ -22,6 +22,7 @@ from ps_allreduce.tf_internals.texts import TASK_ENVIRONMENT
 with left_out(*UNUSED_BY_TASKS):
     from ps_allreduce.runner import forked_jobs
 
+import keras
 import tensorflow as tf
 from tensorflow.python.distribute import parameter_server_strategy_v2
 from tensorflow.python.eager import context
@@ -147,6 +148,29 @@ def named_in_tensorflow() -> list[str]:
     return [name for name in (*TASK_ENVIRONMENT, *private_api.CALLS_WITHOUT_STREAM) if name in text]
 
 
+def seen_of_keras() -> dict[str, Any]:
+    """Of two models with a cleared session between them: creation, structure, metrics, decay."""
+    layers = keras.layers
+    given = {"b": keras.Input((2,), name="one"), "a": keras.Input((2,), name="two")}
+    last = layers.Add()([layers.Dense(1, name=name)(given[name]) for name in ("b", "a")])
+    first = keras.Model(given, {"sum": last})
+    first.compile(loss="mse")
+    keras.utils.clear_session()
+    second = keras.Sequential([keras.Input((2,)), layers.Dense(1, name="later")])
+    variables = [*second.variables, *reversed(first.variables)]
+    variables.sort(key=lambda variable: private_api.creation_number(variable.value))
+    plain, excluding = keras.optimizers.AdamW(), keras.optimizers.AdamW()
+    excluding.exclude_from_weight_decay(var_names=["bias"])
+    return {
+        "created": [variable.path for variable in variables],
+        "inputs": {key: tensor.name for key, tensor in private_api.input_structure(first).items()},
+        "outputs": list(private_api.output_structure(first)),
+        "of_sequential": list(private_api.input_structure(second).shape),
+        "metrics": [variable.path for variable in private_api.metric_variables(first)],
+        "excludes": [private_api.excludes_from_decay(each) for each in (plain, excluding)],
+    }
+
+
 def main() -> None:
     """Provoke everything; what is written to standard error before is what an import says."""
     findings: dict[str, Any] = {"asleep": is_asleep(), "version": tf.__version__}
@@ -164,6 +188,7 @@ def main() -> None:
     findings["port_taken"] = served_at_taken_port()
     findings["renamed"] = said_by(lambda: private_api.require(object(), "RemoteValueImpl", "_x"))
     findings |= served_at_held_ports()
+    findings["keras"] = seen_of_keras()
     findings["aborted"] = aborted_collective()
     findings["named"] = named_in_tensorflow()
     sys.stdout.write(json.dumps(findings) + "\n")

@@ -22,10 +22,13 @@ from ps_allreduce.backends.worker_step import initialise_worker
 from ps_allreduce.exchange.pure_model import FLOAT16_LOSS_SCALE
 from ps_allreduce.exchange.steps import traced_function
 from ps_allreduce.errors import UserError
+from ps_allreduce.inspection.model_facts import FindModel, TryModel
 from ps_allreduce.point.architectures import OwnModel
 from ps_allreduce.point.data import OwnDataset, Synthetic
 from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer, Sgd
-from ps_allreduce.point.workload import Workload
+from ps_allreduce.point.workload import Precision, Workload
+from ps_allreduce.runner import own_models
+from ps_allreduce.serialization import to_json
 from ps_allreduce.workloads.compiled_optimizer import optimizer_of
 from ps_allreduce.workloads.inputs import make_dataset
 from ps_allreduce.workloads.keras_program import RealProgram
@@ -64,8 +67,10 @@ def against_keras(data_dir: Path, function: str) -> dict[str, Any]:
     program = RealProgram(workload, 2, data_dir)
     traced_function(lambda: initialise_worker(program, 1))()
 
+    values = program.initial_values()
+
     def step() -> Any:
-        out = run_program(program, [tf.constant(v) for v in program.initial_values()])
+        out = run_program(program, [tf.constant(value) for value in values])
         return out.loss, out.gradients, out.state
 
     loss, gradients, state = traced_function(step)()
@@ -124,6 +129,12 @@ def refusal(data_dir: Path, function: str, *arguments: str, data: Any = None) ->
     return ""
 
 
+DATASETS = (
+    *("generator", "function", "large", "table", "batches", "inputs only", "ragged", "list"),
+    "raises",
+)
+
+
 def refusals(data_dir: Path) -> dict[str, str]:
     """Of every function that takes no arguments, of wrong arguments, and of every dataset."""
     module = vars(refused_models)
@@ -139,8 +150,7 @@ def refusals(data_dir: Path) -> dict[str, str]:
     }
     told["sized well"] = refusal(data_dir, "sized", "width=2", "depth=2")
     told["absent"] = refusal(data_dir, "absent")
-    kinds = "generator function large table batches ragged list raises".split()
-    for kind in [*kinds, "inputs only"]:
+    for kind in DATASETS:
         sys.modules["refused_models"].KIND = kind  # type: ignore[attr-defined]
         told[f"dataset: {kind}"] = refusal(data_dir, "sized", "width=1", data=OwnDataset())
     return told
@@ -207,14 +217,37 @@ def _each(given: dict[str, Any]) -> dict[str, tuple[Optimizer, tuple[str, ...]]]
     return {name: optimizer_of(compiled) for name, compiled in given.items()}
 
 
-def saved(data_dir: Path) -> str:
-    """The refusal of a saved model; empty if it trains."""
+def reported(job: Callable[[Any, Any], None], request: Any) -> Any:
+    """The answer of a job, as JSON has it."""
+    answers: list[Any] = []
+    job(request, lambda event, **details: answers.append((event, *details.values())))
+    ((event, answer),) = answers
+    assert event == "model"
+    return to_json(answer)
+
+
+def jobs(data_dir: Path) -> dict[str, Any]:
+    """What is found out about a module, and about a saved model."""
     folder = data_dir / "models" / "saved"
     folder.mkdir(parents=True)
     model_kinds.dropout_and_batch_norm().save(folder / "mine.keras")
-    model = OwnModel(name="mine.keras", module="mine.keras", function="", digest="saved")
-    program = RealProgram(Workload(model=model, batch_per_worker=4), 1, data_dir)
-    return "" if len(program.initial_values()) == 6 else "not loaded"
+    files = data_dir / "models" / "model_kinds"
+
+    def find(root: Path, module: str, function: str) -> Any:
+        request = FindModel(root=str(root), module=module, function=function, log="")
+        return reported(own_models.find_model, request)
+
+    def try_it(workload: Workload) -> Any:
+        request = TryModel(workload=workload, data_dir=str(data_dir), log="")
+        return reported(own_models.try_model, request)
+
+    saved = OwnModel(name="mine.keras", module="mine.keras", function="", digest="saved")
+    return {
+        "found": find(files, "model_kinds", "attention"),
+        "found saved": find(folder, "mine.keras", ""),
+        "tried": try_it(own_workload(model_kinds, "asks_for_much", Synthetic())),
+        "tried saved": try_it(Workload(model=saved, batch_per_worker=4)),
+    }
 
 
 def main() -> None:
@@ -222,9 +255,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         data_dir = Path(name)
         for module in (model_kinds, refused_models):
-            folder = data_dir / "models" / Path(module.__file__).stem
-            folder.mkdir(parents=True)
-            shutil.copy(module.__file__, folder)
+            file = Path(str(module.__file__))
+            (data_dir / "models" / file.stem).mkdir(parents=True)
+            shutil.copy(file, data_dir / "models" / file.stem)
         told: dict[str, Any] = {"kinds": {}}
         for kind in sys.argv[1:] or kinds():
             told["kinds"][kind] = against_keras(data_dir, kind)
@@ -233,7 +266,7 @@ def main() -> None:
             name: updated(ours, compiled()) for name, (ours, compiled) in OPTIMIZERS.items()
         }
         told["compiled"] = compiled_optimizers()
-        told["saved"] = saved(data_dir)
+        told["jobs"] = jobs(data_dir)
         told["refused"] = refusals(data_dir)
     sys.stdout.write(json.dumps(told) + "\n")
     sys.stdout.flush()

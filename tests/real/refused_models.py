@@ -128,9 +128,7 @@ KIND = ""
 
 LARGE = np.zeros((26_000, 1000), np.float32)
 
-TABLE = tf.lookup.StaticHashTable(
-    tf.lookup.KeyValueTensorInitializer(["a"], [1]), default_value=0
-)
+TABLE = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a"], [1]), default_value=0)
 
 
 def _generate() -> Any:
@@ -159,4 +157,4 @@ def dataset(shard: int, num_shards: int) -> Any:
         "list": lambda: [1, 2],
         "raises": lambda: 1 // (shard - shard),
     }
-    return kinds[KIND]()
+    return kinds[KIND]()  # type: ignore[no-untyped-call]

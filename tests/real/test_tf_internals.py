@@ -15,6 +15,10 @@ from tests.real.points import output_of
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow")]
 
 
+#: Variables of a dense layer.
+KINDS = ("kernel", "bias")
+
+
 @pytest.fixture(scope="module")
 def findings() -> Mapping[str, Any]:
     """What `provoked_internals` prints, and what is written while it imports TensorFlow."""
@@ -58,6 +62,17 @@ def test_tensorflow_sets_or_reads_variables_whose_effect_takes_several_tasks(
     findings: Mapping[str, Any],
 ) -> None:
     assert findings["named"] == ["GRPC_FAIL_FAST", "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"]
+
+
+def test_keras_tells_what_it_does_not_publish(findings: Mapping[str, Any]) -> None:
+    assert findings["keras"] == {
+        "created": [f"{layer}/{name}" for layer in ("b", "a", "later") for name in KINDS],
+        "inputs": {"b": "one", "a": "two"},
+        "outputs": ["sum"],
+        "of_sequential": [None, 2],
+        "metrics": ["loss/total", "loss/count"],
+        "excludes": [False, True],
+    }
 
 
 def test_want_of_memory_is_recognised(findings: Mapping[str, Any]) -> None:
