@@ -1,8 +1,8 @@
 """Which of the measured settings is taken home: the fastest, or one that is named.
 
-Decides what "the fastest" is, in the same way as the comparison of two sides (`stats.sides`): of the
-synchronous settings that communicate, at the most workers, that with the highest rate.  Of several
-sweeps of one model the newest counts.
+Decides what "the fastest" is, as where two sides are compared (`stats.sides`): of the synchronous
+settings that communicate, at the most workers, that with the highest rate.  Of several sweeps of
+one model the newest counts.
 """
 
 from __future__ import annotations
@@ -113,7 +113,9 @@ def _best(sides: Sequence[_Measured]) -> MeasuredSetting:
         )
     if len(models) > 1:
         raise UserError(f"several models were measured: state --model, {' or '.join(models)}.")
-    sweep, points = max(synchronous, key=lambda each: max(p.attempts["started_at"].max() for p in each[1]))
+    sweep, points = max(
+        synchronous, key=lambda each: max(p.attempts["started_at"].max() for p in each[1])
+    )
     return _measured(sweep, _fastest(points))
 
 

@@ -125,9 +125,7 @@ def _exchange_text(experiment: Experiment) -> str:
     strategy = experiment.strategy
     if isinstance(strategy, AsynchronousServers):
         bounds = f"{strategy.staleness}, {strategy.steps_per_dispatch}"
-        return (
-            f"AsynchronousExchange(served, MESSAGES, NUM_WORKERS, DEVICE, coordinator, {bounds})"
-        )
+        return f"AsynchronousExchange(served, MESSAGES, NUM_WORKERS, DEVICE, coordinator, {bounds})"
     hosts = ", workers_by_host(cluster)" if strategy.host_aggregation else ""
     return f"SynchronousExchange(served, MESSAGES, NUM_WORKERS, NUM_SERVERS, DEVICE{hosts})"
 

@@ -82,9 +82,7 @@ def _cores(
     return plan_cores(experiment, placed, offered).cores
 
 
-def _gpu(
-    experiment: Experiment, task: TaskId, placed: Placed, *, one_machine: bool
-) -> int | None:
+def _gpu(experiment: Experiment, task: TaskId, placed: Placed, *, one_machine: bool) -> int | None:
     """Workers of a host take its GPUs in turn."""
     if experiment.resources.device is not Device.GPU or task.type is not TaskType.WORKER:
         return None
@@ -96,6 +94,4 @@ def environment_of(record: RunRecord) -> dict[str, str]:
     """Variables that tasks had in the measurement because they change what is computed."""
     found = record.tasks[0].settings if record.tasks else {}
     settings = {name: text for name, text in found.items() if name != NO_VARIABLE}
-    reuse, *others = TASK_ENVIRONMENT  # a training binds its ports itself
-    stated = {name: TASK_ENVIRONMENT[name] for name in others}
-    return {**settings, **stated, "TF_CPP_MIN_LOG_LEVEL": "1", "KERAS_BACKEND": "tensorflow"}
+    return {**settings, **TASK_ENVIRONMENT, "TF_CPP_MIN_LOG_LEVEL": "1", "KERAS_BACKEND": "tensorflow"}

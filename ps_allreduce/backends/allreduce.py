@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from ps_allreduce.backends.in_plain_words import messages_of
 from ps_allreduce.backends.local_worker import MirroredWorker
 from ps_allreduce.backends.protocol import Task
-from ps_allreduce.backends.in_plain_words import messages_of
 from ps_allreduce.exchange.all_reduce import PackedMeans, RingMeans
 from ps_allreduce.exchange.steps import Exchanged
 from ps_allreduce.point.strategies import AllReduce

@@ -30,6 +30,7 @@ from ps_allreduce.workloads.program import Program, now_after, run_program
 #: In the type of a row.
 WORKER = LocalVariable("worker_index", tf.float64, ())
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowLayout:
     """How a step's moments are packed into one float64 vector.
@@ -113,7 +114,7 @@ def trace_step(
     events: bool,
     recorded: bool,
 ) -> tf.Tensor:
-    """A step that observes itself and returns its row, or the bare step that it is compared with."""
+    """A step that observes itself and returns its row, or the bare step to compare it with."""
     if not recorded:
         out = run_program(program, values())
         with tf.control_dependencies(exchange(out.gradients).done):

@@ -15,11 +15,11 @@ import tensorflow as tf
 from tensorflow.types.experimental import ConcreteFunction
 
 from .buckets import Messages
+from .private_api import leave_on_worker, value_on_worker
 from .served import ServedVariables
 from .servers import ServerExchange, raise_first
 from .staleness import StalenessClock
 from .steps import Exchanged, Step, traced_function, worker_device
-from .private_api import leave_on_worker, value_on_worker
 from .worker_local import HOST
 
 

@@ -24,7 +24,7 @@ CALLS_WITHOUT_STREAM = {"TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE": "False"}
 def missing(item: object) -> ImportError:
     """The error for something that TensorFlow has taken away."""
     return ImportError(
-        f"TensorFlow {tf.__version__} lacks what this program needs and TensorFlow does not publish: "
+        f"TensorFlow {tf.__version__} lacks what is needed here and TensorFlow does not publish: "
         f"{item}. Install TensorFlow {CHECKED_WITH}."
     )
 

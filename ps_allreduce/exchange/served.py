@@ -65,9 +65,7 @@ class ServedVariables:
         whole = dict(zip(order, values, strict=True))
         slices = [_slice(whole[part.variable], part) for part in parts]
         self._part_shapes = [each.shape for each in slices]
-        tensors = [
-            Tensor(each.size, part.server) for each, part in zip(slices, parts, strict=True)
-        ]
+        tensors = [Tensor(each.size, part.server) for each, part in zip(slices, parts, strict=True)]
         self.buckets = fill_buckets(tensors, messages.group_size, messages.cut_size)
         self.variables: list[Any] = []
         self._slots: list[list[Any]] = []

@@ -18,9 +18,9 @@ import tensorflow as tf
 
 from .buckets import Messages
 from .packing import hold
+from .private_api import memory_device
 from .served import ServedVariables
 from .steps import Exchanged, Step, on_device, server_device
-from .private_api import memory_device
 from .worker_local import LocalVariable, assign
 
 #: Addresses (`host:port`) of all tasks by type.

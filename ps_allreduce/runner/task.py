@@ -61,9 +61,7 @@ def run_task(request: StartTask, report: Report) -> None:
 def serve(tf_config: TfConfig, threads: int) -> None:
     """Be a parameter server, or a worker that a chief drives; never returns."""
     cluster, task = tf_config.cluster.as_dict(), tf_config.task
-    server = make_server(
-        cluster, str(task.type), task.index, intra=threads, inter=INTER_OP_THREADS
-    )
+    server = make_server(cluster, str(task.type), task.index, intra=threads, inter=INTER_OP_THREADS)
     server.join()
 
 

@@ -16,11 +16,12 @@ from ps_allreduce.point.workload import Precision, Workload
 from ps_allreduce.workloads.program import Program, now_after
 from ps_allreduce.workloads.rehearsal import rehearse
 
+
 class RealProgram(Program):
     """Trains a compiled model, the suite's or the user's own, with its own loss.
 
-    Values of variables go in and gradients come out (`exchange.pure_model`), so that the same code serves
-    wherever the values are kept.  Variables that are not trained stay on the worker under every
+    Values of variables go in and gradients come out (`exchange.pure_model`), so that the same code
+    serves wherever the values are kept.  Variables that are not trained stay on the worker under every
     strategy: batch-norm statistics, seeds of dropout (decision 0003).
 
     In mixed precision the model computes in 16 bits and the loss in float32; parameters, gradients

@@ -21,7 +21,6 @@ from ps_allreduce.workloads.inputs import WorkerIndex, batch_structure, make_dat
 from ps_allreduce.workloads.keras_models import build_model
 from ps_allreduce.workloads.own_dataset import DatasetExamples
 
-
 #: Input ready, loss ready, last gradient ready.
 MOMENTS_PER_BATCH = 3
 

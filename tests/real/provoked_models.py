@@ -19,9 +19,9 @@ import tensorflow as tf
 
 from ps_allreduce.backends.in_plain_words import update_rule
 from ps_allreduce.backends.worker_step import initialise_worker
+from ps_allreduce.errors import UserError
 from ps_allreduce.exchange.pure_model import FLOAT16_LOSS_SCALE
 from ps_allreduce.exchange.steps import traced_function
-from ps_allreduce.errors import UserError
 from ps_allreduce.inspection.model_facts import FindModel, TryModel
 from ps_allreduce.point.architectures import OwnModel
 from ps_allreduce.point.data import OwnDataset, Synthetic
@@ -88,7 +88,8 @@ def against_keras(data_dir: Path, function: str) -> dict[str, Any]:
         "gradients": max(relative(g, tf.zeros_like(g) if r is None else r) for g, r in paired),
         "moved": float(max(np.abs(g).max() for g in gradients)),
         "state": max(
-            [relative(s, v) for s, v in zip(state, program._model.pure.others, strict=True)], default=0.0
+            [relative(s, v) for s, v in zip(state, program._model.pure.others, strict=True)],
+            default=0.0,
         ),
         "created": [spec.name for spec in program.variables],
         "notes": list(program.notes),

@@ -109,7 +109,9 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def start(plan: TaskPlan, task: PlannedTask, config: str, words: Sequence[str]) -> subprocess.Popen[bytes]:
+def start(
+    plan: TaskPlan, task: PlannedTask, config: str, words: Sequence[str]
+) -> subprocess.Popen[bytes]:
     """Start a task on its cores; the first driver writes here, all others into `logs`."""
     available = sorted(os.sched_getaffinity(0))
     enough = max(task.cores) < len(available)
@@ -131,7 +133,7 @@ def start(plan: TaskPlan, task: PlannedTask, config: str, words: Sequence[str]) 
             stdout=output,
             stderr=output,
             start_new_session=True,
-            preexec_fn=before,  # noqa: PLW1509 (this program has no thread that could hold a lock)
+            preexec_fn=before,
         )
 
 
@@ -215,7 +217,9 @@ def read_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     about, *_ = (__doc__ or "").split("\n")
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--hosts", default=LOOPBACK, help="names or addresses, with commas")
-    parser.add_argument("--here", help="which of them this host is; default: what Slurm says, or the first")
+    parser.add_argument(
+        "--here", help="which of them this host is; default: what Slurm says, or the first"
+    )
     parser.add_argument("--port", type=int, default=0, help="of the first task; the rest follow")
     parser.add_argument("--end-with-input", action="store_true", help="end when input is closed")
     parser.add_argument("words", nargs="*", metavar="-- ARGUMENT", help="for train.py")
