@@ -98,7 +98,7 @@ def imported(relative: str) -> frozenset[str]:
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == relative.startswith(EXCHANGE), f"{relative}:{node.lineno}"
+            assert node.level <= relative.startswith(EXCHANGE), f"{relative}:{node.lineno}"
             package = f"{EXCHANGE.replace('/', '.')}" if node.level else ""
             names.update(f"{package}{node.module}.{alias.name}" for alias in node.names)
     return frozenset(names)

@@ -89,7 +89,9 @@ class Mirrored:
         """Collectives know few number formats: others travel as float64."""
 
         def reduce(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
-            return list(tf.distribute.get_replica_context().all_reduce(how, tensors))
+            context = tf.distribute.get_replica_context()
+            # An argument is on no device, and a list is of one number format.
+            return [context.all_reduce(how, tf.identity(tensor)) for tensor in tensors]
 
         if not values:
             return []
