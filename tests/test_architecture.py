@@ -153,7 +153,7 @@ NEIGHBOURS = {
         "record": ("point",),
         "tf_internals": (),
         "exchange": (),
-        "inspection": ("record",),
+        "inspection": ("point", "record"),
         "workloads": ("exchange", "point", "tf_internals"),
         "backends": ("exchange", "point", "record", "workloads"),
         "fork_server": ("inspection", "point", "record", "runner", "tf_internals"),

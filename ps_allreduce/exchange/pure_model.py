@@ -160,7 +160,8 @@ def training_loss(
     """
     inputs, targets, weights = keras.utils.unpack_x_y_sample_weight(batch)
     counted = [(v, tf.zeros(v.shape, v.dtype)) for v in metric_variables(model)]
-    with scope_of([*values, *counted], collect_losses=True) as scope:
+    # Operations at the root of a graph may not be called `_something`; a user's class may.
+    with tf.name_scope("step"), scope_of([*values, *counted], collect_losses=True) as scope:
         outputs = model(inputs, **_training(model.call))
         # By position, as Keras hands them over: an own compute_loss may call them as it likes.
         loss = model.compute_loss(

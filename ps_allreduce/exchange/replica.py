@@ -57,6 +57,7 @@ class Mirrored:
     def __init__(self, options: Any = None) -> None:
         """Return once all workers are there; `options` say how TensorFlow packs, where it does."""
         self._strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+        self._gather = traced_function(self.place(_gather))
 
     def make_variable(self, value: Array) -> Any:
         """A variable on the worker's device."""
@@ -69,8 +70,7 @@ class Mirrored:
 
     def largest(self, value: float) -> float:
         """The largest value of all workers."""
-        replica_value = self._strategy.run(lambda: tf.constant([value], tf.float64))
-        return float(np.max(self._strategy.gather(replica_value, axis=0).numpy()))
+        return float(np.max(self._gather(tf.constant([value], tf.float64)).numpy()))
 
     def from_first(self, values: Sequence[Array]) -> list[Array]:
         """What the first worker holds of some values; all workers give values of these shapes."""
@@ -90,7 +90,7 @@ class Mirrored:
 
         def reduce(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
             context = tf.distribute.get_replica_context()
-            # An argument is on no device, and a list is of one number format.
+            # One by one: a list has to be of one number format.
             return [context.all_reduce(how, tf.identity(tensor)) for tensor in tensors]
 
         if not values:
@@ -100,6 +100,11 @@ class Mirrored:
         return [
             each.numpy().astype(value.dtype) for each, value in zip(reduced, values, strict=True)
         ]
+
+
+def _gather(value: tf.Tensor) -> tf.Tensor:
+    """The values of all workers, in a row; an argument is on no device, and its copy is."""
+    return tf.distribute.get_replica_context().all_gather(tf.identity(value), axis=0)
 
 
 class Replica:

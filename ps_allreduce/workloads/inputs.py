@@ -59,8 +59,9 @@ def _synthetic(
     workload: Workload, examples: DrawnExamples, num_workers: int, shard: tf.Tensor
 ) -> tf.data.Dataset:
     @tf.autograph.experimental.do_not_convert
-    def sample(index: tf.Tensor) -> tuple[Any, Any]:
-        return examples.draw(workload.seed, index)
+    def sample(index: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        # Flat: a dataset would make one tensor of a list.
+        return tuple(tf.nest.flatten(examples.draw(workload.seed, index)))
 
     indices = tf.data.Dataset.range(1 << 40).shard(num_workers, shard)
     batches = indices.map(sample).batch(workload.batch_per_worker, drop_remainder=True)

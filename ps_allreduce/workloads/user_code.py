@@ -27,9 +27,9 @@ _SUITE = Path(ps_allreduce.__file__).resolve().parents[1]
 
 #: Folders whose modules are nobody's own.
 _NOT_OWN = tuple(
-    Path(folder).resolve()
+    Path(str(folder)).resolve()
     for folder in (
-        *map(str, sysconfig.get_paths().values()),
+        *sysconfig.get_paths().values(),
         *site.getsitepackages(),
         site.getusersitepackages(),
         *(_SUITE / package for package in ("ps_allreduce", "launchers", "experiments", "analysis")),

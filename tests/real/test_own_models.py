@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ps_allreduce.point.architectures import OwnModel
+from ps_allreduce.fork_server.messages import Event
+from ps_allreduce.inspection.model_facts import FindModel, FoundModel, TryModel
+from ps_allreduce.point.architectures import OwnModel, Unit
 from ps_allreduce.point.data import Data, OwnDataset, Synthetic
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer
@@ -22,7 +25,7 @@ from ps_allreduce.point.strategies import (
     AsynchronousServers,
     SynchronousServers,
 )
-from ps_allreduce.point.workload import EmulatedCompute, Workload
+from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
 from ps_allreduce.record.records import Status
 from tests.cluster import LocalLauncher
 from tests.real.gate import TOLERANCE, Compare
@@ -127,31 +130,6 @@ def test_what_is_not_followed_of_an_optimizer_is_said(name: str, told: Mapping[s
     assert (optimizer, notes) == COMPILED[name]
 
 
-def test_a_module_and_a_saved_model_are_found(told: Mapping[str, Any]) -> None:
-    found = {"files": ["model_kinds.py"], "unit": "tokens", "tokens_per_example": 7}
-    assert told["jobs"]["found"] == {**found, "has_dataset": True}
-    saved = {"files": ["mine.keras"], "unit": "rows", "tokens_per_example": None}
-    assert told["jobs"]["found saved"] == {**saved, "has_dataset": False}
-
-
-def test_a_model_is_tried(told: Mapping[str, Any]) -> None:
-    tried = told["jobs"]["tried"]
-    assert tried["optimizer"] == {"kind": "adam", "learning_rate": 0.002} | {
-        "beta_1": 0.9,
-        "beta_2": 0.999,
-        "epsilon": 1e-07,
-    }
-    assert tried["notes"] == [
-        "without your clipnorm 1.0",
-        "without your constraint of last/kernel",
-        "the loss does not depend on spare/kernel: its gradient is zero",
-        "the loss does not depend on spare/bias: its gradient is zero",
-        "the gradient of words/embeddings is sparse and was made dense",
-    ]
-    assert 0 < tried["step_s"] < 5
-    assert len(told["jobs"]["tried saved"]["variables"]) == 9
-
-
 REFUSED = {
     "own_train_step": r"_OwnStep has a train_step of its own",
     "stateful": r"variable memory/.*rnn_state, which is none of the model's",
@@ -201,6 +179,64 @@ def copied(data_dir: Path) -> None:
     folder = data_dir / "models" / "kinds"
     folder.mkdir(parents=True)
     shutil.copy(MODULE, folder)
+
+
+def _answer(launcher: LocalLauncher, make: Callable[[str], object]) -> Event:
+    """Of a job that a fork server does; `make` gets the path of a log."""
+    (event,) = launcher._ask(lambda client: make(client.job_log("job")))
+    return event
+
+
+@pytest.mark.usefixtures("copied")
+def test_a_module_is_found(launcher: LocalLauncher) -> None:
+    def find(log: str) -> FindModel:
+        root = str(MODULE.parent)
+        return FindModel(root=root, module=MODULE.stem, function="attention", log=log)
+
+    assert _answer(launcher, find).found == FoundModel(
+        files=("model_kinds.py",), unit=Unit.TOKENS, tokens_per_example=7, has_dataset=True
+    )
+
+
+@pytest.mark.usefixtures("copied")
+def test_a_model_is_tried(launcher: LocalLauncher, data_dir: Path) -> None:
+    workload = _workload("asks_for_much", Synthetic(), Momentum())
+    tried = _answer(
+        launcher, lambda log: TryModel(workload=workload, data_dir=str(data_dir), log=log)
+    ).tried
+    assert tried is not None
+    assert (tried.optimizer, tried.precision) == (Adam(learning_rate=0.002), Precision.FLOAT32)
+    assert tried.notes == (
+        "without your clipnorm 1.0",
+        "without your constraint of last/kernel",
+        "the gradient of words/embeddings is sparse and was made dense",
+        "the loss does not depend on spare/kernel: its gradient is zero",
+        "the loss does not depend on spare/bias: its gradient is zero",
+    )
+    assert 0 < tried.step_s < 5
+    assert tried.variables == launcher.describe(workload)
+
+
+def test_a_saved_model_is_found_and_tried(
+    launcher: LocalLauncher, data_dir: Path, told: Mapping[str, Any]
+) -> None:
+    folder = data_dir / "models" / "saved"
+    folder.mkdir()
+    (folder / "mine.keras").write_bytes(base64.b64decode(told["saved"]))
+    found = _answer(
+        launcher,
+        lambda log: FindModel(root=str(folder), module="mine.keras", function="", log=log),
+    ).found
+    assert found == FoundModel(
+        files=("mine.keras",), unit=Unit.ROWS, tokens_per_example=None, has_dataset=False
+    )
+    model = OwnModel(name="mine.keras", module="mine.keras", function="", digest="saved")
+    workload = Workload(model=model, batch_per_worker=4)
+    tried = _answer(
+        launcher, lambda log: TryModel(workload=workload, data_dir=str(data_dir), log=log)
+    ).tried
+    assert tried is not None
+    assert len([spec for spec in tried.variables if spec.trainable]) == 6
 
 
 def _workload(function: str, data: Data, optimizer: Optimizer, **settings: Any) -> Workload:

@@ -178,7 +178,7 @@ GARBAGE = [
 
 @pytest.mark.parametrize("line", GARBAGE)
 def test_garbage_is_refused(line: bytes) -> None:
-    with pytest.raises(LaunchError, match="not a message of version 3"):
+    with pytest.raises(LaunchError, match="not a message of version 4"):
         decode(line)
 
 
