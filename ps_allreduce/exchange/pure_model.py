@@ -45,16 +45,19 @@ class PureModel:
         trainable: variables of Keras in creation order.
         others: all of its other variables (batch-norm statistics, seeds of dropout), in that order.
         created: all variables in that order.
+        alone: TensorFlow's context outside of any strategy.  In that of several replicas, Keras
+            divides losses by their number, because it expects that gradients will be added up.
     """
 
     keras_model: keras.Model
     trainable: tuple[keras.Variable, ...]
     others: tuple[keras.Variable, ...]
     created: tuple[keras.Variable, ...]
+    alone: tf.distribute.ReplicaContext
 
     @classmethod
     def of(cls, model: keras.Model) -> PureModel:
-        """List the variables of a model that is built."""
+        """List the variables of a model that is built, outside of any strategy."""
         created = sorted(model.variables, key=lambda variable: creation_number(variable.value))
         trained = {id(variable) for variable in model.trainable_variables}
         return cls(
@@ -62,6 +65,7 @@ class PureModel:
             trainable=tuple(v for v in created if id(v) in trained),
             others=tuple(v for v in created if id(v) not in trained),
             created=tuple(created),
+            alone=tf.distribute.get_replica_context(),
         )
 
     @classmethod
@@ -105,7 +109,8 @@ class PureModel:
             *zip(self.trainable, values, strict=True),
             *zip(self.others, state, strict=True),
         ]
-        loss, scope = training_loss(self.keras_model, batch, mapped)
+        with self.alone:
+            loss, scope = training_loss(self.keras_model, batch, mapped)
         changed = [tf.convert_to_tensor(scope.get_current_value(v)) for v in self.others]
         return loss, changed
 
