@@ -125,7 +125,8 @@ def _exchange_text(experiment: Experiment) -> str:
     strategy = experiment.strategy
     if isinstance(strategy, AsynchronousServers):
         bounds = f"{strategy.staleness}, {strategy.steps_per_dispatch}"
-        return f"AsynchronousExchange(served, MESSAGES, NUM_WORKERS, DEVICE, coordinator, {bounds})"
+        given = f"served, MESSAGES, NUM_WORKERS, DEVICE, self._coordinator, {bounds}"
+        return f"AsynchronousExchange(\n            {given}\n        )"
     hosts = ", workers_by_host(cluster)" if strategy.host_aggregation else ""
     return f"SynchronousExchange(served, MESSAGES, NUM_WORKERS, NUM_SERVERS, DEVICE{hosts})"
 
