@@ -1,6 +1,7 @@
 # 'make' alone prints what every study compares, and then the lines that begin with "#:".
 #:   make placement         where variables would go; trains nothing: MODEL=InceptionV3 NUM_PS=4
 #:   make report            the report again, from the records in RESULTS
+#:   make export            a measured setting as a training of your own: SETTING=best INTO=folder
 #:   make bench             what the suite itself costs; with LAUNCHER=emulated also how close
 #:                          every strategy comes to what the links allow
 #:   make doctor            finds what is wrong with the hosts before it costs node hours
@@ -20,6 +21,9 @@
 #:                          given, compare emulates hosts on machines with few cores
 #:   RESULTS=results        folder of the records
 #:   MODEL= NUM_PS=         passed on as --model and --num-ps if given
+#:   SETTING=best INTO=my_training
+#:                          of make export: best, or the beginning of an experiment's identity (the
+#:                          column experiment_id of summary.csv), and a folder that is not there yet
 #:   N=20                   number of faults
 #:   ARGS=                  further arguments, split at spaces
 #:   ENV=venv               or existing: the active module's, conda's or container's Python
@@ -36,6 +40,8 @@ LAUNCHER =
 RESULTS = results
 MODEL =
 NUM_PS =
+SETTING = best
+INTO = my_training
 N = 20
 ARGS =
 ENV = venv
@@ -47,7 +53,7 @@ WHEELHOUSE ?=
 UV ?= uv
 
 # Values reach recipes through the environment, so neither make nor the shell reads "$$RESULTS" as code.
-VARIABLES = PROFILE LAUNCHER RESULTS MODEL NUM_PS N ARGS ENV VENV TF PYTHON WHEELHOUSE UV
+VARIABLES = PROFILE LAUNCHER RESULTS MODEL NUM_PS SETTING INTO N ARGS ENV VENV TF PYTHON WHEELHOUSE UV
 $(foreach name,$(VARIABLES),$(eval override $(name) := $$(value $(name))))
 export $(VARIABLES)
 
@@ -67,7 +73,7 @@ SWEEPS := $(shell sed -n 's/^    "\([a-z-]*\)": .*/\1/p' experiments/studies/cat
 RUN = @set -f; exec "$$SUITE_PYTHON" -m
 CHOICE = $${MODEL:+--model "$$MODEL"} $${NUM_PS:+--num-ps "$$NUM_PS"}
 
-.PHONY: help environment setup $(SWEEPS) placement report bench doctor accept-gpu wheelhouse check test test-slurm faults lint dev-tools lock
+.PHONY: help environment setup $(SWEEPS) placement report export bench doctor accept-gpu wheelhouse check test test-slurm faults lint dev-tools lock
 
 # The first line of every study's module says what it compares.
 help:
@@ -99,6 +105,10 @@ placement: environment
 
 report: environment
 	$(RUN) analysis report $$ARGS -- "$$RESULTS"
+
+export: environment
+	$(RUN) experiments export --setting "$$SETTING" --results "$$RESULTS" --into "$$INTO" \
+		$${MODEL:+--model "$$MODEL"} $${LAUNCHER:+--launcher "$$LAUNCHER"} $$ARGS
 
 bench: environment
 	$(RUN) experiments bench --launcher "$${LAUNCHER:-local}" --results "$$RESULTS" $$ARGS

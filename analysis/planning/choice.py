@@ -69,7 +69,9 @@ def choose(folder: Path, setting: str, model: str | None) -> MeasuredSetting:
     sides = [side for sweep in find_sweeps(folder) for side in _sides(sweep, model)]
     if not sides:
         what = "launch" if model is None else f"launch of {model}"
-        raise UserError(f"{folder} holds no valid {what}: run a sweep first.")
+        raise UserError(
+            f"{folder} holds no valid {what}: run a sweep first, and name the model as you did then."
+        )
     if setting == BEST:
         return _best(sides)
     every = [_measured(sweep, point) for sweep, points in sides for point in points]

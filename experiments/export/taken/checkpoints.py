@@ -108,7 +108,7 @@ def newest(folder: Path) -> Checkpoint | None:
     """The newest checkpoint that is whole; None if there is none."""
     for path in sorted(folder.glob("step-*.npz"), reverse=True):
         try:
-            with np.load(path, allow_pickle=False) as archive:
+            with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
                 found = Checkpoint.of({name: archive[name] for name in archive.files})
         except DAMAGED as error:
             print(f"{path} is damaged and passed over ({error}).", flush=True)
