@@ -7,6 +7,8 @@ that is to fork must not.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import keras
@@ -41,6 +43,7 @@ def require(owner: object, owner_name: str, *names: str) -> None:
 
 
 try:
+    from tensorflow.python.distribute import distribute_lib
     from tensorflow.python.distribute.coordinator import values
     from tensorflow.python.framework import auto_control_deps, ops
 except ImportError as error:
@@ -49,6 +52,8 @@ except ImportError as error:
 require(auto_control_deps, "auto_control_deps", "ASYNC_STATEFUL_OPS")
 require(values.RemoteValueImpl(None, None), "RemoteValueImpl", "_values", "_has_fetched_to_local")
 require(ops.EagerTensor, "EagerTensor", "backing_device")
+require(distribute_lib, "distribute_lib", "_push_per_thread_mode", "_pop_per_thread_mode")
+require(distribute_lib, "distribute_lib", "_get_default_replica_mode")
 require(keras.Model, "keras.Model", "_get_own_metrics")
 
 #: Operations that TensorFlow may not put in order while it traces a step.  The last are handles of
@@ -87,6 +92,21 @@ def value_on_worker(result: Any) -> tf.Tensor:
 def memory_device(tensor: tf.Tensor) -> str:
     """The device that holds a tensor; `tensor.device` is where the operation ran."""
     return str(tensor.backing_device)
+
+
+@contextmanager
+def without_strategy() -> Iterator[None]:
+    """Trace as if there were no distribution strategy.
+
+    Inside of one Keras divides losses by the number of workers, because it adds their gradients.
+    The suite averages gradients, so losses must stay as they are; and a loss that a user computes
+    without Keras' classes is not divided.
+    """
+    distribute_lib._push_per_thread_mode(distribute_lib._get_default_replica_mode())
+    try:
+        yield
+    finally:
+        distribute_lib._pop_per_thread_mode()
 
 
 def creation_number(variable: tf.Variable) -> int:

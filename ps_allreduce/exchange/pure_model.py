@@ -19,7 +19,7 @@ import numpy.typing as npt
 import tensorflow as tf
 from tensorflow.types.experimental import ConcreteFunction
 
-from .private_api import creation_number, metric_variables
+from .private_api import creation_number, metric_variables, without_strategy
 
 #: Values by variable.
 Mapped = Sequence[tuple[keras.Variable, tf.Tensor]]
@@ -45,19 +45,16 @@ class PureModel:
         trainable: variables of Keras in creation order.
         others: all of its other variables (batch-norm statistics, seeds of dropout), in that order.
         created: all variables in that order.
-        alone: TensorFlow's context outside of any strategy.  In that of several replicas, Keras
-            divides losses by their number, because it expects that gradients will be added up.
     """
 
     keras_model: keras.Model
     trainable: tuple[keras.Variable, ...]
     others: tuple[keras.Variable, ...]
     created: tuple[keras.Variable, ...]
-    alone: tf.distribute.ReplicaContext
 
     @classmethod
     def of(cls, model: keras.Model) -> PureModel:
-        """List the variables of a model that is built, outside of any strategy."""
+        """List the variables of a model that is built."""
         created = sorted(model.variables, key=lambda variable: creation_number(variable.value))
         trained = {id(variable) for variable in model.trainable_variables}
         return cls(
@@ -65,7 +62,6 @@ class PureModel:
             trainable=tuple(v for v in created if id(v) in trained),
             others=tuple(v for v in created if id(v) not in trained),
             created=tuple(created),
-            alone=tf.distribute.get_replica_context(),
         )
 
     @classmethod
@@ -109,8 +105,7 @@ class PureModel:
             *zip(self.trainable, values, strict=True),
             *zip(self.others, state, strict=True),
         ]
-        with self.alone:
-            loss, scope = training_loss(self.keras_model, batch, mapped)
+        loss, scope = training_loss(self.keras_model, batch, mapped)
         changed = [tf.convert_to_tensor(scope.get_current_value(v)) for v in self.others]
         return loss, changed
 
@@ -165,8 +160,12 @@ def training_loss(
     """
     inputs, targets, weights = keras.utils.unpack_x_y_sample_weight(batch)
     counted = [(v, tf.zeros(v.shape, v.dtype)) for v in metric_variables(model)]
-    # Operations at the root of a graph may not be called `_something`; a user's class may.
-    with tf.name_scope("step"), scope_of([*values, *counted], collect_losses=True) as scope:
+    with (
+        # Operations at the root of a graph may not be called `_something`; a user's class may.
+        tf.name_scope("step"),
+        without_strategy(),
+        scope_of([*values, *counted], collect_losses=True) as scope,
+    ):
         outputs = model(inputs, **_training(model.call))
         # By position, as Keras hands them over: an own compute_loss may call them as it likes.
         loss = model.compute_loss(

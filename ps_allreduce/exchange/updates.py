@@ -26,7 +26,10 @@ class UpdateRule(Protocol):
     def apply(
         self, variable: tf.Tensor, slots: Sequence[tf.Tensor], gradient: tf.Tensor
     ) -> tf.Operation:
-        """Change variable and slots."""
+        """Change variable and slots, and nothing of them before the gradient is there.
+
+        A server is asked for its next update while it waits for the gradients of this one.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +103,9 @@ class AdamRule:
     ) -> tf.Operation:
         """Count the step; change mean and variance, then the variable."""
         means, variances, steps = slots
-        with tf.control_dependencies(
-            [tf.raw_ops.AssignAddVariableOp(resource=steps, value=tf.constant(1.0))]
-        ):
+        with tf.control_dependencies([gradient]):
+            counted = tf.raw_ops.AssignAddVariableOp(resource=steps, value=tf.constant(1.0))
+        with tf.control_dependencies([counted]):
             step = tf.raw_ops.ReadVariableOp(resource=steps, dtype=tf.float32)
         return tf.raw_ops.ResourceApplyAdam(
             var=variable,
@@ -129,10 +132,12 @@ class AdamWRule(AdamRule):
         self, variable: tf.Tensor, slots: Sequence[tf.Tensor], gradient: tf.Tensor
     ) -> tf.Operation:
         """Decay, then do as Adam."""
+        with tf.control_dependencies([gradient]):
+            value = tf.raw_ops.ReadVariableOp(resource=variable, dtype=tf.float32)
         decayed = tf.raw_ops.ResourceApplyGradientDescent(
             var=variable,
             alpha=self.learning_rate * self.weight_decay,
-            delta=tf.raw_ops.ReadVariableOp(resource=variable, dtype=tf.float32),
+            delta=value,
             use_locking=True,
         )
         with tf.control_dependencies([decayed]):

@@ -20,7 +20,8 @@ from ps_allreduce.workloads.user_code import blaming
 #: Bytes of arrays in a dataset's graph, which is sent to every worker.
 MOST_ARRAY_BYTES = 100_000_000
 
-#: Operations that call back into the process that traced them, and what the user wrote.
+#: Operations that call back into the process that traced them, and what the user wrote.  The first
+#: one comes with some of the others.
 CALLS_BACK = {
     "GeneratorDataset": "Dataset.from_generator",
     "PyFunc": "tf.numpy_function",
@@ -113,11 +114,12 @@ def _check_graph(graph: Any) -> None:
             )
     definition = graph.as_graph_def()
     nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
-    for node in nodes:
-        if node.op in CALLS_BACK:
+    called = {node.op for node in nodes}
+    for operation, written in CALLS_BACK.items():
+        if operation in called:
             raise UserError(
-                f"dataset() uses {CALLS_BACK[node.op]}, which needs this very Python process: read "
-                "files with tf.data, for instance TFRecord files."
+                f"dataset() uses {written}, which needs this very Python process: read files with "
+                "tf.data, for instance TFRecord files."
             )
     arrays += sum(_array_bytes(nodes))
     if arrays > MOST_ARRAY_BYTES:

@@ -66,14 +66,15 @@ def _function_of(module: ModuleType, name: str) -> Callable[..., Any]:
     function = getattr(module, name, None)
     if callable(function):
         return function  # type: ignore[no-any-return]
-    there = [key for key, value in vars(module).items() if _is_own_function(module, value)]
+    there = [key for key, value in vars(module).items() if _is_public_function(module, key, value)]
     raise UserError(
         f"{module.__name__} has no function {name}; it has {', '.join(there) or 'none at all'}."
     )
 
 
-def _is_own_function(module: ModuleType, value: object) -> bool:
-    return callable(value) and getattr(value, "__module__", None) == module.__name__
+def _is_public_function(module: ModuleType, name: str, value: object) -> bool:
+    made_here = getattr(value, "__module__", None) == module.__name__
+    return callable(value) and made_here and not name.startswith("_")
 
 
 def _callable_or_none(value: Any) -> Callable[[int, int], Any] | None:

@@ -54,15 +54,15 @@ def launch(
     return launcher.launch(experiment, deadline_s=deadline_s, progress=progress, weights=weights)
 
 
-def output_of(program: str) -> subprocess.CompletedProcess[str]:
+def output_of(program: str, *words: str) -> subprocess.CompletedProcess[str]:
     """What a program of this folder says; it imports TensorFlow, which tests do not."""
     done = subprocess.run(
-        [sys.executable, "-m", f"tests.real.{program}"],
+        [sys.executable, "-m", f"tests.real.{program}", *words],
         cwd=ROOT,
         env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -162,13 +162,24 @@ def seen_of_keras() -> dict[str, Any]:
     plain, excluding = keras.optimizers.AdamW(), keras.optimizers.AdamW()
     excluding.exclude_from_weight_decay(var_names=["bias"])
     return {
-        "created": [variable.path for variable in variables],
+        "created": ["/".join(variable.path.split("/")[-2:]) for variable in variables],
         "inputs": {key: tensor.name for key, tensor in private_api.input_structure(first).items()},
         "outputs": list(private_api.output_structure(first)),
         "of_sequential": list(private_api.input_structure(second).shape),
         "metrics": [variable.path for variable in private_api.metric_variables(first)],
         "excludes": [private_api.excludes_from_decay(each) for each in (plain, excluding)],
     }
+
+
+def strategies_seen() -> list[bool]:
+    """Whether there is a strategy, in its scope, as if there were none, and in its scope again."""
+    seen = []
+    with tf.distribute.OneDeviceStrategy("/cpu:0").scope():
+        seen.append(tf.distribute.has_strategy())
+        with private_api.without_strategy():
+            seen.append(tf.distribute.has_strategy())
+        seen.append(tf.distribute.has_strategy())
+    return seen
 
 
 def main() -> None:
@@ -189,6 +200,7 @@ def main() -> None:
     findings["renamed"] = said_by(lambda: private_api.require(object(), "RemoteValueImpl", "_x"))
     findings |= served_at_held_ports()
     findings["keras"] = seen_of_keras()
+    findings["strategies"] = strategies_seen()
     findings["aborted"] = aborted_collective()
     findings["named"] = named_in_tensorflow()
     sys.stdout.write(json.dumps(findings) + "\n")

@@ -1,6 +1,6 @@
 """Print what the suite makes of users' models: gradients, refusals, examples, optimizers.
 
-`python -m tests.real.provoked_models`; one process, because an import takes seconds.
+`python -m tests.real.provoked_models kinds|rest`; few processes, because an import takes seconds.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ def against_keras(data_dir: Path, function: str) -> dict[str, Any]:
     data = OwnDataset() if function in WITH_DATASET else Synthetic()
     workload = own_workload(model_kinds, function, data)
     program = RealProgram(workload, 2, data_dir)
+    keras.config.set_dtype_policy("float32")
     # A task has one program, whose resources have always the same names.
     program.iterators = tuple(rename(each, function) for each in program.iterators)
     program.state = tuple(rename(each, function) for each in program.state)
@@ -79,8 +80,10 @@ def against_keras(data_dir: Path, function: str) -> dict[str, Any]:
     dataset = make_dataset(workload, 2, 1, data_dir, program._examples)
     flat = tf.nest.flatten(next(iter(dataset)))
     batch = tf.nest.pack_sequence_as(program._structure, flat)
-    reference = plain_step(program.keras_model, batch)
-    by_id = {id(variable): gradient for variable, gradient in reference[1]}
+    reference = traced_function(lambda: plain_step(program.keras_model, batch))()
+    by_id = {
+        id(v): g for v, g in zip(program.keras_model.trainable_variables, reference[1], strict=True)
+    }
     scale = FLOAT16_LOSS_SCALE if program.precision is Precision.MIXED_FLOAT16 else 1.0
     paired = [
         (gradient, by_id[id(variable)])
@@ -106,20 +109,20 @@ def rename(resource: Any, prefix: str) -> Any:
     return replace(resource, name=f"{prefix}/{resource.name}")
 
 
-def plain_step(model: keras.Model, batch: Any) -> tuple[Any, list[tuple[Any, Any]]]:
-    """What `keras.Model.train_step` does before it applies the gradients, eagerly.
+def plain_step(model: keras.Model, batch: Any) -> tuple[Any, list[Any]]:
+    """What `keras.Model.train_step` does before it applies the gradients, on Keras' variables.
 
     With a scale where there is one: without it, float16 loses digits.
     """
     x, y, weights = keras.utils.unpack_x_y_sample_weight(batch)
-    with tf.GradientTape() as tape:
+    with tf.name_scope("step"), tf.GradientTape() as tape:
         outputs = model(x, training=True) if model._call_has_training_arg else model(x)
         loss = model._compute_loss(x, y, outputs, weights, training=True)
         scale = 1024.0 if model.dtype_policy.compute_dtype == "float16" else 1.0
         scaled = loss * scale
     found = tape.gradient(scaled, model.trainable_variables)
     dense = [None if g is None else tf.convert_to_tensor(g) / scale for g in found]
-    return loss, list(zip(model.trainable_variables, dense, strict=True))
+    return loss, dense
 
 
 def relative(one: Any, other: Any) -> float:
@@ -227,25 +230,22 @@ def _each(given: dict[str, Any]) -> dict[str, tuple[Optimizer, tuple[str, ...]]]
 
 
 def main() -> None:
-    """Print everything."""
+    """Print gradients of every kind of model, or everything else."""
     with tempfile.TemporaryDirectory() as name:
-        data_dir = Path(name)
+        data_dir, told = Path(name), {}
         for module in (model_kinds, refused_models):
             file = Path(str(module.__file__))
             (data_dir / "models" / file.stem).mkdir(parents=True)
             shutil.copy(file, data_dir / "models" / file.stem)
-        told: dict[str, Any] = {"kinds": {}}
-        for kind in sys.argv[1:] or kinds():
-            told["kinds"][kind] = against_keras(data_dir, kind)
-            keras.config.set_dtype_policy("float32")
-        told["updates"] = {
-            name: updated(ours, compiled()) for name, (ours, compiled) in OPTIMIZERS.items()
-        }
-        told["compiled"] = compiled_optimizers()
-        saved = data_dir / "mine.keras"
-        model_kinds.dropout_and_batch_norm().save(saved)
-        told["saved"] = base64.b64encode(saved.read_bytes()).decode()
-        told["refused"] = refusals(data_dir)
+        if sys.argv[1] == "kinds":
+            told = {kind: against_keras(data_dir, kind) for kind in kinds()}
+        else:
+            saved = data_dir / "mine.keras"
+            model_kinds.dropout_and_batch_norm().save(saved)
+            told["saved"] = base64.b64encode(saved.read_bytes()).decode()
+            told["updates"] = {n: updated(ours, make()) for n, (ours, make) in OPTIMIZERS.items()}
+            told["compiled"] = compiled_optimizers()
+            told["refused"] = refusals(data_dir)
     sys.stdout.write(json.dumps(told) + "\n")
     sys.stdout.flush()
 

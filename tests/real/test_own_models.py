@@ -37,9 +37,15 @@ MODULE = Path(__file__).with_name("model_kinds.py")
 
 
 @pytest.fixture(scope="module")
+def kinds() -> Mapping[str, Any]:
+    """What `provoked_models` prints of every kind of model."""
+    return json.loads(output_of("provoked_models", "kinds").stdout)  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
 def told() -> Mapping[str, Any]:
-    """What `provoked_models` prints."""
-    return json.loads(output_of("provoked_models").stdout)  # type: ignore[no-any-return]
+    """What else it prints."""
+    return json.loads(output_of("provoked_models", "rest").stdout)  # type: ignore[no-any-return]
 
 
 #: Some of its gradients are zero or made dense.
@@ -52,8 +58,7 @@ NOTED = {
 }
 
 
-def test_every_kind_of_model_has_the_gradients_of_keras(told: Mapping[str, Any]) -> None:
-    kinds = told["kinds"]
+def test_every_kind_of_model_has_the_gradients_of_keras(kinds: Mapping[str, Any]) -> None:
     assert len(kinds) >= 16
     # 16 bits have many roundings, of which compiled and eager graphs order some in other ways.
     limits = dict.fromkeys(kinds, 1e-6) | {"mixed_float16": 2e-3}
@@ -66,23 +71,33 @@ def test_every_kind_of_model_has_the_gradients_of_keras(told: Mapping[str, Any])
         assert ours == pytest.approx(theirs, rel=limits[name]), name
 
 
-def test_notes_say_what_becomes_of_gradients(told: Mapping[str, Any]) -> None:
+def test_notes_say_what_becomes_of_gradients(kinds: Mapping[str, Any]) -> None:
     for name, notes in NOTED.items():
-        assert notes <= set(told["kinds"][name]["notes"])
-    assert told["kinds"]["sequential"]["notes"] == []
+        assert notes <= set(kinds[name]["notes"])
+    assert kinds["sequential"]["notes"] == []
 
 
-def test_variables_are_in_the_order_of_their_creation(told: Mapping[str, Any]) -> None:
-    created = told["kinds"]["clear_session_first"]["created"]
+def test_variables_are_in_the_order_of_their_creation(kinds: Mapping[str, Any]) -> None:
+    created = kinds["clear_session_first"]["created"]
     assert [name.rpartition("/")[2] for name in created] == ["kernel", "bias"] * 2
     # Keras lists the statistics of batch norm, and the seeds of dropout, behind all weights.
-    names = [n.rpartition("/")[2] for n in told["kinds"]["dropout_and_batch_norm"]["created"]]
+    names = [n.rpartition("/")[2] for n in kinds["dropout_and_batch_norm"]["created"]]
     assert names.index("moving_mean") < len(names) - 2
 
 
-def test_layers_decide_the_precision(told: Mapping[str, Any]) -> None:
-    assert told["kinds"]["mixed_float16"]["precision"] == ["mixed_float16", 1024.0]
-    assert told["kinds"]["sequential"]["precision"] == ["float32", 1.0]
+def test_drawn_inputs_and_targets_are_in_range(kinds: Mapping[str, Any]) -> None:
+    words, others, numbers = kinds["two_embeddings"]["examples"]
+    assert words[0] >= 0
+    assert 3 < words[1] < 50
+    assert (others, type(others[0])) == ([0.0, 2.0], float)
+    assert 0 <= numbers[0] < numbers[1] < 1
+    assert kinds["two_outputs_with_names"]["examples"][1:] == [[0.0, 1.0], [0.0, 1.0]]
+    assert kinds["augmentation"]["examples"][1][1] in (0, 1)
+
+
+def test_layers_decide_the_precision(kinds: Mapping[str, Any]) -> None:
+    assert kinds["mixed_float16"]["precision"] == ["mixed_float16", 1024.0]
+    assert kinds["sequential"]["precision"] == ["float32", 1.0]
 
 
 def test_ten_updates_are_those_of_keras(told: Mapping[str, Any]) -> None:

@@ -75,6 +75,10 @@ def test_keras_tells_what_it_does_not_publish(findings: Mapping[str, Any]) -> No
     }
 
 
+def test_a_strategy_can_be_hidden(findings: Mapping[str, Any]) -> None:
+    assert findings["strategies"] == [True, False, True]
+
+
 def test_want_of_memory_is_recognised(findings: Mapping[str, Any]) -> None:
     sentence = "out of memory on the host (no room for a tensor float[1000000,1000000,1000])"
     for text in findings["out_of_memory"]:
