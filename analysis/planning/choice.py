@@ -70,7 +70,7 @@ def choose(folder: Path, setting: str, model: str | None) -> MeasuredSetting:
     if not sides:
         what = "launch" if model is None else f"launch of {model}"
         raise UserError(
-            f"{folder} holds no valid {what}: run a sweep first, and name the model as you did then."
+            f"{folder} holds no valid {what}: run a sweep first, and name a model as in its sweep."
         )
     if setting == BEST:
         return _best(sides)

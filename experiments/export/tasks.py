@@ -94,4 +94,9 @@ def environment_of(record: RunRecord) -> dict[str, str]:
     """Variables that tasks had in the measurement because they change what is computed."""
     found = record.tasks[0].settings if record.tasks else {}
     settings = {name: text for name, text in found.items() if name != NO_VARIABLE}
-    return {**settings, **TASK_ENVIRONMENT, "TF_CPP_MIN_LOG_LEVEL": "1", "KERAS_BACKEND": "tensorflow"}
+    return {
+        **settings,
+        **TASK_ENVIRONMENT,
+        "TF_CPP_MIN_LOG_LEVEL": "1",
+        "KERAS_BACKEND": "tensorflow",
+    }

@@ -21,8 +21,8 @@ class RealProgram(Program):
     """Trains a compiled model, the suite's or the user's own, with its own loss.
 
     Values of variables go in and gradients come out (`exchange.pure_model`), so that the same code
-    serves wherever the values are kept.  Variables that are not trained stay on the worker under every
-    strategy: batch-norm statistics, seeds of dropout (decision 0003).
+    serves wherever the values are kept.  Variables that are not trained stay on the worker under
+    every strategy: batch-norm statistics, seeds of dropout (decision 0003).
 
     In mixed precision the model computes in 16 bits and the loss in float32; parameters, gradients
     and statistics are float32 wherever they are kept.  Where a layer computes in float16 the loss

@@ -1,4 +1,4 @@
-"""An exported training runs without the suite, trains the same weights, and goes on where it was."""
+"""An exported training needs no suite, trains the same weights, and goes on where it was."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _weights(folder: Path, step: int = STEPS) -> Weights:
 
 def _distance(one: Weights, other: Weights) -> float:
     squares = (float(np.square(a - b).sum()) for a, b in zip(one, other, strict=True))
-    return sum(squares) ** 0.5
+    return float(np.sqrt(sum(squares)))
 
 
 def _same(weights: Weights, others: Weights, earlier: Weights) -> bool:
@@ -211,9 +211,11 @@ def _run_on_hosts(folder: Path, site: EmulatedSite, *words: str) -> list[Ended]:
     addresses = ",".join(host.address for host in there)
     running = [
         subprocess.Popen(
-            [*host.enter, "taskset", "--cpu-list", str(number)]
-            + [sys.executable, str(folder / "launch.py"), "--hosts", addresses]
-            + ["--here", host.address, "--", *words],
+            [
+                *(*host.enter, "taskset", "--cpu-list", str(number)),
+                *(sys.executable, str(folder / "launch.py"), "--hosts", addresses),
+                *("--here", host.address, "--", *words),
+            ],
             cwd="/",
             env=_environment(),
             stdout=subprocess.PIPE,
@@ -227,8 +229,7 @@ def _run_on_hosts(folder: Path, site: EmulatedSite, *words: str) -> list[Ended]:
 
 
 def _on_hosts(strategy: type[AnyStrategy], **changes: Any) -> Experiment:
-    spread = {"launcher": "emulated", "network": NETWORK, "spread": Spread()}
-    return _point(strategy, **(spread | changes))
+    return _point(strategy, launcher="emulated", network=NETWORK, spread=Spread(), **changes)
 
 
 @pytest.mark.parametrize("strategy", [AllReduce, SynchronousServers])

@@ -12,9 +12,9 @@ from experiments.export.taken.checkpoints import Checkpoint, means, newest, save
 
 def checkpoint(step: int, size: int = 3) -> Checkpoint:
     """Two variables, of which the first has slots, and a seed."""
-    slots = [[np.full(size, 5.0, np.float32), np.float32(step)], []]
+    slots = [[np.full(size, 5.0, np.float32), np.asarray(step, np.float32)], []]
     values = [np.full(size, float(step), np.float32), np.ones((2, 2), np.float32)]
-    return Checkpoint(step, values, [[np.asarray(s) for s in kept] for kept in slots], [np.uint32([7])])
+    return Checkpoint(step, values, slots, [np.asarray([7], np.uint32)])
 
 
 def test_the_newest_comes_back_as_it_was_and_two_are_kept(tmp_path: Path) -> None:
@@ -48,7 +48,10 @@ def test_another_models_is_refused() -> None:
 
 
 def test_statistics_are_averaged_and_seeds_are_not() -> None:
-    one, two = ([np.float32([x]), np.uint32([s])] for x, s in ((1.0, 5), (3.0, 9)))
+    one, two = (
+        [np.asarray([mean], np.float32), np.asarray([seed], np.uint32)]
+        for mean, seed in ((1.0, 5), (3.0, 9))
+    )
     mean, seed = means([one, two])
     assert (mean.tolist(), seed.tolist()) == ([2.0], [5])
     assert mean.dtype == np.float32

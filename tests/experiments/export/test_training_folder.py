@@ -38,7 +38,7 @@ from ps_allreduce.record.provenance import ROOT
 from tests.examples import experiments, fast
 from tests.fakes import make_experiment, make_record
 
-HOSTILE = "it's \"$HOME\" `x` -n\n# {{ 7 }}"
+HOSTILE = 'it\'s "$HOME" `x` -n\n# {{ 7 }}'
 
 OWN = OwnModel(
     name="mine.py:build",
@@ -53,7 +53,9 @@ OWN = OwnModel(
 )
 
 
-def training(experiment: Experiment, start: Start = Start.LOCAL, data_dir: Path = Path()) -> Training:
+def training(
+    experiment: Experiment, start: Start = Start.LOCAL, data_dir: Path = Path()
+) -> Training:
     """A training of an experiment that is said to be measured."""
     shard = Shard(variable=0, axis=1, start=2, length=3, server=0, num_bytes=12)
     plan = Plan(policy=Policy.ROUND_ROBIN, num_ps=1, shards=(shard,))
@@ -135,7 +137,14 @@ def test_a_folder_is_complete_tidy_and_needs_nothing_of_the_suite(
     }
     assert imported <= {path.stem for path in (target / PACKAGE).glob("*.py")}
     assert (target / PACKAGE / "LICENSE").exists()
-    words = ["check", "--config", str(ROOT / "pyproject.toml"), "--ignore", "I001,EXE", "--no-cache"]
+    words = [
+        "check",
+        "--config",
+        str(ROOT / "pyproject.toml"),
+        "--ignore",
+        "I001,EXE",
+        "--no-cache",
+    ]
     said = subprocess.run(
         [sys.executable, "-m", "ruff", *words, str(target / "train.py")],
         capture_output=True,
