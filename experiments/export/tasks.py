@@ -15,6 +15,7 @@ from ps_allreduce.point.layout import (
     Placed,
     cores_needed,
     drivers_of,
+    num_hosts,
     place_tasks,
     plan_cores,
     share_machine,
@@ -51,8 +52,7 @@ def task_lines(experiment: Experiment, *, one_machine: bool) -> tuple[TaskLine, 
     """
     if not one_machine and experiment.spread is None:
         experiment = replace(experiment, spread=Spread())
-    most = len(drivers_of(experiment)) + experiment.num_workers + experiment.num_ps
-    placed = place_tasks(_on_hosts(experiment), [str(number) for number in range(most)])
+    placed = place_tasks(experiment, [str(number) for number in range(num_hosts(experiment))])
     cores = _cores(experiment, placed, one_machine=one_machine)
     drivers = drivers_of(experiment)
     return tuple(
@@ -66,10 +66,6 @@ def task_lines(experiment: Experiment, *, one_machine: bool) -> tuple[TaskLine, 
         )
         for task, host in placed.items()
     )
-
-
-def _on_hosts(experiment: Experiment) -> Experiment:
-    return experiment
 
 
 def _cores(
