@@ -18,9 +18,23 @@ RULES: Mapping[type[Optimizer], str] = {
 }
 
 
+#: So long may a call be that stands in one line behind a name.
+LONGEST_CALL = 80
+
+
 def call_text(name: str, arguments: Mapping[str, object]) -> str:
     """A call with named arguments."""
-    return f"{name}({', '.join(f'{key}={quoted(value)}' for key, value in arguments.items())})"
+    return lines_of_call(name, [f"{key}={quoted(value)}" for key, value in arguments.items()])
+
+
+def lines_of_call(name: str, arguments: Sequence[str], indent: int = 0) -> str:
+    """A call in one line, or with a line for each argument where it is long."""
+    short = f"{name}({', '.join(arguments)})"
+    if len(short) + indent <= LONGEST_CALL:
+        return short
+    blanks = " " * indent
+    lines = "".join(f"{blanks}    {each},\n" for each in arguments)
+    return f"{name}(\n{lines}{blanks})"
 
 
 def quoted(value: object) -> str:

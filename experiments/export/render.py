@@ -17,6 +17,7 @@ from experiments.export.python_text import (
     RULES,
     arguments_text,
     call_text,
+    lines_of_call,
     messages_text,
     optimizer_text,
     quoted,
@@ -30,6 +31,9 @@ from ps_allreduce.point.strategies import AllReduce, AsynchronousServers
 from ps_allreduce.point.workload import Precision
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
+
+#: Blanks before a line of a method.
+IN_METHOD = 8
 
 #: How many images there are of those that the suite makes: scikit-learn's.
 NUM_DIGITS = 1797
@@ -123,12 +127,14 @@ def _packs_text(experiment: Experiment) -> str:
 def _exchange_text(experiment: Experiment) -> str:
     """How the exchange with servers is made."""
     strategy = experiment.strategy
+    common = ("served", "MESSAGES", "NUM_WORKERS")
     if isinstance(strategy, AsynchronousServers):
-        bounds = f"{strategy.staleness}, {strategy.steps_per_dispatch}"
-        given = f"served, MESSAGES, NUM_WORKERS, DEVICE, self._coordinator, {bounds}"
-        return f"AsynchronousExchange(\n            {given}\n        )"
-    hosts = ", workers_by_host(cluster)" if strategy.host_aggregation else ""
-    return f"SynchronousExchange(served, MESSAGES, NUM_WORKERS, NUM_SERVERS, DEVICE{hosts})"
+        bounds = (str(strategy.staleness), str(strategy.steps_per_dispatch))
+        arguments = (*common, "DEVICE", "self._coordinator", *bounds)
+        return lines_of_call("AsynchronousExchange", arguments, IN_METHOD)
+    hosts = ["workers_by_host(cluster)"] if strategy.host_aggregation else []
+    arguments = (*common, "NUM_SERVERS", "DEVICE", *hosts)
+    return lines_of_call("SynchronousExchange", arguments, IN_METHOD)
 
 
 def _model_context(experiment: Experiment) -> dict[str, object]:

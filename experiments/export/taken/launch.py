@@ -37,6 +37,9 @@ FIRST_PORT = 23456
 #: Proxies would be obeyed even between the tasks.
 UNWANTED = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "grpc_proxy", "TF_CONFIG")
 
+#: Tasks that are asked to end may save a checkpoint for so many seconds.
+SAVING_S = 110.0
+
 #: After a task has failed, others get so many seconds to tell why they end too.
 LAST_WORDS_S = 2.0
 
@@ -162,10 +165,12 @@ class RunningTasks:
     def __init__(self) -> None:
         self.running: dict[PlannedTask, subprocess.Popen[bytes]] = {}
         self.asked_to_end = 0
+        self.deadline = float("inf")
 
     def ask_to_end(self, *_: int | FrameType | None) -> None:
         """Let them save a checkpoint; at the second time, end them."""
         self.asked_to_end += 1
+        self.deadline = time.monotonic() + SAVING_S
         if self.asked_to_end > 1:
             self.kill()
         for process in self.running.values():
@@ -182,6 +187,8 @@ class RunningTasks:
     def follow(self) -> int:
         """Wait for the end, and return the exit status."""
         while True:
+            if time.monotonic() > self.deadline:
+                self.kill()
             statuses = {task: process.poll() for task, process in self.running.items()}
             failed = [task for task, status in statuses.items() if status not in (None, 0)]
             if failed:
@@ -253,7 +260,7 @@ def main() -> int:
 
 def end_with_input() -> None:
     """End when whoever started this program is gone."""
-    while sys.stdin.buffer.read(1):
+    while os.read(sys.stdin.fileno(), 1024):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
 
