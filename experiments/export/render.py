@@ -127,13 +127,13 @@ def _packs_text(experiment: Experiment) -> str:
 def _exchange_text(experiment: Experiment) -> str:
     """How the exchange with servers is made."""
     strategy = experiment.strategy
-    common = ("served", "MESSAGES", "NUM_WORKERS")
+    common = ["served", "MESSAGES", "NUM_WORKERS"]
     if isinstance(strategy, AsynchronousServers):
-        bounds = (str(strategy.staleness), str(strategy.steps_per_dispatch))
-        arguments = (*common, "DEVICE", "self._coordinator", *bounds)
+        bounds = [str(strategy.staleness), str(strategy.steps_per_dispatch)]
+        arguments = [*common, "DEVICE", "self._coordinator", *bounds]
         return lines_of_call("AsynchronousExchange", arguments, IN_METHOD)
     hosts = ["workers_by_host(cluster)"] if strategy.host_aggregation else []
-    arguments = (*common, "NUM_SERVERS", "DEVICE", *hosts)
+    arguments = [*common, "NUM_SERVERS", "DEVICE", *hosts]
     return lines_of_call("SynchronousExchange", arguments, IN_METHOD)
 
 

@@ -1,4 +1,4 @@
-"""What starts a training on other hosts starts the right tasks there, whatever the folder's name."""
+"""What starts a training on other hosts starts the right tasks, whatever the folder's name."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def folder_of(start: Start, tmp_path: Path) -> Path:
     return target
 
 
-def run(words: list[str], tools: Path, folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
+def run(
+    words: list[str], tools: Path, folder: Path, **more: str
+) -> subprocess.CompletedProcess[str]:
     """Run a launch file as its user does."""
     path = f"{tools}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
@@ -99,7 +101,11 @@ def test_a_host_that_fails_ends_the_others(tools: Path, tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_a_job_takes_the_nodes_in_the_order_of_slurm(tools: Path, tmp_path: Path) -> None:
     folder = folder_of(Start.SLURM, tmp_path)
-    job = {"SLURM_SUBMIT_DIR": str(folder), "SLURM_JOB_NODELIST": "n[9-10]", "SLURM_JOB_ID": "20007"}
+    job = {
+        "SLURM_SUBMIT_DIR": str(folder),
+        "SLURM_JOB_NODELIST": "n[9-10]",
+        "SLURM_JOB_ID": "20007",
+    }
     done = run(["bash", "job.sbatch", "--epochs", "3"], tools, folder, **job)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
