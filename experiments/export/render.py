@@ -188,8 +188,8 @@ def _surroundings(training: Training) -> dict[str, object]:
         "start": STARTS[training.start],
         "start_kind": training.start.value,
         "rate": f"{measured.rate.mean:.1f}",
-        "interval": "" if low is None or high is None else f" [{low}, {high}]",
-        "launches": measured.launches,
+        "interval": "" if low is None or high is None else f"[{low}, {high}] (95 %)",
+        "launches": f"{measured.launches} launch{'es' * (measured.launches != 1)}",
         "unit": measured.unit,
         "launcher": record.experiment.launcher,
         "network": "" if record.experiment.network is None else str(record.experiment.network),
@@ -199,6 +199,6 @@ def _surroundings(training: Training) -> dict[str, object]:
         "measured_at": record.started_at,
         "notes": getattr(record.experiment.workload.model, "notes", ()),
         "label": record.experiment.strategy.label,
-        "gpus": any(task.gpu is not None for task in training.tasks),
+        "gpus": max(0 if task.gpu is None else task.gpu + 1 for task in training.tasks),
         "cores": max(max(task.cores) for task in training.tasks) + 1,
     }

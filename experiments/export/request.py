@@ -9,6 +9,7 @@ from pathlib import Path
 from analysis.planning.choice import MeasuredSetting
 from experiments.export.tasks import TaskLine
 from ps_allreduce.errors import UserError
+from ps_allreduce.point.architectures import ImageModel, OwnModel
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Plan
 
@@ -48,7 +49,7 @@ class Training:
             raise UserError(
                 f"{strategy.label}: these workers do not train one model. Choose another setting."
             )
-        if not workload.model.computes:
+        if not workload.model.computes or not isinstance(workload.model, ImageModel | OwnModel):
             raise UserError(
                 f"model {workload.model.name} computes nothing, so there is nothing to train: "
                 "choose a setting of a real model."
