@@ -224,7 +224,7 @@ def export(
 ) -> None:
     """Write a measured setting as a training of your own."""
     from experiments.export.command import export as write  # the analysis takes a second to import
-    from experiments.export.request import Start
+    from experiments.export.training import Start
 
     click.echo(write(results, setting, model, None if launcher is None else Start(launcher), into))
 

@@ -12,8 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from experiments.export.render import Rendered, render
-from experiments.export.request import Training
 from experiments.export.tasks import environment_of
+from experiments.export.training import Training
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import OwnModel
 from ps_allreduce.point.data import PATTERN, Digits

@@ -22,7 +22,7 @@ from experiments.export.python_text import (
     optimizer_text,
     quoted,
 )
-from experiments.export.request import Start, Training
+from experiments.export.training import Start, Training
 from ps_allreduce.point.architectures import SMALL_CNN, ImageModel, OwnModel, Unit
 from ps_allreduce.point.data import Digits, OwnDataset, RecordFiles
 from ps_allreduce.point.experiment import Experiment

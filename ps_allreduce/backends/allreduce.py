@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from ps_allreduce.backends.in_plain_words import messages_of
+from ps_allreduce.backends.exchange_settings import messages_of
 from ps_allreduce.backends.local_worker import MirroredWorker
 from ps_allreduce.backends.protocol import Task
 from ps_allreduce.exchange.all_reduce import PackedMeans, RingMeans

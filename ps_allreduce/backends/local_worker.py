@@ -15,7 +15,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from ps_allreduce.backends.devices import COMPUTE
-from ps_allreduce.backends.in_plain_words import update_rule
+from ps_allreduce.backends.exchange_settings import update_rule
 from ps_allreduce.backends.protocol import Backend, Rows, Task
 from ps_allreduce.backends.worker_step import checksum, initialise_worker, trace_step
 from ps_allreduce.exchange.replica import Alone, Mirrored, Replica

@@ -22,8 +22,8 @@ from scipy.special import stdtrit
 from analysis.planning.choice import MeasuredSetting
 from analysis.stats.statistics import Estimate
 from experiments.export.folder import write_training
-from experiments.export.request import Start, Training
 from experiments.export.tasks import task_lines
+from experiments.export.training import Start, Training
 from launchers.run.launcher import HostsLauncher
 from launchers.sites.emulated.site import EmulatedSite
 from ps_allreduce.point.architectures import OwnModel

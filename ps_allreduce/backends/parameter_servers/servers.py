@@ -17,13 +17,13 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from ps_allreduce.backends.devices import COMPUTE
-from ps_allreduce.backends.in_plain_words import messages_of, update_rule
+from ps_allreduce.backends.exchange_settings import messages_of, parts_of, update_rule
 from ps_allreduce.backends.protocol import Backend, Rows, Task
 from ps_allreduce.backends.worker_step import checksum, initialise_worker, trace_step
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.exchange.buckets import Messages, holders
 from ps_allreduce.exchange.listening import wait_for_servers
-from ps_allreduce.exchange.served import Part, ServedVariables
+from ps_allreduce.exchange.served import ServedVariables
 from ps_allreduce.exchange.servers import ServerExchange, connect, fetch
 from ps_allreduce.exchange.steps import Exchange, Values, traced_function, worker_device
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Held, Plan, make_plan
@@ -128,20 +128,6 @@ class ServerBackend(Backend):
     def num_messages(self) -> int:
         """One message per bucket and direction."""
         return len(self._served.buckets)
-
-
-def parts_of(plan: Plan) -> list[Part]:
-    """Every shard of a plan, in the words of `exchange`."""
-    return [
-        Part(
-            variable=shard.variable,
-            server=shard.server,
-            axis=shard.axis,
-            start=shard.start,
-            length=shard.length,
-        )
-        for shard in plan.shards
-    ]
 
 
 def held_of(served: ServedVariables, num_parts: int) -> Held:

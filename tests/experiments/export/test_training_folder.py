@@ -17,8 +17,8 @@ from analysis.stats.statistics import Estimate
 from experiments.export.folder import PACKAGE, check_free, write_training
 from experiments.export.python_text import arguments_text, quoted
 from experiments.export.render import STARTS, render
-from experiments.export.request import Start, Training
 from experiments.export.tasks import task_lines
+from experiments.export.training import Start, Training
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import ImageModel, OwnModel, TensorSet, Unit
 from ps_allreduce.point.data import Digits, OwnDataset

@@ -7,8 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 from ps_allreduce.exchange.buckets import Messages
+from ps_allreduce.exchange.served import Part
 from ps_allreduce.exchange.updates import AdamRule, AdamWRule, MomentumRule, SgdRule, UpdateRule
 from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer, Sgd
+from ps_allreduce.point.placement import Plan
 from ps_allreduce.point.wire import Wire
 
 _RULES: Mapping[type[Optimizer], type[Any]] = {
@@ -33,3 +35,17 @@ def messages_of(wire: Wire) -> Messages:
         in_flight=wire.in_flight,
         number_format=wire.gradients.value,
     )
+
+
+def parts_of(plan: Plan) -> list[Part]:
+    """Every shard of a plan, in the words of `exchange`."""
+    return [
+        Part(
+            variable=shard.variable,
+            server=shard.server,
+            axis=shard.axis,
+            start=shard.start,
+            length=shard.length,
+        )
+        for shard in plan.shards
+    ]
