@@ -232,7 +232,8 @@ def _each(given: dict[str, Any]) -> dict[str, tuple[Optimizer, tuple[str, ...]]]
 def main() -> None:
     """Print gradients of every kind of model, or everything else."""
     with tempfile.TemporaryDirectory() as name:
-        data_dir, told = Path(name), {}
+        data_dir = Path(name)
+        told: dict[str, Any] = {}
         for module in (model_kinds, refused_models):
             file = Path(str(module.__file__))
             (data_dir / "models" / file.stem).mkdir(parents=True)

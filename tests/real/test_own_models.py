@@ -236,7 +236,7 @@ def test_a_saved_model_is_found_and_tried(
     launcher: LocalLauncher, data_dir: Path, told: Mapping[str, Any]
 ) -> None:
     folder = data_dir / "models" / "saved"
-    folder.mkdir()
+    folder.mkdir(parents=True)
     (folder / "mine.keras").write_bytes(base64.b64decode(told["saved"]))
     found = _answer(
         launcher,
