@@ -176,9 +176,7 @@ def training_loss(
 
 def _training(function: Callable[..., Any]) -> dict[str, bool]:
     """Told to functions that want to know."""
-    parameters = inspect.signature(function).parameters.values()
-    takes_it = any(p.name == "training" or p.kind is p.VAR_KEYWORD for p in parameters)
-    return {"training": True} if takes_it else {}
+    return {"training": True} if "training" in inspect.signature(function).parameters else {}
 
 
 def is_built(model: keras.Model) -> bool:
