@@ -2,6 +2,7 @@
 #:   make placement         where variables would go; trains nothing: MODEL=InceptionV3 NUM_PS=4
 #:   make gate              do all strategies train the same weights? MODEL=ResNet50 NUM_PS=2
 #:   make report            the report again, from the records in RESULTS
+#:   make export            a measured setting as a training of your own: SETTING=best INTO=folder
 #:   make bench             what the suite itself costs; with LAUNCHER=emulated also how close
 #:                          every strategy comes to what the links allow
 #:   make doctor            finds what is wrong with the hosts before it costs node hours
@@ -23,6 +24,9 @@
 #:   RESULTS=results        folder of the records
 #:   MODEL= NUM_PS=         passed on as --model and --num-ps if given
 #:   HOSTS=                 file of the hosts for make hosts, a host per line
+#:   SETTING=best INTO=my_training
+#:                          of make export: best, or the beginning of an experiment's identity (the
+#:                          column experiment_id of summary.csv), and a folder that is not there yet
 #:   N=20                   number of faults
 #:   ARGS=                  further arguments, split at spaces
 #:   ENV=venv               or existing: the active module's, conda's or container's Python
@@ -40,6 +44,8 @@ RESULTS = results
 MODEL =
 NUM_PS =
 HOSTS =
+SETTING = best
+INTO = my_training
 N = 20
 ARGS =
 ENV = venv
@@ -51,7 +57,7 @@ WHEELHOUSE ?=
 UV ?= uv
 
 # Values reach recipes through the environment, so neither make nor the shell reads "$$RESULTS" as code.
-VARIABLES = PROFILE LAUNCHER RESULTS MODEL NUM_PS HOSTS N ARGS ENV VENV TF PYTHON WHEELHOUSE UV
+VARIABLES = PROFILE LAUNCHER RESULTS MODEL NUM_PS HOSTS SETTING INTO N ARGS ENV VENV TF PYTHON WHEELHOUSE UV
 $(foreach name,$(VARIABLES),$(eval override $(name) := $$(value $(name))))
 export $(VARIABLES)
 
@@ -71,7 +77,7 @@ SWEEPS := $(shell sed -n 's/^    "\([a-z-]*\)": .*/\1/p' experiments/studies/cat
 RUN = @set -f; exec "$$SUITE_PYTHON" -m
 CHOICE = $${MODEL:+--model "$$MODEL"} $${NUM_PS:+--num-ps "$$NUM_PS"}
 
-.PHONY: help environment setup $(SWEEPS) placement gate report bench doctor hosts accept-gpu wheelhouse check test test-slurm faults lint dev-tools lock
+.PHONY: help environment setup $(SWEEPS) placement gate report export bench doctor hosts accept-gpu wheelhouse check test test-slurm faults lint dev-tools lock
 
 # The first line of every study's module says what it compares.
 help:
@@ -106,6 +112,10 @@ gate: environment
 
 report: environment
 	$(RUN) analysis report $$ARGS -- "$$RESULTS"
+
+export: environment
+	$(RUN) experiments export --setting "$$SETTING" --results "$$RESULTS" --into "$$INTO" \
+		$${MODEL:+--model "$$MODEL"} $${LAUNCHER:+--launcher "$$LAUNCHER"} $$ARGS
 
 bench: environment
 	$(RUN) experiments bench --launcher "$${LAUNCHER:-local}" --results "$$RESULTS" $$ARGS

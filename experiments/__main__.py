@@ -46,7 +46,7 @@ from experiments.sweep.session import Workplace
 from experiments.sweep.writable import check_folder
 from launchers.cli.options import LAUNCHER, LAUNCHER_OR_AUTO
 from launchers.cli.run import run_command_line
-from launchers.cli.types import PATH, WHOLE
+from launchers.cli.types import PATH, WHOLE, named
 from launchers.settings import LauncherSettings
 from launchers.sites import SITES
 from ps_allreduce.errors import UserError, at_least
@@ -267,6 +267,33 @@ def gate(
         workload=workload,
     )
     sys.exit(run_gate(request))
+
+
+@cli.command("export")
+@click.option(
+    "--setting",
+    default="best",
+    show_default=True,
+    help="Beginning of an experiment's identity, or best: the fastest synchronous one.",
+)
+@click.option("--model", help="As it was measured; needed where several models were.")
+@click.option(
+    "--results", type=PATH, default=Path("results"), show_default=True, help="Folder of records."
+)
+@click.option("--into", type=PATH, required=True, help="A folder that is not there yet.")
+@click.option(
+    "--launcher",
+    type=named(("local", "ssh", "slurm")),
+    help="How the training is started.  [default: as it was measured]",
+)
+def export(
+    setting: str, model: str | None, results: Path, into: Path, launcher: str | None
+) -> None:
+    """Write a measured setting as a training of your own."""
+    from experiments.export.command import export as write  # the analysis takes a second to import
+    from experiments.export.training import Start
+
+    click.echo(write(results, setting, model, None if launcher is None else Start(launcher), into))
 
 
 @cli.command("accept-gpu")

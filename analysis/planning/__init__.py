@@ -1,1 +1,1 @@
-"""What a sweep asks of its data while it is made; see `docs/method.md`."""
+"""What is asked of data to decide what is done next; see `docs/method.md`."""

@@ -3,15 +3,11 @@
 Decides that a worker uses one device: its first GPU, or its processors.  A task refuses to start
 when it finds another number of GPUs than it was given, because TensorFlow would go on without them
 and tell only its log.
-
-A worker's functions name a part of the device, `/device:GPU:0`.  TensorFlow then takes that of the
-worker that executes them.  What stays on the processors says so where it is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import tensorflow as tf
 
@@ -22,16 +18,6 @@ from ps_allreduce.point.resources import Device
 COMPUTE = {Device.CPU: "/device:CPU:0", Device.GPU: "/device:GPU:0"}
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-
-
-def on_device(device: Device, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, with its operations on the device of the worker that executes it."""
-
-    def placed(*arguments: Any) -> Any:
-        with tf.device(COMPUTE[device]):
-            return function(*arguments)
-
-    return placed
 
 
 def gpu_environment(environment: Mapping[str, str]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Strategies without servers: a worker that keeps its own copy of everything.
 
-Decides how such a worker makes its steps, alone or inside MultiWorkerMirroredStrategy.  `allreduce`
-decides how gradients are combined.
+Decides how such a worker is driven and measured, alone or inside MultiWorkerMirroredStrategy.
+`exchange.replica` holds its copy, and `allreduce` says how gradients are combined.
 """
 
 from __future__ import annotations
@@ -14,16 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from ps_allreduce.backends.devices import COMPUTE, on_device
+from ps_allreduce.backends.devices import COMPUTE
+from ps_allreduce.backends.exchange_settings import update_rule
 from ps_allreduce.backends.protocol import Backend, Rows, Task
-from ps_allreduce.backends.updates import update_rule
-from ps_allreduce.backends.worker_step import (
-    Exchanged,
-    checksum,
-    initialise_worker,
-    trace_step,
-    traced_function,
-)
+from ps_allreduce.backends.worker_step import checksum, initialise_worker, trace_step
+from ps_allreduce.exchange.replica import Alone, Mirrored, Replica
+from ps_allreduce.exchange.steps import Exchanged, traced_function
 from ps_allreduce.workloads.program import Program
 
 
@@ -32,50 +28,26 @@ class LocalWorker(Backend):
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
-        self._rule = update_rule(task.experiment.workload.optimizer)
-        self._device = task.experiment.resources.device
-        self._variables: list[Any] = []
-        #: Of every variable, beside it.
-        self._slots: list[list[Any]] = []
+        self._workers: Alone | Mirrored = Alone(COMPUTE[task.experiment.resources.device])
 
     def connect(self) -> None:
         """Nothing to connect to."""
 
     def build(self, program: Program) -> None:
         """Create variables, their slots and the worker's own resources."""
-        values = program.initial_values()
-        self._variables = [self._make_variable(value) for value in values]
-        self._slots = [
-            [self._make_variable(np.zeros(s, np.float32)) for s in self._rule.slots(value.shape)]
-            for value in values
-        ]
+        rule = update_rule(self._experiment.workload.optimizer)
+        self._replica = Replica(program.initial_values(), rule, self._workers.make_variable)
         worker = 0 if self._task.tf_config is None else self._task.tf_config.task.index
+        place = self._workers.place
         # In the scope of the step, which looks for the resources there.
-        traced_function(self._place(lambda: initialise_worker(program, worker)))()
+        traced_function(place(lambda: initialise_worker(program, worker)))()
 
         def step(events: bool, recorded: bool) -> tf.Tensor:
             self.traces += 1
-            return trace_step(program, self.values, self.exchange, events=events, recorded=recorded)
+            values = self._replica.values
+            return trace_step(program, values, self.exchange, events=events, recorded=recorded)
 
-        self._step = traced_function(self._place(step))
-
-    def _make_variable(self, value: npt.NDArray[np.float32]) -> Any:
-        with tf.device(COMPUTE[self._device]):
-            return tf.Variable(value)
-
-    def _place(self, step: Any) -> Any:
-        """Wrap a function of this worker as the strategy needs it."""
-        return on_device(self._device, step)
-
-    def values(self) -> list[tf.Tensor]:
-        """Read this worker's own copy.
-
-        An identity after each read, as `read_value` adds it, would stay where a clock waits for it.
-        """
-        return [
-            tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
-            for variable in self._variables
-        ]
+        self._step = traced_function(place(step))
 
     def exchange(self, gradients: list[tf.Tensor]) -> Exchanged:
         """Apply the gradients to this worker's own copy."""
@@ -90,11 +62,7 @@ class LocalWorker(Backend):
             units: what was sent, one per message.
             ready: for each unit, what came back.
         """
-        updates = zip(self._variables, self._slots, gradients, strict=True)
-        done = [
-            self._rule.apply(variable.handle, [slot.handle for slot in slots], gradient)
-            for variable, slots, gradient in updates
-        ]
+        done = self._replica.apply(gradients)
         return Exchanged(units=units, pushed=ready, pulled=ready, done=done)
 
     def make(
@@ -107,13 +75,17 @@ class LocalWorker(Backend):
         """Rows are in this process already."""
         return np.stack([row.numpy() for row in made])
 
+    def agree(self, value: float) -> float:
+        """The largest of all workers' values."""
+        return self._workers.largest(value)
+
     def weight_checksums(self) -> list[int]:
         """One exact sum per variable."""
-        return [int(checksum(variable.read_value())) for variable in self._variables]
+        return [int(checksum(variable.read_value())) for variable in self._replica.variables]
 
     def read_weights(self) -> list[npt.NDArray[np.float32]]:
         """This worker's copy."""
-        return [variable.numpy() for variable in self._variables]
+        return self._replica.read()
 
 
 class MirroredWorker(LocalWorker):
@@ -129,21 +101,5 @@ class MirroredWorker(LocalWorker):
     def connect(self) -> None:
         """Return once the strategy has seen all workers."""
         assert self._task.tf_config is not None
-        # TensorFlow reads the variable when it makes the strategy object
-        # (tensorflow/tensorflow#31154).
         os.environ["TF_CONFIG"] = self._task.tf_config.render()
-        self._strategy = tf.distribute.MultiWorkerMirroredStrategy(
-            communication_options=self._options
-        )
-
-    def agree(self, value: float) -> float:
-        """The largest of all workers' values."""
-        replica_value = self._strategy.run(lambda: tf.constant([value], tf.float64))
-        return float(np.max(self._strategy.gather(replica_value, axis=0).numpy()))
-
-    def _make_variable(self, value: npt.NDArray[np.float32]) -> Any:
-        with self._strategy.scope():
-            return self._strategy.experimental_local_results(tf.Variable(value))[0]
-
-    def _place(self, step: Any) -> Any:
-        return lambda *arguments: self._strategy.run(step, args=arguments)
+        self._workers = Mirrored(self._options)

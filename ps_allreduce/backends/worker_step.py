@@ -8,14 +8,14 @@ returns what the worker holds, `exchange` takes gradients and brings new values.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.types.experimental import PolymorphicFunction
 
 from ps_allreduce.backends.protocol import Rows
+from ps_allreduce.exchange.steps import Exchange, Values
+from ps_allreduce.exchange.worker_local import HOST, LocalVariable, assign
 from ps_allreduce.record.steps import (
     EventKind,
     EventTable,
@@ -24,33 +24,11 @@ from ps_allreduce.record.steps import (
     Phase,
     StepTable,
 )
-from ps_allreduce.tf_internals.private_api import leave_unordered
 from ps_allreduce.workloads.inputs import WorkerIndex
-from ps_allreduce.workloads.program import Program, now_after, run_batches
-from ps_allreduce.workloads.worker_local import HOST, LocalVariable, assign
+from ps_allreduce.workloads.program import Program, now_after, run_program
 
 #: In the type of a row.
 WORKER = LocalVariable("worker_index", tf.float64, ())
-
-#: Something to wait for.
-Milestones = Sequence[tf.Tensor | tf.Operation]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exchanged:
-    """What an exchange yields: gradients on their way, and the values that they lead to.
-
-    Attributes:
-        units: what is sent, one per message.
-        pushed: for each unit, what is ready once the unit was combined or acknowledged.
-        pulled: for each unit, what is ready once its new value is on the worker.
-        done: everything that the next step needs.
-    """
-
-    units: list[tf.Tensor]
-    pushed: Milestones
-    pulled: Milestones
-    done: Milestones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,12 +96,6 @@ def _number_steps(workers: np.ndarray, ends: np.ndarray, first: Counter[int]) ->
     return numbers
 
 
-def traced_function(function: Callable[..., tf.Tensor]) -> PolymorphicFunction:
-    """A TensorFlow function without AutoGraph, which would take a second to rewrite it."""
-    leave_unordered()
-    return tf.function(function, autograph=False)
-
-
 def initialise_worker(program: Program, worker: WorkerIndex) -> tf.Tensor:
     """Create the resources of the worker that executes this."""
     index = tf.cast(worker, tf.int64)
@@ -136,20 +108,15 @@ def initialise_worker(program: Program, worker: WorkerIndex) -> tf.Tensor:
 
 def trace_step(
     program: Program,
-    values: Callable[[], list[tf.Tensor]],
-    exchange: Callable[[list[tf.Tensor]], Exchanged],
+    values: Values,
+    exchange: Exchange,
     *,
     events: bool,
     recorded: bool,
 ) -> tf.Tensor:
-    """A step that observes itself and returns its row, or the bare step that it is compared with.
-
-    Args:
-        values: the trainable variables, whole, in creation order, as the worker holds them.
-        exchange: combines and applies the gradients, and brings the new values to the worker.
-    """
+    """A step that observes itself and returns its row, or the bare step to compare it with."""
     if not recorded:
-        out = run_batches(program, values())
+        out = run_program(program, values())
         with tf.control_dependencies(exchange(out.gradients).done):
             # TensorFlow may leave out a loss that is only waited for, and training yields one.
             return tf.identity(out.loss)
@@ -158,7 +125,7 @@ def trace_step(
     # clock waits for a value, which is on the worker already, and the worker's number for a clock.
     start = now_after(pulled[:1])
     pulled_at = now_after([start, *pulled])
-    out = run_batches(program, pulled)
+    out = run_program(program, pulled)
     exchanged = exchange(out.gradients)
     end = now_after(exchanged.done)
     with tf.device(HOST), tf.control_dependencies([start]):

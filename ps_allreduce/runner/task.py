@@ -20,6 +20,7 @@ from ps_allreduce.backends import make_backend
 from ps_allreduce.backends.protocol import Backend, Rows, Task
 from ps_allreduce.backends.worker_step import RowLayout
 from ps_allreduce.cluster import TaskId, TaskType, TfConfig
+from ps_allreduce.exchange.servers import make_server
 from ps_allreduce.fork_server.messages import StartTask
 from ps_allreduce.inspection.questions import Report
 from ps_allreduce.point.experiment import Experiment
@@ -60,17 +61,8 @@ def run_task(request: StartTask, report: Report) -> None:
 
 def serve(tf_config: TfConfig, threads: int) -> None:
     """Be a parameter server, or a worker that a chief drives; never returns."""
-    # A server takes its thread pools from here, not from tf.config.threading.
-    config = tf.compat.v1.ConfigProto(
-        intra_op_parallelism_threads=threads, inter_op_parallelism_threads=INTER_OP_THREADS
-    )
-    server = tf.distribute.Server(
-        tf.train.ClusterSpec(tf_config.cluster.as_dict()),
-        job_name=str(tf_config.task.type),
-        task_index=tf_config.task.index,
-        protocol="grpc",
-        config=config,
-    )
+    cluster, task = tf_config.cluster.as_dict(), tf_config.task
+    server = make_server(cluster, str(task.type), task.index, intra=threads, inter=INTER_OP_THREADS)
     server.join()
 
 

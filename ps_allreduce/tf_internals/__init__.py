@@ -1,7 +1,4 @@
-"""What the suite relies on in TensorFlow although TensorFlow does not publish it, and nothing else.
+"""Texts and variables that the suite relies on although TensorFlow does not publish them.
 
-`texts` holds names and texts and imports no TensorFlow; `private_api` imports it.
+Needs no TensorFlow.  What needs it is in `exchange.private_api`.
 """
-
-#: The version that every item here was checked with.
-CHECKED_WITH = "2.21"

@@ -14,11 +14,6 @@ import re
 #: case the environment says otherwise.
 TASK_ENVIRONMENT = {"TF_GRPC_REUSE_PORT": "true", "GRPC_FAIL_FAST": "use_caller"}
 
-#: For a chief without ParameterServerStrategy, which would set it.  TensorFlow's default sends all
-#: calls to a worker in one stream: one call waits there for the step before it, and that step may
-#: wait for that call.
-CALLS_WITHOUT_STREAM = {"TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE": "False"}
-
 #: What a server says when it cannot bind its port, and what the operating system says then.
 PORT_TAKEN = ("Could not start gRPC server", "Address already in use")
 

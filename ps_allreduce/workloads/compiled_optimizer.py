@@ -11,8 +11,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from ps_allreduce.exchange.private_api import excludes_from_decay
 from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer, Sgd
-from ps_allreduce.tf_internals.private_api import excludes_from_decay
 
 #: Settings that nobody follows, with what Keras has where they are not used.
 NOT_FOLLOWED: Mapping[str, object] = {

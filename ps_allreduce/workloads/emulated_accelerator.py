@@ -21,11 +21,12 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from ps_allreduce.exchange.batches import BatchOutputs
+from ps_allreduce.exchange.worker_local import LocalIterator, LocalVariable, assign
 from ps_allreduce.point.jitter import CHOOSING_SHIFT, GOLDEN, ROUNDS, Jitter
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.workloads.inputs import WorkerIndex
-from ps_allreduce.workloads.program import BatchOutputs, Program, now_after
-from ps_allreduce.workloads.worker_local import LocalIterator, LocalVariable, assign
+from ps_allreduce.workloads.program import Program, now_after
 
 #: A tick carries the moment at which it was due.
 TICK = (tf.TensorSpec([], tf.float64),)

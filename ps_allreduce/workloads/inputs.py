@@ -16,10 +16,10 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from ps_allreduce.exchange.drawn_examples import DrawnExamples
 from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.point.data import Digits, RecordFiles
 from ps_allreduce.point.workload import Workload
-from ps_allreduce.workloads.drawn_examples import DrawnExamples
 from ps_allreduce.workloads.image_files import FEATURES, record_files
 from ps_allreduce.workloads.own_dataset import DatasetExamples
 

@@ -13,11 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
 from ps_allreduce.errors import HostFault, UserError
+from ps_allreduce.exchange.drawn_examples import (
+    ADVICE,
+    DrawnExamples,
+    NotDrawable,
+    classified,
+    examples_of,
+    next_tokens,
+)
+from ps_allreduce.exchange.pure_model import PureModel, call_once, is_built
 from ps_allreduce.point.architectures import (
     SMALL_CNN,
     SMALL_GPT,
@@ -30,20 +37,14 @@ from ps_allreduce.point.architectures import (
 from ps_allreduce.point.data import OwnDataset
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Precision, Workload
-from ps_allreduce.tf_internals.private_api import creation_number
-from ps_allreduce.workloads.drawn_examples import (
-    ADVICE,
-    ROWS,
-    DrawnExamples,
-    examples_of,
-    image_examples,
-)
 from ps_allreduce.workloads.own_dataset import DatasetExamples, dataset_examples
 from ps_allreduce.workloads.own_model import UserModel, check_weights, load_user_model
 from ps_allreduce.workloads.randomness import name_seeds, switch_off_randomness
-from ps_allreduce.workloads.text_examples import text_examples
 from ps_allreduce.workloads.transformers import small_gpt, small_vit
 from ps_allreduce.workloads.user_code import blaming
+
+#: For models that compute nothing: nobody looks at an input, and one is read all the same.
+ROWS = classified((1,), 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,44 +52,31 @@ class BuiltModel:
     """A compiled Keras model with its variables in creation order.
 
     Attributes:
-        keras_model: in the format that the workload's precision computes in.
-        trainable: variables of Keras in creation order.
-        others: all of its other variables, which stay on the worker.
+        pure: in the format that the workload's precision computes in.
         variables: specifications of all variables in creation order.
         examples: what it is trained on, unless files are read.
     """
 
-    keras_model: keras.Model
-    trainable: tuple[keras.Variable, ...]
-    others: tuple[keras.Variable, ...]
+    pure: PureModel
     variables: tuple[VariableSpec, ...]
     examples: DrawnExamples | DatasetExamples
 
     @classmethod
     def of(cls, model: keras.Model, examples: DrawnExamples | DatasetExamples) -> BuiltModel:
         """List the variables of a model that is built."""
-        created = sorted(model.variables, key=lambda variable: creation_number(variable.value))
-        trained = {id(variable) for variable in model.trainable_variables}
+        pure = PureModel.of(model)
+        trained = {id(variable) for variable in pure.trainable}
         names = name_seeds(model)
-        return cls(
-            keras_model=model,
-            trainable=tuple(v for v in created if id(v) in trained),
-            others=tuple(v for v in created if id(v) not in trained),
-            variables=tuple(
-                VariableSpec(
-                    name=names.get(id(variable.value), variable.path),
-                    shape=tuple(variable.shape),
-                    dtype=str(variable.dtype),
-                    trainable=id(variable) in trained,
-                )
-                for variable in created
-            ),
-            examples=examples,
+        specs = tuple(
+            VariableSpec(
+                name=names.get(id(variable.value), variable.path),
+                shape=tuple(variable.shape),
+                dtype=str(variable.dtype),
+                trainable=id(variable) in trained,
+            )
+            for variable in pure.created
         )
-
-    def initial_values(self) -> list[npt.NDArray[np.float32]]:
-        """Values of the trainable variables, in creation order."""
-        return [np.asarray(variable) for variable in self.trainable]
+        return cls(pure, specs, examples)
 
 
 def build_model(workload: Workload, data_dir: Path) -> BuiltModel:
@@ -129,7 +117,7 @@ def _build_own(workload: Workload, model: OwnModel, folder: Path) -> BuiltModel:
         raise HostFault(f"the copies of {model.name} in {folder} are gone.")
     user = load_user_model(folder, model.module, model.function, model.arguments)
     examples = _examples_of(workload, user, folder)
-    if not _is_built(user.keras_model):
+    if not is_built(user.keras_model):
         _call_once(user.keras_model, examples.structure, workload.batch_per_worker, folder)
     check_weights(user.keras_model)
     if workload.deterministic:
@@ -141,34 +129,36 @@ def _examples_of(
     workload: Workload, user: UserModel, folder: Path
 ) -> DrawnExamples | DatasetExamples:
     if not isinstance(workload.data, OwnDataset):
-        only_sizes = workload.emulated is not None and _is_built(user.keras_model)
-        return ROWS if only_sizes else examples_of(user.keras_model)
+        only_sizes = workload.emulated is not None and is_built(user.keras_model)
+        return ROWS if only_sizes else _drawn(user.keras_model)
     if user.dataset is None:
         raise UserError(f"{workload.model.name} has no function dataset any more: {ADVICE}.")
     return dataset_examples(user.dataset, folder, user.keras_model)
 
 
-def _is_built(model: keras.Model) -> bool:
-    """Layers that are only made when they are called count too."""
-    return bool(model.built) and all(layer.built for layer in model.layers)
+def _drawn(model: keras.Model) -> DrawnExamples:
+    try:
+        return examples_of(model)
+    except NotDrawable as error:
+        raise UserError(str(error)) from error
 
 
 def _call_once(model: keras.Model, structure: Any, batch: int, folder: Path) -> None:
     """Have a model make its variables."""
     inputs = tf.nest.map_structure(
-        lambda spec: tf.zeros([batch, *[size or 1 for size in spec.shape]], spec.dtype),
-        structure[0],
+        lambda spec: tf.TensorSpec([batch, *spec.shape], spec.dtype), structure[0]
     )
     with blaming(f"calling {type(model).__name__} on zeros", folder):
-        model(inputs)
+        call_once(model, inputs)
 
 
 def _make(model: ImageModel | TextModel) -> tuple[keras.Model, DrawnExamples]:
     """A model that gives logits, not compiled, and what it is trained on unless files are read."""
     if isinstance(model, ImageModel):
-        return make_image_model(model), image_examples(model)
-    tied = model.name == SMALL_GPT
-    return small_gpt(model.vocabulary, model.sequence_length, tied=tied), text_examples(model)
+        return make_image_model(model), classified(model.example_shape, model.num_classes)
+    length, vocabulary = model.sequence_length, model.vocabulary
+    made = small_gpt(vocabulary, length, tied=model.name == SMALL_GPT)
+    return made, next_tokens(length, vocabulary)
 
 
 def make_image_model(model: ImageModel) -> keras.Model:

@@ -8,37 +8,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from ps_allreduce.exchange.batches import BatchOutputs, run_batches
+from ps_allreduce.exchange.worker_local import LocalIterator, LocalVariable, assign
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.workloads.inputs import WorkerIndex, batch_structure, make_dataset
 from ps_allreduce.workloads.keras_models import build_model
 from ps_allreduce.workloads.own_dataset import DatasetExamples
-from ps_allreduce.workloads.worker_local import LocalIterator, LocalVariable, assign
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchOutputs:
-    """What one batch yields, or all batches between two synchronisations.
-
-    Attributes:
-        loss: scalar float32, mean over the examples.
-        gradients: one per trainable variable, in creation order.
-        state: new values of the worker's own state.
-        moments: input ready, loss ready, last gradient ready; three float64 scalars for each batch.
-        releases: when emulated gradients were released; a float64 scalar per group, or none.
-    """
-
-    loss: tf.Tensor
-    gradients: list[tf.Tensor]
-    state: list[tf.Tensor]
-    moments: list[tf.Tensor]
-    releases: list[tf.Tensor]
+#: Input ready, loss ready, last gradient ready.
+MOMENTS_PER_BATCH = 3
 
 
 class Program(ABC):
@@ -70,7 +54,7 @@ class Program(ABC):
 
     def initial_values(self) -> list[npt.NDArray[np.float32]]:
         """Initial values of the trainable variables, equal for equal seeds."""
-        return self._model.initial_values()
+        return self._model.pure.values()
 
     def initialise(self, worker: WorkerIndex) -> list[tf.Operation]:
         """Create state and iterators on the worker that executes this."""
@@ -90,7 +74,11 @@ class Program(ABC):
         state: Sequence[tf.Tensor],
         iterators: Sequence[tf.Tensor],
     ) -> BatchOutputs:
-        """Gradients of one batch; `iterators` are handles."""
+        """Gradients of one batch; `iterators` are handles.
+
+        Its moments are input ready, loss ready and last gradient ready; its releases are when
+        emulated gradients were released, by group.
+        """
 
 
 def now_after(awaited: Sequence[tf.Tensor | tf.Operation]) -> tf.Tensor:
@@ -99,67 +87,18 @@ def now_after(awaited: Sequence[tf.Tensor | tf.Operation]) -> tf.Tensor:
         return tf.timestamp()
 
 
-def run_batches(program: Program, values: Sequence[tf.Tensor]) -> BatchOutputs:
-    """Trace a step's batches on the same parameter values, and give their means and all moments.
-
-    All but the last run in a loop that sums the gradients on the worker: nothing is communicated
-    before the last batch.  The last is outside of the loop, so that communication can overlap with
-    its backward pass.
-    """
+def run_program(program: Program, values: Sequence[tf.Tensor]) -> BatchOutputs:
+    """Trace a step's batches on the same parameter values, and give their means and all moments."""
     handles = [variable.handle() for variable in program.state]
     iterators = [iterator.handle() for iterator in program.iterators]
     state = [variable.read(h) for variable, h in zip(program.state, handles, strict=True)]
-    accumulation = program.accumulation
-    if accumulation == 1:
-        last = program.batch(values, state, iterators)
-        moments, loss, gradients = last.moments, last.loss, last.gradients
-    else:
-        sums, state, earlier, loss_sum = _accumulate(
-            program, values, state, iterators, accumulation - 1
-        )
-        last = program.batch(values, state, iterators)
-        moments = [*tf.unstack(tf.reshape(earlier, [3 * (accumulation - 1)])), *last.moments]
-        loss = (loss_sum + last.loss) / accumulation
-        gradients = [
-            (part + final) / accumulation for part, final in zip(sums, last.gradients, strict=True)
-        ]
-    for handle, value in zip(handles, last.state, strict=True):
-        assign(handle, value)
-    return replace(last, loss=loss, gradients=gradients, moments=moments)
-
-
-def _accumulate(
-    program: Program,
-    values: Sequence[tf.Tensor],
-    state: list[tf.Tensor],
-    iterators: Sequence[tf.Tensor],
-    count: int,
-) -> tuple[list[tf.Tensor], list[tf.Tensor], tf.Tensor, tf.Tensor]:
-    """Sum of gradients, last state, moments [count, 3] and sum of losses of `count` batches."""
-    moments = tf.TensorArray(tf.float64, size=count, element_shape=[3])
-    zeros = [tf.zeros_like(value) for value in values]
-
-    def body(
-        index: tf.Tensor,
-        sums: list[tf.Tensor],
-        state: list[tf.Tensor],
-        moments: tf.TensorArray,
-        loss: tf.Tensor,
-    ) -> tuple[tf.Tensor, list[tf.Tensor], list[tf.Tensor], tf.TensorArray, tf.Tensor]:
-        out = program.batch(values, state, iterators)
-        sums = [total + part for total, part in zip(sums, out.gradients, strict=True)]
-        return (
-            index + 1,
-            sums,
-            out.state,
-            moments.write(index, tf.stack(out.moments)),
-            loss + out.loss,
-        )
-
-    _, sums, state, moments, loss = tf.while_loop(
-        lambda index, *_: index < count,
-        body,
-        (tf.constant(0), zeros, state, moments, tf.constant(0.0)),
-        parallel_iterations=1,
+    out = run_batches(
+        lambda state: program.batch(values, state, iterators),
+        values,
+        state,
+        program.accumulation,
+        MOMENTS_PER_BATCH,
     )
-    return sums, state, moments.stack(), loss
+    for handle, value in zip(handles, out.state, strict=True):
+        assign(handle, value)
+    return out

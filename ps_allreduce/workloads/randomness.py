@@ -15,7 +15,7 @@ from typing import Any
 import keras
 
 from ps_allreduce.errors import UserError
-from ps_allreduce.tf_internals.private_api import all_layers
+from ps_allreduce.exchange.private_api import all_layers
 
 
 def switch_off_randomness(model: keras.Model) -> None:

@@ -15,17 +15,10 @@ import keras
 import tensorflow as tf
 
 from ps_allreduce.errors import UserError
-from ps_allreduce.tf_internals.private_api import metric_variables
-from ps_allreduce.workloads.keras_models import BuiltModel
-from ps_allreduce.workloads.training_loss import training_loss
+from ps_allreduce.exchange.drawn_examples import rows_indexed_by
+from ps_allreduce.exchange.private_api import metric_variables
+from ps_allreduce.exchange.pure_model import PureModel, training_loss
 from ps_allreduce.workloads.user_code import blaming
-
-#: Operations that pass on some of the numbers of their inputs, and change none.
-PASS_ON = frozenset(
-    {"Cast", "ConcatV2", "ExpandDims", "Identity", "IdentityN", "Pack", "Reshape", "Reverse"}
-    | {"ReverseV2", "SelectV2", "Slice", "Split", "SplitV", "Squeeze", "StopGradient"}
-    | {"StridedSlice", "Tile", "Transpose", "Unpack"}
-)
 
 
 class _Scope(keras.StatelessScope):
@@ -42,7 +35,7 @@ class _Scope(keras.StatelessScope):
         return value
 
 
-def rehearse(model: BuiltModel, structure: Any, folder: Path) -> tuple[int, ...]:
+def rehearse(model: PureModel, structure: Any, folder: Path) -> tuple[int, ...]:
     """Trace the loss of a batch, nested `tf.TensorSpec`s, once.
 
     Returns:
@@ -69,7 +62,7 @@ def rehearse(model: BuiltModel, structure: Any, folder: Path) -> tuple[int, ...]
             f"{function.output_shapes}: return one number from compute_loss."
         )
     inputs = function.graph.inputs[: len(tf.nest.flatten(structure[0]))]
-    return tuple(_smallest_table(tensor) for tensor in inputs)
+    return tuple(rows_indexed_by(tensor) for tensor in inputs)
 
 
 def _check_strays(model: keras.Model, strays: Sequence[keras.Variable]) -> None:
@@ -104,22 +97,3 @@ def _user_of(tensor: tf.Tensor) -> str:
     """The operation that takes a captured resource; its name holds those of the layers."""
     consumers = tensor.consumers()
     return str(consumers[0].name if consumers else tensor.name)
-
-
-def _smallest_table(tensor: tf.Tensor) -> int:
-    """Rows of the smallest table that is indexed by this input; 0 for none."""
-    rows, seen, waiting = [], set(), [tensor]
-    while waiting:
-        present = waiting.pop()
-        for operation in present.consumers():
-            if operation.type == "GatherV2" and operation.inputs[1] is present:
-                rows.append(_rows(operation))
-            elif operation.type in PASS_ON and operation.name not in seen:
-                seen.add(operation.name)
-                waiting.extend(operation.outputs)
-    return min(rows, default=0)
-
-
-def _rows(gather: tf.Operation) -> int:
-    axis = int(tf.get_static_value(gather.inputs[2]))
-    return int(gather.inputs[0].shape[axis] or 0)

@@ -17,9 +17,10 @@ import tensorflow as tf
 from ps_allreduce.backends import devices
 from ps_allreduce.backends.allreduce import AllReduceBackend
 from ps_allreduce.backends.local_worker import LocalWorker
-from ps_allreduce.backends.parameter_servers.ps_async import AsynchronousBackend
-from ps_allreduce.backends.parameter_servers.ps_sync import SynchronousBackend
-from ps_allreduce.backends.worker_step import Exchanged
+from ps_allreduce.exchange.all_reduce import RingMeans
+from ps_allreduce.exchange.asynchronous import AsynchronousExchange
+from ps_allreduce.exchange.steps import Exchanged
+from ps_allreduce.exchange.synchronous import SynchronousExchange
 from ps_allreduce.fork_server import server
 from ps_allreduce.fork_server.messages import StartTask
 from ps_allreduce.point import placement
@@ -31,12 +32,12 @@ from ps_allreduce.workloads.keras_program import RealProgram
 def sum_instead_of_mean() -> None:
     """All-reduce applies the sum."""
 
-    mean = AllReduceBackend._mean
+    mean = RingMeans._mean
 
-    def total(self: AllReduceBackend, bucket: tf.Tensor, instance_key: tf.Tensor) -> tf.Tensor:
-        return self._task.experiment.num_workers * mean(self, bucket, instance_key)
+    def total(self: RingMeans, bucket: tf.Tensor, instance_key: tf.Tensor) -> tf.Tensor:
+        return self._num_workers * mean(self, bucket, instance_key)
 
-    AllReduceBackend._mean = total  # type: ignore[method-assign]
+    RingMeans._mean = total  # type: ignore[method-assign]
 
 
 def no_exchange() -> None:
@@ -46,33 +47,33 @@ def no_exchange() -> None:
 
 def lost_gradient() -> None:
     """Synchronous servers get zeros for the first variable."""
-    exchange = SynchronousBackend._exchange
+    exchange = SynchronousExchange._exchange
 
-    def broken(self: SynchronousBackend, gradients: list[tf.Tensor], *where: Any) -> Exchanged:
+    def broken(self: SynchronousExchange, gradients: list[tf.Tensor], *where: Any) -> Exchanged:
         return exchange(self, [tf.zeros_like(gradients[0]), *gradients[1:]], *where)
 
-    SynchronousBackend._exchange = broken  # type: ignore[method-assign, assignment]
+    SynchronousExchange._exchange = broken  # type: ignore[method-assign, assignment]
 
 
 def early_read() -> None:
     """Workers read without waiting for their token; one is slow, so that this is always early."""
     slow_worker()
-    make_queue = SynchronousBackend._make_queue
+    make_queue = SynchronousExchange._make_queue
 
-    def stuffed(self: SynchronousBackend, number: int, worker: int) -> tf.Tensor:
+    def stuffed(self: SynchronousExchange, number: int, worker: int) -> tf.Tensor:
         queue = make_queue(self, number, worker)
-        with tf.device(self._served.variables[number].device):
+        with tf.device(self.served.variables[number].device):
             for _ in range(2):
                 tf.raw_ops.QueueEnqueueV2(handle=queue, components=[tf.constant(0, tf.int64)])
         return queue
 
-    SynchronousBackend._make_queue = stuffed  # type: ignore[method-assign]
+    SynchronousExchange._make_queue = stuffed  # type: ignore[method-assign]
 
 
 def slow_worker() -> None:
     """Worker 1 waits between its push and its next pull."""
 
-    def drive(self: SynchronousBackend, step: Any, worker: int, num_steps: int) -> list[tf.Tensor]:
+    def drive(self: SynchronousExchange, step: Any, worker: int, num_steps: int) -> list[tf.Tensor]:
         rows = []
         with tf.device(f"/job:worker/replica:0/task:{worker}/device:CPU:0"):
             for _ in range(num_steps):
@@ -80,32 +81,32 @@ def slow_worker() -> None:
                 time.sleep(0.2 if worker == 1 else 0.0)
         return rows
 
-    SynchronousBackend._drive_worker = drive  # type: ignore[method-assign]
+    SynchronousExchange._drive_worker = drive  # type: ignore[method-assign]
 
 
 def slow_asynchronous_worker() -> None:
     """Worker 1 takes its time for every dispatch, where workers do not wait for each other."""
-    make = AsynchronousBackend._make
+    make = AsynchronousExchange._make
 
-    def slowly(self: AsynchronousBackend, function: Any, worker: int) -> tf.Tensor:
+    def slowly(self: AsynchronousExchange, function: Any, worker: int) -> tf.Tensor:
         time.sleep(0.05 if worker == 1 else 0.0)
         return make(self, function, worker)
 
-    AsynchronousBackend._make = slowly  # type: ignore[method-assign]
+    AsynchronousExchange._make = slowly  # type: ignore[method-assign]
 
 
 def failing_dispatch() -> None:
     """What drives worker 1 fails in its fifth dispatch."""
-    make = AsynchronousBackend._make
+    make = AsynchronousExchange._make
     begun: list[int] = []
 
-    def failing(self: AsynchronousBackend, function: Any, worker: int) -> tf.Tensor:
+    def failing(self: AsynchronousExchange, function: Any, worker: int) -> tf.Tensor:
         begun.append(worker)
         if begun.count(1) == 5:
             raise RuntimeError("this dispatch was to fail")
         return make(self, function, worker)
 
-    AsynchronousBackend._make = failing  # type: ignore[method-assign]
+    AsynchronousExchange._make = failing  # type: ignore[method-assign]
 
 
 def forced_axis(axis: int) -> Callable[[], None]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from ps_allreduce.fork_server.run_folder import hold_port
 from ps_allreduce.fork_server.unused_imports import UNUSED_BY_TASKS, left_out
-from ps_allreduce.tf_internals.texts import CALLS_WITHOUT_STREAM, TASK_ENVIRONMENT
+from ps_allreduce.tf_internals.texts import TASK_ENVIRONMENT
 
 with left_out(*UNUSED_BY_TASKS):
     from ps_allreduce.runner import forked_jobs
@@ -27,7 +27,7 @@ import tensorflow as tf
 from tensorflow.python.distribute import parameter_server_strategy_v2
 from tensorflow.python.eager import context
 
-from ps_allreduce.tf_internals import private_api
+from ps_allreduce.exchange import private_api
 
 Cluster = dict[str, list[str]]
 
@@ -145,7 +145,7 @@ def named_in_tensorflow() -> list[str]:
     grpc_state = Path(tf.sysconfig.get_include(), "xla/tsl/distributed_runtime/rpc/grpc_state.h")
     files = [Path(parameter_server_strategy_v2.__file__), grpc_state]
     text = "".join(file.read_text(encoding="utf-8") for file in files)
-    return [name for name in (*TASK_ENVIRONMENT, *CALLS_WITHOUT_STREAM) if name in text]
+    return [name for name in (*TASK_ENVIRONMENT, *private_api.CALLS_WITHOUT_STREAM) if name in text]
 
 
 def seen_of_keras() -> dict[str, Any]:
@@ -185,6 +185,7 @@ def strategies_seen() -> list[bool]:
 def main() -> None:
     """Provoke everything; what is written to standard error before is what an import says."""
     findings: dict[str, Any] = {"asleep": is_asleep(), "version": tf.__version__}
+    findings["checked_with"] = private_api.CHECKED_WITH
     findings["loaded"] = sorted(sys.modules.keys() & set(UNUSED_BY_TASKS))
     sys.stderr.write("imported\n")
     sys.stderr.flush()

@@ -19,17 +19,19 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ps_allreduce.backends.updates import update_rule
-from ps_allreduce.backends.worker_step import initialise_worker, traced_function
+from ps_allreduce.backends.exchange_settings import update_rule
+from ps_allreduce.backends.worker_step import initialise_worker
 from ps_allreduce.errors import UserError
+from ps_allreduce.exchange.pure_model import FLOAT16_LOSS_SCALE
+from ps_allreduce.exchange.steps import traced_function
 from ps_allreduce.point.architectures import OwnModel
 from ps_allreduce.point.data import OwnDataset, Synthetic
 from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer, Sgd
-from ps_allreduce.point.workload import Workload
+from ps_allreduce.point.workload import Precision, Workload
 from ps_allreduce.workloads.compiled_optimizer import optimizer_of
 from ps_allreduce.workloads.inputs import make_dataset
-from ps_allreduce.workloads.keras_program import LOSS_SCALE, RealProgram
-from ps_allreduce.workloads.program import run_batches
+from ps_allreduce.workloads.keras_program import RealProgram
+from ps_allreduce.workloads.program import run_program
 from tests.real import model_kinds, refused_models
 
 #: Those that do not say what they take.
@@ -71,7 +73,7 @@ def against_keras(data_dir: Path, function: str) -> dict[str, Any]:
     values = program.initial_values()
 
     def step() -> Any:
-        out = run_batches(program, [tf.constant(value) for value in values])
+        out = run_program(program, [tf.constant(value) for value in values])
         return out.loss, out.gradients, out.state
 
     loss, gradients, state = traced_function(step)()
@@ -82,17 +84,18 @@ def against_keras(data_dir: Path, function: str) -> dict[str, Any]:
     by_id = {
         id(v): g for v, g in zip(program.keras_model.trainable_variables, reference[1], strict=True)
     }
-    scale = LOSS_SCALE.get(program.precision, 1.0)
+    scale = FLOAT16_LOSS_SCALE if program.precision is Precision.MIXED_FLOAT16 else 1.0
     paired = [
         (gradient, by_id[id(variable)])
-        for variable, gradient in zip(program._model.trainable, gradients, strict=True)
+        for variable, gradient in zip(program._model.pure.trainable, gradients, strict=True)
     ]
     return {
         "loss": [float(loss), float(reference[0])],
         "gradients": max(relative(g, tf.zeros_like(g) if r is None else r) for g, r in paired),
         "moved": float(max(np.abs(g).max() for g in gradients)),
         "state": max(
-            [relative(s, v) for s, v in zip(state, program._model.others, strict=True)], default=0.0
+            [relative(s, v) for s, v in zip(state, program._model.pure.others, strict=True)],
+            default=0.0,
         ),
         "created": [spec.name for spec in program.variables],
         "notes": list(program.notes),

@@ -50,7 +50,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from ps_allreduce.backends.local_worker import MirroredWorker
-from ps_allreduce.backends.worker_step import Exchanged
+from ps_allreduce.exchange.steps import Exchanged
 
 
 class PlainAllReduceBackend(MirroredWorker):

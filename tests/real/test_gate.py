@@ -18,7 +18,7 @@ from experiments.suite import gate_arms
 from experiments.suite.agreement import LIMIT
 from experiments.suite.gate import GateRequest, run_gate
 from launchers.settings import LauncherSettings
-from ps_allreduce.backends.buckets import Tensor, fill_buckets
+from ps_allreduce.exchange.buckets import Tensor, fill_buckets
 from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.point.data import Digits
 from ps_allreduce.point.experiment import Experiment

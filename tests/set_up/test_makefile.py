@@ -115,6 +115,13 @@ def test_failed_points_are_analysed_mistakes_are_not_and_make_fails_with_both(
     [
         (["placement"], ["experiments", "placement"]),
         (
+            ["export", "SETTING=1f3a", "INTO=it's mine", "MODEL=a.py:b", "LAUNCHER=ssh"],
+            [
+                *("experiments", "export", "--setting", "1f3a", "--results", "results"),
+                *("--into", "it's mine", "--model", "a.py:b", "--launcher", "ssh"),
+            ],
+        ),
+        (
             ["placement", "MODEL=InceptionV3", "NUM_PS=4"],
             ["experiments", "placement", "--model", "InceptionV3", "--num-ps", "4"],
         ),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
 
-from ps_allreduce.backends.buckets import Bucket, holders
+from .buckets import Bucket, holders
 
 
 def pack(buckets: Sequence[Bucket], tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ps_allreduce.backends import buckets as buckets_module
-from ps_allreduce.backends.buckets import Bucket, Piece, Tensor, fill_buckets, holders
+from ps_allreduce.exchange import buckets as buckets_module
+from ps_allreduce.exchange.buckets import Bucket, Piece, Tensor, fill_buckets, holders
 
 TENSORS = st.lists(
     st.builds(Tensor, size=st.integers(1, 60), server=st.integers(0, 2)), min_size=1, max_size=12

@@ -22,6 +22,22 @@ from itertools import pairwise
 LEAST_TAPERED = 16_384
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Messages:
+    """How gradients are sent.
+
+    Attributes:
+        group_size, cut_size: as in `fill_buckets`.
+        in_flight: so many messages are under way at once; 0 is no bound.
+        number_format: of gradients under way, as TensorFlow names it.
+    """
+
+    group_size: int
+    cut_size: int
+    in_flight: int
+    number_format: str = "float32"
+
+
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """What buckets are made of: a whole gradient, or a shard of one.

@@ -3,7 +3,7 @@
 The first worker of a host is its leader.  The others add their gradients to accumulators on the
 leader.  The leader sends their mean to the servers and passes the new values on, so that both cross
 the host's link once.  Every host has equally many workers: otherwise the mean over hosts would not
-be the mean over workers, and `Experiment` refuses that.
+be the mean over workers.
 
 Decides which of TensorFlow's operations add gradients up, who leads whom, and what is exchanged
 inside a host.  The strategy decides how a leader's gradients reach the servers.
@@ -16,11 +16,11 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from ps_allreduce.backends.packing import hold
-from ps_allreduce.backends.parameter_servers.servers import Send, Sent, worker_device
-from ps_allreduce.cluster import ClusterSpec, TaskType
-from ps_allreduce.tf_internals.texts import CALLS_WITHOUT_STREAM
-from ps_allreduce.workloads.worker_local import HOST
+from .packing import hold
+from .private_api import CALLS_WITHOUT_STREAM
+from .servers import Cluster, Send, Sent
+from .steps import worker_device
+from .worker_local import HOST
 
 #: No gradient is refused as stale: workers wait for the values that their gradients lead to.
 ALWAYS_FRESH = 1 << 40
@@ -48,15 +48,15 @@ def take_mean(accumulator: tf.Tensor, count: int, size: int) -> tf.Tensor:
     return tf.ensure_shape(mean, [size])
 
 
-def workers_by_host(cluster: ClusterSpec) -> list[list[int]]:
+def workers_by_host(cluster: Cluster) -> list[list[int]]:
     """The workers of every host; hosts and workers in the order of the cluster specification."""
     by_host: dict[str, list[int]] = {}
-    for worker, address in enumerate(cluster.addresses[TaskType.WORKER]):
+    for worker, address in enumerate(cluster["worker"]):
         by_host.setdefault(address.rpartition(":")[0], []).append(worker)
     return list(by_host.values())
 
 
-def join_cluster(cluster: ClusterSpec) -> None:
+def join_cluster(cluster: Cluster) -> None:
     """Connect the chief, and let the workers of a host reach one another.
 
     ParameterServerStrategy would let them reach only servers and the chief.
@@ -66,12 +66,12 @@ def join_cluster(cluster: ClusterSpec) -> None:
         peers = [f"/job:worker/task:{worker}" for worker in workers]
         for worker in workers:
             filters.set_device_filters("worker", worker, ["/job:ps", "/job:chief", *peers])
-    for server in range(len(cluster.addresses[TaskType.PS])):
+    for server in range(len(cluster["ps"])):
         filters.set_device_filters("ps", server, ["/job:worker", "/job:chief"])
     os.environ.update(CALLS_WITHOUT_STREAM)
     tf.config.experimental_connect_to_cluster(
-        tf.train.ClusterSpec(cluster.as_dict()),
-        job_name=str(TaskType.CHIEF),
+        tf.train.ClusterSpec(dict(cluster)),
+        job_name="chief",
         protocol="grpc",
         cluster_device_filters=filters,
     )

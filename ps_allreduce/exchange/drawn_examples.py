@@ -1,7 +1,6 @@
 """Random examples for any model: what shape and range its inputs and targets have.
 
-Decides both from the model and its loss.  An example depends on seed and index alone; `inputs`
-deals examples to workers.
+Decides both from the model and its loss.  An example depends on seed and index alone.
 """
 
 from __future__ import annotations
@@ -13,9 +12,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from ps_allreduce.errors import UserError
-from ps_allreduce.point.architectures import ImageModel
-from ps_allreduce.tf_internals.private_api import input_structure, output_structure
+from .private_api import input_structure, output_structure
+from .pure_model import PureModel
 
 #: What to do where examples cannot be drawn.
 ADVICE = "write a function dataset(shard, num_shards) in the model's module"
@@ -27,6 +25,18 @@ BINARY = ("binarycrossentropy", "binaryfocalcrossentropy", "hinge", "squaredhing
 
 #: Keras chooses for these by the shape of the output.
 ANY_CROSSENTROPY = ("crossentropy", "ce")
+
+
+#: Operations that pass on some of the numbers of their inputs, and change none.
+PASS_ON = frozenset(
+    {"Cast", "ConcatV2", "ExpandDims", "Identity", "IdentityN", "Pack", "Reshape", "Reverse"}
+    | {"ReverseV2", "SelectV2", "Slice", "Split", "SplitV", "Squeeze", "StopGradient"}
+    | {"StridedSlice", "Tile", "Transpose", "Unpack"}
+)
+
+
+class NotDrawable(ValueError):
+    """No examples can be drawn for a model; the text says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,29 +104,32 @@ def _draw_all(fields: Any, seed: int, index: tf.Tensor) -> Any:
     return tf.nest.pack_sequence_as(fields, values)
 
 
-def image_examples(model: ImageModel) -> DrawnExamples:
-    """Images with a class each."""
-    return _classified(model.example_shape, model.num_classes)
-
-
-def _classified(shape: tuple[int, ...], num_classes: int) -> DrawnExamples:
+def classified(shape: tuple[int, ...], num_classes: int) -> DrawnExamples:
+    """Examples of a shape with a class each."""
     return DrawnExamples(
         Field(shape=shape, dtype=tf.float32), Field(shape=(), dtype=tf.int64, below=num_classes)
     )
 
 
-#: For models that compute nothing: nobody looks at an input, and one is read all the same.
-ROWS = _classified((1,), 2)
+def examples_for(model: PureModel, batch: int) -> DrawnExamples:
+    """Examples of a model, in batches of so many; they index no row that a table does not have."""
+    examples = examples_of(model.keras_model)
+    structure = tf.nest.map_structure(
+        lambda spec: tf.TensorSpec([batch, *spec.shape], spec.dtype), examples.structure
+    )
+    inputs = tf.nest.flatten(structure[0])
+    traced = model.traced_loss(structure).graph.inputs[: len(inputs)]
+    return examples.bounded([rows_indexed_by(tensor) for tensor in traced])
 
 
 def examples_of(model: keras.Model) -> DrawnExamples:
     """Examples that a compiled model of the user's takes.
 
     Raises:
-        UserError: it does not say which these are.
+        NotDrawable: it does not say which these are.
     """
     if not getattr(model, "inputs", None):
-        raise UserError(
+        raise NotDrawable(
             f"{type(model).__name__} does not tell which inputs it takes (it has no .inputs): "
             f"{ADVICE}, or build it with keras.Input."
         )
@@ -131,7 +144,7 @@ def examples_of(model: keras.Model) -> DrawnExamples:
 def _input_field(tensor: keras.KerasTensor) -> Field:
     dtype = tf.as_dtype(tensor.dtype)
     if dtype == tf.string:
-        raise UserError(f"input {tensor.name} is text, which nobody can draw: {ADVICE}.")
+        raise NotDrawable(f"input {tensor.name} is text, which nobody can draw: {ADVICE}.")
     return Field(shape=_shape_of(tensor, "input"), dtype=dtype, below=0 if dtype.is_floating else 2)
 
 
@@ -139,7 +152,7 @@ def _shape_of(tensor: keras.KerasTensor, role: str) -> tuple[int, ...]:
     """Without the batch."""
     shape = tuple(tensor.shape)[1:]
     if None in shape:
-        raise UserError(
+        raise NotDrawable(
             f"{role} {tensor.name} has the open shape {shape}: give keras.Input its sizes, or "
             f"{ADVICE}."
         )
@@ -171,3 +184,40 @@ def _target_field(output: keras.KerasTensor, loss: str) -> Field:
     if loss in ONE_HOT:
         return Field(shape=shape, dtype=tf.float32, below=shape[-1], one_hot=True)
     return Field(shape=shape, dtype=tf.float32, below=2 if loss in BINARY else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class NextTokens(DrawnExamples):
+    """Sequences of token ids; the targets are the same sequences, one place further."""
+
+    def draw(self, seed: int, index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Example number `index`."""
+        (length,) = self.inputs.shape
+        longer = replace(self.inputs, shape=(length + 1,))
+        tokens = longer.draw(tf.stack([tf.constant(seed, tf.int64), index]))
+        return tokens[:-1], tokens[1:]
+
+
+def next_tokens(length: int, vocabulary: int) -> NextTokens:
+    """What a language model is trained on: tokens that are drawn evenly."""
+    ids = Field(shape=(length,), dtype=tf.int32, below=vocabulary)
+    return NextTokens(ids, ids)
+
+
+def rows_indexed_by(tensor: tf.Tensor) -> int:
+    """Rows of the smallest table that is indexed by this input; 0 for none."""
+    rows, seen, waiting = [], set(), [tensor]
+    while waiting:
+        present = waiting.pop()
+        for operation in present.consumers():
+            if operation.type == "GatherV2" and operation.inputs[1] is present:
+                rows.append(_rows(operation))
+            elif operation.type in PASS_ON and operation.name not in seen:
+                seen.add(operation.name)
+                waiting.extend(operation.outputs)
+    return min(rows, default=0)
+
+
+def _rows(gather: tf.Operation) -> int:
+    axis = int(tf.get_static_value(gather.inputs[2]))
+    return int(gather.inputs[0].shape[axis] or 0)

@@ -1,4 +1,4 @@
-"""Names of TensorFlow and Keras that the suite uses although they are not public.
+"""Names of TensorFlow and Keras that are used here although they are not public.
 
 Decides how each is used.  Importing this module sees that all are there: assigning to an attribute
 that was renamed would fail without a word.  It executes nothing of TensorFlow, because a process
@@ -14,13 +14,19 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from ps_allreduce.tf_internals import CHECKED_WITH
+#: The version that every item here was checked with.
+CHECKED_WITH = "2.21"
+
+#: For a chief without ParameterServerStrategy, which would set it.  TensorFlow's default sends all
+#: calls to a worker in one stream: one call waits there for the step before it, and that step may
+#: wait for that call.
+CALLS_WITHOUT_STREAM = {"TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE": "False"}
 
 
 def missing(item: object) -> ImportError:
     """The error for something that TensorFlow has taken away."""
     return ImportError(
-        f"TensorFlow {tf.__version__} lacks what the suite needs and TensorFlow does not publish: "
+        f"TensorFlow {tf.__version__} lacks what is needed here and TensorFlow does not publish: "
         f"{item}. Install TensorFlow {CHECKED_WITH}."
     )
 

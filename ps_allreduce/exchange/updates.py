@@ -8,13 +8,11 @@ updating its tensors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import tensorflow as tf
-
-from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer, Sgd
 
 Shape = tuple[int, ...]
 
@@ -34,67 +32,77 @@ class UpdateRule(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class _SgdRule:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SgdRule:
     """`w -= learning_rate * g`."""
 
-    settings: Sgd
+    learning_rate: float
 
     def slots(self, shape: Shape) -> tuple[Shape, ...]:
+        """None."""
         return ()
 
     def apply(
         self, variable: tf.Tensor, slots: Sequence[tf.Tensor], gradient: tf.Tensor
     ) -> tf.Operation:
+        """Change the variable."""
         return tf.raw_ops.ResourceApplyGradientDescent(
-            var=variable, alpha=self.settings.learning_rate, delta=gradient, use_locking=True
+            var=variable, alpha=self.learning_rate, delta=gradient, use_locking=True
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _MomentumRule:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MomentumRule:
     """`a = momentum * a + g; w -= learning_rate * a`, or what Nesterov does instead.
 
     Keras keeps `-learning_rate * a`, which is the same training at a constant learning rate.
     """
 
-    settings: Momentum
+    learning_rate: float
+    momentum: float
+    nesterov: bool = False
 
     def slots(self, shape: Shape) -> tuple[Shape, ...]:
+        """The sum."""
         return (shape,)
 
     def apply(
         self, variable: tf.Tensor, slots: Sequence[tf.Tensor], gradient: tf.Tensor
     ) -> tf.Operation:
+        """Change the sum, then the variable."""
         return tf.raw_ops.ResourceApplyMomentum(
             var=variable,
             accum=slots[0],
-            lr=self.settings.learning_rate,
+            lr=self.learning_rate,
             grad=gradient,
-            momentum=self.settings.momentum,
+            momentum=self.momentum,
             use_locking=True,
-            use_nesterov=self.settings.nesterov,
+            use_nesterov=self.nesterov,
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _AdamRule:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdamRule:
     """Adam with the epsilon of Keras, which is added to the root of the uncorrected variance.
 
     The third slot counts steps.  Adding to it is one operation: asynchronous workers lose no step,
     as they would if each read the powers of beta, multiplied them and wrote them back.
     """
 
-    settings: Adam | AdamW
+    learning_rate: float
+    beta_1: float
+    beta_2: float
+    epsilon: float
 
     def slots(self, shape: Shape) -> tuple[Shape, ...]:
+        """Mean, variance, and steps."""
         return shape, shape, ()
 
     def apply(
         self, variable: tf.Tensor, slots: Sequence[tf.Tensor], gradient: tf.Tensor
     ) -> tf.Operation:
+        """Count the step; change mean and variance, then the variable."""
         means, variances, steps = slots
-        settings = self.settings
         with tf.control_dependencies([gradient]):
             counted = tf.raw_ops.AssignAddVariableOp(resource=steps, value=tf.constant(1.0))
         with tf.control_dependencies([counted]):
@@ -103,50 +111,34 @@ class _AdamRule:
             var=variable,
             m=means,
             v=variances,
-            beta1_power=tf.pow(settings.beta_1, step),
-            beta2_power=tf.pow(settings.beta_2, step),
-            lr=settings.learning_rate,
-            beta1=settings.beta_1,
-            beta2=settings.beta_2,
-            epsilon=settings.epsilon,
+            beta1_power=tf.pow(self.beta_1, step),
+            beta2_power=tf.pow(self.beta_2, step),
+            lr=self.learning_rate,
+            beta1=self.beta_1,
+            beta2=self.beta_2,
+            epsilon=self.epsilon,
             grad=gradient,
             use_locking=True,
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _AdamWRule:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdamWRule(AdamRule):
     """`w -= learning_rate * weight_decay * w`, then Adam."""
 
-    settings: AdamW
-
-    def slots(self, shape: Shape) -> tuple[Shape, ...]:
-        return _AdamRule(self.settings).slots(shape)
+    weight_decay: float
 
     def apply(
         self, variable: tf.Tensor, slots: Sequence[tf.Tensor], gradient: tf.Tensor
     ) -> tf.Operation:
-        settings = self.settings
+        """Decay, then do as Adam."""
         with tf.control_dependencies([gradient]):
             value = tf.raw_ops.ReadVariableOp(resource=variable, dtype=tf.float32)
         decayed = tf.raw_ops.ResourceApplyGradientDescent(
             var=variable,
-            alpha=settings.learning_rate * settings.weight_decay,
+            alpha=self.learning_rate * self.weight_decay,
             delta=value,
             use_locking=True,
         )
         with tf.control_dependencies([decayed]):
-            return _AdamRule(settings).apply(variable, slots, gradient)
-
-
-_RULES: Mapping[type[Any], Callable[[Any], UpdateRule]] = {
-    Sgd: _SgdRule,
-    Momentum: _MomentumRule,
-    Adam: _AdamRule,
-    AdamW: _AdamWRule,
-}
-
-
-def update_rule(optimizer: Optimizer) -> UpdateRule:
-    """The rule of an optimizer."""
-    return _RULES[type(optimizer)](optimizer)
+            return AdamRule.apply(self, variable, slots, gradient)

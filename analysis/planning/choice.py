@@ -1,0 +1,139 @@
+"""Which of the measured settings is taken home: the fastest, or one that is named.
+
+Decides what "the fastest" is, as where two sides are compared (`stats.sides`): of the synchronous
+settings that communicate, at the most workers, that with the highest rate.  Of several sweeps of
+one model the newest counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis.data.blocks import analysed
+from analysis.data.cases import Point, make_cases
+from analysis.data.load import find_sweeps, read_sweep
+from analysis.stats.sides import Side, SideKind
+from analysis.stats.statistics import MIN_LAUNCHES, Estimate, estimate
+from ps_allreduce.errors import UserError
+from ps_allreduce.record.records import RunRecord
+
+BEST = "best"
+
+#: So many settings are named where none is meant.
+SHOWN = 5
+
+TOGETHER = SideKind(
+    name="synchronous settings",
+    setting="synchronous setting",
+    strategies=lambda traits: traits.synchronous and traits.communicates(),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MeasuredSetting:
+    """A setting at a number of workers, and what was measured of it.
+
+    Attributes:
+        sweep: the folder of its sweep.
+        unit: what the rate counts.
+        rate: examples per second, with its interval over launches.
+        launches: how many count.
+        record: of the last launch that counts.
+    """
+
+    sweep: Path
+    unit: str
+    rate: Estimate
+    launches: int
+    record: RunRecord
+
+    @property
+    def line(self) -> str:
+        """As users choose it."""
+        experiment = self.record.experiment
+        return f"{experiment.experiment_id}  {experiment.title}  {self.rate.mean:.1f}/s"
+
+
+def choose(folder: Path, setting: str, model: str | None) -> MeasuredSetting:
+    """The setting that is meant, of all sweeps below a folder.
+
+    Args:
+        setting: `best`, or the beginning of an experiment's identity.
+        model: as the user calls it; None where only one was measured.
+
+    Raises:
+        UserError: there is none, or there are several.
+    """
+    sides = [side for sweep in find_sweeps(folder) for side in _sides(sweep, model)]
+    if not sides:
+        what = "launch" if model is None else f"launch of {model}"
+        raise UserError(
+            f"{folder} holds no valid {what}: run a sweep first, and name a model as in its sweep."
+        )
+    if setting == BEST:
+        return _best(sides)
+    every = [_measured(sweep, point) for sweep, points in sides for point in points]
+    meant = {
+        each.record.experiment_id: each
+        for each in every
+        if each.record.experiment_id.startswith(setting)
+    }
+    if len(meant) != 1:
+        few = sorted(meant.values() or every, key=lambda each: -each.rate.mean)[:SHOWN]
+        problem = "several settings" if meant else "no setting"
+        lines = "".join(f"\n  {each.line}" for each in few)
+        raise UserError(f"{problem} with valid launches begin with {setting!r}; choose one:{lines}")
+    return next(iter(meant.values()))
+
+
+#: The folder of a sweep, and the points of one of its cases that have valid launches.
+_Measured = tuple[Path, Sequence[Point]]
+
+
+def _sides(sweep: Path, model: str | None) -> Iterator[_Measured]:
+    results = analysed(read_sweep(sweep))
+    for case in make_cases(results.block.table, results.files.records):
+        points = [point for point in case.points if len(point.rates)]
+        names = {point.experiment.workload.model.name for point in points}
+        if points and (model is None or model in names):
+            yield sweep, points
+
+
+def _best(sides: Sequence[_Measured]) -> MeasuredSetting:
+    synchronous = [
+        (sweep, kept)
+        for sweep, points in sides
+        if (kept := [point for point in points if TOGETHER.strategies(point.setting.traits)])
+    ]
+    models = {points[0].experiment.workload.model.name for _, points in synchronous}
+    if not models:
+        raise UserError(
+            "no synchronous setting with several workers has a valid launch: name a setting, for "
+            f"instance {_measured(sides[0][0], sides[0][1][0]).record.experiment_id}."
+        )
+    if len(models) > 1:
+        raise UserError(f"several models were measured: state --model, {' or '.join(models)}.")
+    sweep, points = max(
+        synchronous, key=lambda each: max(p.attempts["started_at"].max() for p in each[1])
+    )
+    return _measured(sweep, _fastest(points))
+
+
+def _fastest(points: Sequence[Point]) -> Point:
+    """At the most workers with enough launches, or with any where none has enough."""
+    enough = [point for point in points if len(point.rates) >= MIN_LAUNCHES] or points
+    workers = max(point.num_workers for point in enough)
+    there = tuple(point for point in enough if point.num_workers == workers)
+    return Side(kind=TOGETHER, points=there).best
+
+
+def _measured(sweep: Path, point: Point) -> MeasuredSetting:
+    return MeasuredSetting(
+        sweep=sweep,
+        unit=str(point.asked["unit"]),
+        rate=estimate(point.rates),
+        launches=len(point.rates),
+        record=point.counting[-1],
+    )

@@ -1,0 +1,1 @@
+"""A measured setting as a training of the user's own."""

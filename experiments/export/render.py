@@ -1,0 +1,223 @@
+"""The texts of an exported training: `train.py`, how it is started, and what to know about it.
+
+Decides which template holds which part.  Pure: a `Training` in, text out.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from experiments.export.python_text import (
+    RULES,
+    arguments_text,
+    call_text,
+    lines_of_call,
+    messages_text,
+    optimizer_text,
+    quoted,
+)
+from experiments.export.training import Start, Training
+from ps_allreduce.point.architectures import (
+    SMALL_CNN,
+    SMALL_GPT,
+    SMALL_VIT,
+    Model,
+    OwnModel,
+    TextModel,
+)
+from ps_allreduce.point.data import Digits, OwnDataset, RecordFiles
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.resources import Device
+from ps_allreduce.point.strategies import AllReduce, AsynchronousServers
+from ps_allreduce.point.workload import Precision
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+
+#: Blanks before a line of a method.
+IN_METHOD = 8
+
+#: What draws random examples, by the kind of model; others than these say it themselves.
+_DRAWN_BY = {"image": "classified", "text": "next_tokens"}
+
+#: How many images there are of those that the suite makes: scikit-learn's.
+NUM_DIGITS = 1797
+
+#: What starts a training, by how: the template and the name of the file.
+STARTS: Mapping[Start, str] = {
+    Start.LOCAL: "launch.sh",
+    Start.SSH: "launch_ssh.sh",
+    Start.SLURM: "job.sbatch",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """The text of one file; `runs` if it is a program."""
+
+    name: str
+    text: str
+    runs: bool = False
+
+
+def render(training: Training) -> list[Rendered]:
+    """All files that are made from templates."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"literal": quoted, "sh": shlex.quote}
+    context = {**_context(training), **_surroundings(training)}
+
+    def text(name: str) -> str:
+        return environment.get_template(f"{name}.j2").render(context)
+
+    start = STARTS[training.start]
+    return [
+        Rendered("train.py", text("train.py")),
+        Rendered(start, text(start), runs=True),
+        Rendered("README.md", text("README.md")),
+    ]
+
+
+def _context(training: Training) -> dict[str, object]:
+    """What `train.py` consists of."""
+    experiment = training.experiment
+    strategy, workload = experiment.strategy, experiment.workload
+    emulated = workload.emulated is not None
+    return {
+        "title": experiment.title,
+        "experiment_id": experiment.experiment_id,
+        "strategy_kind": strategy.kind,
+        "servers": strategy.uses_servers,
+        "allreduce": strategy.uses_collective,
+        "parallel": strategy.communicates(),
+        "aggregation": strategy.host_aggregation,
+        "num_workers": experiment.num_workers,
+        "num_ps": experiment.num_ps,
+        "batch_per_worker": workload.batch_per_worker,
+        "accumulation": workload.accumulation,
+        "threads": experiment.resources.threads_per_worker,
+        "device": "/device:GPU:0" if experiment.resources.device is Device.GPU else "/device:CPU:0",
+        "seed": workload.seed,
+        "optimizer": optimizer_text(workload.optimizer),
+        "optimizer_name": RULES[type(workload.optimizer)],
+        "messages": "" if strategy.wire is None else messages_text(strategy.wire),
+        "packs": _packs_text(experiment),
+        "exchange": _exchange_text(experiment),
+        "precision": "" if workload.precision is Precision.FLOAT32 else workload.precision.value,
+        "training_template": f"training_{_family(experiment)}.py.j2",
+        "validated_by": "The chief" if strategy.uses_servers else "The first worker",
+        "emulated": emulated,
+        **_model_context(experiment),
+        **_data_context(training),
+    }
+
+
+def _family(experiment: Experiment) -> str:
+    return "servers" if experiment.strategy.uses_servers else "replicas"
+
+
+def _packs_text(experiment: Experiment) -> str:
+    strategy = experiment.strategy
+    if not isinstance(strategy, AllReduce) or strategy.bytes_per_pack is None:
+        return ""
+    settings = {"bytes_per_pack": strategy.bytes_per_pack, "collective": strategy.collective.value}
+    return call_text("PackedMeans", settings)
+
+
+def _exchange_text(experiment: Experiment) -> str:
+    """How the exchange with servers is made."""
+    strategy = experiment.strategy
+    common = ["served", "MESSAGES", "NUM_WORKERS"]
+    if isinstance(strategy, AsynchronousServers):
+        bounds = [str(strategy.staleness), str(strategy.steps_per_dispatch)]
+        arguments = [*common, "DEVICE", "self._coordinator", *bounds]
+        return lines_of_call("AsynchronousExchange", arguments, IN_METHOD)
+    hosts = ["workers_by_host(cluster)"] if strategy.host_aggregation else []
+    arguments = [*common, "NUM_SERVERS", "DEVICE", *hosts]
+    return lines_of_call("SynchronousExchange", arguments, IN_METHOD)
+
+
+def _model_context(experiment: Experiment) -> dict[str, object]:
+    model = experiment.workload.model
+    kind = _kind_of(model)
+    arguments = arguments_text(model.arguments) if isinstance(model, OwnModel) else ""
+    return {
+        "model": model,
+        "model_template": f"model_{kind}.py.j2",
+        "model_arguments": arguments,
+        "own": isinstance(model, OwnModel),
+        "own_module": kind == "own",
+        "text": kind == "text",
+        "tied": model.name == SMALL_GPT,
+        "small_cnn": model.name == SMALL_CNN,
+        "small_vit": model.name == SMALL_VIT,
+        "transformer": "small_gpt" if kind == "text" else "small_vit" * (model.name == SMALL_VIT),
+        "drawn_by": _DRAWN_BY.get(kind, "examples_for"),
+        "rate_text": _rate_text(experiment),
+    }
+
+
+def _kind_of(model: Model) -> str:
+    if isinstance(model, OwnModel):
+        return "own" if model.function else "saved"
+    return "text" if isinstance(model, TextModel) else "image"
+
+
+def _rate_text(experiment: Experiment) -> str:
+    """What stands at the end of a line of the log."""
+    model, unit = experiment.workload.model, experiment.workload.unit
+    text = f"{{rate:.1f}} {unit.counted}/s"
+    if model.tokens_per_example is None:
+        return text
+    return f"{text}  {{rate * {model.tokens_per_example}:.0f}} tokens/s"
+
+
+def _data_context(training: Training) -> dict[str, object]:
+    data = training.experiment.workload.data
+    path = f"Path({quoted(data.path)})" if isinstance(data, RecordFiles) else 'HERE / "data"'
+    is_files = isinstance(data, RecordFiles | Digits)
+    kind = "own" if isinstance(data, OwnDataset) else "records" if is_files else "drawn"
+    return {
+        "data_template": f"data_{kind}.py.j2",
+        "drawn": kind == "drawn",
+        "data_kind": kind,
+        "data_path": path,
+        "num_examples": NUM_DIGITS if isinstance(data, Digits) else None,
+    }
+
+
+def _surroundings(training: Training) -> dict[str, object]:
+    """What launch files and the description say."""
+    measured, record = training.measured, training.measured.record
+    low, high = (None if end is None else f"{end:.1f}" for end in measured.rate.ends[1:])
+    return {
+        "python": sys.executable,
+        "num_hosts": training.num_hosts,
+        "num_tasks": len(training.tasks),
+        "start": STARTS[training.start],
+        "start_kind": training.start.value,
+        "rate": f"{measured.rate.mean:.1f}",
+        "interval": "" if low is None or high is None else f"[{low}, {high}] (95 %)",
+        "launches": f"{measured.launches} launch{'es' * (measured.launches != 1)}",
+        "unit": measured.unit,
+        "launcher": record.experiment.launcher,
+        "network": "" if record.experiment.network is None else str(record.experiment.network),
+        "host": record.provenance.host,
+        "cpu": record.provenance.cpu_model,
+        "versions": record.provenance.versions,
+        "measured_at": record.started_at,
+        "notes": getattr(record.experiment.workload.model, "notes", ()),
+        "label": record.experiment.strategy.label,
+        "gpus": max(0 if task.gpu is None else task.gpu + 1 for task in training.tasks),
+        "cores": max(max(task.cores) for task in training.tasks) + 1,
+    }

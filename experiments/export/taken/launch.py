@@ -1,0 +1,269 @@
+"""Start the tasks of a training on this host, and end them together.
+
+    python launch.py [--hosts A,B --here A] [--port P] [-- arguments of train.py]
+
+Every host runs this program once, with the same list of hosts.  `tasks.json` says which tasks
+there are, on which host of the list each belongs, and which of the host's cores it gets.  Tasks
+learn from TF_CONFIG who they are.  The first one that fails ends all others.  Ctrl-C or SIGTERM
+lets the training save a checkpoint first; a second one ends it at once.  Needs Python, nothing
+else.
+
+Exit status: 0 the training is done, 1 a task failed, 2 a mistake in the request, 143 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+HERE = Path(__file__).resolve().parent
+LOOPBACK = "127.0.0.1"
+
+#: Ports of the tasks follow one another from here where there are several hosts.
+FIRST_PORT = 23456
+
+#: Proxies would be obeyed even between the tasks.
+UNWANTED = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "grpc_proxy", "TF_CONFIG")
+
+#: Tasks that are asked to end may save a checkpoint for so many seconds.
+SAVING_S = 110.0
+
+#: After a task has failed, others get so many seconds to tell why they end too.
+LAST_WORDS_S = 2.0
+
+INTERRUPTED = 143
+
+PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class PlannedTask:
+    """One process; `host` counts along the list of hosts, `cores` along those of its host."""
+
+    kind: str
+    index: int
+    host: int
+    cores: tuple[int, ...]
+    gpu: int | None
+    drives: bool
+
+    @property
+    def name(self) -> str:
+        """For instance `worker-0`."""
+        return f"{self.kind}-{self.index}"
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    """All tasks, and what each has in its environment."""
+
+    tasks: tuple[PlannedTask, ...]
+    environment: dict[str, str]
+
+    @property
+    def num_hosts(self) -> int:
+        """How many hosts the tasks need."""
+        return max(task.host for task in self.tasks) + 1
+
+
+def read_plan(path: Path) -> TaskPlan:
+    """Read `tasks.json`."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    tasks = [PlannedTask(**{**item, "cores": tuple(item["cores"])}) for item in content["tasks"]]
+    return TaskPlan(tuple(tasks), content["environment"])
+
+
+def tf_config(plan: TaskPlan, task: PlannedTask, hosts: Sequence[str], first_port: int) -> str:
+    """Who a task is, and where all others are."""
+    cluster: dict[str, list[str]] = {}
+    for number, each in enumerate(plan.tasks):
+        address = f"{hosts[each.host]}:{first_port + number}"
+        cluster.setdefault(each.kind, []).append(address)
+    me = {"type": task.kind, "index": task.index}
+    return json.dumps({"cluster": cluster, "task": me})
+
+
+def free_ports(count: int) -> int:
+    """The first of so many ports in a row that are free on this host."""
+    for first in range(FIRST_PORT, 60000, count):
+        if all(_is_free(first + offset) for offset in range(count)):
+            return first
+    raise SystemExit("launch.py: no free ports on this host.")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as trial:
+        try:
+            trial.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+def start(
+    plan: TaskPlan, task: PlannedTask, config: str, words: Sequence[str]
+) -> subprocess.Popen[bytes]:
+    """Start a task on its cores; the first driver writes here, all others into `logs`."""
+    available = sorted(os.sched_getaffinity(0))
+    enough = max(task.cores) < len(available)
+    cores = [available[position] for position in task.cores] if enough else available
+    library = ctypes.CDLL(None)
+
+    def before() -> None:
+        os.sched_setaffinity(0, cores)
+        library.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    kept = {name: value for name, value in os.environ.items() if name not in UNWANTED}
+    own = {"TF_CONFIG": config} if len(plan.tasks) > 1 else {}
+    with log_of(task).open("wb") as log:
+        output = None if is_first(task) else log
+        return subprocess.Popen(
+            [sys.executable, str(HERE / "train.py"), *words],
+            env={**kept, **plan.environment, **visible_gpus(task), **own},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            preexec_fn=before,
+        )
+
+
+def is_first(task: PlannedTask) -> bool:
+    """Its words are what a user wants to read."""
+    return task.drives and task.index == 0
+
+
+def log_of(task: PlannedTask) -> Path:
+    """Where a task writes that is not the first."""
+    return HERE / "logs" / f"{task.name}.log"
+
+
+def visible_gpus(task: PlannedTask) -> dict[str, str]:
+    """A worker sees one of the GPUs that this program sees; other tasks see none."""
+    if task.gpu is None:
+        return {"CUDA_VISIBLE_DEVICES": ""}
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    mine = visible.split(",")[task.gpu] if visible else str(task.gpu)
+    return {"CUDA_VISIBLE_DEVICES": mine, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+
+
+class RunningTasks:
+    """The processes on this host."""
+
+    def __init__(self) -> None:
+        self.running: dict[PlannedTask, subprocess.Popen[bytes]] = {}
+        self.asked_to_end = 0
+        self.deadline = float("inf")
+
+    def ask_to_end(self, *_: int | FrameType | None) -> None:
+        """Let them save a checkpoint; at the second time, end them."""
+        self.asked_to_end += 1
+        self.deadline = time.monotonic() + SAVING_S
+        if self.asked_to_end > 1:
+            self.kill()
+        for process in self.running.values():
+            if process.poll() is None:
+                process.terminate()
+
+    def kill(self) -> None:
+        """End all that is left, and what it started."""
+        for process in self.running.values():
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+    def follow(self) -> int:
+        """Wait for the end, and return the exit status."""
+        while True:
+            if time.monotonic() > self.deadline:
+                self.kill()
+            statuses = {task: process.poll() for task, process in self.running.items()}
+            failed = [task for task, status in statuses.items() if status not in (None, 0)]
+            if failed:
+                return self._explain(failed[0])
+            drivers = [status for task, status in statuses.items() if task.drives]
+            if None not in (drivers or statuses.values()):
+                return 0
+            time.sleep(0.05)
+
+    def _explain(self, task: PlannedTask) -> int:
+        """Say which task failed, and its last words."""
+        status = self.running[task].returncode
+        if self.asked_to_end:
+            self._wait(60.0)
+            return INTERRUPTED
+        self._wait(LAST_WORDS_S)
+        print(f"launch.py: {task.name} ended with status {status}. All others end.", flush=True)
+        log = log_of(task)
+        if not is_first(task) and log.exists():
+            lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+            print("\n".join(f"  {line}" for line in lines[-15:]), flush=True)
+            print(f"The whole log: {log}", flush=True)
+        return 1
+
+    def _wait(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and any(p.poll() is None for p in self.running.values()):
+            time.sleep(0.05)
+
+
+def read_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """What was typed."""
+    about, *_ = (__doc__ or "").split("\n")
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--hosts", default=LOOPBACK, help="names or addresses, with commas")
+    parser.add_argument(
+        "--here", help="which of them this host is; default: what Slurm says, or the first"
+    )
+    parser.add_argument("--port", type=int, default=0, help="of the first task; the rest follow")
+    parser.add_argument("--end-with-input", action="store_true", help="end when input is closed")
+    parser.add_argument("words", nargs="*", metavar="-- ARGUMENT", help="for train.py")
+    return parser.parse_args(words)
+
+
+def main() -> int:
+    """Start the tasks of this host and wait for their end."""
+    asked, plan, tasks = read_arguments(), read_plan(HERE / "tasks.json"), RunningTasks()
+    hosts = asked.hosts.split(",")
+    name = os.environ.get("SLURMD_NODENAME", "")
+    here = asked.here or (name if name in hosts else hosts[0])
+    if here not in hosts or len(hosts) < plan.num_hosts:
+        print(f"launch.py: {plan.num_hosts} hosts are needed, among them {here}; got {hosts}.")
+        return 2
+    first_port = asked.port or (FIRST_PORT if len(hosts) > 1 else free_ports(len(plan.tasks)))
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, tasks.ask_to_end)
+    (HERE / "logs").mkdir(exist_ok=True)
+    try:
+        for task in plan.tasks:
+            if task.host == hosts.index(here):
+                config = tf_config(plan, task, hosts, first_port)
+                tasks.running[task] = start(plan, task, config, asked.words)
+        if asked.end_with_input:
+            threading.Thread(target=end_with_input, daemon=True).start()
+        return tasks.follow() if tasks.running else 0
+    finally:
+        tasks.kill()
+
+
+def end_with_input() -> None:
+    """End when whoever started this program is gone."""
+    while os.read(sys.stdin.fileno(), 1024):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""What an experiment says, in the words of `exchange`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from ps_allreduce.exchange.buckets import Messages
+from ps_allreduce.exchange.served import Part
+from ps_allreduce.exchange.updates import AdamRule, AdamWRule, MomentumRule, SgdRule, UpdateRule
+from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer, Sgd
+from ps_allreduce.point.placement import Plan
+from ps_allreduce.point.wire import Wire
+
+_RULES: Mapping[type[Optimizer], type[Any]] = {
+    Sgd: SgdRule,
+    Momentum: MomentumRule,
+    Adam: AdamRule,
+    AdamW: AdamWRule,
+}
+
+
+def update_rule(optimizer: Optimizer) -> UpdateRule:
+    """The rule of an optimizer; its settings have the same names."""
+    rule: UpdateRule = _RULES[type(optimizer)](**asdict(optimizer))
+    return rule
+
+
+def messages_of(wire: Wire) -> Messages:
+    """How gradients are sent, in elements."""
+    return Messages(
+        group_size=wire.group_size,
+        cut_size=wire.cut_size,
+        in_flight=wire.in_flight,
+        number_format=wire.gradients.value,
+    )
+
+
+def parts_of(plan: Plan) -> list[Part]:
+    """Every shard of a plan, in the words of `exchange`."""
+    return [
+        Part(
+            variable=shard.variable,
+            server=shard.server,
+            axis=shard.axis,
+            start=shard.start,
+            length=shard.length,
+        )
+        for shard in plan.shards
+    ]

@@ -1,0 +1,142 @@
+"""Asynchronous parameter servers: each worker computes and applies without waiting for the others.
+
+Without a bound, TensorFlow's coordinator deals steps to whichever worker is free.  Others may have
+changed the parameters since a gradient was computed from them.  With a bound on the staleness,
+every worker makes its own steps, driven by a thread that waits where `staleness` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.types.experimental import ConcreteFunction
+
+from .buckets import Messages
+from .private_api import leave_on_worker, value_on_worker
+from .served import ServedVariables
+from .servers import ServerExchange, raise_first
+from .staleness import StalenessClock
+from .steps import Exchanged, Step, traced_function, worker_device
+from .worker_local import HOST
+
+
+class AsynchronousExchange(ServerExchange):
+    """Lets every worker make several steps in one dispatch of the chief."""
+
+    def __init__(
+        self,
+        served: ServedVariables,
+        messages: Messages,
+        num_workers: int,
+        device: str,
+        coordinator: Any,
+        staleness: int | None = None,
+        steps_per_dispatch: int = 1,
+    ) -> None:
+        """`coordinator` is TensorFlow's; a `staleness` of None is no bound."""
+        super().__init__(served, messages, num_workers, device)
+        self._coordinator = coordinator
+        self._staleness, self._steps_per_dispatch = staleness, steps_per_dispatch
+        self._pool = ThreadPoolExecutor(num_workers)
+
+    def _exchange_each(self, gradients: list[tf.Tensor]) -> Exchanged:
+        """Apply each bucket's gradient on its server, and read the new value at once."""
+        return self._exchange(gradients, lambda units: self._send(units, self._apply))
+
+    def _apply(self, number: int, gradient: tf.Tensor) -> tuple[tf.Operation, tf.Operation]:
+        done = self.served.update(number, gradient)
+        return done, done
+
+    def trace(self, step: Step) -> Mapping[int, ConcreteFunction]:
+        """Functions that make steps on any worker, by the number of steps in a dispatch.
+
+        All are traced before the first step, so that nothing is traced while steps are made.
+        """
+        single = traced_function(
+            self.on_device(lambda: step(self.values, self._exchange_each))
+        ).get_concrete_function()
+        return {
+            count: traced_function(_in_a_row(single, count)).get_concrete_function()
+            for count in {1, self._steps_per_dispatch}
+        }
+
+    def make(self, traced: Mapping[int, ConcreteFunction], num_steps: int) -> list[tf.Tensor]:
+        """Have workers x steps made."""
+        several = self._steps_per_dispatch
+        sizes = [several] * (num_steps // several) + [1] * (num_steps % several)
+        if self._staleness is None:
+            return self._deal(traced, sizes)
+        return self._drive(traced, sizes, self._staleness)
+
+    def _deal(
+        self, functions: Mapping[int, ConcreteFunction], sizes: Sequence[int]
+    ) -> list[tf.Tensor]:
+        """Have every dispatch made once per worker, by whichever worker is free."""
+        results = [
+            self._schedule(functions[size]) for size in sizes for _ in range(self._num_workers)
+        ]
+        self._coordinator.join()
+        return [value_on_worker(result) for result in results]
+
+    def _schedule(self, function: ConcreteFunction) -> Any:
+        result = self._coordinator.schedule(function)
+        leave_on_worker(result)
+        return result
+
+    def _drive(
+        self, functions: Mapping[int, ConcreteFunction], sizes: Sequence[int], staleness: int
+    ) -> list[tf.Tensor]:
+        """Have every worker make all dispatches, none too far ahead of the others."""
+        clock = StalenessClock(self._num_workers, staleness)
+
+        def drive(worker: int) -> list[tf.Tensor]:
+            try:
+                return self._drive_worker(functions, sizes, worker, clock)
+            except BaseException:
+                clock.abandon()
+                raise
+
+        futures = [self._pool.submit(drive, worker) for worker in range(self._num_workers)]
+        raise_first(futures)
+        return [rows for future in futures for rows in future.result()]
+
+    def _drive_worker(
+        self,
+        functions: Mapping[int, ConcreteFunction],
+        sizes: Sequence[int],
+        worker: int,
+        clock: StalenessClock,
+    ) -> list[tf.Tensor]:
+        """One worker's steps; rows stay on the worker until all are done."""
+        made = []
+        for size in sizes:
+            if not clock.begin(worker, size):
+                break
+            made.append(self._make(functions[size], worker))
+            clock.end(worker, size)
+        return made
+
+    def _make(self, function: ConcreteFunction, worker: int) -> tf.Tensor:
+        """Make steps on a worker; returns when they have ended there."""
+        with tf.device(worker_device(worker)):
+            return function()
+
+
+def _in_a_row(step: ConcreteFunction, count: int) -> Callable[[], tf.Tensor]:
+    """Several steps, each with the values that the one before has left on the worker.
+
+    A call of a function ends when all its operations with side effects have ended.
+    """
+
+    def steps() -> tf.Tensor:
+        rows: list[tf.Tensor] = []
+        for _ in range(count):
+            with tf.control_dependencies([tf.identity(row) for row in rows[-1:]]):
+                rows.append(step())
+        with tf.device(HOST):
+            return tf.stack(rows)
+
+    return steps

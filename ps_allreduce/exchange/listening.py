@@ -1,0 +1,58 @@
+"""Which tasks of a cluster listen.
+
+Decides how a chief finds out that it may connect, and a task that the chief is gone.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Mapping, Sequence
+
+LISTEN_DEADLINE_S = 60.0
+
+#: A chief that does not answer so often, a second apart, is gone.
+LOOKS = 3
+
+
+def wait_for_servers(
+    cluster: Mapping[str, Sequence[str]], deadline_s: float = LISTEN_DEADLINE_S
+) -> None:
+    """Return when every worker and server accepts connections.
+
+    gRPC waits a second before it asks again, so asking too early costs more than asking often.
+
+    Args:
+        cluster: addresses (`host:port`) of all tasks by type.
+
+    Raises:
+        TimeoutError: a task does not listen within the deadline.
+    """
+    end = time.monotonic() + deadline_s
+    for kind in ("ps", "worker"):
+        for index, address in enumerate(cluster[kind]):
+            while not _accepts(address):
+                if time.monotonic() > end:
+                    raise TimeoutError(
+                        f"{kind}:{index} does not listen at {address} after {deadline_s:.0f} s."
+                    )
+                time.sleep(0.01)
+
+
+def wait_until_gone(address: str) -> None:
+    """Return when a task that was there does not listen any more."""
+    while not _accepts(address):
+        time.sleep(1.0)
+    missed = 0
+    while missed < LOOKS:
+        time.sleep(1.0)
+        missed = 0 if _accepts(address) else missed + 1
+
+
+def _accepts(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=1.0):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,82 @@
+"""The setting that is taken home is the fastest synchronous one, or the one that is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from analysis.planning.choice import choose
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.architectures import ImageModel
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AsynchronousServers,
+    NoCommunication,
+    SynchronousServers,
+)
+from ps_allreduce.point.workload import Workload
+from tests.analysis.builders import runs, save_all, times
+from tests.fakes import make_experiment
+
+FEW, SERVED, RING, ASYNC, APART = (
+    make_experiment(SynchronousServers, 1),
+    make_experiment(SynchronousServers, 2),
+    make_experiment(AllReduce, 2),
+    make_experiment(AsynchronousServers, 2),
+    make_experiment(NoCommunication, 2),
+)
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """A sweep in which asynchronous servers and one worker with few launches are faster."""
+    save_all(
+        tmp_path / "compare",
+        runs(FEW, times(9.0)),
+        runs(SERVED, times(2.0)),
+        runs(RING, times(3.0)),
+        runs(ASYNC, times(5.0)),
+        runs(APART, times(6.0)),
+        runs(make_experiment(AllReduce, 4), times(1.0, launches=2)),
+    )
+    return tmp_path
+
+
+def test_the_best_is_synchronous_with_enough_launches_at_the_most_workers(results: Path) -> None:
+    best = choose(results, "best", None)
+    assert best.record.experiment == RING
+    assert (best.launches, best.unit, best.sweep) == (3, "images", results / "compare")
+    assert best.rate.mean == pytest.approx(300, rel=0.01)
+
+
+def test_a_setting_is_named_by_the_beginning_of_its_identity(results: Path) -> None:
+    assert choose(results, ASYNC.experiment_id[:6], None).record.experiment == ASYNC
+
+
+def test_a_setting_that_is_not_there_is_answered_with_the_fastest(results: Path) -> None:
+    with pytest.raises(UserError) as refusal:
+        choose(results, "zzz", None)
+    lines = str(refusal.value).splitlines()
+    assert lines[0] == "no setting with valid launches begin with 'zzz'; choose one:"
+    assert FEW.experiment_id in lines[1]
+    assert len(lines) == 6
+
+
+def test_several_models_need_a_name_and_of_one_the_newest_sweep_counts(results: Path) -> None:
+    other = make_experiment(AllReduce, 2, workload=Workload(model=ImageModel(name="VGG16")))
+    save_all(results / "ps-sweep", runs(other, times(1.0)))
+    with pytest.raises(UserError, match="several models were measured: state --model, "):
+        choose(results, "best", None)
+    assert choose(results, "best", "VGG16").record.experiment == other
+    with pytest.raises(UserError, match="holds no valid launch of ResNet50"):
+        choose(results, "best", "ResNet50")
+    later = {"started_at": "2030-01-01T00:00:00+00:00", "finished_at": "2030-01-01T00:01:00+00:00"}
+    save_all(results / "again", runs(SERVED, times(2.0), **later))
+    assert choose(results, "best", "SmallCNN").record.experiment == SERVED
+
+
+def test_without_a_synchronous_setting_one_has_to_be_named(tmp_path: Path) -> None:
+    save_all(tmp_path / "compare", runs(ASYNC, times(5.0)))
+    with pytest.raises(UserError, match=f"name a setting, for instance {ASYNC.experiment_id}"):
+        choose(tmp_path, "best", None)

@@ -1,0 +1,137 @@
+"""The launch program starts tasks as planned, and ends them together."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.export.folder import TAKEN
+
+#: What every task does here instead of training.
+TELL = """
+import json, os, sys, time
+config = json.loads(os.environ["TF_CONFIG"])
+cores = sorted(os.sched_getaffinity(0))
+print(json.dumps({"config": config, "cores": cores, "words": sys.argv[1:]}), flush=True)
+name = config["task"]["type"] + str(config["task"]["index"])
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A training of two workers on hosts of their own; the first one drives."""
+    made = tmp_path / "it's $HOME -n"
+    made.mkdir()
+    shutil.copy(TAKEN / "launch.py", made)
+    tasks = [
+        {"kind": "worker", "index": i, "host": i, "cores": [0], "gpu": None, "drives": True}
+        for i in range(2)
+    ]
+    write(made, tasks, TELL)
+    return made
+
+
+def write(folder: Path, tasks: Sequence[dict[str, Any]], program: str) -> None:
+    """Say which tasks there are and what they do."""
+    content = {"tasks": tasks, "environment": {"TOLD": "yes"}}
+    (folder / "tasks.json").write_text(json.dumps(content))
+    (folder / "train.py").write_text(program)
+
+
+def on_one_host(folder: Path, program: str) -> None:
+    """The same with both workers on one host."""
+    tasks = json.loads((folder / "tasks.json").read_text())["tasks"]
+    write(folder, [{**task, "host": 0} for task in tasks], TELL + program)
+
+
+def launch(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the launch program to its end."""
+    return subprocess.run(
+        [sys.executable, str(folder / "launch.py"), *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=os.environ | {"http_proxy": "http://proxy"},
+    )
+
+
+def test_a_host_starts_its_tasks_and_tells_them_where_all_are(folder: Path) -> None:
+    hosts = ["--hosts", "n10,n9", "--port", "5000", "--here"]
+    first, second = (launch(folder, *hosts, here, "--", "--epochs", "3") for here in ("n10", "n9"))
+    assert (first.returncode, second.returncode) == (0, 0)
+    told = json.loads(first.stdout)
+    assert told["config"] == {
+        "cluster": {"worker": ["n10:5000", "n9:5001"]},
+        "task": {"type": "worker", "index": 0},
+    }
+    assert told["words"] == ["--epochs", "3"]
+    assert len(told["cores"]) == 1
+    other = json.loads((folder / "logs/worker-1.log").read_text())
+    assert other["config"]["task"]["index"] == 1
+    assert second.stdout == ""
+
+
+def test_too_few_hosts_or_a_stranger_are_a_mistake(folder: Path) -> None:
+    assert launch(folder).returncode == 2
+    assert launch(folder, "--hosts", "a,b", "--here", "c").returncode == 2
+
+
+def test_a_task_that_fails_ends_all_others_with_its_last_words(folder: Path) -> None:
+    on_one_host(folder, "if name == 'worker1': sys.exit('no room')\ntime.sleep(60)")
+    begin = time.monotonic()
+    done = launch(folder)
+    assert done.returncode == 1
+    assert "worker-1 ended with status 1. All others end." in done.stdout
+    assert "  no room" in done.stdout
+    assert time.monotonic() - begin < 30
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_tasks_that_are_asked_to_end_may_save_first(folder: Path, number: signal.Signals) -> None:
+    on_one_host(
+        folder,
+        "import pathlib, signal\n"
+        "def save(*_): pathlib.Path(sys.argv[0]).with_name(name).touch(); sys.exit(143)\n"
+        "signal.signal(signal.SIGTERM, save)\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(60)",
+    )
+    words = [sys.executable, str(folder / "launch.py")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        while "ready" not in running.stdout.readline():
+            pass
+        _until_ready(folder / "logs/worker-1.log")
+        running.send_signal(number)
+        assert running.wait(30) == 143
+    assert (folder / "worker0").exists()
+    assert (folder / "worker1").exists()
+
+
+def _until_ready(log: Path) -> None:
+    end = time.monotonic() + 30
+    while "ready" not in log.read_text():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_tasks_end_when_whoever_started_them_is_gone(folder: Path) -> None:
+    on_one_host(folder, "time.sleep(60)")
+    words = [sys.executable, str(folder / "launch.py"), "--end-with-input"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        running.stdout.readline()
+        assert running.stdin is not None
+        running.stdin.close()
+        assert running.wait(30) == 143
