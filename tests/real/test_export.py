@@ -26,7 +26,12 @@ from experiments.export.tasks import task_lines
 from experiments.export.training import Start, Training
 from launchers.run.launcher import HostsLauncher
 from launchers.sites.emulated.site import EmulatedSite
-from ps_allreduce.point.architectures import OwnModel
+from ps_allreduce.point.architectures import (
+    SMALL_VIT,
+    ImageModel,
+    OwnModel,
+    TextModel,
+)
 from ps_allreduce.point.data import OwnDataset
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
@@ -166,7 +171,16 @@ POINTS: dict[str, Callable[[], Experiment]] = {
     "asynchronous": lambda: _point(AsynchronousServers, 1),
     "aggregated": lambda: _point(SynchronousServers, host_aggregation=True),
     "alone": lambda: _point(Single, 1),
-    "random": lambda: _point(AllReduce, workload=Workload(batch_per_worker=4, accumulation=2)),
+    "random text": lambda: _point(
+        AllReduce,
+        workload=Workload(
+            model=TextModel(vocabulary=100, sequence_length=16), batch_per_worker=2, accumulation=2
+        ),
+    ),
+    "random images": lambda: _point(
+        SynchronousServers,
+        workload=Workload(model=ImageModel(name=SMALL_VIT, image_size=16), batch_per_worker=2),
+    ),
 }
 
 

@@ -20,7 +20,15 @@ from experiments.export.render import STARTS, render
 from experiments.export.tasks import task_lines
 from experiments.export.training import Start, Training
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.architectures import ImageModel, OwnModel, TensorSet, Unit
+from ps_allreduce.point.architectures import (
+    SMALL_GPT,
+    SMALL_VIT,
+    ImageModel,
+    OwnModel,
+    TensorSet,
+    TextModel,
+    Unit,
+)
 from ps_allreduce.point.data import Digits, OwnDataset
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.optimizers import AdamW
@@ -107,6 +115,10 @@ EXAMPLES = {
         SynchronousServers,
         workload=Workload(model=replace(OWN, module="mine.keras", function="", has_dataset=False)),
     ),
+    "image transformer": make_experiment(
+        AllReduce, workload=Workload(model=ImageModel(name=SMALL_VIT))
+    ),
+    "text": make_experiment(SynchronousServers, workload=Workload(model=TextModel(name=SMALL_GPT))),
     "Keras": make_experiment(AllReduce, workload=Workload(model=ImageModel(name="VGG16"))),
 }
 
