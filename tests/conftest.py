@@ -57,9 +57,9 @@ def two_cores() -> None:
 def few_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a bench simulates for minutes is done in a moment."""
     for module, name, value in (
-        ("self_test", "SWEEPS", 30),
-        ("self_test", "SWEEPS_OF_A_SPREAD", 5),
-        ("coverage", "SWEEPS", 10),
+        ("self_test", "SWEEPS", 3),
+        ("self_test", "SWEEPS_OF_A_SPREAD", 1),
+        ("coverage", "SWEEPS", 2),
     ):
         monkeypatch.setattr(f"analysis.suite.{module}.{name}", value)
 

@@ -82,7 +82,7 @@ def test_the_bench_writes_what_the_simulations_found(tmp_path: Path) -> None:
     assert any("no self-test" in line for line in summarise_bench(tmp_path))
     sweep(tmp_path / "bench" / "widths" / "0-now")  # where there is no study
     text = "\n".join(summarise_bench(tmp_path))
-    assert "self-test, 30 simulated sweeps of 5 to 30 launches" in text
+    assert "self-test, 3 simulated sweeps of 5 to 30 launches" in text
     content: dict[str, Any] = bench_of(tmp_path)
     assert 0 <= content["self_test"]["false_alarm_rate"] <= 1
     low, high = content["self_test"]["detection_interval"]
