@@ -19,6 +19,9 @@ from ps_allreduce.regular_files import open_regular
 from ps_allreduce.scratch import scratch_folder
 from ps_allreduce.serialization import parse_json
 
+#: The packages of the suite: nothing in them is the user's own, and nobody else may have the names.
+SUITE_PACKAGES = ("ps_allreduce", "launchers", "experiments", "analysis")
+
 #: Of all files together: they are sent to every host.
 MOST_BYTES = 2 * 10**9
 

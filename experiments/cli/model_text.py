@@ -13,16 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ps_allreduce.errors import UserError
+from ps_allreduce.model_files import SUITE_PACKAGES
 
 #: The ending of a model that Keras has saved.
 SAVED = ".keras"
 
 SOURCE = ".py"
 
-SUITE = ("ps_allreduce", "launchers", "experiments", "analysis")
-
 #: Modules that a process has imported before it looks for the user's: it would get these.
-TAKEN = frozenset({*sys.stdlib_module_names, *SUITE, "keras", "numpy", "tensorflow"})
+TAKEN = frozenset({*sys.stdlib_module_names, *SUITE_PACKAGES, "keras", "numpy", "tensorflow"})
 
 EXAMPLES = "mine.py:build, package.module:build or saved.keras"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from experiments.cli.model_text import EXAMPLES
 from ps_allreduce.point.architectures import (
     ARCHITECTURES,
     TEXT_MODELS,
@@ -29,7 +30,7 @@ def render_models() -> str:
             "  Tensors-N-xMB      N equal tensors of x MB together, also in KB",
             "",
             "Your own (docs/own_model.md):",
-            "  mine.py:build, package.module:build, saved.keras",
+            f"  {EXAMPLES}",
         ]
     )
 

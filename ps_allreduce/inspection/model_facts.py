@@ -64,7 +64,7 @@ class TriedModel:
     Attributes:
         optimizer: what the suite trains with.
         precision: what the model computes in.
-        notes: what is not done as the model asks for, a sentence each.
+        notes: what is not done as the model asks for: phrases without capital and full stop.
         variables: in creation order.
         step_s: median duration of a step on this machine, with one worker.
     """

@@ -218,7 +218,7 @@ class OwnModel:
         unit: what the model's examples are.
         tokens_per_example: of text; None for everything else.
         has_dataset: the module has a function `dataset(shard, num_shards)`.
-        notes: what is not done as the model asks for, a sentence each.
+        notes: what is not done as the model asks for: phrases without capital and full stop.
     """
 
     kind: ClassVar[str] = "own_model"

@@ -6,7 +6,7 @@ The operations are those of `backends.updates`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import ClassVar
 
 from ps_allreduce.errors import UserError, at_least
@@ -36,7 +36,7 @@ class Sgd:
 
     def columns(self) -> dict[str, object]:
         """As columns of a table."""
-        return {"optimizer": self.kind, "learning_rate": self.learning_rate}
+        return _columns(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +59,7 @@ class Momentum:
 
     def columns(self) -> dict[str, object]:
         """As columns of a table."""
-        return {
-            "optimizer": self.kind,
-            "learning_rate": self.learning_rate,
-            "momentum": self.momentum,
-            "nesterov": self.nesterov,
-        }
+        return _columns(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +80,7 @@ class Adam:
 
     def columns(self) -> dict[str, object]:
         """As columns of a table."""
-        return {
-            "optimizer": self.kind,
-            "learning_rate": self.learning_rate,
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "epsilon": self.epsilon,
-        }
+        return _columns(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,17 +105,15 @@ class AdamW:
 
     def columns(self) -> dict[str, object]:
         """As columns of a table."""
-        return {
-            "optimizer": self.kind,
-            "learning_rate": self.learning_rate,
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "epsilon": self.epsilon,
-            "weight_decay": self.weight_decay,
-        }
+        return _columns(self)
 
 
 Optimizer = Sgd | Momentum | Adam | AdamW
+
+
+def _columns(rule: Optimizer) -> dict[str, object]:
+    """The rule, and its settings under their own names."""
+    return {"optimizer": rule.kind, **asdict(rule)}
 
 
 def optimizer_text(optimizer: Optimizer) -> str:

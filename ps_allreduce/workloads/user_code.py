@@ -22,6 +22,7 @@ from typing import Any
 
 import ps_allreduce
 from ps_allreduce.errors import UserError
+from ps_allreduce.model_files import SUITE_PACKAGES
 
 _SUITE = Path(ps_allreduce.__file__).resolve().parents[1]
 
@@ -32,7 +33,7 @@ _NOT_OWN = tuple(
         *sysconfig.get_paths().values(),
         *site.getsitepackages(),
         site.getusersitepackages(),
-        *(_SUITE / package for package in ("ps_allreduce", "launchers", "experiments", "analysis")),
+        *(_SUITE / package for package in SUITE_PACKAGES),
     )
     if folder != sysconfig.get_path("data") and folder != sysconfig.get_path("scripts")
 )
