@@ -13,7 +13,7 @@ from pathlib import Path
 
 from experiments.export.render import Rendered, render
 from experiments.export.tasks import environment_of
-from experiments.export.training import Training
+from experiments.export.training import Start, Training
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import OwnModel
 from ps_allreduce.point.data import PATTERN, Digits
@@ -66,7 +66,8 @@ def _fill(folder: Path, training: Training) -> None:
     for each in rendered:
         _write(folder, each)
     _take_modules(folder, next(each.text for each in rendered if each.name == "train.py"))
-    shutil.copyfile(TAKEN / "launch.py", folder / "launch.py")
+    for name in ("launch.py", *(["launch_ssh.py"] if training.start is Start.SSH else [])):
+        shutil.copyfile(TAKEN / name, folder / name)
     shutil.copyfile(ROOT / "LICENSE", folder / PACKAGE / "LICENSE")
     _copy_user_files(folder, training)
     for name, value in _values(training):

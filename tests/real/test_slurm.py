@@ -154,6 +154,19 @@ def test_allreduce_sweep_through_sbatch(cluster: SlurmCluster, results: Path) ->
 
     again = run(cluster, words)
     assert "no job is submitted" in again.stderr
+    train_taken_home(cluster, results)
+
+
+def train_taken_home(cluster: SlurmCluster, results: Path) -> None:
+    """The fastest setting, as a training of its own in a job of its own."""
+    folder = results / "taken_home"
+    words = ["make", f"--directory={ROOT}", "export", "ENV=existing", f"PYTHON={sys.executable}"]
+    run(cluster, [*words, f"RESULTS={results}", f"INTO={folder}"])
+    arguments = ["job.sbatch", "--steps-per-epoch", "3"]
+    run(cluster, ["env", f"--chdir={folder}", "sbatch", "--wait", *arguments])
+    (log,) = folder.glob("training-*.log")
+    assert "step      3  epoch 1" in log.read_text()
+    assert (folder / "final.keras").exists()
 
 
 def test_ps_sweep_dedicated_inside_salloc_on_shared_nodes(

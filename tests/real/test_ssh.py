@@ -97,6 +97,21 @@ def test_a_users_model_is_sent_to_hosts_that_do_not_have_it(
     for _ in range(2):  # the second time, the copies are there
         line = run_one(model, hosts.own, *words)
         assert (line["status"], line["reason"]) == ("ok", "")
+    folder = hosts.own / "taken_home"  # the other hosts do not have it
+    export = ("-m", "experiments", "export", "--results", str(hosts.own), "--into", str(folder))
+    train = (str(folder / "launch_ssh.sh"), str(host_file), "--steps-per-epoch", "3")
+    run_in(ROOT, sys.executable, *export, "--launcher", "ssh")
+    told = run_in(Path("/"), *train)
+    assert "step      3  epoch 1" in told
+    assert f"Done: {folder}/final.keras" in told
+
+
+def run_in(folder: Path, *words: str) -> str:
+    done = subprocess.run(
+        words, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def test_a_host_that_fails_is_named_and_used_again(

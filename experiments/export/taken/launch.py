@@ -17,6 +17,7 @@ import argparse
 import ctypes
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -97,7 +98,8 @@ def tf_config(plan: TaskPlan, task: PlannedTask, hosts: Sequence[str], first_por
 
 def free_ports(count: int) -> int:
     """The first of so many ports in a row that are free on this host."""
-    for first in range(FIRST_PORT, 60000, count):
+    for _ in range(1000):
+        first = random.randrange(20000, 32000 - count)  # others may look for ports now, too
         if all(_is_free(first + offset) for offset in range(count)):
             return first
     raise SystemExit("launch.py: no free ports on this host.")
@@ -252,17 +254,18 @@ def main() -> int:
                 config = tf_config(plan, task, hosts, first_port)
                 tasks.running[task] = start(plan, task, config, asked.words)
         if asked.end_with_input:
-            threading.Thread(target=end_with_input, daemon=True).start()
+            threading.Thread(target=end_with_input, args=[tasks], daemon=True).start()
         return tasks.follow() if tasks.running else 0
     finally:
         tasks.kill()
 
 
-def end_with_input() -> None:
-    """End when whoever started this program is gone."""
-    while os.read(sys.stdin.fileno(), 1024):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
+def end_with_input(tasks: RunningTasks) -> None:
+    """End when a line asks for it, or when whoever started this program is gone."""
+    for _ in sys.stdin:
+        tasks.ask_to_end()
+    if not tasks.asked_to_end:
+        tasks.ask_to_end()
 
 
 if __name__ == "__main__":
