@@ -83,7 +83,7 @@ TEXT = Workload(
 
 IMAGES = Workload(model=ImageModel(name=SMALL_VIT, image_size=16), batch_per_worker=2)
 
-NETWORK = EmulatedNetwork(num_hosts=2, bits_per_s=200e6)
+NETWORK = EmulatedNetwork(num_hosts=2, bits_per_s=1e9)
 
 Weights = Sequence[npt.NDArray[np.float32]]
 
