@@ -22,6 +22,7 @@ import click
 from experiments import surroundings
 from experiments.cli import run_one as single
 from experiments.cli.default_launcher import settle_launcher
+from experiments.cli.doctor import doctor
 from experiments.cli.options import (
     RUN,
     SPREAD,
@@ -118,6 +119,7 @@ def run_one(run: RunRequest) -> None:
 
 
 cli.add_command(placement)
+cli.add_command(doctor)
 
 
 @cli.command("models")
