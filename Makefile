@@ -5,7 +5,8 @@
 #:   make export            a measured setting as a training of your own: SETTING=best INTO=folder
 #:   make bench             what the suite itself costs; with LAUNCHER=emulated also how close
 #:                          every strategy comes to what the links allow
-#:   make doctor            finds what is wrong with the hosts before it costs node hours
+#:   make doctor            finds what is wrong with the hosts before it costs node hours; with
+#:                          MODEL= also whether each of them can build the model
 #:   make hosts             copies the checkout to the hosts of HOSTS= and sets them up for LAUNCHER=ssh
 #:   make accept-gpu        the checklist for a first use on GPUs
 #:
@@ -121,8 +122,10 @@ bench: environment
 	$(RUN) experiments bench --launcher "$${LAUNCHER:-local}" --results "$$RESULTS" $$ARGS
 	$(RUN) analysis bench-load -- "$$RESULTS/bench"
 
+# Launchers know hosts; experiments know models as well.
 doctor: environment
-	$(RUN) launchers doctor --launcher "$${LAUNCHER:-local}" --results "$$RESULTS" $$ARGS
+	$(RUN) "$$([ "$$MODEL" ] && echo experiments || echo launchers)" doctor --launcher "$${LAUNCHER:-local}" \
+		--results "$$RESULTS" $${MODEL:+--model "$$MODEL"} $$ARGS
 
 # Packages, and the Python to make environments with, are told to the hosts as to set_up.sh here.
 hosts: environment

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,26 +19,24 @@ if __name__ == "__main__":
 
 import click
 
+from experiments import surroundings
 from experiments.cli import run_one as single
-from experiments.cli import surroundings
 from experiments.cli.default_launcher import settle_launcher
-from experiments.cli.models_table import render_models
+from experiments.cli.doctor import doctor
 from experiments.cli.options import (
-    MODEL_ARGS,
     RUN,
-    SPLIT_BYTES,
     SPREAD,
     SWEEP_SETTINGS,
     WORKLOAD,
     sweep_options,
 )
-from experiments.cli.own_model import settle_model
-from experiments.cli.placement_table import render_placements
+from experiments.cli.placement import placement
 from experiments.cli.requests import RunRequest, SpreadRequest, StudyRequest, SweepRequest
 from experiments.cli.sweep_command import run_study
-from experiments.cli.workload_request import WorkloadRequest
+from experiments.models.models_table import render_models
+from experiments.models.settle_model import settle_model
+from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.catalogue import STUDIES
-from experiments.studies.defaults import OwnTraining
 from experiments.studies.scope import Study
 from experiments.sweep.progress import SweepProgress, counting_bar, plain_console
 from experiments.sweep.session import Workplace
@@ -49,18 +46,12 @@ from launchers.cli.run import run_command_line
 from launchers.cli.types import PATH, WHOLE, named
 from launchers.settings import LauncherSettings
 from launchers.sites import SITES
-from ps_allreduce.errors import UserError, at_least
-from ps_allreduce.point.architectures import ImageModel, Weights, shipped_model
-from ps_allreduce.point.placement import VariableSpec, default_split_bytes
-from ps_allreduce.point.strategies.base import Servers, StrategySettings
-from ps_allreduce.point.workload import Workload
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.record.records import Status
 
 #: The launcher that `emulation-check` is about.
 EMULATING = next(kind for kind in SITES.values() if kind.network is not None)
-
-#: What the architectures of `keras.applications` were designed for.
-IMAGENET_CLASSES = 1000
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -127,59 +118,8 @@ def run_one(run: RunRequest) -> None:
     sys.exit({Status.OK: 0, Status.INTERRUPTED: 130}.get(record.status, 1))
 
 
-@cli.command("placement")
-@click.option(
-    "--model",
-    default="ResNet50",
-    show_default=True,
-    help="A name (the command models lists all), or yours.",
-)
-@MODEL_ARGS
-@click.option("--num-ps", type=WHOLE, default=2, show_default=True, help="Parameter servers.")
-@click.option(
-    "--image-size", type=WHOLE, help="Pixels.  [default: what the model was designed for]"
-)
-@click.option("--num-classes", type=WHOLE, help="Of the images.  [default: 1000]")
-@SPLIT_BYTES
-def placement(
-    model: str,
-    model_args: tuple[str, ...],
-    num_ps: int,
-    image_size: int | None,
-    num_classes: int | None,
-    split_bytes: int | None,
-) -> None:
-    """Show where variables would go under every placement; trains nothing."""
-    Servers(num_ps=num_ps)
-    if split_bytes is not None:
-        at_least(1, split_bytes=split_bytes)
-    asked = WorkloadRequest(
-        model=model, model_args=model_args, image_size=image_size, num_classes=num_classes
-    )
-    variables = _variables(asked)
-    if split_bytes is None:
-        split_bytes = default_split_bytes(variables, num_ps)
-    click.echo(render_placements(model, variables, num_ps, split_bytes))
-
-
-def _variables(asked: WorkloadRequest) -> Sequence[VariableSpec]:
-    """Those of a model, in creation order, in the size that it was designed for."""
-    with tempfile.TemporaryDirectory() as folder:
-        asked = settle_model(asked, Path(folder), plain_console())
-        if isinstance(asked.model, OwnTraining):
-            return _described(asked.workload(asked.model), Path(folder))
-        shipped = shipped_model(asked.model or "")
-        if isinstance(shipped, ImageModel):
-            shipped = replace(shipped, num_classes=IMAGENET_CLASSES)
-        sized = asked.sized(shipped)
-        if isinstance(sized, Weights):
-            return sized.variables
-        return _described(Workload(model=sized), Path(folder))
-
-
-def _described(workload: Workload, folder: Path) -> Sequence[VariableSpec]:
-    with surroundings.this_machine(folder) as launcher:
-        return launcher.describe(workload)
+cli.add_command(placement)
+cli.add_command(doctor)
 
 
 @cli.command("models")

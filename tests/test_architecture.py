@@ -174,9 +174,10 @@ NEIGHBOURS = {
     "experiments": {
         "sweep": (),
         "studies": ("sweep",),
-        "export": ("cli",),
-        "cli": ("studies", "sweep"),
-        "suite": ("cli", "studies", "sweep"),
+        "models": ("studies",),
+        "export": (),
+        "cli": ("models", "studies", "sweep"),
+        "suite": ("cli", "models", "studies", "sweep"),
     },
     "analysis": {
         "derive": (),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from experiments.cli import surroundings
+from experiments import surroundings
 from launchers.settings import AUTO, LauncherSettings
 from launchers.sites import site_kind
 from launchers.sites.emulated.site import EMULATED

@@ -14,9 +14,9 @@ from typing import Any
 import click
 
 from experiments.cli.accelerator_text import parse_emulate, parse_factors, parse_jitter
-from experiments.cli.model_text import EXAMPLES, parse_argument
 from experiments.cli.requests import RunRequest, SpreadRequest, SweepRequest, WarmupRequest
-from experiments.cli.workload_request import WorkloadRequest
+from experiments.models.model_text import EXAMPLES, parse_argument
+from experiments.models.workload_request import WorkloadRequest
 from experiments.sweep.sweep import PROFILES, Profile
 from launchers.cli.options import LAUNCHER, Decorator, option_group
 from launchers.cli.types import (

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from analysis.planning.budget import MOST_LAUNCHES
 from experiments.cli.requests import StudyRequest
-from experiments.cli.workload_request import refuse_absent_workers
+from experiments.models.workload_request import refuse_absent_workers
 from experiments.studies.defaults import default_cores, default_models, default_workers
 from experiments.studies.scope import Describe, Scale, Scope, check_servers
 from experiments.sweep.definition import LAUNCHES, Choices

@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
-from experiments.cli.workload_request import WorkloadRequest
+from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.scope import Study
 from experiments.sweep.sweep import Profile
 from launchers.settings import LauncherSettings, option_of

@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from experiments.cli.requests import RunRequest
-from experiments.cli.workload_request import refuse_absent_workers
+from experiments.models.workload_request import refuse_absent_workers
 from experiments.studies.scope import Describe, check_servers
 from experiments.sweep.session import Workplace, open_session, run_once_more
 from experiments.sweep.writable import check_writable

@@ -15,12 +15,12 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from experiments.cli import surroundings
+from experiments import surroundings
 from experiments.cli.links import FirstLook
-from experiments.cli.own_model import settle_model
 from experiments.cli.pilot import Pilot
 from experiments.cli.plan import check_jobs_by_size, plan_sweep, render_sweep
 from experiments.cli.requests import StudyRequest
+from experiments.models.settle_model import settle_model
 from experiments.studies.defaults import OwnTraining
 from experiments.sweep.definition import Choices, own_digests, read_choices
 from experiments.sweep.execute import SessionResult, Stop, execute, has_time, look_ahead

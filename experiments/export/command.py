@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from analysis.planning.choice import MeasuredSetting, choose
-from experiments.cli.surroundings import this_machine
 from experiments.export.folder import check_free, write_training
 from experiments.export.render import STARTS
 from experiments.export.tasks import task_lines
 from experiments.export.training import Start, Training
+from experiments.surroundings import this_machine
 from launchers.settings import LauncherSettings
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Plan, make_plan

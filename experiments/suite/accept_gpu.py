@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from experiments.cli import surroundings
+from experiments import surroundings
 from experiments.cli.requests import SpreadRequest
 from experiments.studies.scope import Scope
 from experiments.suite import gpu_checks, gpu_points

@@ -25,7 +25,7 @@ from analysis.suite.self_test import PLANTED
 from analysis.suite.widths import NOW, WIDTHS
 from experiments.cli.requests import StudyRequest, SweepRequest
 from experiments.cli.sweep_command import run_study
-from experiments.cli.workload_request import WorkloadRequest
+from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.scope import SERVER_STRATEGIES, Scope, Study
 from experiments.suite import widths, wire_points
 from experiments.suite.crowd import time_crowds

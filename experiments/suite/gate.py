@@ -13,10 +13,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from experiments.cli import surroundings
-from experiments.cli.own_model import settle_model
+from experiments import surroundings
 from experiments.cli.requests import SpreadRequest
-from experiments.cli.workload_request import WorkloadRequest
+from experiments.models.settle_model import settle_model
+from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.defaults import default_cores
 from experiments.studies.scope import Scale, Scope
 from experiments.suite import gate_arms

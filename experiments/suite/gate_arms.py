@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from experiments.cli.workload_request import WorkloadRequest
+from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.scope import Scope
 from ps_allreduce.point.architectures import SMALL_CNN
 from ps_allreduce.point.data import Digits, Synthetic

@@ -1,4 +1,4 @@
-"""The command `doctor`: from options to a table and an exit status."""
+"""The command `doctor`: from options to a table and an exit status, with or without a model."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from launchers.doctor.findings import has_failed, render
 from launchers.doctor.gather import NUM_STEPS, gather
 from launchers.doctor.trials import rounds_of_pairs
 from launchers.settings import LauncherSettings
+from ps_allreduce.point.workload import Workload
 
 #: Characters of a line that goes into a file or a pipe.
 FILE_WIDTH = 100
@@ -27,9 +28,25 @@ FILE_WIDTH = 100
 @LAUNCHER
 def doctor(launcher: LauncherSettings) -> int:
     """Find what is wrong with the hosts before it costs hours; trains nothing."""
+    return look_at_hosts(launcher)
+
+
+def look_at_hosts(launcher: LauncherSettings, workload: Workload | None = None) -> int:
+    """Ask the hosts everything, and show the table.
+
+    Args:
+        workload: whose model every host is to build; the copies of a user's files are here.
+
+    Returns:
+        The exit status: 1 after a failure.
+
+    Raises:
+        UserError: the site refuses, or a host has no network that was asked for.
+        LaunchError: the site itself does not come up.
+    """
     site = make_site(launcher)
     begin = time.monotonic()
-    num_steps = NUM_STEPS + len(rounds_of_pairs(site.hosts))
+    num_steps = NUM_STEPS + len(rounds_of_pairs(site.hosts)) + (workload is not None)
     with progress_bar(Console(stderr=True), num_steps) as tell:
         facts = gather(
             site,
@@ -37,6 +54,7 @@ def doctor(launcher: LauncherSettings) -> int:
             launcher.interface,
             mixed_hosts=launcher.mixed_hosts,
             tell=tell,
+            workload=workload,
         )
     findings = examine(facts)
     table = render(

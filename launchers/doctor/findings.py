@@ -63,6 +63,23 @@ class Sharing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Building:
+    """What became of a model that all hosts built at once.
+
+    Attributes:
+        model: its name.
+        refused: why a host could not build it.
+        built_s: seconds that it took, on the others.
+        parameters: how many are trained, on the same.
+    """
+
+    model: str
+    refused: Mapping[str, str] = field(default_factory=dict)
+    built_s: Mapping[str, float] = field(default_factory=dict)
+    parameters: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SiteFacts:
     """What was found out about a site.
 
@@ -81,6 +98,7 @@ class SiteFacts:
         flops: 32-bit floating-point operations per second of every host, all busy at once.
         links: what was measured between hosts.
         links_trouble: why that came to an end; empty if it did not.
+        building: None where no model was to be built, or no host was there.
     """
 
     hosts: tuple[str, ...]
@@ -100,6 +118,7 @@ class SiteFacts:
     flops: Mapping[str, float] = field(default_factory=dict)
     links: tuple[LinkRecord, ...] = ()
     links_trouble: str = ""
+    building: Building | None = None
 
     @property
     def states(self) -> dict[str, HostState]:

@@ -11,13 +11,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
+from launchers.doctor.building import build_everywhere
 from launchers.doctor.findings import HostCheck, SiteFacts
 from launchers.doctor.trials import measure_all_links, measure_computing, try_sharing
 from launchers.fork_servers.client import ForkServerClient
 from launchers.fork_servers.host_servers import Answers, HostServers, ask_hosts, clock_offset
+from launchers.settings import LauncherSettings
 from launchers.site import Site
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.fork_server.messages import EndAll, Event
@@ -28,6 +31,7 @@ from ps_allreduce.inspection.questions import (
     Peer,
     grpc_proxies,
 )
+from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.provenance import PACKAGES, package_versions, program_digest
 
 LISTEN_S = 30.0
@@ -37,14 +41,20 @@ LOOK_S = 180.0
 
 GPUS_S = 60.0
 
-#: What `tell` hears of, besides the rounds of links.
+#: What `tell` hears of, besides the rounds of links and a model.
 NUM_STEPS = 7
 
 Tell = Callable[[str], None]
 
 
 def gather(
-    site: Site, results: Path, interface: str | None, *, mixed_hosts: bool, tell: Tell
+    site: Site,
+    results: Path,
+    interface: str | None,
+    *,
+    mixed_hosts: bool,
+    tell: Tell,
+    workload: Workload | None = None,
 ) -> SiteFacts:
     """Find out everything about the hosts of a site.
 
@@ -52,6 +62,7 @@ def gather(
         results: the results folder.
         interface: network that the tasks' addresses are to be of; None: what a run would use.
         tell: told what is being done, before it is done.
+        workload: whose model every host is to build.
 
     Raises:
         UserError: the site refuses, or a host has no such network.
@@ -76,7 +87,7 @@ def gather(
             )
             for host, client in servers.clients.items()
         }
-        return CheckUp(servers, facts, tell, checks).run()
+        return CheckUp(servers, facts, tell, workload, checks).run()
 
 
 def _about(site: Site, results: Path, *, mixed_hosts: bool) -> SiteFacts:
@@ -98,6 +109,7 @@ class CheckUp:
     """The hosts while they are looked at.
 
     Attributes:
+        workload: whose model is built; None if none is asked about.
         checks: what is known of every host so far.
         troubles: why a host could not be looked at further; the first reason.
     """
@@ -105,12 +117,13 @@ class CheckUp:
     servers: HostServers
     facts: SiteFacts
     tell: Tell
+    workload: Workload | None
     checks: dict[str, HostCheck]
     troubles: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> SiteFacts:
         """Look at everything, one thing after the other."""
-        steps = {
+        steps: dict[str, Callable[[], None]] = {
             "looking at hosts, names and ports": self._look,
             "counting GPUs": self._count_gpus,
             "comparing clocks": self._compare_clocks,
@@ -118,6 +131,8 @@ class CheckUp:
             "computing": self._compute,
             "measuring links": self._measure_links,
         }
+        if self.workload is not None:
+            steps[f"building {self.workload.model.name}"] = partial(self._build, self.workload)
         for doing, step in steps.items():
             self.tell(doing)
             step()
@@ -215,6 +230,12 @@ class CheckUp:
         ]
         links, trouble = measure_all_links(servers, pairs, addresses.__getitem__, self.tell)
         self.facts = replace(self.facts, links=links, links_trouble=trouble)
+
+    def _build(self, workload: Workload) -> None:
+        data_dir = LauncherSettings(results=Path(self.facts.results)).data_dir
+        shared = self.facts.shares_files
+        built = build_everywhere(self.servers, workload, data_dir, shares_files=shared)
+        self.facts = replace(self.facts, building=built)
 
     def _reaches(self, one: str, other: str) -> bool:
         state = self.checks[one].state

@@ -181,7 +181,8 @@ class Event:
         user_error: the failure is the user's mistake.
         host_fault: the failure is a fault of the host.
         variables: the answer to `DescribeModel`.
-        counts: the answer to `PrepareInput` (records), `ConvertImages` (images per class),
+        counts: for `variables` how long the model took to build (ns); the answer to
+            `PrepareInput` (records), `ConvertImages` (images per class),
             `ReceiveStream` and `SendStream`, the bytes `carried` so far, and to what a check-up
             asks for.
         state: the answer to `CheckHost`.

@@ -10,6 +10,8 @@ import os
 import platform
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -107,17 +109,8 @@ def take_sample(
     """
     cores = _core_times()  # first, because they belong to that moment
     ours = os.times()  # with what was reaped
-    suite_s = ours.user + ours.system + ours.children_user + ours.children_system
-    cpu_s, memory = {}, {}
-    for name, process in processes.items():
-        try:
-            with process.oneshot():
-                times = process.cpu_times()
-                cpu_s[name] = times.user + times.system
-                suite_s += cpu_s[name] + times.children_user + times.children_system
-                memory[name] = process.memory_info().rss
-        except psutil.Error:
-            continue
+    ours_s = ours.user + ours.system + ours.children_user + ours.children_system
+    loads = _loads(processes)
     counters = psutil.net_io_counters(pernic=True)
     idle_s = sum(core.idle + core.iowait for core in cores)
     # The time of users contains that of guests.
@@ -129,14 +122,36 @@ def take_sample(
         idle_s=idle_s,
         interrupts_s=sum(core.irq + core.softirq for core in cores),
         stolen_s=sum(core.steal for core in cores),
-        suite_s=suite_s,
+        suite_s=ours_s + sum(load.cpu_s + load.reaped_s for load in loads.values()),
         load_average=os.getloadavg()[0],
-        cpu_s=cpu_s,
-        memory_bytes=memory,
+        cpu_s={name: load.cpu_s for name, load in loads.items()},
+        memory_bytes={name: load.memory_bytes for name, load in loads.items()},
         sent_bytes={name: nic.bytes_sent for name, nic in counters.items()},
         received_bytes={name: nic.bytes_recv for name, nic in counters.items()},
         gpus=gpus,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessLoad:
+    """Processor time of a process, that of its children that it has reaped, and its memory."""
+
+    cpu_s: float
+    reaped_s: float
+    memory_bytes: int
+
+
+def _loads(processes: Mapping[str, psutil.Process]) -> dict[str, ProcessLoad]:
+    """Of all that are still there."""
+    loads = {}
+    for name, process in processes.items():
+        with suppress(psutil.Error), process.oneshot():
+            times, memory = process.cpu_times(), process.memory_info()
+            reaped_s = times.children_user + times.children_system
+            loads[name] = ProcessLoad(
+                cpu_s=times.user + times.system, reaped_s=reaped_s, memory_bytes=memory.rss
+            )
+    return loads
 
 
 def _core_times() -> list[Any]:

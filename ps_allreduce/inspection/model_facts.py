@@ -7,6 +7,8 @@ No TensorFlow here: `runner.own_models` finds the answers.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ps_allreduce.point.architectures import Unit
@@ -74,3 +76,8 @@ class TriedModel:
     notes: tuple[str, ...]
     variables: tuple[VariableSpec, ...]
     step_s: float
+
+
+def trainable_parameters(variables: Iterable[VariableSpec]) -> int:
+    """How many numbers of a model are trained."""
+    return sum(math.prod(spec.shape) for spec in variables if spec.trainable)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments import __main__ as command_line
-from experiments.cli import surroundings
+from experiments import surroundings
 from experiments.sweep import session
 from launchers import make_site
 from launchers.cli import run as command_ends

@@ -12,7 +12,8 @@ from typing import TextIO
 from unittest.mock import patch
 
 from experiments import __main__ as command_line
-from experiments.cli import surroundings, sweep_command
+from experiments import surroundings
+from experiments.cli import sweep_command
 from experiments.studies.scope import Study
 from experiments.sweep.progress import SweepProgress
 from experiments.sweep.sweep import PlannedRun

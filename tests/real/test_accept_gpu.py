@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cli import surroundings
+from experiments import surroundings
 from experiments.studies.scope import Scope
 from experiments.suite import gpu_points
 from experiments.suite.accept_gpu import accept_gpu

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,7 +26,9 @@ pytestmark = [
     pytest.mark.timeout(400),
 ]
 
-DOCTOR = (sys.executable, "-m", "launchers", "doctor")
+PYTHON = (sys.executable, "-m")
+
+DOCTOR = (*PYTHON, "launchers", "doctor")
 
 PATIENCE_S = 300.0
 
@@ -41,9 +44,12 @@ def own_tmp(tmp_path: Path) -> Iterator[Path]:
     assert list(folder.iterdir()) == []
 
 
-def doctor(own_tmp: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def doctor(
+    own_tmp: Path, *words: str, package: str = "launchers", **variables: str
+) -> subprocess.CompletedProcess[str]:
+    own = ("--allow-login-node", "--results", str(own_tmp / "results"))
     return subprocess.run(
-        [*DOCTOR, "--allow-login-node", "--results", str(own_tmp / "results"), *words],
+        [*PYTHON, package, "doctor", *own, *words],
         cwd=ROOT,
         env=os.environ | {"TMPDIR": str(own_tmp)} | variables,
         capture_output=True,
@@ -84,6 +90,21 @@ def test_a_host_with_a_slow_link_is_named(own_tmp: Path) -> None:
     assert done.stdout.splitlines()[-1] == "Better without: emulated2"
     others = [line for line in done.stdout.splitlines() if "FAILURE" in line]
     assert len(others) == 1, done.stdout
+
+
+@pytest.mark.usefixtures("namespaces")
+def test_every_host_builds_a_users_model(tmp_path: Path) -> None:
+    model = ("--model", "docs/examples/clicks.py:build", "--model-arg", "width=8")
+    hosts = ("--launcher", "emulated", "--hosts", "2", "--bandwidth", "1gbit")
+    done = doctor(tmp_path, *model, *hosts, package="experiments")
+    # This machine may be busy; then the doctor says so.
+    assert done.returncode == ("FAILURE" in done.stdout), f"{done.stdout}\n{done.stderr}"
+    assert "17,217 trainable parameters" in done.stderr
+    found = " ".join(" ".join(lines_of(done.stdout, "model")).split())
+    built = (
+        r"ok (\w+): docs/examples/clicks.py:build built in [\d.]+ s, 17,217 trainable parameters"
+    )
+    assert re.findall(built, found) == ["emulated0", "emulated1"], done.stdout
 
 
 @pytest.mark.usefixtures("namespaces")

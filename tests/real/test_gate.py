@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from experiments.cli import surroundings
+from experiments import surroundings
 from experiments.cli.requests import SpreadRequest
-from experiments.cli.workload_request import WorkloadRequest
+from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.scope import Scope
 from experiments.suite import gate_arms
 from experiments.suite.agreement import LIMIT

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from experiments.cli import own_model
-from experiments.cli.own_model import settle_model
-from experiments.cli.workload_request import WorkloadRequest
+from experiments.models import settle_model as settling
+from experiments.models.settle_model import settle_model
+from experiments.models.workload_request import WorkloadRequest
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import OwnModel
 from ps_allreduce.point.optimizers import Adam
@@ -55,7 +55,7 @@ def test_the_placement_of_the_documents_example_is_shown() -> None:
 def test_a_function_that_never_returns_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own_model, "DEADLINE_S", 20.0)
+    monkeypatch.setattr(settling, "DEADLINE_S", 20.0)
     model = write_model(tmp_path).replace("build", "hang")
     with pytest.raises(UserError, match=r"^hang\(\) of .*/mine\.py did not return within 20 s"):
         settle_model(WorkloadRequest(model=model), tmp_path, Console(file=io.StringIO()))

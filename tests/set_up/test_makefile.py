@@ -142,6 +142,13 @@ def test_failed_points_are_analysed_mistakes_are_not_and_make_fails_with_both(
             ["launchers", "doctor", "--launcher", "slurm", "--results", "results"],
         ),
         (
+            ["doctor", "MODEL=it's.py:b", "ARGS=--model-arg width=64 --mixed-hosts"],
+            [
+                *("experiments", "doctor", "--launcher", "local", "--results", "results"),
+                *("--model", "it's.py:b", "--model-arg", "width=64", "--mixed-hosts"),
+            ],
+        ),
+        (
             ["faults", "N=3", "RESULTS=a b"],
             ["tests.faults", "--faults", "3", "--file", "a b/faults.jsonl"],
         ),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cli import surroundings
+from experiments import surroundings
 from tests.experiments.conftest import run
 
 #: What an option cannot mean: click says which option it is, and how to get help.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cli import surroundings
+from experiments import surroundings
 from experiments.studies.catalogue import STUDIES
 from experiments.sweep.sweep import QUICK_WARMUP
 from ps_allreduce.point.architectures import ARCHITECTURES, TEXT_MODELS, ImageModel

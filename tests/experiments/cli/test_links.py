@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cli import surroundings
+from experiments import surroundings
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.record.files import iter_record_paths
 from ps_allreduce.record.records import Status

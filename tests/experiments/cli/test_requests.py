@@ -11,7 +11,7 @@ from rich.console import Console
 
 from experiments.cli.plan import plan_sweep
 from experiments.cli.requests import SpreadRequest, StudyRequest, SweepRequest
-from experiments.cli.workload_request import WorkloadRequest
+from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.catalogue import STUDIES
 from experiments.sweep.definition import Choices
 from experiments.sweep.sweep import PROFILES, Sweep

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.cli import surroundings
+from experiments import surroundings
 from experiments.suite.accept_gpu import SETTINGS
 from experiments.suite.gpu_checks import TOLERANCE
 from experiments.suite.gpu_points import BYTES_PER_IMAGE, MOST_IMAGES, beyond_memory, gpu_scope

@@ -13,7 +13,7 @@ import pytest
 from analysis.planning.budget import MOST_LAUNCHES
 from analysis.suite.self_test import FEWEST, LAUNCHES, PRECISION
 from analysis.suite.widths import PAIRS
-from experiments.cli import surroundings
+from experiments import surroundings
 from experiments.suite import bench as bench_command
 from experiments.suite.widths import LAUNCHES_NOW
 from experiments.sweep.sweep import PROFILES

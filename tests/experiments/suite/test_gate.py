@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.cli import surroundings
+from experiments import surroundings
 from experiments.suite.agreement import LIMIT
 from launchers.protocol import LaunchedRun
 from launchers.settings import LauncherSettings

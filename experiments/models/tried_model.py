@@ -5,11 +5,10 @@ Pure: facts in, text out.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from ps_allreduce.errors import UserError
-from ps_allreduce.inspection.model_facts import TriedModel
+from ps_allreduce.inspection.model_facts import TriedModel, trainable_parameters
 from ps_allreduce.point.optimizers import optimizer_text
 from ps_allreduce.point.placement import Policy, VariableSpec, default_split_bytes, make_plan
 
@@ -25,7 +24,7 @@ def render_tried(name: str, tried: TriedModel, examples: int) -> str:
     """
     trainable = [spec for spec in tried.variables if spec.trainable]
     largest = max(trainable, key=lambda spec: spec.num_bytes)
-    parameters = sum(math.prod(spec.shape) for spec in trainable)
+    parameters = trainable_parameters(trainable)
     total = sum(spec.num_bytes for spec in trainable)
     servers = ", ".join(map(str, SERVERS))
     lines = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from experiments.cli.tried_model import render_tried
+from experiments.models.tried_model import render_tried
 from ps_allreduce.point.placement import VariableSpec
 from tests.fakes import TRIED
 

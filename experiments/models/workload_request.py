@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from experiments.cli.model_text import is_own
+from experiments.models.model_text import is_own
 from experiments.studies.defaults import OwnTraining, default_workload
 from launchers.settings import option_of
 from ps_allreduce.errors import UserError
@@ -28,7 +28,7 @@ class WorkloadRequest:
 
     Attributes:
         model: None for those that a study trains by default; the user's own has been tried, or
-            is text still (`own_model.settle_model`).
+            is text still (`settle_model`).
         model_args: of the function that makes it, `name=value` each.
     """
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.cli.model_text import TAKEN, in_order, is_own, model_code, parse_argument
+from experiments.models.model_text import TAKEN, in_order, is_own, model_code, parse_argument
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import ARCHITECTURES
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.cli.model_text import EXAMPLES
+from experiments.models.model_text import EXAMPLES
 from ps_allreduce.point.architectures import (
     ARCHITECTURES,
     TEXT_MODELS,

@@ -1,7 +1,7 @@
 """What is typed as `--model` and `--model-arg` where the user's own model is meant.  Pure.
 
 Decides what names an own model, what its function and its module are called, and which folder is
-searched for the module.  Whether the file is there is looked at in `own_model`.
+searched for the module.  Whether the file is there is looked at in `settle_model`.
 """
 
 from __future__ import annotations

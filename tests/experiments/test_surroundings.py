@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cli import surroundings
-from experiments.cli.surroundings import source_state
+from experiments import surroundings
+from experiments.surroundings import source_state
 from launchers.processes import Answer
 from ps_allreduce.record.provenance import source_digest
 

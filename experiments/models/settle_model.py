@@ -14,10 +14,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from experiments.cli import surroundings
-from experiments.cli.model_text import ModelCode, in_order, is_own, model_code
-from experiments.cli.tried_model import render_tried
-from experiments.cli.workload_request import WorkloadRequest
+from experiments import surroundings
+from experiments.models.model_text import ModelCode, in_order, is_own, model_code
+from experiments.models.tried_model import render_tried
+from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.defaults import OwnTraining
 from launchers.run.launcher import HostsLauncher
 from launchers.settings import LauncherSettings
