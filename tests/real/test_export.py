@@ -205,6 +205,23 @@ def test_a_training_makes_the_weights_of_the_measurement_also_in_two_parts(
         assert "validation  " in whole.output
         assert "kind_accuracy" in whole.output
     assert (folder / "final.keras").exists()
+    if name == "random text":
+        _load(folder)
+
+
+def _load(folder: Path) -> None:
+    """Load the trained model, which has a layer of the training's own."""
+    code = "import gradient_exchange.transformers, keras; keras.saving.load_model('final.keras')"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert loaded.returncode == 0, loaded.stderr
 
 
 @pytest.fixture(scope="module")
