@@ -20,8 +20,12 @@ GPT_WIDTH = 256
 SPREAD = 0.02
 
 
+@keras.saving.register_keras_serializable("small_transformers")
 class Positions(keras.layers.Layer):
-    """Adds a vector to each place of a sequence."""
+    """Adds a vector to each place of a sequence.
+
+    A saved model that has this layer loads wherever this module is imported, also from a copy.
+    """
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         """Create a vector for each place."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import keras
@@ -34,6 +35,20 @@ def look_up() -> Any:
     given = keras.Input((1,), dtype="int64")
     found = layers.IntegerLookup(vocabulary=[7, 8], name="words")(given)
     return _compiled(keras.Model(given, layers.Dense(1)(layers.Embedding(4, 2)(found))))
+
+
+class _Terms(layers.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = layers.StringLookup(vocabulary=["7", "8"], name="terms")
+
+    def call(self, inputs: Any) -> Any:
+        return self.table(tf.strings.as_string(inputs))
+
+
+def look_up_text() -> Any:
+    given = keras.Input((1,), dtype="int64")
+    return _compiled(keras.Model(given, layers.Dense(1)(layers.Embedding(4, 2)(_Terms()(given)))))
 
 
 class _Raw(layers.Layer):
@@ -71,6 +86,13 @@ def nothing() -> Any:
 
 def another_thing() -> Any:
     return tf.Module()
+
+
+def keras_2() -> Any:
+    """The package may not be installed: of its model, only the name matters."""
+    tf_keras = ModuleType("tf_keras")
+    exec("class Model: pass", vars(tf_keras))
+    return tf_keras.Model()
 
 
 def not_compiled() -> Any:

@@ -277,6 +277,23 @@ def test_a_training_in_two_parts_makes_the_weights_of_the_measurement(
         assert "validation  " in second
         assert "kind_accuracy" in second
     assert (folder / "final.keras").exists()
+    if experiment.workload is TEXT:
+        _load(folder)
+
+
+def _load(folder: Path) -> None:
+    """Load the trained model, which has a layer of the training's own."""
+    code = "import gradient_exchange.transformers, keras; keras.saving.load_model('final.keras')"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert loaded.returncode == 0, loaded.stderr
 
 
 def _until_step(running: subprocess.Popen[str], least: int) -> None:

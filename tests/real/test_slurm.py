@@ -15,10 +15,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psutil
 import pytest
 
+from ps_allreduce.point.architectures import OwnModel
 from ps_allreduce.record.files import iter_record_paths, load_record
 from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.record.records import RunRecord, Status
@@ -26,6 +28,7 @@ from tests.conftest import skip_or_fail
 from tests.real.machines import wait_until
 from tests.real.points import in_flight
 from tests.real.slurm_cluster import NAMES, SlurmCluster, missing_for_slurm, slurm_cluster
+from tests.real.users_model import write_model
 
 pytestmark = [
     pytest.mark.tensorflow,
@@ -169,13 +172,22 @@ def train_taken_home(cluster: SlurmCluster, results: Path) -> None:
     assert (folder / "final.keras").exists()
 
 
-def test_ps_sweep_dedicated_inside_salloc_on_shared_nodes(
+def test_ps_sweep_of_a_users_model_dedicated_inside_salloc_on_shared_nodes(
     cluster: SlurmCluster, results: Path
 ) -> None:
-    words = make("ps-sweep", results, "--layout dedicated --shared-nodes", "NUM_PS=1")
-    run(cluster, ["salloc", "--nodes=3", "--ntasks-per-node=1", *words])
+    arguments = "--layout dedicated --shared-nodes"
+    # The folder /tmp of every node is its own, so tasks have the copies only.
+    with TemporaryDirectory(dir="/tmp") as folder:
+        model = write_model(Path(folder))
+        words = make("ps-sweep", results, arguments, "NUM_PS=1", f"MODEL={model}")
+        run(cluster, ["salloc", "--nodes=3", "--ntasks-per-node=1", *words])
     found = records(results, "ps-sweep")
     assert statuses(found) == {Status.OK: 4}
+    (own,) = {record.experiment.workload.model for record in found}
+    assert isinstance(own, OwnModel)
+    assert own.name == model
+    copies = own.folder(results / "data")
+    assert {path.name for path in copies.iterdir()} == {"mine.py", "blocks.py", "files.json"}
     assert len(imports(found, "n8")) == 4  # every run has a step of its own
     served = next(r for r in found if r.experiment.strategy.uses_servers)
     # The allocation's own order: sorted as text, n10 would come first.

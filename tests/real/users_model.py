@@ -38,11 +38,6 @@ def build(width: int = 16) -> keras.Model:
         },
     )
     return model
-
-
-def hang() -> keras.Model:
-    while True:
-        pass
 """
 
 BLOCKS = """\

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from experiments.studies.catalogue import STUDIES
 from ps_allreduce.record.provenance import ROOT
+from tests.make import run_make
 
 HOSTILE = [
     "with space",
@@ -60,21 +59,6 @@ class RecordingMake:
         calls = [call.split("\0")[:-1] for call in self.calls.read_text().split("\n\0")[:-1]]
         assert calls[0] == ["-m", "ps_allreduce.environment"]
         return calls[1:]
-
-
-def run_make(*words: str, check: bool = False) -> subprocess.CompletedProcess[str]:
-    # Without what the make that may be running these tests exports.
-    ours = {"MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "VENV", "TF", "PYTHON", "WHEELHOUSE"}
-    inherited = {name: value for name, value in os.environ.items() if name not in ours}
-    return subprocess.run(
-        ["make", "-C", str(ROOT), "--no-print-directory", *words],
-        env=inherited,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=check,
-    )
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ import argparse
 import ctypes
 import json
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -86,38 +85,34 @@ def read_plan(path: Path) -> TaskPlan:
     return TaskPlan(tuple(tasks), content["environment"])
 
 
-def tf_config(plan: TaskPlan, task: PlannedTask, hosts: Sequence[str], first_port: int) -> str:
+def tf_config(plan: TaskPlan, task: PlannedTask, hosts: Sequence[str], ports: Sequence[int]) -> str:
     """Who a task is, and where all others are."""
     cluster: dict[str, list[str]] = {}
-    for number, each in enumerate(plan.tasks):
-        address = f"{hosts[each.host]}:{first_port + number}"
-        cluster.setdefault(each.kind, []).append(address)
+    for each, port in zip(plan.tasks, ports, strict=True):
+        cluster.setdefault(each.kind, []).append(f"{hosts[each.host]}:{port}")
     me = {"type": task.kind, "index": task.index}
     return json.dumps({"cluster": cluster, "task": me})
 
 
-def free_ports(count: int) -> int:
-    """The first of so many ports in a row that are free on this host."""
-    for _ in range(1000):
-        first = random.randrange(20000, 32000 - count)  # others may look for ports now, too
-        if all(_is_free(first + offset) for offset in range(count)):
-            return first
-    raise SystemExit("launch.py: no free ports on this host.")
+def hold_port() -> socket.socket:
+    """Bind a free port of this host, which a task will share.
 
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as trial:
-        try:
-            trial.bind(("", port))
-        except OSError:
-            return False
-    return True
+    Nobody else is given it, so two trainings that begin together do not meet.
+    """
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    held.bind(("", 0))
+    return held
 
 
 def start(
-    plan: TaskPlan, task: PlannedTask, config: str, words: Sequence[str]
+    plan: TaskPlan, task: PlannedTask, place: dict[str, str], words: Sequence[str]
 ) -> subprocess.Popen[bytes]:
-    """Start a task on its cores; the first driver writes here, all others into `logs`."""
+    """Start a task on its cores; what the first driver prints is read here, all else in `logs`.
+
+    Args:
+        place: what the environment says about the task's place among the others.
+    """
     available = sorted(os.sched_getaffinity(0))
     enough = max(task.cores) < len(available)
     cores = [available[position] for position in task.cores] if enough else available
@@ -128,15 +123,14 @@ def start(
         library.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
     kept = {name: value for name, value in os.environ.items() if name not in UNWANTED}
-    own = {"TF_CONFIG": config} if len(plan.tasks) > 1 else {}
+    own = place if len(plan.tasks) > 1 else {}
     with log_of(task).open("wb") as log:
-        output = None if is_first(task) else log
         return subprocess.Popen(
             [sys.executable, str(HERE / "train.py"), *words],
             env={**kept, **plan.environment, **visible_gpus(task), **own},
             stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
+            stdout=None if is_first(task) else log,
+            stderr=log,
             start_new_session=True,
             preexec_fn=before,
         )
@@ -148,7 +142,7 @@ def is_first(task: PlannedTask) -> bool:
 
 
 def log_of(task: PlannedTask) -> Path:
-    """Where a task writes that is not the first."""
+    """Where a task writes, and TensorFlow for the first one."""
     return HERE / "logs" / f"{task.name}.log"
 
 
@@ -209,10 +203,9 @@ class RunningTasks:
         self._wait(LAST_WORDS_S)
         print(f"launch.py: {task.name} ended with status {status}. All others end.", flush=True)
         log = log_of(task)
-        if not is_first(task) and log.exists():
-            lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-            print("\n".join(f"  {line}" for line in lines[-15:]), flush=True)
-            print(f"The whole log: {log}", flush=True)
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        print("".join(f"  {line}\n" for line in lines[-15:]), end="")
+        print(f"The whole log: {log}", flush=True)
         return 1
 
     def _wait(self, seconds: float) -> None:
@@ -244,15 +237,20 @@ def main() -> int:
     if here not in hosts or len(hosts) < plan.num_hosts:
         print(f"launch.py: {plan.num_hosts} hosts are needed, among them {here}; got {hosts}.")
         return 2
-    first_port = asked.port or (FIRST_PORT if len(hosts) > 1 else free_ports(len(plan.tasks)))
+    is_told = asked.port or len(hosts) > 1
+    held = [] if is_told else [hold_port() for _ in plan.tasks]
+    first = asked.port or FIRST_PORT
+    ports = [each.getsockname()[1] for each in held] or range(first, first + len(plan.tasks))
+    # A port that is told and taken is an error: tasks would join another training's.
+    shares = {"TF_GRPC_REUSE_PORT": "true" if held else "false"}
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, tasks.ask_to_end)
     (HERE / "logs").mkdir(exist_ok=True)
     try:
         for task in plan.tasks:
             if task.host == hosts.index(here):
-                config = tf_config(plan, task, hosts, first_port)
-                tasks.running[task] = start(plan, task, config, asked.words)
+                place = {"TF_CONFIG": tf_config(plan, task, hosts, ports), **shares}
+                tasks.running[task] = start(plan, task, place, asked.words)
         if asked.end_with_input:
             threading.Thread(target=end_with_input, args=[tasks], daemon=True).start()
         return tasks.follow() if tasks.running else 0

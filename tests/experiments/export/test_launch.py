@@ -82,6 +82,15 @@ def test_a_host_starts_its_tasks_and_tells_them_where_all_are(folder: Path) -> N
     assert second.stdout == ""
 
 
+def test_two_trainings_that_begin_together_on_a_host_do_not_meet(folder: Path) -> None:
+    on_one_host(folder, "time.sleep(1)")
+    words = [sys.executable, str(folder / "launch.py")]
+    running = [subprocess.Popen(words, stdout=subprocess.PIPE) for _ in range(2)]
+    told = [json.loads(process.communicate(timeout=60)[0]) for process in running]
+    addresses = [each for one in told for each in one["config"]["cluster"]["worker"]]
+    assert len(set(addresses)) == 4
+
+
 def test_too_few_hosts_or_a_stranger_are_a_mistake(folder: Path) -> None:
     assert launch(folder).returncode == 2
     assert launch(folder, "--hosts", "a,b", "--here", "c").returncode == 2
