@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import select
+import signal
 import socket
 import struct
 import time
@@ -279,8 +280,16 @@ def _checked(answer: Event | None, exited: Exited) -> Event:
     if answer is not None and answer.event == "failed":
         raise (UserError if answer.user_error else LaunchError)(answer.text)
     if answer is None or exited.status != 0:
-        raise LaunchError(f"{exited.name} ended with status {exited.status} and no answer.")
+        raise LaunchError(
+            f"the process for it ({exited.name}) {_ending(exited.status)} and gave no answer."
+        )
     return answer
+
+
+def _ending(status: int) -> str:
+    if status < 0:
+        return f"was killed by {signal.Signals(-status).name}"
+    return f"ended with status {status}"
 
 
 def last_lines(path: Path, count: int = 12) -> str:

@@ -153,9 +153,9 @@ def test_the_dry_run_refuses_the_same(
         ),
         (UserError("mine.py:build returns a str."), 2, "mine.py:build returns a str."),
         (
-            LaunchError("FindModel ended with status -11 and no answer."),
+            LaunchError("its process was killed."),
             2,
-            "mine.py:build cannot be used: FindModel ended with status -11 and no answer.",
+            "mine.py:build cannot be used: its process was killed.",
         ),
         (HostFault("the fork server ended."), 1, "the fork server ended."),
     ],
