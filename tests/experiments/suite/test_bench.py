@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from analysis.planning.budget import MOST_LAUNCHES
+from analysis.suite import widths as judged
 from analysis.suite.self_test import FEWEST, LAUNCHES, PRECISION
-from analysis.suite.widths import PAIRS
 from experiments import surroundings
 from experiments.suite import bench as bench_command
+from experiments.suite import widths
 from experiments.suite.widths import LAUNCHES_NOW
 from experiments.sweep.sweep import PROFILES
 from launchers.protocol import LaunchedRun
@@ -30,8 +31,8 @@ BENCH = Path("results/bench")
 
 EMULATED = ("--launcher", "emulated", "--hosts", "6", "--bandwidth", "1gbit")
 
-#: Pairs of sweeps of two points, with three launches and with more.
-WIDTHS_RUNS = PAIRS * 2 * (3 + LAUNCHES_NOW)
+#: One pair of sweeps of two points, with three launches and with more.
+WIDTHS_RUNS = 2 * (3 + LAUNCHES_NOW)
 
 ALL = {"recording": 20, "overhead": 5, "standard": 4, "planted": 3 * LAUNCHES_NOW, "warmup": 32}
 
@@ -60,6 +61,8 @@ def bench(launcher: FakeLauncher, machine: Machine, monkeypatch: pytest.MonkeyPa
     made = Bench(num_hosts=6)
     monkeypatch.setattr(surroundings, "launcher_of", lambda _: made)
     monkeypatch.setattr(bench_command, "time_crowds", lambda: iter(["a crowd"]))  # it is real
+    for module in (judged, widths):
+        monkeypatch.setattr(module, "PAIRS", 1)
     return made
 
 
