@@ -2,7 +2,7 @@
 
 Decides what "the fastest" is, as where two sides are compared (`stats.sides`): of the synchronous
 settings that communicate, at the most workers, that with the highest rate.  Of several sweeps of
-one model the newest counts.
+one model the newest counts.  Runs of the gate are no measurements.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from analysis.data.load import find_sweeps, read_sweep
 from analysis.stats.sides import Side, SideKind
 from analysis.stats.statistics import MIN_LAUNCHES, Estimate, estimate
 from ps_allreduce.errors import UserError
+from ps_allreduce.point.strategies import Single
 from ps_allreduce.record.records import RunRecord
 
 BEST = "best"
@@ -41,6 +42,7 @@ class MeasuredSetting:
         rate: examples per second, with its interval over launches.
         launches: how many count.
         record: of the last launch that counts.
+        alone: examples per second of a single worker in the same sweep; None if not measured.
     """
 
     sweep: Path
@@ -48,6 +50,23 @@ class MeasuredSetting:
     rate: Estimate
     launches: int
     record: RunRecord
+    alone: float | None = None
+
+    @property
+    def launches_text(self) -> str:
+        """`1 launch`, `2 launches`."""
+        return f"{self.launches} launch{'es' * (self.launches != 1)}"
+
+    @property
+    def better_alone(self) -> str:
+        """A sentence where these workers together are slower than one alone; else empty."""
+        workers = self.record.experiment.num_workers
+        if self.alone is None or self.alone <= self.rate.mean or workers == 1:
+            return ""
+        return (
+            f"A single worker made {self.alone:.1f} {self.unit}/s there, more than these {workers} "
+            "together: for this model more hosts do not pay."
+        )
 
     @property
     def line(self) -> str:
@@ -74,7 +93,7 @@ def choose(folder: Path, setting: str, model: str | None) -> MeasuredSetting:
         )
     if setting == BEST:
         return _best(sides)
-    every = [_measured(sweep, point) for sweep, points in sides for point in points]
+    every = [_measured(sweep, points, point) for sweep, points in sides for point in points]
     meant = {
         each.record.experiment_id: each
         for each in every
@@ -82,9 +101,9 @@ def choose(folder: Path, setting: str, model: str | None) -> MeasuredSetting:
     }
     if len(meant) != 1:
         few = sorted(meant.values() or every, key=lambda each: -each.rate.mean)[:SHOWN]
-        problem = "several settings" if meant else "no setting"
+        problem = "several settings begin" if meant else "no setting begins"
         lines = "".join(f"\n  {each.line}" for each in few)
-        raise UserError(f"{problem} with valid launches begin with {setting!r}; choose one:{lines}")
+        raise UserError(f"{problem} with {setting!r}; with valid launches there are:{lines}")
     return next(iter(meant.values()))
 
 
@@ -97,28 +116,29 @@ def _sides(sweep: Path, model: str | None) -> Iterator[_Measured]:
     for case in make_cases(results.block.table, results.files.records):
         points = [point for point in case.points if len(point.rates)]
         names = {point.experiment.workload.model.name for point in points}
-        if points and (model is None or model in names):
+        of_gate = any(point.experiment.workload.deterministic for point in points)
+        if points and not of_gate and (model is None or model in names):
             yield sweep, points
 
 
 def _best(sides: Sequence[_Measured]) -> MeasuredSetting:
-    synchronous = [
-        (sweep, kept)
-        for sweep, points in sides
-        if (kept := [point for point in points if TOGETHER.strategies(point.setting.traits)])
-    ]
+    synchronous = [side for side in sides if _together(side[1])]
     models = {points[0].experiment.workload.model.name for _, points in synchronous}
     if not models:
         raise UserError(
             "no synchronous setting with several workers has a valid launch: name a setting, for "
-            f"instance {_measured(sides[0][0], sides[0][1][0]).record.experiment_id}."
+            f"instance {sides[0][1][0].counting[-1].experiment_id}."
         )
     if len(models) > 1:
         raise UserError(f"several models were measured: state --model, {' or '.join(models)}.")
     sweep, points = max(
-        synchronous, key=lambda each: max(p.attempts["started_at"].max() for p in each[1])
+        synchronous, key=lambda side: max(p.attempts["started_at"].max() for p in side[1])
     )
-    return _measured(sweep, _fastest(points))
+    return _measured(sweep, points, _fastest(_together(points)))
+
+
+def _together(points: Sequence[Point]) -> list[Point]:
+    return [point for point in points if TOGETHER.strategies(point.setting.traits)]
 
 
 def _fastest(points: Sequence[Point]) -> Point:
@@ -129,11 +149,14 @@ def _fastest(points: Sequence[Point]) -> Point:
     return Side(kind=TOGETHER, points=there).best
 
 
-def _measured(sweep: Path, point: Point) -> MeasuredSetting:
+def _measured(sweep: Path, points: Sequence[Point], point: Point) -> MeasuredSetting:
+    """A point, among those of its case."""
+    alone = [estimate(p.rates).mean for p in points if p.setting.traits is Single]
     return MeasuredSetting(
         sweep=sweep,
         unit=str(point.asked["unit"]),
         rate=estimate(point.rates),
         launches=len(point.rates),
         record=point.counting[-1],
+        alone=max(alone, default=None),
     )

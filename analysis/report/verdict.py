@@ -19,8 +19,9 @@ from analysis.report.constancy import drift_lines, steadiness_lines
 from analysis.report.what_was_run import notes_line
 from analysis.stats.decision import Decision, Outcome
 from analysis.stats.decisions import all_pairs, decisions
+from analysis.stats.points import base_of
 from analysis.stats.sides import ALLREDUCE, PS_SYNC, Meeting, Side, shared_transports
-from analysis.stats.statistics import MIN_LAUNCHES, estimate
+from analysis.stats.statistics import MIN_LAUNCHES, compare, estimate
 from analysis.wording import (
     capital,
     count_text,
@@ -49,7 +50,8 @@ class Verdict:
         headline: the main comparison, or why there is none; and what is not done as the user's
             own model asks for.
         network: what it has to do with networks, and where there is no main comparison which
-            settings are farthest apart; empty where nothing was compared.
+            settings are farthest apart; empty where nothing was compared.  That a single worker
+            is faster than both sides counts more.
         details: further sentences, in order.
     """
 
@@ -76,6 +78,9 @@ def verdict(case: Case) -> Verdict:
     headline = _sentence_on_its_transport(case, main) if main else _why_none(case)
     network = _network_sentence(case, main.bests) if main else _of_one_side(case)
     headline = " ".join(filter(None, [headline, notes_line(case)]))
+    if main and (alone := _alone_sentence(case, main)):
+        details.insert(0, network)
+        network = alone
     return Verdict(headline=headline, network=network, details=tuple(details))
 
 
@@ -90,6 +95,18 @@ def meeting_sentence(case: Case, meeting: Meeting) -> str:
         first, second, decision = second, first, decision.inverse()
     faster = f"{factor_text(decision)} faster"
     return capital(f"{first} is {faster} than {second} {where}, {launches_text(decision)}.")
+
+
+def _alone_sentence(case: Case, meeting: Meeting) -> str:
+    """A single worker that is faster than the workers of both sides; else empty."""
+    fastest = max(meeting.bests, key=lambda point: estimate(point.rates).mean)
+    alone = base_of(case, fastest, "single")
+    if alone is None or decisions(case).of(*meeting.bests).outcome is Outcome.NO_VERDICT:
+        return ""
+    ratio, low, high = compare(alone.rates, fastest.rates).ends
+    if low is None or low <= 1:
+        return ""
+    return f"A single worker is {ratio:.2f}x [{low:.2f}, {high:.2f}] faster than either."
 
 
 def _nothing_faster(meeting: Meeting, decision: Decision, where: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from analysis.planning.choice import MeasuredSetting, choose
@@ -51,7 +52,8 @@ def _told(measured: MeasuredSetting) -> list[str]:
     experiment = measured.record.experiment
     lines = [
         f"{experiment.title} ({experiment.experiment_id}): {measured.rate.mean:.1f} "
-        f"{measured.unit}/s in {measured.launches} launches."
+        f"{measured.unit}/s in {measured.launches_text}.",
+        *([measured.better_alone] if measured.better_alone else ()),
     ]
     if experiment.workload.emulated is not None:
         lines.append(
@@ -64,4 +66,4 @@ def _told(measured: MeasuredSetting) -> list[str]:
 def _next(training: Training, into: Path) -> str:
     hosts = " hosts.txt" if training.start is Start.SSH else ""
     begin = "sbatch " if training.start is Start.SLURM else "./"
-    return f"Start it: cd {into} && {begin}{STARTS[training.start]}{hosts}"
+    return f"Start it: cd {shlex.quote(str(into))} && {begin}{STARTS[training.start]}{hosts}"

@@ -26,7 +26,7 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import Single
 from ps_allreduce.workloads.compiled_optimizer import optimizer_of
 from ps_allreduce.workloads.keras_program import RealProgram
-from ps_allreduce.workloads.own_dataset import dataset_examples
+from ps_allreduce.workloads.own_dataset import check_validation, dataset_examples
 from ps_allreduce.workloads.own_model import UserModel, load_user_model
 
 #: Steps before those that are timed: the first one traces.
@@ -40,6 +40,8 @@ def find_model(request: FindModel, report: Report) -> None:
     """Report the files, and what the examples are."""
     root = Path(request.root)
     user = load_user_model(root, request.module, request.function, request.arguments)
+    if user.validation is not None:
+        check_validation(user.validation, root)
     specs = _input_specs(user, root)
     unit = user.unit or (Unit.IMAGES if _is_image(specs) else Unit.ROWS)
     found = FoundModel(

@@ -65,13 +65,23 @@ def dataset_examples(function: Function, folder: Path, model: keras.Model) -> Da
     return DatasetExamples(structure, function, folder)
 
 
+def check_validation(function: Function, folder: Path) -> None:
+    """See that a function gives validation data: only an exported training reads them.
+
+    Raises:
+        UserError: it does not.
+    """
+    _called(function, folder, 0, 1)
+
+
 def _called(function: Function, folder: Path, worker: int, num_workers: int) -> tf.data.Dataset:
-    with blaming(f"dataset({worker}, {num_workers})", folder):
+    name = getattr(function, "__name__", "dataset")
+    with blaming(f"{name}({worker}, {num_workers})", folder):
         dataset = function(worker, num_workers)
     if isinstance(dataset, tf.data.Dataset):
         return dataset
     raise UserError(
-        f"dataset() returned a {type(dataset).__name__}: return a tf.data.Dataset of (inputs, "
+        f"{name}() returned a {type(dataset).__name__}: return a tf.data.Dataset of (inputs, "
         "targets) or (inputs, targets, weights)."
     )
 

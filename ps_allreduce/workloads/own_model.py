@@ -27,13 +27,14 @@ class UserModel:
     Attributes:
         keras_model: compiled.
         files: that were imported, relative to their folder.
-        dataset: the module's function of shard and number of shards, if it has one.
+        dataset, validation: the module's functions of shard and number of shards, if it has them.
         unit: what the module states about its examples, if it does.
     """
 
     keras_model: keras.Model
     files: tuple[str, ...]
     dataset: Callable[[int, int], Any] | None = None
+    validation: Callable[[int, int], Any] | None = None
     unit: Unit | None = None
 
 
@@ -58,6 +59,7 @@ def load_user_model(
         model,
         own_files(folder, before),
         _callable_or_none(getattr(imported, "dataset", None)),
+        _callable_or_none(getattr(imported, "validation_dataset", None)),
         _unit_of(imported),
     )
 
@@ -67,9 +69,10 @@ def _function_of(module: ModuleType, name: str) -> Callable[..., Any]:
     if callable(function):
         return function  # type: ignore[no-any-return]
     there = [key for key, value in vars(module).items() if _is_public_function(module, key, value)]
-    raise UserError(
-        f"{module.__name__} has no function {name}; it has {', '.join(there) or 'none at all'}."
-    )
+    module_name, functions = module.__name__, ", ".join(there) or "none at all"
+    if hasattr(module, name):
+        raise UserError(f"{name} of {module_name} is no function; it has {functions}.")
+    raise UserError(f"{module_name} has no function {name}; it has {functions}.")
 
 
 def _is_public_function(module: ModuleType, name: str, value: object) -> bool:

@@ -5,16 +5,18 @@
 Every host runs this program once, with the same list of hosts.  `tasks.json` says which tasks
 there are, on which host of the list each belongs, and which of the host's cores it gets.  Tasks
 learn from TF_CONFIG who they are.  The first one that fails ends all others.  Ctrl-C or SIGTERM
-lets the training save a checkpoint first; a second one ends it at once.  Needs Python, nothing
-else.
+lets the training save a checkpoint first; a second one ends it at once.  One training at a time
+runs in this folder.  Needs Python, nothing else.
 
-Exit status: 0 the training is done, 1 a task failed, 2 a mistake in the request, 143 interrupted.
+Exit status: 0 the training is done, 1 a task failed, 2 a mistake in the request, 143 interrupted
+and saved, 137 ended at once.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import fcntl
 import json
 import os
 import signal
@@ -27,6 +29,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import TextIO
 
 HERE = Path(__file__).resolve().parent
 LOOPBACK = "127.0.0.1"
@@ -43,7 +46,11 @@ SAVING_S = 110.0
 #: After a task has failed, others get so many seconds to tell why they end too.
 LAST_WORDS_S = 2.0
 
+#: Tasks are asked again after so many seconds: while they start, TensorFlow swallows the signal.
+REMINDER_S = 1.0
+
 INTERRUPTED = 143
+ENDED_AT_ONCE = 137
 
 PR_SET_PDEATHSIG = 1
 
@@ -103,6 +110,21 @@ def hold_port() -> socket.socket:
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     held.bind(("", 0))
     return held
+
+
+def hold_folder(number: int) -> TextIO | None:
+    """Keep other trainings out of this folder while the file is open; None: one is there.
+
+    Args:
+        number: of this host; hosts may share the folder.
+    """
+    lock = (HERE / "logs" / f"host-{number}.lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        return None
+    return lock
 
 
 def start(
@@ -166,9 +188,15 @@ class RunningTasks:
     def ask_to_end(self, *_: int | FrameType | None) -> None:
         """Let them save a checkpoint; at the second time, end them."""
         self.asked_to_end += 1
-        self.deadline = time.monotonic() + SAVING_S
         if self.asked_to_end > 1:
             self.kill()
+            return
+        self.deadline = time.monotonic() + SAVING_S
+        if any(is_first(task) for task in self.running):
+            print("launch.py: a checkpoint is saved, then all ends. Again: at once.", flush=True)
+
+    def remind(self) -> None:
+        """Tell tasks that they shall end."""
         for process in self.running.values():
             if process.poll() is None:
                 process.terminate()
@@ -182,9 +210,13 @@ class RunningTasks:
 
     def follow(self) -> int:
         """Wait for the end, and return the exit status."""
+        reminder = 0.0
         while True:
             if time.monotonic() > self.deadline:
                 self.kill()
+            if self.asked_to_end and time.monotonic() > reminder:
+                self.remind()
+                reminder = time.monotonic() + REMINDER_S
             statuses = {task: process.poll() for task, process in self.running.items()}
             failed = [task for task, status in statuses.items() if status not in (None, 0)]
             if failed:
@@ -199,7 +231,7 @@ class RunningTasks:
         status = self.running[task].returncode
         if self.asked_to_end:
             self._wait(60.0)
-            return INTERRUPTED
+            return INTERRUPTED if self.asked_to_end == 1 else ENDED_AT_ONCE
         self._wait(LAST_WORDS_S)
         print(f"launch.py: {task.name} ended with status {status}. All others end.", flush=True)
         log = log_of(task)
@@ -237,6 +269,11 @@ def main() -> int:
     if here not in hosts or len(hosts) < plan.num_hosts:
         print(f"launch.py: {plan.num_hosts} hosts are needed, among them {here}; got {hosts}.")
         return 2
+    (HERE / "logs").mkdir(exist_ok=True)
+    lock = hold_folder(hosts.index(here))
+    if lock is None:
+        print(f"launch.py: a training runs in {HERE} already: wait, or copy the folder.")
+        return 2
     is_told = asked.port or len(hosts) > 1
     held = [] if is_told else [hold_port() for _ in plan.tasks]
     first = asked.port or FIRST_PORT
@@ -245,7 +282,6 @@ def main() -> int:
     shares = {"TF_GRPC_REUSE_PORT": "true" if held else "false"}
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, tasks.ask_to_end)
-    (HERE / "logs").mkdir(exist_ok=True)
     try:
         for task in plan.tasks:
             if task.host == hosts.index(here):

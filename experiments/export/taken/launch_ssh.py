@@ -10,7 +10,8 @@ not ask for anything.
 
 Ctrl-C saves a checkpoint, on the first host, and ends; a second one ends at once.
 
-Exit status: 0 the training is done, 1 a host failed, 2 a mistake in the request, 143 interrupted.
+Exit status: 0 the training is done, 1 a host failed, 2 a mistake in the request, 143 interrupted
+and saved, 137 ended at once.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "Server
 NOT_COPIED = ("checkpoints", "logs")
 
 INTERRUPTED = 143
+ENDED_AT_ONCE = 137
 
 #: Hosts that are told to end at once get so many seconds.
 ENDING_S = 15.0
@@ -118,7 +120,8 @@ class Connections:
                 print(f"launch_ssh.py: the training ended on {failed[0]}.", flush=True)
                 return 1
             if None not in statuses.values():
-                return INTERRUPTED if failed else 0
+                at_once = self.asked_to_end > 1
+                return (ENDED_AT_ONCE if at_once else INTERRUPTED) if failed else 0
             time.sleep(0.1)
 
     def end(self) -> None:

@@ -13,6 +13,7 @@ from ps_allreduce.point.strategies import (
     AllReduce,
     AsynchronousServers,
     NoCommunication,
+    Single,
     SynchronousServers,
 )
 from ps_allreduce.point.workload import Workload
@@ -50,6 +51,19 @@ def test_the_best_is_synchronous_with_enough_launches_at_the_most_workers(result
     assert best.rate.mean == pytest.approx(300, rel=0.01)
 
 
+def test_a_single_worker_that_is_faster_is_told(results: Path) -> None:
+    assert choose(results, "best", None).better_alone == ""
+    save_all(results / "compare", runs(make_experiment(Single), times(4.0)))
+    told = "A single worker made 400.0 images/s there, more than these 2 together: "
+    assert choose(results, "best", None).better_alone.startswith(told)
+
+
+def test_runs_of_the_gate_are_no_measurements(results: Path) -> None:
+    of_gate = make_experiment(AllReduce, 2, workload=Workload(deterministic=True))
+    save_all(results / "gate", runs(of_gate, times(0.1)))
+    assert choose(results, "best", None).record.experiment == RING
+
+
 def test_a_setting_is_named_by_the_beginning_of_its_identity(results: Path) -> None:
     assert choose(results, ASYNC.experiment_id[:6], None).record.experiment == ASYNC
 
@@ -58,7 +72,7 @@ def test_a_setting_that_is_not_there_is_answered_with_the_fastest(results: Path)
     with pytest.raises(UserError) as refusal:
         choose(results, "zzz", None)
     lines = str(refusal.value).splitlines()
-    assert lines[0] == "no setting with valid launches begin with 'zzz'; choose one:"
+    assert lines[0] == "no setting begins with 'zzz'; with valid launches there are:"
     assert FEW.experiment_id in lines[1]
     assert len(lines) == 6
 

@@ -19,7 +19,7 @@ from analysis.report.verdict import verdict
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.spread import Spread
-from ps_allreduce.point.strategies import AllReduce, SynchronousServers
+from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
 from ps_allreduce.record.records import RunRecord
 from tests.analysis.builders import links_between, run, save_all, tasks_on, times
 from tests.fakes import make_experiment, make_host
@@ -103,6 +103,18 @@ def test_a_circumstance_fits_as_well(busy: dict[str, Any], tmp_path: Path) -> No
     *lines, _ = last_lines(tmp_path, 80)
     assert len(lines) <= 3
     assert lines[0].startswith("No verdict on all-reduce and ps_sync, largest_first at 4 workers: ")
+
+
+@pytest.mark.parametrize(("rate", "told"), [(9.0, True), (1.0, False)])
+def test_a_single_worker_that_is_faster_than_both_sides_is_told(
+    rate: float, told: bool, tmp_path: Path
+) -> None:
+    alone = [run(make_experiment(Single), each, turn) for turn, each in times(rate).items()]
+    save_all(tmp_path, [*records(times(2.0), LOCAL), *alone])
+    *lines, _ = last_lines(tmp_path, 80)
+    assert len(lines) <= 3
+    said = " ".join(line.strip() for line in lines)
+    assert ("A single worker is 4.50x [4.50, 4.50] faster than either." in said) is told
 
 
 @pytest.mark.parametrize("width", [80, 100])

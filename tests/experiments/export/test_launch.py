@@ -84,8 +84,11 @@ def test_a_host_starts_its_tasks_and_tells_them_where_all_are(folder: Path) -> N
 
 def test_two_trainings_that_begin_together_on_a_host_do_not_meet(folder: Path) -> None:
     on_one_host(folder, "time.sleep(1)")
-    words = [sys.executable, str(folder / "launch.py")]
-    running = [subprocess.Popen(words, stdout=subprocess.PIPE) for _ in range(2)]
+    other = shutil.copytree(folder, folder.with_name("other"))
+    running = [
+        subprocess.Popen([sys.executable, str(each / "launch.py")], stdout=subprocess.PIPE)
+        for each in (folder, other)
+    ]
     told = [json.loads(process.communicate(timeout=60)[0]) for process in running]
     addresses = [each for one in told for each in one["config"]["cluster"]["worker"]]
     assert len(set(addresses)) == 4
@@ -112,8 +115,10 @@ def test_tasks_that_are_asked_to_end_may_save_first(folder: Path, number: signal
         folder,
         "import pathlib, signal\n"
         "def save(*_): pathlib.Path(sys.argv[0]).with_name(name).touch(); sys.exit(143)\n"
-        "signal.signal(signal.SIGTERM, save)\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"  # as TensorFlow, while it starts
         "print('ready', flush=True)\n"
+        "time.sleep(1.5)\n"
+        "signal.signal(signal.SIGTERM, save)\n"
         "time.sleep(60)",
     )
     words = [sys.executable, str(folder / "launch.py")]
@@ -126,6 +131,22 @@ def test_tasks_that_are_asked_to_end_may_save_first(folder: Path, number: signal
         assert running.wait(30) == 143
     assert (folder / "worker0").exists()
     assert (folder / "worker1").exists()
+
+
+def test_a_second_training_here_is_refused_and_a_second_signal_ends_at_once(folder: Path) -> None:
+    deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    on_one_host(folder, f"{deaf}print('ready', flush=True); time.sleep(60)")
+    words = [sys.executable, str(folder / "launch.py")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        while "ready" not in running.stdout.readline():
+            pass
+        second = launch(folder)
+        assert (second.returncode, "runs in" in second.stdout) == (2, True)
+        running.send_signal(signal.SIGTERM)
+        assert "a checkpoint is saved" in running.stdout.readline()
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(30) == 137
 
 
 def _until_ready(log: Path) -> None:

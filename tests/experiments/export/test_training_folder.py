@@ -99,7 +99,7 @@ def test_any_setting_becomes_a_python_program(experiment: Experiment) -> None:
         ast.parse(program.text)
         assert launch.name == STARTS[start]
         assert experiment.experiment_id in about.text
-        assert len(program.text.splitlines()) < 360
+        assert len(program.text.splitlines()) < 380
 
 
 EXAMPLES = {
