@@ -15,6 +15,7 @@ import pytest
 from launchers.doctor.checks import CHECKS
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.record.provenance import ROOT
+from ps_allreduce.scratch import PREFIX
 from tests.conftest import skip_or_fail
 from tests.real.machines import wait_until
 from tests.real.slurm_cluster import NAMES, missing_for_slurm, slurm_cluster
@@ -114,7 +115,9 @@ def test_an_interrupted_check_up_leaves_nothing(own_tmp: Path) -> None:
         words, cwd=ROOT, env=os.environ | {"TMPDIR": str(own_tmp)}, start_new_session=True
     ) as process:
         try:
-            wait_until(lambda: len(list(own_tmp.iterdir())) >= 4, 60.0, lambda: "nothing started")
+            # Before it has its folder, a fork server that is killed may leave what Python itself
+            # tries out in TMPDIR.
+            wait_until(lambda: len(list(own_tmp.glob(f"{PREFIX}*"))) >= 8, 60.0, lambda: "too few")
             process.send_signal(signal.SIGTERM)
             assert process.wait(60.0) == 130
         finally:

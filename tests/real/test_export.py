@@ -25,8 +25,6 @@ from experiments.export.training import Start, Training
 from launchers.run.launcher import HostsLauncher
 from launchers.sites.emulated.site import EmulatedSite
 from ps_allreduce.point.architectures import (
-    SMALL_VIT,
-    ImageModel,
     OwnModel,
     TextModel,
 )
@@ -80,8 +78,6 @@ OWN = Workload(
 TEXT = Workload(
     model=TextModel(vocabulary=100, sequence_length=16), batch_per_worker=2, accumulation=2
 )
-
-IMAGES = Workload(model=ImageModel(name=SMALL_VIT, image_size=16), batch_per_worker=2)
 
 NETWORK = EmulatedNetwork(num_hosts=2, bits_per_s=1e9)
 
@@ -252,7 +248,7 @@ POINTS: dict[str, tuple[str, type[AnyStrategy], int, Mapping[str, Any]]] = {
         2,
         {"workload": TEXT, "bytes_per_pack": 1_000_000},
     ),
-    "images, asynchronous": ("local", AsynchronousServers, 1, {"workload": IMAGES}),
+    "asynchronous": ("local", AsynchronousServers, 1, {}),
 }
 
 
@@ -310,11 +306,10 @@ def _until_step(running: subprocess.Popen[str], least: int) -> None:
 ENDLESS = ("--steps-per-epoch", "1000000")
 
 
-@pytest.mark.parametrize("strategy", [AllReduce, SynchronousServers])
 def test_a_training_that_is_asked_to_end_saves_first_and_a_lost_task_ends_all(
-    strategy: type[AnyStrategy], place_of: PlaceOf, own_data: Path, tmp_path: Path
+    place_of: PlaceOf, own_data: Path, tmp_path: Path
 ) -> None:
-    folder = _export(_point(strategy), place_of("local"), own_data, tmp_path / "mine")
+    folder = _export(_point(AllReduce), place_of("local"), own_data, tmp_path / "mine")
     running = _started(str(folder / "launch.sh"), *ENDLESS)
     _until_step(running, 2)
     running.send_signal(signal.SIGTERM)
@@ -340,7 +335,7 @@ def _is_worker_1(pid: int) -> bool:
 
 
 #: Launches of either; on a machine that others use they differ by a tenth and more.
-PAIRS, NEAR = 3, 0.15
+PAIRS, NEAR = 2, 0.2
 
 WINDOW = Measurement(warmup=FixedWarmup(least_steps=20, least_s=2.0), measured_s=4.0)
 
@@ -381,4 +376,4 @@ def test_a_training_is_as_fast_as_the_measurement(
     with capsys.disabled():
         shown = ", ".join(f"{ratio:.3f}" for ratio in ratios)
         print(f"\n{strategy.kind} {where}: rates of training over measurement: {shown}")
-    assert abs(float(np.median(ratios)) - 1) < NEAR
+    assert abs(float(np.mean(ratios)) - 1) < NEAR

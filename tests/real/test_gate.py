@@ -25,7 +25,6 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy, make_plan
 from ps_allreduce.point.strategies import (
     AllReduce,
-    AnyStrategy,
     AsynchronousServers,
     Single,
     SynchronousServers,
@@ -199,19 +198,16 @@ def test_the_command_finds_the_strategy_that_is_broken(
         assert (distance > 100 * kept["limit"]) == name.startswith("ps_sync"), distances
 
 
-@pytest.mark.parametrize("strategy", [AllReduce, SynchronousServers])
 def test_a_model_with_batch_norm_trains_alike_on_the_same_batches(
-    strategy: type[AnyStrategy],
     launcher: LocalLauncher,
     single_run: Callable[[Experiment], Trained],
     tmp_path: Path,
 ) -> None:
     # Batch norm of two values makes any rounding large: here sums have one order only.
     workload = Workload(model=ImageModel(name="MobileNetV2"), batch_per_worker=2)
-    placed = {"placement": Policy.LARGEST_FIRST} if strategy.uses_servers else {}
-    experiment = point(strategy, 2, workload=workload, **placed)
+    experiment = point(SynchronousServers, 2, workload=workload, placement=Policy.LARGEST_FIRST)
     trained = train(launcher, experiment, tmp_path)
     assert difference(trained, single_run(single_for(experiment))) < LIMIT
-    if trained.run.placement is not None:
-        assert trained.run.placement.deviations == ()
-        assert trained.run.placement.max_over_mean == pytest.approx(1.0, abs=0.01)
+    assert trained.run.placement is not None
+    assert trained.run.placement.deviations == ()
+    assert trained.run.placement.max_over_mean == pytest.approx(1.0, abs=0.01)

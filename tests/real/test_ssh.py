@@ -94,9 +94,10 @@ def test_a_users_model_is_sent_to_hosts_that_do_not_have_it(
 ) -> None:
     model = write_model(tmp_path / "mine")
     words = ("--strategy", "allreduce", "--launcher", "ssh", "--host-file", str(host_file))
-    for _ in range(2):  # the second time, the copies are there
-        line = run_one(model, hosts.own, *words)
-        assert (line["status"], line["reason"]) == ("ok", "")
+    line = run_one(model, hosts.own, *words)
+    assert (line["status"], line["reason"]) == ("ok", "")
+    # Nothing is left where the user's files are.
+    assert {path.name for path in (tmp_path / "mine").iterdir()} == {"mine.py", "blocks.py"}
     folder = hosts.own / "taken_home"  # the other hosts do not have it
     export = ("-m", "experiments", "export", "--results", str(hosts.own), "--into", str(folder))
     train = (str(folder / "launch_ssh.sh"), str(host_file), "--steps-per-epoch", "3")

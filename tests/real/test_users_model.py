@@ -16,13 +16,9 @@ from experiments import __main__ as command_line
 from experiments import surroundings
 from experiments.models import settle_model
 from launchers.cli import run
-from ps_allreduce.point.architectures import OwnModel
-from ps_allreduce.point.optimizers import Adam
-from ps_allreduce.record.files import load_record
 from ps_allreduce.record.provenance import ROOT
 from tests.cluster import LocalLauncher
 from tests.make import run_make
-from tests.real.users_model import run_one, write_model
 
 pytestmark = [
     pytest.mark.tensorflow,
@@ -30,21 +26,6 @@ pytestmark = [
     pytest.mark.usefixtures("need_tensorflow", "two_cores"),
     pytest.mark.timeout(600),
 ]
-
-
-def test_a_users_file_is_trained(tmp_path: Path) -> None:
-    model = write_model(tmp_path / "mine")
-    words = ("--strategy", "ps_sync", "--num-ps", "2")
-    line = run_one(model, tmp_path / "results", *words)
-    assert (line["status"], line["reason"]) == ("ok", "")
-    workload = load_record(Path(line["record_path"])).experiment.workload
-    assert isinstance(workload.model, OwnModel)
-    assert workload.model.name == model
-    assert workload.optimizer == Adam(learning_rate=1e-3)
-    copies = workload.model.folder(tmp_path / "results" / "data")
-    assert {path.name for path in copies.iterdir()} == {"mine.py", "blocks.py", "files.json"}
-    # Nothing is left where the user's files are.
-    assert {path.name for path in (tmp_path / "mine").iterdir()} == {"mine.py", "blocks.py"}
 
 
 #: What the page's commands end with, and what makes them brief.
