@@ -97,7 +97,9 @@ _LOOK = (
     f"work=$root/{WORK}; calls=$work/calls/$call",
     'if [ -e "$root/$token" ]; then files=shared; elif is_same "$@"; then files=same; '
     'elif [ -e "$work/made-here" ]; then files=other; '
-    'elif [ -z "$(ls -A "$root" 2>/dev/null)" ]; then files=none; else files=foreign; fi',
+    # Another host with this folder may be making the mark right now.
+    f'elif [ -z "$(ls -A "$root" 2>/dev/null | grep -vxF {WORK})" ]; then files=none; '
+    "else files=foreign; fi",
     'case $files in none|other) mkdir -p "$calls" && touch "$work/made-here" "$calls/$number" '
     "|| files=locked;; esac",
     'if [ -e "$venv_token" ]; then place=shared; else place=separate; fi',
