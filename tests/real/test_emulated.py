@@ -110,8 +110,9 @@ def test_the_slow_host_is_measured(launcher: HostsLauncher) -> None:
     rates = {(link.source, link.target): link.bits_per_s for link in run.links}
     for source, target in rates:
         stated = 50e6 if "emulated3" in (source, target) else 200e6
-        # Other work on this machine slows links down; nothing makes them faster.
-        assert 0.5 * stated < rates[source, target] < 1.1 * stated
+        # Other work on this machine slows links down.  A receiver that was held up finds bytes
+        # waiting, so that a part of its stream seems faster than the link.
+        assert 0.5 * stated < rates[source, target] < 1.3 * stated
 
 
 #: From a host without tasks, too.
