@@ -80,7 +80,7 @@ def test_all_reduce_crosses_links_of_the_stated_rate(launcher: HostsLauncher) ->
         "worker:1": "emulated1",
     }
     for link in run.links:
-        assert 0.5 * 200e6 < link.bits_per_s < 1.1 * 200e6
+        assert 0.5 * 200e6 < link.bits_per_s < 1.3 * 200e6
     assert run.metrics is not None
     assert run.gradient_bytes is not None
     # No faster than the link: gradients cross it once per step and direction.
