@@ -24,10 +24,7 @@ from experiments.export.tasks import task_lines
 from experiments.export.training import Start, Training
 from launchers.run.launcher import HostsLauncher
 from launchers.sites.emulated.site import EmulatedSite
-from ps_allreduce.point.architectures import (
-    OwnModel,
-    TextModel,
-)
+from ps_allreduce.point.architectures import OwnModel, TextModel
 from ps_allreduce.point.data import OwnDataset
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
@@ -129,14 +126,6 @@ def _environment() -> dict[str, str]:
     return kept | {"PYTHON": sys.executable}
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How a training ended."""
-
-    status: int
-    output: str
-
-
 def _started(*words: str) -> subprocess.Popen[str]:
     """A process that ends with this one, even if this one is killed."""
     return subprocess.Popen(
@@ -147,11 +136,6 @@ def _started(*words: str) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
     )
-
-
-def _ended(running: subprocess.Popen[str]) -> Ended:
-    output, _ = running.communicate(timeout=300)
-    return Ended(running.returncode, output)
 
 
 def _weights(folder: Path, step: int = STEPS) -> Weights:
@@ -194,9 +178,8 @@ class Place:
     def run(self, folder: Path, *words: str) -> str:
         """Train until the end; return what was printed."""
         running = [_started(*command, *words) for command in self.commands(folder)]
-        ended = [_ended(process) for process in running]
-        output = "".join(each.output for each in ended)
-        assert {each.status for each in ended} == {0}, output
+        output = "".join(process.communicate(timeout=300)[0] for process in running)
+        assert {process.returncode for process in running} == {0}, output
         return output
 
 
@@ -357,8 +340,7 @@ def test_a_training_is_as_fast_as_the_measurement(
 ) -> None:
     place = place_of("local")
     workload = Workload(batch_per_worker=32)
-    changes = {"measurement": WINDOW, **place.settings}
-    experiment = _point(AllReduce, workload=workload, **changes)
+    experiment = _point(AllReduce, workload=workload, measurement=WINDOW)
     folder = _export(experiment, place, own_data, tmp_path / "mine")
     ratios = []
     for number in range(PAIRS):
