@@ -56,6 +56,7 @@ class Experiment:
                 f"num_workers {self.num_workers}."
             )
         self.strategy.check_fits(self.num_workers, self.spread, self.resources)
+        self.strategy.check_trains(self.workload)
 
     @property
     def num_ps(self) -> int:

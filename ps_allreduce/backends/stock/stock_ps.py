@@ -1,0 +1,125 @@
+"""ParameterServerStrategy with a ClusterCoordinator, as the tutorial writes it.
+
+Source: tensorflow.org/tutorials/distribute/parameter_server_training.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from ps_allreduce.backends.protocol import Rows, Task
+from ps_allreduce.backends.stock.backend import StockBackend
+from ps_allreduce.backends.stock.training import timed
+from ps_allreduce.cluster import TfConfig
+from ps_allreduce.point.placement import Held, Plan, make_plan
+from ps_allreduce.point.strategies import StockServers
+
+#: The one addition to the tutorial: on a single core TensorFlow would choose a single thread, and
+#: a server that waits for another one hangs.
+THREADS_ON_ONE_CORE = 8
+
+
+def serve_stock(tf_config: TfConfig) -> None:
+    """Be a parameter server, or a worker that a chief drives; never returns."""
+    config = tf.compat.v1.ConfigProto()
+    if len(os.sched_getaffinity(0)) == 1:
+        config.inter_op_parallelism_threads = THREADS_ON_ONE_CORE
+    tf.distribute.Server(
+        tf.train.ClusterSpec(tf_config.cluster.as_dict()),
+        job_name=str(tf_config.task.type),
+        task_index=tf_config.task.index,
+        protocol="grpc",
+        config=config,
+    ).join()
+
+
+class StockServersBackend(StockBackend):
+    """The chief, which schedules steps on whichever worker is free."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        strategy = task.experiment.strategy
+        assert isinstance(strategy, StockServers)
+        self._settings = strategy
+        self._traced: dict[bool, Mapping[int, Callable[..., tf.Tensor]]] = {}
+
+    def connect(self) -> None:
+        """Return once the strategy has seen all tasks."""
+        assert self._task.tf_config is not None
+        os.environ["TF_CONFIG"] = self._task.tf_config.render()
+        resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+        self._strategy = tf.distribute.ParameterServerStrategy(resolver)
+        self._coordinator = tf.distribute.coordinator.ClusterCoordinator(self._strategy)
+
+    def prepare(self, data_dir: Path) -> None:
+        """Create variables where TensorFlow puts them, and the workers' inputs."""
+        super().prepare(data_dir)
+
+        @tf.function
+        def per_worker_dataset() -> tf.data.Dataset:
+            return self._strategy.distribute_datasets_from_function(
+                lambda context: self._training.dataset(_worker_index())
+            )
+
+        self._iterator = iter(self._coordinator.create_per_worker_dataset(per_worker_dataset))
+        self._initialise_workers()
+
+    def _initialise_workers(self) -> None:
+        for worker in range(self._experiment.num_workers):
+            with tf.device(f"/job:worker/replica:0/task:{worker}"):
+                self._initialise(worker)
+
+    def make(
+        self, num_steps: int, *, events: bool = False, recorded: bool = True
+    ) -> list[tf.Tensor]:
+        """Have workers x steps made; the coordinator traces a function at its first schedule."""
+        if recorded not in self._traced:
+            sizes = {1, self._settings.steps_per_dispatch}
+            self._traced[recorded] = {size: self._steps(size, recorded) for size in sizes}
+        several, functions = self._settings.steps_per_dispatch, self._traced[recorded]
+        rounds = [several] * (num_steps // several) + [1] * (num_steps % several)
+        made = []
+        for size in rounds:
+            for _ in range(self._experiment.num_workers):
+                made.append(self._coordinator.schedule(functions[size], args=(self._iterator,)))
+            if self._settings.join_rounds:
+                self._coordinator.join()
+        self._coordinator.join()
+        return made
+
+    def _steps(self, count: int, recorded: bool) -> Callable[..., tf.Tensor]:
+        """A function of so many steps."""
+
+        @tf.function(autograph=False)
+        def steps(iterator: Any) -> tf.Tensor:
+            self.traces += 1
+            worker = _worker_index()
+            return tf.stack([self._step(iterator, worker, recorded) for _ in range(count)])
+
+        return steps
+
+    def fetch(self, made: Sequence[Any]) -> Rows:
+        """The coordinator has copied every result to this process."""
+        return np.concatenate([rows.fetch() for rows in made])
+
+    def placement(self) -> tuple[Plan, Held] | None:
+        """Round robin over the model's variables, and what devices hold."""
+        servers = self._settings.servers
+        plan = make_plan(servers.placement, self.variables, servers.num_ps)
+        values = [variable.value for variable in self._training.trainable]
+        held = {
+            number: {value.device: value.shape.num_elements() * value.dtype.size}
+            for number, value in enumerate(values)
+        }
+        return plan, held
+
+
+def _worker_index() -> tf.Tensor:
+    """Of the worker that executes this: ParameterServerStrategy shards no input by itself."""
+    return tf.distribute.coordinator.experimental_get_current_worker_index()
