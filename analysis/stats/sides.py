@@ -47,18 +47,20 @@ class SideKind:
 ALLREDUCE = SideKind(
     name="all-reduce",
     setting="all-reduce setting",
-    strategies=lambda traits: traits.uses_collective,
+    strategies=lambda traits: traits.uses_collective and not traits.as_shipped,
     alone=True,
 )
 PS_SYNC = SideKind(
     name="synchronous parameter servers",
     setting="parameter-server setting",
-    strategies=lambda traits: traits.uses_servers and traits.synchronous,
+    strategies=lambda traits: traits.uses_servers and traits.synchronous and not traits.as_shipped,
 )
 PS_ASYNC = SideKind(
     name="asynchronous parameter servers",
     setting="asynchronous parameter-server setting",
-    strategies=lambda traits: traits.uses_servers and not traits.synchronous,
+    strategies=lambda traits: (
+        traits.uses_servers and not traits.synchronous and not traits.as_shipped
+    ),
 )
 
 

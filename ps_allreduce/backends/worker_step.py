@@ -36,8 +36,8 @@ class RowLayout:
     """How a step's moments are packed into one float64 vector.
 
     The first five are worker, loss, start, pulled, end; then three per batch, one per release, and
-    for a traced step three per unit (pulled, gradient ready, pushed).  Where nobody sees into a step
-    there are five, of which `pulled` is unknown.
+    for a traced step three per unit (pulled, gradient ready, pushed).  Where nobody sees into a
+    step there are five, of which `pulled` is unknown.
     """
 
     accumulation: int

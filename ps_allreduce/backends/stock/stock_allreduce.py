@@ -6,12 +6,13 @@ Source: tensorflow.org/tutorials/distribute/multi_worker_with_ctl.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.types.experimental import PolymorphicFunction
 
 from ps_allreduce.backends.protocol import Rows, Task
 from ps_allreduce.backends.stock.backend import StockBackend
@@ -23,7 +24,7 @@ class StockAllReduceBackend(StockBackend):
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
-        self._traced: dict[bool, Callable[..., tf.Tensor]] = {}
+        self._traced: dict[bool, PolymorphicFunction] = {}
 
     def connect(self) -> None:
         """Return once the strategy has seen all workers."""
@@ -57,7 +58,7 @@ class StockAllReduceBackend(StockBackend):
             self._traced[recorded] = self._one_step(recorded)
         return [self._traced[recorded](self._iterator) for _ in range(num_steps)]
 
-    def _one_step(self, recorded: bool) -> Callable[..., tf.Tensor]:
+    def _one_step(self, recorded: bool) -> PolymorphicFunction:
         @tf.function(autograph=False)
         def step(iterator: Any) -> tf.Tensor:
             self.traces += 1

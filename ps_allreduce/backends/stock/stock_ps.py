@@ -6,16 +6,16 @@ Source: tensorflow.org/tutorials/distribute/parameter_server_training.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.types.experimental import PolymorphicFunction
 
 from ps_allreduce.backends.protocol import Rows, Task
 from ps_allreduce.backends.stock.backend import StockBackend
-from ps_allreduce.backends.stock.training import timed
 from ps_allreduce.cluster import TfConfig
 from ps_allreduce.point.placement import Held, Plan, make_plan
 from ps_allreduce.point.strategies import StockServers
@@ -47,7 +47,7 @@ class StockServersBackend(StockBackend):
         strategy = task.experiment.strategy
         assert isinstance(strategy, StockServers)
         self._settings = strategy
-        self._traced: dict[bool, Mapping[int, Callable[..., tf.Tensor]]] = {}
+        self._functions: dict[bool, dict[int, PolymorphicFunction]] = {}
 
     def connect(self) -> None:
         """Return once the strategy has seen all tasks."""
@@ -78,11 +78,10 @@ class StockServersBackend(StockBackend):
     def make(
         self, num_steps: int, *, events: bool = False, recorded: bool = True
     ) -> list[tf.Tensor]:
-        """Have workers x steps made; the coordinator traces a function at its first schedule."""
-        if recorded not in self._traced:
-            sizes = {1, self._settings.steps_per_dispatch}
-            self._traced[recorded] = {size: self._steps(size, recorded) for size in sizes}
-        several, functions = self._settings.steps_per_dispatch, self._traced[recorded]
+        """Have workers x steps made; all that is needed later is traced meanwhile."""
+        several = self._settings.steps_per_dispatch
+        functions = {size: self._steps(size, recorded) for size in {1, several}}
+        functions = self._functions.setdefault(recorded, functions)
         rounds = [several] * (num_steps // several) + [1] * (num_steps % several)
         made = []
         for size in rounds:
@@ -91,14 +90,19 @@ class StockServersBackend(StockBackend):
             if self._settings.join_rounds:
                 self._coordinator.join()
         self._coordinator.join()
+        with self._strategy.scope():  # as the coordinator traces
+            for function in functions.values():
+                function.get_concrete_function(self._iterator_spec)
         return made
 
-    def _steps(self, count: int, recorded: bool) -> Callable[..., tf.Tensor]:
+    def _steps(self, count: int, recorded: bool) -> PolymorphicFunction:
         """A function of so many steps."""
 
         @tf.function(autograph=False)
         def steps(iterator: Any) -> tf.Tensor:
             self.traces += 1
+            # The coordinator alone knows what it hands to a function: it traces the first one.
+            self._iterator_spec = tf.type_spec_from_value(iterator)
             worker = _worker_index()
             return tf.stack([self._step(iterator, worker, recorded) for _ in range(count)])
 

@@ -93,9 +93,7 @@ class StockTraining:
         return tf.data.Dataset.choose_from_datasets(each, choice)
 
     def _dataset_of(self, worker: WorkerIndex) -> tf.data.Dataset:
-        return make_dataset(
-            self._load, self._num_workers, worker, self._data_dir, self._examples
-        )
+        return make_dataset(self._load, self._num_workers, worker, self._data_dir, self._examples)
 
     def initialise(self, worker: WorkerIndex) -> list[tf.Operation]:
         """Create what a worker needs besides its input, on the worker that executes this."""

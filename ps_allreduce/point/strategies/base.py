@@ -197,12 +197,10 @@ class Strategy:
                 f"{num_workers}."
             )
 
-    def check_trains(self, workload: Workload) -> None:  # noqa: B027
-        """See that the strategy can train this.
-
-        Raises:
-            UserError: it cannot.
-        """
+    @classmethod
+    def refusal(cls, workload: Workload) -> str:
+        """Why the strategy cannot train this, in a sentence; empty if it can."""
+        return ""
 
     def columns(self) -> dict[str, object]:
         """The settings by the name of their column; those of other strategies are left out."""

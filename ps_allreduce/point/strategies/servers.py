@@ -23,9 +23,7 @@ def check_steps_per_dispatch(steps: int) -> None:
         UserError: it is too many, or none.
     """
     if not 1 <= steps <= MOST_STEPS_PER_DISPATCH:
-        raise UserError(
-            f"steps_per_dispatch must be 1 to {MOST_STEPS_PER_DISPATCH}, got {steps}."
-        )
+        raise UserError(f"steps_per_dispatch must be 1 to {MOST_STEPS_PER_DISPATCH}, got {steps}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

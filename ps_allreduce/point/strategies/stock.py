@@ -27,23 +27,21 @@ class Stock(Strategy):
 
     as_shipped: ClassVar[bool] = True
 
-    def check_trains(self, workload: Workload) -> None:
-        """See that it is something that TensorFlow's tutorials train.
-
-        Raises:
-            UserError: it is not.
-        """
+    @classmethod
+    def refusal(cls, workload: Workload) -> str:
+        """Why TensorFlow as it ships does not train this as the suite does."""
         if workload.accumulation > 1:
-            raise UserError(
-                f"strategy {self.kind} has no accumulation: Keras' own exchanges gradients after "
+            return (
+                f"strategy {cls.kind} has no accumulation: Keras' own exchanges gradients after "
                 f"every batch all the same. Leave accumulation {workload.accumulation} out."
             )
         if workload.precision is Precision.MIXED_FLOAT16:
-            raise UserError(
-                f"strategy {self.kind} does not train in {workload.precision}: Keras adapts the "
+            return (
+                f"strategy {cls.kind} does not train in {workload.precision}: Keras adapts the "
                 "scale of the loss and leaves out steps, and the suite does not. Use "
                 f"{Precision.MIXED_BFLOAT16} or {Precision.FLOAT32}."
             )
+        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
