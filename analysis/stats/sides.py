@@ -62,6 +62,18 @@ PS_ASYNC = SideKind(
         traits.uses_servers and not traits.synchronous and not traits.as_shipped
     ),
 )
+SHIPPED_ALLREDUCE = SideKind(
+    name="TensorFlow's all-reduce as shipped",
+    setting="all-reduce setting as shipped",
+    strategies=lambda traits: traits.as_shipped and traits.uses_collective,
+    alone=True,
+)
+SHIPPED_PS = SideKind(
+    name="TensorFlow's parameter servers as shipped",
+    setting="parameter-server setting as shipped",
+    strategies=lambda traits: traits.as_shipped and traits.uses_servers,
+    alone=True,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -146,6 +158,13 @@ def meet_apart(case: Case, first: SideKind, second: SideKind) -> Iterator[Meetin
             meeting = _meet(case, first.over(one), second.over(other))
             if meeting is not None:
                 yield meeting
+
+
+def meet_as_shipped(case: Case) -> Iterator[Meeting]:
+    """Compare TensorFlow's own two strategies, whatever their transports are called."""
+    meeting = _meet(case, SHIPPED_ALLREDUCE, SHIPPED_PS)
+    if meeting is not None:
+        yield meeting
 
 
 def shared_transports(case: Case, first: SideKind, second: SideKind) -> list[str]:

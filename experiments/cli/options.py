@@ -252,9 +252,7 @@ RUN = option_group(
         "settings",
         StrategySettings,
         _stated("--placement", one_of(Policy), "Of variables on servers.", "round_robin"),
-        _stated(
-            "--collective", one_of(Collective), "Of all-reduce.", "ring; as shipped auto"
-        ),
+        _stated("--collective", one_of(Collective), "Of all-reduce.", "ring; as shipped auto"),
         _stated("--bytes-per-pack", SIZE, "TensorFlow's packs, not buckets; 0: one pack."),
         click.option(
             "--join-rounds",
