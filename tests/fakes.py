@@ -217,6 +217,18 @@ def make_steps(
     )
 
 
+def unseen(steps: StepTable) -> StepTable:
+    """The same steps where nobody sees into them."""
+    nothing = np.zeros((len(steps), 0, 3))
+    return replace(steps, pulled=np.full(len(steps), np.nan), batches=nothing)
+
+
+#: Figures of a run into whose steps nobody sees.
+UNSEEN: dict[str, None] = dict.fromkeys(
+    ("compute_s", "communication_s", "input_wait_s", "forward_s", "backward_s")
+)
+
+
 def no_events() -> EventTable:
     """The table of a run that traced no step."""
     none = np.zeros(0, dtype=np.int64)

@@ -61,7 +61,8 @@ def test_a_run_leaves_a_complete_measurement(
     assert {task.task.split(":")[0] for task in run.tasks} >= {"worker"}
     assert all(task.cpu_s is not None and task.peak_memory_bytes for task in run.tasks)
     assert "worker:0" in run.log
-    assert_events_are_traced(run, workers)
+    if not strategy.as_shipped:  # of whose steps nobody sees the inside
+        assert_events_are_traced(run, workers)
 
 
 def assert_events_are_traced(run: LaunchedRun, workers: int) -> None:

@@ -25,17 +25,21 @@ class StockBackend(Backend):
 
     def prepare(self, data_dir: Path) -> None:
         """Create the variables of model and optimizer in the strategy's scope."""
-        with self._strategy.scope():
-            self._training = make_training(self._experiment, data_dir)
-        self._training.see_examples()
+        still_open = True
+        try:
+            with self._strategy.scope():
+                self._training = make_training(self._experiment, data_dir)
+                still_open = tf.distribute.get_strategy() is self._strategy
+        except IndexError:  # a scope that is gone cannot be closed
+            if still_open:
+                raise
+        if not still_open:
+            raise UserError(
+                f"building {self._experiment.workload.model.name} ends the scope of TensorFlow's "
+                "strategy: leave keras.utils.clear_session() out of it."
+            )
+        self._training.complete()
         self.variables = self._training.variables
-        for variable in self._training.trainable:
-            if not self._strategy.extended.variable_created_in_scope(variable.value):
-                raise UserError(
-                    f"{self._experiment.workload.model.name} made its variables outside of "
-                    "TensorFlow's strategy: leave keras.utils.clear_session() out of the function "
-                    "that builds it."
-                )
 
     def _initialise(self, worker: WorkerIndex) -> None:
         """Create what the worker that executes this needs besides its input."""
@@ -56,6 +60,10 @@ class StockBackend(Backend):
             return self._training.step(batch).loss
 
         return self._strategy.run(replica, args=(batch,))
+
+    def num_messages(self) -> int:
+        """A gradient of each variable, as before any packing."""
+        return len(self._training.trainable)
 
     def weight_checksums(self) -> list[int]:
         """One exact sum over the bits of every trainable variable."""

@@ -16,24 +16,24 @@ from tensorflow.types.experimental import PolymorphicFunction
 
 from ps_allreduce.backends.protocol import Rows, Task
 from ps_allreduce.backends.stock.backend import StockBackend
-from ps_allreduce.cluster import TfConfig
-from ps_allreduce.point.placement import Held, Plan, make_plan
+from ps_allreduce.cluster import TaskType, TfConfig
+from ps_allreduce.point.placement import Held, Plan, make_plan, read_back
 from ps_allreduce.point.strategies import StockServers
 
-#: The one addition to the tutorial: on a single core TensorFlow would choose a single thread, and
-#: a server that waits for another one hangs.
+#: On a single core TensorFlow would choose a single thread, with which a worker hangs in its first
+#: step.  The tutorial gives its workers more threads too, where they have few cores.
 THREADS_ON_ONE_CORE = 8
 
 
 def serve_stock(tf_config: TfConfig) -> None:
     """Be a parameter server, or a worker that a chief drives; never returns."""
-    config = tf.compat.v1.ConfigProto()
-    if len(os.sched_getaffinity(0)) == 1:
+    config, task = tf.compat.v1.ConfigProto(), tf_config.task
+    if task.type is TaskType.WORKER and len(os.sched_getaffinity(0)) == 1:
         config.inter_op_parallelism_threads = THREADS_ON_ONE_CORE
     tf.distribute.Server(
         tf.train.ClusterSpec(tf_config.cluster.as_dict()),
-        job_name=str(tf_config.task.type),
-        task_index=tf_config.task.index,
+        job_name=str(task.type),
+        task_index=task.index,
         protocol="grpc",
         config=config,
     ).join()
@@ -113,7 +113,11 @@ class StockServersBackend(StockBackend):
         return np.concatenate([rows.fetch() for rows in made])
 
     def placement(self) -> tuple[Plan, Held] | None:
-        """Round robin over the model's variables, and what devices hold."""
+        """Where TensorFlow has put the model's variables.
+
+        Other variables take a turn as well: of a model that is built after it was compiled, those
+        of its optimizer come first.  So what is planned is what devices hold.
+        """
         servers = self._settings.servers
         plan = make_plan(servers.placement, self.variables, servers.num_ps)
         values = [variable.value for variable in self._training.trainable]
@@ -121,7 +125,7 @@ class StockServersBackend(StockBackend):
             number: {value.device: value.shape.num_elements() * value.dtype.size}
             for number, value in enumerate(values)
         }
-        return plan, held
+        return read_back(plan, held), held
 
 
 def _worker_index() -> tf.Tensor:

@@ -74,8 +74,8 @@ class StockTraining:
         self._optimizer = _OPTIMIZERS[type(self._load.optimizer)](**settings)
         self._optimizer.build(list(self.trainable))
 
-    def see_examples(self) -> None:
-        """Find out what a user's model is trained on; outside of the scope."""
+    def complete(self) -> None:
+        """Find out what the model is trained on, and whatever else belongs to no scope."""
         self._structure = batch_structure(self._load, self._examples)
         if isinstance(self._load.model, OwnModel):
             folder = self._load.model.folder(self._data_dir)
@@ -122,10 +122,13 @@ class StockTraining:
 class EmulatedStockTraining(StockTraining):
     """The same with an emulated accelerator, which brings its own input."""
 
-    def __init__(self, experiment: Experiment, data_dir: Path) -> None:
-        super().__init__(experiment, data_dir)
-        with tf.init_scope():
-            self._accelerator = EmulatedProgram(self._load, self._num_workers, data_dir)
+    def complete(self) -> None:
+        """Build the accelerator."""
+        self._accelerator = EmulatedProgram(self._load, self._num_workers, self._data_dir)
+
+    def dataset(self, worker: WorkerIndex) -> tf.data.Dataset:
+        """Nothing to look at."""
+        return tf.data.Dataset.from_tensors(0).repeat()
 
     def initialise(self, worker: WorkerIndex) -> list[tf.Operation]:
         """Create the worker's timer and its input."""
