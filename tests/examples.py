@@ -24,6 +24,8 @@ from ps_allreduce.point.strategies import (
     AsynchronousServers,
     NoCommunication,
     Single,
+    StockAllReduce,
+    StockServers,
     SynchronousServers,
 )
 from ps_allreduce.point.strategies.all_reduce import Packs
@@ -47,7 +49,7 @@ def experiments() -> st.SearchStrategy[Experiment]:
             spread=st.none() | spreads(),
             network=st.none() | networks(),
             interface=st.none() | st.sampled_from(["eth0", "10.1.0.0/16"]),
-            workload=workloads(),
+            workload=workloads().filter(lambda workload: not strategy.refusal(workload)),
             resources=st.builds(
                 Resources,
                 cores_per_worker=st.integers(1, 64),
@@ -80,6 +82,15 @@ def strategies() -> st.SearchStrategy[AnyStrategy]:
         | dealings()
         | st.builds(AllReduce, sending=wires())
         | st.builds(AllReduce, collective=collectives, sending=packs)
+        | st.builds(StockAllReduce, collective=collectives)
+        | st.builds(
+            StockServers,
+            servers=st.builds(
+                Servers, num_ps=st.integers(1, 9), layout=st.sampled_from(LayoutKind)
+            ),
+            steps_per_dispatch=st.integers(1, 16),
+            join_rounds=st.booleans(),
+        )
     )
 
 

@@ -114,7 +114,7 @@ def make_strategy(strategy: type[AnyStrategy], changes: Mapping[str, Any]) -> An
     wire: Wire | None = stated.pop("wire", None)
     if wire is not None:
         stated |= {name: getattr(wire, name) for name in WIRE_SETTINGS}
-    elif strategy.uses_collective:
+    elif "bytes_per_pack" in strategy.understands:
         stated.setdefault("bytes_per_pack", 0)
     if strategy.uses_servers:
         stated.setdefault("num_ps", 2)
@@ -215,6 +215,18 @@ def make_steps(
         batches=np.stack(moments, axis=1)[:, np.newaxis, :],
         releases=np.zeros((len(end), 0)),
     )
+
+
+def unseen(steps: StepTable) -> StepTable:
+    """The same steps where nobody sees into them."""
+    nothing = np.zeros((len(steps), 0, 3))
+    return replace(steps, pulled=np.full(len(steps), np.nan), batches=nothing)
+
+
+#: Figures of a run into whose steps nobody sees.
+UNSEEN: dict[str, None] = dict.fromkeys(
+    ("compute_s", "communication_s", "input_wait_s", "forward_s", "backward_s")
+)
 
 
 def no_events() -> EventTable:

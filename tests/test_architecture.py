@@ -68,6 +68,9 @@ UNPUBLISHED_ONLY_IN = "ps_allreduce/exchange/private_api.py"
 EXCHANGE = "ps_allreduce/exchange/"
 TAKEN = "experiments/export/taken/"
 
+#: Training as TensorFlow's tutorials write it.
+SHIPPED = "ps_allreduce/backends/stock/"
+
 UNPICKLERS = ("pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib")
 
 SOURCES = [
@@ -262,6 +265,12 @@ def test_what_tensorflow_does_not_publish_is_used_in_one_module() -> None:
         return hidden or node.attr in ("backing_device", "ASYNC_STATEFUL_OPS")
 
     assert places(is_private) == []
+
+
+def test_training_as_shipped_uses_nothing_of_the_suites_exchange() -> None:
+    shipped = [relative for relative in SOURCES if relative.startswith(SHIPPED)]
+    assert len(shipped) > 3
+    assert imports(shipped, lambda _, name: is_of(name, ("ps_allreduce.exchange",))) == []
 
 
 def test_what_tensorflow_says_and_reads_unpublished_is_stated_in_one_module() -> None:

@@ -118,7 +118,11 @@ def _variant(own: pd.Series, differing: Collection[str]) -> list[str]:
 _MESSAGES: Mapping[str, object] = {**Wire().columns(), "host_aggregation": False}
 
 #: What can be set about how steps are dealt to workers, with its default.
-_DEALING: Mapping[str, object] = {"staleness": None, "steps_per_dispatch": 1}
+_DEALING: Mapping[str, object] = {
+    "staleness": None,
+    "steps_per_dispatch": 1,
+    "join_rounds": False,
+}
 
 #: Everything that can be set about the exchange of gradients, in the order in which it is sorted.
 EXCHANGE: Mapping[str, object] = {"bytes_per_pack": None, **_MESSAGES, **_DEALING}
@@ -140,7 +144,7 @@ def exchange_of(own: pd.Series) -> dict[str, object]:
     traits = STRATEGIES[own["strategy"]]
     counting = ["bytes_per_pack"] if traits.uses_collective else []
     counting += _MESSAGES if own["group_bytes"] is not None else []  # else TensorFlow's own packs
-    counting += _DEALING if traits.deals_steps else []
+    counting += [name for name in _DEALING if name in traits.understands]
     return {name: own[name] for name in counting}
 
 
@@ -210,4 +214,5 @@ _PARTS: Mapping[str, Callable[[Any], str]] = {
     "host_aggregation": lambda shared: f"sent per {'host' if shared else 'worker'}",
     "staleness": lambda bound: f"staleness {'unbounded' if bound is None else bound}",
     "steps_per_dispatch": lambda count: f"{count} step{'s' * (count != 1)} per dispatch",
+    "join_rounds": lambda joins: "joined rounds" if joins else "not joined",
 }

@@ -146,10 +146,11 @@ def _compute(record: RunRecord) -> _Compute | None:
     if load.emulated is not None:
         forward_s, backward_s = load.emulated.forward_s * count, load.emulated.backward_s * count
         scales = np.stack([load.emulated.scales(worker, _steps(record)) for worker in workers])
-    elif record.metrics is not None:
-        forward_s, backward_s = record.metrics.forward_s, record.metrics.backward_s
     else:
-        return None
+        measured = record.metrics
+        if measured is None or measured.forward_s is None or measured.backward_s is None:
+            return None
+        forward_s, backward_s = measured.forward_s, measured.backward_s
     last_s = backward_s / count
     return _Compute(before_s=forward_s + backward_s - last_s, last_s=last_s, scales=scales)
 

@@ -22,7 +22,7 @@ from analysis.stats.decisions import Pair, changed_points
 from analysis.stats.points import launch_ratios
 from analysis.stats.setting_pairs import varies_exchange
 from analysis.wording import workers_text
-from ps_allreduce.point.strategies import STRATEGIES
+from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy
 
 #: Beyond all sizes of packs.
 _ONE_PACK, _BUCKETS = 1 << 61, 1 << 62
@@ -54,10 +54,15 @@ def plot_against_servers(case: Case) -> Figure | None:
             _draw(axes, case, row[row["strategy"] == strategy], numbers, top_of(row))
             axes.set_xlabel("parameter servers")
             _draw_reference(axes, marks[marks["workers"] == workers])
-            what = "synchronous" if STRATEGIES[strategy].synchronous else "asynchronous"
+            what = _training_of(STRATEGIES[strategy])
             axes.set_title(f"{case.name}, {workers_text(workers)}: {what}", loc="left")
         finish_grid(figure, grid, len(cells), apart=False)
     return figure
+
+
+def _training_of(traits: type[AnyStrategy]) -> str:
+    training = "synchronous" if traits.synchronous else "asynchronous"
+    return f"{training}, as shipped" if traits.as_shipped else training
 
 
 def plot_against_packs(case: Case) -> Figure | None:
@@ -66,7 +71,7 @@ def plot_against_packs(case: Case) -> Figure | None:
     Buckets are no pack of some size: they stand apart, and no line leads to them.
     """
     marks = _marks(case)
-    marks = marks[marks["collective"]]
+    marks = marks[marks["packs"]]
     sizes = sorted(marks["place"].unique())
     if len(sizes) < 2:
         return None
@@ -95,6 +100,7 @@ def _marks(case: Case) -> pd.DataFrame:
             "workers": point.num_workers,
             "num_ps": point.experiment.num_ps,
             "collective": point.setting.traits.uses_collective,
+            "packs": "bytes_per_pack" in point.setting.traits.understands,
             "place": _pack_place(point.setting.bytes_per_pack),
         }
         for point in case.points

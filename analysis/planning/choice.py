@@ -28,7 +28,9 @@ SHOWN = 5
 TOGETHER = SideKind(
     name="synchronous settings",
     setting="synchronous setting",
-    strategies=lambda traits: traits.synchronous and traits.communicates(),
+    strategies=lambda traits: (
+        traits.synchronous and traits.communicates() and not traits.as_shipped
+    ),
 )
 
 

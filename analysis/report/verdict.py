@@ -41,6 +41,11 @@ _ASYNCHRONOUS = (
     "said: "
 )
 
+_AS_SHIPPED = (
+    "As shipped, different training: TensorFlow's parameter servers are asynchronous and average "
+    "nothing, even where rounds are joined, and its all-reduce is synchronous. With that said: "
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
@@ -73,6 +78,7 @@ def verdict(case: Case) -> Verdict:
         *(_sentence_on_its_transport(case, meeting) for meeting in decided.alike),
         *_transports_apart(case),
         *_asynchronous(case),
+        *_as_shipped(case),
         *attempts_lines(case.attempts),
     ]
     headline = _sentence_on_its_transport(case, main) if main else _why_none(case)
@@ -257,3 +263,8 @@ def _transports_apart(case: Case) -> Iterator[str]:
 def _asynchronous(case: Case) -> list[str]:
     said = [_sentence_on_its_transport(case, meeting) for meeting in decisions(case).asynchronous]
     return [_ASYNCHRONOUS.format(unit=case.unit) + " ".join(said)] if said else []
+
+
+def _as_shipped(case: Case) -> Iterator[str]:
+    for meeting in decisions(case).as_shipped:
+        yield _AS_SHIPPED + meeting_sentence(case, meeting)

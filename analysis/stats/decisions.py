@@ -17,7 +17,15 @@ from analysis.stats.decision import Contest, Decision, decide
 from analysis.stats.doubts import doubt_about
 from analysis.stats.look_levels import ONCE
 from analysis.stats.setting_pairs import PointPair, changed_pairs, synchronous_pairs
-from analysis.stats.sides import ALLREDUCE, PS_ASYNC, PS_SYNC, Meeting, meet, meet_apart
+from analysis.stats.sides import (
+    ALLREDUCE,
+    PS_ASYNC,
+    PS_SYNC,
+    Meeting,
+    meet,
+    meet_apart,
+    meet_as_shipped,
+)
 from analysis.stats.statistics import compare
 from analysis.wording import transports_label
 from ps_allreduce.record.looks import Looks
@@ -54,6 +62,7 @@ class Decisions:
         alike: further meetings of the two sides, each on a transport of its own.
         apart: their meetings on different transports.
         asynchronous: meetings of asynchronous servers with all-reduce.
+        as_shipped: the meeting of TensorFlow's own two strategies, which do not train alike.
         by_pair: a decision for each pair, in one of its two orders.
     """
 
@@ -61,6 +70,7 @@ class Decisions:
     alike: tuple[Meeting, ...]
     apart: tuple[Meeting, ...]
     asynchronous: tuple[Meeting, ...]
+    as_shipped: tuple[Meeting, ...]
     by_pair: Mapping[PointPair, Decision]
 
     def of(self, first: Point, second: Point) -> Decision:
@@ -91,11 +101,11 @@ class Decisions:
 def decisions(case: Case) -> Decisions:
     """Decide all comparisons of a case: the planned one alone, all others as one family."""
     alike, apart = [*meet(case, ALLREDUCE, PS_SYNC)], [*meet_apart(case, ALLREDUCE, PS_SYNC)]
-    asynchronous = [*meet(case, PS_ASYNC, ALLREDUCE)]
+    asynchronous, as_shipped = [*meet(case, PS_ASYNC, ALLREDUCE)], [*meet_as_shipped(case)]
     planned = _planned(case, alike[0]) if alike else {}
     pairs = [
         pair
-        for pair in _others(case, [*alike[1:], *apart, *asynchronous])
+        for pair in _others(case, [*alike[1:], *apart, *asynchronous, *as_shipped])
         if pair not in planned and pair[::-1] not in planned
     ]
     decided = decide([_contest_of_two(case, *pair) for pair in pairs])
@@ -104,6 +114,7 @@ def decisions(case: Case) -> Decisions:
         alike=tuple(alike[1:]),
         apart=tuple(apart),
         asynchronous=tuple(asynchronous),
+        as_shipped=tuple(as_shipped),
         by_pair={**planned, **dict(zip(pairs, decided, strict=True))},
     )
 

@@ -47,18 +47,32 @@ class SideKind:
 ALLREDUCE = SideKind(
     name="all-reduce",
     setting="all-reduce setting",
-    strategies=lambda traits: traits.uses_collective,
+    strategies=lambda traits: traits.uses_collective and not traits.as_shipped,
     alone=True,
 )
 PS_SYNC = SideKind(
     name="synchronous parameter servers",
     setting="parameter-server setting",
-    strategies=lambda traits: traits.uses_servers and traits.synchronous,
+    strategies=lambda traits: traits.uses_servers and traits.synchronous and not traits.as_shipped,
 )
 PS_ASYNC = SideKind(
     name="asynchronous parameter servers",
     setting="asynchronous parameter-server setting",
-    strategies=lambda traits: traits.uses_servers and not traits.synchronous,
+    strategies=lambda traits: (
+        traits.uses_servers and not traits.synchronous and not traits.as_shipped
+    ),
+)
+SHIPPED_ALLREDUCE = SideKind(
+    name="TensorFlow's all-reduce as shipped",
+    setting="all-reduce setting as shipped",
+    strategies=lambda traits: traits.as_shipped and traits.uses_collective,
+    alone=True,
+)
+SHIPPED_PS = SideKind(
+    name="TensorFlow's parameter servers as shipped",
+    setting="parameter-server setting as shipped",
+    strategies=lambda traits: traits.as_shipped and traits.uses_servers,
+    alone=True,
 )
 
 
@@ -144,6 +158,13 @@ def meet_apart(case: Case, first: SideKind, second: SideKind) -> Iterator[Meetin
             meeting = _meet(case, first.over(one), second.over(other))
             if meeting is not None:
                 yield meeting
+
+
+def meet_as_shipped(case: Case) -> Iterator[Meeting]:
+    """Compare TensorFlow's own two strategies, whatever their transports are called."""
+    meeting = _meet(case, SHIPPED_ALLREDUCE, SHIPPED_PS)
+    if meeting is not None:
+        yield meeting
 
 
 def shared_transports(case: Case, first: SideKind, second: SideKind) -> list[str]:

@@ -252,8 +252,14 @@ RUN = option_group(
         "settings",
         StrategySettings,
         _stated("--placement", one_of(Policy), "Of variables on servers.", "round_robin"),
-        _stated("--collective", one_of(Collective), "Of all-reduce.", "ring"),
+        _stated("--collective", one_of(Collective), "Of all-reduce.", "ring; as shipped auto"),
         _stated("--bytes-per-pack", SIZE, "TensorFlow's packs, not buckets; 0: one pack."),
+        click.option(
+            "--join-rounds",
+            is_flag=True,
+            callback=lambda _, __, stated: stated or None,
+            help=f"{_users_of('join_rounds')}: wait for all workers after every round of steps.",
+        ),
         *_OF_SWEEPS,
     ),
 )

@@ -48,6 +48,11 @@ class Training:
             raise UserError(
                 f"{strategy.label}: these workers do not train one model. Choose another setting."
             )
+        if strategy.as_shipped:
+            raise UserError(
+                f"{strategy.label}: the tutorials of TensorFlow have this training. Choose a "
+                "setting of the suite's own."
+            )
         if not workload.model.computes:
             raise UserError(
                 f"model {workload.model.name} computes nothing, so there is nothing to train: "

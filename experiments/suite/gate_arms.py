@@ -51,7 +51,8 @@ def gate_split_bytes(variables: Iterable[VariableSpec], num_ps: int) -> int:
 def arms(scope: Scope, num_ps: int) -> list[Experiment]:
     """What must agree with a single worker: synchronous strategies, and others with one worker."""
     (workload,), (workers,) = scope.workloads, scope.scale.workers
-    communicating = [each for each in STRATEGIES.values() if each.communicates()]
+    able = [each for each in STRATEGIES.values() if not each.refusal(workload)]
+    communicating = [each for each in able if each.communicates()]
     return [
         scope.point(workload, strategy, workers if strategy.synchronous else 1, settings)
         for strategy in sorted(communicating, key=lambda each: not each.synchronous)
@@ -63,10 +64,12 @@ def _settings(scope: Scope, strategy: type[AnyStrategy], num_ps: int) -> Iterabl
     """Every placement of servers, or every way to send what is reduced."""
     if not strategy.uses_servers:
         yield StrategySettings()
-        yield StrategySettings(bytes_per_pack=0)
+        if "bytes_per_pack" in strategy.understands:
+            yield StrategySettings(bytes_per_pack=0)
         return
     (workload,), (workers,) = scope.workloads, scope.scale.workers
-    for policy in Policy:
+    policies = Policy if "placement" in strategy.understands else [Policy.ROUND_ROBIN]
+    for policy in policies:
         yield scope.of_servers(workload, num_ps, policy)
     if "host_aggregation" in strategy.understands and aggregates(workers, scope.spread):
         last = scope.of_servers(workload, num_ps, Policy.PARTITIONED)

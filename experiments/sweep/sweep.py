@@ -224,7 +224,13 @@ def main_points(points: Sequence[Experiment]) -> list[Experiment]:
 
 
 def _contenders(points: Sequence[Experiment], workload: Workload) -> list[Experiment]:
-    able = [point for point in points if point.workload == workload and point.strategy.synchronous]
+    able = [
+        point
+        for point in points
+        if point.workload == workload
+        and point.strategy.synchronous
+        and not point.strategy.as_shipped
+    ]
     reduced = [point for point in able if point.strategy.uses_collective]
     served = [point for point in able if point.strategy.uses_servers]
     common = {point.num_workers for point in reduced} & {point.num_workers for point in served}

@@ -16,14 +16,15 @@ import tensorflow as tf
 
 from ps_allreduce.backends.devices import COMPUTE
 from ps_allreduce.backends.exchange_settings import update_rule
-from ps_allreduce.backends.protocol import Backend, Rows, Task
+from ps_allreduce.backends.program_backend import ProgramBackend
+from ps_allreduce.backends.protocol import Rows, Task
 from ps_allreduce.backends.worker_step import checksum, initialise_worker, trace_step
 from ps_allreduce.exchange.replica import Alone, Mirrored, Replica
 from ps_allreduce.exchange.steps import Exchanged, traced_function
 from ps_allreduce.workloads.program import Program
 
 
-class LocalWorker(Backend):
+class LocalWorker(ProgramBackend):
     """Drives one worker's steps in this process; as it is, it is the strategy `single`."""
 
     def __init__(self, task: Task) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +13,7 @@ import tensorflow as tf
 
 from ps_allreduce.cluster import TfConfig
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.placement import Held, Plan
-from ps_allreduce.workloads.program import Program
+from ps_allreduce.point.placement import Held, Plan, VariableSpec
 
 Rows = npt.NDArray[np.float64]
 
@@ -32,8 +32,13 @@ class Task:
 class Backend(ABC):
     """One training strategy, driven step by step.
 
-    The order of calls is `connect`, `build`, then any number of the others.
+    The order of calls is `connect`, `prepare`, then any number of the others.
+
+    Attributes:
+        variables: all variables of the model in creation order, once it is built.
     """
+
+    variables: tuple[VariableSpec, ...]
 
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -46,8 +51,11 @@ class Backend(ABC):
         """Return once all tasks of the cluster are connected."""
 
     @abstractmethod
-    def build(self, program: Program) -> None:
-        """Create variables and the worker's own resources; do not trace the step yet."""
+    def prepare(self, data_dir: Path) -> None:
+        """Build the model, and create variables and the workers' own resources.
+
+        The step is not traced yet.
+        """
 
     @abstractmethod
     def make(

@@ -36,7 +36,8 @@ class RowLayout:
     """How a step's moments are packed into one float64 vector.
 
     The first five are worker, loss, start, pulled, end; then three per batch, one per release, and
-    for a traced step three per unit (pulled, gradient ready, pushed).
+    for a traced step three per unit (pulled, gradient ready, pushed).  Where nobody sees into a
+    step there are five, of which `pulled` is unknown.
     """
 
     accumulation: int
@@ -45,8 +46,9 @@ class RowLayout:
     @classmethod
     def of(cls, untraced: Rows, accumulation: int) -> RowLayout:
         """The layout of a run with such rows."""
-        groups = int(untraced.shape[1]) - 5 - 3 * accumulation
-        return cls(accumulation=accumulation, groups=groups)
+        noted = int(untraced.shape[1]) - 5
+        seen = accumulation if noted else 0
+        return cls(accumulation=seen, groups=noted - 3 * seen)
 
     @staticmethod
     def ends(rows: Rows) -> tuple[Integers, Floats]:

@@ -56,6 +56,8 @@ class Experiment:
                 f"num_workers {self.num_workers}."
             )
         self.strategy.check_fits(self.num_workers, self.spread, self.resources)
+        if refusal := self.strategy.refusal(self.workload):
+            raise UserError(refusal)
 
     @property
     def num_ps(self) -> int:

@@ -72,6 +72,8 @@ def _refuse_contradictions(record: RunRecord, metrics: Metrics) -> None:
     parts = ("step_time_p50_s", "step_time_p95_s", "communication_s")
     for name in (*parts, "compute_s", "input_wait_s", "forward_s", "backward_s"):
         seconds = getattr(metrics, name)
+        if seconds is None:
+            continue
         if seconds > metrics.window_s or (name not in parts and seconds < 0):
             raise ValueError(
                 f"metrics.{name} is {seconds:g} s in a window of {metrics.window_s:g} s"

@@ -45,10 +45,11 @@ class StepTable:
         worker, step, phase: integers [n]; `step` counts a worker's steps from 0.
         loss: mean loss of the step's batches [n].
         start: the step function began on the worker, with its first parameter at hand [n].
-        pulled: the parameters that the step computes with were at hand [n].
+        pulled: the parameters that the step computes with were at hand [n]; not a number where
+            nobody sees into a step.
         end: all updates of the step were applied, and their values are on the worker [n].
         batches: for each accumulated batch the moments input ready, loss ready, last gradient ready
-            [n, accumulation, 3].
+            [n, accumulation, 3], or [n, 0, 3] where nobody sees into a step.
         releases: moments at which emulated gradients were released [n, groups], or [n, 0].
     """
 
@@ -177,6 +178,7 @@ class Metrics:
         examples_per_sec: examples of the steps inside the window over its length; a step that
             reaches over an end of the window counts by its part inside.
         step_time_p50_s, step_time_p95_s: from the end of a worker's step to the end of its next.
+            The parts below are None where nobody sees into a step.
         compute_s: forward and backward time, mean per worker and step.
         forward_s, backward_s: the two parts of `compute_s`, of all batches of a step.
         communication_s: exposed: step time less compute less input wait, mean.
@@ -188,11 +190,11 @@ class Metrics:
     examples_per_sec: float
     step_time_p50_s: float
     step_time_p95_s: float
-    compute_s: float
-    communication_s: float
-    input_wait_s: float
-    forward_s: float
-    backward_s: float
+    compute_s: float | None
+    communication_s: float | None
+    input_wait_s: float | None
+    forward_s: float | None
+    backward_s: float | None
     warmup_steps: int
     measured_steps: int
     window_s: float
@@ -200,8 +202,9 @@ class Metrics:
 
     def __post_init__(self) -> None:
         for name in (each.name for each in fields(self) if each.name != "steps_per_worker"):
-            if not math.isfinite(getattr(self, name)):
-                raise ValueError(f"{name} must be a number, got {getattr(self, name)}")
+            value = getattr(self, name)
+            if value is not None and not math.isfinite(value):
+                raise ValueError(f"{name} must be a number, got {value}")
         for name in ("examples_per_sec", "window_s", "step_time_p50_s", "step_time_p95_s"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
@@ -235,16 +238,22 @@ def compute_metrics(steps: StepTable, examples_per_step: int) -> Metrics:
         examples_per_sec=made * examples_per_step / window.length_s,
         step_time_p50_s=float(np.percentile(step_s, 50)),
         step_time_p95_s=float(np.percentile(step_s, 95)),
-        compute_s=float((forward_s + backward_s).mean()),
-        communication_s=float((step_s - forward_s - backward_s - wait_s).mean()),
-        input_wait_s=float(wait_s.mean()),
-        forward_s=float(forward_s.mean()),
-        backward_s=float(backward_s.mean()),
+        compute_s=_mean(forward_s + backward_s),
+        communication_s=_mean(step_s - forward_s - backward_s - wait_s),
+        input_wait_s=_mean(wait_s),
+        forward_s=_mean(forward_s),
+        backward_s=_mean(backward_s),
         warmup_steps=min(int((phase <= Phase.WARMUP).sum()) for phase in phases),
         measured_steps=round(float(np.mean([(phase == Phase.MEASURED).sum() for phase in phases]))),
         window_s=window.length_s,
         steps_per_worker=counts,
     )
+
+
+def _mean(seconds: Floats) -> float | None:
+    """None where they are unknown."""
+    mean = float(seconds.mean())
+    return None if math.isnan(mean) else mean
 
 
 def _made_inside(begin: Floats, end: Floats, window: Window) -> float:
@@ -258,7 +267,10 @@ def _made_inside(begin: Floats, end: Floats, window: Window) -> float:
 
 
 def compute_spans(steps: StepTable) -> Floats:
-    """Seconds of forward and backward work of each step [n]."""
+    """Seconds of forward and backward work of each step [n].
+
+    These and the other spans are not a number where nobody sees into a step.
+    """
     return forward_spans(steps) + backward_spans(steps)
 
 
@@ -268,12 +280,18 @@ def forward_spans(steps: StepTable) -> Floats:
     That of a batch begins when its input, the parameters and the batch before it are all there:
     work that ran while parameters were still arriving is hidden communication.
     """
-    return np.asarray((_forward_ends(steps) - _forward_starts(steps)).sum(axis=1))
+    return _sums(steps, _forward_ends(steps) - _forward_starts(steps))
 
 
 def backward_spans(steps: StepTable) -> Floats:
     """Seconds of the backward passes of each step [n], from loss to last gradient."""
-    return np.asarray((steps.batches[:, :, 2] - _forward_ends(steps)).sum(axis=1))
+    return _sums(steps, steps.batches[:, :, 2] - _forward_ends(steps))
+
+
+def _sums(steps: StepTable, spans: Floats) -> Floats:
+    """Over the batches of each step."""
+    unknown = steps.batches.shape[1] == 0
+    return np.full(len(steps), np.nan) if unknown else np.asarray(spans.sum(axis=1))
 
 
 def _forward_starts(steps: StepTable) -> Floats:
@@ -290,4 +308,4 @@ def _forward_ends(steps: StepTable) -> Floats:
 def input_spans(steps: StepTable) -> Floats:
     """Seconds in which each step waited for a batch although the parameters were there [n]."""
     since = np.concatenate([steps.pulled[:, np.newaxis], steps.batches[:, :-1, 2]], axis=1)
-    return np.asarray(np.maximum(steps.batches[:, :, 0] - since, 0.0).sum(axis=1))
+    return _sums(steps, np.maximum(steps.batches[:, :, 0] - since, 0.0))

@@ -19,6 +19,7 @@ import tensorflow as tf
 from ps_allreduce.backends import allreduce, local_worker
 from ps_allreduce.backends.devices import VISIBLE, gpu_environment, require_gpus
 from ps_allreduce.backends.parameter_servers import ps_async, ps_sync
+from ps_allreduce.backends.stock import stock_allreduce, stock_ps
 from ps_allreduce.cluster import TaskId
 from ps_allreduce.errors import InputDataError, LaunchError
 from ps_allreduce.fork_server import messages
@@ -42,7 +43,7 @@ from ps_allreduce.workloads.image_files import (
 from ps_allreduce.workloads.keras_models import build_model
 
 #: Imported here so that the fork server pays for it once, and not every task.
-PRELOADED = (allreduce, local_worker, ps_async, ps_sync)
+PRELOADED = (allreduce, local_worker, ps_async, ps_sync, stock_allreduce, stock_ps)
 
 
 def start_task(request: messages.StartTask, report: Reporter) -> None:

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from ps_allreduce.backends import make_backend
 from ps_allreduce.backends.protocol import Backend, Rows, Task
+from ps_allreduce.backends.stock.stock_ps import serve_stock
 from ps_allreduce.backends.worker_step import RowLayout
 from ps_allreduce.cluster import TaskId, TaskType, TfConfig
 from ps_allreduce.exchange.servers import make_server
@@ -33,9 +34,6 @@ from ps_allreduce.record.weights import RunWeights, save_weights
 from ps_allreduce.runner.loop import Stretch, Surroundings, TimedSteps, timed_loop
 from ps_allreduce.runner.validity import ClockPair, DriverResult
 from ps_allreduce.serialization import to_json
-from ps_allreduce.workloads.emulated_accelerator import EmulatedProgram
-from ps_allreduce.workloads.keras_program import RealProgram
-from ps_allreduce.workloads.program import Program
 
 #: For a server that is pinned to one core TensorFlow would choose one thread, which deadlocks.
 #: Operations that wait for a token, a sum or a timer hold no thread.
@@ -47,10 +45,12 @@ def run_task(request: StartTask, report: Report) -> None:
     task = TaskId.parse(request.task)
     tf_config = TfConfig.parse(request.tf_config) if request.tf_config else None
     is_driven = request.experiment.strategy.uses_servers and task.type is not TaskType.CHIEF
+    as_shipped = request.experiment.strategy.as_shipped
     if tf_config is not None and is_driven:
-        serve(tf_config, request.threads)
-    tf.config.threading.set_intra_op_parallelism_threads(request.threads)
-    tf.config.threading.set_inter_op_parallelism_threads(INTER_OP_THREADS)
+        serve_stock(tf_config) if as_shipped else serve(tf_config, request.threads)
+    if not as_shipped:
+        tf.config.threading.set_intra_op_parallelism_threads(request.threads)
+        tf.config.threading.set_inter_op_parallelism_threads(INTER_OP_THREADS)
     task_of_run = Task(experiment=request.experiment, tf_config=tf_config)
     measurement = request.experiment.measurement
     if isinstance(measurement, RecordingComparison):
@@ -66,13 +66,6 @@ def serve(tf_config: TfConfig, threads: int) -> None:
     server.join()
 
 
-def make_program(experiment: Experiment, data_dir: Path) -> Program:
-    """The computation that the experiment's workload asks for."""
-    if experiment.workload.emulated is not None:
-        return EmulatedProgram(experiment.workload, experiment.num_workers, data_dir)
-    return RealProgram(experiment.workload, experiment.num_workers, data_dir)
-
-
 def drive(request: StartTask, task: Task, measurement: Measurement, report: Report) -> None:
     """Train, measure, and write raw timings and the result."""
     clock_start = _clock_pair()
@@ -80,15 +73,15 @@ def drive(request: StartTask, task: Task, measurement: Measurement, report: Repo
     backend.connect()
     report("connected")
     connected_at = time.time()
-    program = make_program(task.experiment, Path(request.data_dir))
-    backend.build(program)
+    backend.prepare(Path(request.data_dir))
     report("built")
     built_at = time.time()
     checksums_before = tuple(backend.weight_checksums())
+    initial = None if request.weights is None else backend.read_weights()
     timed, starts = _measure(backend, measurement, report)
     _save_timings(Path(f"{request.result}.npz"), task.experiment, timed.stretches)
-    if request.weights is not None:
-        weights = RunWeights(initial=program.initial_values(), final=backend.read_weights())
+    if request.weights is not None and initial is not None:
+        weights = RunWeights(initial=initial, final=backend.read_weights())
         save_weights(Path(request.weights), weights)
     result = DriverResult(
         task=request.task,
@@ -105,9 +98,9 @@ def drive(request: StartTask, task: Task, measurement: Measurement, report: Repo
         warmup_end=timed.warmup_end,
         clock_start=clock_start,
         clock_end=_clock_pair(),
-        gradient_bytes=sum(spec.num_bytes for spec in program.variables if spec.trainable),
+        gradient_bytes=sum(spec.num_bytes for spec in backend.variables if spec.trainable),
         num_messages=backend.num_messages(),
-        placement=_placement_used(backend, program),
+        placement=_placement_used(backend),
     )
     Path(f"{request.result}.json").write_text(json.dumps(to_json(result)), encoding="utf-8")
     report("done")
@@ -148,7 +141,7 @@ def compare_recording(
     """Alternate recorded and bare stretches of the same training, and write their durations."""
     backend = make_backend(task)
     backend.connect()
-    backend.build(make_program(task.experiment, Path(request.data_dir)))
+    backend.prepare(Path(request.data_dir))
     report("connected")
     for recorded in (True, False):
         backend.make(SETTLED_STEPS, recorded=recorded)
@@ -177,11 +170,11 @@ def _clock_pair() -> ClockPair:
     return ClockPair(wall=time.time(), monotonic=time.monotonic())
 
 
-def _placement_used(backend: Backend, program: Program) -> PlacementUsed | None:
+def _placement_used(backend: Backend) -> PlacementUsed | None:
     placement = backend.placement()
     if placement is None:
         return None
-    return PlacementUsed.of(*placement, [spec.name for spec in program.variables])
+    return PlacementUsed.of(*placement, [spec.name for spec in backend.variables])
 
 
 def _save_timings(path: Path, experiment: Experiment, stretches: Sequence[Stretch[Rows]]) -> None:

@@ -33,6 +33,7 @@ from ps_allreduce.record.steps import Metrics, StepTable
 from tests.fakes import (
     METRICS,
     PROVENANCE,
+    UNSEEN,
     fitted,
     make_host,
     make_record,
@@ -104,6 +105,7 @@ def tasks_on(places: Mapping[str, str], cpu_s: float | None = 3.0) -> tuple[Task
 def run(own: Experiment, rate: float | None, repetition: int = 0, **changes: Any) -> RunRecord:
     """An attempt: ok at a rate in examples per second, or failed where the rate is None."""
     begun = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=repetition)
+    parts = UNSEEN if own.strategy.as_shipped else {}
     settings: dict[str, Any] = {
         "attempt": 1,
         "status": Status.OK if rate is not None else Status.FAILED,
@@ -114,7 +116,7 @@ def run(own: Experiment, rate: float | None, repetition: int = 0, **changes: Any
         "hosts": (make_host("node1"),),
         "tasks": tasks_on({f"worker:{index}": "node1" for index in range(own.num_workers)}),
         "phases": Phases(bring_up_s=1.0, build_s=0.5, first_step_s=0.6, total_s=20.0),
-        "metrics": metrics(rate) if rate is not None else None,
+        "metrics": metrics(rate, **parts) if rate is not None else None,
         "placement": placement_used(300, 100) if own.num_ps == 2 else None,
         "gradient_bytes": 400,
         "num_messages": 2,

@@ -27,6 +27,8 @@ from ps_allreduce.point.strategies import (
     AllReduce,
     AsynchronousServers,
     Single,
+    StockAllReduce,
+    StockServers,
     SynchronousServers,
 )
 from ps_allreduce.point.wire import ELEMENT_BYTES, UNBUCKETED, Wire
@@ -78,6 +80,7 @@ SYNCHRONOUS = {
     "ps_sync, unbucketed": _sync(Policy.LARGEST_FIRST, wire=UNBUCKETED),
     "ps_sync, one by one": _sync(Policy.PARTITIONED, wire=ONE_BY_ONE),
     "ps_sync, four at once, accumulated": _sync(Policy.GREEDY, accumulation=3, wire=FOUR_AT_ONCE),
+    "as shipped": point(StockAllReduce, 2, workload=WORKLOAD),
 }
 
 
@@ -96,22 +99,26 @@ def test_two_workers_train_like_one_that_takes_their_batches(
     assert difference_from_single(launcher, SYNCHRONOUS[name]) < TOLERANCE
 
 
-ASYNCHRONOUS = [
-    (Policy.GREEDY, Wire()),
-    (Policy.ROUND_ROBIN, UNBUCKETED),
-    (Policy.PARTITIONED, ONE_BY_ONE),
-    (Policy.LARGEST_FIRST, FOUR_AT_ONCE),
-]
-
-
-@pytest.mark.parametrize(("policy", "wire"), ASYNCHRONOUS)
-def test_one_asynchronous_worker_trains_like_a_single_one(
-    policy: Policy, wire: Wire, launcher: LocalLauncher, difference_from_single: Compare
-) -> None:
-    experiment = point(
+def _alone(policy: Policy, wire: Wire) -> Experiment:
+    return point(
         AsynchronousServers, placement=policy, wire=wire, workload=WORKLOAD, split_bytes=SPLIT
     )
-    assert difference_from_single(launcher, experiment) < TOLERANCE
+
+
+ASYNCHRONOUS = {
+    "greedy": _alone(Policy.GREEDY, Wire()),
+    "unbucketed": _alone(Policy.ROUND_ROBIN, UNBUCKETED),
+    "one by one": _alone(Policy.PARTITIONED, ONE_BY_ONE),
+    "four at once": _alone(Policy.LARGEST_FIRST, FOUR_AT_ONCE),
+    "as shipped": point(StockServers, workload=WORKLOAD, steps_per_dispatch=4, join_rounds=True),
+}
+
+
+@pytest.mark.parametrize("name", ASYNCHRONOUS)
+def test_one_asynchronous_worker_trains_like_a_single_one(
+    name: str, launcher: LocalLauncher, difference_from_single: Compare
+) -> None:
+    assert difference_from_single(launcher, ASYNCHRONOUS[name]) < TOLERANCE
 
 
 @pytest.mark.parametrize(

@@ -55,13 +55,14 @@ def test_a_run_leaves_a_complete_measurement(
     assert run.status is Status.OK, f"{run.reason}\n{run.log[-2000:]}"
     assert run.metrics is not None
     assert run.metrics.examples_per_sec > 0
-    assert run.metrics.compute_s > 0
+    assert (run.metrics.compute_s or 0) > 0 or strategy.as_shipped
     assert len(run.metrics.steps_per_worker) == workers
     assert run.phases.bring_up_s is not None
     assert {task.task.split(":")[0] for task in run.tasks} >= {"worker"}
     assert all(task.cpu_s is not None and task.peak_memory_bytes for task in run.tasks)
     assert "worker:0" in run.log
-    assert_events_are_traced(run, workers)
+    if not strategy.as_shipped:  # of whose steps nobody sees the inside
+        assert_events_are_traced(run, workers)
 
 
 def assert_events_are_traced(run: LaunchedRun, workers: int) -> None:

@@ -18,7 +18,8 @@ import tensorflow as tf
 
 from ps_allreduce.backends.devices import COMPUTE
 from ps_allreduce.backends.exchange_settings import messages_of, parts_of, update_rule
-from ps_allreduce.backends.protocol import Backend, Rows, Task
+from ps_allreduce.backends.program_backend import ProgramBackend
+from ps_allreduce.backends.protocol import Rows, Task
 from ps_allreduce.backends.worker_step import checksum, initialise_worker, trace_step
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.exchange.buckets import Messages, holders
@@ -32,7 +33,7 @@ from ps_allreduce.workloads.inputs import WorkerIndex
 from ps_allreduce.workloads.program import Program
 
 
-class ServerBackend(Backend):
+class ServerBackend(ProgramBackend):
     """The chief of a cluster with parameter servers."""
 
     def __init__(self, task: Task) -> None:

@@ -14,6 +14,7 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.point.strategies.all_reduce import AllReduce
 from ps_allreduce.point.strategies.base import NoCommunication, Single
 from ps_allreduce.point.strategies.servers import AsynchronousServers, SynchronousServers
+from ps_allreduce.point.strategies.stock import StockAllReduce, StockServers
 
 __all__ = [
     "STRATEGIES",
@@ -22,11 +23,21 @@ __all__ = [
     "AsynchronousServers",
     "NoCommunication",
     "Single",
+    "StockAllReduce",
+    "StockServers",
     "SynchronousServers",
     "strategy_named",
 ]
 
-AnyStrategy = Single | NoCommunication | AsynchronousServers | SynchronousServers | AllReduce
+AnyStrategy = (
+    Single
+    | NoCommunication
+    | AsynchronousServers
+    | SynchronousServers
+    | AllReduce
+    | StockServers
+    | StockAllReduce
+)
 
 #: All strategies by the name that users and records give them, in the order of tables.
 STRATEGIES: Mapping[str, type[AnyStrategy]] = {each.kind: each for each in get_args(AnyStrategy)}

@@ -20,6 +20,8 @@ from ps_allreduce.point.wire import Collective, Wire, WireType
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+    from ps_allreduce.point.workload import Workload
+
 DataclassT = TypeVar("DataclassT", bound="DataclassInstance")
 
 
@@ -41,6 +43,7 @@ class StrategySettings:
     host_aggregation: bool | None = None
     staleness: int | None = None
     steps_per_dispatch: int | None = None
+    join_rounds: bool | None = None
     collective: Collective | None = None
     bytes_per_pack: int | None = None
 
@@ -107,6 +110,8 @@ class Strategy:
         synchronous: all workers apply the same update in every step.
         deals_steps: a step goes to whichever worker is free, so workers may make different numbers.
         replicated: every worker ends with the same trainable weights of its own.
+        as_shipped: TensorFlow as its tutorials write it, with Keras' optimizer and nothing of the
+            suite's exchange: of a step of a real model only its begin and end are known.
         max_workers: the largest number of workers; None for no bound.
     """
 
@@ -120,6 +125,7 @@ class Strategy:
     synchronous: ClassVar[bool] = True
     deals_steps: ClassVar[bool] = False
     replicated: ClassVar[bool] = False
+    as_shipped: ClassVar[bool] = False
     max_workers: ClassVar[int | None] = None
 
     @classmethod
@@ -190,6 +196,11 @@ class Strategy:
                 f"strategy {self.kind} runs on {self.max_workers} worker, got num_workers "
                 f"{num_workers}."
             )
+
+    @classmethod
+    def refusal(cls, workload: Workload) -> str:
+        """Why the strategy cannot train this, in a sentence; empty if it can."""
+        return ""
 
     def columns(self) -> dict[str, object]:
         """The settings by the name of their column; those of other strategies are left out."""

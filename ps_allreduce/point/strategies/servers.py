@@ -16,6 +16,16 @@ from ps_allreduce.point.wire import GRPC, WIRE_SETTINGS, Wire, transport_text
 MOST_STEPS_PER_DISPATCH = 16
 
 
+def check_steps_per_dispatch(steps: int) -> None:
+    """Refuse what no dispatch can hold.
+
+    Raises:
+        UserError: it is too many, or none.
+    """
+    if not 1 <= steps <= MOST_STEPS_PER_DISPATCH:
+        raise UserError(f"steps_per_dispatch must be 1 to {MOST_STEPS_PER_DISPATCH}, got {steps}.")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterServers(Strategy):
     """What both kinds share: where variables live, and how gradients travel there."""
@@ -83,11 +93,7 @@ class AsynchronousServers(ParameterServers):
     steps_per_dispatch: int = 1
 
     def __post_init__(self) -> None:
-        if not 1 <= self.steps_per_dispatch <= MOST_STEPS_PER_DISPATCH:
-            raise UserError(
-                f"steps_per_dispatch must be 1 to {MOST_STEPS_PER_DISPATCH}, got "
-                f"{self.steps_per_dispatch}."
-            )
+        check_steps_per_dispatch(self.steps_per_dispatch)
         if self.staleness is None:
             return
         if self.staleness == 0:

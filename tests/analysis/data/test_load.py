@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import analysis
@@ -15,13 +16,13 @@ from analysis.data.blocks import SweepResults, analysed
 from analysis.data.columns import COLUMNS, CONDITIONS, SETTINGS, make_table
 from analysis.data.load import DamagedFiles, find_sweeps, read_sweep
 from ps_allreduce.errors import RecordFormatError, UserError
-from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy, Single
+from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy, Single, StockServers
 from ps_allreduce.record import files
 from ps_allreduce.record.records import Status
 from ps_allreduce.record.steps import Phase, concatenate
 from ps_allreduce.regular_files import open_regular
 from tests.analysis.builders import provenance, run, save
-from tests.fakes import make_experiment, make_steps
+from tests.fakes import UNSEEN, make_experiment, make_steps, unseen
 
 SINGLE = make_experiment(Single)
 
@@ -262,6 +263,17 @@ def test_steps_stand_by_worker_with_their_parts(tmp_path: Path) -> None:
     assert row["forward_s"] + row["backward_s"] == pytest.approx(0.03)
     steps["loss"] = 0.0
     assert analysis.load_steps(path)["loss"].iloc[0] == 2.0
+
+
+def test_of_steps_that_nobody_sees_into_the_parts_are_unknown(tmp_path: Path) -> None:
+    path = save(tmp_path, run(make_experiment(StockServers), 16_000.0), steps=unseen(STEPS))
+    steps = analysis.load_steps(path)
+    assert steps["step_s"].iloc[2] == pytest.approx(0.1)
+    parts = ["pulled", "forward_s", "backward_s", "input_wait_s", "communication_s"]
+    assert steps[parts].isna().all(axis=None)
+    row = analysis.load(tmp_path).iloc[0]
+    assert row[list(UNSEEN)].isna().all()
+    assert pd.isna(row["bound_s"])
 
 
 def test_raw_timings_that_are_gone_are_one_sentence(tmp_path: Path) -> None:

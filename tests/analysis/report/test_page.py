@@ -18,6 +18,8 @@ from ps_allreduce.point.strategies import (
     AsynchronousServers,
     NoCommunication,
     Single,
+    StockAllReduce,
+    StockServers,
     SynchronousServers,
 )
 from ps_allreduce.point.workload import Workload
@@ -48,6 +50,15 @@ def compare_sweep() -> list[RunRecord]:
         *runs(make_experiment(SynchronousServers, 2), RATES),
         *runs(make_experiment(AllReduce, 2), DOUBLE),
     ]
+
+
+def test_a_sweep_whose_steps_nobody_sees_into_has_a_page_too(tmp_path: Path) -> None:
+    shipped = [make_experiment(kind, 2) for kind in (StockServers, StockAllReduce)]
+    reported(tmp_path, *(runs(own, RATES) for own in shipped))
+    text = " ".join(parse(tmp_path).text)
+    assert "As shipped, different training" in text
+    assert "stock_ps" in text
+    assert text_table(case_of(*(runs(own, RATES) for own in shipped)))["compute_s"].unique() == "-"
 
 
 class Balance(HTMLParser):

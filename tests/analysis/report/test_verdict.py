@@ -15,6 +15,8 @@ from ps_allreduce.point.strategies import (
     AsynchronousServers,
     NoCommunication,
     Single,
+    StockAllReduce,
+    StockServers,
     SynchronousServers,
 )
 from ps_allreduce.point.workload import EmulatedCompute, Workload
@@ -125,6 +127,20 @@ def test_the_largest_number_of_workers_with_enough_launches_decides() -> None:
     )
     assert "at 2 workers" in found.headline
     assert "Too few launches for a verdict at more workers (4)." in found.details
+
+
+def test_tensorflow_as_it_ships_is_never_the_headline_and_has_a_sentence_of_its_own() -> None:
+    shipped = {
+        make_experiment(StockAllReduce, 2): times(6.0),
+        make_experiment(StockServers, 2): times(2.0),
+    }
+    found = said({RING: times(1.0), SYNC: times(0.5), **shipped})
+    assert "All-reduce is 2.00x" in found.headline
+    (line,) = [line for line in found.details if "shipped" in line]
+    assert line.startswith("As shipped, different training: TensorFlow's parameter servers are")
+    assert "TensorFlow's all-reduce as shipped is 3.00x [3.00, 3.00] faster than" in line
+    alone = said(shipped)
+    assert alone.headline.startswith("No verdict")
 
 
 def test_asynchronous_training_has_a_sentence_of_its_own() -> None:

@@ -107,7 +107,7 @@ def test_every_strategy_and_placement_agrees_with_a_single_worker_of_the_same_ba
     assert (alone.dealt_to, alone.accumulation) == (None, 1)
     assert {point.workload for point in points} == {alone}
     assert (alone.deterministic, alone.data) == (True, Synthetic())
-    assert "11 of 11 settings agree" in capsys.readouterr().out
+    assert "13 of 13 settings agree" in capsys.readouterr().out
 
 
 def test_some_variable_is_cut_whatever_the_model(weighing: WeighingLauncher) -> None:

@@ -18,12 +18,15 @@ from ps_allreduce.point.strategies import (
     AsynchronousServers,
     NoCommunication,
     Single,
+    StockAllReduce,
+    StockServers,
     SynchronousServers,
     strategy_named,
 )
 from ps_allreduce.point.strategies.all_reduce import Packs
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.wire import Collective, Wire, WireType
+from ps_allreduce.point.workload import Precision, Workload
 from tests.fakes import make_experiment
 
 MISTAKES: list[tuple[type[AnyStrategy], dict[str, Any], str]] = [
@@ -58,6 +61,10 @@ MISTAKES: list[tuple[type[AnyStrategy], dict[str, Any], str]] = [
     (AllReduce, {"in_flight": -1}, "in_flight must be at least 0 (no bound), got -1"),
     (Single, {"num_ps": 1}, "strategy single has no setting num_ps"),
     (NoCommunication, {"group_bytes": 0}, "strategy no_communication has no setting group_bytes"),
+    (StockServers, {"placement": Policy.GREEDY}, "stock_ps has no setting placement"),
+    (StockServers, {"in_flight": 4}, "stock_ps has no setting in_flight: leave it out"),
+    (StockServers, {"steps_per_dispatch": 17}, "steps_per_dispatch must be 1 to 16, got 17"),
+    (StockAllReduce, {"bytes_per_pack": 0}, "stock_allreduce has no setting bytes_per_pack"),
 ]
 
 
@@ -85,6 +92,23 @@ def test_nccl_needs_gpus() -> None:
     make_experiment(AllReduce, collective=Collective.NCCL, resources=Resources(device=Device.GPU))
     with pytest.raises(UserError, match="collective nccl needs workers on GPUs"):
         make_experiment(AllReduce, collective=Collective.NCCL)
+    with pytest.raises(UserError, match="stock_allreduce uses collective auto, which takes NCCL"):
+        make_experiment(StockAllReduce, collective=Collective.NCCL)
+
+
+@pytest.mark.parametrize("strategy", [StockServers, StockAllReduce])
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"accumulation": 2}, "has no accumulation: Keras' own exchanges gradients after every"),
+        ({"precision": Precision.MIXED_FLOAT16}, "does not train in mixed_float16: Keras adapts"),
+    ],
+)
+def test_what_tensorflow_does_not_train_in_the_same_way_is_refused(
+    strategy: type[AnyStrategy], changes: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(UserError, match=f"strategy {strategy.kind} {sentence}"):
+        make_experiment(strategy, workload=Workload(**changes))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES.values())
@@ -109,6 +133,7 @@ def test_columns_hold_what_was_stated(strategy: type[AnyStrategy]) -> None:
         "staleness": 9,
         "steps_per_dispatch": 2,
         "host_aggregation": True,
+        "join_rounds": True,
     }
     settings = StrategySettings(**stated).only(strategy.understands)
     columns = strategy.of(settings).columns()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from ps_allreduce.record.steps import (
     shift_clocks,
 )
 from tests.examples import fast
-from tests.fakes import make_steps, no_events
+from tests.fakes import UNSEEN, make_steps, no_events, unseen
 
 FIRST, WARMUP, MEASURED = Phase.FIRST, Phase.WARMUP, Phase.MEASURED
 
@@ -333,6 +333,11 @@ def test_rows_in_any_order_keep_to_their_worker() -> None:
     order = np.random.default_rng(1).permutation(len(both()))
     steps, _ = shift_clocks(ahead(both().select(order), [3.0, -4.0]), no_events(), [3.0, -4.0])
     np.testing.assert_allclose(steps.of_worker(1).end, both().of_worker(1).end)
+
+
+def test_the_parts_of_steps_that_nobody_sees_into_are_unknown() -> None:
+    steps, _ = shift_clocks(unseen(one_worker(compute_s=0.6)), no_events(), [1.0])
+    assert asdict(compute_metrics(steps, 16)) == asdict(compute_metrics(one_worker(), 16)) | UNSEEN
 
 
 def test_a_run_without_releases_or_events_is_no_exception() -> None:

@@ -1,0 +1,152 @@
+"""Plain TensorFlow as its tutorials write it: what people have who do not use the suite.
+
+Decides which of TensorFlow's own settings such a training has.  Variables go where TensorFlow puts
+them: round robin.  Its partitioners cannot be chosen, because Keras 3 does not know the variables
+that they make (a `ShardedVariable` has no `handle`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.resources import Resources
+from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.strategies.base import Servers, Strategy, StrategySettings
+from ps_allreduce.point.strategies.servers import check_steps_per_dispatch
+from ps_allreduce.point.wire import GRPC, TRANSPORT_OF, Collective
+from ps_allreduce.point.workload import Precision, Workload
+
+
+class Stock(Strategy):
+    """What both kinds share: what they cannot train."""
+
+    __slots__ = ()
+
+    as_shipped: ClassVar[bool] = True
+
+    @classmethod
+    def refusal(cls, workload: Workload) -> str:
+        """Why TensorFlow as it ships does not train this as the suite does."""
+        if workload.accumulation > 1:
+            return (
+                f"strategy {cls.kind} has no accumulation: Keras' own exchanges gradients after "
+                f"every batch all the same. Leave accumulation {workload.accumulation} out."
+            )
+        if workload.precision is Precision.MIXED_FLOAT16:
+            return (
+                f"strategy {cls.kind} does not train in {workload.precision}: Keras adapts the "
+                "scale of the loss and leaves out steps, and the suite does not. Use "
+                f"{Precision.MIXED_BFLOAT16} or {Precision.FLOAT32}."
+            )
+        return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StockServers(Stock):
+    """ParameterServerStrategy with a ClusterCoordinator, which is asynchronous.
+
+    Attributes:
+        steps_per_dispatch: a function that the coordinator schedules makes so many steps.
+        join_rounds: the coordinator waits for all workers after as many functions as there are
+            workers.  That averages nothing: each worker's gradients are applied on their own.
+    """
+
+    kind: ClassVar[str] = "stock_ps"
+    label: ClassVar[str] = "TensorFlow's parameter servers as shipped, asynchronous"
+    understands: ClassVar[frozenset[str]] = frozenset(
+        {"num_ps", "layout", "steps_per_dispatch", "join_rounds"}
+    )
+    uses_servers: ClassVar[bool] = True
+    synchronous: ClassVar[bool] = False
+    deals_steps: ClassVar[bool] = True
+
+    servers: Servers = field(default_factory=Servers)
+    steps_per_dispatch: int = 1
+    join_rounds: bool = False
+
+    def __post_init__(self) -> None:
+        check_steps_per_dispatch(self.steps_per_dispatch)
+        if self.servers.placement is not Policy.ROUND_ROBIN:
+            raise UserError(f"strategy {self.kind} places variables {Policy.ROUND_ROBIN} only.")
+
+    @classmethod
+    def _made(cls, settings: StrategySettings) -> StockServers:
+        return settings.put_into(cls(servers=settings.put_into(Servers())))
+
+    @property
+    def steps_may_differ(self) -> bool:
+        """The fastest worker makes the most steps; of a round, too, it may take two."""
+        return True
+
+    @property
+    def transport(self) -> str:
+        """TensorFlow's gRPC."""
+        return GRPC
+
+    def columns(self) -> dict[str, object]:
+        """The settings by the name of their column."""
+        return {
+            **Strategy.columns(self),
+            "placement": self.servers.placement.value,
+            "layout": self.servers.layout.value,
+            "steps_per_dispatch": self.steps_per_dispatch,
+            "join_rounds": self.join_rounds,
+        }
+
+    def title_parts(self) -> list[str]:
+        """Servers, and what is changed."""
+        parts = [f"{self.servers.num_ps} ps"]
+        if self.steps_per_dispatch > 1:
+            parts.append(f"steps_per_dispatch {self.steps_per_dispatch}")
+        return [*parts, "join_rounds"] if self.join_rounds else parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StockAllReduce(Stock):
+    """MultiWorkerMirroredStrategy, which is synchronous.
+
+    Attributes:
+        collective: AUTO is TensorFlow's default; on processors it takes a ring as well.
+    """
+
+    kind: ClassVar[str] = "stock_allreduce"
+    label: ClassVar[str] = "TensorFlow's all-reduce as shipped"
+    understands: ClassVar[frozenset[str]] = frozenset({"collective"})
+    uses_collective: ClassVar[bool] = True
+    replicated: ClassVar[bool] = True
+
+    collective: Collective = Collective.AUTO
+
+    @classmethod
+    def _made(cls, settings: StrategySettings) -> StockAllReduce:
+        return settings.put_into(cls())
+
+    @property
+    def transport(self) -> str:
+        """That of the collective."""
+        return TRANSPORT_OF[self.collective]
+
+    def check_fits(self, num_workers: int, spread: Spread | None, resources: Resources) -> None:
+        """NCCL is what AUTO takes on GPUs."""
+        Strategy.check_fits(self, num_workers, spread, resources)
+        if self.collective is Collective.NCCL:
+            raise UserError(
+                f"strategy {self.kind} uses collective {Collective.AUTO}, which takes NCCL where "
+                f"it can, or {Collective.RING}."
+            )
+
+    def columns(self) -> dict[str, object]:
+        """The settings by the name of their column; Keras sums all gradients in one pack."""
+        return {
+            **Strategy.columns(self),
+            "collective": self.collective.value,
+            "bytes_per_pack": 0,
+            "host_aggregation": False,
+        }
+
+    def title_parts(self) -> list[str]:
+        """What is changed."""
+        return [] if self.collective is Collective.AUTO else [str(self.collective)]
