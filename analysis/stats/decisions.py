@@ -1,8 +1,8 @@
 """What may be said of every pair of points of a case: decided once, for headline, tables, figures.
 
 Decides which comparison is the planned one (the best synchronous servers against the best
-all-reduce), which is not corrected, and that all others that anybody shows are one family.  A pair
-is decided once, so it cannot be told in two ways.
+all-reduce, at equal hosts), which is not corrected, and that all others that anybody shows are one
+family.  A pair is decided once, so it cannot be told in two ways.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import chain, product
 
 from analysis.data.cases import Case, Point
+from analysis.stats.cost import meet_otherwise
 from analysis.stats.decision import Contest, Decision, decide
 from analysis.stats.doubts import doubt_about
 from analysis.stats.look_levels import ONCE
@@ -28,7 +29,7 @@ _CASES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pair:
-    """Two settings at the same number of workers, and what may be said of the first one.
+    """Two settings that are compared, and what may be said of the first one.
 
     Attributes:
         planned: this is the main comparison, which is not corrected.
@@ -51,6 +52,7 @@ class Decisions:
 
     Attributes:
         main: the planned comparison; None where the two sides do not meet.
+        otherwise: its sides at equal workers and at equal cost, where other points meet there.
         alike: further meetings of the two sides, each on a transport of its own.
         apart: their meetings on different transports.
         asynchronous: meetings of asynchronous servers with all-reduce.
@@ -58,6 +60,7 @@ class Decisions:
     """
 
     main: Meeting | None
+    otherwise: tuple[Meeting, ...]
     alike: tuple[Meeting, ...]
     apart: tuple[Meeting, ...]
     asynchronous: tuple[Meeting, ...]
@@ -92,15 +95,17 @@ def decisions(case: Case) -> Decisions:
     """Decide all comparisons of a case: the planned one alone, all others as one family."""
     alike, apart = [*meet(case, ALLREDUCE, PS_SYNC)], [*meet_apart(case, ALLREDUCE, PS_SYNC)]
     asynchronous = [*meet(case, PS_ASYNC, ALLREDUCE)]
+    otherwise = [*meet_otherwise(case, alike[0])] if alike else []
     planned = _planned(case, alike[0]) if alike else {}
     pairs = [
         pair
-        for pair in _others(case, [*alike[1:], *apart, *asynchronous])
+        for pair in _others(case, [*otherwise, *alike[1:], *apart, *asynchronous])
         if pair not in planned and pair[::-1] not in planned
     ]
     decided = decide([_contest_of_two(case, *pair) for pair in pairs])
     return Decisions(
         main=alike[0] if alike else None,
+        otherwise=tuple(otherwise),
         alike=tuple(alike[1:]),
         apart=tuple(apart),
         asynchronous=tuple(asynchronous),

@@ -8,12 +8,13 @@ sweep of three launches can be continued to ten.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts as hosts_needed
+from ps_allreduce.point.layout import room_for_workers
 from ps_allreduce.point.measurement import Measurement, SteadyWarmup
 from ps_allreduce.point.workload import Workload
 
@@ -216,8 +217,9 @@ class Sweep:
 def main_points(points: Sequence[Experiment]) -> list[Experiment]:
     """Those of the main comparison of every workload; all points where there is none.
 
-    The best synchronous servers against the best all-reduce, at the most workers that both have.
-    Which of them are compared in the end is decided in `analysis.stats.sides`.
+    The best synchronous servers against the best all-reduce, on the most hosts that both have; at
+    the most workers where they have no number of hosts in common.  Which of them are compared in
+    the end is decided in `analysis.stats.sides`.
     """
     by_workload = {point.workload: _contenders(points, point.workload) for point in points}
     return [point for found in by_workload.values() for point in found] or list(points)
@@ -227,8 +229,19 @@ def _contenders(points: Sequence[Experiment], workload: Workload) -> list[Experi
     able = [point for point in points if point.workload == workload and point.strategy.synchronous]
     reduced = [point for point in able if point.strategy.uses_collective]
     served = [point for point in able if point.strategy.uses_servers]
-    common = {point.num_workers for point in reduced} & {point.num_workers for point in served}
-    return [point for point in (*reduced, *served) if point.num_workers == max(common, default=0)]
+    return _at_the_most(reduced, served, room_for_workers) or _at_the_most(
+        reduced, served, lambda point: point.num_workers
+    )
+
+
+def _at_the_most(
+    reduced: Sequence[Experiment],
+    served: Sequence[Experiment],
+    size_of: Callable[[Experiment], int],
+) -> list[Experiment]:
+    """The points of both sides at the largest size that both have; none where they have none."""
+    common = {size_of(point) for point in reduced} & {size_of(point) for point in served}
+    return [point for point in (*reduced, *served) if common and size_of(point) == max(common)]
 
 
 def _joins(point: Experiment) -> bool:

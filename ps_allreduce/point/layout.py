@@ -49,6 +49,28 @@ def num_hosts(experiment: Experiment) -> int:
     return max(_positions(experiment).values()) + 1
 
 
+def hosts_of_workers(experiment: Experiment) -> int:
+    """How many hosts hold workers."""
+    if experiment.spread is None:
+        return 1
+    return math.ceil(experiment.num_workers / experiment.spread.workers_per_host)
+
+
+def hosts_without_workers(experiment: Experiment) -> int:
+    """How many hosts hold only servers, or only the chief."""
+    return num_hosts(experiment) - hosts_of_workers(experiment)
+
+
+def room_for_workers(experiment: Experiment) -> int:
+    """How many workers all-reduce would have on the same hosts, where it fills those of servers.
+
+    Experiments with the same room need the same number of hosts.  Servers beside workers take no
+    host, so there it is the number of workers.
+    """
+    per_host = 0 if experiment.spread is None else experiment.spread.workers_per_host
+    return experiment.num_workers + hosts_without_workers(experiment) * per_host
+
+
 def too_few_hosts(experiment: Experiment, available: int) -> str:
     """Why the tasks do not fit on so many hosts; empty if they do."""
     try:
@@ -91,7 +113,7 @@ def _positions(experiment: Experiment) -> dict[TaskId, int]:
     if experiment.spread is None:
         return dict.fromkeys(tasks_of(experiment), 0)
     spread = experiment.spread
-    worker_hosts = math.ceil(experiment.num_workers / spread.workers_per_host)
+    worker_hosts = hosts_of_workers(experiment)
     positions: dict[TaskId, int] = {}
     for task in tasks_of(experiment):
         if task.type is TaskType.WORKER:

@@ -85,7 +85,7 @@ def test_the_first_line_of_the_report_is_the_verdict(tmp_path: Path) -> None:
     page = parse(tmp_path)
     assert page.text[0] == (
         "All-reduce is 2.00x [2.00, 2.00] faster than the parameter-server setting "
-        "(ps_sync, round_robin) at 2 workers, 3 launches each."
+        "(ps_sync, round_robin) at 2 workers on one host over grpc, 3 launches each."
     )
     assert "All-reduce is 2.00x" in output
     assert str(tmp_path / "report.html") in output
