@@ -16,6 +16,7 @@ from rich.table import Table
 from analysis.data.cases import MARK, Case
 from analysis.report.circumstances import status_text
 from analysis.report.constancy import steadiness_text
+from analysis.report.sizes import weak_scaling_lines
 from analysis.stats.points import BASES, point_table
 from analysis.wording import NONE, count_text, number, ratio, with_interval
 from ps_allreduce.record.records import BUSY_LIMIT
@@ -24,6 +25,7 @@ from ps_allreduce.record.records import BUSY_LIMIT
 _HEADINGS: Mapping[str, str] = {
     "setting": "setting",
     "num_workers": "workers",
+    "global_batch": "global batch",
     "num_hosts": "hosts",
     "transport": "transport",
     "rate": "{unit}/s [95 %]",
@@ -51,7 +53,7 @@ _HEADINGS: Mapping[str, str] = {
 
 #: How columns are spelled where they are known.
 _SPELLED: Mapping[Callable[[float], str], list[str]] = {
-    "{:.0f}".format: ["num_workers", "num_hosts", "launches"],
+    "{:.0f}".format: ["num_workers", "global_batch", "num_hosts", "launches"],
     number: ["tokens", "per_worker_core", "per_total_core", "per_host"],
     lambda seconds: f"{seconds * 1e3:.2f}": [
         name for name, heading in _HEADINGS.items() if heading.endswith(" ms")
@@ -69,7 +71,8 @@ _IN_REPORT: Mapping[str, tuple[str, ...]] = {
         *("per_worker_core", "per_total_core", "per_host", "attempts"),
     ),
     "Scaling": (
-        *(*_POINT, "speedup_single", "speedup_own", "efficiency_single", "efficiency_own"),
+        *(*_POINT, "global_batch"),
+        *("speedup_single", "speedup_own", "efficiency_single", "efficiency_own"),
     ),
     "Step times": (
         *(*_POINT, "step_time_p50_s", "step_time_p95_s", "compute_s", "communication_s"),
@@ -198,7 +201,7 @@ def short_legend(case: Case) -> str:
     """What is short in the table for the screen, and what its speed-up leaves out."""
     meanings = [_ABBREVIATIONS[name] for name in _names_on_screen(case) if name in _ABBREVIATIONS]
     short = ", ".join(meanings).format(unit=case.unit)
-    return " ".join([f"{short}.", *_pairs_lines(case, ["single"])])
+    return " ".join([f"{short}.", *weak_scaling_lines(case), *_pairs_lines(case, ["single"])])
 
 
 def _pairs_lines(case: Case, bases: Sequence[str]) -> list[str]:
@@ -243,7 +246,7 @@ def legend(case: Case) -> str:
         "so they need not add up to it.",
         "comm ms: step time less compute less input wait, so updates and dispatch too.",
     ]
-    lines += _pairs_lines(case, BASES)
+    lines += [*weak_scaling_lines(case), *_pairs_lines(case, BASES)]
     if case.tokens_per_example is not None:
         lines.append(f"tokens/s: the mean, times {case.tokens_per_example} tokens of an example.")
     if _above_the_bound(case):

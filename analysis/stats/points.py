@@ -47,7 +47,7 @@ def point_table(case: Case) -> pd.DataFrame:
     """One row per point, in the order of the case; unknown is NaN.
 
     Columns, with `_low` and `_high` beside those that have an interval:
-        setting, num_workers, num_hosts, transport; launches, failed (numbers of attempts).
+        setting, num_workers, global_batch, num_hosts, transport; launches, failed (numbers of attempts).
         rate: examples per second, geometric mean; rate_bound: at the bound of the step; tokens:
             the rate in tokens, unknown where examples have none.
         per_worker_core, per_total_core, per_host: rate over cores of workers, of all tasks, hosts.
@@ -97,6 +97,7 @@ def _row(case: Case, point: Point) -> Numbers:
     return {
         "setting": point.setting.label,
         "num_workers": point.num_workers,
+        "global_batch": point.experiment.global_batch,
         "num_hosts": point.common("num_hosts"),
         "worker_cores": point.worker_cores,
         "total_cores": point.common("total_cores"),
