@@ -61,6 +61,11 @@ class Point:
         return room_for_workers(self.experiment)
 
     @property
+    def threads(self) -> int:
+        """TensorFlow's threads of each worker."""
+        return self.experiment.resources.threads_per_worker
+
+    @property
     def worker_cores(self) -> int:
         """Cores of all workers together."""
         return self.num_workers * self.experiment.resources.cores_per_worker

@@ -39,6 +39,7 @@ class Panel:
     Attributes:
         column: of the table of points.
         ideal: the value of perfect scaling at a number of workers; None draws no line.
+        is_scaling: the axis tells the global batch, which grows with the workers.
     """
 
     title: str
@@ -46,6 +47,7 @@ class Panel:
     column: str
     ideal: Callable[[float], float] | None
     ideal_label: str
+    is_scaling: bool = False
 
 
 def plot_throughput(case: Case) -> Figure | None:
@@ -79,6 +81,7 @@ def _ratio_panels(what: str, ideal: Callable[[float], float]) -> list[Panel]:
             column=f"{what.replace('-', '')}_{base}",
             ideal=ideal,
             ideal_label="ideal",
+            is_scaling=True,
         )
         for base in BASES
     ]
@@ -145,10 +148,11 @@ def _draw_panel(
             zorder=1,
         )
     ticks = {
-        worker_position(count, workers): f"{count}\n({batch})" for count, batch in batches.items()
+        worker_position(count, workers): f"{count}\n({batch})" if panel.is_scaling else str(count)
+        for count, batch in batches.items()
     }
     draw_curves(axes, curves, ticks, top)
-    axes.set_xlabel("workers (global batch)")
+    axes.set_xlabel("workers (global batch)" if panel.is_scaling else "workers")
     axes.set_ylabel(panel.y_label)
 
 

@@ -7,11 +7,13 @@ that is said wherever such points are compared.
 
 from __future__ import annotations
 
-from analysis.data.cases import Case, Point
+from collections.abc import Sequence
+
+from analysis.data.cases import Case
 from analysis.stats.cost import costs_alike
 from analysis.stats.sides import Basis, Meeting
 from analysis.stats.statistics import estimate
-from analysis.wording import workers_text
+from analysis.wording import count_text, workers_text
 
 SECONDS_PER_HOUR = 3600
 
@@ -22,34 +24,42 @@ def weak_scaling_lines(case: Case) -> list[str]:
     if len(batches) == 1:
         return []
     return [
-        "Speed-up and efficiency are of weak scaling: each worker keeps its batch, so the global "
-        f"batch grows from {batches[0]} to {batches[-1]}."
+        f"Weak scaling: each worker keeps its batch, so the global batch is {batches[0]} to "
+        f"{batches[-1]}."
     ]
 
 
 def where_text(meeting: Meeting, *, swapped: bool = False) -> str:
-    """`on 4 hosts each (4 and 2 workers, global batch 32 and 16) over grpc`.
+    """`at 2 workers (2 hosts, grpc)`: where both sides have as many, it is said once.
 
     Args:
         swapped: the second side comes first.
     """
-    first, second = meeting.bests
-    size = _size_text(second, first) if swapped else _size_text(first, second)
-    return " over ".join(filter(None, [size, meeting.transport]))
+    order = (1, 0) if swapped else (0, 1)
+    points = [meeting.bests[number] for number in order]
+    hosts = _hosts_text(*(point.common("num_hosts") for point in points))
+    workers = _both([point.num_workers for point in points])
+    if len({point.num_workers for point in points}) == 1:
+        return f"at {workers_text(points[0].num_workers)}{_brackets(hosts, meeting.transport)}"
+    batches = _both([point.experiment.global_batch for point in points])
+    apart = f"{workers} workers, global batch {batches}"
+    return f"on {hosts or 'their hosts'}{_brackets(apart, meeting.transport)}"
 
 
-def _size_text(first: Point, second: Point) -> str:
-    one, other = first.common("num_hosts"), second.common("num_hosts")
-    hosts = "" if one is None or other is None else f"on {one} and {other} hosts"
-    if hosts and one == other:
-        hosts = "on one host" if one == 1 else f"on {one} hosts each"
-    workers = f"{first.num_workers} and {second.num_workers} workers"
-    if first.num_workers == second.num_workers:
-        at = f"at {workers_text(first.num_workers)}"
-        return f"{at} ({hosts})" if one != other and hosts else f"{at} {hosts}".rstrip()
-    batches = f"{first.experiment.global_batch} and {second.experiment.global_batch}"
-    apart = f"{workers}, global batch {batches}"
-    return f"{hosts} ({apart})" if hosts else f"at {apart}"
+def _hosts_text(first: int | None, second: int | None) -> str:
+    """Empty where the launches of a side differ."""
+    if first is None or second is None:
+        return ""
+    return count_text(first, "host") if first == second else f"{first} and {second} hosts"
+
+
+def _both(values: Sequence[int]) -> str:
+    return " and ".join(map(str, dict.fromkeys(values)))
+
+
+def _brackets(*parts: str | None) -> str:
+    text = ", ".join(filter(None, parts))
+    return f" ({text})" if text else ""
 
 
 def basis_lines(main: Meeting) -> list[str]:

@@ -27,6 +27,7 @@ _HEADINGS: Mapping[str, str] = {
     "num_workers": "workers",
     "global_batch": "global batch",
     "num_hosts": "hosts",
+    "threads": "threads",
     "transport": "transport",
     "rate": "{unit}/s [95 %]",
     "tokens": "tokens/s",
@@ -53,7 +54,7 @@ _HEADINGS: Mapping[str, str] = {
 
 #: How columns are spelled where they are known.
 _SPELLED: Mapping[Callable[[float], str], list[str]] = {
-    "{:.0f}".format: ["num_workers", "global_batch", "num_hosts", "launches"],
+    "{:.0f}".format: ["num_workers", "global_batch", "num_hosts", "threads", "launches"],
     number: ["tokens", "per_worker_core", "per_total_core", "per_host"],
     lambda seconds: f"{seconds * 1e3:.2f}": [
         name for name, heading in _HEADINGS.items() if heading.endswith(" ms")
@@ -67,7 +68,7 @@ _POINT = ("setting", "num_workers")
 _BOUNDS = "Bounds by the links"
 _IN_REPORT: Mapping[str, tuple[str, ...]] = {
     "Throughput": (
-        *(*_POINT, "num_hosts", "transport", "rate", "tokens", "launches"),
+        *(*_POINT, "num_hosts", "threads", "transport", "rate", "tokens", "launches"),
         *("per_worker_core", "per_total_core", "per_host", "attempts"),
     ),
     "Scaling": (
@@ -83,19 +84,20 @@ _IN_REPORT: Mapping[str, tuple[str, ...]] = {
 
 #: The screen is narrow: the rest is in the report.
 _ON_SCREEN: tuple[str, ...] = (
-    *(*_POINT, "rate", "tokens", "launches", "speedup", "step_time_p50_s", "compute_s"),
+    *(*_POINT, "threads", "rate", "tokens", "launches", "speedup", "step_time_p50_s", "compute_s"),
     *("communication_s", "input_wait_s", "attempts"),
 )
 #: The same for points on several hosts; without a bound, computation is shown in its place.
 _ON_SCREEN_HOSTS = (
-    *(*_POINT, "num_hosts", "rate", "tokens", "launches", "per_host", "speedup", "of_bound"),
-    *("communication_s", "attempts"),
+    *(*_POINT, "num_hosts", "threads", "rate", "tokens", "launches", "per_host", "speedup"),
+    *("of_bound", "communication_s", "attempts"),
 )
 
 #: Headings on the screen, where they are shorter there.
 _SHORT: Mapping[str, str] = {
     "num_workers": "w",
     "num_hosts": "h",
+    "threads": "t",
     "per_host": "/host",
     "speedup": "speed-up",
     "of_bound": "of bound",
@@ -109,6 +111,7 @@ _SHORT: Mapping[str, str] = {
 _ABBREVIATIONS: Mapping[str, str] = {
     "num_workers": "w: workers",
     "num_hosts": "h: hosts",
+    "threads": "t: threads of a worker",
     "launches": "n: launches",
     "per_host": "/host: {unit}/s per host",
     "step_time_p50_s": "p50: median step",
@@ -137,12 +140,12 @@ def _bounded(case: Case) -> bool:
 
 
 def _worth_showing(case: Case, name: str) -> bool:
-    """Hosts where a point has several, transports where they differ, tokens of text."""
+    """Hosts where a point has several, threads and transports that differ, tokens of text."""
     if name == "tokens":
         return case.tokens_per_example is not None
     if name in ("num_hosts", "per_host"):
         return _on_several_hosts(case)
-    return name != "transport" or point_table(case)["transport"].nunique() > 1
+    return name not in ("threads", "transport") or point_table(case)[name].nunique() > 1
 
 
 def _on_several_hosts(case: Case) -> bool:

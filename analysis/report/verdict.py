@@ -185,6 +185,7 @@ def _share_lines(case: Case, meeting: Meeting) -> list[str]:
     return [
         f"Per worker core: {', '.join(cores)}.",
         _total_cores_line(*(point for _, point in chosen)),
+        *_threads_lines(*(point for _, point in chosen)),
         *([f"Per host paid for: {', '.join(hosts)}."] if several else []),
         *money_lines(case, meeting),
     ]
@@ -208,6 +209,14 @@ def _total_cores_line(first: Point, second: Point) -> str:
         f"The sides do not use the same cores in all: {first.setting.label} {first_cores}, "
         f"{second.setting.label} {second_cores} with those of the servers."
     )
+
+
+def _threads_lines(first: Point, second: Point) -> list[str]:
+    """Where a worker of one side has more threads."""
+    if first.threads == second.threads:
+        return []
+    threads = (f"{point.setting.label} {point.threads}" for point in (first, second))
+    return [f"The sides were given different threads for each worker: {', '.join(threads)}."]
 
 
 def _selection_lines(meeting: Meeting) -> list[str]:

@@ -14,7 +14,7 @@ from analysis.planning.budget import MOST_LAUNCHES
 from experiments.cli.requests import StudyRequest
 from experiments.models.workload_request import refuse_absent_workers
 from experiments.studies.defaults import default_cores, default_models, default_workers
-from experiments.studies.scope import Describe, Scale, Scope, check_servers
+from experiments.studies.scope import Describe, Scale, Scope, Threads, check_servers
 from experiments.sweep.definition import LAUNCHES, Choices
 from experiments.sweep.sweep import QUICK, PlannedRun, Profile, Sweep, expected_duration, job_sizes
 from launchers.protocol import Capacity
@@ -114,7 +114,8 @@ def scale_of(
         cores = choices.decide(
             "cores per worker", int, lambda: default_cores(workers, spread, capacity)
         )
-    return Scale(workers=workers, cores_per_worker=cores)
+    threads = Threads(allreduce=request.sweep.allreduce_threads, ps=request.sweep.ps_threads)
+    return Scale(workers=workers, cores_per_worker=cores, threads=threads)
 
 
 def check_jobs_by_size(request: StudyRequest) -> None:

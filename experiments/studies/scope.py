@@ -63,6 +63,24 @@ def rate_question(workload: Workload) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Threads:
+    """TensorFlow's threads of a worker on either side; None is one less than its cores.
+
+    Attributes:
+        allreduce: where no server wants a core, so of the bases as well.
+        ps: of strategies with parameter servers.
+    """
+
+    allreduce: int | None = None
+    ps: int | None = None
+
+    def of(self, strategy: type[AnyStrategy], cores: int) -> int:
+        """Those of a worker with so many cores."""
+        stated = self.ps if strategy.uses_servers else self.allreduce
+        return max(1, cores - 1) if stated is None else stated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
     """How far the axes of a study reach.
 
@@ -73,6 +91,7 @@ class Scale:
 
     workers: tuple[int, ...]
     cores_per_worker: int
+    threads: Threads = field(default_factory=Threads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +154,9 @@ class Scope:
             interface=self.interface,
             workload=workload,
             resources=Resources(
-                cores_per_worker=cores, threads_per_worker=max(1, cores - 1), device=self.device
+                cores_per_worker=cores,
+                threads_per_worker=self.scale.threads.of(strategy, cores),
+                device=self.device,
             ),
             measurement=self._measured(),
         )
