@@ -25,7 +25,8 @@ class LauncherSettings:
     Attributes:
         launcher: the name of a site's kind.
         interface: the network whose addresses tasks use, by name or subnet.
-        hosts: how many there are to be.
+        hosts: how many there are to be, without
+        ps_hosts: those that are named for servers.
         bandwidth: of every link and direction, bits per second.
         delay: from host to host, one way, seconds.
         slow_host: the number, counted from 0, of a host whose link has the rate `slow_bandwidth`.
@@ -43,6 +44,7 @@ class LauncherSettings:
     interface: str | None = None
     mixed_hosts: bool = False
     hosts: int | None = None
+    ps_hosts: int | None = None
     bandwidth: float | None = None
     delay: float | None = None
     slow_host: int | None = None

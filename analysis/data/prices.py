@@ -1,6 +1,6 @@
 """What hosts cost, as the reader of a report states it.
 
-Decides what a point costs per hour: its hosts with workers at one price, all others at another one.
+Decides what a point costs per hour: hosts that were named for servers have a price of their own.
 Prices are no part of a record: they change after a measurement, and differ from reader to reader.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.layout import hosts_of_workers, hosts_without_workers
+from ps_allreduce.point.layout import num_hosts, num_ps_hosts
 
 #: No host is dearer, in any currency.
 MOST = 1e9
@@ -21,8 +21,8 @@ class Prices:
     """Prices of a host for an hour, in any one currency.
 
     Attributes:
-        host: of a host with workers.
-        ps_host: of a host without any, which holds servers or the chief.
+        host: of any host but
+        ps_host: one that was named for servers (`--ps-hosts`).
     """
 
     host: float
@@ -34,8 +34,8 @@ class Prices:
 
     def per_hour(self, experiment: Experiment) -> float:
         """What all hosts of an experiment cost for an hour."""
-        workers, others = hosts_of_workers(experiment), hosts_without_workers(experiment)
-        return workers * self.host + others * self.ps_host
+        for_servers = num_ps_hosts(experiment)
+        return (num_hosts(experiment) - for_servers) * self.host + for_servers * self.ps_host
 
 
 def _check_price(option: str, price: float) -> None:
@@ -44,7 +44,7 @@ def _check_price(option: str, price: float) -> None:
 
 
 def stated_prices(host: float | None, ps_host: float | None) -> Prices | None:
-    """Prices from what was stated; hosts of servers cost what others do unless it is said.
+    """Prices from what was stated; those named for servers cost what others do unless it is said.
 
     Raises:
         UserError: only the price of hosts of servers is stated, or one makes no sense.

@@ -94,5 +94,5 @@ def money_lines(case: Case, meeting: Meeting) -> list[str]:
         told.append(f"{side.kind.name} {trained:.4g} {case.unit} ({cost:.4g} per hour)")
     return [
         f"For a unit of money: {', '.join(told)}. A host costs {prices.host:g} per hour, one "
-        f"without workers {prices.ps_host:g}."
+        f"named for servers {prices.ps_host:g}."
     ]

@@ -81,9 +81,7 @@ def verdict(case: Case) -> Verdict:
     network = _network_sentence(case, main.bests) if main else _of_one_side(case)
     headline = " ".join(filter(None, [headline, notes_line(case)]))
     otherwise = tuple(_otherwise_lines(case, main)) if main else ()
-    return Verdict(
-        headline=headline, otherwise=otherwise, network=network, details=tuple(details)
-    )
+    return Verdict(headline=headline, otherwise=otherwise, network=network, details=tuple(details))
 
 
 def meeting_sentence(case: Case, meeting: Meeting) -> str:

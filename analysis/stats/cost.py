@@ -21,7 +21,7 @@ from analysis.stats.sides import (
     meet_at,
     with_enough_launches,
 )
-from ps_allreduce.point.layout import hosts_without_workers
+from ps_allreduce.point.layout import num_ps_hosts
 
 #: Costs that differ by no more than this share are called equal.
 ALIKE = 0.05
@@ -68,7 +68,7 @@ def _meet_at_cost(case: Case, first: SideKind, second: SideKind) -> Meeting | No
 
 def _tells_more(case: Case, prices: Prices) -> bool:
     """Some hosts have another price, so that equal hosts are not equal cost."""
-    apart = any(hosts_without_workers(point.experiment) for point in case.points)
+    apart = any(num_ps_hosts(point.experiment) for point in case.points)
     return apart and prices.host != prices.ps_host
 
 

@@ -1,9 +1,9 @@
 """The table of points: throughput, speed-up, efficiency, parts of a step and bounds; placements.
 
 Decides the bases (design, section 5): one worker without any strategy on exactly one worker's cores
-and, where it was measured with them, threads (`single`), and one worker of the same setting (`own`).  The second hides what a
-strategy costs already at one worker, so both are given.  No efficiency is claimed where the
-processors may have been the limit, of the point or of its base.
+and, where it was measured with them, threads (`single`), and one worker of the same setting
+(`own`).  The second hides what a strategy costs already at one worker, so both are given.  No
+efficiency is claimed where the processors may have been the limit, of the point or of its base.
 """
 
 from __future__ import annotations

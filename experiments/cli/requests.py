@@ -149,6 +149,7 @@ class StudyRequest:
             self.name,
             self.launcher.launcher,
             self.launcher.hosts,
+            self.launcher.ps_hosts,
             network_of(self.launcher),
             self.workload,
             self.spread,

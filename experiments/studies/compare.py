@@ -2,12 +2,13 @@
 
 Axes: every strategy x workers, and for synchronous servers two placements: round robin, as
 TensorFlow places variables by itself, and the best other one.  Asynchronous servers, which train in
-another way, have the best placement.  There are as many servers as workers unless stated.
+another way, have the best placement.  There are as many servers as workers, or as hosts that are
+named for servers, unless stated.
 
 Method: all points share one machine, one model and one batch per worker.  Where servers have hosts
 of their own, all-reduce is measured on as many hosts as well.  On one server every placement is the
-same and is measured once.  Bases are a single worker and workers that do not
-communicate.  The profile quick has one worker and the most, and the single worker as its only base.
+same and is measured once.  Bases are a single worker and workers that do not communicate.  The
+profile quick has one worker and the most, and the single worker as its only base.
 
 Cost: 8 points per model in the profile quick, which takes about five minutes.
 
@@ -37,7 +38,7 @@ def _points(scope: Scope) -> Iterator[Experiment]:
 
 def _served(scope: Scope, workload: Workload) -> Iterator[Experiment]:
     for workers in scope.scale.workers:
-        num_ps = scope.settings.num_ps or workers
+        num_ps = scope.servers_for(workers)
         best = _best(scope, workload, num_ps)
         yield scope.served(workload, AsynchronousServers, workers, num_ps, best)
         for policy in _policies(scope, workload, num_ps):

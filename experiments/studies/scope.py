@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from analysis.planning.budget import FEWEST_STEPS
+from experiments.studies.defaults import default_num_ps
 from experiments.sweep.definition import WINDOW, Choices
 from experiments.sweep.sweep import PROFILES, Profile
 from ps_allreduce.point.experiment import Experiment
@@ -110,6 +111,7 @@ class Scope:
         describe: used where a placement has to be chosen.
         choices: remembers what is decided automatically.
         brief: one worker and the most are enough, and so is a single worker as base.
+        num_ps_hosts: hosts that are named for servers.
     """
 
     workloads: tuple[Workload, ...]
@@ -124,6 +126,7 @@ class Scope:
     describe: Describe
     choices: Choices = field(default_factory=Choices)
     brief: bool = False
+    num_ps_hosts: int = 0
 
     def __post_init__(self) -> None:
         if self.settings.num_ps is not None:
@@ -231,10 +234,17 @@ class Scope:
             lambda: default_split_bytes(self.describe(workload), num_ps),
         )
 
+    def servers_for(self, workers: int) -> int:
+        """How many servers a study takes where the number is not varied.
+
+        As stated; else as many as the hosts hold that are named for servers, or as workers.
+        """
+        return default_num_ps(self.settings, self.spread, self.num_ps_hosts) or workers
+
     def has_room(self, workers: int, num_ps: int) -> bool:
         """More colocated servers than hosts of workers would only share these hosts' links."""
-        dedicated = self.settings.layout is LayoutKind.DEDICATED
-        if self.spread is None or dedicated or self.settings.num_ps is not None:
+        layout = self.settings.layout or LayoutKind.COLOCATED
+        if self.spread is None or layout.is_apart or self.settings.num_ps is not None:
             return True
         hosts = math.ceil(workers / self.spread.workers_per_host)
         return num_ps <= hosts * (self.spread.ps_per_host or 1)

@@ -8,15 +8,14 @@ sweep of three launches can be continued to ten.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from experiments.sweep.contenders import main_points
 from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts as hosts_needed
-from ps_allreduce.point.layout import room_for_workers
 from ps_allreduce.point.measurement import Measurement, SteadyWarmup
-from ps_allreduce.point.workload import Workload
 
 #: Repetitions of different jobs are so far apart that they never meet: a pair of runs with the same
 #: repetition was made by the same job.
@@ -212,36 +211,6 @@ class Sweep:
         if sentinel is not None and sentinel in points:
             block.insert(len(block) if repetition % REPETITIONS_APART else 0, sentinel)
         return [PlannedRun(experiment=point, repetition=repetition) for point in block]
-
-
-def main_points(points: Sequence[Experiment]) -> list[Experiment]:
-    """Those of the main comparison of every workload; all points where there is none.
-
-    The best synchronous servers against the best all-reduce, on the most hosts that both have; at
-    the most workers where they have no number of hosts in common.  Which of them are compared in
-    the end is decided in `analysis.stats.sides`.
-    """
-    by_workload = {point.workload: _contenders(points, point.workload) for point in points}
-    return [point for found in by_workload.values() for point in found] or list(points)
-
-
-def _contenders(points: Sequence[Experiment], workload: Workload) -> list[Experiment]:
-    able = [point for point in points if point.workload == workload and point.strategy.synchronous]
-    reduced = [point for point in able if point.strategy.uses_collective]
-    served = [point for point in able if point.strategy.uses_servers]
-    return _at_the_most(reduced, served, room_for_workers) or _at_the_most(
-        reduced, served, lambda point: point.num_workers
-    )
-
-
-def _at_the_most(
-    reduced: Sequence[Experiment],
-    served: Sequence[Experiment],
-    size_of: Callable[[Experiment], int],
-) -> list[Experiment]:
-    """The points of both sides at the largest size that both have; none where they have none."""
-    common = {size_of(point) for point in reduced} & {size_of(point) for point in served}
-    return [point for point in (*reduced, *served) if common and size_of(point) == max(common)]
 
 
 def _joins(point: Experiment) -> bool:

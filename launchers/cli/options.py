@@ -71,6 +71,11 @@ _OPTIONS = (
     click.option("--interface", type=INTERFACE, help="Network whose addresses the tasks use."),
     click.option("--mixed-hosts", is_flag=True, help="Run on hosts of different kinds."),
     _option("hosts", "number of hosts.", type=WHOLE),
+    _option(
+        "ps_hosts",
+        "so many further hosts, maybe of another kind, hold the servers and no worker.",
+        type=WHOLE,
+    ),
     _option("bandwidth", "of every link and direction; sweeps choose one.", type=RATE),
     _option("delay", "from host to host, one way.", type=DELAY),
     _option("slow_host", "a host with a slower link, counted from 0.", type=WHOLE),

@@ -12,7 +12,6 @@ import pytest
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case
-from analysis.data.cases import Case
 from analysis.data.setting import MAX_TOGETHER
 from analysis.figures.against_settings import plot_against_packs, plot_against_servers
 from analysis.figures.against_workers import (

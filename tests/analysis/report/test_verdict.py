@@ -60,8 +60,8 @@ def test_allreduce_is_faster_than_the_best_of_two_settings() -> None:
         ),
         pytest.param(
             {RING: times(1.01), SYNC: times(1.0)},
-            "Equal within 3 % are all-reduce and ps_sync, round_robin at 2 workers (1 host, grpc), 3 "
-            "launches each (ratio 1.01x [1.01, 1.01]).",
+            "Equal within 3 % are all-reduce and ps_sync, round_robin at 2 workers (1 host, grpc), "
+            "3 launches each (ratio 1.01x [1.01, 1.01]).",
             id="equal",
         ),
         pytest.param(

@@ -22,7 +22,6 @@ from analysis.stats.decision import Outcome
 from analysis.stats.decisions import all_pairs, changed_points, decisions
 from analysis.stats.drift import drift_of
 from analysis.stats.sides import Meeting
-from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, SynchronousServers
 from ps_allreduce.point.wire import Wire, WireType

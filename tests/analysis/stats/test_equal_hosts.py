@@ -43,6 +43,11 @@ def served(workers: int, num_ps: int, layout: LayoutKind = LayoutKind.DEDICATED)
     )
 
 
+def cheap(workers: int, num_ps: int) -> Experiment:
+    """Servers on hosts that are named for them."""
+    return served(workers, num_ps, LayoutKind.PS_HOSTS)
+
+
 def case_of(points: Launches, prices: Prices | None = None) -> Case:
     """Runs on as many hosts as their points need."""
     records = [
@@ -117,13 +122,13 @@ def test_the_best_on_equal_hosts_may_have_its_servers_anywhere() -> None:
     ("points", "line"),
     [
         pytest.param(
-            {reduced(2): 1.0, reduced(4): 1.8, served(2, 2): 1.2, served(3, 4): 1.9},
+            {reduced(2): 1.0, reduced(4): 1.8, cheap(2, 2): 1.2, cheap(3, 4): 1.9},
             "At equal cost (all-reduce 8 per hour, synchronous parameter servers 8): The "
             "parameter-server setting (ps_sync, round_robin, 4 ps) is 1.06x",
             id="the dearest that cost the same",
         ),
         pytest.param(
-            {reduced(2): 1.0, reduced(4): 1.8, served(2, 2): 1.2},
+            {reduced(2): 1.0, reduced(4): 1.8, cheap(2, 2): 1.2},
             "At the nearest costs, which are not equal (all-reduce 4 per hour, synchronous "
             "parameter servers 5): ",
             id="the nearest",
@@ -149,12 +154,17 @@ def test_prices_that_tell_nothing_new_add_no_comparison(
     assert decisions(case).otherwise == ()
 
 
+def test_dedicated_hosts_cost_as_much_as_others() -> None:
+    assert PRICES.per_hour(served(2, 2)) == PRICES.per_hour(reduced(4)) == 8.0
+    assert PRICES.per_hour(cheap(2, 2)) == 5.0
+
+
 def test_money_is_told_per_unit() -> None:
-    found = told({reduced(3): times(1.0), served(2, 1): times(1.0)}, PRICES)
+    found = told({reduced(3): times(1.0), cheap(2, 1): times(1.0)}, PRICES)
     (line,) = [line for line in found.details if line.startswith("For a unit of money")]
     assert line == (
         "For a unit of money: all-reduce 6e+04 images (6 per hour), synchronous parameter servers "
-        "8e+04 images (4.5 per hour). A host costs 2 per hour, one without workers 0.5."
+        "8e+04 images (4.5 per hour). A host costs 2 per hour, one named for servers 0.5."
     )
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.sweep.sweep import Profile, Sweep, job_sizes, main_points
+from experiments.sweep.contenders import main_points
+from experiments.sweep.sweep import Profile, Sweep, job_sizes
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.spread import LayoutKind, Spread

@@ -240,6 +240,31 @@ def test_only_hosts_that_a_run_needs_get_a_fork_server() -> None:
     assert asked == {host: ["start", "client"] for host in found.clients}
 
 
+def test_the_last_emulated_hosts_are_named_for_servers() -> None:
+    settings = LauncherSettings(launcher="emulated", hosts=2, ps_hosts=1)
+    network = network_of(settings)
+    site = EmulatedSite(network, num_ps_hosts=1)
+    assert (site.worker_hosts, site.ps_hosts) == (("emulated0", "emulated1"), ("emulated2",))
+    one = make_experiment(
+        SynchronousServers,
+        2,
+        num_ps=1,
+        layout=LayoutKind.PS_HOSTS,
+        launcher="emulated",
+        spread=Spread(),
+        network=network,
+    )
+    assert {str(task): host for task, host in site.place(one).items()} == {
+        "ps:0": "emulated2",
+        "worker:0": "emulated0",
+        "worker:1": "emulated1",
+        "chief:0": "emulated0",
+    }
+    for refused in ({"hosts": 0}, {"ps_hosts": 0}):
+        with pytest.raises(UserError, match="must be at least 1"):
+            network_of(replace(settings, **refused))
+
+
 def test_room_is_needed_for_the_hosts_of_an_experiment_and_asked_for_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
