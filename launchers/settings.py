@@ -33,7 +33,8 @@ class LauncherSettings:
         racks: 1 or 2, joined by a link of the rate `uplink`.
         traffic: what links carry besides what tasks send.
         time_limit: of a job, minutes.
-        sbatch: further options for the scheduler, as they are typed there.
+        sbatch, ps_sbatch: further options for the scheduler, as they are typed there; of hosts
+            of workers, and of those that are named for servers.
         setup: lines of the batch script.
         container: words before the measured program.
     """
@@ -58,6 +59,7 @@ class LauncherSettings:
     constraint: str | None = None
     gpus_per_node: str | None = None
     sbatch: tuple[str, ...] = ()
+    ps_sbatch: tuple[str, ...] = ()
     setup: tuple[str, ...] = ()
     container: tuple[str, ...] = ()
     shared_nodes: bool = False

@@ -95,6 +95,12 @@ _OPTIONS = (
     _option("constraint", "as sbatch takes it."),
     _option("gpus_per_node", "as sbatch takes it."),
     _option("sbatch", "any further option of sbatch, as often as needed.", multiple=True),
+    _option(
+        "ps_sbatch",
+        "any option of sbatch for the hosts of --ps-hosts, for instance --ps-sbatch=--partition=x; "
+        "as often as needed.",
+        multiple=True,
+    ),
     _option("setup", "line of the batch script, for instance module load X.", multiple=True),
     _option("container", "words before commands (apptainer exec x.sif).", type=WORDS, default=()),
     _option("shared_nodes", "do not ask for whole nodes.", is_flag=True),

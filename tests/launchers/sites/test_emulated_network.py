@@ -3,12 +3,14 @@ from __future__ import annotations
 import errno
 import os
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from launchers.settings import LauncherSettings
 from launchers.sites.emulated.held_network import (
     EmulatedHost,
     HeldNetwork,
@@ -26,6 +28,7 @@ from launchers.sites.emulated.site import (
     FORK_SERVER_BYTES,
     BuiltNetwork,
     EmulatedSite,
+    network_of,
     refuse_crowd,
 )
 from launchers.sites.emulated.switch import (
@@ -40,8 +43,8 @@ from launchers.sites.emulated.switch import (
 )
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.point.spread import Spread
-from ps_allreduce.point.strategies import AllReduce
+from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.strategies import AllReduce, SynchronousServers
 from tests.fakes import make_experiment
 
 RATES = [1e6, 1e8, 1e9, 2.5e9, 1e10, 3.2e10]
