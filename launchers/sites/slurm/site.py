@@ -36,6 +36,7 @@ from launchers.sites.slurm.step_servers import KeptServers, ServerSteps
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 
+
 class SlurmSite(Site):
     """A job's hosts, in Slurm's order; those of the second component are named for servers."""
 
@@ -133,8 +134,9 @@ SLURM = SiteKind(
     make=SlurmSite,
     understands=frozenset(
         {
-            *("hosts", "ps_hosts", "ps_sbatch", "partition", "account", "time_limit", "constraint", "gpus_per_node"),
-            *("sbatch", "setup", "container", "shared_nodes", "copy_environment"),
+            *("hosts", "ps_hosts", "partition", "account", "time_limit", "constraint"),
+            *("gpus_per_node", "sbatch", "ps_sbatch", "setup", "container", "shared_nodes"),
+            "copy_environment",
         }
     ),
     scheduler=SlurmScheduler(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,8 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts, room_for_workers
 from ps_allreduce.point.spread import LayoutKind, Spread
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
-from tests.analysis.builders import runs, table_of, times
+from ps_allreduce.record.records import RunRecord
+from tests.analysis.builders import invoke, runs, save_all, table_of, times
 from tests.examples import fast, spread_experiments
 from tests.fakes import make_experiment, make_host
 
@@ -48,15 +50,13 @@ def cheap(workers: int, num_ps: int) -> Experiment:
     return served(workers, num_ps, LayoutKind.PS_HOSTS)
 
 
+def on_their_hosts(own: Experiment, rates: Mapping[int, float | None]) -> list[RunRecord]:
+    return runs(own, rates, hosts=tuple(make_host(f"n{n}") for n in range(num_hosts(own))))
+
+
 def case_of(points: Launches, prices: Prices | None = None) -> Case:
     """Runs on as many hosts as their points need."""
-    records = [
-        record
-        for own, rates in points.items()
-        for record in runs(
-            own, rates, hosts=tuple(make_host(f"n{n}") for n in range(num_hosts(own)))
-        )
-    ]
+    records = [run for own, rates in points.items() for run in on_their_hosts(own, rates)]
     (case,) = make_cases(*table_of(records), prices=prices)
     return case
 
@@ -124,7 +124,7 @@ def test_the_best_on_equal_hosts_may_have_its_servers_anywhere() -> None:
         pytest.param(
             {reduced(2): 1.0, reduced(4): 1.8, cheap(2, 2): 1.2, cheap(3, 4): 1.9},
             "At equal cost (all-reduce 8 per hour, synchronous parameter servers 8): The "
-            "parameter-server setting (ps_sync, round_robin, 4 ps) is 1.06x",
+            "parameter-server setting (ps_sync, round_robin) is 1.06x",
             id="the dearest that cost the same",
         ),
         pytest.param(
@@ -166,6 +166,18 @@ def test_money_is_told_per_unit() -> None:
         "For a unit of money: all-reduce 6e+04 images (6 per hour), synchronous parameter servers "
         "8e+04 images (4.5 per hour). A host costs 2 per hour, one named for servers 0.5."
     )
+
+
+def test_the_report_is_told_prices_that_no_record_holds(tmp_path: Path) -> None:
+    points = {reduced(2): times(1.0), reduced(3): times(1.8), cheap(2, 1): times(1.2)}
+    save_all(tmp_path, *(on_their_hosts(own, rates) for own, rates in points.items()))
+    told_before = invoke("report", str(tmp_path))
+    assert "equal cost" not in told_before
+    assert "At equal workers: " in told_before
+    priced = invoke("report", "--host-price", "2", "--ps-host-price", "0.5", str(tmp_path))
+    assert "At the nearest costs, which are not equal" in priced
+    assert "A host costs 2 per hour" in (tmp_path / "report.html").read_text()
+    assert invoke("report", str(tmp_path)) == told_before
 
 
 @pytest.mark.parametrize(

@@ -263,9 +263,9 @@ def test_the_last_emulated_hosts_are_named_for_servers() -> None:
         "worker:1": "emulated1",
         "chief:0": "emulated0",
     }
-    for refused in ({"hosts": 0}, {"ps_hosts": 0}):
+    for refused in (replace(settings, hosts=0), replace(settings, ps_hosts=0)):
         with pytest.raises(UserError, match="must be at least 1"):
-            network_of(replace(settings, **refused))
+            network_of(refused)
 
 
 def test_room_is_needed_for_the_hosts_of_an_experiment_and_asked_for_once(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ps_allreduce.cluster import TaskType
+from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.cores import CorePlan, cores_needed, plan_cores, plan_gpus, share_machine
 from ps_allreduce.point.experiment import Experiment
@@ -200,7 +200,8 @@ def test_dedicated_servers_and_a_lonely_chief_get_a_workers_share() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cores", "dealt"), [(8, [(0, 1, 2, 3), (4, 5, 6, 7)]), (5, [(0, 1), (2, 3)]), (2, [(0,), (1,)])]
+    ("cores", "dealt"),
+    [(8, [(0, 1, 2, 3), (4, 5, 6, 7)]), (5, [(0, 1), (2, 3)]), (2, [(0,), (1,)])],
 )
 def test_a_smaller_host_that_is_named_for_servers_is_shared_among_them(
     cores: int, dealt: list[tuple[int, ...]]
