@@ -55,8 +55,13 @@ def hosts_of_workers(experiment: Experiment) -> int:
 
 
 def hosts_without_workers(experiment: Experiment) -> int:
-    """How many hosts hold only servers, or only the chief."""
-    return num_hosts(experiment) - hosts_of_workers(experiment)
+    """How many hosts hold only servers, or only the chief; also where tasks find no room."""
+    spread = experiment.spread
+    if spread is None or not experiment.strategy.uses_servers:
+        return 0
+    of_chief = int(spread.coordinator is Coordinator.OWN_HOST)
+    of_servers = math.ceil(experiment.num_ps / (spread.ps_per_host or 1))
+    return of_chief + (of_servers if is_apart(experiment) else 0)
 
 
 def room_for_workers(experiment: Experiment) -> int:

@@ -7,16 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.data.cases import Case, make_cases
 from analysis.data.prices import Prices, stated_prices
 from analysis.report.verdict import Verdict, verdict
 from analysis.stats.decisions import decisions
+from analysis.stats.sides import Basis
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.layout import num_hosts, room_for_workers
+from ps_allreduce.point.layout import (
+    hosts_of_workers,
+    hosts_without_workers,
+    num_hosts,
+    room_for_workers,
+)
 from ps_allreduce.point.spread import LayoutKind, Spread
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
 from ps_allreduce.record.records import RunRecord
@@ -69,9 +75,49 @@ def told(points: Launches, prices: Prices | None = None) -> Verdict:
 @given(spread_experiments())
 def test_points_with_the_same_room_need_the_same_hosts(experiment: Experiment) -> None:
     room = room_for_workers(experiment)
+    workers, others = hosts_of_workers(experiment), hosts_without_workers(experiment)
+    assert workers + others == num_hosts(experiment)
     rival = make_experiment(AllReduce, room, spread=experiment.spread)
     assert num_hosts(rival) == num_hosts(experiment)
     assert room_for_workers(rival) == room
+
+
+@st.composite
+def measured(draw: st.DrawFn) -> dict[Experiment, dict[int, float | None]]:
+    """Both sides at some sizes, with few or enough launches."""
+    rings = [reduced(workers) for workers in draw(st.sets(st.integers(1, 6), min_size=1))]
+    sizes = draw(
+        st.sets(
+            st.tuples(st.integers(1, 4), st.integers(1, 3), st.sampled_from(LayoutKind)),
+            min_size=1,
+            max_size=4,
+        )
+    )
+    launches = st.integers(1, 3)
+    return {own: times(1.0, draw(launches)) for own in (*rings, *(served(*each) for each in sizes))}
+
+
+@settings(max_examples=40, deadline=None)
+@given(measured())
+def test_the_headline_is_on_the_most_equal_hosts_with_enough_launches(
+    points: dict[Experiment, dict[int, float | None]],
+) -> None:
+    main = decisions(case_of(points)).main
+    sizes: list[dict[int, int]] = [{}, {}]
+    for own, rates in points.items():
+        side = sizes[own.strategy.uses_servers]
+        room = room_for_workers(own)
+        side[room] = max(side.get(room, 0), len(rates))
+    common = sizes[0].keys() & sizes[1].keys()
+    if not common:
+        assert main is None or main.basis is Basis.WORKERS
+        return
+    assert main is not None
+    assert main.basis is Basis.HOSTS
+    enough = [room for room in common if min(side[room] for side in sizes) >= 3]
+    there = {room_for_workers(p.experiment) for side in main.sides for p in side.points}
+    assert there == {max(enough or common)}
+    assert len({num_hosts(p.experiment) for side in main.sides for p in side.points}) == 1
 
 
 def test_hosts_of_servers_count_and_equal_workers_come_next() -> None:
@@ -138,8 +184,8 @@ def test_the_best_on_equal_hosts_may_have_its_servers_anywhere() -> None:
 def test_cheaper_hosts_of_servers_are_compared_at_equal_cost(
     points: Mapping[Experiment, float], line: str
 ) -> None:
-    measured = {own: times(factor) for own, factor in points.items()}
-    assert told(measured, PRICES).otherwise[-1].startswith(line)
+    launched = {own: times(factor) for own, factor in points.items()}
+    assert told(launched, PRICES).otherwise[-1].startswith(line)
 
 
 @fast
