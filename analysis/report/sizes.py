@@ -29,6 +29,11 @@ def weak_scaling_lines(case: Case) -> list[str]:
     ]
 
 
+def each_text(values: Sequence[int]) -> str:
+    """`4 and 2`, or `2` where both are."""
+    return " and ".join(map(str, dict.fromkeys(values)))
+
+
 def where_text(meeting: Meeting, *, swapped: bool = False) -> str:
     """`at 2 workers (2 hosts, grpc)`: where both sides have as many, it is said once.
 
@@ -38,10 +43,10 @@ def where_text(meeting: Meeting, *, swapped: bool = False) -> str:
     order = (1, 0) if swapped else (0, 1)
     points = [meeting.bests[number] for number in order]
     hosts = _hosts_text(*(point.common("num_hosts") for point in points))
-    workers = _both([point.num_workers for point in points])
+    workers = each_text([point.num_workers for point in points])
     if len({point.num_workers for point in points}) == 1:
         return f"at {workers_text(points[0].num_workers)}{_brackets(hosts, meeting.transport)}"
-    batches = _both([point.experiment.global_batch for point in points])
+    batches = each_text([point.experiment.global_batch for point in points])
     apart = f"{workers} workers, global batch {batches}"
     return f"on {hosts or 'their hosts'}{_brackets(apart, meeting.transport)}"
 
@@ -51,10 +56,6 @@ def _hosts_text(first: int | None, second: int | None) -> str:
     if first is None or second is None:
         return ""
     return count_text(first, "host") if first == second else f"{first} and {second} hosts"
-
-
-def _both(values: Sequence[int]) -> str:
-    return " and ".join(map(str, dict.fromkeys(values)))
 
 
 def _brackets(*parts: str | None) -> str:

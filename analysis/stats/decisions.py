@@ -19,7 +19,7 @@ from analysis.stats.doubts import doubt_about
 from analysis.stats.look_levels import ONCE
 from analysis.stats.setting_pairs import PointPair, changed_pairs, synchronous_pairs
 from analysis.stats.sides import ALLREDUCE, PS_ASYNC, PS_SYNC, Meeting, meet, meet_apart
-from analysis.stats.statistics import compare
+from analysis.stats.statistics import MIN_LAUNCHES, compare
 from analysis.wording import transports_label
 from ps_allreduce.record.looks import Looks
 
@@ -155,9 +155,21 @@ def _others(case: Case, meetings: Sequence[Meeting]) -> list[PointPair]:
 
 
 def all_pairs(case: Case, *, same_transport: bool = True) -> list[Pair]:
-    """All synchronous settings with each other, on one transport or on different ones."""
+    """All synchronous settings with each other, on one transport or on different ones.
+
+    The planned pair comes first where its settings have different numbers of workers.
+    """
     decided = decisions(case)
-    return [decided.pair(*pair) for pair in synchronous_pairs(case, same_transport=same_transport)]
+    pairs = synchronous_pairs(case, same_transport=same_transport)
+    if same_transport and decided.main is not None and _differs_in_workers(decided.main):
+        pairs.insert(0, decided.main.bests)
+    return [decided.pair(*pair) for pair in pairs]
+
+
+def _differs_in_workers(main: Meeting) -> bool:
+    """Its settings have other numbers of workers, and enough launches to be told of."""
+    enough = all(len(point.rates) >= MIN_LAUNCHES for point in main.bests)
+    return enough and main.workers[0] != main.workers[1]
 
 
 def changed_points(case: Case) -> list[Pair]:

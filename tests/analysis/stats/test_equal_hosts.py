@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from analysis.data.cases import Case, make_cases
 from analysis.data.prices import Prices, stated_prices
 from analysis.report.verdict import Verdict, verdict
-from analysis.stats.decisions import decisions
+from analysis.stats.decision import Outcome
+from analysis.stats.decisions import all_pairs, decisions
 from analysis.stats.sides import Basis
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
@@ -121,7 +122,10 @@ def test_the_headline_is_on_the_most_equal_hosts_with_enough_launches(
 
 
 def test_hosts_of_servers_count_and_equal_workers_come_next() -> None:
-    found = told({reduced(2): times(1.0), reduced(4): times(1.9), served(2, 2): times(1.2)})
+    points = {reduced(2): times(1.0), reduced(4): times(1.9), served(2, 2): times(1.2)}
+    found = told(points)
+    pairs = [(pair.planned, pair.decision.outcome) for pair in all_pairs(case_of(points))]
+    assert pairs == [(True, Outcome.FASTER), (False, Outcome.FASTER)]
     four, two = reduced(4).global_batch, reduced(2).global_batch
     assert found.headline == (
         "All-reduce is 1.58x [1.58, 1.58] faster than the parameter-server setting (ps_sync, "
