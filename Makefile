@@ -1,7 +1,8 @@
 # 'make' alone prints what every study compares, and then the lines that begin with "#:".
 #:   make placement         where variables would go; trains nothing: MODEL=InceptionV3 NUM_PS=4
 #:   make gate              do all strategies train the same weights? MODEL=ResNet50 NUM_PS=2
-#:   make report            the report again, from the records in RESULTS
+#:   make report            the report again, from the records in RESULTS; with prices of hosts:
+#:                          ARGS="--host-price 3.1 --ps-host-price 0.4"
 #:   make export            a measured setting as a training of your own: SETTING=best INTO=folder
 #:   make bench             what the suite itself costs; with LAUNCHER=emulated also how close
 #:                          every strategy comes to what the links allow

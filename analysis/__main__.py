@@ -23,6 +23,7 @@ from analysis.data.blocks import SweepResults, analysed
 from analysis.data.cases import Case, make_cases
 from analysis.data.columns import write_summary
 from analysis.data.load import find_sweeps, read_sweep
+from analysis.data.prices import Prices, stated_prices
 from analysis.figures.save import save_figures
 from analysis.report.page import CaseReport, write_report
 from analysis.report.screen import show
@@ -57,9 +58,14 @@ def cli() -> None:
 
 @cli.command()
 @_FOLDER
-def report(folder: Path) -> None:
+@click.option("--host-price", type=float, help="Of a host for an hour, in any currency.")
+@click.option(
+    "--ps-host-price", type=float, help="Of one named for servers.  [default: the host price]"
+)
+def report(folder: Path, host_price: float | None, ps_host_price: float | None) -> None:
     """Write summary.csv, figures and report.html into every sweep in FOLDER."""
-    sys.exit(_for_each_sweep(folder, report_sweep))
+    prices = stated_prices(host_price, ps_host_price)
+    sys.exit(_for_each_sweep(folder, report_sweep, prices))
 
 
 @cli.command()
@@ -92,7 +98,11 @@ def bench_load(folder: Path, records: int) -> None:
         click.echo(time_loading(folder, Path(copies), records))
 
 
-def _for_each_sweep(folder: Path, action: Callable[[SweepResults, Sequence[Case]], None]) -> int:
+def _for_each_sweep(
+    folder: Path,
+    action: Callable[[SweepResults, Sequence[Case]], None],
+    prices: Prices | None = None,
+) -> int:
     """Do it for all sweeps; one that cannot be read does not keep the others from it."""
     status = OK
     for path in find_sweeps(folder):
@@ -102,12 +112,13 @@ def _for_each_sweep(folder: Path, action: Callable[[SweepResults, Sequence[Case]
             click.echo(f"Error: {error}", err=True)
             status = MISTAKE
             continue
-        cases = make_cases(results.block.table, results.files.records, results.files.looks)
-        for item in results.files.damaged:
+        files = results.files
+        cases = make_cases(results.block.table, files.records, files.looks, prices)
+        for item in files.damaged:
             click.echo(f"Not read: {item.path}: {item.reason}", err=True)
         action(results, cases)
         lost = any(point.lost_repetitions for case in cases for point in case.points)
-        if lost or results.files.damaged:
+        if lost or files.damaged:
             status = max(status, SOME_FAILED)
     return status
 

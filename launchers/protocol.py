@@ -62,9 +62,11 @@ class Capacity:
     """What a launcher's hosts offer to the axes of a sweep.
 
     Attributes:
-        num_hosts: hosts that there are.
-        cores_per_host: of the host with the fewest.
+        num_hosts: hosts that there are, without those named for servers.
+        cores_per_host: of the one of them with the fewest.
+        num_ps_hosts: hosts named for servers.
     """
 
     num_hosts: int
     cores_per_host: int
+    num_ps_hosts: int = 0

@@ -19,6 +19,7 @@ class BatchJob:
     """What a job asks for and does.
 
     Attributes:
+        num_hosts: without those named for servers.
         minutes: time limit.
         settings: what the user asks of the scheduler and its nodes.
         log: takes the output of the batch script.
@@ -38,7 +39,12 @@ class BatchJob:
 
     def __post_init__(self) -> None:
         at_least(1, hosts=self.num_hosts)
-        for line in (*self.values, *self.settings.sbatch, *self.settings.setup):
+        asked = self.settings
+        if asked.ps_hosts is not None:
+            at_least(1, ps_hosts=asked.ps_hosts)
+        elif asked.ps_sbatch:
+            raise UserError("--ps-sbatch is about the hosts of --ps-hosts: state how many.")
+        for line in (*self.values, *asked.sbatch, *asked.ps_sbatch, *asked.setup):
             if "\n" in line:
                 raise UserError(f"a line break has no place in a job's options: {line!r}.")
 
@@ -52,7 +58,12 @@ class BatchJob:
     @property
     def node_hours(self) -> float:
         """What the job costs if it uses its whole limit."""
-        return self.num_hosts * self.minutes / 60
+        return (self.num_hosts + self.num_ps_hosts) * self.minutes / 60
+
+    @property
+    def num_ps_hosts(self) -> int:
+        """Hosts that are named for servers."""
+        return self.settings.ps_hosts or 0
 
 
 class Scheduler(Protocol):

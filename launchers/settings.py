@@ -25,14 +25,16 @@ class LauncherSettings:
     Attributes:
         launcher: the name of a site's kind.
         interface: the network whose addresses tasks use, by name or subnet.
-        hosts: how many there are to be.
+        hosts: how many there are to be, without
+        ps_hosts: those that are named for servers.
         bandwidth: of every link and direction, bits per second.
         delay: from host to host, one way, seconds.
         slow_host: the number, counted from 0, of a host whose link has the rate `slow_bandwidth`.
         racks: 1 or 2, joined by a link of the rate `uplink`.
         traffic: what links carry besides what tasks send.
         time_limit: of a job, minutes.
-        sbatch: further options for the scheduler, as they are typed there.
+        sbatch, ps_sbatch: further options for the scheduler, as they are typed there; of hosts
+            of workers, and of those that are named for servers.
         setup: lines of the batch script.
         container: words before the measured program.
     """
@@ -43,6 +45,7 @@ class LauncherSettings:
     interface: str | None = None
     mixed_hosts: bool = False
     hosts: int | None = None
+    ps_hosts: int | None = None
     bandwidth: float | None = None
     delay: float | None = None
     slow_host: int | None = None
@@ -56,6 +59,7 @@ class LauncherSettings:
     constraint: str | None = None
     gpus_per_node: str | None = None
     sbatch: tuple[str, ...] = ()
+    ps_sbatch: tuple[str, ...] = ()
     setup: tuple[str, ...] = ()
     container: tuple[str, ...] = ()
     shared_nodes: bool = False

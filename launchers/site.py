@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Self
@@ -19,6 +19,7 @@ from launchers.scheduler import Scheduler
 from launchers.settings import COMMON_SETTINGS, LauncherSettings, option_of
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.layout import Placed, place_tasks
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.record.hosts import HostFacts, Interface, describe_difference, kinds
 
@@ -43,13 +44,15 @@ class Site(ABC):
     """Hosts, and the way onto them.  Used as a context: nothing it started outlives it.
 
     Attributes:
-        hosts: names, in the order in which they are used.
+        hosts: names, in the order in which they are used; those named for servers are the last.
+        num_ps_hosts: how many those are.
         one_machine: the hosts share the cores of this machine.
         shares_files: all hosts see the same files, so that input is prepared once.
         job_id: of the scheduler's job; None without one.
     """
 
     hosts: Sequence[str] = ()
+    num_ps_hosts: int = 0
     one_machine: bool = False
     shares_files: bool = True
     job_id: str | None = None
@@ -79,6 +82,24 @@ class Site(ABC):
         Raises:
             HostFault: one does not come up.
         """
+
+    @property
+    def worker_hosts(self) -> Sequence[str]:
+        """The hosts that are not named for servers."""
+        return self.hosts[: len(self.hosts) - self.num_ps_hosts]
+
+    @property
+    def ps_hosts(self) -> Sequence[str]:
+        """The hosts that are named for servers, which no worker gets."""
+        return self.hosts[len(self.worker_hosts) :]
+
+    def place(self, experiment: Experiment) -> Placed:
+        """The host of every task.
+
+        Raises:
+            UserError: there are too few hosts.
+        """
+        return place_tasks(experiment, self.worker_hosts, self.ps_hosts)
 
     @property
     def is_emulating(self) -> bool:
@@ -113,13 +134,16 @@ class Site(ABC):
         """What is known outside of the tasks about the end of a run; empty if nothing."""
         return ""
 
-    def refuse_mixture(self, facts: Sequence[HostFacts]) -> None:
-        """See that all hosts are of one kind.
+    def refuse_mixture(self, facts: Mapping[str, HostFacts]) -> None:
+        """See that all hosts are of one kind; those named for servers may be of another one.
+
+        Args:
+            facts: by the names of the hosts here.
 
         Raises:
             UserError: they are not.
         """
-        if mixture := describe_mixture(facts):
+        if mixture := describe_mixture(facts, self.ps_hosts):
             raise UserError(
                 f"the hosts are of {mixture}; {self.advice.alike}, or overrule with --mixed-hosts."
             )
@@ -129,8 +153,33 @@ class Site(ABC):
         return f"Better without: {' '.join(hosts)}"
 
 
-def describe_mixture(facts: Sequence[HostFacts]) -> str:
-    """How many kinds there are, and what sets the first two apart; empty for hosts of one kind."""
+def describe_mixture(facts: Mapping[str, HostFacts], ps_hosts: Collection[str] = ()) -> str:
+    """How many kinds there are, and what sets the first two apart; empty for hosts of one kind.
+
+    Args:
+        ps_hosts: may be of a kind of their own, but with the same software.
+    """
+    of_workers = [each for host, each in facts.items() if host not in ps_hosts]
+    of_servers = [each for host, each in facts.items() if host in ps_hosts]
+    return (
+        _describe_kinds(of_workers)
+        or _describe_kinds(of_servers)
+        or _describe_software(of_workers, of_servers)
+    )
+
+
+def _describe_software(one: Sequence[HostFacts], other: Sequence[HostFacts]) -> str:
+    """What sets the software of two kinds apart; empty if nothing does, or one is not there."""
+    if not one or not other or one[0].versions == other[0].versions:
+        return ""
+    first, second = one[0], other[0]
+    return (
+        f"2 kinds of software: {first.name} and {second.name} differ in versions "
+        f"{first.versions} and {second.versions}"
+    )
+
+
+def _describe_kinds(facts: Sequence[HostFacts]) -> str:
     hosts_by_kind = list(kinds(facts).values())
     if len(hosts_by_kind) < 2:
         return ""

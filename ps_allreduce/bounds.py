@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.layout import place_tasks, tasks_of
+from ps_allreduce.point.layout import place_by_number
 from ps_allreduce.point.wire import WireType
 
 #: Bytes that a host sends and receives over its link.
@@ -115,7 +115,7 @@ def nominal_network_s(experiment: Experiment, gradient_bytes: int, bits_per_s: f
     What the stated background traffic takes of a link is not there for gradients.
     """
     num_ps, network = experiment.num_ps, experiment.network
-    placed = place_tasks(experiment, [str(number) for number in range(len(tasks_of(experiment)))])
+    placed = place_by_number(experiment)
     host_of = {str(task): host for task, host in placed.items()}
     shares = [gradient_bytes // num_ps] * num_ps if num_ps else []
     crossings = link_bytes(experiment, host_of, shares, gradient_bytes)

@@ -127,7 +127,7 @@ def spread_experiments(most: int = 12) -> st.SearchStrategy[Experiment]:
 def _has_room(experiment: Experiment) -> bool:
     """Colocated servers fit on the hosts of the workers."""
     spread, served = experiment.spread or Spread(), experiment.strategy.servers
-    if served is None or served.layout is LayoutKind.DEDICATED or spread.ps_per_host is None:
+    if served is None or served.layout.is_apart or spread.ps_per_host is None:
         return True
     hosts = math.ceil(experiment.num_workers / spread.workers_per_host)
     return experiment.num_ps <= hosts * spread.ps_per_host

@@ -16,10 +16,12 @@ import pandas as pd
 from pandas.api.typing import DataFrameGroupBy
 
 from analysis.data.columns import CONDITIONS
+from analysis.data.prices import Prices
 from analysis.data.setting import Setting, exchange_order, settings_of
 from analysis.data.turns import turns_of
 from ps_allreduce.point.architectures import Model, Unit
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.layout import room_for_workers
 from ps_allreduce.record.looks import Looks
 from ps_allreduce.record.records import BUSY_LIMIT, RunRecord, Status
 
@@ -52,6 +54,16 @@ class Point:
     def num_workers(self) -> int:
         """Workers of this point."""
         return self.experiment.num_workers
+
+    @property
+    def room(self) -> int:
+        """Workers that its hosts have room for, those of servers included."""
+        return room_for_workers(self.experiment)
+
+    @property
+    def threads(self) -> int:
+        """TensorFlow's threads of each worker."""
+        return self.experiment.resources.threads_per_worker
 
     @property
     def worker_cores(self) -> int:
@@ -108,12 +120,14 @@ class Case:
         name: the model, and what sets the case apart from others of the sweep.
         conditions: what agrees between all its runs, by column; None where nothing was asked for.
         looks: at the main comparison while the sweep was made; None if there were none.
+        prices: of hosts, where the reader states them.
     """
 
     name: str
     conditions: Mapping[str, Any]
     points: tuple[Point, ...]
     looks: Looks | None = None
+    prices: Prices | None = None
 
     @property
     def settings(self) -> tuple[Setting, ...]:
@@ -166,13 +180,17 @@ def processors_may_limit(runs: pd.DataFrame) -> pd.Series:
 
 
 def make_cases(
-    table: pd.DataFrame, records: Mapping[str, RunRecord], looks: Looks | None = None
+    table: pd.DataFrame,
+    records: Mapping[str, RunRecord],
+    looks: Looks | None = None,
+    prices: Prices | None = None,
 ) -> tuple[Case, ...]:
     """Group runs that may be pooled, in order of the cases' names.
 
     Args:
         records: by the index of the table.
         looks: at the main comparison of every case while the sweep was made.
+        prices: of hosts, where the reader states them.
     """
     attempts = table.assign(turn=turns_of(table)).groupby("experiment_id", sort=False)
     experiments = _with_one_name(attempts.head(1), records).set_index("experiment_id", drop=False)
@@ -187,6 +205,7 @@ def make_cases(
             conditions={column: group.iloc[0][column] for column in CONDITIONS},
             points=_points(group, attempts, records),
             looks=looks,
+            prices=prices,
         )
         for name, group in zip(names, groups, strict=True)
     ]

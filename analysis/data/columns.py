@@ -73,12 +73,14 @@ COLUMNS: Mapping[str, str] = {
     name: _TYPES[kind] for name, _, kind in (entry.partition(":") for entry in _NAMES.split())
 }
 
-#: What was asked for about the strategy: it makes settings of one case differ.
+#: What was asked for about the strategy, and what a side may have more of: it makes settings of one
+#: case differ.
 SETTINGS = (
     *("strategy", "num_ps", "layout", "placement", "split_bytes", "ps_per_host", "coordinator"),
     *("collective", "bytes_per_pack", "group_bytes", "cut_bytes", "in_flight"),
     *("gradients_on_wire", "host_aggregation", "staleness", "steps_per_dispatch"),
     "join_rounds",
+    "threads_per_worker",
 )
 
 #: Of the optimizer; each has some of them.
@@ -95,7 +97,7 @@ CONDITIONS = (
     *("compute", "emulated_forward_s", "emulated_backward_s", "emulated_groups"),
     *("emulated_factors", "emulated_jitter", "launcher", "network", "network_hosts"),
     *("asked_interface", "asked_workers_per_host", "device", "devices_per_worker"),
-    *("cores_per_worker", "threads_per_worker", "warmup", "least_warmup_steps"),
+    *("cores_per_worker", "warmup", "least_warmup_steps"),
     *("least_warmup_s", "most_warmup_steps", "most_warmup_s"),
     *("least_measured_steps", "least_measured_s", "event_steps"),
 )

@@ -109,6 +109,7 @@ def _variant(own: pd.Series, differing: Collection[str]) -> list[str]:
         "ps_per_host": f"{own['ps_per_host'] or 'default'} ps per host",
         "coordinator": f"coordinator {own['coordinator']}",
         "collective": own["collective"],
+        "threads_per_worker": _threads_part(own["threads_per_worker"]),
     }
     shown = {"placement", *differing}
     return [text for name, text in said.items() if name in shown and text is not None]
@@ -197,6 +198,10 @@ def _pack_part(bytes_per_pack: int | None) -> str:
     if bytes_per_pack is None:
         return "buckets"
     return f"{megabytes(bytes_per_pack)} packs" if bytes_per_pack else "one pack"
+
+
+def _threads_part(count: int) -> str:
+    return f"{count} thread{'s' * (count != 1)}"
 
 
 def megabytes(size: float) -> str:

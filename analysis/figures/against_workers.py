@@ -7,7 +7,7 @@ horizontal axis has ticks at measured values only, and lines between them guide 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -39,6 +39,7 @@ class Panel:
     Attributes:
         column: of the table of points.
         ideal: the value of perfect scaling at a number of workers; None draws no line.
+        is_scaling: the axis tells the global batch, which grows with the workers.
     """
 
     title: str
@@ -46,6 +47,7 @@ class Panel:
     column: str
     ideal: Callable[[float], float] | None
     ideal_label: str
+    is_scaling: bool = False
 
 
 def plot_throughput(case: Case) -> Figure | None:
@@ -79,13 +81,15 @@ def _ratio_panels(what: str, ideal: Callable[[float], float]) -> list[Panel]:
             column=f"{what.replace('-', '')}_{base}",
             ideal=ideal,
             ideal_label="ideal",
+            is_scaling=True,
         )
         for base in BASES
     ]
 
 
 def _against_workers(case: Case, panels: Sequence[Panel]) -> Figure | None:
-    workers = sorted({point.num_workers for point in case.points})
+    batches = _global_batches(case)
+    workers = [*batches]
     groups = setting_groups(case.settings)
     cells: list[tuple[Panel, pd.DataFrame, str, pd.DataFrame]] = []
     for panel in panels:
@@ -104,7 +108,7 @@ def _against_workers(case: Case, panels: Sequence[Panel]) -> Figure | None:
         for axes, (panel, marks, name, shown) in zip(grid, cells, strict=False):
             # Where scaling is poor, the ideal line leaves the axes.
             ideals = (panel.ideal(workers[0]), panel.ideal(workers[-1])) if panel.ideal else ()
-            _draw_panel(axes, panel, curves_of(shown), workers, top_of(marks, *ideals))
+            _draw_panel(axes, panel, curves_of(shown), batches, top_of(marks, *ideals))
             parts = (case.name, name, panel.title)
             axes.set_title(", ".join(part for part in parts if part), loc="left")
         finish_grid(figure, grid, len(cells), apart=len(groups) > 1)
@@ -121,9 +125,16 @@ def _marks(case: Case, panel: Panel, workers: Sequence[int]) -> pd.DataFrame:
     )
 
 
+def _global_batches(case: Case) -> dict[int, int]:
+    """Of every number of workers, in ascending order: each worker keeps its batch."""
+    batches = {point.num_workers: point.experiment.global_batch for point in case.points}
+    return dict(sorted(batches.items()))
+
+
 def _draw_panel(
-    axes: Axes, panel: Panel, curves: Curves, workers: Sequence[int], top: float
+    axes: Axes, panel: Panel, curves: Curves, batches: Mapping[int, int], top: float
 ) -> None:
+    workers = [*batches]
     if panel.ideal is not None:
         low, high = workers[0], workers[-1]
         fine = [low + (high - low) * part / 50 for part in range(51)]
@@ -136,9 +147,12 @@ def _draw_panel(
             label=panel.ideal_label,
             zorder=1,
         )
-    ticks = {worker_position(count, workers): str(count) for count in workers}
+    ticks = {
+        worker_position(count, workers): f"{count}\n({batch})" if panel.is_scaling else str(count)
+        for count, batch in batches.items()
+    }
     draw_curves(axes, curves, ticks, top)
-    axes.set_xlabel("workers")
+    axes.set_xlabel("workers (global batch)" if panel.is_scaling else "workers")
     axes.set_ylabel(panel.y_label)
 
 

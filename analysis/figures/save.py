@@ -29,6 +29,11 @@ _STARS = (
     "points claim no efficiency."
 )
 
+_WEAK = (
+    "Scaling is weak: each worker keeps its batch, so the global batch (in brackets) grows with "
+    "the workers."
+)
+
 _LEFT_OUT = " Other settings of the exchange have a figure of their own."
 
 _BOUNDS = (
@@ -76,13 +81,13 @@ KINDS = (
         name="speedup",
         title="Speed-up against workers",
         caption=f"On both bases: strategy single with one worker's cores and threads, and one "
-        f"worker of the same setting. {_LAUNCHES} {_BOUNDS}",
+        f"worker of the same setting. {_WEAK} {_LAUNCHES} {_BOUNDS}",
         plot=plot_speedup,
     ),
     FigureKind(
         name="efficiency",
         title="Efficiency against workers",
-        caption=f"Speed-up over workers. {_BOUNDS}",
+        caption=f"Speed-up over workers. {_WEAK} {_BOUNDS}",
         plot=plot_efficiency,
     ),
     FigureKind(

@@ -1,8 +1,8 @@
 """Which of the measured settings is taken home: the fastest, or one that is named.
 
 Decides what "the fastest" is, as where two sides are compared (`stats.sides`): of the synchronous
-settings that communicate, at the most workers, that with the highest rate.  Of several sweeps of
-one model the newest counts.  Runs of the gate are no measurements.
+settings that communicate, on the most hosts (those of servers counted), that with the highest rate.
+Of several sweeps of one model the newest counts.  Runs of the gate are no measurements.
 """
 
 from __future__ import annotations
@@ -144,10 +144,10 @@ def _together(points: Sequence[Point]) -> list[Point]:
 
 
 def _fastest(points: Sequence[Point]) -> Point:
-    """At the most workers with enough launches, or with any where none has enough."""
+    """On the most hosts with enough launches, or with any where none has enough."""
     enough = [point for point in points if len(point.rates) >= MIN_LAUNCHES] or points
-    workers = max(point.num_workers for point in enough)
-    there = tuple(point for point in enough if point.num_workers == workers)
+    most = max(point.room for point in enough)
+    there = tuple(point for point in enough if point.room == most)
     return Side(kind=TOGETHER, points=there).best
 
 

@@ -6,7 +6,7 @@ not end well.  Whether a difference was shown is said in `verdict`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -16,7 +16,9 @@ from analysis.report.what_was_run import differences_text
 from analysis.stats.points import base_of
 from analysis.stats.statistics import estimate
 from analysis.wording import count_text
-from ps_allreduce.record.hosts import kinds
+from ps_allreduce.cluster import TaskType
+from ps_allreduce.point.layout import num_ps_hosts
+from ps_allreduce.record.hosts import HostFacts, kinds
 from ps_allreduce.record.records import (
     BUSY_LIMIT,
     BUSY_LOAD,
@@ -142,7 +144,7 @@ def _job_lines(case: Case) -> list[str]:
 
 def mixed_lines(records: Sequence[RunRecord]) -> list[str]:
     """How many runs had hosts of different kinds, with the hosts of each kind in one of them."""
-    by_kind = [kinds([host.facts for host in record.hosts]) for record in records]
+    by_kind = [kinds(facts) for record in records for facts in _to_be_alike(record)]
     mixed = [names_of for names_of in by_kind if len(names_of) > 1]
     if not mixed:
         return []
@@ -151,6 +153,14 @@ def mixed_lines(records: Sequence[RunRecord]) -> list[str]:
         f"Hosts of different kinds took part in {len(mixed)} of {count_text(len(records), 'run')} "
         f"(kinds in one of them: {example}): synchronous training waits for the slowest."
     ]
+
+
+def _to_be_alike(record: RunRecord) -> Iterator[list[HostFacts]]:
+    """Hosts named for servers may be of another kind than the others."""
+    apart = num_ps_hosts(record.experiment) > 0
+    servers = {task.host for task in record.tasks if apart and task.task.startswith(TaskType.PS)}
+    for for_servers in (False, True):
+        yield [host.facts for host in record.hosts if (host.name in servers) is for_servers]
 
 
 def attempts_lines(attempts: pd.DataFrame) -> list[str]:

@@ -20,6 +20,7 @@ from analysis.data.columns import NO_TEXT
 from analysis.figures.save import SavedFigure
 from analysis.report.circumstances import busy_lines, mixed_lines
 from analysis.report.network_items import host_items, network_parts
+from analysis.report.sizes import each_text
 from analysis.report.table import legend, report_tables
 from analysis.report.verdict import Verdict
 from analysis.report.what_was_run import Items, what_was_run
@@ -121,7 +122,7 @@ def _pair_table(pairs: Iterable[Pair], headings: Mapping[str, str]) -> pd.DataFr
         {
             "first": pair.first.setting.label,
             "second": pair.second.setting.label,
-            "workers": str(pair.first.num_workers),
+            "workers": each_text([pair.first.num_workers, pair.second.num_workers]),
             "ratio": with_interval(ratio, *pair.decision.ends),
             "n": str(min(pair.decision.n_first, pair.decision.n_second)),
             "p": _p_text(pair),

@@ -1,7 +1,8 @@
 """What is printed of a sweep: the table of every case, and at the end the verdicts.
 
-Decides what fits on a screen: of a verdict the headline and what it has to do with networks, and
-where the report is, which holds the rest.  Both are the sentences of the report.
+Decides what fits on a screen: of a verdict the headline, the same at equal workers and equal cost,
+and what it has to do with networks, and where the report is, which holds the rest.  All are
+sentences of the report.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ def show(console: Console, results: SweepResults, reports: Sequence[CaseReport])
 
 
 def verdict_text(item: CaseReport, *, alone: bool) -> str:
-    """The headline and what it has to do with networks; the case, unless it is the only one."""
-    parts = (item.verdict.headline, item.verdict.network)
+    """The headline and the lines that belong to it; the case, unless it is the only one."""
+    told = item.verdict
+    parts = (told.headline, *told.otherwise, told.network)
     return ("" if alone else f"{item.case.name}: ") + " ".join(filter(None, parts))
 
 

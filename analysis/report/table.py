@@ -16,6 +16,7 @@ from rich.table import Table
 from analysis.data.cases import MARK, Case
 from analysis.report.circumstances import status_text
 from analysis.report.constancy import steadiness_text
+from analysis.report.sizes import weak_scaling_lines
 from analysis.stats.points import BASES, point_table
 from analysis.wording import NONE, count_text, number, ratio, with_interval
 from ps_allreduce.record.records import BUSY_LIMIT
@@ -24,7 +25,9 @@ from ps_allreduce.record.records import BUSY_LIMIT
 _HEADINGS: Mapping[str, str] = {
     "setting": "setting",
     "num_workers": "workers",
+    "global_batch": "global batch",
     "num_hosts": "hosts",
+    "threads": "threads",
     "transport": "transport",
     "rate": "{unit}/s [95 %]",
     "tokens": "tokens/s",
@@ -51,7 +54,7 @@ _HEADINGS: Mapping[str, str] = {
 
 #: How columns are spelled where they are known.
 _SPELLED: Mapping[Callable[[float], str], list[str]] = {
-    "{:.0f}".format: ["num_workers", "num_hosts", "launches"],
+    "{:.0f}".format: ["num_workers", "global_batch", "num_hosts", "threads", "launches"],
     number: ["tokens", "per_worker_core", "per_total_core", "per_host"],
     lambda seconds: f"{seconds * 1e3:.2f}": [
         name for name, heading in _HEADINGS.items() if heading.endswith(" ms")
@@ -65,11 +68,12 @@ _POINT = ("setting", "num_workers")
 _BOUNDS = "Bounds by the links"
 _IN_REPORT: Mapping[str, tuple[str, ...]] = {
     "Throughput": (
-        *(*_POINT, "num_hosts", "transport", "rate", "tokens", "launches"),
+        *(*_POINT, "num_hosts", "threads", "transport", "rate", "tokens", "launches"),
         *("per_worker_core", "per_total_core", "per_host", "attempts"),
     ),
     "Scaling": (
-        *(*_POINT, "speedup_single", "speedup_own", "efficiency_single", "efficiency_own"),
+        *(*_POINT, "global_batch"),
+        *("speedup_single", "speedup_own", "efficiency_single", "efficiency_own"),
     ),
     "Step times": (
         *(*_POINT, "step_time_p50_s", "step_time_p95_s", "compute_s", "communication_s"),
@@ -80,19 +84,20 @@ _IN_REPORT: Mapping[str, tuple[str, ...]] = {
 
 #: The screen is narrow: the rest is in the report.
 _ON_SCREEN: tuple[str, ...] = (
-    *(*_POINT, "rate", "tokens", "launches", "speedup", "step_time_p50_s", "compute_s"),
+    *(*_POINT, "threads", "rate", "tokens", "launches", "speedup", "step_time_p50_s", "compute_s"),
     *("communication_s", "input_wait_s", "attempts"),
 )
 #: The same for points on several hosts; without a bound, computation is shown in its place.
 _ON_SCREEN_HOSTS = (
-    *(*_POINT, "num_hosts", "rate", "tokens", "launches", "per_host", "speedup", "of_bound"),
-    *("communication_s", "attempts"),
+    *(*_POINT, "num_hosts", "threads", "rate", "tokens", "launches", "per_host", "speedup"),
+    *("of_bound", "communication_s", "attempts"),
 )
 
 #: Headings on the screen, where they are shorter there.
 _SHORT: Mapping[str, str] = {
     "num_workers": "w",
     "num_hosts": "h",
+    "threads": "t",
     "per_host": "/host",
     "speedup": "speed-up",
     "of_bound": "of bound",
@@ -106,6 +111,7 @@ _SHORT: Mapping[str, str] = {
 _ABBREVIATIONS: Mapping[str, str] = {
     "num_workers": "w: workers",
     "num_hosts": "h: hosts",
+    "threads": "t: threads of a worker",
     "launches": "n: launches",
     "per_host": "/host: {unit}/s per host",
     "step_time_p50_s": "p50: median step",
@@ -134,12 +140,12 @@ def _bounded(case: Case) -> bool:
 
 
 def _worth_showing(case: Case, name: str) -> bool:
-    """Hosts where a point has several, transports where they differ, tokens of text."""
+    """Hosts where a point has several, threads and transports that differ, tokens of text."""
     if name == "tokens":
         return case.tokens_per_example is not None
     if name in ("num_hosts", "per_host"):
         return _on_several_hosts(case)
-    return name != "transport" or point_table(case)["transport"].nunique() > 1
+    return name not in ("threads", "transport") or point_table(case)[name].nunique() > 1
 
 
 def _on_several_hosts(case: Case) -> bool:
@@ -198,7 +204,7 @@ def short_legend(case: Case) -> str:
     """What is short in the table for the screen, and what its speed-up leaves out."""
     meanings = [_ABBREVIATIONS[name] for name in _names_on_screen(case) if name in _ABBREVIATIONS]
     short = ", ".join(meanings).format(unit=case.unit)
-    return " ".join([f"{short}.", *_pairs_lines(case, ["single"])])
+    return " ".join([f"{short}.", *weak_scaling_lines(case), *_pairs_lines(case, ["single"])])
 
 
 def _pairs_lines(case: Case, bases: Sequence[str]) -> list[str]:
@@ -243,7 +249,7 @@ def legend(case: Case) -> str:
         "so they need not add up to it.",
         "comm ms: step time less compute less input wait, so updates and dispatch too.",
     ]
-    lines += _pairs_lines(case, BASES)
+    lines += [*weak_scaling_lines(case), *_pairs_lines(case, BASES)]
     if case.tokens_per_example is not None:
         lines.append(f"tokens/s: the mean, times {case.tokens_per_example} tokens of an example.")
     if _above_the_bound(case):

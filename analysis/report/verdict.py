@@ -1,9 +1,10 @@
 """The sentences that a report begins with.
 
-Decides what is said: synchronous parameter servers against all-reduce on the same transport first,
-with the interval and the number of launches; then what the figures are about.  Asynchronous
-training does not compute the same thing, and another transport is another network: each gets a
-sentence of its own that says so.
+Decides what is said: synchronous parameter servers against all-reduce on equal hosts and the same
+transport first, with the interval and the number of launches; then at equal workers and equal cost;
+then what the figures are about.  Asynchronous training does not compute the same thing, and another
+transport is another network: each gets a sentence of its own that says so.  How a size is told is
+decided in `sizes`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pandas as pd
 from analysis.data.cases import Case, Point
 from analysis.report.circumstances import attempts_lines, circumstances
 from analysis.report.constancy import drift_lines, steadiness_lines
+from analysis.report.sizes import basis_lines, basis_text, money_lines, where_text
 from analysis.report.what_was_run import notes_line
 from analysis.stats.decision import Decision, Outcome
 from analysis.stats.decisions import all_pairs, decisions
@@ -33,7 +35,6 @@ from analysis.wording import (
     transports_label,
     workers_text,
 )
-from ps_allreduce.point.wire import GRPC
 
 _ASYNCHRONOUS = (
     "Asynchronous training is not the same training: workers do not wait for each other and apply "
@@ -54,6 +55,8 @@ class Verdict:
     Attributes:
         headline: the main comparison, or why there is none; and what is not done as the user's
             own model asks for.
+        otherwise: the same sides at equal workers and at equal cost, where that is another
+            comparison.
         network: what it has to do with networks, and where there is no main comparison which
             settings are farthest apart; empty where nothing was compared.  That a single worker
             is faster than both sides counts more.
@@ -61,6 +64,7 @@ class Verdict:
     """
 
     headline: str
+    otherwise: tuple[str, ...]
     network: str
     details: tuple[str, ...]
 
@@ -70,30 +74,31 @@ def verdict(case: Case) -> Verdict:
     decided = decisions(case)
     main = decided.main
     details = [
-        *(_share_lines(case.unit, main) if main else ()),
+        *(_share_lines(case, main) if main else ()),
         *circumstances(case),
         *drift_lines(case),
         *steadiness_lines(case.launches),
         *([*_doubts(main), *_selection_lines(main)] if main else ()),
-        *(_sentence_on_its_transport(case, meeting) for meeting in decided.alike),
+        *(meeting_sentence(case, meeting) for meeting in decided.alike),
         *_transports_apart(case),
         *_asynchronous(case),
         *_as_shipped(case),
         *attempts_lines(case.attempts),
     ]
-    headline = _sentence_on_its_transport(case, main) if main else _why_none(case)
+    headline = meeting_sentence(case, main) if main else _why_none(case)
     network = _network_sentence(case, main.bests) if main else _of_one_side(case)
     headline = " ".join(filter(None, [headline, notes_line(case)]))
+    otherwise = tuple(_otherwise_lines(case, main)) if main else ()
     if main and (alone := _alone_sentence(case, main)):
         details.insert(0, network)
         network = alone
-    return Verdict(headline=headline, network=network, details=tuple(details))
+    return Verdict(headline=headline, otherwise=otherwise, network=network, details=tuple(details))
 
 
 def meeting_sentence(case: Case, meeting: Meeting) -> str:
     """One sentence about two sides, the faster one first."""
     decision = decisions(case).of(*meeting.bests)
-    where = _where(meeting, decision)
+    where = where_text(meeting, swapped=decision.outcome is Outcome.SLOWER)
     if decision.outcome not in (Outcome.FASTER, Outcome.SLOWER):
         return _nothing_faster(meeting, decision, where)
     first, second = (side.title for side in meeting.sides)
@@ -161,17 +166,6 @@ def _network_sentence(case: Case, points: tuple[Point, Point]) -> str:
     return f"Links (slowest: {slowest}) were busy {range_text(shares)}{processors}."
 
 
-def _where(meeting: Meeting, decision: Decision) -> str:
-    """At how many workers; and on which hosts, that of the faster first, where they are unequal."""
-    first, second = meeting.hosts
-    workers = f"at {workers_text(meeting.num_workers)}"
-    if first is None or second is None or first == second:
-        return workers
-    if decision.outcome is Outcome.SLOWER:
-        first, second = second, first
-    return f"{workers} (on {first} and {second} hosts)"
-
-
 def _why_none(case: Case) -> str:
     kinds = [ALLREDUCE, PS_SYNC]
     absent = [kind.name for kind in kinds if not kind.points(case)]
@@ -195,8 +189,16 @@ def _doubts(meeting: Meeting) -> list[str]:
     return [f"Too few launches for a verdict at more workers ({more})."]
 
 
-def _share_lines(unit: str, meeting: Meeting) -> list[str]:
+def _otherwise_lines(case: Case, main: Meeting) -> Iterator[str]:
+    """What is equal in the headline, and the same sides at equal workers and at equal cost."""
+    yield from basis_lines(main)
+    for meeting in decisions(case).otherwise:
+        yield f"{basis_text(case, meeting)}: {meeting_sentence(case, meeting)}"
+
+
+def _share_lines(case: Case, meeting: Meeting) -> list[str]:
     """Figures per worker core, and per host paid for: hosts of servers are not free."""
+    unit = case.unit
     chosen = [(side, side.best) for side in meeting.sides]
     cores = [_share_text(unit, side, point.worker_cores, "worker core") for side, point in chosen]
     hosts = [_share_text(unit, side, point.common("num_hosts"), "host") for side, point in chosen]
@@ -204,7 +206,9 @@ def _share_lines(unit: str, meeting: Meeting) -> list[str]:
     return [
         f"Per worker core: {', '.join(cores)}.",
         _total_cores_line(*(point for _, point in chosen)),
+        *_threads_lines(*(point for _, point in chosen)),
         *([f"Per host paid for: {', '.join(hosts)}."] if several else []),
+        *money_lines(case, meeting),
     ]
 
 
@@ -228,6 +232,14 @@ def _total_cores_line(first: Point, second: Point) -> str:
     )
 
 
+def _threads_lines(first: Point, second: Point) -> list[str]:
+    """Where a worker of one side has more threads."""
+    if first.threads == second.threads:
+        return []
+    threads = (f"{point.setting.label} {point.threads}" for point in (first, second))
+    return [f"The sides were given different threads for each worker: {', '.join(threads)}."]
+
+
 def _selection_lines(meeting: Meeting) -> list[str]:
     """What the best settings were chosen from; empty where there was no choice or no interval."""
     if min(len(best.rates) for best in meeting.bests) < MIN_LAUNCHES:
@@ -245,13 +257,6 @@ def _selection_lines(meeting: Meeting) -> list[str]:
     ]
 
 
-def _sentence_on_its_transport(case: Case, meeting: Meeting) -> str:
-    """A sentence about two sides on one transport, which is named unless it is plain gRPC."""
-    transport = meeting.sides[0].kind.transport
-    where = "" if transport == GRPC else f"With {transport} on both sides: "
-    return where + meeting_sentence(case, meeting)
-
-
 def _transports_apart(case: Case) -> Iterator[str]:
     """What came out with another transport: no verdict about the strategies alone."""
     for meeting in decisions(case).apart:
@@ -261,7 +266,7 @@ def _transports_apart(case: Case) -> Iterator[str]:
 
 
 def _asynchronous(case: Case) -> list[str]:
-    said = [_sentence_on_its_transport(case, meeting) for meeting in decisions(case).asynchronous]
+    said = [meeting_sentence(case, meeting) for meeting in decisions(case).asynchronous]
     return [_ASYNCHRONOUS.format(unit=case.unit) + " ".join(said)] if said else []
 
 

@@ -37,13 +37,27 @@ def what_was_run(case: Case) -> Items:
         ("optimizer", optimizer_text(case.points[0].experiment.workload.optimizer)),
         (
             "worker",
-            f"{own['device']}, {own['cores_per_worker']} core(s), "
-            f"{own['threads_per_worker']} thread(s)",
+            f"{own['device']}, {own['cores_per_worker']} core(s), {_threads_text(case)}",
         ),
         ("launcher", own["launcher"]),
         ("profile", _profile_text(case)),
     ]
     return items + _exchange_items(case) + _further_items(case)
+
+
+def _threads_text(case: Case) -> str:
+    """Of a worker; by strategy where they differ."""
+    by_strategy: dict[str, set[int]] = {}
+    for point in case.points:
+        by_strategy.setdefault(point.setting.strategy, set()).add(point.threads)
+    numbers = {name: _numbers_text(each) for name, each in by_strategy.items()}
+    if len(set(numbers.values())) == 1:
+        return f"{next(iter(numbers.values()))} thread(s)"
+    return "threads " + ", ".join(f"{name} {text}" for name, text in numbers.items())
+
+
+def _numbers_text(numbers: Collection[int]) -> str:
+    return " or ".join(map(str, sorted(numbers)))
 
 
 def notes_line(case: Case) -> str:

@@ -1,8 +1,8 @@
 """What may be said of every pair of points of a case: decided once, for headline, tables, figures.
 
 Decides which comparison is the planned one (the best synchronous servers against the best
-all-reduce), which is not corrected, and that all others that anybody shows are one family.  A pair
-is decided once, so it cannot be told in two ways.
+all-reduce, at equal hosts), which is not corrected, and that all others that anybody shows are one
+family.  A pair is decided once, so it cannot be told in two ways.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import chain, product
 
 from analysis.data.cases import Case, Point
+from analysis.stats.cost import meet_otherwise
 from analysis.stats.decision import Contest, Decision, decide
 from analysis.stats.doubts import doubt_about
 from analysis.stats.look_levels import ONCE
@@ -26,7 +27,7 @@ from analysis.stats.sides import (
     meet_apart,
     meet_as_shipped,
 )
-from analysis.stats.statistics import compare
+from analysis.stats.statistics import MIN_LAUNCHES, compare
 from analysis.wording import transports_label
 from ps_allreduce.record.looks import Looks
 
@@ -36,7 +37,7 @@ _CASES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pair:
-    """Two settings at the same number of workers, and what may be said of the first one.
+    """Two settings that are compared, and what may be said of the first one.
 
     Attributes:
         planned: this is the main comparison, which is not corrected.
@@ -59,6 +60,7 @@ class Decisions:
 
     Attributes:
         main: the planned comparison; None where the two sides do not meet.
+        otherwise: its sides at equal workers and at equal cost, where other points meet there.
         alike: further meetings of the two sides, each on a transport of its own.
         apart: their meetings on different transports.
         asynchronous: meetings of asynchronous servers with all-reduce.
@@ -67,6 +69,7 @@ class Decisions:
     """
 
     main: Meeting | None
+    otherwise: tuple[Meeting, ...]
     alike: tuple[Meeting, ...]
     apart: tuple[Meeting, ...]
     asynchronous: tuple[Meeting, ...]
@@ -102,15 +105,17 @@ def decisions(case: Case) -> Decisions:
     """Decide all comparisons of a case: the planned one alone, all others as one family."""
     alike, apart = [*meet(case, ALLREDUCE, PS_SYNC)], [*meet_apart(case, ALLREDUCE, PS_SYNC)]
     asynchronous, as_shipped = [*meet(case, PS_ASYNC, ALLREDUCE)], [*meet_as_shipped(case)]
+    otherwise = [*meet_otherwise(case, alike[0])] if alike else []
     planned = _planned(case, alike[0]) if alike else {}
     pairs = [
         pair
-        for pair in _others(case, [*alike[1:], *apart, *asynchronous, *as_shipped])
+        for pair in _others(case, [*otherwise, *alike[1:], *apart, *asynchronous, *as_shipped])
         if pair not in planned and pair[::-1] not in planned
     ]
     decided = decide([_contest_of_two(case, *pair) for pair in pairs])
     return Decisions(
         main=alike[0] if alike else None,
+        otherwise=tuple(otherwise),
         alike=tuple(alike[1:]),
         apart=tuple(apart),
         asynchronous=tuple(asynchronous),
@@ -161,9 +166,21 @@ def _others(case: Case, meetings: Sequence[Meeting]) -> list[PointPair]:
 
 
 def all_pairs(case: Case, *, same_transport: bool = True) -> list[Pair]:
-    """All synchronous settings with each other, on one transport or on different ones."""
+    """All synchronous settings with each other, on one transport or on different ones.
+
+    The planned pair comes first where its settings have different numbers of workers.
+    """
     decided = decisions(case)
-    return [decided.pair(*pair) for pair in synchronous_pairs(case, same_transport=same_transport)]
+    pairs = synchronous_pairs(case, same_transport=same_transport)
+    if same_transport and decided.main is not None and _differs_in_workers(decided.main):
+        pairs.insert(0, decided.main.bests)
+    return [decided.pair(*pair) for pair in pairs]
+
+
+def _differs_in_workers(main: Meeting) -> bool:
+    """Its settings have other numbers of workers, and enough launches to be told of."""
+    enough = all(len(point.rates) >= MIN_LAUNCHES for point in main.bests)
+    return enough and main.workers[0] != main.workers[1]
 
 
 def changed_points(case: Case) -> list[Pair]:

@@ -1,9 +1,9 @@
 """The table of points: throughput, speed-up, efficiency, parts of a step and bounds; placements.
 
 Decides the bases (design, section 5): one worker without any strategy on exactly one worker's cores
-and threads (`single`), and one worker of the same setting (`own`).  The second hides what a
-strategy costs already at one worker, so both are given.  No efficiency is claimed where the
-processors may have been the limit, of the point or of its base.
+and, where it was measured with them, threads (`single`), and one worker of the same setting
+(`own`).  The second hides what a strategy costs already at one worker, so both are given.  No
+efficiency is claimed where the processors may have been the limit, of the point or of its base.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def point_table(case: Case) -> pd.DataFrame:
     """One row per point, in the order of the case; unknown is NaN.
 
     Columns, with `_low` and `_high` beside those that have an interval:
-        setting, num_workers, num_hosts, transport; launches, failed (numbers of attempts).
+        setting, num_workers, global_batch, num_hosts, threads (of a
+            worker), transport; launches, failed (numbers of attempts).
         rate: examples per second, geometric mean; rate_bound: at the bound of the step; tokens:
             the rate in tokens, unknown where examples have none.
         per_worker_core, per_total_core, per_host: rate over cores of workers, of all tasks, hosts.
@@ -79,7 +80,8 @@ def base_of(case: Case, point: Point, base: str) -> Point | None:
     if base == "own":
         return case.at(point.setting, 1)
     alone = [each for each in case.points if each.setting.traits.max_workers == 1]
-    return alone[0] if alone else None
+    like = [each for each in alone if each.threads == point.threads]
+    return next(iter(like or alone), None)
 
 
 def launch_ratios(rates: pd.Series, base: pd.Series) -> pd.Series:
@@ -97,7 +99,9 @@ def _row(case: Case, point: Point) -> Numbers:
     return {
         "setting": point.setting.label,
         "num_workers": point.num_workers,
+        "global_batch": point.experiment.global_batch,
         "num_hosts": point.common("num_hosts"),
+        "threads": point.threads,
         "worker_cores": point.worker_cores,
         "total_cores": point.common("total_cores"),
         "transport": point.transport,

@@ -1,14 +1,16 @@
 """The two sides of a comparison, and where they meet.
 
-Decides which strategies form a side, that settings of one side use one transport, at which number
-of workers and on how many hosts two sides meet, and which setting of a side is its best.  What may
-be said of a meeting is decided in `decision`, which accounts for the choice of the best.
+Decides which strategies form a side, that settings of one side use one transport, at which size two
+sides meet (at equal hosts, those of servers counted; else at equal workers), and which setting of a
+side is its best.  What may be said of a meeting is decided in `decision`, which accounts for the
+choice of the best; where two sides cost the same is decided in `cost`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from analysis.data.cases import Case, Point
 from analysis.stats.statistics import MIN_LAUNCHES, estimate
@@ -78,7 +80,7 @@ SHIPPED_PS = SideKind(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Side:
-    """The settings of a kind that were measured at one number of workers.
+    """The settings of a kind that were measured at one size.
 
     Attributes:
         points: the settings to choose from, in the order of the case; not empty.
@@ -110,18 +112,27 @@ class Side:
         return self.kind.alone and len(self.points) == 1
 
 
+class Basis(StrEnum):
+    """What two sides have equally much of where they are compared."""
+
+    HOSTS = "hosts"
+    WORKERS = "workers"
+    COST = "cost"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Meeting:
-    """Two sides at the largest number of workers at which they can be compared.
+    """Two sides at the largest size at which they can be compared.
 
     Attributes:
-        sides: their settings on equal hosts, if there are any.
-        beyond: larger numbers of workers that both sides were run at, without enough launches.
+        basis: what is equal.
+        beyond: larger numbers of workers, or of those that hosts have room for, that both sides
+            were run at without enough launches.
     """
 
-    num_workers: int
+    basis: Basis
     sides: tuple[Side, Side]
-    beyond: tuple[int, ...]
+    beyond: tuple[int, ...] = ()
 
     @property
     def bests(self) -> tuple[Point, Point]:
@@ -130,10 +141,16 @@ class Meeting:
         return first.best, second.best
 
     @property
-    def hosts(self) -> tuple[int | None, int | None]:
-        """Of each side's best setting; None where launches differ or it is unknown."""
+    def workers(self) -> tuple[int, int]:
+        """Of each side's best setting."""
         first, second = self.bests
-        return first.common("num_hosts"), second.common("num_hosts")
+        return first.num_workers, second.num_workers
+
+    @property
+    def transport(self) -> str | None:
+        """That of both sides; None where they differ."""
+        first, second = (side.kind.transport for side in self.sides)
+        return first if first == second else None
 
 
 def meet(case: Case, first: SideKind, second: SideKind) -> Iterator[Meeting]:
@@ -150,7 +167,7 @@ def meet(case: Case, first: SideKind, second: SideKind) -> Iterator[Meeting]:
 
 def meet_apart(case: Case, first: SideKind, second: SideKind) -> Iterator[Meeting]:
     """Compare two sides on different transports, unless either is compared with its like."""
-    alike = {meeting.sides[0].kind.transport for meeting in meet(case, first, second)}
+    alike = {meeting.transport for meeting in meet(case, first, second)}
     for one in _transports(case, first):
         for other in _transports(case, second):
             if one == other or (one in alike and other in alike):
@@ -182,46 +199,53 @@ def _transports(case: Case, kind: SideKind) -> list[str]:
 
 
 def _meet(case: Case, first: SideKind, second: SideKind) -> Meeting | None:
-    """Compare two sides; None where they have no number of workers in common.
+    """Compare two sides at equal hosts; at equal workers where they have no such points."""
+    return meet_at(Basis.HOSTS, case, first, second) or meet_at(Basis.WORKERS, case, first, second)
 
-    The largest number of workers with three launches on both sides counts, else the largest one
-    with any.
+
+#: What counts how large a point is.  Hosts count by the workers that they have room for: a host
+#: that is not full is no more than what runs there, and on one machine all points share the host.
+_SIZES: Mapping[Basis, Callable[[Point], int]] = {
+    Basis.HOSTS: lambda point: point.room,
+    Basis.WORKERS: lambda point: point.num_workers,
+}
+
+
+def meet_at(basis: Basis, case: Case, first: SideKind, second: SideKind) -> Meeting | None:
+    """Compare two sides where they are equally large; None where they never are.
+
+    The largest size with three launches on both sides counts, else the largest one with any.
     """
-    common = _workers(case, first, 1) & _workers(case, second, 1)
-    enough = _workers(case, first, MIN_LAUNCHES) & _workers(case, second, MIN_LAUNCHES)
+    one, other = _by_size(basis, case, first), _by_size(basis, case, second)
+    common = one.keys() & other.keys()
     if not common:
         return None
-    workers = max(enough or common)
-    one, other = _on_equal_hosts(_at(case, first, workers), _at(case, second, workers))
+    enough = [size for size in common if min(_most(one[size]), _most(other[size])) >= MIN_LAUNCHES]
+    size = max(enough or common)
     return Meeting(
-        num_workers=workers,
-        sides=(Side(kind=first, points=one), Side(kind=second, points=other)),
-        beyond=tuple(count for count in sorted(common) if count > workers),
+        basis=basis,
+        sides=(
+            Side(kind=first, points=with_enough_launches(one[size])),
+            Side(kind=second, points=with_enough_launches(other[size])),
+        ),
+        beyond=tuple(larger for larger in sorted(common) if larger > size),
     )
 
 
-def _workers(case: Case, kind: SideKind, launches: int) -> set[int]:
-    points = kind.points(case)
-    return {point.num_workers for point in points if len(point.rates) >= launches}
+def _by_size(basis: Basis, case: Case, kind: SideKind) -> dict[int, list[Point]]:
+    """The points of a side that have launches."""
+    found: dict[int, list[Point]] = {}
+    for point in kind.points(case):
+        if len(point.rates):
+            found.setdefault(_SIZES[basis](point), []).append(point)
+    return found
 
 
-def _at(case: Case, kind: SideKind, num_workers: int) -> tuple[Point, ...]:
-    """Settings with enough launches, or those with any where none has enough."""
-    points = [point for point in kind.points(case) if point.num_workers == num_workers]
-    most = max(len(point.rates) for point in points)
-    return tuple(point for point in points if len(point.rates) >= min(MIN_LAUNCHES, most))
+def _most(points: Sequence[Point]) -> int:
+    return max(len(point.rates) for point in points)
 
 
-def _on_equal_hosts(
-    first: tuple[Point, ...], second: tuple[Point, ...]
-) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
-    """Without settings that use other numbers of hosts; all of them where no number is common."""
-    common = {p.common("num_hosts") for p in first} & {p.common("num_hosts") for p in second}
-    known = [count for count in common if count is not None]
-    if not known:
-        return first, second
-    one, other = (
-        tuple(point for point in side if point.common("num_hosts") == max(known))
-        for side in (first, second)
-    )
-    return one, other
+def with_enough_launches(points: Sequence[Point]) -> tuple[Point, ...]:
+    """Those with enough launches, or those with any where none has enough."""
+    fewest = min(MIN_LAUNCHES, _most(points))
+    return tuple(point for point in points if len(point.rates) >= fewest)

@@ -203,6 +203,18 @@ def sweep_options(profiles: Mapping[str, Profile]) -> Decorator[Any]:
         _stated("--workers", COUNTS, "Numbers of workers, for instance 1,2,4."),
         _stated("--cores-per-worker", WHOLE, "Cores of every worker.", "an equal share"),
         _stated(
+            "--allreduce-threads",
+            WHOLE,
+            "TensorFlow's threads of every worker without servers: all-reduce, and the bases.",
+            "one less than its cores",
+        ),
+        _stated(
+            "--ps-threads",
+            WHOLE,
+            "TensorFlow's threads of every worker with servers.",
+            "one less than its cores",
+        ),
+        _stated(
             "--repetitions", WHOLE, "Launches of every point, instead of as many as time allows."
         ),
         _stated(

@@ -18,9 +18,10 @@ from rich.console import Console
 from analysis.planning.budget import FEWEST_STEPS, WINDOWS_S, ModelPart, Spending, spend
 from analysis.planning.variances import pilot_of
 from experiments.cli.requests import StudyRequest
+from experiments.sweep.contenders import main_points
 from experiments.sweep.definition import LAUNCHES, WINDOW, Choices
 from experiments.sweep.session import RunListener, Session, Workplace, open_session, run_once_more
-from experiments.sweep.sweep import Sweep, main_points
+from experiments.sweep.sweep import Sweep
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import tasks_of
 from ps_allreduce.record.files import RunFiles

@@ -7,6 +7,7 @@ Which points there are is decided in `studies`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -14,7 +15,7 @@ from analysis.planning.budget import MOST_LAUNCHES
 from experiments.cli.requests import StudyRequest
 from experiments.models.workload_request import refuse_absent_workers
 from experiments.studies.defaults import default_cores, default_models, default_workers
-from experiments.studies.scope import Describe, Scale, Scope, check_servers
+from experiments.studies.scope import Describe, Scale, Scope, Threads, check_servers
 from experiments.sweep.definition import LAUNCHES, Choices
 from experiments.sweep.sweep import QUICK, PlannedRun, Profile, Sweep, expected_duration, job_sizes
 from launchers.protocol import Capacity
@@ -24,9 +25,9 @@ from ps_allreduce.bounds import nominal_network_s
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts as hosts_needed
-from ps_allreduce.point.layout import too_few_hosts
+from ps_allreduce.point.layout import num_ps_hosts, too_few_hosts
 from ps_allreduce.point.measurement import Measurement
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.spread import LayoutKind, Spread
 from ps_allreduce.point.strategies.base import StrategySettings
 
 #: What an option needs that its strategies alone do not bring.
@@ -48,10 +49,11 @@ def plan_sweep(
     Raises:
         UserError: what was asked for does not fit together, or nowhere.
     """
-    points = list(request.study.points(_scope(request, capacity, describe, choices)))
+    settled = _with_ps_hosts(request, capacity)
+    points = list(request.study.points(_scope(settled, capacity, describe, choices)))
     _refuse_unused(request.name, request.settings, points)
     check_servers(points, describe)
-    fitting = _fitting(points, capacity.num_hosts, console)
+    fitting = _fitting(points, capacity, console)
     refuse_absent_workers(fitting)
     _tell_too_long(fitting, request.sweep.chosen_profile, describe, console)
     return Sweep(
@@ -69,6 +71,13 @@ def main_launches_of(request: StudyRequest, choices: Choices) -> int | None:
     if request.sweep.chosen_profile.budget_s is None:
         return None
     return choices.answer(LAUNCHES, int) or MOST_LAUNCHES
+
+
+def _with_ps_hosts(request: StudyRequest, capacity: Capacity) -> StudyRequest:
+    """Where hosts are named for servers, that is the layout unless another one is stated."""
+    if not capacity.num_ps_hosts or request.settings.layout is not None:
+        return request
+    return replace(request, settings=replace(request.settings, layout=LayoutKind.PS_HOSTS))
 
 
 def _scope(
@@ -92,6 +101,7 @@ def _scope(
         describe=describe,
         choices=choices,
         brief=_is_brief(request),
+        num_ps_hosts=capacity.num_ps_hosts,
     )
 
 
@@ -107,14 +117,17 @@ def scale_of(
     workers = request.sweep.workers or choices.decide(
         "numbers of workers",
         tuple[int, ...],
-        lambda: default_workers(profile, spread, capacity, brief=_is_brief(request)),
+        lambda: default_workers(
+            profile, spread, capacity, request.settings, brief=_is_brief(request)
+        ),
     )
     cores = request.sweep.cores_per_worker
     if cores is None:
         cores = choices.decide(
             "cores per worker", int, lambda: default_cores(workers, spread, capacity)
         )
-    return Scale(workers=workers, cores_per_worker=cores)
+    threads = Threads(allreduce=request.sweep.allreduce_threads, ps=request.sweep.ps_threads)
+    return Scale(workers=workers, cores_per_worker=cores, threads=threads)
 
 
 def check_jobs_by_size(request: StudyRequest) -> None:
@@ -130,6 +143,11 @@ def check_jobs_by_size(request: StudyRequest) -> None:
         with_jobs = ", ".join(name for name, kind in SITES.items() if kind.scheduler is not None)
         raise UserError(
             f"--jobs-by-size is for the launcher {with_jobs}, and this is {launcher.launcher}."
+        )
+    if launcher.ps_hosts is not None:
+        raise UserError(
+            "--jobs-by-size counts hosts of one kind, so it has no place beside --ps-hosts: leave "
+            "one of them out."
         )
     if launcher.hosts is None:
         raise UserError("--jobs-by-size needs --hosts, the number of hosts of the largest job.")
@@ -149,14 +167,15 @@ def _refuse_unused(name: str, settings: StrategySettings, points: Sequence[Exper
 
 
 def _fitting(
-    points: Sequence[Experiment], num_hosts: int, console: Console
+    points: Sequence[Experiment], capacity: Capacity, console: Console
 ) -> tuple[Experiment, ...]:
     """Those points that fit on the hosts; says how many do not, and why the first does not.
 
     Raises:
         UserError: none of those that communicate does.
     """
-    reasons = {point: too_few_hosts(point, num_hosts) for point in points}
+    num_hosts = capacity.num_hosts
+    reasons = {point: too_few_hosts(point, num_hosts, capacity.num_ps_hosts) for point in points}
     left_out = [reason for reason in reasons.values() if reason]
     fitting = tuple(point for point, reason in reasons.items() if not reason)
     if left_out and not any(point.strategy.communicates() for point in fitting):
@@ -166,7 +185,8 @@ def _fitting(
             f"{len(left_out)} of {len(points)} points do not fit on the hosts and are left out; "
             f"the first: {left_out[0]}"
         )
-    most = max((hosts_needed(point) for point in fitting), default=num_hosts)
+    needed = (hosts_needed(point) - num_ps_hosts(point) for point in fitting)
+    most = max(needed, default=num_hosts)
     if most < num_hosts and fitting[0].spread is not None:
         console.print(f"No point uses more than {most} of the {num_hosts} hosts.")
     return fitting

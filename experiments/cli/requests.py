@@ -80,6 +80,8 @@ class SweepRequest:
     Attributes:
         workers: numbers of workers, ascending; None for as many as hosts allow.
         cores_per_worker: None for an equal share.
+        allreduce_threads, ps_threads: TensorFlow's threads of every worker of strategies without
+            servers and with them; None for one less than its cores.
         repetitions: launches of every point; None for as many as the profile's time allows.
         budget_s: time for all launches; None for that of the profile.
         seed: of the order of runs.
@@ -91,6 +93,8 @@ class SweepRequest:
     profile: Profile
     workers: tuple[int, ...] | None = None
     cores_per_worker: int | None = None
+    allreduce_threads: int | None = None
+    ps_threads: int | None = None
     repetitions: int | None = None
     budget_s: float | None = None
     warmup: WarmupRequest = field(default_factory=WarmupRequest)
@@ -145,6 +149,7 @@ class StudyRequest:
             self.name,
             self.launcher.launcher,
             self.launcher.hosts,
+            self.launcher.ps_hosts,
             network_of(self.launcher),
             self.workload,
             self.spread,

@@ -254,7 +254,8 @@ def _asked_capacity(request: StudyRequest, scheduler: Scheduler) -> Capacity:
         )
     at_least(1, hosts=hosts)
     cores = request.sweep.cores_per_worker or scheduler.cores_per_node(request.launcher)
-    return Capacity(num_hosts=hosts, cores_per_host=cores)
+    ps_hosts = request.launcher.ps_hosts or 0
+    return Capacity(num_hosts=hosts, cores_per_host=cores, num_ps_hosts=ps_hosts)
 
 
 def _follow(

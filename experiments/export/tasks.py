@@ -10,16 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ps_allreduce.cluster import TaskId, TaskType
+from ps_allreduce.point.cores import cores_needed, plan_cores, share_machine
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.layout import (
-    Placed,
-    cores_needed,
-    drivers_of,
-    num_hosts,
-    place_tasks,
-    plan_cores,
-    share_machine,
-)
+from ps_allreduce.point.layout import Placed, drivers_of, place_by_number
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.spread import Spread
 from ps_allreduce.record.records import RunRecord
@@ -52,7 +45,7 @@ def task_lines(experiment: Experiment, *, one_machine: bool) -> tuple[TaskLine, 
     """
     if not one_machine and experiment.spread is None:
         experiment = replace(experiment, spread=Spread())
-    placed = place_tasks(experiment, [str(number) for number in range(num_hosts(experiment))])
+    placed = place_by_number(experiment)
     cores = _cores(experiment, placed, one_machine=one_machine)
     drivers = drivers_of(experiment)
     return tuple(

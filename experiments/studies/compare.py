@@ -2,11 +2,13 @@
 
 Axes: every strategy x workers, and for synchronous servers two placements: round robin, as
 TensorFlow places variables by itself, and the best other one.  Asynchronous servers, which train in
-another way, have the best placement.  There are as many servers as workers unless stated.
+another way, have the best placement.  There are as many servers as workers, or as hosts that are
+named for servers, unless stated.
 
-Method: all points share one machine, one model and one batch per worker.  On one server every
-placement is the same and is measured once.  Bases are a single worker and workers that do not
-communicate.  The profile quick has one worker and the most, and the single worker as its only base.
+Method: all points share one machine, one model and one batch per worker.  Where servers have hosts
+of their own, all-reduce is measured on as many hosts as well.  On one server every placement is the
+same and is measured once.  Bases are a single worker and workers that do not communicate.  The
+profile quick has one worker and the most, and the single worker as its only base.
 
 Cost: 8 points per model in the profile quick, which takes about five minutes.
 
@@ -19,6 +21,7 @@ from collections.abc import Iterator
 
 from experiments.studies.scope import Scope, Study
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.layout import room_for_workers
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import AsynchronousServers, SynchronousServers
 from ps_allreduce.point.workload import Workload
@@ -27,13 +30,19 @@ from ps_allreduce.point.workload import Workload
 def _points(scope: Scope) -> Iterator[Experiment]:
     for workload in scope.workloads:
         yield from scope.bases(workload)
-        yield from (scope.reduced(workload, workers) for workers in scope.scale.workers)
-        for workers in scope.scale.workers:
-            num_ps = scope.settings.num_ps or workers
-            best = _best(scope, workload, num_ps)
-            yield scope.served(workload, AsynchronousServers, workers, num_ps, best)
-            for policy in _policies(scope, workload, num_ps):
-                yield scope.served(workload, SynchronousServers, workers, num_ps, policy)
+        served = [*_served(scope, workload)]
+        sizes = {*scope.scale.workers, *map(room_for_workers, served)}
+        yield from (scope.reduced(workload, workers) for workers in sorted(sizes))
+        yield from served
+
+
+def _served(scope: Scope, workload: Workload) -> Iterator[Experiment]:
+    for workers in scope.scale.workers:
+        num_ps = scope.servers_for(workers)
+        best = _best(scope, workload, num_ps)
+        yield scope.served(workload, AsynchronousServers, workers, num_ps, best)
+        for policy in _policies(scope, workload, num_ps):
+            yield scope.served(workload, SynchronousServers, workers, num_ps, policy)
 
 
 def _best(scope: Scope, workload: Workload, num_ps: int) -> Policy:

@@ -6,6 +6,7 @@ and sizes that a laptop can train: the architecture counts here, not the size of
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 
 from experiments.sweep.sweep import STANDARD, Profile, powers_of_two
@@ -20,8 +21,12 @@ from ps_allreduce.point.architectures import (
     shipped_model,
 )
 from ps_allreduce.point.data import Digits, OwnDataset, Synthetic
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.layout import room_for_workers, too_few_hosts
 from ps_allreduce.point.optimizers import Momentum, Optimizer
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.strategies import SynchronousServers
+from ps_allreduce.point.strategies.base import Servers, StrategySettings
 from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
 
 #: On one machine more would only share its memory.
@@ -57,24 +62,39 @@ class OwnTraining:
         )
 
 
+def default_num_ps(
+    settings: StrategySettings, spread: Spread | None, num_ps_hosts: int
+) -> int | None:
+    """The servers that are stated, or that hosts named for them hold; None for one per worker."""
+    if settings.num_ps is not None or settings.layout is not LayoutKind.PS_HOSTS:
+        return settings.num_ps
+    return num_ps_hosts * ((spread and spread.ps_per_host) or 1) or None
+
+
 def default_workers(
-    profile: Profile, spread: Spread | None, capacity: Capacity, *, brief: bool = False
+    profile: Profile,
+    spread: Spread | None,
+    capacity: Capacity,
+    settings: StrategySettings | None = None,
+    *,
+    brief: bool = False,
 ) -> tuple[int, ...]:
     """Numbers of workers where none are stated.
 
-    On hosts they are doubled from one to as many as fit; on one machine there are 1 and 2, and in
-    the profile `standard` they are doubled for as long as each keeps two cores.
+    On hosts they are doubled from one to as many as fit, beside the servers if these have hosts of
+    their own; on one machine there are 1 and 2, and in the profile `standard` they are doubled for
+    as long as each keeps two cores.
 
     Args:
         spread: None on one machine.
-        brief: of the numbers on hosts only one and the most.
+        settings: what was stated about servers.
+        brief: of the numbers on hosts only one, the most, and the most at equal hosts.
 
     Raises:
         UserError: the machine has one core, and a comparison needs two.
     """
     if spread is not None:
-        doubled = powers_of_two(capacity.num_hosts * spread.workers_per_host)
-        return tuple(sorted({doubled[0], doubled[-1]})) if brief else doubled
+        return _workers_on_hosts(spread, capacity, settings or StrategySettings(), brief=brief)
     cores = capacity.cores_per_host
     if cores < 2:
         raise UserError(
@@ -82,6 +102,31 @@ def default_workers(
         )
     thorough = profile.name == STANDARD
     return powers_of_two(max(2, min(MOST_ON_ONE_HOST, cores // 2)) if thorough else 2)
+
+
+def _workers_on_hosts(
+    spread: Spread, capacity: Capacity, settings: StrategySettings, *, brief: bool
+) -> tuple[int, ...]:
+    """Where servers have hosts of their own, with the most workers that all-reduce can match."""
+
+    def served(workers: int) -> Experiment:
+        num_ps = default_num_ps(settings, spread, capacity.num_ps_hosts) or workers
+        servers = Servers(num_ps=num_ps, layout=settings.layout or LayoutKind.COLOCATED)
+        strategy = SynchronousServers(servers=servers)
+        return Experiment(strategy=strategy, num_workers=workers, spread=spread)
+
+    def fits(workers: int) -> bool:
+        own = served(workers)
+        return not too_few_hosts(own, capacity.num_hosts, capacity.num_ps_hosts)
+
+    most = capacity.num_hosts * spread.workers_per_host
+    numbers = powers_of_two(most)
+    if settings.layout is not None and settings.layout.is_apart and fits(1):
+        every = range(1, most + 1)
+        matched = bisect_right(every, most, key=lambda count: room_for_workers(served(count)))
+        numbers = tuple(sorted({*filter(fits, numbers), matched} - {0}))
+        return tuple(sorted({1, matched, numbers[-1]} - {0})) if brief else numbers
+    return tuple(sorted({1, numbers[-1]})) if brief else numbers
 
 
 def default_cores(workers: tuple[int, ...], spread: Spread | None, capacity: Capacity) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from analysis.planning.budget import FEWEST_STEPS
+from experiments.studies.defaults import default_num_ps
 from experiments.sweep.definition import WINDOW, Choices
 from experiments.sweep.sweep import PROFILES, Profile
 from ps_allreduce.point.experiment import Experiment
@@ -63,6 +64,24 @@ def rate_question(workload: Workload) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Threads:
+    """TensorFlow's threads of a worker on either side; None is one less than its cores.
+
+    Attributes:
+        allreduce: where no server wants a core, so of the bases as well.
+        ps: of strategies with parameter servers.
+    """
+
+    allreduce: int | None = None
+    ps: int | None = None
+
+    def of(self, strategy: type[AnyStrategy], cores: int) -> int:
+        """Those of a worker with so many cores."""
+        stated = self.ps if strategy.uses_servers else self.allreduce
+        return max(1, cores - 1) if stated is None else stated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
     """How far the axes of a study reach.
 
@@ -73,6 +92,7 @@ class Scale:
 
     workers: tuple[int, ...]
     cores_per_worker: int
+    threads: Threads = field(default_factory=Threads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +111,7 @@ class Scope:
         describe: used where a placement has to be chosen.
         choices: remembers what is decided automatically.
         brief: one worker and the most are enough, and so is a single worker as base.
+        num_ps_hosts: hosts that are named for servers.
     """
 
     workloads: tuple[Workload, ...]
@@ -105,6 +126,7 @@ class Scope:
     describe: Describe
     choices: Choices = field(default_factory=Choices)
     brief: bool = False
+    num_ps_hosts: int = 0
 
     def __post_init__(self) -> None:
         if self.settings.num_ps is not None:
@@ -135,7 +157,9 @@ class Scope:
             interface=self.interface,
             workload=workload,
             resources=Resources(
-                cores_per_worker=cores, threads_per_worker=max(1, cores - 1), device=self.device
+                cores_per_worker=cores,
+                threads_per_worker=self.scale.threads.of(strategy, cores),
+                device=self.device,
             ),
             measurement=self._measured(),
         )
@@ -210,10 +234,17 @@ class Scope:
             lambda: default_split_bytes(self.describe(workload), num_ps),
         )
 
+    def servers_for(self, workers: int) -> int:
+        """How many servers a study takes where the number is not varied.
+
+        As stated; else as many as the hosts hold that are named for servers, or as workers.
+        """
+        return default_num_ps(self.settings, self.spread, self.num_ps_hosts) or workers
+
     def has_room(self, workers: int, num_ps: int) -> bool:
         """More colocated servers than hosts of workers would only share these hosts' links."""
-        dedicated = self.settings.layout is LayoutKind.DEDICATED
-        if self.spread is None or dedicated or self.settings.num_ps is not None:
+        layout = self.settings.layout or LayoutKind.COLOCATED
+        if self.spread is None or layout.is_apart or self.settings.num_ps is not None:
             return True
         hosts = math.ceil(workers / self.spread.workers_per_host)
         return num_ps <= hosts * (self.spread.ps_per_host or 1)

@@ -58,7 +58,8 @@ def _points(scope: Scope) -> list[Experiment]:
 
 def _defaults(scope: Scope, workload: Workload) -> list[tuple[type[AnyStrategy], StrategySettings]]:
     workers = scope.scale.workers[-1]
-    num_ps = scope.settings.num_ps or (workers if scope.has_room(workers, workers) else 1)
+    wanted = scope.servers_for(workers)
+    num_ps = wanted if scope.has_room(workers, wanted) else 1
     served = scope.of_servers(workload, num_ps, scope.best_policy(workload, num_ps))
     return [*((each, served) for each in SERVER_STRATEGIES), (AllReduce, scope.settings)]
 

@@ -127,6 +127,7 @@ def render_jobs(jobs: Sequence[PlannedJob], scheduler: Scheduler, sweep_dir: Pat
 def _render_job(one: PlannedJob) -> str:
     job, expected = one.job, one.expected
     hosts = "1 host" if job.num_hosts == 1 else f"{job.num_hosts} hosts"
+    hosts += f" and {job.num_ps_hosts} for servers" if job.num_ps_hosts else ""
     return (
         f"1 job on {hosts}, limit {job.minutes} min: at most "
         f"{job.node_hours:.1f} node hours\n"

@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from analysis.planning.precision import half_width
+from experiments.sweep.contenders import main_points
 from experiments.sweep.definition import LAUNCHES, Choices, save_definition
 from experiments.sweep.session import Session
-from experiments.sweep.sweep import PlannedRun, Sweep, main_points
+from experiments.sweep.sweep import PlannedRun, Sweep
 from ps_allreduce.record.looks import LOOKS, Looks
 from ps_allreduce.serialization import to_json
 

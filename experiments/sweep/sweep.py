@@ -11,11 +11,11 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from experiments.sweep.contenders import main_points
 from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts as hosts_needed
 from ps_allreduce.point.measurement import Measurement, SteadyWarmup
-from ps_allreduce.point.workload import Workload
 
 #: Repetitions of different jobs are so far apart that they never meet: a pair of runs with the same
 #: repetition was made by the same job.
@@ -211,30 +211,6 @@ class Sweep:
         if sentinel is not None and sentinel in points:
             block.insert(len(block) if repetition % REPETITIONS_APART else 0, sentinel)
         return [PlannedRun(experiment=point, repetition=repetition) for point in block]
-
-
-def main_points(points: Sequence[Experiment]) -> list[Experiment]:
-    """Those of the main comparison of every workload; all points where there is none.
-
-    The best synchronous servers against the best all-reduce, at the most workers that both have.
-    Which of them are compared in the end is decided in `analysis.stats.sides`.
-    """
-    by_workload = {point.workload: _contenders(points, point.workload) for point in points}
-    return [point for found in by_workload.values() for point in found] or list(points)
-
-
-def _contenders(points: Sequence[Experiment], workload: Workload) -> list[Experiment]:
-    able = [
-        point
-        for point in points
-        if point.workload == workload
-        and point.strategy.synchronous
-        and not point.strategy.as_shipped
-    ]
-    reduced = [point for point in able if point.strategy.uses_collective]
-    served = [point for point in able if point.strategy.uses_servers]
-    common = {point.num_workers for point in reduced} & {point.num_workers for point in served}
-    return [point for point in (*reduced, *served) if point.num_workers == max(common, default=0)]
 
 
 def _joins(point: Experiment) -> bool:

@@ -71,6 +71,11 @@ _OPTIONS = (
     click.option("--interface", type=INTERFACE, help="Network whose addresses the tasks use."),
     click.option("--mixed-hosts", is_flag=True, help="Run on hosts of different kinds."),
     _option("hosts", "number of hosts.", type=WHOLE),
+    _option(
+        "ps_hosts",
+        "so many further hosts, maybe of another kind, hold the servers and no worker.",
+        type=WHOLE,
+    ),
     _option("bandwidth", "of every link and direction; sweeps choose one.", type=RATE),
     _option("delay", "from host to host, one way.", type=DELAY),
     _option("slow_host", "a host with a slower link, counted from 0.", type=WHOLE),
@@ -90,6 +95,12 @@ _OPTIONS = (
     _option("constraint", "as sbatch takes it."),
     _option("gpus_per_node", "as sbatch takes it."),
     _option("sbatch", "any further option of sbatch, as often as needed.", multiple=True),
+    _option(
+        "ps_sbatch",
+        "any option of sbatch for the hosts of --ps-hosts, for instance --ps-sbatch=--partition=x; "
+        "as often as needed.",
+        multiple=True,
+    ),
     _option("setup", "line of the batch script, for instance module load X.", multiple=True),
     _option("container", "words before commands (apptainer exec x.sif).", type=WORDS, default=()),
     _option("shared_nodes", "do not ask for whole nodes.", is_flag=True),

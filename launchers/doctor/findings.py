@@ -85,6 +85,7 @@ class SiteFacts:
 
     Attributes:
         hosts: all that were asked for, in their order.
+        ps_hosts: those of them that are named for servers.
         one_machine, shares_files, advice: as the site says.
         mixed_hosts: hosts of different kinds are welcome.
         own_proxies: that gRPC would take from this process's environment.
@@ -102,6 +103,7 @@ class SiteFacts:
     """
 
     hosts: tuple[str, ...]
+    ps_hosts: tuple[str, ...] = ()
     one_machine: bool
     shares_files: bool
     advice: Advice

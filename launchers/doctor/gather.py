@@ -93,6 +93,7 @@ def gather(
 def _about(site: Site, results: Path, *, mixed_hosts: bool) -> SiteFacts:
     return SiteFacts(
         hosts=tuple(site.hosts),
+        ps_hosts=tuple(site.ps_hosts),
         one_machine=site.one_machine,
         shares_files=site.shares_files,
         mixed_hosts=mixed_hosts,

@@ -28,17 +28,9 @@ from ps_allreduce.fork_server.messages import (
     RunPrepared,
     StartTask,
 )
+from ps_allreduce.point.cores import CorePlan, cores_needed, plan_cores, plan_gpus, share_machine
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.layout import (
-    CorePlan,
-    cluster_of,
-    cores_needed,
-    drivers_of,
-    place_tasks,
-    plan_cores,
-    plan_gpus,
-    share_machine,
-)
+from ps_allreduce.point.layout import cluster_of, drivers_of
 from ps_allreduce.record.hosts import HostRecord
 from ps_allreduce.record.provenance import computing
 from ps_allreduce.record.records import Status
@@ -62,7 +54,7 @@ def make_run(site: Site, request: LaunchRequest, folder: Path, progress: Progres
         UserError: the experiment does not fit, or hosts differ.
     """
     experiment = request.experiment
-    placed = place_tasks(experiment, site.hosts)
+    placed = site.place(experiment)
     streams = streams_of(experiment, site.hosts)
     state = RunState(
         request=request,
@@ -73,7 +65,7 @@ def make_run(site: Site, request: LaunchRequest, folder: Path, progress: Progres
         job_id=site.job_id,
         launched_at=time.time(),
     )
-    needed = cores_needed(experiment, placed)
+    needed = cores_needed(experiment, placed, site.cores() if site.num_ps_hosts else None)
     used = [host for host in site.hosts if host in needed]
     carrying = {host for stream in streams for host in stream.hosts.values()}
     cores = {host: needed.get(host, 0) for host in site.hosts if host in {*used, *carrying}}
@@ -102,7 +94,7 @@ def _ask_scheduler(site: Site, state: RunState) -> None:
 def _run_on(servers: HostServers, site: Site, state: RunState, progress: Progress) -> None:
     """Start all tasks on servers that are ready, follow them to the end, fetch the files."""
     if not site.one_machine and not state.request.mixed_hosts:
-        site.refuse_mixture([client.ready.facts for client in servers.clients.values()])
+        site.refuse_mixture({host: c.ready.facts for host, c in servers.clients.items()})
     with_tasks = [host for host in servers.clients if host in state.placed.values()]
     prepare_run(servers.only(with_tasks), site, state)  # others only carry background traffic
     try:

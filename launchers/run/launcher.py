@@ -25,8 +25,8 @@ from ps_allreduce.errors import HostFault
 from ps_allreduce.fork_server.messages import ConvertImages, DescribeModel, Event, PrepareInput
 from ps_allreduce.inspection.model_facts import FindModel, FoundModel, TriedModel, TryModel
 from ps_allreduce.point.architectures import Model, OwnModel
+from ps_allreduce.point.cores import plan_cores, plan_gpus
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.layout import place_tasks, plan_cores, plan_gpus
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.workload import Workload
@@ -69,11 +69,15 @@ class HostsLauncher:
 
     def capacity(self) -> Capacity:
         """How far the axes of a sweep may reach."""
-        cores = self._site.cores()
-        fewest = min(len(numbers) for numbers in cores.values())
+        cores, hosts = self._site.cores(), self._site.worker_hosts
+        fewest = min(len(cores[host]) for host in hosts)
         if self._site.is_emulating:
             fewest = max(1, fewest // len(self._site.hosts))
-        return Capacity(num_hosts=len(self._site.hosts), cores_per_host=fewest)
+        return Capacity(
+            num_hosts=len(hosts),
+            cores_per_host=fewest,
+            num_ps_hosts=self._site.num_ps_hosts,
+        )
 
     def check(self, experiment: Experiment) -> None:
         """Refuse what does not fit on the hosts, or needs what they do not have.
@@ -82,7 +86,7 @@ class HostsLauncher:
             UserError: with the reason and what to do.
         """
         self._site.check(experiment)
-        placed = place_tasks(experiment, self._site.hosts)
+        placed = self._site.place(experiment)
         if not self._site.is_emulating:
             plan_cores(experiment, placed, self._site.cores())
         if experiment.interface is None and experiment.resources.device is Device.CPU:
@@ -105,10 +109,10 @@ class HostsLauncher:
         """
         if self._site.one_machine:
             return ()
-        facts = tuple(self._look().values())
+        facts = self._look()
         if not self._mixed_hosts:
             self._site.refuse_mixture(facts)
-        return facts
+        return tuple(facts.values())
 
     def _look(self) -> Mapping[str, HostFacts]:
         """What every host found when it looked at itself; asked once."""

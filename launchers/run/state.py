@@ -15,8 +15,9 @@ from launchers.run.traffic import Stream
 from ps_allreduce.cluster import TaskId
 from ps_allreduce.errors import HostFault, LaunchError, in_a_sentence
 from ps_allreduce.fork_server.messages import Event, Exited, Sampled, Started, StartTask
+from ps_allreduce.point.cores import CorePlan
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.layout import CorePlan, Placed
+from ps_allreduce.point.layout import Placed
 from ps_allreduce.record.hosts import HostRecord
 from ps_allreduce.record.records import LinkRecord, Sample, Status
 

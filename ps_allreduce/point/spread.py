@@ -13,10 +13,20 @@ from ps_allreduce.errors import at_least
 
 
 class LayoutKind(StrEnum):
-    """How servers and workers share hosts."""
+    """How servers and workers share hosts.
+
+    Servers that are `dedicated` have hosts of their own among all hosts; with `ps_hosts` they have
+    those that the user names for them, which may be of another kind.
+    """
 
     COLOCATED = "colocated"
     DEDICATED = "dedicated"
+    PS_HOSTS = "ps_hosts"
+
+    @property
+    def is_apart(self) -> bool:
+        """Servers share no host with workers."""
+        return self is not LayoutKind.COLOCATED
 
 
 class Coordinator(StrEnum):

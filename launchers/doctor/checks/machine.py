@@ -16,6 +16,7 @@ from launchers.doctor.findings import (
 )
 from launchers.site import describe_mixture
 from ps_allreduce.inspection.questions import TemporaryFolder
+from ps_allreduce.record.hosts import HostFacts
 
 GIB = 2**30
 
@@ -45,14 +46,24 @@ SLOW_SHARING_S = 2.0
 
 def alike(facts: SiteFacts) -> Iterator[Finding]:
     """The hosts are of one kind."""
-    every = [check.facts for check in facts.checked.values()]
+    by_host = {host: check.facts for host, check in facts.checked.items()}
+    every = [*by_host.values()]
     if every and (len(every) < 2 or facts.one_machine):
         yield ok("one machine")
-    elif mixture := describe_mixture(every):
+    elif mixture := describe_mixture(by_host, facts.ps_hosts):
         remedy = f"{facts.advice.alike}, or accept it: --mixed-hosts"
         yield warning(mixture, remedy) if facts.mixed_hosts else failure(mixture, remedy)
     elif every:
-        yield ok(f"of one kind: {len(every[0].cores)} cores, {every[0].cpu_model}")
+        yield ok("; ".join(_kind_texts(facts, by_host)))
+
+
+def _kind_texts(facts: SiteFacts, by_host: Mapping[str, HostFacts]) -> Iterator[str]:
+    """What the hosts of each kind are like, for hosts of one kind and those named for servers."""
+    named = {"of one kind": False, "those for servers": True}
+    for name, for_servers in named.items():
+        group = [each for host, each in by_host.items() if (host in facts.ps_hosts) is for_servers]
+        if group:
+            yield f"{name}: {len(group[0].cores)} cores, {group[0].cpu_model}"
 
 
 def memory(facts: SiteFacts) -> Iterator[Finding]:

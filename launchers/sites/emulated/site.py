@@ -21,7 +21,7 @@ from launchers.settings import LauncherSettings
 from launchers.site import Site, SiteKind
 from launchers.sites.emulated.held_network import GONE, Holder, hold_network
 from launchers.sites.local import LocalForkServer
-from ps_allreduce.errors import UserError
+from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts
 from ps_allreduce.point.network import EmulatedNetwork
@@ -50,12 +50,21 @@ class EmulatedSite(Site):
     """Network namespaces as hosts; all of them share the cores and the files of this machine.
 
     A run may state other links between the hosts: they are changed before it begins.
+
+    Args:
+        num_ps_hosts: the last hosts, that are named for servers.
     """
 
     one_machine = True
 
-    def __init__(self, network: EmulatedNetwork, fork_server: Sequence[str] = FORK_SERVER) -> None:
+    def __init__(
+        self,
+        network: EmulatedNetwork,
+        fork_server: Sequence[str] = FORK_SERVER,
+        num_ps_hosts: int = 0,
+    ) -> None:
         self.network = network
+        self.num_ps_hosts = num_ps_hosts
         self.hosts = tuple(f"emulated{number}" for number in range(network.num_hosts))
         self._words = fork_server
         self._built: BuiltNetwork | None = None
@@ -163,8 +172,10 @@ def network_of(settings: LauncherSettings) -> EmulatedNetwork:
             "the launcher emulated needs --hosts, and --bandwidth for links of a certain rate, for "
             "instance --hosts 4 --bandwidth 1gbit."
         )
+    if settings.ps_hosts is not None:
+        at_least(1, hosts=settings.hosts, ps_hosts=settings.ps_hosts)
     return EmulatedNetwork(
-        num_hosts=settings.hosts,
+        num_hosts=settings.hosts + (settings.ps_hosts or 0),
         bits_per_s=None if settings.bandwidth == math.inf else settings.bandwidth,
         delay_s=settings.delay or 0.0,
         slow_host=settings.slow_host,
@@ -177,9 +188,12 @@ def network_of(settings: LauncherSettings) -> EmulatedNetwork:
 
 EMULATED = SiteKind(
     name="emulated",
-    make=lambda settings: EmulatedSite(network_of(settings)),
+    make=lambda settings: EmulatedSite(network_of(settings), num_ps_hosts=settings.ps_hosts or 0),
     understands=frozenset(
-        {"hosts", "bandwidth", "delay", "slow_host", "slow_bandwidth", "racks", "uplink", "traffic"}
+        {
+            *("hosts", "ps_hosts", "bandwidth", "delay", "slow_host", "slow_bandwidth", "racks"),
+            *("uplink", "traffic"),
+        }
     ),
     network=network_of,
 )

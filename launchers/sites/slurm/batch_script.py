@@ -1,6 +1,7 @@
 """The text of a batch script for Slurm.  Pure.
 
-Decides how a job is asked for, and that the script holds nothing that a shell could misread.
+Decides how a job is asked for, and that the script holds nothing that a shell could misread.  With
+hosts that are named for servers it is a heterogeneous job of two components.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ def render_script(job: BatchJob) -> str:
     lines = [
         "#!/bin/bash",
         *(f"#SBATCH {option}" for option in _options(job)),
+        *(["#SBATCH hetjob"] if job.num_ps_hosts else []),
+        *(f"#SBATCH {option}" for option in _options_for_servers(job)),
         "",
         *(text for line in job.settings.setup for text in (line, _check_of(line))),
         *(f"export {name}={shlex.quote(value)}" for name, value in sorted(job.variables.items())),
@@ -41,7 +44,7 @@ def _check(job: BatchJob) -> None:
     for value in job.values:
         if not re.fullmatch(r"[\w.,:@%+*|&()\[\]=/-]+", value) or value.startswith("-"):
             raise UserError(f"{value!r} is no value for an option of sbatch.")
-    for option in job.settings.sbatch:
+    for option in (*job.settings.sbatch, *job.settings.ps_sbatch):
         _check_option(option)
 
 
@@ -65,6 +68,25 @@ def _options(job: BatchJob) -> list[str]:
         *job.settings.sbatch,
         # Last, so that it holds even if an option of the user's says something else.
         *([f"--dependency=afterany:{job.after}"] if job.after else []),
+    ]
+
+
+def _options_for_servers(job: BatchJob) -> list[str]:
+    """Of the second component of a heterogeneous job; none in a plain one.
+
+    Slurm takes over some options of the first component and not others, which differs between
+    versions, so all that count are said again.
+    """
+    if not job.num_ps_hosts:
+        return []
+    stated = {"partition": job.settings.partition, "account": job.settings.account}
+    return [
+        f"--nodes={job.num_ps_hosts}",
+        "--ntasks-per-node=1",
+        f"--time={job.minutes}",
+        *([] if job.settings.shared_nodes else ["--exclusive"]),
+        *(f"--{name}={value}" for name, value in stated.items() if value),
+        *job.settings.ps_sbatch,
     ]
 
 

@@ -81,7 +81,8 @@ def job_is_over(job_id: str) -> bool:
         return False
     if answer.status != 0:
         return "Invalid job id" in answer.err
-    return parse_job(answer.out).get("JobState", "") not in LIVING
+    leader = answer.out.strip().partition("\n")[0]  # a line for each component of the job
+    return parse_job(leader).get("JobState", "") not in LIVING
 
 
 def explain_job(job_id: str) -> str:

@@ -40,7 +40,12 @@ INPUT_VARIABLES = frozenset(
 
 
 def step_words(
-    cores: Mapping[str, int], folder: str, command: Sequence[str], *, beside: bool = False
+    cores: Mapping[str, int],
+    folder: str,
+    command: Sequence[str],
+    *,
+    beside: bool = False,
+    het_group: int | None = None,
 ) -> list[str]:
     """`srun` that starts a command once on each of these hosts and nowhere else.
 
@@ -50,10 +55,12 @@ def step_words(
         cores: how many are used of every host; the largest number is asked for on all of them.
         folder: the working directory.
         beside: another step may still hold the same resources.
+        het_group: the component of a heterogeneous job that has the hosts.
     """
     count = len(cores)
     return [
         "srun",
+        *([] if het_group is None else [f"--het-group={het_group}"]),
         f"--nodes={count}",
         f"--ntasks={count}",
         "--ntasks-per-node=1",

@@ -12,6 +12,7 @@ import socket
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from launchers.fork_servers.callers import BACKLOG, let_in, own_addresses
@@ -23,6 +24,7 @@ from launchers.processes import (
     fork_server_words,
     start_in_background,
 )
+from launchers.sites.slurm.allocation import Component
 from launchers.sites.slurm.step import step_environment, step_words
 from ps_allreduce.fork_server.messages import TOKEN
 from ps_allreduce.record.provenance import ROOT
@@ -40,10 +42,12 @@ class ServerSteps:
 
     Args:
         container: words that are put before the container's own `python3`.
+        components: of the job; a step is of one of them.
     """
 
-    def __init__(self, container: Sequence[str]) -> None:
+    def __init__(self, container: Sequence[str], components: Sequence[Component]) -> None:
         self._words = fork_server_words(container)
+        self._components = components
         self._packages: Path | None = None
 
     def import_from(self, packages: Path) -> None:
@@ -52,7 +56,7 @@ class ServerSteps:
 
     @contextmanager
     def open(self, cores: Mapping[str, int], *, beside: bool = False) -> Iterator[Clients]:
-        """One step with a fork server on each of the hosts, all of them ready.
+        """One step for each component, with a fork server on each of the hosts; all are ready.
 
         Args:
             cores: how many the step gets of every host.
@@ -61,20 +65,40 @@ class ServerSteps:
         Raises:
             HostFault: one does not come up.
         """
-        token = secrets.token_hex(16)
         with scratch_folder(Path(tempfile.gettempdir())) as folder, ExitStack() as stack:
-            log = folder / "step.log"
-            with socket.create_server(("", 0), backlog=BACKLOG) as listener:
-                callers = [f"{address}:{listener.getsockname()[1]}" for address in own_addresses()]
-                command = [*self._words, "--connect", ",".join(callers)]
-                words = step_words(cores, str(ROOT), command, beside=beside)
-                step = start_in_background(words, log, self._environment(token))
-                stack.callback(step.end)
-                clients = let_in(listener, list(cores), token, log, lambda: _gone(step, log))
-            stack.callback(step.status, STEP_END_S)
+            parts = [(each, _part(each, cores)) for each in self._components]
+            # All begin before any is waited for: fork servers import for seconds.
+            steps = [
+                self._begin(folder / f"step{number}.log", component, part, stack, beside=beside)
+                for number, (component, part) in enumerate(parts)
+                if part
+            ]
+            clients = {host: client for step in steps for host, client in step.let_in().items()}
+            for step in steps:
+                stack.callback(step.program.status, STEP_END_S)
             for client in clients.values():
                 stack.callback(client.close)
             yield clients
+
+    def _begin(
+        self,
+        log: Path,
+        component: Component,
+        cores: Mapping[str, int],
+        stack: ExitStack,
+        *,
+        beside: bool,
+    ) -> BegunStep:
+        """Start a step whose fork servers will call."""
+        token = secrets.token_hex(16)
+        listener = stack.enter_context(socket.create_server(("", 0), backlog=BACKLOG))
+        callers = [f"{address}:{listener.getsockname()[1]}" for address in own_addresses()]
+        command = [*self._words, "--connect", ",".join(callers)]
+        group = component.het_group
+        words = step_words(cores, str(ROOT), command, beside=beside, het_group=group)
+        program = start_in_background(words, log, self._environment(token))
+        stack.callback(program.end)
+        return BegunStep(program, listener, tuple(cores), token, log)
 
     def _environment(self, token: str) -> dict[str, str]:
         environment = step_environment(fork_server_environment(os.environ)) | {TOKEN: token}
@@ -84,14 +108,37 @@ class ServerSteps:
         return environment
 
 
-def _gone(step: BackgroundProcess, log: Path) -> str:
-    """Why no fork server is to be expected any more; empty as long as one is."""
-    status = step.status()
-    if status is None:
-        return ""
-    lines = last_lines(log).splitlines()
-    end = " / ".join([line for line in lines if not CHATTER.match(line)][-3:])
-    return f"srun ended with status {status} before all hosts were up: {end}"
+def _part(component: Component, cores: Mapping[str, int]) -> dict[str, int]:
+    return {host: count for host, count in cores.items() if host in component.cores}
+
+
+@dataclass(frozen=True, slots=True)
+class BegunStep:
+    """A step whose fork servers call one by one."""
+
+    program: BackgroundProcess
+    listener: socket.socket
+    hosts: tuple[str, ...]
+    token: str
+    log: Path
+
+    def let_in(self) -> Clients:
+        """Wait until all have called; then nobody else can.
+
+        Raises:
+            HostFault: one does not come up.
+        """
+        with self.listener:
+            return let_in(self.listener, self.hosts, self.token, self.log, self._gone)
+
+    def _gone(self) -> str:
+        """Why no fork server is to be expected any more; empty as long as one is."""
+        status = self.program.status()
+        if status is None:
+            return ""
+        lines = last_lines(self.log).splitlines()
+        end = " / ".join([line for line in lines if not CHATTER.match(line)][-3:])
+        return f"srun ended with status {status} before all hosts were up: {end}"
 
 
 class KeptServers:

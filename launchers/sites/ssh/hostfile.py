@@ -1,6 +1,7 @@
 """The list of hosts for `ssh`: from text to values.  Pure.
 
-Decides how a host is written, `[user@]name[:port] [private-address]`, and which lines are refused.
+Decides how a host is written, `[user@]name[:port] [private-address] [ps]`, and which lines are
+refused.  Hosts marked `ps` are named for servers; they may be of another kind than the others.
 The order of the file is the order in which hosts are used.  Hosts that answered are compared with
 what the file says of them.
 """
@@ -17,6 +18,9 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.record.hosts import HostFacts
 
 EXAMPLE = "'ubuntu@203.0.113.7 10.0.0.7', or just 'node7'"
+
+#: The last word of a host's line.
+FOR_SERVERS = "ps"
 
 #: As DNS, /etc/hosts and ~/.ssh/config name hosts; never an option of ssh.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}")
@@ -37,12 +41,14 @@ class SshHost:
         name: a DNS name, an IPv4 address, or a `Host` of the user's ~/.ssh/config.
         user, port: None for what ssh's own configuration says.
         address: IPv4, of its tasks, in the network that the hosts share; None: its interfaces tell.
+        for_servers: it is named for servers.
     """
 
     name: str
     user: str | None = None
     port: int | None = None
     address: str | None = None
+    for_servers: bool = False
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -97,12 +103,19 @@ def parse_host_file(text: str, source: str) -> tuple[SshHost, ...]:
             hosts[number] = host
     if not hosts:
         raise UserError(f"{source} names no host; write one per line, as {EXAMPLE}.")
+    if all(host.for_servers for host in hosts.values()):
+        raise UserError(f"{source} marks all hosts '{FOR_SERVERS}', so none is left for workers.")
     return tuple(hosts.values())
 
 
 def _parse_host(words: Sequence[str]) -> SshHost:
+    for_servers = len(words) > 1 and words[-1] == FOR_SERVERS
+    words = words[: len(words) - for_servers]
     if len(words) > 2:
-        raise UserError(f"expected a host and at most one address, as {EXAMPLE}.")
+        raise UserError(
+            f"expected a host, at most one address, and '{FOR_SERVERS}' if it is for servers, as "
+            f"{EXAMPLE}."
+        )
     parts = _DESTINATION.fullmatch(words[0])
     if parts is None or (parts["port"] is not None and not _PORT.fullmatch(parts["port"])):
         raise UserError(f"{words[0]!r} is not [user@]name[:port], as {EXAMPLE}.")
@@ -111,6 +124,7 @@ def _parse_host(words: Sequence[str]) -> SshHost:
         user=parts["user"],
         port=None if parts["port"] is None else int(parts["port"]),
         address=words[1] if len(words) == 2 else None,
+        for_servers=for_servers,
     )
 
 

@@ -97,7 +97,7 @@ def refuse_other_sources(client: ForkServerClient) -> None:
 
 
 class SshSite(Site):
-    """Hosts that share nothing but a network, in the order of their file.
+    """Hosts that share nothing but a network, in the order of their file; those for servers last.
 
     Args:
         container: words that are put before the container's own `python3`.
@@ -107,7 +107,10 @@ class SshSite(Site):
 
     def __init__(self, host_file: Path, container: Sequence[str] = ()) -> None:
         self._source = str(host_file)
-        self._described = {host.name: host for host in read_host_file(host_file)}
+        read = read_host_file(host_file)
+        # Sorting keeps the order of equals.
+        self._described = {h.name: h for h in sorted(read, key=lambda host: host.for_servers)}
+        self.num_ps_hosts = sum(host.for_servers for host in read)
         self.hosts = tuple(self._described)
         command = remote_command(container, os.environ)
         described = self._described.values()
@@ -207,7 +210,7 @@ def _site_of(settings: LauncherSettings) -> SshSite:
     if settings.host_file is None:
         raise UserError(
             "the launcher ssh needs --host-file, a file with a host per line: "
-            "[user@]name[:port] [private-address]."
+            "[user@]name[:port] [private-address] [ps]."
         )
     return SshSite(settings.host_file, settings.container)
 

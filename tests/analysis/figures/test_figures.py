@@ -83,6 +83,16 @@ def test_throughput_has_a_tick_for_each_measured_number_of_workers() -> None:
     assert axes.get_ylim() == pytest.approx((0, 1.3 * 110))
 
 
+@pytest.mark.parametrize("plot", [plot_speedup, plot_efficiency])
+def test_scaling_stands_beside_the_global_batch_that_grows(
+    plot: Callable[[Case], Figure | None],
+) -> None:
+    figure = drawn(plot(case_of(SINGLE, RING)))
+    assert figure.axes[0].get_xlabel() == "workers (global batch)"
+    one = make_experiment(Single).global_batch
+    assert ticks(figure) == [f"1\n({one})", f"2\n({2 * one})"]
+
+
 def test_failures_are_drawn_and_explained() -> None:
     figure = drawn(plot_throughput(case_of(SINGLE, runs(make_experiment(AllReduce, 2), FAILED))))
     assert "attempts not ok (count)" in legend(figure)

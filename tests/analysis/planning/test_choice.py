@@ -9,6 +9,7 @@ import pytest
 from analysis.planning.choice import choose
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import ImageModel
+from ps_allreduce.point.spread import LayoutKind, Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AsynchronousServers,
@@ -62,6 +63,14 @@ def test_runs_of_the_gate_are_no_measurements(results: Path) -> None:
     of_gate = make_experiment(AllReduce, 2, workload=Workload(deterministic=True))
     save_all(results / "gate", runs(of_gate, times(0.1)))
     assert choose(results, "best", None).record.experiment == RING
+
+
+def test_hosts_of_servers_count_where_the_fastest_is_chosen(tmp_path: Path) -> None:
+    rings = [make_experiment(AllReduce, n, spread=Spread()) for n in (2, 4)]
+    apart = make_experiment(SynchronousServers, 2, spread=Spread(), layout=LayoutKind.DEDICATED)
+    rates = zip((*rings, apart), (9.0, 1.0, 2.0), strict=True)
+    save_all(tmp_path / "compare", *(runs(own, times(rate)) for own, rate in rates))
+    assert choose(tmp_path, "best", None).record.experiment == apart
 
 
 def test_a_setting_is_named_by_the_beginning_of_its_identity(results: Path) -> None:

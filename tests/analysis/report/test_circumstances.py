@@ -17,12 +17,12 @@ from analysis.stats.points import point_table
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.jitter import Distribution, Jitter
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.point.spread import Spread
-from ps_allreduce.point.strategies import AllReduce, Single
+from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.hosts import HostRecord, Interface
 from ps_allreduce.record.records import RunRecord
-from tests.analysis.builders import RATES, case_of, provenance, runs
+from tests.analysis.builders import RATES, case_of, provenance, runs, tasks_on
 from tests.fakes import make_experiment, make_facts, make_host
 
 NETWORK = EmulatedNetwork(num_hosts=2, bits_per_s=1e9)
@@ -113,6 +113,17 @@ def test_hosts_of_different_kinds_are_told() -> None:
         "Hosts of different kinds took part in 3 of 3 runs (kinds in one of them: n0; n1)" in text
     )
     assert "different kinds" not in doubts(*on_hosts(*HOSTS))
+    served = make_experiment(
+        SynchronousServers,
+        1,
+        num_ps=1,
+        layout=LayoutKind.PS_HOSTS,
+        launcher="slurm",
+        spread=Spread(),
+    )
+    tasks = tasks_on({"ps:0": "n1", "worker:0": "n0"})
+    named = runs(served, RATES, hosts=(make_host("n0"), other), tasks=tasks)
+    assert "different kinds" not in doubts(*named)
 
 
 def test_other_interfaces_in_other_runs_are_told() -> None:

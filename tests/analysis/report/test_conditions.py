@@ -103,7 +103,7 @@ def test_figures_keep_layouts_apart() -> None:
     assert servers is not None
     legend = [text.get_text() for text in servers.legends[0].get_texts()]
     policies = ("round_robin", "partitioned")
-    layouts = ("colocated", "dedicated")
+    layouts = ("colocated", "dedicated", "ps_hosts")
     assert legend == [f"{policy}, {layout}" for layout in layouts for policy in policies]
 
 

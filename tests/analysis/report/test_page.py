@@ -96,7 +96,7 @@ def test_the_first_line_of_the_report_is_the_verdict(tmp_path: Path) -> None:
     page = parse(tmp_path)
     assert page.text[0] == (
         "All-reduce is 2.00x [2.00, 2.00] faster than the parameter-server setting "
-        "(ps_sync, round_robin) at 2 workers, 3 launches each."
+        "(ps_sync, round_robin) at 2 workers (1 host, grpc), 3 launches each."
     )
     assert "All-reduce is 2.00x" in output
     assert str(tmp_path / "report.html") in output
@@ -293,7 +293,8 @@ def test_the_table_shows_figures_and_statuses() -> None:
     console.print(render_table(case))
     assert "3 ok, 1 failed" in console.export_text()
     assert short_legend(case) == (
-        "w: workers, n: launches, p50: median step, comp: compute, comm: exposed communication."
+        "w: workers, n: launches, p50: median step, comp: compute, comm: exposed communication. "
+        "Weak scaling: each worker keeps its batch, so the global batch is 16 to 32."
     )
     more = case_of(compare_sweep(), [run(make_experiment(AllReduce, 2), 200.0, 3)])
     told = "have one of the base in the same turn: 3 pairs (speed-up on single)."

@@ -102,7 +102,7 @@ def test_a_circumstance_fits_as_well(busy: dict[str, Any], tmp_path: Path) -> No
     save_all(tmp_path, records(times(2.0), HOSTS, **busy))
     *lines, _ = last_lines(tmp_path, 80)
     assert len(lines) <= 3
-    assert lines[0].startswith("No verdict on all-reduce and ps_sync, largest_first at 4 workers: ")
+    assert lines[0].startswith("No verdict on all-reduce and ps_sync, largest_first at 4 workers (")
 
 
 @pytest.mark.parametrize(("rate", "told"), [(9.0, True), (1.0, False)])

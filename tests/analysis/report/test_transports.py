@@ -39,7 +39,7 @@ def test_the_verdict_is_about_the_same_transport_and_the_other_is_labelled() -> 
     assert line == (
         "Different transports (nccl, grpc), so this does not compare the strategies alone: "
         "All-reduce is 9.00x [9.00, 9.00] faster than the parameter-server setting "
-        "(ps_sync, round_robin) at 2 workers, 3 launches each."
+        "(ps_sync, round_robin) at 2 workers (1 host), 3 launches each."
     )
 
 
@@ -49,13 +49,15 @@ def test_gradients_in_16_bits_are_compared_with_their_like() -> None:
     found = said({RING: times(1.5), halved[0]: times(9.0), SYNC: times(1.0), halved[1]: times(4.0)})
     assert found.headline.startswith("All-reduce is 1.50x [1.50, 1.50] faster")
     (line,) = [line for line in found.details if "float16" in line]
-    assert line.startswith("With grpc in float16 on both sides: All-reduce is 2.25x")
+    assert line.startswith("All-reduce is 2.25x")
+    assert "(1 host, grpc in float16), 3 launches each" in line
     bucket = with_wire(RING, Wire(in_flight=2))
     halves = with_wire(RING, Wire(gradients=WireType.FLOAT16, group_bytes=0))
     mixed = said({halves: times(9.0), bucket: times(1.5), SYNC: times(1.0), halved[1]: times(4.0)})
     assert mixed.headline.startswith("All-reduce is 1.50x")
     only = said({halves: times(9.0), halved[1]: times(4.0)})
-    assert only.headline.startswith("With grpc in float16 on both sides: All-reduce is 2.25x")
+    assert only.headline.startswith("All-reduce is 2.25x")
+    assert "at 2 workers (1 host, grpc in float16)," in only.headline
     alone = said({RING: times(1.5), halved[0]: times(9.0), SYNC: times(1.0)})
     (line,) = [line for line in alone.details if "float16" in line]
     assert line.startswith("Different transports (grpc in float16, grpc), so this does not compare")
@@ -68,9 +70,11 @@ def test_asynchronous_training_is_compared_on_every_transport_that_both_have() -
     points = [RING, with_wire(RING, half), ASYNC, with_wire(ASYNC, half)]
     found = said(dict.fromkeys(points, times(1.0)))
     (line,) = [line for line in found.details if "same tr" in line]
-    first, second = line.split("With grpc in float16 on both sides: ")
-    assert "Equal within 3 % are ps_async" in first
+    first, second = line.split("With that said: ")[1].split(". ")
+    assert first.startswith("Equal within 3 % are ps_async")
+    assert "grpc), 3" in first
     assert second.startswith("Equal within 3 % are ps_async")
+    assert "grpc in float16), 3" in second
 
 
 def test_only_another_transport_gives_no_verdict() -> None:

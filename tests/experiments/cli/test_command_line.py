@@ -29,7 +29,7 @@ MISTYPED = {
     "compare --interface 10.0.0.0/99": "is neither the name of an interface nor a subnet",
     "compare --device tpu": "'tpu' is not one of cpu, gpu.",
     "compare --profile fast": "'fast' is not one of quick, standard.",
-    "compare --layout mixed": "'mixed' is not one of colocated, dedicated.",
+    "compare --layout mixed": "'mixed' is not one of colocated, dedicated, ps_hosts.",
     "compare --workers 0": "'0' is no list of whole numbers from 1 on; write for instance 1,2,4.",
     "compare --workers 1,x": "'1,x' is no list of whole numbers from 1 on",
     "compare --workers ''": "'' is no list of whole numbers from 1 on",
@@ -235,7 +235,7 @@ def test_a_mistyped_command_says_how_to_get_help(
     [
         "--profile [quick|standard]",
         "--precision [float32|mixed_float16|mixed_bfloat16]",
-        "--layout [colocated|dedicated]",
+        "--layout [colocated|dedicated|ps_hosts]",
         "--launcher [auto|local|emulated|slurm|ssh]",
         "so many bytes; 0: never. [default: 500kB]",
         "larger variables. [default: 4MB, less for small models]",

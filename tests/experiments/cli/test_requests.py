@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from experiments.cli.plan import plan_sweep
+from experiments.cli.plan import check_jobs_by_size, plan_sweep
 from experiments.cli.requests import SpreadRequest, StudyRequest, SweepRequest
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.catalogue import STUDIES
@@ -19,7 +19,7 @@ from launchers.protocol import Capacity
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.data import Digits, RecordFiles
-from ps_allreduce.point.spread import Coordinator, Spread
+from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.workload import EmulatedCompute
 from tests.fakes import TWO_LAYERS
@@ -40,7 +40,11 @@ def asked(launcher: LauncherSettings | None = None, **changes: Any) -> StudyRequ
 
 
 def planned(request: StudyRequest, cores: int = 8, choices: Choices | None = None) -> Sweep:
-    capacity = Capacity(num_hosts=request.launcher.hosts or 1, cores_per_host=cores)
+    capacity = Capacity(
+        num_hosts=request.launcher.hosts or 1,
+        cores_per_host=cores,
+        num_ps_hosts=request.launcher.ps_hosts or 0,
+    )
     console = Console(quiet=True)
     return plan_sweep(request, capacity, lambda _: TWO_LAYERS, choices or Choices(), console)
 
@@ -139,3 +143,29 @@ def test_files_that_were_moved_are_the_same_data(tmp_path: Path) -> None:
     )
     assert asked(workload=before).identity == asked(workload=after).identity
     assert planned(asked(workload=before)).points == planned(asked(workload=after)).points
+
+
+def layouts(sweep: Sweep) -> set[LayoutKind]:
+    return {p.strategy.servers.layout for p in sweep.points if p.strategy.servers}
+
+
+def test_hosts_named_for_servers_get_them_unless_another_layout_is_stated() -> None:
+    named = replace(NETWORK, ps_hosts=2)
+    sweep = planned(asked(named))
+    assert layouts(sweep) == {LayoutKind.PS_HOSTS}
+    assert {point.num_ps for point in sweep.points} == {0, 2}
+    sizes = {(p.strategy.kind, p.num_workers) for p in sweep.points}
+    # Two workers beside two servers, and four workers of all-reduce, take as many hosts.
+    assert {("ps_sync", 2), ("ps_sync", 4), ("allreduce", 4)} <= sizes
+    stated = StrategySettings(layout=LayoutKind.COLOCATED)
+    assert layouts(planned(asked(named, settings=stated))) == {LayoutKind.COLOCATED}
+    # A study without servers has no use for them, which is no mistake.
+    study = STUDIES["allreduce-sweep"]
+    assert layouts(planned(replace(asked(named), name="allreduce-sweep", study=study))) == set()
+
+
+def test_jobs_by_size_have_no_hosts_named_for_servers() -> None:
+    launcher = LauncherSettings(launcher="slurm", hosts=4, ps_hosts=1)
+    request = asked(launcher, sweep=replace(QUICK, jobs_by_size=True))
+    with pytest.raises(UserError, match="no place beside --ps-hosts"):
+        check_jobs_by_size(request)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from experiments.studies.defaults import default_cores, default_models, default_workers
 from experiments.sweep.sweep import PROFILES
 from launchers.protocol import Capacity
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.strategies.base import StrategySettings
 
 
 def hosts(number: int, cores: int) -> Capacity:
@@ -55,6 +58,30 @@ def test_on_hosts_workers_are_doubled_up_to_what_they_hold(
 ) -> None:
     spread = Spread(workers_per_host=per_host)
     assert default_workers(PROFILES["quick"], spread, hosts(number, 8)) == workers
+
+
+@pytest.mark.parametrize(
+    ("layout", "num_ps", "for_servers", "all_numbers", "few"),
+    [
+        pytest.param("dedicated", None, 0, (1, 2, 4), (1, 4), id="one server per worker"),
+        pytest.param("dedicated", 2, 0, (1, 2, 4, 6), (1, 6), id="two servers"),
+        pytest.param("dedicated", 8, 0, (1, 2, 4, 8), (1, 8), id="no room for servers"),
+        pytest.param("ps_hosts", None, 2, (1, 2, 4, 6, 8), (1, 6, 8), id="two hosts for servers"),
+        pytest.param("colocated", 2, 2, (1, 2, 4, 8), (1, 8), id="beside workers"),
+    ],
+)
+def test_servers_on_hosts_of_their_own_leave_room_for_as_many_hosts_of_all_reduce(
+    layout: str,
+    num_ps: int | None,
+    for_servers: int,
+    all_numbers: tuple[int, ...],
+    few: tuple[int, ...],
+) -> None:
+    settings = StrategySettings(layout=LayoutKind(layout), num_ps=num_ps)
+    capacity = replace(hosts(8, 8), num_ps_hosts=for_servers)
+    for brief, workers in ((False, all_numbers), (True, few)):
+        found = default_workers(PROFILES["quick"], Spread(), capacity, settings, brief=brief)
+        assert found == workers
 
 
 def test_a_brief_study_leaves_out_what_lies_between_one_worker_and_the_most() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from experiments.studies.allreduce_sweep import PACK_BYTES
 from experiments.studies.catalogue import STUDIES
+from experiments.studies.scope import Scale, Threads
 from experiments.sweep.definition import Choices
 from experiments.sweep.sweep import PROFILES
 from ps_allreduce.errors import UserError
@@ -19,7 +20,7 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import SteadyWarmup
 from ps_allreduce.point.placement import Policy, VariableSpec
 from ps_allreduce.point.resources import Device
-from ps_allreduce.point.spread import LayoutKind
+from ps_allreduce.point.spread import LayoutKind, Spread
 from ps_allreduce.point.strategies import AllReduce, NoCommunication, Single, SynchronousServers
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.workload import Workload
@@ -193,3 +194,29 @@ def test_every_profile_warms_up_and_measures_long_enough() -> None:
     assert PROFILES["standard"].measurement.measured_steps >= 100
     assert PROFILES["standard"].measurement.measured_s >= 20
     assert [profile.repetitions for profile in PROFILES.values()] == [3, 5]
+
+
+def test_each_side_has_its_threads_and_by_default_one_less_than_cores() -> None:
+    def threads_of(threads: Threads) -> dict[str, int]:
+        scale = Scale(workers=(2,), cores_per_worker=4, threads=threads)
+        points = STUDIES["compare"].points(make_scope(scale=scale))
+        return {p.strategy.kind: p.resources.threads_per_worker for p in points}
+
+    kinds = ("single", "no_communication", "allreduce", "ps_async", "ps_sync")
+    assert threads_of(Threads()) == dict.fromkeys(kinds, 3)
+    stated = threads_of(Threads(allreduce=4, ps=2))
+    assert stated == {kind: 2 if kind.startswith("ps_") else 4 for kind in kinds}
+
+
+@pytest.mark.parametrize("num_ps", [None, 1, 3])
+def test_compare_measures_all_reduce_on_the_hosts_of_dedicated_servers_too(
+    num_ps: int | None,
+) -> None:
+    dedicated = StrategySettings(layout=LayoutKind.DEDICATED, num_ps=num_ps)
+    points = points_of("compare", settings=dedicated, spread=Spread(), launcher="ssh")
+    reduced = {p.num_workers for p in points if isinstance(p.strategy, AllReduce)}
+    apart = {p.num_workers + p.num_ps for p in points if p.num_ps}
+    assert reduced == {1, 2} | apart
+    # On one machine servers take no hosts.
+    here = points_of("compare", settings=dedicated)
+    assert {p.num_workers for p in here if isinstance(p.strategy, AllReduce)} == {1, 2}

@@ -19,8 +19,9 @@ from experiments.suite.gpu_points import BYTES_PER_IMAGE, MOST_IMAGES, beyond_me
 from launchers.protocol import LaunchedRun
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import ImageModel
+from ps_allreduce.point.cores import plan_gpus
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.layout import place_tasks, plan_gpus
+from ps_allreduce.point.layout import place_tasks
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.strategies import STRATEGIES, Single, SynchronousServers
 from ps_allreduce.point.wire import Collective

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.sweep.sweep import Profile, Sweep, job_sizes, main_points
+from experiments.sweep.contenders import main_points
+from experiments.sweep.sweep import Profile, Sweep, job_sizes
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.spread import LayoutKind, Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AsynchronousServers,
@@ -137,6 +138,13 @@ def test_time_beyond_the_fewest_launches_goes_to_the_main_comparison(
     made = Counter(run.experiment for run in sweep.runs())
     for point in COMPARED[1:]:
         assert made[point] == (max(2, launches) if point in main_points(COMPARED) else 2)
+
+
+def test_the_main_comparison_is_at_equal_hosts_if_there_are_any() -> None:
+    rings = [make_experiment(AllReduce, n, spread=Spread()) for n in (2, 4)]
+    apart = make_experiment(SynchronousServers, 2, spread=Spread(), layout=LayoutKind.DEDICATED)
+    assert main_points([*rings, apart]) == [rings[1], apart]
+    assert main_points([rings[0], apart]) == [rings[0], apart]
 
 
 @pytest.mark.parametrize("launches", [2, 3, 5, 9])

@@ -40,6 +40,7 @@ from ps_allreduce.point.network import EmulatedNetwork
 #: How every option that not all launchers understand is typed.
 TYPED = {
     "hosts": ("--hosts", "4"),
+    "ps_hosts": ("--ps-hosts", "2"),
     "bandwidth": ("--bandwidth", "1gbit"),
     "delay": ("--delay", "2ms"),
     "slow_host": ("--slow-host", "0"),
@@ -53,6 +54,7 @@ TYPED = {
     "constraint": ("--constraint", "a100&ib"),
     "gpus_per_node": ("--gpus-per-node", "4"),
     "sbatch": ("--sbatch", "--qos=normal"),
+    "ps_sbatch": ("--ps-sbatch", "--partition=small"),
     "setup": ("--setup", "module load X"),
     "container": ("--container", "apptainer exec 'my image.sif'"),
     "shared_nodes": ("--shared-nodes",),

@@ -52,6 +52,16 @@ def test_hosts_of_several_kinds_are_refused_by_runs() -> None:
     assert levels(alike(replace(mixed, mixed_hosts=True))) == [Level.WARNING]
 
 
+def test_hosts_named_for_servers_may_be_of_another_kind_with_the_same_software() -> None:
+    facts = healthy()
+    small = replace(facts.checked["n9"].facts, cpu_model="A small processor", cores=(0,))
+    named = replace(with_host(facts, "n9", facts=small), ps_hosts=("n9",))
+    assert "; those for servers: 1 cores, A small processor" in only(alike(named), Level.OK).text
+    older = replace(small, versions=dict.fromkeys(small.versions, "0.1"))
+    finding = only(alike(with_host(named, "n9", facts=older)), Level.FAILURE)
+    assert "2 kinds of software: " in finding.text
+
+
 @pytest.mark.parametrize(
     ("free", "level"),
     [(5 * GIB, Level.OK), (3 * GIB, Level.WARNING), (GIB // 2, Level.FAILURE)],

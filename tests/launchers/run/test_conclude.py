@@ -13,7 +13,8 @@ from launchers.run.samples import machine_busy, throttling_warnings
 from launchers.run.state import LaunchRequest, RunMonitor, RunState, log_path, result_path
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.fork_server.messages import Event, Exited, Sampled, Started, StartTask
-from ps_allreduce.point.layout import CorePlan, drivers_of, place_tasks
+from ps_allreduce.point.cores import CorePlan
+from ps_allreduce.point.layout import drivers_of, place_tasks
 from ps_allreduce.point.spread import Spread
 from ps_allreduce.point.strategies import AllReduce
 from ps_allreduce.record.hosts import GpuSample

@@ -404,6 +404,19 @@ def test_hosts_of_different_kinds_are_refused_unless_that_is_asked_for(folder: P
         assert launcher.launch(REDUCED, deadline_s=20.0, progress=lambda _: None).reason == ""
 
 
+def test_hosts_named_for_servers_may_be_of_another_kind(folder: Path) -> None:
+    words = {
+        "n10": pretending_server(folder),
+        "n1": pretending_server(folder, "--other-kind"),
+    }
+    with Cluster(words) as cluster:
+        cluster.num_ps_hosts = 1
+        launcher = HostsLauncher(cluster, folder)
+        assert len(launcher.host_facts()) == 2
+        capacity = launcher.capacity()
+    assert (capacity.num_hosts, capacity.num_ps_hosts) == (1, 1)
+
+
 def test_a_model_is_described_once_on_the_first_host(cluster: Cluster) -> None:
     launcher = HostsLauncher(cluster, Path())
     for _ in range(2):

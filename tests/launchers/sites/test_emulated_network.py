@@ -3,12 +3,14 @@ from __future__ import annotations
 import errno
 import os
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from launchers.settings import LauncherSettings
 from launchers.sites.emulated.held_network import (
     EmulatedHost,
     HeldNetwork,
@@ -26,6 +28,7 @@ from launchers.sites.emulated.site import (
     FORK_SERVER_BYTES,
     BuiltNetwork,
     EmulatedSite,
+    network_of,
     refuse_crowd,
 )
 from launchers.sites.emulated.switch import (
@@ -40,8 +43,8 @@ from launchers.sites.emulated.switch import (
 )
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.point.spread import Spread
-from ps_allreduce.point.strategies import AllReduce
+from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.strategies import AllReduce, SynchronousServers
 from tests.fakes import make_experiment
 
 RATES = [1e6, 1e8, 1e9, 2.5e9, 1e10, 3.2e10]
@@ -238,6 +241,31 @@ def test_only_hosts_that_a_run_needs_get_a_fork_server() -> None:
         assert list(found.clients) == ["emulated0", "emulated7"]
     asked = {host: server.asked for host, server in servers.items() if server.asked}
     assert asked == {host: ["start", "client"] for host in found.clients}
+
+
+def test_the_last_emulated_hosts_are_named_for_servers() -> None:
+    settings = LauncherSettings(launcher="emulated", hosts=2, ps_hosts=1)
+    network = network_of(settings)
+    site = EmulatedSite(network, num_ps_hosts=1)
+    assert (site.worker_hosts, site.ps_hosts) == (("emulated0", "emulated1"), ("emulated2",))
+    one = make_experiment(
+        SynchronousServers,
+        2,
+        num_ps=1,
+        layout=LayoutKind.PS_HOSTS,
+        launcher="emulated",
+        spread=Spread(),
+        network=network,
+    )
+    assert {str(task): host for task, host in site.place(one).items()} == {
+        "ps:0": "emulated2",
+        "worker:0": "emulated0",
+        "worker:1": "emulated1",
+        "chief:0": "emulated0",
+    }
+    for refused in (replace(settings, hosts=0), replace(settings, ps_hosts=0)):
+        with pytest.raises(UserError, match="must be at least 1"):
+            network_of(refused)
 
 
 def test_room_is_needed_for_the_hosts_of_an_experiment_and_asked_for_once(

@@ -60,11 +60,21 @@ def test_hosts_are_read_in_their_order() -> None:
     )
 
 
+def test_hosts_that_are_marked_for_servers_come_last(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("small 10.0.0.1 ps\nn10\ntiny ps  # cheaper\nps\n")
+    marked = {host.name: host.for_servers for host in read_host_file(tmp_path / "hosts")}
+    assert marked == {"small": True, "n10": False, "tiny": True, "ps": False}
+    site = SshSite(tmp_path / "hosts")
+    assert (site.worker_hosts, site.ps_hosts) == (("n10", "ps"), ("small", "tiny"))
+    with pytest.raises(UserError, match="marks all hosts 'ps', so none is left for workers"):
+        parse_host_file("small ps\n", "hosts")
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [
         ("n9 slots=4", "expected the host's IPv4 address in the network of the hosts, found 'sl"),
-        ("n9 10.0.0.9 10.0.0.10", "expected a host and at most one address, as 'ubuntu@"),
+        ("n9 10.0.0.9 10.0.0.10", "expected a host, at most one address, and 'ps' if"),
         ("n9 fe80::1", "found 'fe80::1'"),
         ("n9 10.0.0.300", "found '10.0.0.300'"),
         ("n9 127.0.0.1", "no other host can reach 127.0.0.1."),

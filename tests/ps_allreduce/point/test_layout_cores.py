@@ -9,17 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ps_allreduce.cluster import TaskType
+from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import UserError
+from ps_allreduce.point.cores import CorePlan, cores_needed, plan_cores, plan_gpus, share_machine
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.layout import (
-    CorePlan,
-    cores_needed,
-    place_tasks,
-    plan_cores,
-    plan_gpus,
-    share_machine,
-)
+from ps_allreduce.point.layout import place_tasks
 from ps_allreduce.point.resources import Device, Resources
 from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
 from ps_allreduce.point.strategies import (
@@ -205,6 +199,29 @@ def test_dedicated_servers_and_a_lonely_chief_get_a_workers_share() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("cores", "dealt"),
+    [(8, [(0, 1, 2, 3), (4, 5, 6, 7)]), (5, [(0, 1), (2, 3)]), (2, [(0,), (1,)])],
+)
+def test_a_smaller_host_that_is_named_for_servers_is_shared_among_them(
+    cores: int, dealt: list[tuple[int, ...]]
+) -> None:
+    experiment = make_experiment(
+        num_workers=1,
+        num_ps=2,
+        layout=LayoutKind.PS_HOSTS,
+        resources=Resources(cores_per_worker=4),
+        spread=Spread(ps_per_host=2),
+    )
+    placed = place_tasks(experiment, ["w"], ["c"])
+    offered = {"w": range(4), "c": range(cores)}
+    found = plan_cores(experiment, placed, offered)
+    assert [found.cores[TaskId(TaskType.PS, index)] for index in range(2)] == dealt
+    assert cores_needed(experiment, placed, offered) == {"w": 4, "c": 2 * len(dealt[0])}
+    with pytest.raises(UserError, match="host c offers 1"):
+        plan_cores(experiment, placed, offered | {"c": range(1)})
+
+
 def test_cores_of_hosts_that_are_numbered_alike_are_counted_apart() -> None:
     experiment = reduced(4, resources=Resources(cores_per_worker=2))
     offered = dict.fromkeys(HOSTS, (0, 1))
@@ -234,14 +251,17 @@ def test_a_host_with_too_few_cores_is_named() -> None:
 #: Enough for four workers, four servers and a chief.
 NINE = tuple(f"h{index}" for index in range(9))
 
+#: Hosts that are named for servers.
+FOUR = tuple(f"c{index}" for index in range(4))
+
 
 @fast
 @given(spread_experiments(4), st.permutations(range(30)))
 def test_workers_of_a_host_share_no_core_and_get_what_was_asked_for(
     experiment: Experiment, numbers: list[int]
 ) -> None:
-    placed = place_tasks(experiment, NINE)
-    offered = {host: numbers[index:] for index, host in enumerate(NINE)}
+    placed = place_tasks(experiment, NINE, FOUR)
+    offered = {host: numbers[index:] for index, host in enumerate((*NINE, *FOUR))}
     dealt = plan_cores(experiment, placed, offered).cores
     assert set(dealt) == set(placed)
     for host in set(placed.values()):
@@ -274,7 +294,7 @@ def test_emulated_hosts_share_all_cores_where_there_are_too_few() -> None:
 def test_no_core_is_in_two_emulated_hosts_unless_all_are(
     experiment: Experiment, machine: int
 ) -> None:
-    placed = place_tasks(experiment, NINE)
+    placed = place_tasks(experiment, NINE, FOUR)
     dealt = share_machine(experiment, placed, range(machine))
     by_host: dict[str, set[int]] = {}
     for task, mine in dealt.cores.items():

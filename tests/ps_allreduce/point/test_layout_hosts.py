@@ -18,6 +18,7 @@ from ps_allreduce.point.layout import (
     cluster_of,
     drivers_of,
     num_hosts,
+    num_ps_hosts,
     place_tasks,
     tasks_of,
     too_few_hosts,
@@ -159,16 +160,49 @@ def test_a_host_that_is_listed_twice_is_refused() -> None:
 
 MANY = tuple(f"n{number}" for number in (*range(20, 0, -1), *range(100, 120)))
 
+#: Hosts that are named for servers, whose names stand before those of some others.
+FOR_SERVERS = tuple(f"c{number}" for number in range(12, 0, -1))
+
 
 @fast
 @given(spread_experiments())
 def test_every_task_has_one_host_by_its_position_whatever_its_name(experiment: Experiment) -> None:
-    placed = place_tasks(experiment, MANY)
+    placed = place_tasks(experiment, MANY, FOR_SERVERS)
     assert tuple(placed) == tasks_of(experiment)
-    assert set(placed.values()) == set(MANY[: num_hosts(experiment)])
-    other = [f"{number:02d}" for number in range(len(MANY))]
-    renamed = dict(zip(MANY, other, strict=True))
-    assert place_tasks(experiment, other) == {t: renamed[host] for t, host in placed.items()}
+    for_servers = num_ps_hosts(experiment)
+    used = {*MANY[: num_hosts(experiment) - for_servers], *FOR_SERVERS[:for_servers]}
+    assert set(placed.values()) == used
+    every = [*MANY, *FOR_SERVERS]
+    other = [f"{number:02d}" for number in range(len(every))]
+    renamed = dict(zip(every, other, strict=True))
+    again = place_tasks(experiment, other[: len(MANY)], other[len(MANY) :])
+    assert again == {t: renamed[host] for t, host in placed.items()}
+
+
+@fast
+@given(spread_experiments())
+def test_hosts_named_for_servers_hold_all_servers_of_that_layout_and_nothing_else(
+    experiment: Experiment,
+) -> None:
+    placed = place_tasks(experiment, MANY, FOR_SERVERS)
+    there = {task for task, host in placed.items() if host in FOR_SERVERS}
+    if num_ps_hosts(experiment):
+        servers = {task for task in placed if task.type is TaskType.PS}
+        first_server = (experiment.spread or Spread()).coordinator is Coordinator.FIRST_SERVER
+        assert there - servers == ({TaskId(TaskType.CHIEF, 0)} if first_server else set())
+        assert servers <= there
+    else:
+        assert not there
+
+
+def test_too_few_hosts_named_for_servers_are_counted() -> None:
+    named = served(2, 3, layout=LayoutKind.PS_HOSTS)
+    assert "3 such hosts are needed but there are 2" in too_few_hosts(named, 9, 2)
+    assert too_few_hosts(named, 2, 3) == ""
+    assert "2 hosts are needed but there are 1" in too_few_hosts(named, 1, 3)
+    # On one machine there are none.
+    here = make_experiment(layout=LayoutKind.PS_HOSTS)
+    assert "such hosts are needed" in too_few_hosts(here, 1)
 
 
 def counts(placed: Mapping[TaskId, str], kind: TaskType) -> Counter[str]:
@@ -179,7 +213,7 @@ def counts(placed: Mapping[TaskId, str], kind: TaskType) -> Counter[str]:
 @fast
 @given(spread_experiments())
 def test_no_host_has_more_workers_or_servers_than_it_may(experiment: Experiment) -> None:
-    placed = place_tasks(experiment, MANY)
+    placed = place_tasks(experiment, MANY, FOR_SERVERS)
     assert experiment.spread is not None
     workers, servers = counts(placed, TaskType.WORKER), counts(placed, TaskType.PS)
     most = experiment.spread.workers_per_host
@@ -195,10 +229,10 @@ def test_no_host_has_more_workers_or_servers_than_it_may(experiment: Experiment)
 def test_dedicated_servers_share_no_host_with_workers_and_colocated_ones_share_all_evenly(
     experiment: Experiment,
 ) -> None:
-    placed = place_tasks(experiment, MANY)
+    placed = place_tasks(experiment, MANY, FOR_SERVERS)
     workers, servers = counts(placed, TaskType.WORKER), counts(placed, TaskType.PS)
     settings = experiment.strategy.servers
-    if settings is not None and settings.layout is LayoutKind.DEDICATED:
+    if settings is not None and settings.layout.is_apart:
         assert not workers.keys() & servers.keys()
     else:
         assert servers.keys() <= workers.keys()
@@ -211,7 +245,7 @@ def test_dedicated_servers_share_no_host_with_workers_and_colocated_ones_share_a
 def test_the_chief_of_its_own_host_shares_it_with_nobody(experiment: Experiment) -> None:
     assert experiment.spread is not None
     assume(experiment.strategy.uses_servers)
-    placed = place_tasks(experiment, MANY)
+    placed = place_tasks(experiment, MANY, FOR_SERVERS)
     own = placed[TaskId(TaskType.CHIEF, 0)]
     beside = [task for task, host in placed.items() if host == own]
     assert (len(beside) == 1) == (experiment.spread.coordinator is Coordinator.OWN_HOST)
@@ -220,10 +254,12 @@ def test_the_chief_of_its_own_host_shares_it_with_nobody(experiment: Experiment)
 @fast
 @given(spread_experiments(), st.integers(0, 40))
 def test_there_are_enough_hosts_or_it_is_refused(experiment: Experiment, granted: int) -> None:
-    if granted >= num_hosts(experiment):
-        place_tasks(experiment, MANY[:granted])
-        assert too_few_hosts(experiment, granted) == ""
+    for_servers = num_ps_hosts(experiment)
+    if granted >= num_hosts(experiment) - for_servers:
+        place_tasks(experiment, MANY[:granted], FOR_SERVERS[:for_servers])
+        assert too_few_hosts(experiment, granted, for_servers) == ""
     else:
-        assert "hosts are needed but there are" in too_few_hosts(experiment, granted)
-        with pytest.raises(UserError, match="hosts are needed but there are"):
-            place_tasks(experiment, MANY[:granted])
+        refusal = "hosts are needed but there are"
+        assert refusal in too_few_hosts(experiment, granted, for_servers)
+        with pytest.raises(UserError, match=refusal):
+            place_tasks(experiment, MANY[:granted], FOR_SERVERS)

@@ -12,8 +12,8 @@ import pytest
 
 from launchers.scheduler import BatchJob
 from launchers.settings import LauncherSettings
+from launchers.sites.slurm.allocation import Component, read_allocation
 from launchers.sites.slurm.batch_script import render_script
-from launchers.sites.slurm.site import read_allocation
 from launchers.sites.slurm.step import INPUT_VARIABLES, step_environment, step_words
 from ps_allreduce.errors import UserError
 
@@ -135,9 +135,57 @@ ALLOCATED = {
 
 
 def test_hosts_come_in_slurms_order_with_their_cores() -> None:
-    job_id, cores = read_allocation(ALLOCATED)
-    assert job_id == "12"
-    assert list(cores.items()) == [("n9", 4), ("n10", 4), ("login", 2)]
+    (job,) = read_allocation(ALLOCATED)
+    assert (job.job_id, job.het_group) == ("12", None)
+    assert list(job.cores.items()) == [("n9", 4), ("n10", 4), ("login", 2)]
+
+
+#: As Slurm sets it in a batch script of two components.
+HETEROGENEOUS = ALLOCATED | {
+    "SLURM_HET_SIZE": "2",
+    "SLURM_JOB_ID_HET_GROUP_0": "12",
+    "SLURM_JOB_ID_HET_GROUP_1": "13",
+    "SLURM_JOB_NODELIST_HET_GROUP_0": "n[9-10]",
+    "SLURM_JOB_NODELIST_HET_GROUP_1": "small1",
+    "SLURM_JOB_CPUS_PER_NODE_HET_GROUP_0": "4(x2)",
+    "SLURM_JOB_CPUS_PER_NODE_HET_GROUP_1": "2",
+}
+
+
+def test_the_second_component_of_a_heterogeneous_job_has_hosts_of_its_own() -> None:
+    assert read_allocation(HETEROGENEOUS) == (
+        Component(job_id="12", cores={"n9": 4, "n10": 4}, het_group=0),
+        Component(job_id="13", cores={"small1": 2}, het_group=1),
+    )
+    with pytest.raises(UserError, match="a host is in both components"):
+        read_allocation(HETEROGENEOUS | {"SLURM_JOB_NODELIST_HET_GROUP_1": "n9"})
+
+
+def test_hosts_for_servers_are_the_second_component_of_the_job() -> None:
+    asked = asking(
+        partition="big",
+        account="p1",
+        constraint="a100",
+        sbatch=("--qos=normal",),
+        ps_hosts=2,
+        ps_sbatch=("--partition=small",),
+    )
+    first, second = render_script(asked).split("#SBATCH hetjob\n")
+    assert "--nodes=4" in options(first)
+    assert options(second) == [
+        "--nodes=2",
+        "--ntasks-per-node=1",
+        "--time=90",
+        "--exclusive",
+        "--partition=big",
+        "--account=p1",
+        "--partition=small",
+    ]
+    assert asked.node_hours == 9.0
+    with pytest.raises(UserError, match="--ps-sbatch is about the hosts of --ps-hosts"):
+        asking(ps_sbatch=("--partition=small",))
+    with pytest.raises(UserError, match="the suite decides this option itself"):
+        render_script(asking(ps_hosts=1, ps_sbatch=("--nodes=9",)))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +193,8 @@ def test_hosts_come_in_slurms_order_with_their_cores() -> None:
     [
         ({"SLURM_JOB_ID": ""}, "no Slurm job is active here"),
         ({"SLURM_ARRAY_JOB_ID": "11"}, "job 12 is a task of an array"),
-        ({"SLURM_HET_SIZE": "2"}, "job 12 is heterogeneous"),
+        ({"SLURM_HET_SIZE": "3"}, "job 12 has 3 components; use a plain job, or one of two"),
+        ({"SLURM_HET_SIZE": "2"}, "job 12: SLURM_JOB_NODELIST_HET_GROUP_0 is not set"),
         ({"SLURM_STEP_NUM_TASKS": "2"}, "srun has started this suite more than once"),
         ({"SLURM_JOB_ID": "12; id"}, "SLURM_JOB_ID is '12; id', which is no number"),
         ({"SLURM_HET_SIZE": "two"}, "SLURM_HET_SIZE is 'two', which is no number"),
@@ -172,7 +221,7 @@ def test_a_variable_that_somebody_removed_is_named(name: str) -> None:
 
 def test_a_job_that_srun_started_once_is_no_trouble() -> None:
     single = {"SLURM_HET_SIZE": "1", "SLURM_STEP_NUM_TASKS": "1"}
-    assert "n9" in read_allocation(ALLOCATED | single)[1]
+    assert "n9" in read_allocation(ALLOCATED | single)[0].cores
 
 
 def test_a_step_says_everything_that_slurm_might_guess_or_misread() -> None:
@@ -186,6 +235,8 @@ def test_a_step_says_everything_that_slurm_might_guess_or_misread() -> None:
     ):
         assert option in words
     assert "--overlap" not in words
+    assert not [word for word in words if word.startswith("--het-group")]
+    assert "--het-group=1" in step_words({"n10": 2}, "/suite", [], het_group=1)
     assert "--overlap" in step_words({"n10": 2}, "/suite", [], beside=True)
     with pytest.raises(UserError, match="is not a host name"):
         step_words({"--overlap": 1}, "/suite", [])

@@ -128,3 +128,25 @@ def test_on_shared_nodes_a_run_has_a_step_with_what_it_needs(job: Make, tmp_path
     assert_gone([*between.values(), *run.values()])
     assert_gone(pids(site, "n9").values())
     assert steps(tmp_path) == [("n10,n9", "4", False), ("n9", "1", False), ("n9", "1", False)]
+
+
+def test_each_component_of_a_heterogeneous_job_has_steps_of_its_own(
+    job: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_HET_SIZE", "2")
+    for group, host in enumerate(["n10", "n9"]):
+        monkeypatch.setenv(f"SLURM_JOB_ID_HET_GROUP_{group}", str(12 + group))
+        monkeypatch.setenv(f"SLURM_JOB_NODELIST_HET_GROUP_{group}", host)
+        monkeypatch.setenv(f"SLURM_JOB_CPUS_PER_NODE_HET_GROUP_{group}", "4")
+    site = job("NO")
+    assert (site.job_id, site.worker_hosts, site.ps_hosts) == ("12", ("n10",), ("n9",))
+    first = pids(site, "n10", "n9")
+    assert list(first) == ["n10", "n9"]
+    assert pids(site, "n10") == {"n10": first["n10"]}
+    # They begin at the same time.
+    assert sorted(steps(tmp_path)) == [("n10", "4", False), ("n9", "4", False)]
+    asked = (tmp_path / "asked").read_text().splitlines()
+    groups = {line.split("--nodelist=")[1].split()[0]: line.split()[0] for line in asked}
+    assert groups == {"n10": "--het-group=0", "n9": "--het-group=1"}
+    site.__exit__()
+    assert_gone(first.values())

@@ -1,0 +1,246 @@
+"""Sides meet at equal hosts, those of servers counted; then at equal workers and at equal cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.data.cases import Case, make_cases
+from analysis.data.prices import Prices, stated_prices
+from analysis.report.verdict import Verdict, verdict
+from analysis.stats.decision import Outcome
+from analysis.stats.decisions import all_pairs, decisions
+from analysis.stats.sides import Basis
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.layout import (
+    hosts_of_workers,
+    hosts_without_workers,
+    num_hosts,
+    room_for_workers,
+)
+from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.strategies import AllReduce, SynchronousServers
+from ps_allreduce.record.records import RunRecord
+from tests.analysis.builders import invoke, runs, save_all, table_of, times
+from tests.examples import fast, spread_experiments
+from tests.fakes import make_experiment, make_host
+
+#: Per hour: servers on hosts for a quarter of the price.
+PRICES = Prices(host=2.0, ps_host=0.5)
+
+Launches = Mapping[Experiment, Mapping[int, float | None]]
+
+
+def reduced(workers: int, **changes: Any) -> Experiment:
+    return make_experiment(AllReduce, workers, launcher="ssh", spread=Spread(), **changes)
+
+
+def served(workers: int, num_ps: int, layout: LayoutKind = LayoutKind.DEDICATED) -> Experiment:
+    return make_experiment(
+        SynchronousServers,
+        workers,
+        num_ps=num_ps,
+        layout=layout,
+        launcher="ssh",
+        spread=Spread(),
+    )
+
+
+def cheap(workers: int, num_ps: int) -> Experiment:
+    """Servers on hosts that are named for them."""
+    return served(workers, num_ps, LayoutKind.PS_HOSTS)
+
+
+def on_their_hosts(own: Experiment, rates: Mapping[int, float | None]) -> list[RunRecord]:
+    return runs(own, rates, hosts=tuple(make_host(f"n{n}") for n in range(num_hosts(own))))
+
+
+def case_of(points: Launches, prices: Prices | None = None) -> Case:
+    """Runs on as many hosts as their points need."""
+    records = [run for own, rates in points.items() for run in on_their_hosts(own, rates)]
+    (case,) = make_cases(*table_of(records), prices=prices)
+    return case
+
+
+def told(points: Launches, prices: Prices | None = None) -> Verdict:
+    return verdict(case_of(points, prices))
+
+
+@fast
+@given(spread_experiments())
+def test_points_with_the_same_room_need_the_same_hosts(experiment: Experiment) -> None:
+    room = room_for_workers(experiment)
+    workers, others = hosts_of_workers(experiment), hosts_without_workers(experiment)
+    assert workers + others == num_hosts(experiment)
+    rival = make_experiment(AllReduce, room, spread=experiment.spread)
+    assert num_hosts(rival) == num_hosts(experiment)
+    assert room_for_workers(rival) == room
+
+
+@st.composite
+def measured(draw: st.DrawFn) -> dict[Experiment, dict[int, float | None]]:
+    """Both sides at some sizes, with few or enough launches."""
+    rings = [reduced(workers) for workers in draw(st.sets(st.integers(1, 6), min_size=1))]
+    sizes = draw(
+        st.sets(
+            st.tuples(st.integers(1, 4), st.integers(1, 3), st.sampled_from(LayoutKind)),
+            min_size=1,
+            max_size=4,
+        )
+    )
+    launches = st.integers(1, 3)
+    return {own: times(1.0, draw(launches)) for own in (*rings, *(served(*each) for each in sizes))}
+
+
+@settings(max_examples=40, deadline=None)
+@given(measured())
+def test_the_headline_is_on_the_most_equal_hosts_with_enough_launches(
+    points: dict[Experiment, dict[int, float | None]],
+) -> None:
+    main = decisions(case_of(points)).main
+    sizes: list[dict[int, int]] = [{}, {}]
+    for own, rates in points.items():
+        side = sizes[own.strategy.uses_servers]
+        room = room_for_workers(own)
+        side[room] = max(side.get(room, 0), len(rates))
+    common = sizes[0].keys() & sizes[1].keys()
+    if not common:
+        assert main is None or main.basis is Basis.WORKERS
+        return
+    assert main is not None
+    assert main.basis is Basis.HOSTS
+    enough = [room for room in common if min(side[room] for side in sizes) >= 3]
+    there = {room_for_workers(p.experiment) for side in main.sides for p in side.points}
+    assert there == {max(enough or common)}
+    assert len({num_hosts(p.experiment) for side in main.sides for p in side.points}) == 1
+
+
+def test_hosts_of_servers_count_and_equal_workers_come_next() -> None:
+    points = {reduced(2): times(1.0), reduced(4): times(1.9), served(2, 2): times(1.2)}
+    found = told(points)
+    pairs = [(pair.planned, pair.decision.outcome) for pair in all_pairs(case_of(points))]
+    assert pairs == [(True, Outcome.FASTER), (False, Outcome.FASTER)]
+    four, two = reduced(4).global_batch, reduced(2).global_batch
+    assert found.headline == (
+        "All-reduce is 1.58x [1.58, 1.58] faster than the parameter-server setting (ps_sync, "
+        f"round_robin) on 4 hosts (4 and 2 workers, global batch {four} and {two}, grpc), 3 "
+        "launches each."
+    )
+    assert found.otherwise == (
+        "At equal workers: The parameter-server setting (ps_sync, round_robin) is 1.20x "
+        "[1.20, 1.20] faster than all-reduce at 2 workers (4 and 2 hosts, grpc), 3 launches "
+        "each.",
+    )
+
+
+@pytest.mark.parametrize("spread", [None, Spread()])
+def test_beside_workers_equal_hosts_are_equal_workers(spread: Spread | None) -> None:
+    ring, beside = (
+        make_experiment(kind, 2, spread=spread) for kind in (AllReduce, SynchronousServers)
+    )
+    found = told({ring: times(2.0), beside: times(1.0)})
+    where = "1 host" if spread is None else "2 hosts"
+    assert f"at 2 workers ({where}, grpc)" in found.headline
+    assert found.otherwise == ()
+
+
+def test_without_as_many_hosts_workers_are_equal_and_it_is_said() -> None:
+    found = told({reduced(2): times(2.0), served(2, 1): times(1.0)})
+    assert "at 2 workers (2 and 3 hosts, grpc)" in found.headline
+    assert found.otherwise == (
+        "That is at equal workers: the sides were not measured on equally many hosts, those of "
+        "servers counted.",
+    )
+
+
+def test_the_best_on_equal_hosts_may_have_its_servers_anywhere() -> None:
+    beside = served(4, 4, LayoutKind.COLOCATED)
+    points = {reduced(4): times(1.0), beside: times(1.5), served(3, 1): times(2.0)}
+    main = decisions(case_of(points)).main
+    assert main is not None
+    assert main.workers == (4, 3)
+    assert {point.num_workers for point in main.sides[1].points} == {3, 4}
+
+
+@pytest.mark.parametrize(
+    ("points", "line"),
+    [
+        pytest.param(
+            {reduced(2): 1.0, reduced(4): 1.8, cheap(2, 2): 1.2, cheap(3, 4): 1.9},
+            "At equal cost (all-reduce 8 per hour, synchronous parameter servers 8): The "
+            "parameter-server setting (ps_sync, round_robin) is 1.06x",
+            id="the dearest that cost the same",
+        ),
+        pytest.param(
+            {reduced(2): 1.0, reduced(4): 1.8, cheap(2, 2): 1.2},
+            "At the nearest costs, which are not equal (all-reduce 4 per hour, synchronous "
+            "parameter servers 5): ",
+            id="the nearest",
+        ),
+    ],
+)
+def test_cheaper_hosts_of_servers_are_compared_at_equal_cost(
+    points: Mapping[Experiment, float], line: str
+) -> None:
+    launched = {own: times(factor) for own, factor in points.items()}
+    assert told(launched, PRICES).otherwise[-1].startswith(line)
+
+
+@fast
+@given(st.sampled_from([None, 2.0, 3.0]), st.sampled_from([None, Spread()]))
+def test_prices_that_tell_nothing_new_add_no_comparison(
+    price: float | None, spread: Spread | None
+) -> None:
+    ring, beside = (
+        make_experiment(kind, 2, spread=spread) for kind in (AllReduce, SynchronousServers)
+    )
+    case = case_of({ring: times(2.0), beside: times(1.0)}, stated_prices(price, price))
+    assert decisions(case).otherwise == ()
+
+
+def test_dedicated_hosts_cost_as_much_as_others() -> None:
+    assert PRICES.per_hour(served(2, 2)) == PRICES.per_hour(reduced(4)) == 8.0
+    assert PRICES.per_hour(cheap(2, 2)) == 5.0
+
+
+def test_money_is_told_per_unit() -> None:
+    found = told({reduced(3): times(1.0), cheap(2, 1): times(1.0)}, PRICES)
+    (line,) = [line for line in found.details if line.startswith("For a unit of money")]
+    assert line == (
+        "For a unit of money: all-reduce 6e+04 images (6 per hour), synchronous parameter servers "
+        "8e+04 images (4.5 per hour). A host costs 2 per hour, one named for servers 0.5."
+    )
+
+
+def test_the_report_is_told_prices_that_no_record_holds(tmp_path: Path) -> None:
+    points = {reduced(2): times(1.0), reduced(3): times(1.8), cheap(2, 1): times(1.2)}
+    save_all(tmp_path, *(on_their_hosts(own, rates) for own, rates in points.items()))
+    told_before = invoke("report", str(tmp_path))
+    assert "equal cost" not in told_before
+    assert "At equal workers: " in told_before
+    priced = invoke("report", "--host-price", "2", "--ps-host-price", "0.5", str(tmp_path))
+    assert "At the nearest costs, which are not equal" in priced
+    assert "A host costs 2 per hour" in (tmp_path / "report.html").read_text()
+    assert invoke("report", str(tmp_path)) == told_before
+
+
+@pytest.mark.parametrize(
+    ("host", "ps_host", "refusal"),
+    [
+        (None, 1.0, "needs --host-price"),
+        (0.0, None, "--host-price is a price above 0"),
+        (1.0, -1.0, "--ps-host-price is a price above 0"),
+        (float("nan"), None, "--host-price is a price above 0"),
+    ],
+)
+def test_prices_that_make_no_sense_are_refused(
+    host: float | None, ps_host: float | None, refusal: str
+) -> None:
+    with pytest.raises(UserError, match=refusal):
+        stated_prices(host, ps_host)
