@@ -6,7 +6,7 @@ of the process that traced it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,7 @@ def dataset_examples(function: Function, folder: Path, model: keras.Model) -> Da
     graph = tf.function(trace, autograph=False).get_concrete_function().graph
     _check_graph(graph)
     structure = _checked_structure(found[-1])
-    _check_single(structure, model)
+    _check_inputs(structure[0], model)
     return DatasetExamples(structure, function, folder)
 
 
@@ -100,17 +100,31 @@ def _checked_structure(structure: Any) -> Any:
     return structure
 
 
-def _check_single(structure: Any, model: keras.Model) -> None:
+def _check_inputs(inputs: Any, model: keras.Model) -> None:
     """The suite makes the batches: their size is what an experiment states."""
-    given = tf.nest.flatten(structure[0])
-    taken = getattr(model, "inputs", None) or []
-    if len(given) == len(taken) and any(
-        spec.shape.rank == len(tensor.shape) for spec, tensor in zip(given, taken, strict=True)
-    ):
+    pairs = list(_by_input(inputs, getattr(model, "inputs", None) or []))
+    if any(spec.shape.rank == len(tensor.shape) for spec, tensor in pairs):
         raise UserError(
             "dataset() yields batches: leave .batch out, the suite makes batches of "
             "--batch-per-worker examples."
         )
+    for spec, tensor in pairs:
+        # Keras adds or drops a last dimension of one by itself.
+        wanted = tf.TensorShape(tensor.shape[1:])
+        if spec.shape.rank == wanted.rank and not spec.shape.is_compatible_with(wanted):
+            raise UserError(
+                f"dataset() yields examples of the shape {spec.shape}, and the model's input "
+                f"{tensor.name} takes {wanted}: make them alike."
+            )
+
+
+def _by_input(inputs: Any, taken: Sequence[Any]) -> Iterator[tuple[tf.TensorSpec, Any]]:
+    """What is given to every input of the model; nothing where that is not clear."""
+    given = tf.nest.flatten(inputs)
+    if isinstance(inputs, Mapping):
+        yield from ((inputs[each.name], each) for each in taken if each.name in inputs)
+    elif len(given) == len(taken):
+        yield from zip(given, taken, strict=True)
 
 
 def _check_graph(graph: Any) -> None:

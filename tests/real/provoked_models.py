@@ -142,8 +142,8 @@ def refusal(data_dir: Path, function: str, *arguments: str, data: Any = None) ->
 
 
 DATASETS = (
-    *("generator", "function", "large", "table", "batches", "inputs only", "ragged", "list"),
-    "raises",
+    *("generator", "function", "large", "table", "batches", "shape", "inputs only", "ragged"),
+    *("list", "raises"),
 )
 
 

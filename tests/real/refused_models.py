@@ -172,6 +172,7 @@ def dataset(shard: int, num_shards: int) -> Any:
         "large": lambda: _of(LARGE),
         "table": lambda: _of(np.array(["a"] * 8)).map(lambda x, y: (TABLE.lookup(x), y)),
         "batches": lambda: _of(small).batch(2),
+        "shape": lambda: _of(np.zeros((8, 3), np.float32)),
         "inputs only": lambda: tf.data.Dataset.from_tensor_slices(small),
         "ragged": lambda: tf.data.Dataset.from_tensor_slices(
             (tf.ragged.constant([[1.0], [1.0, 2.0]]), [1.0, 2.0])

@@ -80,7 +80,7 @@ def test_all_reduce_crosses_links_of_the_stated_rate(launcher: HostsLauncher) ->
         "worker:1": "emulated1",
     }
     for link in run.links:
-        assert 0.5 * 200e6 < link.bits_per_s < 1.3 * 200e6
+        assert 0.5 * 200e6 < link.bits_per_s < 1.1 * 200e6
     assert run.metrics is not None
     assert run.gradient_bytes is not None
     # No faster than the link: gradients cross it once per step and direction.
@@ -110,9 +110,8 @@ def test_the_slow_host_is_measured(launcher: HostsLauncher) -> None:
     rates = {(link.source, link.target): link.bits_per_s for link in run.links}
     for source, target in rates:
         stated = 50e6 if "emulated3" in (source, target) else 200e6
-        # Other work on this machine slows links down.  A receiver that was held up finds bytes
-        # waiting, so that a part of its stream seems faster than the link.
-        assert 0.5 * stated < rates[source, target] < 1.3 * stated
+        # Other work on this machine slows links down.
+        assert 0.5 * stated < rates[source, target] < 1.1 * stated
 
 
 #: From a host without tasks, too.

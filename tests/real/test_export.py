@@ -323,12 +323,13 @@ WINDOW = Measurement(warmup=FixedWarmup(least_steps=20, least_s=2.0), measured_s
 
 
 def _rate(output: str) -> float:
-    """Of all steps but the first, slow ones."""
+    """Of the longest stretches between two lines: in a short one, filling the pipeline counts."""
     lines = re.findall(r"^step +(\d+) .* ([\d.]+) images/s$", output, re.MULTILINE)
     ends, rates = np.asarray(lines, np.float64).T
     steps = np.diff(ends, prepend=0.0)
-    warm = ends > ends[-1] / 4
-    return float(steps[warm].sum() / (steps[warm] / rates[warm]).sum())
+    seconds = steps / rates
+    long = seconds > 0.8 * seconds.max()
+    return float(steps[long].sum() / seconds[long].sum())
 
 
 @pytest.mark.timed
@@ -346,7 +347,7 @@ def test_a_training_is_as_fast_as_the_measurement(
     for number in range(PAIRS):
         run = launch(place.launcher, experiment)
         assert run.metrics is not None, run.reason
-        steps = round(8 * run.metrics.examples_per_sec / experiment.global_batch)
+        steps = round(12 * run.metrics.examples_per_sec / experiment.global_batch)
         words = ("--steps-per-epoch", str(steps), "--folder", str(tmp_path / str(number)))
         ratios.append(_rate(place.run(folder, *words)) / run.metrics.examples_per_sec)
     with capsys.disabled():

@@ -173,6 +173,7 @@ REFUSED = {
     "dataset: large": r"dataset\(\) holds 104 MB of arrays in its graph, above 100 MB",
     "dataset: table": r"dataset\(\) uses a table, a variable or a dataset that was made outside",
     "dataset: batches": r"dataset\(\) yields batches: leave \.batch out",
+    "dataset: shape": r"dataset\(\) yields .* the shape \(3,\), .* input \S+ takes \(2,\)",
     "dataset: inputs only": r"dataset\(\) must yield tuples \(inputs, targets\)",
     "dataset: ragged": r"dataset\(\) yields RaggedTensors",
     "dataset: list": r"dataset\(\) returned a list: return a tf\.data\.Dataset",
