@@ -234,7 +234,12 @@ def notes(scope: Scope, variables: Sequence[VariableSpec]) -> Iterator[str]:
             f"Not compared, because they are not trained and every worker keeps its own: "
             f"{_some(local)}."
         )
-    (workers,) = scope.scale.workers
+    (workload,), (workers,) = scope.workloads, scope.scale.workers
+    if gate_arms.squares_parts(workload):
+        yield (
+            "Left out, because Keras' Adam squares each part of a sparse gradient, and the suite "
+            "their sum: stock_ps, stock_allreduce."
+        )
     if not gate_arms.aggregates(workers, scope.spread):
         yield (
             "Left out, because it needs hosts with equally many workers and more than one "

@@ -11,10 +11,11 @@ from dataclasses import replace
 
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.scope import Scope
-from ps_allreduce.point.architectures import SMALL_CNN
+from ps_allreduce.point.architectures import SMALL_CNN, OwnModel
 from ps_allreduce.point.data import Digits, Synthetic
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.optimizers import Adam, AdamW
 from ps_allreduce.point.placement import Policy, VariableSpec
 from ps_allreduce.point.spread import Spread, workers_together
 from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy, Single
@@ -24,6 +25,9 @@ from ps_allreduce.point.workload import Workload
 STEPS = 10
 
 MEASUREMENT = Measurement.of_steps(STEPS)
+
+#: What is noted of a gradient that has parts (`exchange.pure_model`).
+SPARSE_GRADIENT = "is sparse and was made dense"
 
 
 def gate_workload(request: WorkloadRequest) -> Workload:
@@ -52,12 +56,26 @@ def arms(scope: Scope, num_ps: int) -> list[Experiment]:
     """What must agree with a single worker: synchronous strategies, and others with one worker."""
     (workload,), (workers,) = scope.workloads, scope.scale.workers
     able = [each for each in STRATEGIES.values() if not each.refusal(workload)]
+    if squares_parts(workload):
+        able = [each for each in able if not each.as_shipped]
     communicating = [each for each in able if each.communicates()]
     return [
         scope.point(workload, strategy, workers if strategy.synchronous else 1, settings)
         for strategy in sorted(communicating, key=lambda each: not each.synchronous)
         for settings in _settings(scope, strategy, num_ps)
     ]
+
+
+def squares_parts(workload: Workload) -> bool:
+    """Whether TensorFlow as it ships trains this to other weights than the suite.
+
+    Where an embedding looks something up twice, its gradient has two parts.  Keras' Adam squares
+    each of them (`ops.square` of an `IndexedSlices`, Keras 3.15), and the suite squares their sum.
+    """
+    model = workload.model
+    notes = model.notes if isinstance(model, OwnModel) else ()
+    sparse = any(SPARSE_GRADIENT in note for note in notes)
+    return sparse and isinstance(workload.optimizer, Adam | AdamW)
 
 
 def _settings(scope: Scope, strategy: type[AnyStrategy], num_ps: int) -> Iterable[StrategySettings]:

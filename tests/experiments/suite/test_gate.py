@@ -13,10 +13,14 @@ import pytest
 
 from experiments import surroundings
 from experiments.suite.agreement import LIMIT
+from experiments.suite.gate import notes
+from experiments.suite.gate_arms import arms
 from launchers.protocol import LaunchedRun
 from launchers.settings import LauncherSettings
+from ps_allreduce.point.architectures import OwnModel
 from ps_allreduce.point.data import Digits, Synthetic
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer
 from ps_allreduce.point.placement import Policy, VariableSpec, make_plan
 from ps_allreduce.point.strategies import (
     STRATEGIES,
@@ -25,9 +29,11 @@ from ps_allreduce.point.strategies import (
     Single,
     SynchronousServers,
 )
+from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status
 from ps_allreduce.record.weights import RunWeights, save_weights
 from tests.experiments.conftest import Machine, run
+from tests.experiments.studies.scopes import make_scope
 from tests.fakes import TWO_LAYERS, FakeLauncher, bad_run, fit, ok_run
 
 #: What a model with dropout and batch norm has besides.
@@ -167,6 +173,20 @@ def test_what_cannot_agree_is_named(weighing: WeighingLauncher) -> None:
     assert "drop" in drawing
     assert "norm/moving_mean" in local
     assert "host_aggregation" in left_out
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "left_out"), [(Adam(), True), (AdamW(), True), (Momentum(), False)]
+)
+def test_keras_adam_is_left_out_where_gradients_have_parts(
+    optimizer: Optimizer, left_out: bool
+) -> None:
+    note = "the gradient of words/embeddings is sparse and was made dense"
+    model = OwnModel(name="m.py:build", module="m", function="build", digest="d", notes=(note,))
+    scope = make_scope((2,), workloads=(Workload(model=model, optimizer=optimizer),))
+    assert any(point.strategy.as_shipped for point in arms(scope, 2)) is not left_out
+    told = [line for line in notes(scope, TWO_LAYERS) if "stock_ps, stock_allreduce" in line]
+    assert len(told) == left_out
 
 
 def test_stated_data_is_kept(weighing: WeighingLauncher) -> None:
