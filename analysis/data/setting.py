@@ -109,6 +109,7 @@ def _variant(own: pd.Series, differing: Collection[str]) -> list[str]:
         "ps_per_host": f"{own['ps_per_host'] or 'default'} ps per host",
         "coordinator": f"coordinator {own['coordinator']}",
         "collective": own["collective"],
+        "altered": own["altered"] and f"altered {own['altered']}",
         "threads_per_worker": _threads_part(own["threads_per_worker"]),
     }
     shown = {"placement", *differing}
