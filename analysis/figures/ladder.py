@@ -57,8 +57,9 @@ def _draw_rungs(
     axes.grid(axis="x", visible=True)
     axes.grid(axis="y", visible=False)
     axes.set_title(f"{ladder.name}, {workers_text(ladder.num_workers)}", loc="left")
-    axes.set_title("over the rung before", loc="right")
+    axes.text(1.01, 1.0, "over the one before", transform=axes.transAxes, va="bottom")
     beside = axes.secondary_yaxis("right")
+    beside.spines["right"].set_visible(False)
     texts = ["" if each is None else with_interval(ratio, *each.ends) for each in before]
     beside.set_yticks(range(len(texts)), texts)
     beside.tick_params(length=0)

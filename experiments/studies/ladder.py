@@ -44,4 +44,4 @@ def _points(scope: Scope) -> Iterator[Experiment]:
                 yield scope.point(workload, rung.strategy, workers, changed)
 
 
-STUDY = Study(about=__doc__, points=_points, hosts=3, has_brief=True)
+STUDY = Study(about=__doc__, points=_points, hosts=4, has_brief=True)

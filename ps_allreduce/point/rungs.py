@@ -66,7 +66,9 @@ def _rungs(
         ),
         Rung(name=name, strategy=own, settings=unbucketed),
         Rung(name="buckets", strategy=own, settings=_sizes(bucketed)),
-        Rung(name=f"{limited.in_flight} under way", strategy=own, settings=_sizes(limited)),
+        Rung(
+            name=f"{limited.in_flight} messages under way", strategy=own, settings=_sizes(limited)
+        ),
     )
 
 
