@@ -92,6 +92,7 @@ class StockTraining:
     ) -> None:
         """Create the variables of model and optimizer."""
         self._load, self._num_workers = experiment.workload, experiment.num_workers
+        self._reads_from_servers = experiment.strategy.uses_servers
         self._data_dir = data_dir
         self._built = build_model(self._load, data_dir)
         self._examples = self._built.examples
@@ -145,7 +146,7 @@ class EmulatedStockTraining(StockTraining):
     """The same with an emulated accelerator, which brings its own input."""
 
     def complete(self) -> None:
-        """Build the accelerator."""
+        """Build the accelerator; replicas without servers have all values already."""
         self._accelerator = EmulatedProgram(self._load, self._num_workers, self._data_dir)
 
     def dataset(self, worker: WorkerIndex) -> tf.data.Dataset:
@@ -159,6 +160,8 @@ class EmulatedStockTraining(StockTraining):
     def step(self, batch: Any) -> ReplicaStep:
         """One step of the accelerator, and of Keras' optimizer."""
         values = [tf.convert_to_tensor(variable.value) for variable in self.trainable]
+        if self._reads_from_servers:
+            values = self._accelerator.fetch(values)
         pulled = now_after(values)
         out = run_program(self._accelerator, values)
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
