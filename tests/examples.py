@@ -29,7 +29,7 @@ from ps_allreduce.point.strategies import (
     SynchronousServers,
 )
 from ps_allreduce.point.strategies.all_reduce import Packs
-from ps_allreduce.point.strategies.base import Servers
+from ps_allreduce.point.strategies.base import Altered, Servers
 from ps_allreduce.point.wire import Collective, Wire, WireType
 from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
 from tests.fakes import make_experiment
@@ -82,7 +82,7 @@ def strategies() -> st.SearchStrategy[AnyStrategy]:
         | dealings()
         | st.builds(AllReduce, sending=wires())
         | st.builds(AllReduce, collective=collectives, sending=packs)
-        | st.builds(StockAllReduce, collective=collectives)
+        | st.builds(StockAllReduce, collective=collectives, altered=st.sampled_from(Altered))
         | st.builds(
             StockServers,
             servers=st.builds(
@@ -90,6 +90,7 @@ def strategies() -> st.SearchStrategy[AnyStrategy]:
             ),
             steps_per_dispatch=st.integers(1, 16),
             join_rounds=st.booleans(),
+            altered=st.sampled_from(Altered),
         )
     )
 

@@ -44,7 +44,7 @@ images_per_sec_per_worker_core:f images_per_sec_per_total_core:f window_s:f tota
 gradient_bytes:i num_messages:i placement_deviations:i peak_memory_bytes:i cpu_s:f load_average:f
 commit warnings transport network ps_per_host:i coordinator link_round_trip_s:f machine_busy:f
 host_kinds:i import_s:f bound_s:f fraction_of_bound:f group_bytes:i cut_bytes:i in_flight:i
-gradients_on_wire host_aggregation:b steps_per_dispatch:i join_rounds:b
+gradients_on_wire host_aggregation:b steps_per_dispatch:i join_rounds:b altered
 
 unit examples_per_sec:f examples_per_sec_per_host:f examples_per_sec_per_worker_core:f
 examples_per_sec_per_total_core:f step_s:f forward_s:f backward_s:f warmup_s:f measured_s:f
@@ -80,6 +80,7 @@ SETTINGS = (
     *("collective", "bytes_per_pack", "group_bytes", "cut_bytes", "in_flight"),
     *("gradients_on_wire", "host_aggregation", "staleness", "steps_per_dispatch"),
     "join_rounds",
+    "altered",
     "threads_per_worker",
 )
 

@@ -17,6 +17,7 @@ import pandas as pd
 
 from analysis.data.columns import SETTINGS
 from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy
+from ps_allreduce.point.strategies.base import Altered
 from ps_allreduce.point.wire import UNBUCKETED, Wire, WireType
 
 #: More settings than this cannot be told apart in one axes.
@@ -109,6 +110,7 @@ def _variant(own: pd.Series, differing: Collection[str]) -> list[str]:
         "ps_per_host": f"{own['ps_per_host'] or 'default'} ps per host",
         "coordinator": f"coordinator {own['coordinator']}",
         "collective": own["collective"],
+        "altered": _altered_part(own["altered"]),
         "threads_per_worker": _threads_part(own["threads_per_worker"]),
     }
     shown = {"placement", *differing}
@@ -198,6 +200,12 @@ def _pack_part(bytes_per_pack: int | None) -> str:
     if bytes_per_pack is None:
         return "buckets"
     return f"{megabytes(bytes_per_pack)} packs" if bytes_per_pack else "one pack"
+
+
+def _altered_part(altered: str | None) -> str | None:
+    if altered == Altered.NOTHING:
+        return "as shipped"
+    return altered and f"altered {altered}"
 
 
 def _threads_part(count: int) -> str:

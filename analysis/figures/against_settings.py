@@ -19,6 +19,7 @@ from analysis.figures.curves import Row, curves_of, draw_curves, draw_row, marks
 from analysis.figures.style import COLOURS, IDEAL, MARKERS, new_figure, style
 from analysis.stats.decision import Outcome
 from analysis.stats.decisions import Pair, changed_points
+from analysis.stats.ladders import ladders
 from analysis.stats.points import launch_ratios
 from analysis.stats.setting_pairs import varies_exchange
 from analysis.wording import workers_text
@@ -138,7 +139,7 @@ def _draw_reference(axes: Axes, marks: pd.DataFrame) -> None:
 
 def plot_exchange(case: Case) -> Figure | None:
     """Examples per second over those of the point that was changed, which has axes of its own."""
-    if not varies_exchange(case):
+    if not varies_exchange(case) or any(ladders(case)):
         return None
     groups: dict[str, list[Pair]] = {}
     for item in changed_points(case):

@@ -17,6 +17,7 @@ from analysis.figures.against_settings import (
 )
 from analysis.figures.against_workers import plot_efficiency, plot_speedup, plot_throughput
 from analysis.figures.bars import plot_breakdown, plot_placement
+from analysis.figures.ladder import plot_ladder
 from analysis.figures.style import save_figure
 from analysis.stats.setting_pairs import without_changed
 
@@ -34,7 +35,7 @@ _WEAK = (
     "the workers."
 )
 
-_LEFT_OUT = " Other settings of the exchange have a figure of their own."
+_LEFT_OUT = " Other settings have a figure of their own."
 
 _BOUNDS = (
     "Thin dashed lines with hollow markers are the bound that the links of those runs set, with "
@@ -97,6 +98,16 @@ KINDS = (
         f"launches of the same turn where both have it. {_LAUNCHES} Intervals are "
         "corrected for their number (Holm). Hollow markers are undecided.",
         plot=plot_exchange,
+        shows_changed=True,
+    ),
+    FigureKind(
+        name="ladder",
+        title="From TensorFlow as it ships to the suite's defaults",
+        caption="Each rung changes one thing of the rung above it. Beside it is the ratio of both "
+        "rates, by launches of the same turn where both have it, with an interval that is "
+        f"corrected for the number of comparisons (Holm). {_LAUNCHES} Hollow markers: whether the "
+        "rung brings anything is undecided.",
+        plot=plot_ladder,
         shows_changed=True,
     ),
     FigureKind(

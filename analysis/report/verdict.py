@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pandas as pd
 
@@ -20,7 +21,8 @@ from analysis.report.constancy import drift_lines, steadiness_lines
 from analysis.report.sizes import basis_lines, basis_text, money_lines, where_text
 from analysis.report.what_was_run import notes_line
 from analysis.stats.decision import Decision, Outcome
-from analysis.stats.decisions import all_pairs, decisions
+from analysis.stats.decisions import Decisions, all_pairs, decisions
+from analysis.stats.ladders import Ladder, ladders
 from analysis.stats.points import base_of
 from analysis.stats.sides import ALLREDUCE, PS_SYNC, Meeting, Side, shared_transports
 from analysis.stats.statistics import MIN_LAUNCHES, compare, estimate
@@ -32,7 +34,9 @@ from analysis.wording import (
     missing_text,
     range_text,
     rate_text,
+    ratio,
     transports_label,
+    with_interval,
     workers_text,
 )
 
@@ -85,7 +89,7 @@ def verdict(case: Case) -> Verdict:
         *_as_shipped(case),
         *attempts_lines(case.attempts),
     ]
-    headline = meeting_sentence(case, main) if main else _why_none(case)
+    headline = meeting_sentence(case, main) if main else _ladders_text(case) or _why_none(case)
     network = _network_sentence(case, main.bests) if main else _of_one_side(case)
     headline = " ".join(filter(None, [headline, notes_line(case)]))
     otherwise = tuple(_otherwise_lines(case, main)) if main else ()
@@ -114,10 +118,10 @@ def _alone_sentence(case: Case, meeting: Meeting) -> str:
     alone = base_of(case, fastest, "single")
     if alone is None or decisions(case).of(*meeting.bests).outcome is Outcome.NO_VERDICT:
         return ""
-    ratio, low, high = compare(alone.rates, fastest.rates).ends
+    faster, low, high = compare(alone.rates, fastest.rates).ends
     if low is None or low <= 1:
         return ""
-    return f"A single worker is {ratio:.2f}x [{low:.2f}, {high:.2f}] faster than either."
+    return f"A single worker is {faster:.2f}x [{low:.2f}, {high:.2f}] faster than either."
 
 
 def _nothing_faster(meeting: Meeting, decision: Decision, where: str) -> str:
@@ -180,6 +184,21 @@ def _why_none(case: Case) -> str:
     if failed:
         return f"No verdict: no run of {' or '.join(failed)} ended well."
     return f"No verdict: {names} were not measured at the same number of workers."
+
+
+def _ladders_text(case: Case) -> str:
+    """What every rung brings; empty where there is no ladder."""
+    decided = decisions(case)
+    return " ".join(_ladder_text(decided, ladder) for ladder in ladders(case))
+
+
+def _ladder_text(decided: Decisions, ladder: Ladder) -> str:
+    brought = [
+        f"{rung.name} {with_interval(ratio, *decided.of(point, before).ends)}"
+        for (_, before), (rung, point) in pairwise(ladder.rungs)
+    ]
+    where = workers_text(ladder.num_workers)
+    return f"Ladder of {ladder.name}, {where}, over the rung before: {', '.join(brought)}."
 
 
 def _doubts(meeting: Meeting) -> list[str]:

@@ -16,6 +16,7 @@ from analysis.data.cases import Case, Point
 from analysis.stats.cost import meet_otherwise
 from analysis.stats.decision import Contest, Decision, decide
 from analysis.stats.doubts import doubt_about
+from analysis.stats.ladders import without_rungs
 from analysis.stats.look_levels import ONCE
 from analysis.stats.setting_pairs import PointPair, changed_pairs, synchronous_pairs
 from analysis.stats.sides import (
@@ -103,8 +104,9 @@ class Decisions:
 @lru_cache(maxsize=_CASES)
 def decisions(case: Case) -> Decisions:
     """Decide all comparisons of a case: the planned one alone, all others as one family."""
-    alike, apart = [*meet(case, ALLREDUCE, PS_SYNC)], [*meet_apart(case, ALLREDUCE, PS_SYNC)]
-    asynchronous, as_shipped = [*meet(case, PS_ASYNC, ALLREDUCE)], [*meet_as_shipped(case)]
+    ends = without_rungs(case)  # rungs are compared with each other only
+    alike, apart = [*meet(ends, ALLREDUCE, PS_SYNC)], [*meet_apart(ends, ALLREDUCE, PS_SYNC)]
+    asynchronous, as_shipped = [*meet(ends, PS_ASYNC, ALLREDUCE)], [*meet_as_shipped(ends)]
     otherwise = [*meet_otherwise(case, alike[0])] if alike else []
     planned = _planned(case, alike[0]) if alike else {}
     pairs = [

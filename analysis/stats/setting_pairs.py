@@ -2,8 +2,8 @@
 
 Decides which pairs are compared beside the sides of the verdict: all synchronous settings with each
 other, and what changes the exchange of gradients with the point that it is changed from.  That is,
-among those that differ in nothing else, the one that the others are nearest to.  What may be said
-of a pair is decided in `decisions`.
+among those that differ in nothing else, the one that the others are nearest to; or of a ladder, the
+rung before it.  What may be said of a pair is decided in `decisions`.
 
 Asynchronous settings compute something else and have no place among all pairs.
 """
@@ -18,6 +18,7 @@ from itertools import combinations
 from analysis.data.cases import Case, Point
 from analysis.data.columns import SETTINGS
 from analysis.data.setting import EXCHANGE, MAX_TOGETHER, exchange_of
+from analysis.stats.ladders import rung_pairs, without_rungs
 from analysis.stats.statistics import MIN_LAUNCHES
 from ps_allreduce.point.wire import Collective
 
@@ -51,6 +52,9 @@ def synchronous_pairs(case: Case, *, same_transport: bool) -> list[PointPair]:
 
 def changed_pairs(case: Case) -> Iterator[PointPair]:
     """All points that are changed from another one, beside that one, in the order of the case."""
+    if rungs := list(rung_pairs(case)):
+        yield from rungs
+        return
     alike: dict[tuple[object, ...], list[Point]] = {}
     for point in case.points:
         alike.setdefault(_but_for_the_exchange(point), []).append(point)
@@ -94,7 +98,12 @@ def varies_exchange(case: Case) -> bool:
 
 
 def without_changed(case: Case) -> Case:
-    """The case without its changed points, if they are too many to be told apart beside others."""
+    """The case without its changed points, if they are too many to be told apart beside others.
+
+    Of a ladder the ends remain.
+    """
+    if (ends := without_rungs(case)) is not case:
+        return ends
     changed = {id(point): point.setting for point, _ in changed_pairs(case)}
     counts = Counter(setting.strategy for setting in set(changed.values()))
     if max(counts.values(), default=0) <= MAX_TOGETHER or not varies_exchange(case):

@@ -38,7 +38,11 @@ class SideKind:
 
     def points(self, case: Case) -> list[Point]:
         """The points of a case whose settings are on this side."""
-        points = [point for point in case.points if self.strategies(point.setting.traits)]
+        points = [
+            point
+            for point in case.points
+            if self.strategies(point.setting.traits) and not point.experiment.strategy.is_altered
+        ]
         return [point for point in points if self.transport in (None, point.transport)]
 
     def over(self, transport: str) -> SideKind:

@@ -37,7 +37,7 @@ from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Policy
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.spread import Coordinator, LayoutKind
 from ps_allreduce.point.strategies import STRATEGIES
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.base import Altered, StrategySettings
 from ps_allreduce.point.wire import Collective, Wire, WireType
 from ps_allreduce.point.workload import Precision
 
@@ -266,6 +266,12 @@ RUN = option_group(
         _stated("--placement", one_of(Policy), "Of variables on servers.", "round_robin"),
         _stated("--collective", one_of(Collective), "Of all-reduce.", "ring; as shipped auto"),
         _stated("--bytes-per-pack", SIZE, "TensorFlow's packs, not buckets; 0: one pack."),
+        _stated(
+            "--altered",
+            one_of(Altered),
+            f"{_users_of('altered')}: what is done as the suite does it.",
+            "nothing",
+        ),
         click.option(
             "--join-rounds",
             is_flag=True,

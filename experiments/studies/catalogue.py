@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from experiments.studies import allreduce_sweep, compare, placement_sweep, ps_sweep, tuning_sweep
+from experiments.studies import (
+    allreduce_sweep,
+    compare,
+    ladder,
+    placement_sweep,
+    ps_sweep,
+    tuning_sweep,
+)
 from experiments.studies.scope import Study
 
 STUDIES: Mapping[str, Study] = {
@@ -17,4 +24,5 @@ STUDIES: Mapping[str, Study] = {
     "allreduce-sweep": allreduce_sweep.STUDY,
     "placement-sweep": placement_sweep.STUDY,
     "tuning-sweep": tuning_sweep.STUDY,
+    "ladder": ladder.STUDY,
 }

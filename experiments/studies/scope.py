@@ -35,7 +35,7 @@ from ps_allreduce.point.strategies import (
     Single,
     SynchronousServers,
 )
-from ps_allreduce.point.strategies.base import Servers, StrategySettings
+from ps_allreduce.point.strategies.base import Altered, Servers, StrategySettings
 from ps_allreduce.point.wire import WIRE_SETTINGS
 from ps_allreduce.point.workload import Workload
 
@@ -212,6 +212,12 @@ class Scope:
         split_bytes = self._split_bytes(workload, num_ps) if is_cut else None
         make_plan(policy, self.describe(workload), num_ps, split_bytes or DEFAULT_SPLIT_BYTES)
         return replace(self.settings, num_ps=num_ps, placement=policy, split_bytes=split_bytes)
+
+    def alterations(self, workload: Workload) -> list[Altered]:
+        """What makes a difference to plain TensorFlow: not all models keep statistics."""
+        trained = all(spec.trainable for spec in self.describe(workload))
+        left_out = Altered.STATISTICS if trained or workload.emulated else None
+        return [each for each in Altered if each is not left_out]
 
     def best_policy(self, workload: Workload, num_ps: int) -> Policy:
         """The placement that `placement` suggests; decided once per sweep."""

@@ -20,9 +20,16 @@ BACKENDS = {
     "stock_allreduce": ("stock.stock_allreduce", "StockAllReduceBackend"),
 }
 
+#: The same of plain TensorFlow with parts of the suite's.
+ALTERED = {
+    "stock_ps": ("altered_stock", "AlteredServersBackend"),
+    "stock_allreduce": ("altered_stock", "AlteredAllReduceBackend"),
+}
+
 
 def make_backend(task: Task) -> Backend:
     """The backend of the task's strategy, not yet connected."""
-    module, name = BACKENDS[task.experiment.strategy.kind]
+    strategy = task.experiment.strategy
+    module, name = (ALTERED if strategy.is_altered else BACKENDS)[strategy.kind]
     backend: Backend = getattr(import_module(f"{__name__}.{module}"), name)(task)
     return backend

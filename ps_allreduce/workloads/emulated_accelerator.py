@@ -22,7 +22,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from ps_allreduce.exchange.batches import BatchOutputs
-from ps_allreduce.exchange.worker_local import LocalIterator, LocalVariable, assign
+from ps_allreduce.exchange.worker_local import HOST, LocalIterator, LocalVariable, assign
 from ps_allreduce.point.jitter import CHOOSING_SHIFT, GOLDEN, ROUNDS, Jitter
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.workloads.inputs import WorkerIndex
@@ -75,6 +75,22 @@ class EmulatedProgram(Program):
             # A step draws while it waits for its first moment: that costs it no time.
             steps = tf.data.Dataset.range(1 << 40).map(lambda step: moments * draw(step))
         return [*created, self.iterators[1].start(_timer(steps.unbatch())), *_calibrate()]
+
+    @staticmethod
+    def fetch(values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Values that live elsewhere, on the worker that executes this.
+
+        The operations of a model would need them there.  TensorFlow sends nothing of what is only
+        waited for.
+        """
+        fetched = []
+        with tf.device(HOST):
+            for number, value in enumerate(values):
+                variable = LocalVariable(f"fetched/{number}", value.dtype, tuple(value.shape))
+                handle = variable.handle()
+                assign(handle, value)
+                fetched.append(variable.read(handle))
+        return fetched
 
     def _moments(self, worker: WorkerIndex) -> tf.Tensor:
         """Seconds from the beginning of a worker's batch to the loss and to each release."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
@@ -25,6 +26,7 @@ from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,
     NoCommunication,
+    StockServers,
     SynchronousServers,
 )
 from ps_allreduce.point.workload import EmulatedCompute, Workload
@@ -98,6 +100,17 @@ def test_dedicated_servers_have_hosts_of_their_own(launcher: HostsLauncher) -> N
     hosts = {task.task: task.host for task in run.tasks}
     assert hosts["ps:0"] == "emulated2"
     assert hosts["chief:0"] == hosts["worker:0"] == "emulated0"
+
+
+def test_servers_as_shipped_send_their_values_although_nothing_is_computed(
+    launcher: HostsLauncher,
+) -> None:
+    run = launch(launcher, emulated(StockServers, 1, layout=LayoutKind.DEDICATED))
+    assert run.status is Status.OK, f"{run.reason}\n{run.log[-2000:]}"
+    assert run.steps is not None
+    assert run.gradient_bytes is not None
+    # No faster than the link.
+    assert np.median(run.steps.pulled - run.steps.start) > run.gradient_bytes * 8 / 220e6
 
 
 @pytest.mark.timed

@@ -31,6 +31,7 @@ from ps_allreduce.point.strategies import (
     StockServers,
     SynchronousServers,
 )
+from ps_allreduce.point.strategies.base import Altered
 from ps_allreduce.point.wire import ELEMENT_BYTES, UNBUCKETED, Wire
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status
@@ -81,6 +82,7 @@ SYNCHRONOUS = {
     "ps_sync, one by one": _sync(Policy.PARTITIONED, wire=ONE_BY_ONE),
     "ps_sync, four at once, accumulated": _sync(Policy.GREEDY, accumulation=3, wire=FOUR_AT_ONCE),
     "as shipped": point(StockAllReduce, 2, workload=WORKLOAD),
+    "altered": point(StockAllReduce, 2, workload=WORKLOAD, altered=Altered.STATISTICS),
 }
 
 
@@ -111,6 +113,7 @@ ASYNCHRONOUS = {
     "one by one": _alone(Policy.PARTITIONED, ONE_BY_ONE),
     "four at once": _alone(Policy.LARGEST_FIRST, FOUR_AT_ONCE),
     "as shipped": point(StockServers, workload=WORKLOAD, steps_per_dispatch=4, join_rounds=True),
+    "altered": point(StockServers, workload=WORKLOAD, altered=Altered.OPTIMIZER),
 }
 
 

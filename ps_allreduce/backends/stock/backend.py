@@ -13,7 +13,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from ps_allreduce.backends.protocol import Backend
-from ps_allreduce.backends.stock.training import make_training, timed
+from ps_allreduce.backends.stock.training import StockTraining, make_training, timed
 from ps_allreduce.errors import UserError
 from ps_allreduce.workloads.inputs import WorkerIndex
 
@@ -28,7 +28,7 @@ class StockBackend(Backend):
         still_open = True
         try:
             with self._strategy.scope():
-                self._training = make_training(self._experiment, data_dir)
+                self._training = self._make_training(data_dir)
                 still_open = tf.distribute.get_strategy() is self._strategy
         except IndexError:  # a scope that is gone cannot be closed
             if still_open:
@@ -40,6 +40,9 @@ class StockBackend(Backend):
             )
         self._training.complete()
         self.variables = self._training.variables
+
+    def _make_training(self, data_dir: Path) -> StockTraining:
+        return make_training(self._experiment, data_dir)
 
     def _initialise(self, worker: WorkerIndex) -> None:
         """Create what the worker that executes this needs besides its input."""

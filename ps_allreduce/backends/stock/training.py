@@ -15,7 +15,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import keras
 import numpy as np
@@ -40,6 +40,31 @@ _OPTIMIZERS: Mapping[type[Optimizer], Callable[..., keras.optimizers.Optimizer]]
 }
 
 
+class Updates(Protocol):
+    """Applies the gradients of all replicas."""
+
+    def apply(self, gradients: Sequence[tf.Tensor | None]) -> None:
+        """Add up what the replicas computed, one for each variable, and change the variables."""
+
+
+class KerasUpdates:
+    """Keras' optimizer."""
+
+    def __init__(self, optimizer: Optimizer, trainable: Sequence[keras.Variable]) -> None:
+        """Create its variables."""
+        self._trainable = trainable
+        self._optimizer = _OPTIMIZERS[type(optimizer)](**asdict(optimizer))
+        self._optimizer.build(list(trainable))
+
+    def apply(self, gradients: Sequence[tf.Tensor | None]) -> None:
+        """Have Keras do it."""
+        self._optimizer.apply_gradients(zip(gradients, self._trainable, strict=True))
+
+
+#: Made of an optimizer and the variables that are trained, in the scope of a strategy.
+MakeUpdates = Callable[[Optimizer, Sequence[keras.Variable]], Updates]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaStep:
     """What a replica's step yields.
@@ -62,17 +87,18 @@ class StockTraining:
         trainable: variables of Keras, in that order.
     """
 
-    def __init__(self, experiment: Experiment, data_dir: Path) -> None:
+    def __init__(
+        self, experiment: Experiment, data_dir: Path, make_updates: MakeUpdates = KerasUpdates
+    ) -> None:
         """Create the variables of model and optimizer."""
         self._load, self._num_workers = experiment.workload, experiment.num_workers
+        self._reads_from_servers = experiment.strategy.uses_servers
         self._data_dir = data_dir
         self._built = build_model(self._load, data_dir)
         self._examples = self._built.examples
         self.variables, self.trainable = self._built.variables, self._built.pure.trainable
         self._model = self._built.pure.keras_model
-        settings = asdict(self._load.optimizer)
-        self._optimizer = _OPTIMIZERS[type(self._load.optimizer)](**settings)
-        self._optimizer.build(list(self.trainable))
+        self._updates = make_updates(self._load.optimizer, self.trainable)
 
     def complete(self) -> None:
         """Find out what the model is trained on, and whatever else belongs to no scope."""
@@ -108,11 +134,8 @@ class StockTraining:
             loss = self._model.compute_loss(
                 inputs, targets, outputs, weights, **_training(self._model.compute_loss)
             )
-        self._apply(tape.gradient(loss, [variable.value for variable in self.trainable]))
+        self._updates.apply(tape.gradient(loss, [variable.value for variable in self.trainable]))
         return ReplicaStep(loss=loss, pulled=tf.constant(np.nan, tf.float64))
-
-    def _apply(self, gradients: Sequence[tf.Tensor]) -> None:
-        self._optimizer.apply_gradients(zip(gradients, self.trainable, strict=True))
 
     def weights(self) -> list[npt.NDArray[np.float32]]:
         """The trainable variables, in creation order."""
@@ -123,7 +146,7 @@ class EmulatedStockTraining(StockTraining):
     """The same with an emulated accelerator, which brings its own input."""
 
     def complete(self) -> None:
-        """Build the accelerator."""
+        """Build the accelerator; replicas without servers have all values already."""
         self._accelerator = EmulatedProgram(self._load, self._num_workers, self._data_dir)
 
     def dataset(self, worker: WorkerIndex) -> tf.data.Dataset:
@@ -137,10 +160,12 @@ class EmulatedStockTraining(StockTraining):
     def step(self, batch: Any) -> ReplicaStep:
         """One step of the accelerator, and of Keras' optimizer."""
         values = [tf.convert_to_tensor(variable.value) for variable in self.trainable]
+        if self._reads_from_servers:
+            values = self._accelerator.fetch(values)
         pulled = now_after(values)
         out = run_program(self._accelerator, values)
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
-        self._apply([gradient / replicas for gradient in out.gradients])
+        self._updates.apply([gradient / replicas for gradient in out.gradients])
         return ReplicaStep(
             loss=out.loss / replicas, pulled=pulled, moments=[*out.moments, *out.releases]
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 from ps_allreduce.errors import UserError
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
     from ps_allreduce.point.workload import Workload
 
 DataclassT = TypeVar("DataclassT", bound="DataclassInstance")
+
+
+class Altered(StrEnum):
+    """What of plain TensorFlow is done as the suite does it; each holds those before it."""
+
+    NOTHING = "nothing"
+    OPTIMIZER = "optimizer"
+    STATISTICS = "statistics"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +55,7 @@ class StrategySettings:
     join_rounds: bool | None = None
     collective: Collective | None = None
     bytes_per_pack: int | None = None
+    altered: Altered | None = None
 
     @property
     def stated(self) -> tuple[str, ...]:
@@ -173,6 +183,11 @@ class Strategy:
     @property
     def steps_may_differ(self) -> bool:
         """Workers may end with different numbers of steps."""
+        return False
+
+    @property
+    def is_altered(self) -> bool:
+        """Plain TensorFlow with a part of the suite's, which is not as shipped any more."""
         return False
 
     @property

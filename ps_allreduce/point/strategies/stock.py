@@ -1,6 +1,7 @@
 """Plain TensorFlow as its tutorials write it: what people have who do not use the suite.
 
-Decides which of TensorFlow's own settings such a training has.  Variables go where TensorFlow puts
+Decides which of TensorFlow's own settings such a training has, and which of its parts can be
+altered, so that it is seen what each part of the suite brings.  Variables go where TensorFlow puts
 them: round robin.  Its partitioners cannot be chosen, because Keras 3 does not know the variables
 that they make (a `ShardedVariable` has no `handle`).
 """
@@ -14,18 +15,39 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Resources
 from ps_allreduce.point.spread import Spread
-from ps_allreduce.point.strategies.base import Servers, Strategy, StrategySettings
+from ps_allreduce.point.strategies.base import Altered, Servers, Strategy, StrategySettings
 from ps_allreduce.point.strategies.servers import check_steps_per_dispatch
 from ps_allreduce.point.wire import GRPC, TRANSPORT_OF, Collective
 from ps_allreduce.point.workload import Precision, Workload
+from ps_allreduce.serialization import LATER
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stock(Strategy):
-    """What both kinds share: what they cannot train."""
+    """What both kinds share: what can be altered, and what they cannot train.
 
-    __slots__ = ()
+    Attributes:
+        altered: only nothing is as shipped.  The optimizer is applied by one operation to each
+            variable; then batch norm's statistics, and all else that is not trained, stay on the
+            worker, which changes nothing for models that have or compute no such thing.
+    """
 
     as_shipped: ClassVar[bool] = True
+
+    altered: Altered = field(default=Altered.NOTHING, metadata=LATER)
+
+    @property
+    def is_altered(self) -> bool:
+        """A part is done as the suite does it."""
+        return self.altered is not Altered.NOTHING
+
+    def columns(self) -> dict[str, object]:
+        """The settings by the name of their column."""
+        return {**Strategy.columns(self), "altered": self.altered.value}
+
+    def title_parts(self) -> list[str]:
+        """What is altered."""
+        return [f"altered {self.altered}"] if self.is_altered else []
 
     @classmethod
     def refusal(cls, workload: Workload) -> str:
@@ -57,7 +79,7 @@ class StockServers(Stock):
     kind: ClassVar[str] = "stock_ps"
     label: ClassVar[str] = "TensorFlow's parameter servers as shipped, asynchronous"
     understands: ClassVar[frozenset[str]] = frozenset(
-        {"num_ps", "layout", "steps_per_dispatch", "join_rounds"}
+        {"num_ps", "layout", "steps_per_dispatch", "join_rounds", "altered"}
     )
     uses_servers: ClassVar[bool] = True
     synchronous: ClassVar[bool] = False
@@ -89,7 +111,7 @@ class StockServers(Stock):
     def columns(self) -> dict[str, object]:
         """The settings by the name of their column."""
         return {
-            **Strategy.columns(self),
+            **Stock.columns(self),
             "placement": self.servers.placement.value,
             "layout": self.servers.layout.value,
             "steps_per_dispatch": self.steps_per_dispatch,
@@ -98,7 +120,7 @@ class StockServers(Stock):
 
     def title_parts(self) -> list[str]:
         """Servers, and what is changed."""
-        parts = [f"{self.servers.num_ps} ps"]
+        parts = [f"{self.servers.num_ps} ps", *Stock.title_parts(self)]
         if self.steps_per_dispatch > 1:
             parts.append(f"steps_per_dispatch {self.steps_per_dispatch}")
         return [*parts, "join_rounds"] if self.join_rounds else parts
@@ -114,7 +136,7 @@ class StockAllReduce(Stock):
 
     kind: ClassVar[str] = "stock_allreduce"
     label: ClassVar[str] = "TensorFlow's all-reduce as shipped"
-    understands: ClassVar[frozenset[str]] = frozenset({"collective"})
+    understands: ClassVar[frozenset[str]] = frozenset({"collective", "altered"})
     uses_collective: ClassVar[bool] = True
     replicated: ClassVar[bool] = True
 
@@ -141,7 +163,7 @@ class StockAllReduce(Stock):
     def columns(self) -> dict[str, object]:
         """The settings by the name of their column; Keras sums all gradients in one pack."""
         return {
-            **Strategy.columns(self),
+            **Stock.columns(self),
             "collective": self.collective.value,
             "bytes_per_pack": 0,
             "host_aggregation": False,
@@ -149,4 +171,5 @@ class StockAllReduce(Stock):
 
     def title_parts(self) -> list[str]:
         """What is changed."""
-        return [] if self.collective is Collective.AUTO else [str(self.collective)]
+        collective = [] if self.collective is Collective.AUTO else [str(self.collective)]
+        return [*collective, *Stock.title_parts(self)]

@@ -232,7 +232,7 @@ def test_other_figures_tell_settings_apart_by_short_names(wires: tuple[Wire, ...
 
 def test_the_report_lists_every_setting_against_the_defaults(tmp_path: Path) -> None:
     page = reported(tmp_path, all_changed(SYNC), runs(RING, rates(1.0)))
-    assert "<h3>Settings of the exchange</h3>" in page
+    assert "<h3>Changed settings</h3>" in page
     assert page.count("<td>1.50 [1.50, 1.50]</td><td>3</td>") == len(WIRES)
     assert "Pairs below are without the settings" in page
     # Of the defaults alone: ps_sync against all-reduce.
@@ -254,4 +254,4 @@ def test_each_strategy_tells_what_its_own_points_share(tmp_path: Path) -> None:
     assert page.count("staleness") == 1
     assert "staleness 4, steps_per_dispatch 1" in page
     assert page.count("bytes_per_pack none") == 1
-    assert "Settings of the exchange" not in page
+    assert "Changed settings" not in page

@@ -29,6 +29,8 @@ from ps_allreduce.point.strategies import (
     Single,
     SynchronousServers,
 )
+from ps_allreduce.point.strategies.base import Altered
+from ps_allreduce.point.strategies.stock import Stock
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status
 from ps_allreduce.record.weights import RunWeights, save_weights
@@ -106,6 +108,8 @@ def test_every_strategy_and_placement_agrees_with_a_single_worker_of_the_same_ba
         0,
     }
     assert any(point.strategy.host_aggregation for point in points)
+    plain = [p.strategy.altered for p in points if isinstance(p.strategy, Stock)]
+    assert plain == [*Altered] * 2
     for point in points:
         assert point.num_workers == (2 if point.strategy.synchronous else 1)
     both, alone = (point.workload for point in references)
@@ -113,7 +117,7 @@ def test_every_strategy_and_placement_agrees_with_a_single_worker_of_the_same_ba
     assert (alone.dealt_to, alone.accumulation) == (None, 1)
     assert {point.workload for point in points} == {alone}
     assert (alone.deterministic, alone.data) == (True, Synthetic())
-    assert "13 of 13 settings agree" in capsys.readouterr().out
+    assert "17 of 17 settings agree" in capsys.readouterr().out
 
 
 def test_some_variable_is_cut_whatever_the_model(weighing: WeighingLauncher) -> None:

@@ -24,7 +24,7 @@ from ps_allreduce.point.strategies import (
     strategy_named,
 )
 from ps_allreduce.point.strategies.all_reduce import Packs
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.base import Altered, StrategySettings
 from ps_allreduce.point.wire import Collective, Wire, WireType
 from ps_allreduce.point.workload import Precision, Workload
 from tests.fakes import make_experiment
@@ -134,6 +134,7 @@ def test_columns_hold_what_was_stated(strategy: type[AnyStrategy]) -> None:
         "steps_per_dispatch": 2,
         "host_aggregation": True,
         "join_rounds": True,
+        "altered": Altered.STATISTICS,
     }
     settings = StrategySettings(**stated).only(strategy.understands)
     columns = strategy.of(settings).columns()

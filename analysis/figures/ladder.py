@@ -1,0 +1,89 @@
+"""The ladder: examples per second on every rung, and what each brings over the one before.
+
+A case in, a figure out, or None where a case has no ladder.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.data.cases import Case, Point
+from analysis.figures.curves import Row, draw_row, note_star
+from analysis.figures.style import COLOURS, MARKERS, legend_of_axes, style
+from analysis.stats.decision import Decision, Outcome
+from analysis.stats.decisions import decisions
+from analysis.stats.ladders import Ladder, ladders
+from analysis.stats.statistics import estimate
+from analysis.wording import ratio, with_interval, workers_text
+
+#: Sizes, inches.
+_WIDTH, _ROW_HEIGHT, _AROUND_ROWS = 7.4, 0.3, 0.8
+
+_SHOWN = (Outcome.FASTER, Outcome.SLOWER, Outcome.EQUAL)
+
+
+def plot_ladder(case: Case) -> Figure | None:
+    """A panel for each side, with its rungs from top to bottom."""
+    found = list(ladders(case))
+    if not found:
+        return None
+    heights = [len(ladder.rungs) * _ROW_HEIGHT + _AROUND_ROWS for ladder in found]
+    right = max((rate for each in found for p in each.points for rate in p.rates), default=1.0)
+    with style():
+        figure = Figure(figsize=(_WIDTH, sum(heights) + 0.5), layout="constrained")
+        figure.suptitle(case.name, fontsize=9)
+        grid = figure.subplots(len(found), 1, squeeze=False, height_ratios=heights, sharex=True)
+        for number, (ladder, axes) in enumerate(zip(found, grid[:, 0], strict=True)):
+            _draw_rungs(axes, case, ladder, (0.0, right * 1.15), number)
+        axes.set_xlabel(f"{case.unit}/s (launches, mean with 95 % interval)")
+        if any(point.mark for ladder in found for point in ladder.points):
+            note_star(axes)
+            legend_of_axes(axes)
+    return figure
+
+
+def _draw_rungs(
+    axes: Axes, case: Case, ladder: Ladder, limits: tuple[float, float], number: int
+) -> None:
+    before = [None, *(decisions(case).of(one, other) for other, one in pairwise(ladder.points))]
+    for y, (point, decision) in enumerate(zip(ladder.points, before, strict=True)):
+        _draw_rung(axes, point, decision, y, limits, number)
+    axes.set_yticks(range(len(ladder.rungs)), [rung.name for rung, _ in ladder.rungs])
+    axes.set_ylim(len(ladder.rungs) - 0.4, -0.6)
+    axes.set_xlim(limits)
+    axes.grid(axis="x", visible=True)
+    axes.grid(axis="y", visible=False)
+    axes.set_title(f"{ladder.name}, {workers_text(ladder.num_workers)}", loc="left")
+    axes.text(1.01, 1.0, "over the one before", transform=axes.transAxes, va="bottom")
+    beside = axes.secondary_yaxis("right")
+    beside.spines["right"].set_visible(False)
+    texts = ["" if each is None else with_interval(ratio, *each.ends) for each in before]
+    beside.set_yticks(range(len(texts)), texts)
+    beside.tick_params(length=0)
+
+
+def _draw_rung(
+    axes: Axes,
+    point: Point,
+    decision: Decision | None,
+    y: int,
+    limits: tuple[float, float],
+    number: int,
+) -> None:
+    colour = COLOURS[number]
+    if point.rates.empty:
+        axes.text(0.0, y, " no launch ended well", color=colour, va="center", fontsize=7)
+        return
+    row = Row(
+        y=y,
+        launches=[*point.rates],
+        ends=estimate(point.rates).ends,
+        colour=colour,
+        marker=MARKERS[number],
+        filled=decision is None or decision.outcome in _SHOWN,
+        starred=bool(point.mark),
+    )
+    draw_row(axes, row, limits)
