@@ -18,6 +18,7 @@ from analysis.data.blocks import Block, SweepResults
 from analysis.data.cases import Case
 from analysis.data.columns import NO_TEXT
 from analysis.figures.save import SavedFigure
+from analysis.planning.exchange import ExchangeChoice, exchange_sentence
 from analysis.report.circumstances import busy_lines, mixed_lines
 from analysis.report.network_items import host_items, network_parts
 from analysis.report.sizes import each_text
@@ -72,7 +73,7 @@ def write_report(path: Path, results: SweepResults, cases: Sequence[CaseReport])
     page = environment.get_template("report.html.j2").render(
         results=results,
         num_planned=len(results.files.planned or ()),
-        cases=[_case_context(item) for item in cases],
+        cases=[_case_context(item, results.files.exchanges) for item in cases],
         unusable=_unusable(results),
         networks=network_parts(block.table, block.records),
         hosts=host_items(block.records),
@@ -96,8 +97,9 @@ def moment_text(moment: pd.Timestamp) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
-def _case_context(item: CaseReport) -> dict[str, object]:
+def _case_context(item: CaseReport, chosen: Sequence[ExchangeChoice]) -> dict[str, object]:
     case, placed = item.case, placement_points(item.case)
+    chosen = [choice for choice in chosen if choice.model == case.conditions["model"]]
     return {
         "about": case,
         "verdict": item.verdict,
@@ -112,7 +114,7 @@ def _case_context(item: CaseReport) -> dict[str, object]:
         "without_changed": without_changed(case) is not case,
         "pairs": _pair_table(all_pairs(case), _PAIRS),
         "pairs_apart": _pair_table(all_pairs(case, same_transport=False), _PAIRS_APART),
-        "run": what_was_run(case),
+        "run": what_was_run(case) + ([("auto", exchange_sentence(chosen))] if chosen else []),
     }
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from analysis.planning.exchange import ExchangeMode
 from experiments.cli.accelerator_text import parse_emulate, parse_factors, parse_jitter
 from experiments.cli.requests import RunRequest, SpreadRequest, SweepRequest, WarmupRequest
 from experiments.models.model_text import EXAMPLES, parse_argument
@@ -219,6 +220,13 @@ def sweep_options(profiles: Mapping[str, Profile]) -> Decorator[Any]:
         ),
         _stated(
             "--budget-s", Parsed("s", parse_decimal), "Time for all launches, not the profile's."
+        ),
+        _given(
+            "--exchange",
+            one_of(ExchangeMode),
+            "How gradients travel: in buckets; whole, which is one pack or unbucketed; or what "
+            "suits links and cores. A setting of buckets, such as --in-flight, chooses buckets.",
+            ExchangeMode.AUTO,
         ),
         WARMUP,
         _given("--seed", WHOLE, "Of the order of runs.", 1),
