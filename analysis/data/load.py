@@ -22,7 +22,7 @@ import pandas as pd
 
 from analysis.data.columns import make_table
 from analysis.data.rows import Row, row_of
-from analysis.planning.exchange import EXCHANGES, ExchangeChoice
+from ps_allreduce.record.exchanges import EXCHANGES, ExchangeChoice
 from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.record.files import RunFiles, iter_record_paths, load_raw, read_json, read_run
 from ps_allreduce.record.looks import LOOKS, Looks
@@ -208,9 +208,7 @@ def _definition(folder: Path, damaged: list[Damage]) -> _Definition:
         return _Definition(
             order=tuple(order),
             looks=from_json(Looks, choices[LOOKS], path.name) if LOOKS in choices else None,
-            exchanges=from_json(
-                tuple[ExchangeChoice, ...], choices.get(EXCHANGES, []), path.name
-            ),
+            exchanges=from_json(tuple[ExchangeChoice, ...], choices.get(EXCHANGES, []), path.name),
         )
     except FileNotFoundError:
         return _Definition()

@@ -1,91 +1,68 @@
 """How gradients travel where nobody states it: in buckets, or whole.  Pure.
 
-Decides it from the seconds that links need for a step and those that processors need to send it.
-Buckets keep links busy from the first gradient on and cost more processor time; whole gradients
-are the other way round.  How the constants were found: `docs/performance.md`, "What `auto`
-chooses".  What a strategy makes of either is decided where its settings are stated.
+Buckets let links carry what is ready while the rest is computed, packed and added, and every
+message costs processor time.  Whole gradients are fewer messages, or one, and links wait.  Decides
+which of the two is dearer.  Where the constants come from, and how often the rule is right:
+`docs/performance.md`, "What `auto` chooses".
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 
-from ps_allreduce.point.network import render_rate
-from ps_allreduce.point.strategies import STRATEGIES
+from ps_allreduce.bounds import nominal_network_s
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.wire import Wire
+from ps_allreduce.record.exchanges import ExchangeChoice, ExchangeMode
 
-#: The choice in `sweep.json` that holds how gradients travel.
-EXCHANGES = "how gradients travel"
+#: Of all messages in buckets, but for some that are cut smaller, down to the second size: at the
+#: beginning and at the end of what a server, or the ring, gets.
+BUCKET_BYTES, SMALLEST_BYTES = Wire().cut_bytes, 65_536
+CUT_SMALLER = 4
 
-#: Processor time that all tasks together need to send the gradients of one worker whole.
-CPU_S_PER_BYTE = 4.5e-9
+#: Processor time of both ends of a message, whatever its size.
+MESSAGE_S = 0.3e-3
 
-#: And of a step that sends next to nothing.
-CPU_S_PER_STEP = 1e-3
-
-
-class ExchangeMode(StrEnum):
-    """How gradients travel."""
-
-    AUTO = "auto"
-    BUCKETS = "buckets"
-    WHOLE = "whole"
+#: Time of a byte in which one pack is filled and added up, and its worker sends nothing.
+PACKING_S = 1.5e-9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExchangeChoice:
-    """How the gradients of a strategy travel in a sweep, and the numbers that it follows from.
+def choose_exchange(
+    point: Experiment, sizes: Sequence[int], cores: int, bits_per_s: float
+) -> ExchangeChoice:
+    """How the gradients of a strategy travel.
 
-    Attributes:
-        cores: that the tasks have together.
-        bits_per_s: rate of the links; None on one host, and on links that nothing limits.
-        network_s: in which the busiest link carries the bytes of a step of every worker.
-        processor_s: in which the cores send them, all busy and with nothing else to do.
+    Args:
+        point: of that strategy, with the workers and servers that the choice is for.
+        sizes: bytes of every gradient of a worker.
+        cores: of all tasks together.
+        bits_per_s: rate of the slowest link; infinite where nothing limits it.
     """
-
-    model: str
-    strategy: str
-    mode: ExchangeMode
-    num_workers: int
-    cores: int
-    bits_per_s: float | None
-    network_s: float
-    processor_s: float
-
-    @property
-    def way(self) -> str:
-        """How gradients travel, in words."""
-        if self.mode is ExchangeMode.BUCKETS:
-            return "in buckets"
-        return "in one pack" if STRATEGIES[self.strategy].uses_collective else "unbucketed"
-
-    @property
-    def reason(self) -> str:
-        """The numbers, in words."""
-        links = "no links that limit"
-        if self.bits_per_s is not None:
-            links = f"links of {render_rate(float(f'{self.bits_per_s:.2g}'))}"
-        return f"{links}, {self.cores} core{'s' * (self.cores != 1)}"
+    saved = _extra_messages(point, sizes) * MESSAGE_S / cores
+    waiting = nominal_network_s(point, sum(sizes), bits_per_s)
+    if point.strategy.uses_collective:
+        waiting += PACKING_S * sum(sizes)
+    return ExchangeChoice(
+        model=point.workload.model.name,
+        strategy=point.strategy.kind,
+        mode=ExchangeMode.WHOLE if saved > waiting else ExchangeMode.BUCKETS,
+        num_workers=point.num_workers,
+        cores=cores,
+        bits_per_s=bits_per_s if math.isfinite(bits_per_s) else None,
+        saved_s=saved,
+        waiting_s=waiting,
+    )
 
 
-def processor_time_s(gradient_bytes: int, num_workers: int, cores: int) -> float:
-    """Seconds in which the cores of all tasks send the gradients of a step of every worker."""
-    return num_workers * (CPU_S_PER_STEP + CPU_S_PER_BYTE * gradient_bytes) / cores
+def _extra_messages(point: Experiment, sizes: Sequence[int]) -> float:
+    """How many more messages all workers send in buckets than whole, about."""
+    size, workers, servers = sum(sizes), point.num_workers, point.num_ps
+    if servers:  # each gradient goes there, and its new value comes back
+        return workers * 2 * (servers * _buckets(size / servers, BUCKET_BYTES) - len(sizes))
+    return workers * 2 * (workers - 1) * (_buckets(size, workers * BUCKET_BYTES) - 1)
 
 
-def better_mode(network_s: float, processor_s: float) -> ExchangeMode:
-    """Whole where processors are the limit, else in buckets."""
-    return ExchangeMode.WHOLE if processor_s > network_s else ExchangeMode.BUCKETS
-
-
-def exchange_sentence(choices: Sequence[ExchangeChoice]) -> str:
-    """How gradients travel, which strategies' in which way, and why; of at least one choice."""
-    several = len({choice.model for choice in choices}) > 1
-    ways: dict[str, list[str]] = {}
-    for choice in choices:
-        name = f"{choice.model} {choice.strategy}" if several else choice.strategy
-        ways.setdefault(choice.way, []).append(name)
-    told = [way if len(ways) == 1 else f"{way} ({', '.join(names)})" for way, names in ways.items()]
-    reasons = "; ".join(dict.fromkeys(choice.reason for choice in choices))
-    return f"Gradients travel {' and '.join(told)} (auto: {reasons})."
+def _buckets(num_bytes: float, bucket_bytes: float) -> float:
+    """How many buckets so many bytes fill, about."""
+    return num_bytes / bucket_bytes + min(CUT_SMALLER, num_bytes / SMALLEST_BYTES)

@@ -18,7 +18,6 @@ from analysis.data.blocks import Block, SweepResults
 from analysis.data.cases import Case
 from analysis.data.columns import NO_TEXT
 from analysis.figures.save import SavedFigure
-from analysis.planning.exchange import ExchangeChoice, exchange_sentence
 from analysis.report.circumstances import busy_lines, mixed_lines
 from analysis.report.network_items import host_items, network_parts
 from analysis.report.sizes import each_text
@@ -31,6 +30,7 @@ from analysis.stats.points import PlacementPoint, placement_points
 from analysis.stats.setting_pairs import varies_exchange, without_changed
 from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES, estimate
 from analysis.wording import NONE, count_text, missing_text, number, ratio, with_interval
+from ps_allreduce.record.exchanges import ExchangeChoice, exchange_sentence
 from ps_allreduce.record.files import write_atomically
 from ps_allreduce.record.records import Status
 

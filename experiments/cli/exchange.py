@@ -10,26 +10,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from analysis.planning.exchange import (
-    EXCHANGES,
-    ExchangeChoice,
-    ExchangeMode,
-    better_mode,
-    exchange_sentence,
-    processor_time_s,
-)
+from analysis.planning.exchange import choose_exchange
 from experiments.cli.requests import StudyRequest
 from experiments.studies.scope import LINKS, Describe
 from experiments.sweep.definition import Choices
 from launchers.protocol import Capacity
-from ps_allreduce.bounds import nominal_network_s
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts as hosts_needed
+from ps_allreduce.record.exchanges import (
+    EXCHANGES,
+    ExchangeChoice,
+    ExchangeMode,
+    exchange_sentence,
+)
 
 NOT_YET = "How gradients travel (auto) is chosen when links are known; until then, in buckets."
 
 
-def choose_exchange(
+def settle_exchange(
     request: StudyRequest,
     points: Iterable[Experiment],
     capacity: Capacity,
@@ -49,7 +47,13 @@ def choose_exchange(
     known = {point: rate for point, rate in rates.items() if rate is not None}
     if not largest or len(known) < len(rates):
         return False
-    chosen = tuple(_choice(point, rate, capacity, describe) for point, rate in known.items())
+    sizes = {
+        load: [spec.num_bytes for spec in describe(load) if spec.trainable] for load, _ in largest
+    }
+    chosen = tuple(
+        choose_exchange(point, sizes[point.workload], _cores_of(point, capacity), rate)
+        for point, rate in known.items()
+    )
     choices.decide(EXCHANGES, tuple[ExchangeChoice, ...], lambda: chosen)
     return True
 
@@ -67,24 +71,10 @@ def _bits_per_s(request: StudyRequest, point: Experiment, choices: Choices) -> f
     return min(rate for rate in rates if rate is not None)
 
 
-def _choice(
-    point: Experiment, bits_per_s: float, capacity: Capacity, describe: Describe
-) -> ExchangeChoice:
-    gradient_bytes = sum(spec.num_bytes for spec in describe(point.workload) if spec.trainable)
+def _cores_of(point: Experiment, capacity: Capacity) -> int:
+    """Those of all workers, of which emulated hosts share the machine's."""
     cores = point.num_workers * point.resources.cores_per_worker
-    cores = min(cores, capacity.shared_cores or cores)
-    network_s = nominal_network_s(point, gradient_bytes, bits_per_s)
-    processor_s = processor_time_s(gradient_bytes, point.num_workers, cores)
-    return ExchangeChoice(
-        model=point.workload.model.name,
-        strategy=point.strategy.kind,
-        mode=better_mode(network_s, processor_s),
-        num_workers=point.num_workers,
-        cores=cores,
-        bits_per_s=bits_per_s if math.isfinite(bits_per_s) else None,
-        network_s=network_s,
-        processor_s=processor_s,
-    )
+    return min(cores, capacity.shared_cores or cores)
 
 
 def tell_exchange(request: StudyRequest, choices: Choices) -> str:

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 
 from rich.console import Console
 
-from analysis.planning.exchange import ExchangeMode
 from experiments.cli.requests import StudyRequest
 from experiments.studies.scope import LINKS, rate_question
 from experiments.sweep.definition import Choices
 from experiments.sweep.link_rate import MOST_BUSY, Look, choose_rate
 from experiments.sweep.session import RunListener, Workplace, open_session, run_once_more
+from ps_allreduce.record.exchanges import ExchangeMode
 from ps_allreduce.bounds import nominal_network_s
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.point.experiment import Experiment
@@ -29,6 +29,9 @@ from ps_allreduce.record.records import RunRecord, Status
 
 #: The folder of its records; it is no sweep.
 NAME = "first-look"
+
+#: Of the links of a cluster on which a first look came to nothing.
+ASSUMED_BITS_PER_S = 1e9
 
 #: Long enough for the samples that tell how busy processors are.
 BRIEF = Measurement(
@@ -80,9 +83,9 @@ class FirstLook:
         self.console.print(f"A first look at {point.title} measures the links.")
         rate = self._run(replace(point, measurement=BRIEF)).link_bits_per_s
         if rate is None:
-            self.console.print("It came to nothing, so gradients travel in buckets.")
-            return False
-        self.choices.decide(LINKS, float, lambda: rate)
+            assumed = render_rate(ASSUMED_BITS_PER_S)
+            self.console.print(f"It came to nothing: links of {assumed} are assumed.")
+        self.choices.decide(LINKS, float, lambda: rate or ASSUMED_BITS_PER_S)
         return True
 
     def _choose(self, point: Experiment, network: EmulatedNetwork) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 import click
 
-from analysis.planning.exchange import ExchangeMode
 from experiments.cli.accelerator_text import parse_emulate, parse_factors, parse_jitter
 from experiments.cli.requests import RunRequest, SpreadRequest, SweepRequest, WarmupRequest
 from experiments.models.model_text import EXAMPLES, parse_argument
@@ -31,6 +30,7 @@ from launchers.cli.types import (
     parse_decimal,
     size_text,
 )
+from ps_allreduce.record.exchanges import ExchangeMode
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.data import Digits, RecordFiles, Synthetic
 from ps_allreduce.point.jitter import Distribution

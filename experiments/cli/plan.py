@@ -12,7 +12,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from analysis.planning.budget import MOST_LAUNCHES
-from experiments.cli.exchange import choose_exchange
+from experiments.cli.exchange import settle_exchange
 from experiments.cli.requests import StudyRequest
 from experiments.models.workload_request import refuse_absent_workers
 from experiments.studies.defaults import default_cores, default_models, default_workers
@@ -52,7 +52,8 @@ def plan_sweep(
     """
     scope = _scope(_with_ps_hosts(request, capacity), capacity, describe, choices)
     points = list(request.study.points(scope))
-    if choose_exchange(request, points, capacity, describe, choices):
+    able = [p for p in points if not too_few_hosts(p, capacity.num_hosts, capacity.num_ps_hosts)]
+    if settle_exchange(request, able, capacity, describe, choices):
         points = list(request.study.points(scope))
     _refuse_unused(request.name, request.settings, points)
     check_servers(points, describe)

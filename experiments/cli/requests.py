@@ -11,12 +11,12 @@ import json
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
-from analysis.planning.exchange import ExchangeMode
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.scope import Study
 from experiments.sweep.sweep import Profile
 from launchers.settings import LauncherSettings, option_of
 from launchers.sites import network_of, site_kind
+from ps_allreduce.record.exchanges import ExchangeMode
 from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.point.experiment import MOST_WORKERS
 from ps_allreduce.point.measurement import MOST_WARMUP_S, FixedWarmup, Measurement

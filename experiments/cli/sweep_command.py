@@ -214,6 +214,8 @@ def _submit(request: StudyRequest, scheduler: Scheduler, console: Console) -> in
     sweep_dir = request.sweep_dir
     capacity = _asked_capacity(request, scheduler)
     sweep = _planned(request, capacity, console)
+    if exchange := tell_exchange(request, read_choices(sweep_dir, request.identity, None)):
+        console.print(exchange)
     counts = of_software(collect(surroundings.source_state()))
     standing = _standing(request, sweep.runs(), counts, console)
     planned = planned_jobs(sweep, standing.missing, request.launcher, capacity.num_hosts, sweep_dir)

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from analysis.planning.budget import FEWEST_STEPS
-from analysis.planning.exchange import EXCHANGES, ExchangeChoice, ExchangeMode
 from experiments.studies.defaults import default_num_ps
 from experiments.sweep.definition import WINDOW, Choices
 from experiments.sweep.sweep import PROFILES, Profile
+from ps_allreduce.record.exchanges import EXCHANGES, ExchangeChoice, ExchangeMode
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.network import EmulatedNetwork
