@@ -65,8 +65,10 @@ class Capacity:
         num_hosts: hosts that there are, without those named for servers.
         cores_per_host: of the one of them with the fewest.
         num_ps_hosts: hosts named for servers.
+        shared_cores: of the machine that emulates all hosts; None where each has its own.
     """
 
     num_hosts: int
     cores_per_host: int
     num_ps_hosts: int = 0
+    shared_cores: int | None = None

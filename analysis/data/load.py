@@ -22,6 +22,7 @@ import pandas as pd
 
 from analysis.data.columns import make_table
 from analysis.data.rows import Row, row_of
+from ps_allreduce.record.exchanges import EXCHANGES, ExchangeChoice
 from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.record.files import RunFiles, iter_record_paths, load_raw, read_json, read_run
 from ps_allreduce.record.looks import LOOKS, Looks
@@ -67,6 +68,7 @@ class SweepFiles:
         records: by the index of the table, without samples.
         planned: the runs that `sweep.json` asks for; None where there is no such file.
         looks: at the main comparison while the sweep was made; None if there were none.
+        exchanges: how gradients travel, as far as `auto` chose it.
     """
 
     folder: Path
@@ -75,6 +77,7 @@ class SweepFiles:
     damaged: tuple[Damage, ...]
     planned: tuple[str, ...] | None
     looks: Looks | None = None
+    exchanges: tuple[ExchangeChoice, ...] = ()
 
 
 def load(folder: str | Path) -> pd.DataFrame:
@@ -141,14 +144,15 @@ def read_sweep(folder: Path) -> SweepFiles:
         records[str(path)] = replace(record, samples=())
     if not rows:
         raise UserError(_nothing_to_read(folder, damaged))
-    planned, looks = _definition(folder, damaged)
+    definition = _definition(folder, damaged)
     return SweepFiles(
         folder=folder,
         table=make_table(rows.values(), rows),
         records=records,
         damaged=tuple(damaged),
-        planned=planned,
-        looks=looks,
+        planned=definition.order,
+        looks=definition.looks,
+        exchanges=definition.exchanges,
     )
 
 
@@ -185,21 +189,32 @@ def _refuse_another_runs(steps: StepTable, metrics: Metrics | None) -> None:
         )
 
 
-def _definition(folder: Path, damaged: list[Damage]) -> tuple[tuple[str, ...] | None, Looks | None]:
-    """The runs that were planned, and the looks while they were made."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Definition:
+    """The runs that were planned, and what was noted while they were made."""
+
+    order: tuple[str, ...] | None = None
+    looks: Looks | None = None
+    exchanges: tuple[ExchangeChoice, ...] = ()
+
+
+def _definition(folder: Path, damaged: list[Damage]) -> _Definition:
     path = folder / "sweep.json"
     try:
         content = read_json(path)
         order, choices = content["order"], content.get("choices", {})
         if not isinstance(order, list) or not all(isinstance(key, str) for key in order):
             raise TypeError(f"order is no list of runs but {short(order)}")
-        looks = from_json(Looks, choices[LOOKS], path.name) if LOOKS in choices else None
+        return _Definition(
+            order=tuple(order),
+            looks=from_json(Looks, choices[LOOKS], path.name) if LOOKS in choices else None,
+            exchanges=from_json(tuple[ExchangeChoice, ...], choices.get(EXCHANGES, []), path.name),
+        )
     except FileNotFoundError:
-        return None, None
+        return _Definition()
     except (OSError, ValueError, KeyError, TypeError, UserError) as error:
         damaged.append(Damage(path=path.name, reason=f"not a readable sweep ({error!r})."))
-        return None, None
-    return tuple(order), looks
+        return _Definition()
 
 
 def _nothing_to_read(folder: Path, damaged: Sequence[Damage]) -> str:

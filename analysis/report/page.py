@@ -30,6 +30,7 @@ from analysis.stats.points import PlacementPoint, placement_points
 from analysis.stats.setting_pairs import varies_exchange, without_changed
 from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES, estimate
 from analysis.wording import NONE, count_text, missing_text, number, ratio, with_interval
+from ps_allreduce.record.exchanges import ExchangeChoice, exchange_sentence
 from ps_allreduce.record.files import write_atomically
 from ps_allreduce.record.records import Status
 
@@ -72,7 +73,7 @@ def write_report(path: Path, results: SweepResults, cases: Sequence[CaseReport])
     page = environment.get_template("report.html.j2").render(
         results=results,
         num_planned=len(results.files.planned or ()),
-        cases=[_case_context(item) for item in cases],
+        cases=[_case_context(item, results.files.exchanges) for item in cases],
         unusable=_unusable(results),
         networks=network_parts(block.table, block.records),
         hosts=host_items(block.records),
@@ -96,8 +97,9 @@ def moment_text(moment: pd.Timestamp) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
-def _case_context(item: CaseReport) -> dict[str, object]:
+def _case_context(item: CaseReport, chosen: Sequence[ExchangeChoice]) -> dict[str, object]:
     case, placed = item.case, placement_points(item.case)
+    chosen = [choice for choice in chosen if choice.model == case.conditions["model"]]
     return {
         "about": case,
         "verdict": item.verdict,
@@ -112,7 +114,7 @@ def _case_context(item: CaseReport) -> dict[str, object]:
         "without_changed": without_changed(case) is not case,
         "pairs": _pair_table(all_pairs(case), _PAIRS),
         "pairs_apart": _pair_table(all_pairs(case, same_transport=False), _PAIRS_APART),
-        "run": what_was_run(case),
+        "run": what_was_run(case) + ([("auto", exchange_sentence(chosen))] if chosen else []),
     }
 
 

@@ -1,32 +1,37 @@
-"""A first look at emulated links, before the sweep that runs on them.
+"""A first look at links, before the sweep that runs on them.
 
-Decides which point is looked at and what is said: where no rate was stated, one is chosen, model by
-model and once per sweep; a stated one at which the processors are the limit is told together with
-the ways out.  Which rate is good is decided in `sweep.link_rate`.
+Decides which point is looked at and what is said.  Of emulated links: where no rate was stated, one
+is chosen, model by model and once per sweep; a stated one at which the processors are the limit is
+told together with the ways out.  Those of a cluster are measured.  Which rate is good is decided in
+`sweep.link_rate`, and how gradients travel on it in `exchange`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from rich.console import Console
 
 from experiments.cli.requests import StudyRequest
-from experiments.studies.scope import rate_question
+from experiments.studies.scope import LINKS, rate_question
 from experiments.sweep.definition import Choices
 from experiments.sweep.link_rate import MOST_BUSY, Look, choose_rate
 from experiments.sweep.session import RunListener, Workplace, open_session, run_once_more
+from ps_allreduce.record.exchanges import ExchangeMode
 from ps_allreduce.bounds import nominal_network_s
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.layout import num_hosts as hosts_needed
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.network import EmulatedNetwork, render_rate
-from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import RunRecord, Status
 
 #: The folder of its records; it is no sweep.
 NAME = "first-look"
+
+#: Of the links of a cluster on which a first look came to nothing.
+ASSUMED_BITS_PER_S = 1e9
 
 #: Long enough for the samples that tell how busy processors are.
 BRIEF = Measurement(
@@ -56,18 +61,32 @@ class FirstLook:
             KeyboardInterrupt: somebody interrupted it.
         """
         networks = {point.workload: point.network for point in points}
-        chosen = False
+        chosen = self._measured(points)
         for workload, network in networks.items():
             unanswered = rate_question(workload) not in self.choices.answers
-            point = _to_look_at(points, workload)
+            point = _busiest(point for point in points if point.workload == workload)
             if network is None or point is None or not unanswered or not self._bits(point):
                 continue
-            if network.is_unlimited and self.request.launcher.bandwidth is None:
+            if network.is_unlimited and self.request.waits_for_rate:
                 self._choose(point, network)
                 chosen = True
             elif network.bits_per_s is not None:
                 self._judge(point, network, network.bits_per_s)
         return chosen
+
+    def _measured(self, points: Sequence[Experiment]) -> bool:
+        """Have the links of a cluster measured, if how gradients travel depends on them."""
+        point = _busiest(points)
+        wanted = self.request.exchange is ExchangeMode.AUTO and LINKS not in self.choices.answers
+        if point is None or point.network is not None or hosts_needed(point) == 1 or not wanted:
+            return False
+        self.console.print(f"A first look at {point.title} measures the links.")
+        rate = self._run(replace(point, measurement=BRIEF)).link_bits_per_s
+        if rate is None:
+            assumed = render_rate(ASSUMED_BITS_PER_S)
+            self.console.print(f"It came to nothing: links of {assumed} are assumed.")
+        self.choices.decide(LINKS, float, lambda: rate or ASSUMED_BITS_PER_S)
+        return True
 
     def _choose(self, point: Experiment, network: EmulatedNetwork) -> None:
         self.console.print(f"A first look at {point.title} chooses the rate of the links.")
@@ -103,8 +122,6 @@ class FirstLook:
         """Run the point on links on which background traffic leaves so much."""
         links = replace(network, bits_per_s=bits_per_s + _carried(network))
         record = self._run(replace(point, network=links, measurement=BRIEF))
-        if record.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt
         if record.metrics is None or record.machine_busy is None:
             raise LaunchError(f"the first look at {point.title} came to nothing: {record.reason}")
         return Look(
@@ -120,19 +137,19 @@ class FirstLook:
         place.launcher.check(point)
         place.launcher.prepare(point.workload)
         with open_session(place, NAME, self.request.sweep.chosen_profile) as session:
-            return run_once_more(session, point)
+            record = run_once_more(session, point)
+        if record.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        return record
 
 
-def _to_look_at(points: Sequence[Experiment], workload: Workload) -> Experiment | None:
+def _busiest(points: Iterable[Experiment]) -> Experiment | None:
     """The point with the most workers, all-reduce if there is one: it keeps processors busiest."""
 
     def busiest(point: Experiment) -> tuple[int, bool]:
         return point.num_workers, point.strategy.uses_collective
 
-    able = [
-        point for point in points if point.workload == workload and point.strategy.communicates()
-    ]
-    return max(able, key=busiest, default=None)
+    return max((p for p in points if p.strategy.communicates()), key=busiest, default=None)
 
 
 def _carried(network: EmulatedNetwork) -> float:

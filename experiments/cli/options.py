@@ -30,6 +30,7 @@ from launchers.cli.types import (
     parse_decimal,
     size_text,
 )
+from ps_allreduce.record.exchanges import ExchangeMode
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.data import Digits, RecordFiles, Synthetic
 from ps_allreduce.point.jitter import Distribution
@@ -219,6 +220,13 @@ def sweep_options(profiles: Mapping[str, Profile]) -> Decorator[Any]:
         ),
         _stated(
             "--budget-s", Parsed("s", parse_decimal), "Time for all launches, not the profile's."
+        ),
+        _given(
+            "--exchange",
+            one_of(ExchangeMode),
+            "How gradients travel: in buckets; whole, which is one pack or unbucketed; or what "
+            "suits links and cores. A setting of buckets, such as --in-flight, chooses buckets.",
+            ExchangeMode.AUTO,
         ),
         WARMUP,
         _given("--seed", WHOLE, "Of the order of runs.", 1),

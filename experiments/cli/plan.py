@@ -12,6 +12,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from analysis.planning.budget import MOST_LAUNCHES
+from experiments.cli.exchange import settle_exchange
 from experiments.cli.requests import StudyRequest
 from experiments.models.workload_request import refuse_absent_workers
 from experiments.studies.defaults import default_cores, default_models, default_workers
@@ -49,8 +50,11 @@ def plan_sweep(
     Raises:
         UserError: what was asked for does not fit together, or nowhere.
     """
-    settled = _with_ps_hosts(request, capacity)
-    points = list(request.study.points(_scope(settled, capacity, describe, choices)))
+    scope = _scope(_with_ps_hosts(request, capacity), capacity, describe, choices)
+    points = list(request.study.points(scope))
+    able = [p for p in points if not too_few_hosts(p, capacity.num_hosts, capacity.num_ps_hosts)]
+    if settle_exchange(request, able, capacity, describe, choices):
+        points = list(request.study.points(scope))
     _refuse_unused(request.name, request.settings, points)
     check_servers(points, describe)
     fitting = _fitting(points, capacity, console)
@@ -102,6 +106,7 @@ def _scope(
         choices=choices,
         brief=_is_brief(request),
         num_ps_hosts=capacity.num_ps_hosts,
+        exchange=request.exchange,
     )
 
 

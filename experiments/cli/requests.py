@@ -16,12 +16,14 @@ from experiments.studies.scope import Study
 from experiments.sweep.sweep import Profile
 from launchers.settings import LauncherSettings, option_of
 from launchers.sites import network_of, site_kind
+from ps_allreduce.record.exchanges import ExchangeMode
 from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.point.experiment import MOST_WORKERS
 from ps_allreduce.point.measurement import MOST_WARMUP_S, FixedWarmup, Measurement
 from ps_allreduce.point.spread import Coordinator, Spread
 from ps_allreduce.point.strategies import AnyStrategy
 from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.wire import WIRE_SETTINGS
 from ps_allreduce.serialization import identity_of
 
 
@@ -84,6 +86,7 @@ class SweepRequest:
             servers and with them; None for one less than its cores.
         repetitions: launches of every point; None for as many as the profile's time allows.
         budget_s: time for all launches; None for that of the profile.
+        exchange: how gradients travel.
         seed: of the order of runs.
         jobs_by_size: a job for each number of hosts, instead of one for all.
         retry_failed: give runs that failed as often as they are tried their tries anew.
@@ -97,6 +100,7 @@ class SweepRequest:
     ps_threads: int | None = None
     repetitions: int | None = None
     budget_s: float | None = None
+    exchange: ExchangeMode = ExchangeMode.AUTO
     warmup: WarmupRequest = field(default_factory=WarmupRequest)
     seed: int = 1
     jobs_by_size: bool = False
@@ -133,6 +137,32 @@ class StudyRequest:
     workload: WorkloadRequest = field(default_factory=WorkloadRequest)
     spread: SpreadRequest = field(default_factory=SpreadRequest)
     settings: StrategySettings = field(default_factory=StrategySettings)
+
+    def __post_init__(self) -> None:
+        if self.sweep.exchange is not ExchangeMode.WHOLE:
+            return
+        if not self.study.chooses_exchange:
+            raise UserError(
+                f"{self.name} says itself how gradients travel: leave --exchange whole out."
+            )
+        if stated := self._about_buckets:
+            options = ", ".join(map(option_of, stated))
+            raise UserError(f"{options}: of --exchange buckets only. Leave it or whole out.")
+
+    @property
+    def _about_buckets(self) -> list[str]:
+        return [name for name in self.settings.stated if name in WIRE_SETTINGS]
+
+    @property
+    def exchange(self) -> ExchangeMode:
+        """How gradients travel; nothing is chosen where a setting of buckets is stated."""
+        is_said = not self.study.chooses_exchange or self._about_buckets
+        return ExchangeMode.BUCKETS if is_said else self.sweep.exchange
+
+    @property
+    def waits_for_rate(self) -> bool:
+        """A first look chooses the rate of emulated links that have none."""
+        return self.study.looks_first and self.launcher.bandwidth is None
 
     @property
     def sweep_dir(self) -> Path:

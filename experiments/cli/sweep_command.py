@@ -16,6 +16,7 @@ import click
 from rich.console import Console
 
 from experiments import surroundings
+from experiments.cli.exchange import tell_exchange
 from experiments.cli.links import FirstLook
 from experiments.cli.pilot import Pilot
 from experiments.cli.plan import check_jobs_by_size, plan_sweep, render_sweep
@@ -36,6 +37,7 @@ from launchers.scheduler import Scheduler
 from launchers.sites import site_kind
 from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.layout import num_hosts as hosts_needed
 from ps_allreduce.record.files import iter_record_paths
 from ps_allreduce.record.provenance import collect
 from ps_allreduce.record.records import Status
@@ -105,6 +107,8 @@ def _run_here(
         points = tuple(point for point in sweep.points if point in here)
         if runs and pilot.take(replace(sweep, points=points)):
             sweep, runs = _for_these_hosts(request, launcher, choices, Console(quiet=True))
+    if told := tell_exchange(request, choices):
+        console.print(told)
     if request.sweep.dry_run:
         history, standing = look_ahead(runs, place, retry_failed=request.sweep.retry_failed)
         click.echo(render_sweep(sweep, runs, standing.missing, OVERHEAD_S))
@@ -122,13 +126,13 @@ def _looked(
     runs: Sequence[PlannedRun],
     console: Console,
 ) -> bool:
-    """Look at emulated links first, when it is known that all points can be run.
+    """Look at links first, when it is known that all points can be run.
 
     Returns:
-        Whether rates were chosen, with which the points have to be made again.
+        Whether something was found, with which the points have to be made again.
     """
     points = _points_of(runs)
-    if not request.study.looks_first or all(point.network is None for point in points):
+    if not request.study.looks_first or all(hosts_needed(point) == 1 for point in points):
         return False
     look_ahead(runs, place)
     return FirstLook(request=request, place=place, choices=choices, console=console).take(points)
@@ -210,6 +214,8 @@ def _submit(request: StudyRequest, scheduler: Scheduler, console: Console) -> in
     sweep_dir = request.sweep_dir
     capacity = _asked_capacity(request, scheduler)
     sweep = _planned(request, capacity, console)
+    if exchange := tell_exchange(request, read_choices(sweep_dir, request.identity, None)):
+        console.print(exchange)
     counts = of_software(collect(surroundings.source_state()))
     standing = _standing(request, sweep.runs(), counts, console)
     planned = planned_jobs(sweep, standing.missing, request.launcher, capacity.num_hosts, sweep_dir)

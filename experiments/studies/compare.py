@@ -59,4 +59,4 @@ def _policies(scope: Scope, workload: Workload, num_ps: int) -> list[Policy]:
     return [Policy.ROUND_ROBIN, other]
 
 
-STUDY = Study(about=__doc__, points=_points, hosts=4, has_brief=True)
+STUDY = Study(about=__doc__, points=_points, hosts=4, has_brief=True, chooses_exchange=True)

@@ -31,4 +31,4 @@ def _points(scope: Scope) -> Iterator[Experiment]:
             yield scope.served(workload, SynchronousServers, workers, num_ps, policy)
 
 
-STUDY = Study(about=__doc__, points=_points)
+STUDY = Study(about=__doc__, points=_points, chooses_exchange=True)

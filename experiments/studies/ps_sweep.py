@@ -41,4 +41,4 @@ def _numbers_of_servers(scope: Scope) -> list[int]:
     return [number for number in NUM_PS if number <= max(scope.scale.workers)]
 
 
-STUDY = Study(about=__doc__, points=_points)
+STUDY = Study(about=__doc__, points=_points, chooses_exchange=True)

@@ -14,6 +14,7 @@ from analysis.planning.budget import FEWEST_STEPS
 from experiments.studies.defaults import default_num_ps
 from experiments.sweep.definition import WINDOW, Choices
 from experiments.sweep.sweep import PROFILES, Profile
+from ps_allreduce.record.exchanges import EXCHANGES, ExchangeChoice, ExchangeMode
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.network import EmulatedNetwork
@@ -36,10 +37,13 @@ from ps_allreduce.point.strategies import (
     SynchronousServers,
 )
 from ps_allreduce.point.strategies.base import Altered, Servers, StrategySettings
-from ps_allreduce.point.wire import WIRE_SETTINGS
+from ps_allreduce.point.wire import WIRE_SETTINGS, WireType
 from ps_allreduce.point.workload import Workload
 
 SERVER_STRATEGIES = (AsynchronousServers, SynchronousServers)
+
+#: Every gradient on its own, and all at once; of all-reduce one pack stands for it.
+UNBUCKETED = StrategySettings(group_bytes=0, cut_bytes=0, in_flight=0, gradients=WireType.FLOAT32)
 
 #: Tells a model's variables, in creation order.
 Describe = Callable[[Workload], Sequence[VariableSpec]]
@@ -56,6 +60,10 @@ def check_servers(points: Iterable[Experiment], describe: Describe) -> None:
         if servers is not None and servers.num_ps > 1:
             split_bytes = servers.split_bytes or DEFAULT_SPLIT_BYTES
             make_plan(servers.placement, describe(point.workload), servers.num_ps, split_bytes)
+
+
+#: What plain TCP reached on the slowest link of a cluster, in bits per second.
+LINKS = "rate of the links between hosts"
 
 
 def rate_question(workload: Workload) -> str:
@@ -112,6 +120,7 @@ class Scope:
         choices: remembers what is decided automatically.
         brief: one worker and the most are enough, and so is a single worker as base.
         num_ps_hosts: hosts that are named for servers.
+        exchange: how gradients travel; `auto` is buckets until it is chosen.
     """
 
     workloads: tuple[Workload, ...]
@@ -127,6 +136,7 @@ class Scope:
     choices: Choices = field(default_factory=Choices)
     brief: bool = False
     num_ps_hosts: int = 0
+    exchange: ExchangeMode = ExchangeMode.BUCKETS
 
     def __post_init__(self) -> None:
         if self.settings.num_ps is not None:
@@ -149,7 +159,7 @@ class Scope:
         if workers_together(workers, self.spread) == 1:  # it has nobody to aggregate with
             stated = stated.without(["host_aggregation"])
         return Experiment(
-            strategy=strategy.of(stated.only(strategy.understands)),
+            strategy=strategy.of(self._sent(workload, strategy, stated).only(strategy.understands)),
             num_workers=workers,
             launcher=self.launcher,
             spread=self.spread,
@@ -163,6 +173,20 @@ class Scope:
             ),
             measurement=self._measured(),
         )
+
+    def _sent(
+        self, workload: Workload, strategy: type[AnyStrategy], stated: StrategySettings
+    ) -> StrategySettings:
+        """The settings, with how gradients travel if not in buckets."""
+        mode = self.exchange
+        if mode is ExchangeMode.AUTO:
+            chosen = self.choices.answer(EXCHANGES, tuple[ExchangeChoice, ...]) or ()
+            wanted = (workload.model.name, strategy.kind)
+            mode = next((c.mode for c in chosen if (c.model, c.strategy) == wanted), mode)
+        if mode is not ExchangeMode.WHOLE:
+            return stated
+        whole = StrategySettings(bytes_per_pack=0) if strategy.uses_collective else UNBUCKETED
+        return stated.changed_by(whole)
 
     def _measured(self) -> Measurement:
         window_s = self.choices.answer(WINDOW, float)
@@ -270,6 +294,8 @@ class Study:
         hosts: how many it wants where nobody states a launcher; None if it does not care.
         looks_first: at emulated links, before anything runs on them.
         has_brief: in the profile `quick` it has fewer points (`Scope.brief`).
+        chooses_exchange: how gradients travel is chosen where nobody states it; in other studies
+            they travel in buckets, or as the study says.
     """
 
     about: str
@@ -278,3 +304,4 @@ class Study:
     hosts: int | None = None
     looks_first: bool = True
     has_brief: bool = False
+    chooses_exchange: bool = False

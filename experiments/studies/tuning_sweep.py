@@ -18,16 +18,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
-from experiments.studies.scope import SERVER_STRATEGIES, Scope, Study
+from experiments.studies.scope import SERVER_STRATEGIES, UNBUCKETED, Scope, Study
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import AllReduce, AnyStrategy
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.wire import WIRE_SETTINGS, WireType
 from ps_allreduce.point.workload import Precision, Workload
-
-#: Every gradient on its own, and all at once; of all-reduce one pack stands for it.
-UNBUCKETED = StrategySettings(group_bytes=0, cut_bytes=0, in_flight=0, gradients=WireType.FLOAT32)
 
 #: What is changed, in the order of the points.
 CHANGES = (

@@ -20,8 +20,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from analysis.suite.wire_targets import TARGET_BITS_PER_S
-from experiments.studies.scope import SERVER_STRATEGIES, Scope, Study
-from experiments.studies.tuning_sweep import UNBUCKETED
+from experiments.studies.scope import SERVER_STRATEGIES, UNBUCKETED, Scope, Study
 from experiments.sweep.sweep import Profile
 from ps_allreduce.bounds import nominal_network_s
 from ps_allreduce.errors import UserError

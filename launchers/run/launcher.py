@@ -71,12 +71,12 @@ class HostsLauncher:
         """How far the axes of a sweep may reach."""
         cores, hosts = self._site.cores(), self._site.worker_hosts
         fewest = min(len(cores[host]) for host in hosts)
-        if self._site.is_emulating:
-            fewest = max(1, fewest // len(self._site.hosts))
+        shared = fewest if self._site.is_emulating else None
         return Capacity(
             num_hosts=len(hosts),
-            cores_per_host=fewest,
+            cores_per_host=max(1, fewest // len(self._site.hosts)) if shared else fewest,
             num_ps_hosts=self._site.num_ps_hosts,
+            shared_cores=shared,
         )
 
     def check(self, experiment: Experiment) -> None:

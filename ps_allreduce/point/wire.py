@@ -67,7 +67,8 @@ class Wire:
     def title_parts(self) -> list[str]:
         """What a short line says: what is not at its default."""
         values = [(each.name, getattr(self, each.name), each.default) for each in fields(self)]
-        return [f"{name} {value}" for name, value, default in values if value != default]
+        changed = [f"{name} {value}" for name, value, default in values if value != default]
+        return ["unbucketed"] if self == UNBUCKETED else changed
 
     @property
     def group_size(self) -> int:

@@ -1,0 +1,74 @@
+"""How gradients travel in a sweep that was not told, and what it follows from.
+
+`sweep.json` keeps it, so that a sweep that goes on and its report know it.  The rule that chooses is
+decided in `analysis.planning.exchange`; what a strategy makes of either way, where its settings are
+stated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ps_allreduce.point.network import render_rate
+from ps_allreduce.point.strategies import STRATEGIES
+
+#: The choice in `sweep.json` that holds how gradients travel.
+EXCHANGES = "how gradients travel"
+
+
+class ExchangeMode(StrEnum):
+    """How gradients travel."""
+
+    AUTO = "auto"
+    BUCKETS = "buckets"
+    WHOLE = "whole"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeChoice:
+    """How the gradients of a strategy travel in a sweep, and the numbers that it follows from.
+
+    Attributes:
+        cores: that the tasks have together.
+        bits_per_s: rate of the links; None on one host, and on links that nothing limits.
+        saved_s: of a step, that cores save if gradients travel whole.
+        waiting_s: of a step, in which cores and links wait for each other then.
+    """
+
+    model: str
+    strategy: str
+    mode: ExchangeMode
+    num_workers: int
+    cores: int
+    bits_per_s: float | None
+    saved_s: float
+    waiting_s: float
+
+    @property
+    def way(self) -> str:
+        """How gradients travel, in words."""
+        if self.mode is ExchangeMode.BUCKETS:
+            return "in buckets"
+        return "in one pack" if STRATEGIES[self.strategy].uses_collective else "unbucketed"
+
+    @property
+    def reason(self) -> str:
+        """The numbers, in words."""
+        links = "no links that limit"
+        if self.bits_per_s is not None:
+            links = f"links of {render_rate(float(f'{self.bits_per_s:.2g}'))}"
+        return f"{links}, {self.cores} core{'s' * (self.cores != 1)}"
+
+
+def exchange_sentence(choices: Sequence[ExchangeChoice]) -> str:
+    """How gradients travel, which strategies' in which way, and why; of at least one choice."""
+    several = len({choice.model for choice in choices}) > 1
+    ways: dict[str, list[str]] = {}
+    for choice in choices:
+        name = f"{choice.model} {choice.strategy}" if several else choice.strategy
+        ways.setdefault(choice.way, []).append(name)
+    told = [way if len(ways) == 1 else f"{way} ({', '.join(names)})" for way, names in ways.items()]
+    reasons = "; ".join(dict.fromkeys(choice.reason for choice in choices))
+    return f"Gradients travel {' and '.join(told)} (auto: {reasons})."
