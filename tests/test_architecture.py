@@ -181,6 +181,7 @@ NEIGHBOURS = {
         "export": (),
         "cli": ("models", "studies", "sweep"),
         "suite": ("cli", "models", "studies", "sweep"),
+        "tuning": ("cli", "models", "studies", "sweep"),
     },
     "analysis": {
         "derive": (),
