@@ -12,6 +12,8 @@ from dataclasses import replace
 import click
 from rich.console import Console
 
+from analysis.figures.race import plot_race
+from analysis.figures.style import save_figure
 from experiments import surroundings
 from experiments.cli.links import FirstLook
 from experiments.cli.plan import plan_sweep
@@ -29,6 +31,7 @@ from experiments.tuning.outcome import (
     CURSE,
     SideOutcome,
     launch_table,
+    race_lines,
     render_progress,
     render_winner,
     side_outcomes,
@@ -112,13 +115,16 @@ def _show(
 ) -> int:
     folder = request.sweep_dir
     write_atomically(folder / TABLE, launch_table(sides).encode())
+    default = race.sides[0][0]
+    title = f"{default.workload.model.name}, {race.hosts} hosts"
+    figure = save_figure(plot_race(title, sides[0].unit, race_lines(sides)), folder, FIGURE)
     click.echo(render_progress(sides, race.share_s))
     for side in sides:
         for sentence in side.failures:
             click.echo(sentence)
         click.echo(render_winner(side, folder))
     click.echo(CURSE)
-    click.echo(f"Every launch: {folder / TABLE}")
+    click.echo(f"Every launch: {folder / TABLE}, drawn: {figure['png']}")
     if stop is Stop.INTERRUPTED:
         click.echo("Interrupted. The same command goes on.", err=True)
         return INTERRUPTED

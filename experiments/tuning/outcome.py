@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from analysis.figures.race import RaceLaunch
 from experiments.tuning.halving import Moment, Outcome, Standing, mean_rate
 from experiments.tuning.race import Race
 from launchers.cli.types import size_text
@@ -149,6 +150,23 @@ def options_of(point: Experiment) -> str:
             options[name] = size_text(int(str(value))) if name in SIZED else value
     options |= {name: columns[name] for name in ("cores_per_worker", "threads_per_worker")}
     return " ".join(f"{option_of(name)} {value}" for name, value in options.items())
+
+
+def race_lines(sides: Sequence[SideOutcome]) -> list[tuple[str, list[RaceLaunch]]]:
+    """What the figure shows of every side."""
+    return [(side.name, [*_race_line(side.standing.moments)]) for side in sides]
+
+
+def _race_line(moments: Sequence[Moment]) -> Iterator[RaceLaunch]:
+    before = None
+    for moment in moments:
+        yield RaceLaunch(
+            node_minutes=moment.spent_s / 60,
+            rate=moment.outcome.rate,
+            best_rate=moment.best_rate,
+            overtakes=moment.best != before,
+        )
+        before = moment.best
 
 
 def launch_table(sides: Sequence[SideOutcome]) -> str:
