@@ -5,85 +5,56 @@ Which launches were made, and which setting was ahead, is decided in `experiment
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.figures.style import (
-    COLOURS,
-    LINES,
-    MARKERS,
-    legend_of_figure,
-    new_figure,
-    style,
-)
+from analysis.figures.style import COLOURS, LINES, MARKERS, legend_of_figure, new_figure, style
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RaceLaunch:
-    """A launch, and what was best after it.
-
-    Attributes:
-        node_minutes: hosts times minutes of all launches of its side so far.
-        rate: examples per second; None where it did not end well.
-        best_rate: mean of the launches of the setting that is ahead; None without any.
-        overtakes: another setting is ahead than before.
-    """
-
-    node_minutes: float
-    rate: float | None
-    best_rate: float | None
-    overtakes: bool
-
-
-def plot_race(
-    title: str, rates: str, sides: Sequence[tuple[str, Sequence[RaceLaunch]]]
-) -> Figure:
-    """Small circles are single launches; a marker stands where another setting takes the lead.
+def plot_race(launches: pd.DataFrame, title: str, unit: str) -> Figure:
+    """Small circles are launches; a marker stands where another setting takes the lead.
 
     Args:
-        title: what was trained, and where.
-        rates: what the vertical axis counts.
-        sides: the launches of each by its name, in order.
+        launches: a row each, in order; columns: side, node_minutes (of its side so far), rate (not
+            a number where it did not end well), best_experiment_id and best_rate after it.
+        unit: what is counted per second.
     """
     with style():
         figure, (axes,) = new_figure(1, 1)
-        for number, (name, launches) in enumerate(sides):
-            _draw(axes, name, launches, number)
-        axes.set_xlabel("node minutes of a side (hosts x minutes of launches)")
-        axes.set_ylabel(f"best so far, {rates}")
+        for number, (side, made) in enumerate(launches.groupby("side", sort=False)):
+            _draw(axes, str(side), made, number)
+        axes.set_xlabel("node minutes of the side (hosts x minutes of launches)")
+        axes.set_ylabel(f"{unit}/s")
         axes.set_title(title, loc="left")
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)
-        axes.scatter([], [], s=6, facecolors="none", edgecolors="#444444", label="a launch")
-        legend_of_figure(figure, [axes], columns=3)
+        axes.scatter([], [], s=6, facecolors="none", edgecolors="#444444", label="single launches")
+        legend_of_figure(figure, [axes], columns=2)
     return figure
 
 
-def _draw(axes: Axes, name: str, launches: Sequence[RaceLaunch], number: int) -> None:
-    ahead = [(each.node_minutes, each.best_rate, each.overtakes) for each in launches]
-    marked = [place for place, (*_, overtakes) in enumerate(ahead) if overtakes]
+def _draw(axes: Axes, side: str, made: pd.DataFrame, number: int) -> None:
+    overtakes = made["best_experiment_id"] != made["best_experiment_id"].shift()
+    overtakes.iloc[-1] = True
     axes.plot(
-        [minutes for minutes, _, _ in ahead],
-        [float("nan") if rate is None else rate for _, rate, _ in ahead],
+        made["node_minutes"],
+        made["best_rate"].astype(float),
         color=COLOURS[number],
         linestyle=LINES[number],
         linewidth=1.2,
+        drawstyle="steps-post",
         marker=MARKERS[number],
-        markevery=[*marked, len(ahead) - 1] if ahead else None,
+        markevery=[*overtakes.to_numpy().nonzero()[0]],
         markersize=6,
         markeredgecolor="white",
         markeredgewidth=0.6,
-        drawstyle="steps-post",
-        label=name,
+        label=f"{side}: best so far",
         zorder=3,
     )
-    made = [(each.node_minutes, each.rate) for each in launches if each.rate is not None]
     axes.scatter(
-        [minutes for minutes, _ in made],
-        [rate for _, rate in made],
+        made["node_minutes"],
+        made["rate"].astype(float),
         s=6,
         facecolors="none",
         edgecolors=COLOURS[number],

@@ -31,17 +31,15 @@ from experiments.tuning.outcome import (
     CURSE,
     SideOutcome,
     launch_table,
-    race_lines,
     render_progress,
-    render_winner,
-    side_outcomes,
+    render_side,
 )
 from experiments.tuning.race import Race, kept_records, run_race
 from ps_allreduce.errors import at_least
 from ps_allreduce.record.files import write_atomically
 
-#: The file of all launches, and the name of the figure.
-TABLE, FIGURE = "tuning-race.csv", "tuning-race"
+#: The name of the files that are left: all launches, and their figure.
+FILES = "tuning-race"
 
 PROFILE = replace(PROFILES[QUICK].without_budget(1), name="tune")
 
@@ -70,7 +68,11 @@ def run_tuning(request: StudyRequest, minutes: float) -> int:
             listener=progress,
         )
         race, standings, stop = _raced(request, place, minutes, console)
-    return _show(request, side_outcomes(race, standings), race, stop)
+    sides = [
+        SideOutcome(points={point.experiment_id: point for point in side}, standing=standing)
+        for side, standing in zip(race.sides, standings, strict=True)
+    ]
+    return _show(request, sides, race, stop)
 
 
 def _raced(
@@ -113,21 +115,19 @@ def race_of(sweep: Sweep, minutes: float) -> Race:
 def _show(
     request: StudyRequest, sides: Sequence[SideOutcome], race: Race, stop: Stop | None
 ) -> int:
-    folder = request.sweep_dir
-    write_atomically(folder / TABLE, launch_table(sides).encode())
-    default = race.sides[0][0]
-    title = f"{default.workload.model.name}, {race.hosts} hosts"
-    figure = save_figure(plot_race(title, sides[0].unit, race_lines(sides)), folder, FIGURE)
+    folder, table = request.sweep_dir, launch_table(sides)
+    write_atomically(folder / f"{FILES}.csv", table.to_csv(index=False).encode())
     click.echo(render_progress(sides, race.share_s))
     for side in sides:
-        for sentence in side.failures:
-            click.echo(sentence)
-        click.echo(render_winner(side, folder))
+        click.echo("\n".join(render_side(side, folder)))
     click.echo(CURSE)
-    click.echo(f"Every launch: {folder / TABLE}, drawn: {figure['png']}")
+    if len(table):
+        title = f"{sides[0].default.workload.model.name}, {race.hosts} hosts"
+        saved = save_figure(plot_race(table, title, sides[0].unit), folder, FILES)
+        click.echo(f"Every launch: {folder / FILES}.csv, drawn: {saved['png']}")
+    if stop is not None:
+        sentence = NO_TIME if stop is Stop.NO_TIME else "Interrupted. The same command goes on."
+        click.echo(sentence, err=True)
     if stop is Stop.INTERRUPTED:
-        click.echo("Interrupted. The same command goes on.", err=True)
         return INTERRUPTED
-    if stop is Stop.NO_TIME:
-        click.echo(NO_TIME, err=True)
     return 0 if stop is None and all(side.winner for side in sides) else 1

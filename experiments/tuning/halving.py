@@ -65,12 +65,10 @@ class Standing:
     Attributes:
         moments: one for each launch that counts, in order.
         next: the candidate that is to be launched; None when the side has ended.
-        left: the candidates that are still in.
     """
 
     moments: tuple[Moment, ...]
     next: str | None
-    left: tuple[str, ...]
 
     @property
     def spent_s(self) -> float:
@@ -95,10 +93,10 @@ def standings(sides: Sequence[Sequence[str]], share_s: float, launches: Launches
         share_s: hosts times seconds of each side.
     """
     firsts = [launches.get(side[0], ())[:1] for side in sides]
-    if not all(firsts):  # the defaults tell how many candidates a share pays for
-        return [_begun(side[0], first) for side, first in zip(sides, firsts, strict=True)]
-    node_s = math.fsum(first[0].node_s for first in firsts) / len(firsts)
-    size = min(field_size(share_s / node_s), *map(len, sides))
+    size = 1
+    if all(firsts):  # the defaults tell how many candidates a share pays for
+        node_s = math.fsum(first[0].node_s for first in firsts) / len(firsts)
+        size = min(field_size(share_s / node_s), *map(len, sides))
     return [_replayed(side[:size], share_s, launches) for side in sides]
 
 
@@ -123,13 +121,6 @@ def mean_rate(outcomes: Sequence[Outcome]) -> float | None:
     return math.exp(math.fsum(logs) / len(logs)) if logs else None
 
 
-def _begun(default: str, first: Sequence[Outcome]) -> Standing:
-    """A side of which at most the default was launched."""
-    replay = _Replay(share_s=math.inf, launches={default: first}, left=[default], round=1)
-    replay.launch(default)
-    return replay.standing(next=None if first else default)
-
-
 @dataclass(slots=True, kw_only=True)
 class _Replay:
     """Goes through the launches of a side again.
@@ -150,10 +141,6 @@ class _Replay:
     def spent_s(self) -> float:
         """Hosts times seconds so far."""
         return self.moments[-1].spent_s if self.moments else 0.0
-
-    def standing(self, next: str | None) -> Standing:
-        """How far it has come."""
-        return Standing(moments=tuple(self.moments), next=next, left=tuple(self.left))
 
     def pays(self, candidate: str) -> bool:
         """What is left of the share is enough for one more launch."""
@@ -206,7 +193,7 @@ class _Replay:
     def end_of_round_s(self) -> float:
         """Rounds that are to come get equal parts of what is left of the share."""
         rounds = math.ceil(math.log(len(self.left), ETA))
-        return self.spent_s + (self.share_s - self.spent_s) / rounds
+        return self.spent_s + (self.share_s - self.spent_s) / max(1, rounds)
 
     def pass_ends_s(self) -> float:
         """What will have been spent after one more pass."""
@@ -221,18 +208,20 @@ class _Replay:
 
 def _replayed(side: Sequence[str], share_s: float, launches: Launches) -> Standing:
     replay = _Replay(share_s=share_s, launches=launches, left=[*side])
+    missing = None
     for candidate in _turns(replay):
         if not replay.pays(candidate):
             break
         if not replay.launch(candidate):
-            return replay.standing(next=candidate)
-    return replay.standing(next=None)
+            missing = candidate
+            break
+    return Standing(moments=tuple(replay.moments), next=missing)
 
 
 def _turns(replay: _Replay) -> Iterator[str]:
-    """The candidates in the order in which they are launched, as long as there are several."""
+    """The candidates in the order in which they are launched, until only one is left."""
     passes = count()
-    while len(replay.left) > 1:
+    while not replay.round or len(replay.left) > 1:
         replay.round += 1
         end_s = replay.end_of_round_s()
         yield from replay.order(next(passes))
