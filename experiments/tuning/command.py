@@ -26,7 +26,6 @@ from experiments.sweep.progress import SweepProgress, plain_console
 from experiments.sweep.session import Workplace, open_session
 from experiments.sweep.sweep import PROFILES, QUICK, Sweep
 from experiments.sweep.writable import check_writable
-from experiments.tuning.halving import Standing
 from experiments.tuning.outcome import (
     CURSE,
     SideOutcome,
@@ -35,7 +34,7 @@ from experiments.tuning.outcome import (
     render_side,
 )
 from experiments.tuning.race import Race, kept_records, run_race
-from ps_allreduce.errors import at_least
+from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.record.files import write_atomically
 
 #: The name of the files that are left: all launches, and their figure.
@@ -55,6 +54,8 @@ def run_tuning(request: StudyRequest, minutes: float) -> int:
         LaunchError: the host has a fault that does not pass.
     """
     at_least(1, minutes=minutes)
+    if request.launcher.ps_hosts:
+        raise UserError("tune gives both sides equal hosts: leave --ps-hosts out.")
     check_writable(request.sweep_dir)
     console = plain_console()
     workload = settle_model(request.workload, request.launcher.results, console)
@@ -67,34 +68,38 @@ def run_tuning(request: StudyRequest, minutes: float) -> int:
             commit=surroundings.source_state(),
             listener=progress,
         )
-        race, standings, stop = _raced(request, place, minutes, console)
-    sides = [
-        SideOutcome(points={point.experiment_id: point for point in side}, standing=standing)
-        for side, standing in zip(race.sides, standings, strict=True)
-    ]
-    return _show(request, sides, race, stop)
+        race, sides, stop = tuned(request, place, minutes, console)
+    _leave(request, sides, race)
+    return _status(sides, stop)
 
 
-def _raced(
+def tuned(
     request: StudyRequest, place: Workplace, minutes: float, console: Console
-) -> tuple[Race, list[Standing], Stop | None]:
+) -> tuple[Race, list[SideOutcome], Stop | None]:
+    """Make the launches that are missing; what came of each side, and why it is not all."""
     choices = read_choices(place.sweep_dir, request.identity, place.block)
     sweep = _planned(request, place, choices, console)
-    race = race_of(sweep, minutes)
+    race = _race_of(sweep, minutes)
     console.print(
-        f"{len(race.sides[0])} and {len(race.sides[1])} candidates; each side has "
-        f"{race.share_s / 60:.1f} node minutes ({race.hosts} hosts)."
+        f"Each side has {race.share_s / 60:.1f} node minutes ({race.hosts} hosts), and at most "
+        f"{min(map(len, race.sides))} candidates."
     )
     with open_session(place, request.name, PROFILE) as session:
         kept = kept_records(place.sweep_dir, place.block, race)
         place.listener.begin(0, len(kept))
-        for prepared in {point.workload for point in sweep.points}:
-            place.launcher.prepare(prepared)
+        place.launcher.prepare(sweep.points[0].workload)
         save_definition(sweep, choices, place.sweep_dir)
-        return race, *run_race(race, session, kept)
+        standings, stop = run_race(race, session, kept)
+    sides = [
+        SideOutcome(points={point.experiment_id: point for point in side}, standing=standing)
+        for side, standing in zip(race.sides, standings, strict=True)
+    ]
+    return race, sides, stop
 
 
-def _planned(request: StudyRequest, place: Workplace, choices: Choices, console: Console) -> Sweep:
+def _planned(
+    request: StudyRequest, place: Workplace, choices: Choices, console: Console
+) -> Sweep:
     """The candidates, on links of a rate that was stated or is chosen now."""
     launcher = place.launcher
     sweep = plan_sweep(request, launcher.capacity(), launcher.describe, choices, console)
@@ -105,29 +110,32 @@ def _planned(request: StudyRequest, place: Workplace, choices: Choices, console:
     return sweep
 
 
-def race_of(sweep: Sweep, minutes: float) -> Race:
-    """The sides among the points of a sweep."""
+def _race_of(sweep: Sweep, minutes: float) -> Race:
     reduced = tuple(point for point in sweep.points if point.strategy.uses_collective)
     served = tuple(point for point in sweep.points if point.strategy.uses_servers)
     return Race(sides=(reduced, served), minutes=minutes)
 
 
-def _show(
-    request: StudyRequest, sides: Sequence[SideOutcome], race: Race, stop: Stop | None
-) -> int:
-    folder, table = request.sweep_dir, launch_table(sides)
-    write_atomically(folder / f"{FILES}.csv", table.to_csv(index=False).encode())
+def _leave(request: StudyRequest, sides: Sequence[SideOutcome], race: Race) -> None:
+    """Write the files, and tell what they show."""
     click.echo(render_progress(sides, race.share_s))
     for side in sides:
-        click.echo("\n".join(render_side(side, folder)))
+        click.echo("\n".join(render_side(side, request.sweep_dir)))
     click.echo(CURSE)
+    table = launch_table(sides)
     if len(table):
+        path = request.sweep_dir / f"{FILES}.csv"
+        write_atomically(path, table.to_csv(index=False).encode())
         title = f"{sides[0].default.workload.model.name}, {race.hosts} hosts"
-        saved = save_figure(plot_race(table, title, sides[0].unit), folder, FILES)
-        click.echo(f"Every launch: {folder / FILES}.csv, drawn: {saved['png']}")
-    if stop is not None:
-        sentence = NO_TIME if stop is Stop.NO_TIME else "Interrupted. The same command goes on."
-        click.echo(sentence, err=True)
+        saved = save_figure(plot_race(table, title, sides[0].unit), request.sweep_dir, FILES)
+        click.echo(f"Every launch: {path}, drawn: {saved['png']}")
+
+
+def _status(sides: Sequence[SideOutcome], stop: Stop | None) -> int:
+    """The exit status; says why there is more to come."""
     if stop is Stop.INTERRUPTED:
+        click.echo("Interrupted. The same command goes on where it stopped.", err=True)
         return INTERRUPTED
+    if stop is not None:
+        click.echo(NO_TIME, err=True)
     return 0 if stop is None and all(side.winner for side in sides) else 1
