@@ -24,6 +24,9 @@ from ps_allreduce.record.records import RunRecord, Status
 #: What a launch takes, until the first has told; seconds.
 TYPICAL_S = 8.0
 
+#: No launch is free, even where a clock was set back meanwhile; seconds.
+LEAST_S = 1.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Race:
@@ -130,7 +133,8 @@ def launches_of(records: Sequence[RunRecord]) -> dict[str, list[Outcome]]:
 
 def _outcome_of(record: RunRecord) -> Outcome:
     began, ended = map(datetime.fromisoformat, (record.started_at, record.finished_at))
-    node_s = (ended - began).total_seconds() * num_hosts(record.experiment)
+    seconds = max(LEAST_S, (ended - began).total_seconds())
+    node_s = seconds * num_hosts(record.experiment)
     if record.status is Status.OK and record.metrics is not None:
         return Outcome(rate=record.metrics.examples_per_sec, node_s=node_s)
     return Outcome(rate=None, node_s=node_s, reason=f"{record.status}, {record.reason}")
