@@ -60,10 +60,10 @@ def _messages(size: int) -> StrategySettings:
     return StrategySettings(group_bytes=size, cut_bytes=size)
 
 
-SIZES = tuple(_messages(size) for size in (500_000, 2_000_000))
+SIZES = tuple(_messages(size) for size in (2_000_000, 500_000))
 PACKS = tuple(StrategySettings(bytes_per_pack=size) for size in (0, 2_000_000))
 UNBUCKETED = replace(_messages(0), in_flight=0)
-UNDER_WAY = _changes(*(StrategySettings(in_flight=count) for count in (2, 4, 16)))
+UNDER_WAY = _changes(*(StrategySettings(in_flight=count) for count in (2, 16, 4)))
 PLACEMENTS = _changes(*(StrategySettings(placement=policy) for policy in Policy))
 
 
@@ -99,7 +99,7 @@ def _contradicts(settings: StrategySettings) -> bool:
 
 def _served(scope: Scope, workload: Workload) -> Iterator[Experiment]:
     axes = (
-        _changes(*SIZES, UNBUCKETED),
+        _changes(UNBUCKETED, *SIZES),
         PLACEMENTS,
         _servers(scope),
         UNDER_WAY,
@@ -158,7 +158,7 @@ def _servers(scope: Scope) -> Axis:
 
 def _threads(scope: Scope) -> Axis:
     cores = scope.scale.cores_per_worker
-    return tuple(Change(threads=count) for count in (default_threads(cores), cores))
+    return tuple(Change(threads=count) for count in (cores, default_threads(cores)))
 
 
 def _with_threads(scope: Scope, change: Change) -> Scope:

@@ -81,12 +81,11 @@ def tuned(
     sweep = _planned(request, place, choices, console)
     race = _race_of(sweep, minutes)
     console.print(
-        f"Each side has {race.share_s / 60:.1f} node minutes ({race.hosts} hosts), and at most "
+        f"Each side has {race.share_s / 60:.1f} node minutes ({race.hosts_text}), and at most "
         f"{min(map(len, race.sides))} candidates."
     )
     with open_session(place, request.name, PROFILE) as session:
         kept = kept_records(place.sweep_dir, place.block, race)
-        place.listener.begin(0, len(kept))
         place.launcher.prepare(sweep.points[0].workload)
         save_definition(sweep, choices, place.sweep_dir)
         standings, stop = run_race(race, session, kept)
@@ -126,7 +125,7 @@ def _leave(request: StudyRequest, sides: Sequence[SideOutcome], race: Race) -> N
     if len(table):
         path = request.sweep_dir / f"{FILES}.csv"
         write_atomically(path, table.to_csv(index=False).encode())
-        title = f"{sides[0].default.workload.model.name}, {race.hosts} hosts"
+        title = f"{sides[0].default.workload.model.name}, {race.hosts_text}"
         saved = save_figure(plot_race(table, title, sides[0].unit), request.sweep_dir, FILES)
         click.echo(f"Every launch: {path}, drawn: {saved['png']}")
 

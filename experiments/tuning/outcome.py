@@ -77,7 +77,7 @@ def render_progress(sides: Sequence[SideOutcome], share_s: float) -> str:
         spent_s = share_s * row / ROWS
         rates = zip(sides, heads, strict=True)
         cells = [f"{side.best_rate(spent_s):>{len(head)}}" for side, head in rates]
-        lines.append("  ".join([f"{spent_s / 60:>12.1f}", *cells]))
+        lines.append("  ".join([f"{spent_s / 60:>12.2f}", *cells]))
     return "\n".join(lines)
 
 

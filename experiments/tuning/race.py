@@ -46,6 +46,11 @@ class Race:
         return num_hosts(self.sides[0][0])
 
     @property
+    def hosts_text(self) -> str:
+        """`1 host`, `2 hosts`."""
+        return f"{self.hosts} host{'s' * (self.hosts > 1)}"
+
+    @property
     def share_s(self) -> float:
         """Hosts times seconds of each side."""
         return self.minutes * 60 * self.hosts / len(self.sides)
@@ -73,6 +78,7 @@ def run_race(
         How far each side has come, and why that is not to its end, None if it is.
     """
     place, points = session.place, race.points
+    place.listener.begin(_likely(race, race.standings(launches_of(kept))), len(kept))
     while True:
         launches = launches_of([*kept, *session.made])
         sides = race.standings(launches)

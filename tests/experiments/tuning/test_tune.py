@@ -83,7 +83,7 @@ def table() -> list[dict[str, str]]:
 def test_both_sides_spend_their_share_and_the_best_setting_of_each_wins(
     rated: RatedLauncher, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rated.rate = prefers("2 MB packs", "in_flight 16", "3 threads")
+    rated.rate = prefers("2 MB packs", "group_bytes 0")
     assert run(*TUNE) == 0
     counts = Counter(point.strategy.uses_servers for point in rated.launched)
     assert counts[False] == pytest.approx(120 / LAUNCH_S, abs=2)
@@ -91,7 +91,7 @@ def test_both_sides_spend_their_share_and_the_best_setting_of_each_wins(
     told = capsys.readouterr().out
     best = [line for line in told.splitlines() if line.startswith(("all-reduce:", "parameter"))]
     assert "2 MB packs" in best[0]
-    assert "in_flight 16" in best[1]
+    assert "group_bytes 0" in best[1]
     assert "winner's curse" in told
     assert {record.status for record in kept()} == {Status.OK}
     last = [row for row in table() if row["side"] == "all-reduce"][-1]
@@ -116,6 +116,7 @@ def test_the_same_command_goes_on_where_it_was_interrupted(rated: RatedLauncher)
     ]
     assert table() == rows
     rated.launched.clear()
+    rated.change = lambda _, launched: launched
     assert run(*TUNE) == 0
     assert rated.launched == []
     assert run(*TUNE[:-1], "6") == 0
@@ -150,7 +151,7 @@ def test_options_of_a_winner_make_the_same_experiment(
     rated: RatedLauncher, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rated.rate = prefers("partitioned", "in_flight 2", "threads")
-    assert run(*TUNE) == 0
+    assert run(*TUNE[:-1], "12") == 0
     lines = [x.strip() for x in capsys.readouterr().out.splitlines()]
     options = [line for line in lines if line.startswith("--strategy")]
     exports = [line for line in lines if line.startswith("make export")]
