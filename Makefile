@@ -1,6 +1,8 @@
 # 'make' alone prints what every study compares, and then the lines that begin with "#:".
 #:   make placement         where variables would go; trains nothing: MODEL=InceptionV3 NUM_PS=4
 #:   make gate              do all strategies train the same weights? MODEL=ResNet50 NUM_PS=2
+#:   make tune              the best setting of each side for this model and these hosts, for equal
+#:                          node minutes: ARGS="--minutes 10"
 #:   make report            the report again, from the records in RESULTS; with prices of hosts:
 #:                          ARGS="--host-price 3.1 --ps-host-price 0.4"
 #:   make export            a measured setting as a training of your own: SETTING=best INTO=folder
@@ -79,7 +81,7 @@ SWEEPS := $(shell sed -n 's/^    "\([a-z-]*\)": .*/\1/p' experiments/studies/cat
 RUN = @set -f; exec "$$SUITE_PYTHON" -m
 CHOICE = $${MODEL:+--model "$$MODEL"} $${NUM_PS:+--num-ps "$$NUM_PS"}
 
-.PHONY: help environment setup $(SWEEPS) placement gate report export bench doctor hosts accept-gpu wheelhouse check test test-slurm faults lint dev-tools lock
+.PHONY: help environment setup $(SWEEPS) placement gate tune report export bench doctor hosts accept-gpu wheelhouse check test test-slurm faults lint dev-tools lock
 
 # The first line of every study's module says what it compares.
 help:
@@ -111,6 +113,9 @@ placement: environment
 
 gate: environment
 	$(RUN) experiments gate --launcher "$${LAUNCHER:-local}" --results "$$RESULTS" $(CHOICE) $$ARGS
+
+tune: environment
+	$(RUN) experiments tune --launcher "$${LAUNCHER:-auto}" --results "$$RESULTS" $${MODEL:+--model "$$MODEL"} $$ARGS
 
 report: environment
 	$(RUN) analysis report $$ARGS -- "$$RESULTS"

@@ -24,6 +24,7 @@ from experiments.cli import run_one as single
 from experiments.cli.default_launcher import settle_launcher
 from experiments.cli.doctor import doctor
 from experiments.cli.options import (
+    CORES_PER_WORKER,
     RUN,
     SPREAD,
     SWEEP_SETTINGS,
@@ -41,6 +42,7 @@ from experiments.studies.scope import Study
 from experiments.sweep.progress import SweepProgress, counting_bar, plain_console
 from experiments.sweep.session import Workplace
 from experiments.sweep.writable import check_folder
+from experiments.tuning import candidates
 from launchers.cli.options import LAUNCHER, LAUNCHER_OR_AUTO
 from launchers.cli.run import run_command_line
 from launchers.cli.types import PATH, WHOLE, named
@@ -207,6 +209,48 @@ def gate(
         workload=workload,
     )
     sys.exit(run_gate(request))
+
+
+@cli.command("tune")
+@click.option(
+    "--minutes", type=float, default=10.0, show_default=True, help="Of all launches together."
+)
+@click.option("--workers", type=WHOLE, help="Of all-reduce.  [default: as many as hosts hold]")
+@CORES_PER_WORKER
+@LAUNCHER_OR_AUTO
+@SPREAD
+@WORKLOAD
+def tune(
+    minutes: float,
+    workers: int | None,
+    cores_per_worker: int | None,
+    launcher: LauncherSettings,
+    spread: SpreadRequest,
+    workload: WorkloadRequest,
+) -> None:
+    """Find the best setting of synchronous servers and of all-reduce for a model on these hosts.
+
+    Both sides get equally many node minutes on equally many hosts, and use them by successive
+    halving.  The same command goes on where it stopped.
+    """
+    from experiments.tuning.command import PROFILE, run_tuning
+
+    launcher, sentence = settle_launcher(launcher, candidates.STUDY.hosts, workload.device)
+    if sentence:
+        plain_console().print(sentence)
+    request = StudyRequest(
+        name="tune",
+        study=candidates.STUDY,
+        launcher=launcher,
+        sweep=SweepRequest(
+            profile=PROFILE,
+            workers=None if workers is None else (workers,),
+            cores_per_worker=cores_per_worker,
+        ),
+        workload=workload,
+        spread=spread,
+    )
+    sys.exit(run_tuning(request, minutes))
 
 
 @cli.command("export")

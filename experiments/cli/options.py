@@ -195,6 +195,9 @@ WARMUP = option_group(
 )
 
 
+CORES_PER_WORKER = _stated("--cores-per-worker", WHOLE, "Cores of every worker.", "an equal share")
+
+
 def sweep_options(profiles: Mapping[str, Profile]) -> Decorator[Any]:
     """How a sweep is made, with one of those profiles."""
     return option_group(
@@ -202,7 +205,7 @@ def sweep_options(profiles: Mapping[str, Profile]) -> Decorator[Any]:
         SweepRequest,
         _profile(profiles),
         _stated("--workers", COUNTS, "Numbers of workers, for instance 1,2,4."),
-        _stated("--cores-per-worker", WHOLE, "Cores of every worker.", "an equal share"),
+        CORES_PER_WORKER,
         _stated(
             "--allreduce-threads",
             WHOLE,

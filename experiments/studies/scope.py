@@ -26,7 +26,7 @@ from ps_allreduce.point.placement import (
     make_plan,
     suggest,
 )
-from ps_allreduce.point.resources import Device, Resources
+from ps_allreduce.point.resources import Device, Resources, default_threads
 from ps_allreduce.point.spread import LayoutKind, Spread, workers_together
 from ps_allreduce.point.strategies import (
     AllReduce,
@@ -86,7 +86,7 @@ class Threads:
     def of(self, strategy: type[AnyStrategy], cores: int) -> int:
         """Those of a worker with so many cores."""
         stated = self.ps if strategy.uses_servers else self.allreduce
-        return max(1, cores - 1) if stated is None else stated
+        return default_threads(cores) if stated is None else stated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

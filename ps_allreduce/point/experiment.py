@@ -80,7 +80,8 @@ class Experiment:
         """A short line for progress bars and messages."""
         workers = f"{self.num_workers} worker{'s' * (self.num_workers > 1)}"
         parts = [str(self.strategy), self.workload.model.name, workers]
-        return ", ".join([*parts, *self.strategy.title_parts(), *self.workload.title_parts()])
+        parts += [*self.strategy.title_parts(), *self.workload.title_parts()]
+        return ", ".join([*parts, *self.resources.title_parts()])
 
     def columns(self) -> dict[str, object]:
         """Everything that was asked for, as columns of a table; None where nothing was."""

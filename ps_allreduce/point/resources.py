@@ -11,6 +11,11 @@ from ps_allreduce.errors import at_least, at_most
 MOST_CORES = 4096
 
 
+def default_threads(cores: int) -> int:
+    """Threads of a worker where nothing is said: one core is left to servers and transport."""
+    return max(1, cores - 1)
+
+
 class Device(StrEnum):
     """Where workers compute."""
 
@@ -35,6 +40,12 @@ class Resources:
         cores, threads = self.cores_per_worker, self.threads_per_worker
         at_least(1, cores_per_worker=cores, threads_per_worker=threads)
         at_most(MOST_CORES, cores_per_worker=cores, threads_per_worker=threads)
+
+    def title_parts(self) -> list[str]:
+        """What a short line says: threads that are not at their default."""
+        count = self.threads_per_worker
+        is_default = count == default_threads(self.cores_per_worker)
+        return [] if is_default else [f"{count} thread{'s' * (count > 1)}"]
 
     def columns(self) -> dict[str, object]:
         """As columns of a table.  A worker has one device."""

@@ -67,7 +67,8 @@ class ParameterServers(Strategy):
     def title_parts(self) -> list[str]:
         """Servers and placement, and what is changed."""
         servers = [f"{self.servers.num_ps} ps", str(self.servers.placement)]
-        return [*servers, *self.wire.title_parts()]
+        layout = [str(self.servers.layout)] if self.servers.layout.is_apart else []
+        return [*servers, *layout, *self.wire.title_parts()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

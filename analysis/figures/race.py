@@ -1,0 +1,63 @@
+"""The race of a tuning: the best rate so far against node minutes, a line for each side.
+
+Which launches were made, and which setting was ahead, is decided in `experiments.tuning`.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.figures.style import COLOURS, LINES, MARKERS, legend_of_figure, new_figure, style
+
+
+def plot_race(launches: pd.DataFrame, title: str, unit: str) -> Figure:
+    """Small circles are launches; a marker stands where another setting takes the lead.
+
+    Args:
+        launches: a row each, in order; columns: side, node_minutes (of its side so far), rate (not
+            a number where it did not end well), best_experiment_id and best_rate after it.
+        unit: what is counted per second.
+    """
+    with style():
+        figure, (axes,) = new_figure(1, 1)
+        for number, (side, made) in enumerate(launches.groupby("side", sort=False)):
+            _draw(axes, str(side), made, number)
+        axes.set_xlabel("node minutes of the side (hosts x minutes of launches)")
+        axes.set_ylabel(f"{unit}/s")
+        axes.set_title(title, loc="left")
+        axes.set_xlim(left=0)
+        axes.set_ylim(bottom=0)
+        axes.scatter([], [], s=6, facecolors="none", edgecolors="#444444", label="single launches")
+        legend_of_figure(figure, [axes], columns=2)
+    return figure
+
+
+def _draw(axes: Axes, side: str, made: pd.DataFrame, number: int) -> None:
+    overtakes = made["best_experiment_id"] != made["best_experiment_id"].shift()
+    overtakes.iloc[-1] = True
+    axes.plot(
+        made["node_minutes"],
+        made["best_rate"].astype(float),
+        color=COLOURS[number],
+        linestyle=LINES[number],
+        linewidth=1.2,
+        drawstyle="steps-post",
+        marker=MARKERS[number],
+        markevery=[*overtakes.to_numpy().nonzero()[0]],
+        markersize=6,
+        markeredgecolor="white",
+        markeredgewidth=0.6,
+        label=f"{side}: best so far",
+        zorder=3,
+    )
+    axes.scatter(
+        made["node_minutes"],
+        made["rate"].astype(float),
+        s=6,
+        facecolors="none",
+        edgecolors=COLOURS[number],
+        linewidths=0.6,
+        zorder=2,
+    )

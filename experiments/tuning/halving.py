@@ -1,0 +1,230 @@
+"""Successive halving: which candidate is launched next, and which is the best so far.  Pure.
+
+Decides it from the candidates, the share of a side and the launches so far, and from nothing else:
+the same command goes on where it stopped.  Every launch is one of fresh processes.  A round
+launches all candidates that are left in passes, for an equal part of what is left of the share, and
+keeps the better half (Jamieson and Talwalkar, AISTATS 2016; Li et al., Hyperband, JMLR 2018).
+Which candidates there are is decided in `candidates`; nothing is launched here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+#: A round keeps one of so many candidates.
+ETA = 2
+
+#: Candidates of a side, where its share pays for them.
+FEWEST, MOST = 8, 24
+
+#: So many launches there are for each candidate; half of them are made after the first pass.
+LAUNCHES_EACH = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a launch of a candidate came to.
+
+    Attributes:
+        rate: examples per second; None where the launch did not end well.
+        node_s: hosts times seconds.
+        reason: why it did not end well; empty if it did.
+    """
+
+    rate: float | None
+    node_s: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """A side after one more launch.
+
+    Attributes:
+        candidate: that was launched, by its identity.
+        round: from 1.
+        spent_s: hosts times seconds of all launches so far.
+        best, best_rate: the candidate that is ahead, and the mean of its rates; None without any.
+    """
+
+    candidate: str
+    round: int
+    outcome: Outcome
+    spent_s: float
+    best: str | None
+    best_rate: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How far the halving of a side has come.
+
+    Attributes:
+        moments: one for each launch that counts, in order.
+        next: the candidate that is to be launched; None when the side has ended.
+    """
+
+    moments: tuple[Moment, ...]
+    next: str | None
+
+    @property
+    def spent_s(self) -> float:
+        """Hosts times seconds so far."""
+        return self.moments[-1].spent_s if self.moments else 0.0
+
+    @property
+    def best(self) -> str | None:
+        """The candidate that is ahead."""
+        return self.moments[-1].best if self.moments else None
+
+
+#: The launches of every candidate, in their order.
+Launches = Mapping[str, Sequence[Outcome]]
+
+
+def standings(sides: Sequence[Sequence[str]], share_s: float, launches: Launches) -> list[Standing]:
+    """How far each side has come.
+
+    Args:
+        sides: the candidates of each, the default first, then those that matter most.
+        share_s: hosts times seconds of each side.
+    """
+    firsts = [launches.get(side[0], ())[:1] for side in sides]
+    size = 1
+    if all(firsts):  # the defaults tell how many candidates a share pays for
+        node_s = math.fsum(first[0].node_s for first in firsts) / len(firsts)
+        size = min(field_size(share_s / node_s), *map(len, sides))
+    return [_replayed(side[:size], share_s, launches) for side in sides]
+
+
+def next_side(sides: Sequence[Standing]) -> int | None:
+    """The side that is launched next: of those that go on, the one that has spent least.
+
+    So a drift of the machine hits all sides alike.
+    """
+    going = [number for number, side in enumerate(sides) if side.next is not None]
+    return min(going, key=lambda number: sides[number].spent_s, default=None)
+
+
+def field_size(affordable: float) -> int:
+    """How many candidates a side begins with, if it can pay so many launches."""
+    few = min(FEWEST, int(affordable / 2))
+    return max(2, min(MOST, max(few, int(affordable / LAUNCHES_EACH))))
+
+
+def mean_rate(outcomes: Sequence[Outcome]) -> float | None:
+    """The geometric mean of the rates; None without any."""
+    logs = [math.log(each.rate) for each in outcomes if each.rate is not None]
+    return math.exp(math.fsum(logs) / len(logs)) if logs else None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Replay:
+    """Goes through the launches of a side again.
+
+    Attributes:
+        left: the candidates that are still in.
+        taken: the launches so far of each candidate that was launched.
+    """
+
+    share_s: float
+    launches: Launches
+    left: list[str]
+    round: int = 0
+    taken: dict[str, list[Outcome]] = field(default_factory=dict)
+    moments: list[Moment] = field(default_factory=list)
+
+    @property
+    def spent_s(self) -> float:
+        """Hosts times seconds so far."""
+        return self.moments[-1].spent_s if self.moments else 0.0
+
+    def pays(self, candidate: str) -> bool:
+        """What is left of the share is enough for one more launch."""
+        return not self.moments or self.spent_s + self.likely_s(candidate) <= self.share_s
+
+    def likely_s(self, candidate: str) -> float:
+        """What a launch takes: as those of this candidate did, else as all did."""
+        known = self.taken.get(candidate) or [moment.outcome for moment in self.moments]
+        return math.fsum(each.node_s for each in known) / len(known) if known else 0.0
+
+    def launch(self, candidate: str) -> bool:
+        """Take the next launch of a candidate; False where it is to be made still.
+
+        A candidate that fails is out.
+        """
+        before = self.taken.setdefault(candidate, [])
+        made = self.launches.get(candidate, ())
+        if len(made) == len(before):
+            return False
+        outcome = made[len(before)]
+        before.append(outcome)
+        if outcome.rate is None:
+            self.left.remove(candidate)
+        best = self.best()
+        self.moments.append(
+            Moment(
+                candidate=candidate,
+                round=self.round,
+                outcome=outcome,
+                spent_s=self.spent_s + outcome.node_s,
+                best=best,
+                best_rate=None if best is None else self.rate(best),
+            )
+        )
+        return True
+
+    def rate(self, candidate: str) -> float:
+        """The mean of its rates so far; 0 where it was not launched."""
+        return mean_rate(self.taken.get(candidate, ())) or 0.0
+
+    def best(self) -> str | None:
+        """The candidate that is ahead of those that are left and were launched."""
+        launched = [candidate for candidate in self.left if self.taken.get(candidate)]
+        return max(launched, key=self.rate, default=None)
+
+    def order(self, number: int) -> list[str]:
+        """Of a pass: there and back in turn, so that a steady drift favours nobody."""
+        return self.left[:: -1 if number % 2 else 1]
+
+    def end_of_round_s(self) -> float:
+        """Rounds that are to come get equal parts of what is left of the share."""
+        rounds = math.ceil(math.log(len(self.left), ETA))
+        return self.spent_s + (self.share_s - self.spent_s) / max(1, rounds)
+
+    def pass_ends_s(self) -> float:
+        """What will have been spent after one more pass."""
+        return self.spent_s + math.fsum(map(self.likely_s, self.left))
+
+    def keep_the_better(self) -> None:
+        """End a round."""
+        ahead = sorted(self.left, key=self.rate, reverse=True)
+        kept = ahead[: math.ceil(len(ahead) / ETA)]
+        self.left = [candidate for candidate in self.left if candidate in kept]
+
+
+def _replayed(side: Sequence[str], share_s: float, launches: Launches) -> Standing:
+    replay = _Replay(share_s=share_s, launches=launches, left=[*side])
+    missing = None
+    for candidate in _turns(replay):
+        if not replay.pays(candidate):
+            break
+        if not replay.launch(candidate):
+            missing = candidate
+            break
+    return Standing(moments=tuple(replay.moments), next=missing)
+
+
+def _turns(replay: _Replay) -> Iterator[str]:
+    """The candidates in the order in which they are launched, until only one is left."""
+    passes = count()
+    while not replay.round or len(replay.left) > 1:
+        replay.round += 1
+        end_s = replay.end_of_round_s()
+        yield from replay.order(next(passes))
+        while len(replay.left) > 1 and replay.pass_ends_s() <= end_s:
+            yield from replay.order(next(passes))
+        replay.keep_the_better()

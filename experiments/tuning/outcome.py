@@ -1,0 +1,140 @@
+"""What a tuning has shown: on the screen, as a table of launches, as options to paste.  Pure.
+
+Decides what is said of winners.  Which candidate has won is decided in `halving`.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from experiments.tuning.halving import Moment, Standing, mean_rate
+from launchers.cli.types import size_text
+from launchers.settings import option_of
+from ps_allreduce.point.experiment import Experiment
+
+#: Rows of the table on the screen.
+ROWS = 8
+
+#: What is tuned of strategies, in the order of options, and which of it are bytes.
+TUNED = ("num_ps", "placement", "layout", "split_bytes", "bytes_per_pack")
+TUNED += ("group_bytes", "cut_bytes", "in_flight")
+
+CURSE = (
+    "Winners were chosen for their rates, which therefore look better than they are (winner's "
+    "curse). Confirm them on fresh launches, in turn with the defaults: "
+    "python -m experiments run-one, with the options above and those of model and hosts."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideOutcome:
+    """What the launches of a side came to.
+
+    Attributes:
+        points: the candidates by their identity, the default first.
+    """
+
+    points: Mapping[str, Experiment]
+    standing: Standing
+
+    @property
+    def default(self) -> Experiment:
+        """The candidate without any change."""
+        return next(iter(self.points.values()))
+
+    @property
+    def winner(self) -> Experiment | None:
+        """The candidate that is ahead; None where none could be run."""
+        best = self.standing.best
+        return None if best is None else self.points[best]
+
+    @property
+    def name(self) -> str:
+        """Of the side."""
+        return self.default.strategy.label
+
+    @property
+    def unit(self) -> str:
+        """What rates count, per second."""
+        return self.default.workload.unit.counted
+
+    def best_rate(self, spent_s: float) -> str:
+        """The best so far when so many hosts times seconds were spent; empty without any."""
+        before = [each.best_rate for each in self.standing.moments if each.spent_s <= spent_s]
+        return f"{before[-1]:.1f}" if before and before[-1] is not None else ""
+
+
+def render_progress(sides: Sequence[SideOutcome], share_s: float) -> str:
+    """The best rates so far against node minutes, a row for each part of the share."""
+    heads = [f"{side.name}, {side.unit}/s" for side in sides]
+    lines = ["  ".join(["node minutes", *heads])]
+    for row in range(1, ROWS + 1):
+        spent_s = share_s * row / ROWS
+        rates = zip(sides, heads, strict=True)
+        cells = [f"{side.best_rate(spent_s):>{len(head)}}" for side, head in rates]
+        lines.append("  ".join([f"{spent_s / 60:>12.2f}", *cells]))
+    return "\n".join(lines)
+
+
+def render_side(side: SideOutcome, sweep_dir: Path) -> Iterator[str]:
+    """What failed; the winner, its options to paste and its line for export."""
+    for moment in side.standing.moments:
+        if moment.outcome.rate is None:
+            title = side.points[moment.candidate].title
+            yield f"Out: {title}: {moment.outcome.reason.rstrip('.')}."
+    winner = side.winner
+    if winner is None:
+        yield f"{side.name}: no candidate could be run."
+        return
+    default = f"; default {_rate_text(side, side.default)}: {side.default.title}"
+    yield f"{side.name}: {winner.title}"
+    yield f"  {_rate_text(side, winner)}{': the default' if winner == side.default else default}"
+    yield f"  {options_of(winner)}"
+    folder = shlex.quote(str(sweep_dir))
+    yield f"  make export SETTING={winner.experiment_id} RESULTS={folder} INTO=my_training"
+
+
+def _rate_text(side: SideOutcome, point: Experiment) -> str:
+    """`26.4 rows/s (5 launches)`."""
+    moments = side.standing.moments
+    outcomes = [each.outcome for each in moments if each.candidate == point.experiment_id]
+    rate = mean_rate(outcomes)
+    told = "failed" if rate is None else f"{rate:.1f} {side.unit}/s"
+    return f"{told} ({len(outcomes)} launch{'es' * (len(outcomes) != 1)})"
+
+
+def options_of(point: Experiment) -> str:
+    """What `run-one` is told of a setting."""
+    columns = point.columns()
+    tuned = [name for name in TUNED if name in point.strategy.understands]
+    names = ("strategy", "num_workers", *tuned, "cores_per_worker", "threads_per_worker")
+    values = {name: str(value) for name in names if (value := columns.get(name)) is not None}
+    return " ".join(
+        f"{option_of(name)} {size_text(int(value)) if 'bytes' in name else value}"
+        for name, value in values.items()
+    )
+
+
+def launch_table(sides: Sequence[SideOutcome]) -> pd.DataFrame:
+    """A row for every launch, side after side."""
+    rows = [_row(side, moment) for side in sides for moment in side.standing.moments]
+    return pd.DataFrame(rows)
+
+
+def _row(side: SideOutcome, moment: Moment) -> dict[str, object]:
+    return {
+        "side": side.name,
+        "node_minutes": round(moment.spent_s / 60, 4),
+        "round": moment.round,
+        "experiment_id": moment.candidate,
+        "title": side.points[moment.candidate].title,
+        "rate": moment.outcome.rate,
+        "reason": moment.outcome.reason,
+        "best_experiment_id": moment.best,
+        "best_rate": moment.best_rate,
+    }

@@ -1,0 +1,164 @@
+"""The command `tune`: launches of both sides in turn, resumed, and what is said of winners."""
+
+from __future__ import annotations
+
+import csv
+import shlex
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments import surroundings
+from experiments.sweep import folder, session
+from launchers.protocol import LaunchedRun
+from launchers.settings import LauncherSettings
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.record.records import RunRecord, Status
+from tests.experiments.conftest import Machine, run
+from tests.experiments.sweeps import records
+from tests.fakes import METRICS, FakeLauncher, bad_run, fit, ok_run
+
+TUNE = ("tune", "--launcher", "local", "--minutes", "4")
+
+LAUNCH_S = 6.0
+
+
+@dataclass(slots=True)
+class RatedLauncher(FakeLauncher):
+    """A launcher whose launches take equally long and have the rates that a test says.
+
+    Attributes:
+        rate: of a point.
+        change: what becomes of a point's run.
+    """
+
+    rate: Callable[[Experiment], float] = lambda _: 100.0
+    change: Callable[[Experiment, LaunchedRun], LaunchedRun] = lambda _, launched: launched
+    passed_s: float = 0.0
+
+    def launch(self, experiment: Experiment, **_: Any) -> LaunchedRun:
+        self.launched.append(experiment)
+        self.passed_s += LAUNCH_S
+        metrics = replace(METRICS, examples_per_sec=self.rate(experiment))
+        return self.change(experiment, fit(ok_run(metrics=metrics), experiment))
+
+    def now(self) -> str:
+        moment = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.passed_s)
+        return moment.isoformat(timespec="milliseconds")
+
+
+@pytest.fixture
+def rated(
+    launcher: FakeLauncher, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> RatedLauncher:
+    made = RatedLauncher()
+
+    def launcher_of(settings: LauncherSettings) -> RatedLauncher:
+        return made
+
+    monkeypatch.setattr(surroundings, "launcher_of", launcher_of)
+    for module in (folder, session):
+        monkeypatch.setattr(module, "now", made.now)
+    return made
+
+
+def prefers(*words: str) -> Callable[[Experiment], float]:
+    return lambda point: 100.0 + 10.0 * sum(word in point.title for word in words)
+
+
+def kept() -> list[RunRecord]:
+    return sorted(records(Path("results/tune")), key=lambda record: record.started_at)
+
+
+def table() -> list[dict[str, str]]:
+    with Path("results/tune/tuning-race.csv").open() as stream:
+        return [*csv.DictReader(stream)]
+
+
+def test_both_sides_spend_their_share_and_the_best_setting_of_each_wins(
+    rated: RatedLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rated.rate = prefers("2 MB packs", "group_bytes 0")
+    assert run(*TUNE) == 0
+    counts = Counter(point.strategy.uses_servers for point in rated.launched)
+    assert counts[False] == pytest.approx(120 / LAUNCH_S, abs=2)
+    assert abs(counts[False] - counts[True]) <= 2
+    told = capsys.readouterr().out
+    best = [line for line in told.splitlines() if line.startswith(("all-reduce:", "parameter"))]
+    assert "2 MB packs" in best[0]
+    assert "group_bytes 0" in best[1]
+    assert "winner's curse" in told
+    assert {record.status for record in kept()} == {Status.OK}
+    last = [row for row in table() if row["side"] == "all-reduce"][-1]
+    assert last["node_minutes"] == str(round(counts[False] * LAUNCH_S / 60, 4))
+
+
+def test_the_same_command_goes_on_where_it_was_interrupted(rated: RatedLauncher) -> None:
+    rated.rate = prefers("2 MB packs")
+    assert run(*TUNE) == 0
+    whole, rows = [record.run_id for record in kept()], table()
+    for path in Path("results").rglob("*.json"):
+        path.unlink()
+    rated.launched.clear()
+    rated.change = lambda _, launched: (
+        bad_run(Status.INTERRUPTED, "asked to end") if len(rated.launched) == 5 else launched
+    )
+    assert run(*TUNE) == 130
+    assert run(*TUNE) == 0
+    assert len(rated.launched) == len(whole) + 1
+    assert [r.run_id.split("-")[0] for r in kept() if r.status is Status.OK] == [
+        run_id.split("-")[0] for run_id in whole
+    ]
+    assert table() == rows
+    rated.launched.clear()
+    rated.change = lambda _, launched: launched
+    assert run(*TUNE) == 0
+    assert rated.launched == []
+    assert run(*TUNE[:-1], "6") == 0
+    assert len(rated.launched) > 5
+
+
+def test_a_candidate_that_fails_is_out_with_its_reason(
+    rated: RatedLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rated.rate = prefers("one pack")
+    rated.change = lambda point, launched: (
+        bad_run(Status.FAILED) if "one pack" in point.title else launched
+    )
+    assert run(*TUNE) == 0
+    told = capsys.readouterr().out
+    (failed,) = (record for record in kept() if record.status is Status.FAILED)
+    assert "one pack: failed, worker:1 was killed by SIGKILL." in told
+    assert failed.experiment_id not in [row["best_experiment_id"] for row in table()]
+
+
+def test_a_side_that_fails_altogether_is_told(
+    rated: RatedLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rated.change = lambda point, launched: (
+        bad_run(Status.FAILED) if point.strategy.uses_servers else launched
+    )
+    assert run(*TUNE) == 1
+    assert "synchronous: no candidate could be run." in capsys.readouterr().out
+
+
+def test_options_of_a_winner_make_the_same_experiment(
+    rated: RatedLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rated.rate = prefers("partitioned", "in_flight 2", "threads")
+    assert run(*TUNE[:-1], "12") == 0
+    lines = [x.strip() for x in capsys.readouterr().out.splitlines()]
+    options = [line for line in lines if line.startswith("--strategy")]
+    exports = [line for line in lines if line.startswith("make export")]
+    assert len(options) == 2
+    rated.launched.clear()
+    for line, export in zip(options, exports, strict=True):
+        assert run("run-one", *shlex.split(line)) == 0
+        winner = export.split("SETTING=")[1].split()[0]
+        (tuned,) = {r.experiment for r in kept() if r.experiment_id == winner}
+        assert replace(rated.launched[-1], measurement=tuned.measurement) == tuned
