@@ -76,7 +76,9 @@ class Threads:
     ps: int | None = None
 
     def of(self, strategy: type[AnyStrategy], cores: int) -> int:
-        """Those of a worker with so many cores."""
+        """Those of a worker with so many cores; as it ships, TensorFlow takes one for each core."""
+        if strategy.as_shipped:
+            return cores
         stated = self.ps if strategy.uses_servers else self.allreduce
         return max(1, cores - 1) if stated is None else stated
 
@@ -264,6 +266,7 @@ class Study:
         hosts: how many it wants where nobody states a launcher; None if it does not care.
         looks_first: at emulated links, before anything runs on them.
         has_brief: in the profile `quick` it has fewer points (`Scope.brief`).
+        optional: strategies whose points are left out where they cannot train what is asked for.
     """
 
     about: str
@@ -272,3 +275,4 @@ class Study:
     hosts: int | None = None
     looks_first: bool = True
     has_brief: bool = False
+    optional: tuple[type[AnyStrategy], ...] = ()
