@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 from analysis.derive.costs import (
     busy_share,
+    clock_ratio,
     core_bits_per_s,
     processor_time,
     recording_ratio,
@@ -128,6 +129,7 @@ def _workers_per_host(record: RunRecord) -> int | None:
 
 def _figures(record: RunRecord) -> Row:
     row: dict[str, object] = {**asdict(record.phases), "step_s": step_time_s(record)}
+    row["clock_ratio"] = clock_ratio(record)
     if record.metrics is not None:
         row |= {name: getattr(record.metrics, name) for name in _METRICS}
     if record.recording is not None:

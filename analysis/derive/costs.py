@@ -1,4 +1,4 @@
-"""What communication costs the processors of the hosts, and what recording costs a step.
+"""What communication costs the processors of hosts, what recording costs, and whether clocks agree.
 
 Decides which processor time counts for a step: that of the measured window where samples cover it,
 else that of the whole run; and how busy the processors of a run were.  The bytes of a step are
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.derive.fastest_step import Traffic
+from ps_allreduce.point.measurement import SETTLING_STEPS
 from ps_allreduce.record.records import RecordingTimes, RunRecord
 from ps_allreduce.record.steps import Window
 
@@ -107,3 +108,17 @@ def recording_ratio(stretches: RecordingTimes) -> float:
     """Time of a step with recording over that without, the median of all pairs; 1 is no cost."""
     pairs = zip(stretches.recorded_s, stretches.bare_s, strict=True)
     return statistics.median(recorded / bare for recorded, bare in pairs)
+
+
+def clock_ratio(record: RunRecord) -> float | None:
+    """Time of all measured steps by the driving task, over that by their own timestamps.
+
+    The task times them from asking for the first to having the rows of all.  None where steps were
+    not measured.
+    """
+    metrics, outside_s = record.metrics, record.phases.measured_s
+    if metrics is None or outside_s is None:
+        return None
+    steps = metrics.measured_steps + SETTLING_STEPS
+    inside_s = steps * record.experiment.global_batch / metrics.examples_per_sec
+    return outside_s / inside_s

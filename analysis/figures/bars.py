@@ -113,7 +113,10 @@ def plot_placement(case: Case) -> Figure | None:
 
 
 def _category(item: PlacementPoint) -> str:
-    return f"{item.point.setting.variant}, {item.point.experiment.num_ps} ps"
+    """TensorFlow as it ships places other variables as well, so it has a row of its own."""
+    setting = item.point.setting
+    shipped = ", as shipped" * setting.traits.as_shipped
+    return f"{setting.variant}, {item.point.experiment.num_ps} ps{shipped}"
 
 
 def _prepare(axes: Axes, labels: Sequence[str], x_label: str) -> None:

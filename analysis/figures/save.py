@@ -74,7 +74,8 @@ KINDS = (
         name="throughput",
         title="Throughput against workers",
         caption=f"{_LAUNCHES} The dotted line is workers times the rate of strategy single. "
-        "Asynchronous settings (ps_async) do not compute the same as synchronous ones. "
+        "Asynchronous settings (ps_async, stock_ps) do not compute the same as synchronous ones. "
+        "stock_ps and stock_allreduce are TensorFlow as it ships. "
         f"{_BOUNDS}",
         plot=plot_throughput,
     ),

@@ -1,8 +1,8 @@
 """What is printed of a sweep: the table of every case, and at the end the verdicts.
 
 Decides what fits on a screen: of a verdict the headline, the same at equal workers and equal cost,
-and what it has to do with networks, and where the report is, which holds the rest.  All are
-sentences of the report.
+the suite against plain TensorFlow, what it has to do with networks, and where the report is, which
+holds the rest.  All are sentences of the report.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from analysis.report.table import render_table, short_legend
 
 
 def show(console: Console, results: SweepResults, reports: Sequence[CaseReport]) -> None:
-    """Print tables, what is missing, and at the end the verdicts: four lines if there is one."""
+    """Print tables, what is missing, and at the end the verdicts."""
     for item in reports:
         _print_whole(console, render_table(item.case))
         console.print(short_legend(item.case), style="italic", markup=False)
@@ -36,10 +36,11 @@ def show(console: Console, results: SweepResults, reports: Sequence[CaseReport])
 
 
 def verdict_text(item: CaseReport, *, alone: bool) -> str:
-    """The headline and the lines that belong to it; the case, unless it is the only one."""
+    """The headline and what belongs to it, then plain TensorFlow; the case, unless it is alone."""
     told = item.verdict
     parts = (told.headline, *told.otherwise, told.network)
-    return ("" if alone else f"{item.case.name}: ") + " ".join(filter(None, parts))
+    text = ("" if alone else f"{item.case.name}: ") + " ".join(filter(None, parts))
+    return "\n".join([text, *told.stock])
 
 
 def _show_what_is_missing(console: Console, results: SweepResults) -> None:

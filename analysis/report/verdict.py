@@ -2,9 +2,9 @@
 
 Decides what is said: synchronous parameter servers against all-reduce on equal hosts and the same
 transport first, with the interval and the number of launches; then at equal workers and equal cost;
-then what the figures are about.  Asynchronous training does not compute the same thing, and another
-transport is another network: each gets a sentence of its own that says so.  How a size is told is
-decided in `sizes`.
+then the suite against plain TensorFlow; then what the figures are about.  Asynchronous training
+does not compute the same thing, and another transport is another network: each gets a sentence of
+its own that says so.  How two sides are told is decided in `meetings`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import pandas as pd
 from analysis.data.cases import Case, Point
 from analysis.report.circumstances import attempts_lines, circumstances
 from analysis.report.constancy import drift_lines, steadiness_lines
-from analysis.report.sizes import basis_lines, basis_text, money_lines, where_text
+from analysis.report.meetings import meeting_sentence, stock_sentence
+from analysis.report.sizes import basis_lines, basis_text, money_lines
 from analysis.report.what_was_run import notes_line
-from analysis.stats.decision import Decision, Outcome
+from analysis.stats.decision import Outcome
 from analysis.stats.decisions import Decisions, all_pairs, decisions
 from analysis.stats.ladders import Ladder, ladders
 from analysis.stats.points import base_of
@@ -30,8 +31,6 @@ from analysis.wording import (
     capital,
     count_text,
     factor_text,
-    launches_text,
-    missing_text,
     range_text,
     rate_text,
     ratio,
@@ -61,6 +60,7 @@ class Verdict:
             own model asks for.
         otherwise: the same sides at equal workers and at equal cost, where that is another
             comparison.
+        stock: the suite against plain TensorFlow, where both train alike.
         network: what it has to do with networks, and where there is no main comparison which
             settings are farthest apart; empty where nothing was compared.  That a single worker
             is faster than both sides counts more.
@@ -69,6 +69,7 @@ class Verdict:
 
     headline: str
     otherwise: tuple[str, ...]
+    stock: tuple[str, ...]
     network: str
     details: tuple[str, ...]
 
@@ -96,20 +97,13 @@ def verdict(case: Case) -> Verdict:
     if main and (alone := _alone_sentence(case, main)):
         details.insert(0, network)
         network = alone
-    return Verdict(headline=headline, otherwise=otherwise, network=network, details=tuple(details))
-
-
-def meeting_sentence(case: Case, meeting: Meeting) -> str:
-    """One sentence about two sides, the faster one first."""
-    decision = decisions(case).of(*meeting.bests)
-    where = where_text(meeting, swapped=decision.outcome is Outcome.SLOWER)
-    if decision.outcome not in (Outcome.FASTER, Outcome.SLOWER):
-        return _nothing_faster(meeting, decision, where)
-    first, second = (side.title for side in meeting.sides)
-    if decision.outcome is Outcome.SLOWER:
-        first, second, decision = second, first, decision.inverse()
-    faster = f"{factor_text(decision)} faster"
-    return capital(f"{first} is {faster} than {second} {where}, {launches_text(decision)}.")
+    return Verdict(
+        headline=headline,
+        otherwise=otherwise,
+        stock=tuple(stock_sentence(case, meeting) for meeting in decided.stock),
+        network=network,
+        details=tuple(details),
+    )
 
 
 def _alone_sentence(case: Case, meeting: Meeting) -> str:
@@ -122,19 +116,6 @@ def _alone_sentence(case: Case, meeting: Meeting) -> str:
     if low is None or low <= 1:
         return ""
     return f"A single worker is {faster:.2f}x [{low:.2f}, {high:.2f}] faster than either."
-
-
-def _nothing_faster(meeting: Meeting, decision: Decision, where: str) -> str:
-    first, second = (side.name for side in meeting.sides)
-    if decision.outcome is Outcome.TOO_FEW:
-        fewest = min(decision.n_first, decision.n_second)
-        return f"No verdict: fewer than three launches ({fewest}) of {first} or {second} {where}."
-    if decision.outcome is Outcome.NO_VERDICT:
-        return f"No verdict on {first} and {second} {where}: {decision.doubt}."
-    measured = f"{where}, {launches_text(decision)} (ratio {factor_text(decision)})"
-    if decision.outcome is Outcome.EQUAL:
-        return f"{capital(decision.outcome)} are {first} and {second} {measured}."
-    return f"Undecided between {first} and {second} {measured}: {missing_text(decision)}."
 
 
 def _of_one_side(case: Case) -> str:

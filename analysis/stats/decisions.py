@@ -1,8 +1,9 @@
 """What may be said of every pair of points of a case: decided once, for headline, tables, figures.
 
-Decides which comparison is the planned one (the best synchronous servers against the best
-all-reduce, at equal hosts), which is not corrected, and that all others that anybody shows are one
-family.  A pair is decided once, so it cannot be told in two ways.
+Decides which comparisons are planned: the main one (the best synchronous servers against the best
+all-reduce, at equal hosts), which is not corrected, and those with TensorFlow as it ships, which
+are corrected for their own number.  All others that anybody shows are one family.  A pair is
+decided once, so it cannot be told in two ways.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from analysis.stats.sides import (
     meet,
     meet_apart,
     meet_as_shipped,
+    meet_stock,
 )
 from analysis.stats.statistics import MIN_LAUNCHES, compare
 from analysis.wording import transports_label
-from ps_allreduce.record.looks import Looks
 
 #: Headline, tables and figures all ask for the decisions of the same few cases.
 _CASES = 16
@@ -41,7 +42,7 @@ class Pair:
     """Two settings that are compared, and what may be said of the first one.
 
     Attributes:
-        planned: this is the main comparison, which is not corrected.
+        planned: it is not corrected for the number of all pairs.
     """
 
     first: Point
@@ -65,6 +66,7 @@ class Decisions:
         alike: further meetings of the two sides, each on a transport of its own.
         apart: their meetings on different transports.
         asynchronous: meetings of asynchronous servers with all-reduce.
+        stock: meetings of the suite with TensorFlow as it ships, both of which train alike.
         as_shipped: the meeting of TensorFlow's own two strategies, which do not train alike.
         by_pair: a decision for each pair, in one of its two orders.
     """
@@ -74,6 +76,7 @@ class Decisions:
     alike: tuple[Meeting, ...]
     apart: tuple[Meeting, ...]
     asynchronous: tuple[Meeting, ...]
+    stock: tuple[Meeting, ...]
     as_shipped: tuple[Meeting, ...]
     by_pair: Mapping[PointPair, Decision]
 
@@ -97,18 +100,23 @@ class Decisions:
             first=first,
             second=second,
             decision=self.of(first, second),
-            planned=self.main is not None and {*self.main.bests} == {first, second},
+            planned=any({*each.bests} == {first, second} for each in self._planned),
         )
+
+    @property
+    def _planned(self) -> tuple[Meeting, ...]:
+        return (*((self.main,) if self.main else ()), *self.stock)
 
 
 @lru_cache(maxsize=_CASES)
 def decisions(case: Case) -> Decisions:
-    """Decide all comparisons of a case: the planned one alone, all others as one family."""
+    """Decide all comparisons of a case: the main one, those with stock, and all others."""
     ends = without_rungs(case)  # rungs are compared with each other only
     alike, apart = [*meet(ends, ALLREDUCE, PS_SYNC)], [*meet_apart(ends, ALLREDUCE, PS_SYNC)]
     asynchronous, as_shipped = [*meet(ends, PS_ASYNC, ALLREDUCE)], [*meet_as_shipped(ends)]
+    stock = [*meet_stock(ends)]
     otherwise = [*meet_otherwise(case, alike[0])] if alike else []
-    planned = _planned(case, alike[0]) if alike else {}
+    planned = (_main(case, alike[0]) if alike else {}) | _with_stock(case, stock)
     pairs = [
         pair
         for pair in _others(case, [*otherwise, *alike[1:], *apart, *asynchronous, *as_shipped])
@@ -121,29 +129,37 @@ def decisions(case: Case) -> Decisions:
         alike=tuple(alike[1:]),
         apart=tuple(apart),
         asynchronous=tuple(asynchronous),
+        stock=tuple(stock),
         as_shipped=tuple(as_shipped),
         by_pair={**planned, **dict(zip(pairs, decided, strict=True))},
     )
 
 
-def _planned(case: Case, main: Meeting) -> dict[PointPair, Decision]:
+def _main(case: Case, main: Meeting) -> dict[PointPair, Decision]:
+    """The planned comparison, whose launches may have been looked at while they were made."""
+    contest = _contest(case, main)
+    launches = min(contest.shown.n_first, contest.shown.n_second)
+    looks = case.looks.with_last(launches) if case.looks else ONCE
+    (decision,) = decide([contest], looks)
+    return {main.bests: decision}
+
+
+def _with_stock(case: Case, meetings: Sequence[Meeting]) -> dict[PointPair, Decision]:
+    """A family of their own."""
+    decided = decide([_contest(case, meeting) for meeting in meetings])
+    return dict(zip((meeting.bests for meeting in meetings), decided, strict=True))
+
+
+def _contest(case: Case, meeting: Meeting) -> Contest:
     """The best of one side against the best of the other one, for any choice of the best."""
-    first, second = (side.points for side in main.sides)
+    first, second = (side.points for side in meeting.sides)
     rows = [tuple(compare(one.rates, other.rates) for other in second) for one in first]
-    bests = main.bests
-    contest = Contest(
+    bests = meeting.bests
+    return Contest(
         comparisons=tuple(rows),
         best=(first.index(bests[0]), second.index(bests[1])),
         doubt=doubt_about(case, *bests),
     )
-    (decision,) = decide([contest], _looks(case, contest))
-    return {bests: decision}
-
-
-def _looks(case: Case, contest: Contest) -> Looks:
-    """Those while the sweep was made, and this one."""
-    launches = min(contest.shown.n_first, contest.shown.n_second)
-    return case.looks.with_last(launches) if case.looks else ONCE
 
 
 def _contest_of_two(case: Case, first: Point, second: Point) -> Contest:

@@ -188,6 +188,14 @@ def meet_as_shipped(case: Case) -> Iterator[Meeting]:
         yield meeting
 
 
+def meet_stock(case: Case) -> Iterator[Meeting]:
+    """Compare the suite's settings with TensorFlow as it ships, where both train alike."""
+    for suite, stock in ((ALLREDUCE, SHIPPED_ALLREDUCE), (PS_ASYNC, SHIPPED_PS)):
+        meeting = _meet(case, suite, stock)
+        if meeting is not None:
+            yield meeting
+
+
 def shared_transports(case: Case, first: SideKind, second: SideKind) -> list[str]:
     """Transports that both sides have settings with."""
     return [one for one in _transports(case, first) if one in _transports(case, second)]

@@ -17,14 +17,16 @@ import pandas as pd
 
 from analysis.data.blocks import analysed
 from analysis.data.load import SweepFiles, read_sweep
-from analysis.stats.statistics import compare, estimate
+from analysis.stats.statistics import compare
 from analysis.suite.coverage import render_coverages
+from analysis.suite.observing import render_clocks, render_recording
 from analysis.suite.self_comparisons import FILE, add_to, compared_in, render_self_comparisons
 from analysis.suite.self_test import PLANTED, render_self_test
 from analysis.suite.spreads import Spreads, measured_spreads
 from analysis.suite.targets import no_less_than, target_text, up_to
 from analysis.suite.widths import WIDTHS, new_sweeps, render_widths
-from analysis.suite.wire_targets import render_wire, wire_table
+from analysis.suite.wire_targets import wire_table
+from analysis.suite.wire_text import render_wire
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.measurement import FixedWarmup, SteadyWarmup, WarmupEnd
 from ps_allreduce.point.strategies import AllReduce
@@ -49,8 +51,7 @@ _LAUNCH_TARGETS = {
     "slurm": {"launch_s": (" on whole nodes", 1.5)},
 }
 
-#: Why targets may not be met, as far as it is known.
-_WHY_RECORDING = "two traces of one step differ by 2 %, docs/performance.md"
+#: Why its target may not be met, as far as it is known.
 _WHY_WARMUP = "launches differ by more, docs/decisions/0014-when-a-warm-up-is-over.md"
 
 #: What has an entry for each launcher.
@@ -178,23 +179,6 @@ def _sweep(name: str, path: Path, content: Content) -> Iterator[str]:
         yield f"{name}: {len(missing)} runs are missing; the same command makes them"
 
 
-def _recording(runs: BenchRuns, content: Content) -> Iterator[str]:
-    """What recording costs each strategy, over launches: they differ more than their stretches."""
-    by_strategy = runs.good.groupby("strategy", observed=True)["recording_ratio"]
-    costs = {str(strategy): estimate(ratios) for strategy, ratios in by_strategy}
-    content["recording_overhead"] = max(cost.mean for cost in costs.values())
-    content["recording_overhead_by_strategy"] = {
-        name: dict(zip(("ratio", "low", "high"), cost.ends, strict=True))
-        for name, cost in costs.items()
-    }
-    yield "recording: step time with recording over without"
-    for name, cost in costs.items():
-        ratio, *ends = ("unknown" if end is None else f"{end:.4f}" for end in cost.ends)
-        told = target_text("at most 1.01", (cost.low, cost.high), up_to(1.01), _WHY_RECORDING)
-        launches = f"{by_strategy.count()[name]} launches"
-        yield f"  {name:<12} {ratio} [{', '.join(ends)}], {launches} {told}"
-
-
 def _overhead(runs: BenchRuns, content: Content) -> Iterator[str]:
     """What a run costs besides its steps."""
     good, medians = runs.good, {}
@@ -233,12 +217,13 @@ def _wire(runs: BenchRuns, content: Content) -> Iterator[str]:
 
 
 def _standard(runs: BenchRuns, content: Content) -> Iterator[str]:
-    """How much of the time of a sweep's runs is warm-up and measured steps."""
+    """How much of the time of a sweep's runs is warm-up and measured steps; and their clocks."""
     useful_s = runs.good[["warmup_s", "measured_s"]].sum().sum()
     fraction = float(useful_s / _wall_s(runs).sum())
     content["useful_fraction"] = {"standard, small network, one launch per point": fraction}
     told = target_text("at least 0.60", (fraction, fraction), no_less_than(0.6))
     yield f"useful fraction of a standard sweep: {fraction:.2f} {told}"
+    yield from render_clocks(runs.good, content)
 
 
 def _planted(runs: BenchRuns, content: Content) -> Iterator[str]:
@@ -290,7 +275,7 @@ def _wall_s(runs: BenchRuns) -> pd.Series:
 
 
 _PARTS: Mapping[str, Callable[[BenchRuns, Content], Iterator[str]]] = {
-    RECORDING: _recording,
+    RECORDING: lambda runs, content: render_recording(runs.good, content),
     OVERHEAD: _overhead,
     WIRE: _wire,
     STANDARD_SWEEP: _standard,

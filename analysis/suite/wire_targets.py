@@ -7,8 +7,9 @@ work on the machine makes plain TCP look slower, never faster.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from enum import StrEnum
 
 import pandas as pd
 
@@ -26,6 +27,16 @@ TARGET_BITS_PER_S = 1e9
 #: that takes as long, and by what combines the gradients where it does not.
 OVERLAP, COLLECTIVE, SYNCHRONOUS_SERVERS, ASYNCHRONOUS_SERVERS = 0.85, 0.92, 0.93, 0.95
 
+
+class Sending(StrEnum):
+    """How gradients are sent; all but buckets are shown for contrast and have no target."""
+
+    BUCKETS = "buckets"
+    UNBUCKETED = "unbucketed"
+    PACKS = "one pack"
+    AS_SHIPPED = "as shipped"
+
+
 #: The shortest step that can be emulated computes for so long; it counts as no computation.
 SHORTEST_COMPUTE_S = 0.002
 
@@ -38,29 +49,16 @@ CREDIBLE = 1.05
 _REACHED = ("link_bits_per_s", "step_s", "bound_s", "fraction_of_bound")
 _COSTS = ("machine_busy", "cpu_s_per_gigabyte", "core_bits_per_s")
 
-#: Points that agree in these differ in how they send.
-_SHAPE = ["purpose", "num_workers", "num_ps", "layout", "gradient_bytes", "num_tensors"]
-
 _SETTINGS = (
     *("group_bytes", "cut_bytes", "in_flight", "gradients_on_wire", "host_aggregation"),
     *("bytes_per_pack", "placement", "split_bytes"),
-)
-
-#: Columns of the screen: heading, column of the table, what it is divided by, digits.
-_SHOWN = (
-    *(("workers", "num_workers", 1, 0), ("ps", "num_ps", 1, 0), ("per host", "ps_per_host", 1, 0)),
-    *(("MB", "gradient_bytes", 1e6, 0), ("tensors", "num_tensors", 1, 0)),
-    *(("compute s", "compute_s", 1, 3), ("step s", "step_s", 1, 3), ("bound s", "bound_s", 1, 3)),
-    *(("fraction", "fraction_of_bound", 1, 3), ("busy", "machine_busy", 1, 2)),
-    *(("CPU s/GB", "cpu_s_per_gigabyte", 1, 2), ("Gbit/s per core", "core_bits_per_s", 1e9, 2)),
-    ("target", "target", 1, 2),
 )
 
 
 def target_of(experiment: Experiment) -> float | None:
     """The share of its bound that a point has to reach; None where it is shown for contrast."""
     rate = experiment.network.bits_per_s if experiment.network else None
-    if rate is None or rate > TARGET_BITS_PER_S or not sends_as_suite(experiment):
+    if rate is None or rate > TARGET_BITS_PER_S or sending_of(experiment) is not Sending.BUCKETS:
         return None
     if computed_s(experiment):
         return OVERLAP
@@ -76,9 +74,13 @@ def computed_s(experiment: Experiment) -> float:
     return seconds if seconds > SHORTEST_COMPUTE_S else 0.0
 
 
-def sends_as_suite(experiment: Experiment) -> bool:
-    """Gradients travel in buckets, and not as TensorFlow sends them on its own."""
-    return experiment.strategy.wire not in (None, UNBUCKETED)
+def sending_of(experiment: Experiment) -> Sending:
+    """How a point of the sweep sends its gradients."""
+    if experiment.strategy.as_shipped:
+        return Sending.AS_SHIPPED
+    if experiment.strategy.wire is None:
+        return Sending.PACKS
+    return Sending.UNBUCKETED if experiment.strategy.wire == UNBUCKETED else Sending.BUCKETS
 
 
 def wire_table(runs: pd.DataFrame, records: Mapping[str, RunRecord]) -> pd.DataFrame:
@@ -94,7 +96,9 @@ def wire_table(runs: pd.DataFrame, records: Mapping[str, RunRecord]) -> pd.DataF
     ]
     order = ["purpose", "gradient_bytes", "num_tensors", "num_workers", "num_ps", "ps_per_host"]
     return pd.DataFrame(rows).sort_values(
-        ["as_suite_sends", *order], ascending=[False, *(True for _ in order)], ignore_index=True
+        ["sending", *order],
+        key=lambda column: column.map([*Sending].index) if column.name == "sending" else column,
+        ignore_index=True,
     )
 
 
@@ -120,7 +124,7 @@ def _row(launches: pd.DataFrame, records: Sequence[RunRecord]) -> dict[str, obje
         "layout": columns.get("layout"),
         **_tensors(experiment),
         "compute_s": computed_s(experiment),
-        "as_suite_sends": sends_as_suite(experiment),
+        "sending": sending_of(experiment).value,
         **{str(name): value for name, value in {**reached.median(), **costs.median()}.items()},
         "cpu_over": ", ".join(launches["cpu_over"].dropna().unique()),
         "fraction_low": fractions.min(),
@@ -169,73 +173,3 @@ def _tensors(experiment: Experiment) -> dict[str, int]:
     if not isinstance(model, TensorSet):
         raise ValueError("the points of the sweep wire send sets of tensors")
     return {"gradient_bytes": 4 * model.count * model.elements, "num_tensors": model.count}
-
-
-def render_wire(table: pd.DataFrame) -> list[str]:
-    """All points, then a line per target, and what the processors are the limit of."""
-    shown = pd.DataFrame({"strategy": table["strategy"], "layout": table["layout"].fillna("")})
-    for heading, column, size, digits in _SHOWN:
-        values = table[column].astype(float) / size
-        shown[heading] = ["-" if pd.isna(value) else f"{value:.{digits}f}" for value in values]
-    shown["verdict"] = [_verdict(*row) for row in table[["as_suite_sends", "met", "reason"]].values]
-    aimed = table[table["target"].notna()]
-    return [
-        *shown.to_string(index=False).splitlines(),
-        *(f"{_words(row)}: {row['reason']}" for _, row in table[table["reason"] != ""].iterrows()),
-        *(_summary(str(purpose), rows) for purpose, rows in aimed.groupby("purpose")),
-        *(line for _, rows in table.groupby("strategy") for line in _cost(rows)),
-        *_to_measure_again(table),
-    ]
-
-
-def _verdict(as_suite_sends: bool, met: bool | None, reason: str) -> str:
-    if reason:
-        return "no figures"
-    if not as_suite_sends:
-        return "TensorFlow's own settings"
-    return {None: "", True: "met", False: "missed"}[met]
-
-
-def _summary(purpose: str, rows: pd.DataFrame) -> str:
-    """How many points of a purpose reach their target, and the worst of them."""
-    met = sum(value is True for value in rows["met"])
-    text = f"{purpose}: {met} of {len(rows)} rows reach {rows['target'].iloc[0]:.2f}"
-    complete = rows[rows["reason"] == ""]
-    if len(complete) < len(rows):
-        text += f"; {len(rows) - len(complete)} came to nothing"
-    if len(complete):
-        worst = complete.iloc[int(complete["fraction_of_bound"].argmin())]
-        text += f"; worst {worst['fraction_of_bound']:.3f} ({_words(worst)})"
-    return text
-
-
-def _words(row: pd.Series) -> str:
-    servers = f", {row['num_ps']} ps {row['layout']}" if row["num_ps"] else ""
-    return (
-        f"{row['purpose']}, {row['num_workers']} workers{servers}, "
-        f"{row['gradient_bytes'] / 1e6:.0f} MB in {row['num_tensors']} tensors"
-    )
-
-
-def _cost(rows: pd.DataFrame) -> Iterator[str]:
-    """Processor time of a strategy beside what TensorFlow needs on its own for the same points."""
-    suite, plain = rows[rows["as_suite_sends"]], rows[~rows["as_suite_sends"]]
-    rates = suite["core_bits_per_s"].dropna() / 1e9
-    if rates.empty:
-        return
-    text = (
-        f"{rows['strategy'].iloc[0]}: one core per host keeps up with links of "
-        f"{rates.median():.2f} Gbit/s ({rates.min():.2f} to {rates.max():.2f})"
-    )
-    both = suite.merge(plain, on=_SHAPE, suffixes=("", "_plain"))
-    shares = (both["cpu_s_per_gigabyte"] / both["cpu_s_per_gigabyte_plain"]).dropna()
-    if len(shares):
-        text += f"; processor time per byte {shares.mean():.2f} of TensorFlow's own"
-    yield text
-
-
-def _to_measure_again(table: pd.DataFrame) -> Iterator[str]:
-    """Launches whose links were mismeasured stay in the way until their records are gone."""
-    if paths := list(table["mismeasured"].explode().dropna()):
-        yield "To measure these again, move the records away and give the same command:"
-        yield from (f"  {path}" for path in paths)

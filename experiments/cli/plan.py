@@ -16,7 +16,7 @@ from experiments.cli.exchange import settle_exchange
 from experiments.cli.requests import StudyRequest
 from experiments.models.workload_request import refuse_absent_workers
 from experiments.studies.defaults import default_cores, default_models, default_workers
-from experiments.studies.scope import Describe, Scale, Scope, Threads, check_servers
+from experiments.studies.scope import Describe, Scale, Scope, Study, Threads, check_servers
 from experiments.sweep.definition import LAUNCHES, Choices
 from experiments.sweep.sweep import QUICK, PlannedRun, Profile, Sweep, expected_duration, job_sizes
 from launchers.protocol import Capacity
@@ -55,6 +55,7 @@ def plan_sweep(
     able = [p for p in points if not too_few_hosts(p, capacity.num_hosts, capacity.num_ps_hosts)]
     if settle_exchange(request, able, capacity, describe, choices):
         points = list(request.study.points(scope))
+    _tell_of_refusals(request.study, scope, console)
     _refuse_unused(request.name, request.settings, points)
     check_servers(points, describe)
     fitting = _fitting(points, capacity, console)
@@ -156,6 +157,18 @@ def check_jobs_by_size(request: StudyRequest) -> None:
         )
     if launcher.hosts is None:
         raise UserError("--jobs-by-size needs --hosts, the number of hosts of the largest job.")
+
+
+def _tell_of_refusals(study: Study, scope: Scope, console: Console) -> None:
+    """Say which strategies the study leaves out, and why the first of them is."""
+    refusals = {
+        strategy.kind: refusal
+        for workload in scope.workloads
+        for strategy in study.optional
+        if (refusal := strategy.refusal(workload))
+    }
+    if refusals:
+        console.print(f"Left out: {', '.join(refusals)}; {next(iter(refusals.values()))}")
 
 
 def _refuse_unused(name: str, settings: StrategySettings, points: Sequence[Experiment]) -> None:

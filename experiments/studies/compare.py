@@ -3,28 +3,50 @@
 Axes: every strategy x workers, and for synchronous servers two placements: round robin, as
 TensorFlow places variables by itself, and the best other one.  Asynchronous servers, which train in
 another way, have the best placement.  There are as many servers as workers, or as hosts that are
-named for servers, unless stated.
+named for servers, unless stated.  Then TensorFlow as it ships, at the most workers: its servers and
+its all-reduce.  In the profile standard also its servers with 8 steps per dispatch and with joined
+rounds, and its all-reduce with RING.
 
 Method: all points share one machine, one model and one batch per worker.  Where servers have hosts
 of their own, all-reduce is measured on as many hosts as well.  On one server every placement is the
 same and is measured once.  Bases are a single worker and workers that do not communicate.  The
 profile quick has one worker and the most, and the single worker as its only base.
 
-Cost: 8 points per model in the profile quick, which takes about five minutes.
+Cost: 10 points per model in the profile quick, which takes about five minutes.
 
-It should show which strategy is faster here, by how much, and what placement alone is worth.
+It should show which strategy is faster here, by how much, what placement alone is worth, and
+whether either is faster than TensorFlow without the suite.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from experiments.studies.scope import Scope, Study
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import room_for_workers
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.strategies import AsynchronousServers, SynchronousServers
+from ps_allreduce.point.strategies import (
+    AsynchronousServers,
+    StockAllReduce,
+    StockServers,
+    SynchronousServers,
+)
+from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.wire import Collective
 from ps_allreduce.point.workload import Workload
+
+SHIPPED_SERVERS: Sequence[StrategySettings] = (
+    StrategySettings(),
+    StrategySettings(steps_per_dispatch=8),
+    StrategySettings(join_rounds=True),
+)
+SHIPPED_ALLREDUCE: Sequence[StrategySettings] = (
+    StrategySettings(collective=Collective.AUTO),
+    StrategySettings(collective=Collective.RING),
+)
 
 
 def _points(scope: Scope) -> Iterator[Experiment]:
@@ -34,6 +56,7 @@ def _points(scope: Scope) -> Iterator[Experiment]:
         sizes = {*scope.scale.workers, *map(room_for_workers, served)}
         yield from (scope.reduced(workload, workers) for workers in sorted(sizes))
         yield from served
+        yield from dict.fromkeys(_as_shipped(scope, workload, max(sizes)))
 
 
 def _served(scope: Scope, workload: Workload) -> Iterator[Experiment]:
@@ -43,6 +66,22 @@ def _served(scope: Scope, workload: Workload) -> Iterator[Experiment]:
         yield scope.served(workload, AsynchronousServers, workers, num_ps, best)
         for policy in _policies(scope, workload, num_ps):
             yield scope.served(workload, SynchronousServers, workers, num_ps, policy)
+
+
+def _as_shipped(scope: Scope, workload: Workload, most: int) -> Iterator[Experiment]:
+    """TensorFlow's own strategies with the most workers, as far as they can train the workload.
+
+    Args:
+        most: workers of the largest point of all-reduce, which may be on the hosts of servers.
+    """
+    shown, workers = slice(1 if scope.brief else None), scope.scale.workers[-1]
+    if not StockServers.refusal(workload):
+        stated = replace(scope.settings, num_ps=scope.servers_for(workers))
+        for variant in SHIPPED_SERVERS[shown]:
+            yield scope.point(workload, StockServers, workers, stated.changed_by(variant))
+    if not StockAllReduce.refusal(workload):
+        for size, variant in itertools.product((workers, most), SHIPPED_ALLREDUCE[shown]):
+            yield scope.point(workload, StockAllReduce, size, variant)
 
 
 def _best(scope: Scope, workload: Workload, num_ps: int) -> Policy:
@@ -59,4 +98,11 @@ def _policies(scope: Scope, workload: Workload, num_ps: int) -> list[Policy]:
     return [Policy.ROUND_ROBIN, other]
 
 
-STUDY = Study(about=__doc__, points=_points, hosts=4, has_brief=True, chooses_exchange=True)
+STUDY = Study(
+    about=__doc__,
+    points=_points,
+    hosts=4,
+    has_brief=True,
+    chooses_exchange=True,
+    optional=(StockServers, StockAllReduce),
+)

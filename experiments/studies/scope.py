@@ -84,7 +84,9 @@ class Threads:
     ps: int | None = None
 
     def of(self, strategy: type[AnyStrategy], cores: int) -> int:
-        """Those of a worker with so many cores."""
+        """Those of a worker with so many cores; as it ships, TensorFlow takes one for each core."""
+        if strategy.as_shipped:
+            return cores
         stated = self.ps if strategy.uses_servers else self.allreduce
         return default_threads(cores) if stated is None else stated
 
@@ -296,6 +298,7 @@ class Study:
         has_brief: in the profile `quick` it has fewer points (`Scope.brief`).
         chooses_exchange: how gradients travel is chosen where nobody states it; in other studies
             they travel in buckets, or as the study says.
+        optional: strategies whose points are left out where they cannot train what is asked for.
     """
 
     about: str
@@ -305,3 +308,4 @@ class Study:
     looks_first: bool = True
     has_brief: bool = False
     chooses_exchange: bool = False
+    optional: tuple[type[AnyStrategy], ...] = ()

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from experiments.models.workload_request import WorkloadRequest
-from experiments.studies.scope import Scope
+from experiments.studies.scope import Scope, Threads
 from ps_allreduce.point.architectures import SMALL_CNN, OwnModel
 from ps_allreduce.point.data import Digits, Synthetic
 from ps_allreduce.point.experiment import Experiment
@@ -107,12 +107,13 @@ def reference_of(point: Experiment) -> Experiment:
     """The single worker that a point must agree with.
 
     It takes the batches of all workers of a step, one after the other: batch norm normalises the
-    same batches, and a mean of their means is the same mean.
+    same batches, and a mean of their means is the same mean.  Its threads are the suite's own.
     """
-    load, workers = point.workload, point.num_workers
+    load, workers, cores = point.workload, point.num_workers, point.resources.cores_per_worker
     whole = replace(
         load,
         accumulation=workers * load.accumulation,
         dealt_to=workers if workers > 1 else None,
     )
-    return replace(point, strategy=Single(), num_workers=1, workload=whole)
+    resources = replace(point.resources, threads_per_worker=Threads().of(Single, cores))
+    return replace(point, strategy=Single(), num_workers=1, workload=whole, resources=resources)

@@ -4,12 +4,14 @@ Axes: 25 and 100 MB of gradients in 16 and 160 tensors; 2 and 4 workers; all-red
 strategies with one server or two on hosts of their own, and with one beside every worker.
 
 Method: workers only communicate; then all-reduce and synchronous servers again with an accelerator
-that computes for as long as the links need; then what TensorFlow sends on its own, for contrast.
-On links that processors cannot fill, 16 tensors are sent, and servers share a host as well.
+that computes for as long as the links need; then, for contrast, the smallest points unbucketed and
+in one pack, and TensorFlow as it ships.  On links that processors cannot fill, 16 tensors are sent,
+and servers share a host as well.
 
-Cost: 74 points in half an hour at 1 Gbit/s, 38 on faster links.
+Cost: 78 points in half an hour at 1 Gbit/s, 42 on faster links.
 
-It should show where the links are the limit, and where something else is.
+It should show where the links are the limit, where something else is, and where plain TensorFlow is
+faster.
 """
 
 from __future__ import annotations
@@ -30,7 +32,13 @@ from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.spread import LayoutKind, Spread
-from ps_allreduce.point.strategies import AllReduce, AnyStrategy, SynchronousServers
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AnyStrategy,
+    StockAllReduce,
+    StockServers,
+    SynchronousServers,
+)
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 
@@ -65,7 +73,7 @@ def _points(scope: Scope) -> Iterator[Experiment]:
         yield from _overlapping(scope)
     else:
         yield from _on_fast_links(scope)
-    yield from _as_tensorflow_sends(scope)
+    yield from _for_contrast(scope)
 
 
 def _communicating(scope: Scope) -> Iterator[Experiment]:
@@ -100,14 +108,15 @@ def _on_fast_links(scope: Scope) -> Iterator[Experiment]:
             yield replace(apart, spread=Spread(ps_per_host=2))
 
 
-def _as_tensorflow_sends(scope: Scope) -> Iterator[Experiment]:
-    """What TensorFlow makes of the smallest points on its own."""
+def _for_contrast(scope: Scope) -> Iterator[Experiment]:
+    """The smallest points unbucketed and in one pack, and TensorFlow as it ships."""
     one = replace(UNBUCKETED, num_ps=1, layout=LayoutKind.DEDICATED)
     for workers in WORKERS:
         model = TensorSet(count=FEW, num_bytes=SMALL)
-        for strategy in SERVER_STRATEGIES:
+        for strategy in (*SERVER_STRATEGIES, StockServers):
             yield _point(scope, strategy, workers, model, one)
         yield _point(scope, AllReduce, workers, model, StrategySettings(bytes_per_pack=0))
+        yield _point(scope, StockAllReduce, workers, model)
 
 
 def _servers(workers: int) -> list[StrategySettings]:

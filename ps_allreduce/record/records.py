@@ -144,7 +144,7 @@ class Phases:
         bring_up_s: launch until all tasks are connected.
         build_s: building the model and creating the variables.
         first_step_s: the first step, with tracing.
-        warmup_s, measured_s: the timed loop.
+        warmup_s, measured_s: the timed loop; of the second, nothing but steps and fetching rows.
         total_s: launch until the last task was gone.
     """
 

@@ -85,10 +85,10 @@ def timed_loop(
     around.progress(Phase.WARMUP)
     step_s, warmup_end = _warm_up(driver, measurement, around, stretches)
     around.expect(measurement.least_measured_s(step_s))
-    around.progress(Phase.MEASURED)
     wanted = max(measurement.measured_steps, math.ceil(measurement.measured_s * MARGIN / step_s))
-    measured = int(driver.agree(wanted))
-    total = SETTLING_STEPS + measured
+    total = SETTLING_STEPS + int(driver.agree(wanted))
+    # What a phase takes is held against what its steps note: nothing else belongs to it.
+    around.progress(Phase.MEASURED)
     stretches.append(Stretch(Phase.MEASURED, total, driver.run(total), leading=SETTLING_STEPS))
     if measurement.event_steps:
         around.progress(Phase.EVENTS)

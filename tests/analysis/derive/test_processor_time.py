@@ -1,4 +1,4 @@
-"""What communication and recording cost, by hand."""
+"""What communication costs, and whether clocks agree, by hand."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import pytest
 from analysis.derive.costs import (
     ProcessorTime,
     busy_share,
+    clock_ratio,
     core_bits_per_s,
     processor_time,
     seconds_per_gigabyte,
 )
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.spread import Spread
+from ps_allreduce.record.records import Phases
 from ps_allreduce.record.steps import Window
 from tests.analysis.builders import run, tasks_on
 from tests.fakes import make_experiment, make_sample
@@ -74,3 +76,14 @@ def test_emulated_hosts_were_as_busy_as_their_machine() -> None:
     record = run(own, 1.0, tasks=tasks_on(PLACES), samples=SAMPLES, machine_busy=0.7)
     assert busy_share(record, WINDOW) == 0.7
     assert busy_share(replace(record, machine_busy=None), WINDOW) is None
+
+
+def test_steps_are_timed_from_outside_as_well() -> None:
+    own = make_experiment(num_ps=1)
+    record = run(own, 100.0, phases=Phases(measured_s=20.0))
+    assert record.metrics is not None
+    # The window, and three steps before it that are warm-up still.
+    steps = record.metrics.measured_steps + 3
+    assert clock_ratio(record) == pytest.approx(20.0 / (steps * own.global_batch / 100.0))
+    assert clock_ratio(replace(record, phases=Phases())) is None
+    assert clock_ratio(run(own, None)) is None

@@ -26,7 +26,14 @@ from analysis.figures.save import KINDS, save_figures, slug
 from analysis.figures.style import render_figure
 from analysis.stats.points import point_table
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, SynchronousServers
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AsynchronousServers,
+    Single,
+    StockAllReduce,
+    StockServers,
+    SynchronousServers,
+)
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.records import RunRecord
 from tests.analysis.builders import case_of, on_own_hosts, placement_used, runs
@@ -220,6 +227,16 @@ def test_placement_shows_bytes_beside_throughput() -> None:
     lost = runs(make_experiment(SynchronousServers, 2), FAILED)
     figure = drawn(plot_placement(case_of(lost)))
     assert [text.get_text() for text in figure.axes[1].texts] == ["no launch ended well"]
+
+
+def test_tensorflow_as_it_ships_is_drawn_under_names_of_its_own() -> None:
+    served = [make_experiment(kind, 2) for kind in (SynchronousServers, StockServers)]
+    points = [*served, make_experiment(StockAllReduce, 2)]
+    case = case_of(SINGLE, RING, *(runs(own, RATES) for own in points))
+    assert {"stock_ps, round_robin", "stock_allreduce"} <= set(legend(plot_throughput(case)))
+    bytes_of, _ = drawn(plot_placement(case)).axes
+    rows = [label.get_text() for label in bytes_of.get_yticklabels()]
+    assert rows == ["round_robin, 2 ps", "round_robin, 2 ps, as shipped"]
 
 
 def test_breakdown_has_a_bar_per_point_with_launches() -> None:

@@ -19,9 +19,10 @@ from ps_allreduce.point.strategies import (
     StockServers,
     SynchronousServers,
 )
+from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.records import Status
-from tests.analysis.builders import case_of, run, runs, said, times
+from tests.analysis.builders import case_of, run, runs, said, times, with_wire
 from tests.fakes import make_experiment
 
 RING = make_experiment(AllReduce, 2)
@@ -141,6 +142,55 @@ def test_tensorflow_as_it_ships_is_never_the_headline_and_has_a_sentence_of_its_
     assert "TensorFlow's all-reduce as shipped is 3.00x [3.00, 3.00] faster than" in line
     alone = said(shipped)
     assert alone.headline.startswith("No verdict")
+
+
+STOCK_RING, STOCK_PS = make_experiment(StockAllReduce, 2), make_experiment(StockServers, 2)
+
+
+@pytest.mark.parametrize(
+    ("points", "sentence"),
+    [
+        pytest.param(
+            {RING: times(1.5), STOCK_RING: times(1.0), STOCK_PS: times(9.0)},
+            "Against plain TensorFlow, both synchronous: all-reduce is 1.50x [1.50, 1.50] faster "
+            "than stock_allreduce at 2 workers (1 host), 3 launches each.",
+            id="the suite is faster",
+        ),
+        pytest.param(
+            {ASYNC: times(1.0), STOCK_PS: times(1.05), STOCK_RING: times(0.1)},
+            "Against plain TensorFlow, both asynchronous: plain TensorFlow (stock_ps, round_robin) "
+            "is 1.05x [1.05, 1.05] faster here than ps_async, round_robin at 2 workers (1 host), "
+            "3 launches each.",
+            id="plain TensorFlow is faster",
+        ),
+        pytest.param(
+            {RING: times(1.01), STOCK_RING: times(1.0)},
+            "Against plain TensorFlow, both synchronous: Equal within 3 % are all-reduce and "
+            "TensorFlow's all-reduce as shipped at 2 workers (1 host), 3 launches each (ratio "
+            "1.01x [1.01, 1.01]).",
+            id="equal",
+        ),
+        pytest.param(
+            {with_wire(RING, Wire(gradients=WireType.FLOAT16)): times(2.0), STOCK_RING: times(1.0)},
+            "Against plain TensorFlow, both synchronous, gradients in float16 and float32: ",
+            id="another format of gradients",
+        ),
+    ],
+)
+def test_the_suite_is_held_against_plain_tensorflow_that_trains_alike(
+    points: Mapping[Experiment, dict[int, float | None]], sentence: str
+) -> None:
+    (line,) = said(points).stock
+    assert line.startswith(sentence)
+
+
+def test_each_kind_of_training_is_held_against_its_own() -> None:
+    found = said({RING: times(2.0), SYNC: times(1.0), ASYNC: times(4.0)})
+    assert found.stock == ()
+    every = {RING: 2.0, SYNC: 1.0, ASYNC: 4.0, STOCK_RING: 1.0, STOCK_PS: 2.0}
+    ring, servers = said({own: times(factor) for own, factor in every.items()}).stock
+    assert "both synchronous: all-reduce is 2.00x" in ring
+    assert "both asynchronous: ps_async, round_robin is 2.00x" in servers
 
 
 def test_asynchronous_training_has_a_sentence_of_its_own() -> None:

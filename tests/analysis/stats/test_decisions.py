@@ -23,8 +23,15 @@ from analysis.stats.decisions import all_pairs, changed_points, decisions
 from analysis.stats.drift import drift_of
 from analysis.stats.sides import Meeting
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, SynchronousServers
-from ps_allreduce.point.wire import Wire, WireType
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AsynchronousServers,
+    Single,
+    StockAllReduce,
+    StockServers,
+    SynchronousServers,
+)
+from ps_allreduce.point.wire import Collective, Wire, WireType
 from ps_allreduce.record.records import RunRecord
 from tests.analysis.builders import case_of, run, runs, said, times, with_wire
 from tests.fakes import make_experiment, make_host
@@ -36,6 +43,7 @@ EVEN = make_experiment(SynchronousServers, 2, placement=Policy.PARTITIONED)
 HALF = with_wire(SYNC, Wire(gradients=WireType.FLOAT16))
 POINTS = (
     *(SINGLE, RING, SYNC, EVEN, HALF, make_experiment(AsynchronousServers, 2)),
+    *(make_experiment(kind, 2) for kind in (StockAllReduce, StockServers)),
     *(with_wire(own, Wire(in_flight=1)) for own in (RING, SYNC)),
     with_wire(RING, Wire(gradients=WireType.FLOAT16)),
 )
@@ -124,6 +132,22 @@ def test_the_headline_of_a_pair_is_not_lost_in_a_correction() -> None:
     assert planned.decision.outcome in (Outcome.FASTER, Outcome.SLOWER)
     rows = _pair_table(all_pairs(case), _PAIRS)
     assert rows["p (Holm)"].str.contains("planned").sum() == 1
+
+
+def test_plain_tensorflow_is_not_lost_in_the_correction_for_all_pairs() -> None:
+    stock, noisy = make_experiment(StockAllReduce, 2), {0: 144.0, 1: 152.0, 2: 137.0}
+    case = case_of(runs(RING, noisy), *(runs(own, times(1.0)) for own in (stock, SYNC, EVEN, HALF)))
+    (meeting,) = decisions(case).stock
+    alone = decisions(case_of(runs(RING, noisy), runs(stock, times(1.0))))
+    assert decisions(case).of(*meeting.bests).ends == alone.of(*alone.stock[0].bests).ends
+    planned = [pair for pair in all_pairs(case, same_transport=False) if pair.planned]
+    assert [(pair.first.experiment, pair.second.experiment) for pair in planned] == [(RING, stock)]
+    # Of several settings as shipped, the suite must beat every one.
+    also = make_experiment(StockAllReduce, 2, collective=Collective.RING)
+    (more,) = decisions(
+        case_of(runs(RING, noisy), runs(stock, times(1.0)), runs(also, times(1.3)))
+    ).stock
+    assert more.bests[1].experiment == also
 
 
 def test_unequal_failures_take_the_headline_away() -> None:

@@ -15,7 +15,7 @@ from analysis.suite.bench import summarise_bench
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.measurement import FixedWarmup, Measurement, RecordingComparison
 from ps_allreduce.record.records import Phases, RecordingTimes, RunRecord
-from tests.analysis.builders import provenance, run, save_all
+from tests.analysis.builders import metrics, provenance, run, save_all
 from tests.fakes import make_experiment, make_sample
 
 PHASES = Phases(
@@ -87,6 +87,20 @@ def test_idle_time_between_sessions_is_no_cost_of_a_sweep(tmp_path: Path) -> Non
     save_all(tmp_path / "bench" / "standard", launches)
     assert "0.75 (target: at least 0.60, met)" in summarise_bench(tmp_path)[0]
     assert list(bench_of(tmp_path)["useful_fraction"].values()) == [0.75]
+
+
+def test_both_clocks_of_a_sweep_are_told_of_each_strategy(tmp_path: Path) -> None:
+    metrics_ = metrics(100.0)
+    inside_s = (metrics_.measured_steps + 3) * POINT.global_batch / 100.0
+    launches = [
+        run(POINT, 100.0, number, phases=replace(PHASES, measured_s=inside_s * ratio))
+        for number, ratio in enumerate((1.001, 1.003))
+    ]
+    save_all(tmp_path / "bench" / "standard", launches)
+    heading, line = summarise_bench(tmp_path)[1:3]
+    assert heading.startswith("clocks: time of all steps by the driving task over that by")
+    assert line == "  ps_sync      1.0020, 2 runs (target: 0.99 to 1.01, met)"
+    assert bench_of(tmp_path)["clocks"] == {"ps_sync": pytest.approx(1.002)}
 
 
 def test_only_the_newest_block_counts(tmp_path: Path) -> None:

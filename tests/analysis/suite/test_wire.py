@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from analysis.suite.wire_targets import render_wire, wire_table
+from analysis.suite.wire_targets import wire_table
+from analysis.suite.wire_text import render_wire
 from ps_allreduce.point.architectures import TensorSet
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.spread import Spread
-from ps_allreduce.point.strategies import AllReduce, AnyStrategy, SynchronousServers
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AnyStrategy,
+    AsynchronousServers,
+    StockAllReduce,
+    StockServers,
+    SynchronousServers,
+)
+from ps_allreduce.point.strategies.all_reduce import Packs
 from ps_allreduce.point.wire import UNBUCKETED, Wire
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.records import RunRecord, Status
@@ -39,7 +49,7 @@ def a_point(
         launcher="emulated",
         network=NETWORK,
         spread=Spread(),
-        **({"wire": Wire()} | settings | changes),
+        **(({} if strategy.as_shipped else {"wire": Wire()}) | settings | changes),
     )
 
 
@@ -79,7 +89,7 @@ def only_row(*records: RunRecord) -> Mapping[str, Any]:
         pytest.param(
             a_point(compute=EmulatedCompute(forward_s=0.1, backward_s=0.2)), 0.5, 0.85, id="overlap"
         ),
-        pytest.param(a_point(wire=UNBUCKETED), 0.4, None, id="as TensorFlow sends"),
+        pytest.param(a_point(wire=UNBUCKETED), 0.4, None, id="unbucketed"),
     ],
 )
 def test_a_step_is_held_against_the_fastest_link(
@@ -133,10 +143,39 @@ def test_the_table_says_what_is_reached_and_what_processors_cost() -> None:
     for name, shown in {"fraction": "0.980", "busy": "0.50", "Gbit/s per core": "2.00"}.items():
         assert served.index(shown) + len(shown) == heading.index(name) + len(name)
     assert served.endswith(" met")
-    assert text[3].endswith("TensorFlow's own settings")
+    assert text[3].endswith("unbucketed")
     assert "allreduce: 0 of 1 rows reach 0.92; worst 0.500 (allreduce, 2 workers, 25 MB" in text[4]
     assert "ps_sync: 1 of 1 rows reach 0.93; worst 0.980 (ps_sync, 2 workers, 1 ps" in text[5]
     assert text[-1] == (
         "ps_sync: one core per host keeps up with links of 2.00 Gbit/s (2.00 to 2.00); processor "
-        "time per byte 2.00 of TensorFlow's own"
+        "time per byte 2.00 of unbucketed"
     )
+
+
+def test_rows_that_are_slower_than_plain_tensorflow_are_named() -> None:
+    def launched(strategy: type[AnyStrategy], rate: float | None, **changes: Any) -> RunRecord:
+        point = a_point(strategy)
+        return launch(replace(point, strategy=replace(point.strategy, **changes)), rate)
+
+    unbucketed, one_pack = {"wire": UNBUCKETED}, {"sending": Packs()}
+    # A step has two rows, and its bound is 0.4 s with a server and 0.2 s in a ring.
+    stock = [launched(StockServers, 4.4), launched(StockAllReduce, 8.0)]
+    suite = [
+        launched(AsynchronousServers, 4.0),
+        launched(AsynchronousServers, 4.6, **unbucketed),
+        launched(SynchronousServers, 1.0),  # trains in another way
+        launched(AllReduce, 9.0),
+        launched(AllReduce, 5.0, **one_pack),
+    ]
+    text = render_wire(tabled(*suite, *stock))
+    assert [line.split()[-1] for line in text[4:8]] == ["unbucketed", "pack", "shipped", "shipped"]
+    where = "2 workers, 1 ps colocated, 25 MB in 16 tensors"
+    assert text[-3:] == [
+        "2 of 4 rows of the suite are slower than plain TensorFlow at the same point:",
+        f"  ps_async, {where}: 0.500 s, stock_ps 0.455 s (1.10 of it)",
+        "  allreduce, one pack, 2 workers, 25 MB in 16 tensors: 0.400 s, stock_allreduce 0.250 s "
+        "(1.60 of it)",
+    ]
+    assert not any("plain" in line for line in render_wire(tabled(*suite)))
+    failed = render_wire(tabled(*suite, stock[0], launched(StockAllReduce, None)))
+    assert any(line.startswith("1 of 2 rows of the suite") for line in failed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,31 @@ def planned(request: StudyRequest, cores: int = 8, choices: Choices | None = Non
     )
     console = Console(quiet=True)
     return plan_sweep(request, capacity, lambda _: TWO_LAYERS, choices or Choices(), console)
+
+
+@pytest.mark.parametrize(
+    ("workload", "said"),
+    [
+        pytest.param({}, "", id="nothing is left out"),
+        pytest.param(
+            {"accumulation": 2},
+            "Left out: stock_ps, stock_allreduce; strategy stock_ps has no accumulation: Keras' ",
+            id="accumulation",
+        ),
+    ],
+)
+def test_what_cannot_be_trained_as_shipped_is_told_in_one_sentence(
+    workload: dict[str, Any], said: str
+) -> None:
+    screen = io.StringIO()
+    request = asked(workload=WorkloadRequest(**workload))
+    capacity = Capacity(num_hosts=1, cores_per_host=8)
+    console = Console(file=screen, width=1000)
+    sweep = plan_sweep(request, capacity, lambda _: TWO_LAYERS, Choices(), console)
+    told = screen.getvalue()
+    assert told.startswith(said)
+    assert told.count("\n") == bool(said)
+    assert any(point.strategy.as_shipped for point in sweep.points) is not bool(said)
 
 
 def reach(sweep: Sweep) -> tuple[list[int], set[int]]:

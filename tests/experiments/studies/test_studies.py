@@ -21,8 +21,16 @@ from ps_allreduce.point.measurement import SteadyWarmup
 from ps_allreduce.point.placement import Policy, VariableSpec
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.spread import LayoutKind, Spread
-from ps_allreduce.point.strategies import AllReduce, NoCommunication, Single, SynchronousServers
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    NoCommunication,
+    Single,
+    StockAllReduce,
+    StockServers,
+    SynchronousServers,
+)
+from ps_allreduce.point.strategies.base import Servers, StrategySettings
+from ps_allreduce.point.wire import Collective
 from ps_allreduce.point.workload import Workload
 from tests.experiments.studies.scopes import make_scope
 
@@ -55,19 +63,27 @@ def test_a_study_has_no_point_twice_and_holds_its_bases(
 @pytest.mark.parametrize("name", [name for name in STUDIES if name != "tuning-sweep"])
 def test_all_points_of_a_study_use_the_same_resources_and_workload(name: str) -> None:
     points = points_of(name)
-    assert len({(point.resources, point.workload, point.measurement) for point in points}) == 1
+    assert (
+        len({(point.resources.cores_per_worker, point.resources.device) for point in points}) == 1
+    )
+    assert len({(point.workload, point.measurement) for point in points}) == 1
+    # TensorFlow as it ships chooses its threads itself.
+    suite = [point for point in points if not point.strategy.as_shipped]
+    assert len({point.resources for point in suite}) == 1
 
 
 def test_compare_holds_every_strategy_at_every_number_of_workers() -> None:
     points = points_of("compare")
     # single; no_communication and allreduce at 1 and 2; servers: one placement on 1; on 2 the best,
-    # and if they are synchronous round robin as well.
+    # and if they are synchronous round robin as well.  TensorFlow as it ships on 2.
     assert Counter(point.strategy.kind for point in points) == {
         "single": 1,
         "no_communication": 2,
         "allreduce": 2,
         "ps_async": 2,
         "ps_sync": 3,
+        "stock_ps": 3,
+        "stock_allreduce": 2,
     }
     assert {p.num_workers for p in points if isinstance(p.strategy, AllReduce)} == {1, 2}
     *others, best = served(points)
@@ -78,8 +94,8 @@ def test_compare_holds_every_strategy_at_every_number_of_workers() -> None:
 def test_compare_cuts_where_that_is_best() -> None:
     points = points_of("compare", settings=StrategySettings(split_bytes=4000))
     assert served(points)[-1] == (2, 2, "partitioned")
-    assert points[-1].strategy.servers is not None
-    assert points[-1].strategy.servers.split_bytes == 4000
+    cut = {p.strategy.servers.split_bytes for p in points if p.strategy.servers}
+    assert cut == {None, 4000}
 
 
 def test_compare_shows_another_placement_where_round_robin_is_best() -> None:
@@ -100,7 +116,36 @@ def test_compare_keeps_a_stated_number_of_servers() -> None:
 def test_compare_covers_every_model() -> None:
     workloads = (Workload(), Workload(model=ImageModel(name="VGG16")))
     points = points_of("compare", workloads=workloads)
-    assert Counter(point.workload.model.name for point in points) == {"SmallCNN": 10, "VGG16": 10}
+    assert Counter(point.workload.model.name for point in points) == {"SmallCNN": 15, "VGG16": 15}
+
+
+def shipped(**changes: Any) -> list[Experiment]:
+    return [point for point in points_of("compare", **changes) if point.strategy.as_shipped]
+
+
+@pytest.mark.parametrize("brief", [True, False])
+def test_compare_ends_with_tensorflow_as_it_ships_at_the_most_workers(brief: bool) -> None:
+    server = Servers(num_ps=2)
+    found = [point.strategy for point in shipped(brief=brief)]
+    variants = [
+        StockServers(servers=server),
+        StockServers(servers=server, steps_per_dispatch=8),
+        StockServers(servers=server, join_rounds=True),
+        StockAllReduce(),
+        StockAllReduce(collective=Collective.RING),
+    ]
+    assert found == ([variants[0], variants[3]] if brief else variants)
+    assert {point.num_workers for point in shipped(brief=brief)} == {2}
+    # A stated collective is one of the suite's; as shipped it stays TensorFlow's choice.
+    stated = StrategySettings(collective=Collective.RING, steps_per_dispatch=8)
+    found = [point.strategy for point in shipped(settings=stated, brief=True)]
+    assert found == [variants[1], variants[3]]
+
+
+def test_compare_leaves_out_what_tensorflow_as_it_ships_cannot_train() -> None:
+    points = points_of("compare", workloads=(Workload(accumulation=2),))
+    assert not any(point.strategy.as_shipped for point in points)
+    assert len(points) == 10
 
 
 def test_ps_sweep_crosses_workers_servers_and_placements() -> None:
@@ -203,9 +248,10 @@ def test_each_side_has_its_threads_and_by_default_one_less_than_cores() -> None:
         return {p.strategy.kind: p.resources.threads_per_worker for p in points}
 
     kinds = ("single", "no_communication", "allreduce", "ps_async", "ps_sync")
-    assert threads_of(Threads()) == dict.fromkeys(kinds, 3)
-    stated = threads_of(Threads(allreduce=4, ps=2))
-    assert stated == {kind: 2 if kind.startswith("ps_") else 4 for kind in kinds}
+    as_shipped = {"stock_ps": 4, "stock_allreduce": 4}
+    assert threads_of(Threads()) == dict.fromkeys(kinds, 3) | as_shipped
+    stated = threads_of(Threads(allreduce=3, ps=2))
+    assert stated == {k: 2 if k.startswith("ps_") else 3 for k in kinds} | as_shipped
 
 
 @pytest.mark.parametrize("num_ps", [None, 1, 3])
@@ -217,6 +263,8 @@ def test_compare_measures_all_reduce_on_the_hosts_of_dedicated_servers_too(
     reduced = {p.num_workers for p in points if isinstance(p.strategy, AllReduce)}
     apart = {p.num_workers + p.num_ps for p in points if p.num_ps}
     assert reduced == {1, 2} | apart
+    stock = {p.num_workers for p in points if isinstance(p.strategy, StockAllReduce)}
+    assert stock == {2, max(reduced)}
     # On one machine servers take no hosts.
     here = points_of("compare", settings=dedicated)
     assert {p.num_workers for p in here if isinstance(p.strategy, AllReduce)} == {1, 2}

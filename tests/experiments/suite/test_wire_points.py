@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from analysis.suite.wire_targets import computed_s, sends_as_suite, target_of
+from analysis.suite.wire_targets import Sending, computed_s, sending_of, target_of
 from experiments.suite.wire_points import STUDY, wire_profile
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
@@ -31,22 +31,24 @@ def test_every_strategy_meets_every_shape() -> None:
     counts: dict[str, int] = {}
     for point in grid():
         purpose = f"{point.strategy}, overlap" if computed_s(point) else str(point.strategy)
-        purpose += "" if sends_as_suite(point) else ", plain"
+        sending = sending_of(point)
+        purpose += "" if sending is Sending.BUCKETS else f", {sending}"
         counts[purpose] = counts.get(purpose, 0) + 1
-        assert (target_of(point) is None) != sends_as_suite(point)
+        assert (target_of(point) is None) == (sending is not Sending.BUCKETS)
     communicating = {"allreduce": 8, "ps_sync": 24, "ps_async": 24}
     overlapping = {"allreduce, overlap": 4, "ps_sync, overlap": 8}
-    plain = {"allreduce, plain": 2, "ps_sync, plain": 2, "ps_async, plain": 2}
-    assert counts == communicating | overlapping | plain
+    plain = {"allreduce, one pack": 2, "ps_sync, unbucketed": 2, "ps_async, unbucketed": 2}
+    shipped = {"stock_allreduce, as shipped": 2, "stock_ps, as shipped": 2}
+    assert counts == communicating | overlapping | plain | shipped
 
 
 @pytest.mark.parametrize("bits_per_s", [25e9, None])
 def test_fast_links_have_no_targets_but_servers_that_share_a_host(bits_per_s: float | None) -> None:
     points = grid(bits_per_s)
-    assert len(points) == 38
+    assert len(points) == 42
     assert not any(target_of(point) for point in points)
     assert {p.num_ps for p in points if p.spread == Spread(ps_per_host=2)} == {2}
-    assert sum(not sends_as_suite(point) for point in points) == 6
+    assert sum(sending_of(point) is not Sending.BUCKETS for point in points) == 10
 
 
 def test_points_fit_on_six_hosts_and_take_a_few_seconds() -> None:

@@ -129,6 +129,21 @@ def test_warm_up_reaches_both_steps_and_seconds(
     assert measured_at - warm_at >= warmup_s - 1e-6
 
 
+def test_the_measured_phase_is_as_long_as_its_steps() -> None:
+    clock, begun = FakeClock(), dict[Phase, float]()
+
+    def agree(value: float) -> float:
+        clock.now += 5.0
+        return value
+
+    def progress(phase: Phase) -> None:
+        begun[phase] = clock.now
+
+    measurement = Measurement(warmup=FIXED, measured_steps=20, event_steps=1)
+    timed_loop(FakeDriver(clock, steady(0.1), agree), measurement, around(clock, progress))
+    assert begun[Phase.EVENTS] - begun[Phase.MEASURED] == pytest.approx(0.1 * (20 + SETTLING_STEPS))
+
+
 def test_a_first_step_and_then_measured_ones_in_one_go_after_settling() -> None:
     stretches, driver, _ = run_loop(Measurement(measured_steps=100), steady(1.0))
     assert (stretches[0].phase, stretches[0].num_steps) == (Phase.FIRST, 1)
