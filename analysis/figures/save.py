@@ -106,8 +106,9 @@ KINDS = (
         title="From TensorFlow as it ships to the suite's defaults",
         caption="Each rung changes one thing of the rung above it. Beside it is the ratio of both "
         "rates, by launches of the same turn where both have it, with an interval that is "
-        f"corrected for the number of comparisons (Holm). {_LAUNCHES} Hollow markers: whether the "
-        "rung brings anything is undecided.",
+        "corrected for the number of comparisons (Holm). Where a model has no batch norm, there "
+        f"is no rung for its statistics. {_LAUNCHES} Hollow markers: whether the rung brings "
+        "anything is undecided.",
         plot=plot_ladder,
         shows_changed=True,
     ),
