@@ -102,6 +102,7 @@ def _scope(
         choices=choices,
         brief=_is_brief(request),
         num_ps_hosts=capacity.num_ps_hosts,
+        tuned=request.tuned,
     )
 
 

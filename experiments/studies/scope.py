@@ -112,6 +112,7 @@ class Scope:
         choices: remembers what is decided automatically.
         brief: one worker and the most are enough, and so is a single worker as base.
         num_ps_hosts: hosts that are named for servers.
+        tuned: settings that a tuning has found, which a study may measure as well.
     """
 
     workloads: tuple[Workload, ...]
@@ -127,6 +128,7 @@ class Scope:
     choices: Choices = field(default_factory=Choices)
     brief: bool = False
     num_ps_hosts: int = 0
+    tuned: tuple[Experiment, ...] = ()
 
     def __post_init__(self) -> None:
         if self.settings.num_ps is not None:
@@ -175,6 +177,14 @@ class Scope:
         if self.network is None or rate is None or not self.network.is_unlimited:
             return self.network
         return replace(self.network, bits_per_s=rate)
+
+    def tuned_of(self, workload: Workload) -> list[Experiment]:
+        """The settings that were tuned for a workload, measured as all points are."""
+        return [
+            replace(point, network=self._network_of(workload), measurement=self._measured())
+            for point in self.tuned
+            if point.workload == workload
+        ]
 
     def bases(self, workload: Workload) -> list[Experiment]:
         """A single worker, and workers that do not communicate."""
@@ -264,6 +274,7 @@ class Study:
         hosts: how many it wants where nobody states a launcher; None if it does not care.
         looks_first: at emulated links, before anything runs on them.
         has_brief: in the profile `quick` it has fewer points (`Scope.brief`).
+        tunes: in the profile `standard` a tuning comes first (`Scope.tuned`).
     """
 
     about: str
@@ -272,3 +283,4 @@ class Study:
     hosts: int | None = None
     looks_first: bool = True
     has_brief: bool = False
+    tunes: bool = False

@@ -120,6 +120,7 @@ def _point_with_servers(scope: Scope, workload: Workload, changed: StrategySetti
     num_ps = changed.num_ps or room
     policy = _policy(scope, workload, num_ps, changed.placement)
     settings = scope.of_servers(workload, num_ps, policy)
+    settings = replace(settings, layout=LayoutKind.COLOCATED)  # on hosts of one kind in any case
     settings = settings.changed_by(changed.without(["num_ps", "placement"]))
     probe = scope.point(workload, SynchronousServers, 1, settings)
     per_host = scope.spread.workers_per_host if scope.spread else 0
