@@ -147,13 +147,12 @@ def _policy(scope: Scope, workload: Workload, num_ps: int, asked: Policy | None)
 def _servers(scope: Scope) -> Axis:
     """One server, half as many as workers, as many; beside workers, and on hosts of their own."""
     room = scope.scale.workers[-1]
-    beside = {1: None, room // 2: None, room: None}
-    counts = [(number, LayoutKind.COLOCATED) for number in beside]
+    counts = [(number, LayoutKind.COLOCATED) for number in dict.fromkeys((1, room // 2, room))]
     if scope.spread is not None:
         per_host = scope.spread.ps_per_host or 1
         hosts = -(-room // scope.spread.workers_per_host)
-        apart = {1: None, hosts // 3: None, hosts // 2: None}
-        counts += [(number * per_host, LayoutKind.DEDICATED) for number in apart if number]
+        apart = filter(None, dict.fromkeys((1, hosts // 3, hosts // 2)))
+        counts += [(number * per_host, LayoutKind.DEDICATED) for number in apart]
     return _changes(*(StrategySettings(num_ps=number, layout=kind) for number, kind in counts))
 
 

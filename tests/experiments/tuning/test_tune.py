@@ -190,8 +190,12 @@ def test_a_thorough_comparison_tunes_first_and_measures_winners_on_launches_of_i
 
 @pytest.mark.parametrize(
     "words",
-    [COMPARE, (*THOROUGH, "--repetitions", "1"), (*THOROUGH, "--dry-run")],
-    ids=["quick", "stated repetitions", "dry run"],
+    [
+        COMPARE,
+        *((*THOROUGH, *stated) for stated in (("--repetitions", "1"), ("--num-ps", "1"))),
+        (*THOROUGH, "--dry-run"),
+    ],
+    ids=["quick", "stated repetitions", "stated settings", "dry run"],
 )
 def test_other_comparisons_do_not_tune(words: tuple[str, ...], rated: RatedLauncher) -> None:
     assert run(*words) == 0
