@@ -100,9 +100,7 @@ def _raced(
     return race, sides, stop
 
 
-def _planned(
-    request: StudyRequest, place: Workplace, choices: Choices, console: Console
-) -> Sweep:
+def _planned(request: StudyRequest, place: Workplace, choices: Choices, console: Console) -> Sweep:
     """The candidates, on links of a rate that was stated or is chosen now."""
     launcher = place.launcher
     sweep = plan_sweep(request, launcher.capacity(), launcher.describe, choices, console)
