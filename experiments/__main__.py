@@ -41,6 +41,7 @@ from experiments.studies.catalogue import STUDIES
 from experiments.studies.scope import Study
 from experiments.sweep.progress import SweepProgress, counting_bar, plain_console
 from experiments.sweep.session import Workplace
+from experiments.sweep.sweep import STANDARD
 from experiments.sweep.writable import check_folder
 from experiments.tuning import candidates
 from launchers.cli.options import LAUNCHER, LAUNCHER_OR_AUTO
@@ -89,6 +90,10 @@ def add_study(name: str, study: Study) -> None:
             spread=spread,
             settings=settings,
         )
+        if study.tunes and sweep.profile.name == STANDARD:
+            from experiments.tuning.beforehand import tuned_first
+
+            request = tuned_first(request)
         sys.exit(run_study(request))
 
 

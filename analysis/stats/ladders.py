@@ -16,7 +16,7 @@ from ps_allreduce.point.rungs import LADDERS, Rung
 #: What all rungs of a ladder have in common.
 _COMMON = (
     *("num_ps", "layout", "placement", "ps_per_host", "coordinator"),
-    *("steps_per_dispatch", "threads_per_worker"),
+    "steps_per_dispatch",
 )
 
 

@@ -108,6 +108,7 @@ def _scope(
         brief=_is_brief(request),
         num_ps_hosts=capacity.num_ps_hosts,
         exchange=request.exchange,
+        tuned=request.tuned,
     )
 
 

@@ -18,7 +18,7 @@ from launchers.settings import LauncherSettings, option_of
 from launchers.sites import network_of, site_kind
 from ps_allreduce.record.exchanges import ExchangeMode
 from ps_allreduce.errors import UserError, at_least, at_most
-from ps_allreduce.point.experiment import MOST_WORKERS
+from ps_allreduce.point.experiment import MOST_WORKERS, Experiment
 from ps_allreduce.point.measurement import MOST_WARMUP_S, FixedWarmup, Measurement
 from ps_allreduce.point.spread import Coordinator, Spread
 from ps_allreduce.point.strategies import AnyStrategy
@@ -128,6 +128,7 @@ class StudyRequest:
 
     Attributes:
         name: of the study's command, and of the folder of its results.
+        tuned: what a tuning before the sweep has found.
     """
 
     name: str
@@ -137,6 +138,7 @@ class StudyRequest:
     workload: WorkloadRequest = field(default_factory=WorkloadRequest)
     spread: SpreadRequest = field(default_factory=SpreadRequest)
     settings: StrategySettings = field(default_factory=StrategySettings)
+    tuned: tuple[Experiment, ...] = ()
 
     def __post_init__(self) -> None:
         if self.sweep.exchange is not ExchangeMode.WHOLE:

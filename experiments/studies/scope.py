@@ -123,6 +123,7 @@ class Scope:
         brief: one worker and the most are enough, and so is a single worker as base.
         num_ps_hosts: hosts that are named for servers.
         exchange: how gradients travel; `auto` is buckets until it is chosen.
+        tuned: settings that a tuning has found, which a study may measure as well.
     """
 
     workloads: tuple[Workload, ...]
@@ -139,6 +140,7 @@ class Scope:
     brief: bool = False
     num_ps_hosts: int = 0
     exchange: ExchangeMode = ExchangeMode.BUCKETS
+    tuned: tuple[Experiment, ...] = ()
 
     def __post_init__(self) -> None:
         if self.settings.num_ps is not None:
@@ -201,6 +203,14 @@ class Scope:
         if self.network is None or rate is None or not self.network.is_unlimited:
             return self.network
         return replace(self.network, bits_per_s=rate)
+
+    def tuned_of(self, workload: Workload) -> list[Experiment]:
+        """The settings that were tuned for a workload, measured as all points are."""
+        return [
+            replace(point, network=self._network_of(workload), measurement=self._measured())
+            for point in self.tuned
+            if point.workload == workload
+        ]
 
     def bases(self, workload: Workload) -> list[Experiment]:
         """A single worker, and workers that do not communicate."""
@@ -299,6 +309,7 @@ class Study:
         chooses_exchange: how gradients travel is chosen where nobody states it; in other studies
             they travel in buckets, or as the study says.
         optional: strategies whose points are left out where they cannot train what is asked for.
+        tunes: in the profile `standard` a tuning comes first (`Scope.tuned`).
     """
 
     about: str
@@ -309,3 +320,4 @@ class Study:
     has_brief: bool = False
     chooses_exchange: bool = False
     optional: tuple[type[AnyStrategy], ...] = ()
+    tunes: bool = False

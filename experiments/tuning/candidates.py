@@ -26,8 +26,8 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import hosts_without_workers
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Plan, Policy, make_plan
-from ps_allreduce.point.spread import LayoutKind
 from ps_allreduce.point.resources import default_threads
+from ps_allreduce.point.spread import LayoutKind
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.workload import Workload
@@ -120,6 +120,7 @@ def _point_with_servers(scope: Scope, workload: Workload, changed: StrategySetti
     num_ps = changed.num_ps or room
     policy = _policy(scope, workload, num_ps, changed.placement)
     settings = scope.of_servers(workload, num_ps, policy)
+    settings = replace(settings, layout=LayoutKind.COLOCATED)  # on hosts of one kind in any case
     settings = settings.changed_by(changed.without(["num_ps", "placement"]))
     probe = scope.point(workload, SynchronousServers, 1, settings)
     per_host = scope.spread.workers_per_host if scope.spread else 0
@@ -146,13 +147,12 @@ def _policy(scope: Scope, workload: Workload, num_ps: int, asked: Policy | None)
 def _servers(scope: Scope) -> Axis:
     """One server, half as many as workers, as many; beside workers, and on hosts of their own."""
     room = scope.scale.workers[-1]
-    beside = {1: None, room // 2: None, room: None}
-    counts = [(number, LayoutKind.COLOCATED) for number in beside]
+    counts = [(number, LayoutKind.COLOCATED) for number in dict.fromkeys((1, room // 2, room))]
     if scope.spread is not None:
         per_host = scope.spread.ps_per_host or 1
         hosts = -(-room // scope.spread.workers_per_host)
-        apart = {1: None, hosts // 3: None, hosts // 2: None}
-        counts += [(number * per_host, LayoutKind.DEDICATED) for number in apart if number]
+        apart = filter(None, dict.fromkeys((1, hosts // 3, hosts // 2)))
+        counts += [(number * per_host, LayoutKind.DEDICATED) for number in apart]
     return _changes(*(StrategySettings(num_ps=number, layout=kind) for number, kind in counts))
 
 

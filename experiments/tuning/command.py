@@ -34,7 +34,7 @@ from experiments.tuning.outcome import (
     render_side,
 )
 from experiments.tuning.race import Race, kept_records, run_race
-from ps_allreduce.errors import UserError, at_least
+from ps_allreduce.errors import at_least
 from ps_allreduce.record.files import write_atomically
 
 #: The name of the files that are left: all launches, and their figure.
@@ -53,9 +53,13 @@ def run_tuning(request: StudyRequest, minutes: float) -> int:
         UserError: it cannot be run here.
         LaunchError: the host has a fault that does not pass.
     """
+    sides, status = find_winners(request, minutes)
+    return status or int(any(side.winner is None for side in sides))
+
+
+def find_winners(request: StudyRequest, minutes: float) -> tuple[list[SideOutcome], int]:
+    """What came of each side, when it is shown; and the exit status of what is not to its end."""
     at_least(1, minutes=minutes)
-    if request.launcher.ps_hosts:
-        raise UserError("tune gives both sides equal hosts: leave --ps-hosts out.")
     check_writable(request.sweep_dir)
     console = plain_console()
     workload = settle_model(request.workload, request.launcher.results, console)
@@ -68,12 +72,12 @@ def run_tuning(request: StudyRequest, minutes: float) -> int:
             commit=surroundings.source_state(),
             listener=progress,
         )
-        race, sides, stop = tuned(request, place, minutes, console)
+        race, sides, stop = _raced(request, place, minutes, console)
     _leave(request, sides, race)
-    return _status(sides, stop)
+    return sides, _status(stop)
 
 
-def tuned(
+def _raced(
     request: StudyRequest, place: Workplace, minutes: float, console: Console
 ) -> tuple[Race, list[SideOutcome], Stop | None]:
     """Make the launches that are missing; what came of each side, and why it is not all."""
@@ -96,9 +100,7 @@ def tuned(
     return race, sides, stop
 
 
-def _planned(
-    request: StudyRequest, place: Workplace, choices: Choices, console: Console
-) -> Sweep:
+def _planned(request: StudyRequest, place: Workplace, choices: Choices, console: Console) -> Sweep:
     """The candidates, on links of a rate that was stated or is chosen now."""
     launcher = place.launcher
     sweep = plan_sweep(request, launcher.capacity(), launcher.describe, choices, console)
@@ -130,11 +132,11 @@ def _leave(request: StudyRequest, sides: Sequence[SideOutcome], race: Race) -> N
         click.echo(f"Every launch: {path}, drawn: {saved['png']}")
 
 
-def _status(sides: Sequence[SideOutcome], stop: Stop | None) -> int:
-    """The exit status; says why there is more to come."""
-    if stop is Stop.INTERRUPTED:
-        click.echo("Interrupted. The same command goes on where it stopped.", err=True)
-        return INTERRUPTED
-    if stop is not None:
-        click.echo(NO_TIME, err=True)
-    return 0 if stop is None and all(side.winner for side in sides) else 1
+def _status(stop: Stop | None) -> int:
+    """The exit status of what ended early; says how it goes on."""
+    if stop is None:
+        return 0
+    interrupted = stop is Stop.INTERRUPTED
+    sentence = "Interrupted. The same command goes on where it stopped." if interrupted else NO_TIME
+    click.echo(sentence, err=True)
+    return INTERRUPTED if interrupted else 1

@@ -25,7 +25,7 @@ LAUNCHES_EACH = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class LaunchOutcome:
     """What a launch of a candidate came to.
 
     Attributes:
@@ -52,14 +52,14 @@ class Moment:
 
     candidate: str
     round: int
-    outcome: Outcome
+    outcome: LaunchOutcome
     spent_s: float
     best: str | None
     best_rate: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class SideStanding:
     """How far the halving of a side has come.
 
     Attributes:
@@ -82,10 +82,10 @@ class Standing:
 
 
 #: The launches of every candidate, in their order.
-Launches = Mapping[str, Sequence[Outcome]]
+Launches = Mapping[str, Sequence[LaunchOutcome]]
 
 
-def standings(sides: Sequence[Sequence[str]], share_s: float, launches: Launches) -> list[Standing]:
+def standings(sides: Sequence[Sequence[str]], share_s: float, launches: Launches) -> list[SideStanding]:
     """How far each side has come.
 
     Args:
@@ -100,7 +100,7 @@ def standings(sides: Sequence[Sequence[str]], share_s: float, launches: Launches
     return [_replayed(side[:size], share_s, launches) for side in sides]
 
 
-def next_side(sides: Sequence[Standing]) -> int | None:
+def next_side(sides: Sequence[SideStanding]) -> int | None:
     """The side that is launched next: of those that go on, the one that has spent least.
 
     So a drift of the machine hits all sides alike.
@@ -115,7 +115,7 @@ def field_size(affordable: float) -> int:
     return max(2, min(MOST, max(few, int(affordable / LAUNCHES_EACH))))
 
 
-def mean_rate(outcomes: Sequence[Outcome]) -> float | None:
+def mean_rate(outcomes: Sequence[LaunchOutcome]) -> float | None:
     """The geometric mean of the rates; None without any."""
     logs = [math.log(each.rate) for each in outcomes if each.rate is not None]
     return math.exp(math.fsum(logs) / len(logs)) if logs else None
@@ -134,7 +134,7 @@ class _Replay:
     launches: Launches
     left: list[str]
     round: int = 0
-    taken: dict[str, list[Outcome]] = field(default_factory=dict)
+    taken: dict[str, list[LaunchOutcome]] = field(default_factory=dict)
     moments: list[Moment] = field(default_factory=list)
 
     @property
@@ -206,7 +206,7 @@ class _Replay:
         self.left = [candidate for candidate in self.left if candidate in kept]
 
 
-def _replayed(side: Sequence[str], share_s: float, launches: Launches) -> Standing:
+def _replayed(side: Sequence[str], share_s: float, launches: Launches) -> SideStanding:
     replay = _Replay(share_s=share_s, launches=launches, left=[*side])
     missing = None
     for candidate in _turns(replay):
@@ -215,7 +215,7 @@ def _replayed(side: Sequence[str], share_s: float, launches: Launches) -> Standi
         if not replay.launch(candidate):
             missing = candidate
             break
-    return Standing(moments=tuple(replay.moments), next=missing)
+    return SideStanding(moments=tuple(replay.moments), next=missing)
 
 
 def _turns(replay: _Replay) -> Iterator[str]:

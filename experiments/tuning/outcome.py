@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments.tuning.halving import Moment, Standing, mean_rate
+from experiments.tuning.halving import Moment, SideStanding, mean_rate
 from launchers.cli.types import size_text
 from launchers.settings import option_of
 from ps_allreduce.point.experiment import Experiment
@@ -20,9 +20,11 @@ from ps_allreduce.point.experiment import Experiment
 #: Rows of the table on the screen.
 ROWS = 8
 
-#: What is tuned of strategies, in the order of options, and which of it are bytes.
-TUNED = ("num_ps", "placement", "layout", "split_bytes", "bytes_per_pack")
-TUNED += ("group_bytes", "cut_bytes", "in_flight")
+#: What is tuned of strategies, in the order of options.
+TUNED = (
+    *("num_ps", "placement", "layout", "split_bytes"),
+    *("bytes_per_pack", "group_bytes", "cut_bytes", "in_flight"),
+)
 
 CURSE = (
     "Winners were chosen for their rates, which therefore look better than they are (winner's "
@@ -40,7 +42,7 @@ class SideOutcome:
     """
 
     points: Mapping[str, Experiment]
-    standing: Standing
+    standing: SideStanding
 
     @property
     def default(self) -> Experiment:

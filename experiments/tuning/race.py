@@ -15,7 +15,7 @@ from pathlib import Path
 from experiments.sweep.execute import Stop, has_time
 from experiments.sweep.session import Session, run_once
 from experiments.sweep.sweep import PlannedRun
-from experiments.tuning.halving import Launches, Outcome, Standing, next_side, standings
+from experiments.tuning.halving import Launches, LaunchOutcome, SideStanding, next_side, standings
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts
 from ps_allreduce.record.files import iter_record_paths, read_run
@@ -60,7 +60,7 @@ class Race:
         """All candidates by their identity."""
         return {point.experiment_id: point for side in self.sides for point in side}
 
-    def standings(self, launches: Launches) -> list[Standing]:
+    def standings(self, launches: Launches) -> list[SideStanding]:
         """How far each side has come."""
         sides = [[point.experiment_id for point in side] for side in self.sides]
         return standings(sides, self.share_s, launches)
@@ -68,7 +68,7 @@ class Race:
 
 def run_race(
     race: Race, session: Session, kept: Sequence[RunRecord]
-) -> tuple[list[Standing], Stop | None]:
+) -> tuple[list[SideStanding], Stop | None]:
     """Make the launches that are missing.
 
     Args:
@@ -94,12 +94,12 @@ def run_race(
             return sides, Stop.INTERRUPTED
 
 
-def _next(sides: Sequence[Standing]) -> str | None:
+def _next(sides: Sequence[SideStanding]) -> str | None:
     number = next_side(sides)
     return None if number is None else sides[number].next
 
 
-def _likely(race: Race, sides: Sequence[Standing]) -> int:
+def _likely(race: Race, sides: Sequence[SideStanding]) -> int:
     """How many launches are to come, if they take as long as those before."""
     spent_s = sum(side.spent_s for side in sides)
     made = sum(len(side.moments) for side in sides)
@@ -125,22 +125,22 @@ def kept_records(sweep_dir: Path, block: str, race: Race) -> list[RunRecord]:
     ]
 
 
-def launches_of(records: Sequence[RunRecord]) -> dict[str, list[Outcome]]:
+def launches_of(records: Sequence[RunRecord]) -> dict[str, list[LaunchOutcome]]:
     """What the launches of every candidate came to, in their order.
 
     One that was interrupted says nothing about its candidate; it is made again and not counted.
     """
-    launches: dict[str, list[Outcome]] = {}
+    launches: dict[str, list[LaunchOutcome]] = {}
     for record in records:
         if record.status is not Status.INTERRUPTED:
             launches.setdefault(record.experiment_id, []).append(_outcome_of(record))
     return launches
 
 
-def _outcome_of(record: RunRecord) -> Outcome:
+def _outcome_of(record: RunRecord) -> LaunchOutcome:
     began, ended = map(datetime.fromisoformat, (record.started_at, record.finished_at))
     seconds = max(LEAST_S, (ended - began).total_seconds())
     node_s = seconds * num_hosts(record.experiment)
     if record.status is Status.OK and record.metrics is not None:
-        return Outcome(rate=record.metrics.examples_per_sec, node_s=node_s)
-    return Outcome(rate=None, node_s=node_s, reason=f"{record.status}, {record.reason}")
+        return LaunchOutcome(rate=record.metrics.examples_per_sec, node_s=node_s)
+    return LaunchOutcome(rate=None, node_s=node_s, reason=f"{record.status}, {record.reason}")

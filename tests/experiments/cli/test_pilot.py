@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.tuning import beforehand
 from launchers.protocol import LaunchedRun
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.record.files import iter_record_paths
@@ -18,6 +19,12 @@ WORDS = (
     *("compare", "--profile", "standard", "--model", "SmallCNN"),
     *("--workers", "1,2", "--results", "made"),
 )
+
+
+@pytest.fixture(autouse=True)
+def without_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes before a pilot."""
+    monkeypatch.setattr(beforehand, "tuned_first", lambda request: request)
 
 
 def launches(*rates: float) -> list[LaunchedRun]:

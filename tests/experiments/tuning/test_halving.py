@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from experiments.tuning.halving import (
     MOST,
-    Outcome,
-    Standing,
+    LaunchOutcome,
+    SideStanding,
     field_size,
     mean_rate,
     next_side,
@@ -21,7 +21,7 @@ from experiments.tuning.halving import (
 
 SIDES = [[f"a{number}" for number in range(MOST)], [f"b{number}" for number in range(MOST)]]
 
-Made = dict[str, list[Outcome]]
+Made = dict[str, list[LaunchOutcome]]
 
 #: Rates of candidates, by how far behind they stand; None for those that fail.
 RATES = st.lists(
@@ -35,7 +35,7 @@ NODE_S = 10.0
 
 def launched(
     rates: Mapping[str, float | None], node_s: float, share_s: float, sides: Sequence[list[str]]
-) -> tuple[list[Standing], Made, list[str]]:
+) -> tuple[list[SideStanding], Made, list[str]]:
     """Both sides at their end, all launches, and the candidates in the order of launches."""
     made: Made = {}
     order: list[str] = []
@@ -47,7 +47,7 @@ def launched(
         candidate = now[number].next
         assert candidate is not None
         order.append(candidate)
-        made.setdefault(candidate, []).append(Outcome(rate=rates[candidate], node_s=node_s))
+        made.setdefault(candidate, []).append(LaunchOutcome(rate=rates[candidate], node_s=node_s))
         assert len(order) < 10_000
 
 
@@ -63,9 +63,7 @@ def test_both_sides_take_turns_and_neither_spends_more_than_its_share(
     assert sum(len(end.moments) for end in ends) == sum(map(len, made.values())) == len(order)
     for number in range(len(order)):
         firsts = [sum(name.startswith(side) for name in order[:number]) for side in "ab"]
-        both_go_on = all(
-            count < len(end.moments) for count, end in zip(firsts, ends, strict=True)
-        )
+        both_go_on = all(count < len(end.moments) for count, end in zip(firsts, ends, strict=True))
         assert not both_go_on or abs(firsts[0] - firsts[1]) <= 1
 
 
@@ -115,7 +113,9 @@ def test_every_round_halves_the_candidates_and_gets_an_equal_part() -> None:
 
 
 def test_passes_go_there_and_back() -> None:
-    ends, _, _ = launched({"a": 2.0, "b": 1.0, "c": 1.0, "d": 1.0}, 1.0, 8.0, [["a", "b"], ["c", "d"]])
+    ends, _, _ = launched(
+        {"a": 2.0, "b": 1.0, "c": 1.0, "d": 1.0}, 1.0, 8.0, [["a", "b"], ["c", "d"]]
+    )
     assert [moment.candidate for moment in ends[0].moments] == list("abbaabba")
 
 
@@ -135,9 +135,9 @@ def test_both_sides_begin_with_equally_many_candidates() -> None:
 
 
 def test_a_lucky_launch_is_corrected_by_the_next() -> None:
-    lucky = [Outcome(rate=rate, node_s=1.0) for rate in (16.0, 4.0)]
+    lucky = [LaunchOutcome(rate=rate, node_s=1.0) for rate in (16.0, 4.0)]
     assert mean_rate(lucky) == pytest.approx(8.0)
-    steady = [Outcome(rate=9.0, node_s=1.0)] * 2
+    steady = [LaunchOutcome(rate=9.0, node_s=1.0)] * 2
     launches = {"a": lucky, "b": steady, "c": steady, "d": steady}
     moments = standings([["a", "b"], ["c", "d"]], 4.0, launches)[0].moments
     assert [(m.best, round(m.best_rate or math.nan)) for m in moments] == [

@@ -71,8 +71,8 @@ def prefers(*words: str) -> Callable[[Experiment], float]:
     return lambda point: 100.0 + 10.0 * sum(word in point.title for word in words)
 
 
-def kept() -> list[RunRecord]:
-    return sorted(records(Path("results/tune")), key=lambda record: record.started_at)
+def kept(name: str = "tune") -> list[RunRecord]:
+    return sorted(records(Path("results") / name), key=lambda record: record.started_at)
 
 
 def table() -> list[dict[str, str]]:
@@ -162,3 +162,47 @@ def test_options_of_a_winner_make_the_same_experiment(
         winner = export.split("SETTING=")[1].split()[0]
         (tuned,) = {r.experiment for r in kept() if r.experiment_id == winner}
         assert replace(rated.launched[-1], measurement=tuned.measurement) == tuned
+
+
+COMPARE = ("compare", "--launcher", "local", "--model", "SmallCNN", "--workers", "2")
+THOROUGH = (*COMPARE, "--profile", "standard", "--budget-s", "1200")
+
+
+def test_a_thorough_comparison_tunes_first_and_measures_winners_on_launches_of_its_own(
+    rated: RatedLauncher,
+) -> None:
+    rated.rate = prefers("2 MB packs", "group_bytes 0")
+    assert run(*THOROUGH) == 0
+    tuned = kept("tune/SmallCNN")
+    counts = Counter(record.experiment.strategy.uses_servers for record in tuned)
+    assert counts[False] == pytest.approx(120 / LAUNCH_S, abs=2)
+    assert abs(counts[False] - counts[True]) <= 2
+    compared = {record.experiment for record in kept("compare")}
+    assert {record.experiment_id for record in tuned}.isdisjoint(
+        point.experiment_id for point in compared
+    )
+    for word in ("2 MB packs", "group_bytes 0"):
+        assert len([point for point in compared if word in point.title]) == 1
+    rated.launched.clear()
+    assert run(*THOROUGH) == 0
+    assert rated.launched == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        COMPARE,
+        *((*THOROUGH, *stated) for stated in (("--repetitions", "1"), ("--num-ps", "1"))),
+        (*THOROUGH, "--dry-run"),
+    ],
+    ids=["quick", "stated repetitions", "stated settings", "dry run"],
+)
+def test_other_comparisons_do_not_tune(words: tuple[str, ...], rated: RatedLauncher) -> None:
+    assert run(*words) == 0
+    assert not Path("results/tune").exists()
+
+
+def test_a_comparison_ends_where_its_tuning_is_interrupted(rated: RatedLauncher) -> None:
+    rated.change = lambda *_: bad_run(Status.INTERRUPTED, "asked to end")
+    assert run(*THOROUGH) == 130
+    assert not Path("results/compare").exists()
