@@ -22,8 +22,8 @@ import pandas as pd
 
 from analysis.data.columns import make_table
 from analysis.data.rows import Row, row_of
-from ps_allreduce.record.exchanges import EXCHANGES, ExchangeChoice
 from ps_allreduce.errors import RecordFormatError, UserError
+from ps_allreduce.record.exchanges import EXCHANGES, ExchangeChoice
 from ps_allreduce.record.files import RunFiles, iter_record_paths, load_raw, read_json, read_run
 from ps_allreduce.record.looks import LOOKS, Looks
 from ps_allreduce.record.records import RunRecord

@@ -16,10 +16,10 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.wire import Wire
 from ps_allreduce.record.exchanges import ExchangeChoice, ExchangeMode
 
-#: Of all messages in buckets, but for some that are cut smaller, down to the second size: at the
-#: beginning and at the end of what a server, or the ring, gets.
+#: What a server gets at first and at last is cut smaller, down to the second size: into so many
+#: messages at least and at most.
 BUCKET_BYTES, SMALLEST_BYTES = Wire().cut_bytes, 65_536
-CUT_SMALLER = 4
+FEWEST_SMALLER, MOST_SMALLER = 2, 4
 
 #: Processor time of both ends of a message, whatever its size.
 MESSAGE_S = 0.3e-3
@@ -65,4 +65,5 @@ def _extra_messages(point: Experiment, sizes: Sequence[int]) -> float:
 
 def _buckets(num_bytes: float, bucket_bytes: float) -> float:
     """How many buckets so many bytes fill, about."""
-    return num_bytes / bucket_bytes + min(CUT_SMALLER, num_bytes / SMALLEST_BYTES)
+    smaller = min(max(num_bytes / SMALLEST_BYTES, FEWEST_SMALLER), MOST_SMALLER)
+    return num_bytes / bucket_bytes + smaller

@@ -12,8 +12,9 @@ from collections.abc import Iterable
 
 from analysis.planning.exchange import choose_exchange
 from experiments.cli.requests import StudyRequest
-from experiments.studies.scope import LINKS, Describe
+from experiments.studies.scope import Describe
 from experiments.sweep.definition import Choices
+from experiments.sweep.link_rate import LINKS
 from launchers.protocol import Capacity
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts as hosts_needed
@@ -43,19 +44,16 @@ def settle_exchange(
         return False
     by_size = sorted(points, key=lambda point: (point.num_workers, point.num_ps))
     largest = {(p.workload, p.strategy.kind): p for p in by_size if p.strategy.wire is not None}
-    rates = {point: _bits_per_s(request, point, choices) for point in largest.values()}
-    known = {point: rate for point, rate in rates.items() if rate is not None}
-    if not largest or len(known) < len(rates):
-        return False
-    sizes = {
-        load: [spec.num_bytes for spec in describe(load) if spec.trainable] for load, _ in largest
-    }
-    chosen = tuple(
-        choose_exchange(point, sizes[point.workload], _cores_of(point, capacity), rate)
-        for point, rate in known.items()
-    )
-    choices.decide(EXCHANGES, tuple[ExchangeChoice, ...], lambda: chosen)
-    return True
+    chosen: list[ExchangeChoice] = []
+    for point in largest.values():
+        rate = _bits_per_s(request, point, choices)
+        if rate is None:
+            return False
+        sizes = [spec.num_bytes for spec in describe(point.workload) if spec.trainable]
+        chosen.append(choose_exchange(point, sizes, _cores_of(point, capacity), rate))
+    if chosen:
+        choices.decide(EXCHANGES, tuple[ExchangeChoice, ...], lambda: tuple(chosen))
+    return bool(chosen)
 
 
 def _bits_per_s(request: StudyRequest, point: Experiment, choices: Choices) -> float | None:

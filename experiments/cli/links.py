@@ -14,17 +14,17 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 
 from experiments.cli.requests import StudyRequest
-from experiments.studies.scope import LINKS, rate_question
+from experiments.studies.scope import rate_question
 from experiments.sweep.definition import Choices
-from experiments.sweep.link_rate import MOST_BUSY, Look, choose_rate
+from experiments.sweep.link_rate import LINKS, MOST_BUSY, Look, choose_rate
 from experiments.sweep.session import RunListener, Workplace, open_session, run_once_more
-from ps_allreduce.record.exchanges import ExchangeMode
 from ps_allreduce.bounds import nominal_network_s
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts as hosts_needed
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.network import EmulatedNetwork, render_rate
+from ps_allreduce.record.exchanges import ExchangeMode
 from ps_allreduce.record.records import RunRecord, Status
 
 #: The folder of its records; it is no sweep.

@@ -30,7 +30,6 @@ from launchers.cli.types import (
     parse_decimal,
     size_text,
 )
-from ps_allreduce.record.exchanges import ExchangeMode
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.data import Digits, RecordFiles, Synthetic
 from ps_allreduce.point.jitter import Distribution
@@ -41,6 +40,7 @@ from ps_allreduce.point.strategies import STRATEGIES
 from ps_allreduce.point.strategies.base import Altered, StrategySettings
 from ps_allreduce.point.wire import Collective, Wire, WireType
 from ps_allreduce.point.workload import Precision
+from ps_allreduce.record.exchanges import ExchangeMode
 
 DEFAULT = Wire()
 

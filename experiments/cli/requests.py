@@ -16,7 +16,6 @@ from experiments.studies.scope import Study
 from experiments.sweep.sweep import Profile
 from launchers.settings import LauncherSettings, option_of
 from launchers.sites import network_of, site_kind
-from ps_allreduce.record.exchanges import ExchangeMode
 from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.point.experiment import MOST_WORKERS, Experiment
 from ps_allreduce.point.measurement import MOST_WARMUP_S, FixedWarmup, Measurement
@@ -24,6 +23,7 @@ from ps_allreduce.point.spread import Coordinator, Spread
 from ps_allreduce.point.strategies import AnyStrategy
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.wire import WIRE_SETTINGS
+from ps_allreduce.record.exchanges import ExchangeMode
 from ps_allreduce.serialization import identity_of
 
 

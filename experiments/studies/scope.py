@@ -14,7 +14,6 @@ from analysis.planning.budget import FEWEST_STEPS
 from experiments.studies.defaults import default_num_ps
 from experiments.sweep.definition import WINDOW, Choices
 from experiments.sweep.sweep import PROFILES, Profile
-from ps_allreduce.record.exchanges import EXCHANGES, ExchangeChoice, ExchangeMode
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.network import EmulatedNetwork
@@ -39,6 +38,7 @@ from ps_allreduce.point.strategies import (
 from ps_allreduce.point.strategies.base import Altered, Servers, StrategySettings
 from ps_allreduce.point.wire import WIRE_SETTINGS, WireType
 from ps_allreduce.point.workload import Workload
+from ps_allreduce.record.exchanges import EXCHANGES, ExchangeChoice, ExchangeMode
 
 SERVER_STRATEGIES = (AsynchronousServers, SynchronousServers)
 
@@ -60,10 +60,6 @@ def check_servers(points: Iterable[Experiment], describe: Describe) -> None:
         if servers is not None and servers.num_ps > 1:
             split_bytes = servers.split_bytes or DEFAULT_SPLIT_BYTES
             make_plan(servers.placement, describe(point.workload), servers.num_ps, split_bytes)
-
-
-#: What plain TCP reached on the slowest link of a cluster, in bits per second.
-LINKS = "rate of the links between hosts"
 
 
 def rate_question(workload: Workload) -> str:

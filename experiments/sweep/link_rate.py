@@ -12,6 +12,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+#: Asks what plain TCP reached on the slowest link of a cluster, in bits per second.
+LINKS = "rate of the links between hosts"
+
 #: Processors that are busier than this may be the limit; a rate is chosen that leads below.
 MOST_BUSY = 0.7
 AIM = 0.65

@@ -1,8 +1,7 @@
 """How gradients travel in a sweep that was not told, and what it follows from.
 
-`sweep.json` keeps it, so that a sweep that goes on and its report know it.  The rule that chooses is
-decided in `analysis.planning.exchange`; what a strategy makes of either way, where its settings are
-stated.
+`sweep.json` keeps it: whoever continues the sweep or reports it knows it from there.  Decides how it
+is said.  The rule is in `analysis.planning.exchange`.
 """
 
 from __future__ import annotations

@@ -39,7 +39,11 @@ KINDS = st.sampled_from([AllReduce, SynchronousServers, AsynchronousServers])
 
 
 def chosen(
-    kind: type[AnyStrategy], sizes: list[int], cores: int = 2, rate: float = math.inf, workers: int = 4
+    kind: type[AnyStrategy],
+    sizes: list[int],
+    cores: int = 2,
+    rate: float = math.inf,
+    workers: int = 4,
 ) -> ExchangeMode:
     settings = StrategySettings(num_ps=workers).only(kind.understands)
     point = Experiment(strategy=kind.of(settings), num_workers=workers, spread=Spread())

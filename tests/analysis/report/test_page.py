@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,10 @@ from ps_allreduce.point.strategies import (
     SynchronousServers,
 )
 from ps_allreduce.point.workload import Workload
+from ps_allreduce.record.exchanges import EXCHANGES, ExchangeChoice, ExchangeMode
+from ps_allreduce.record.files import write_json
 from ps_allreduce.record.records import RunRecord
+from ps_allreduce.serialization import to_json
 from tests.analysis.builders import (
     RATES,
     case_of,
@@ -88,6 +92,23 @@ def parse(folder: Path) -> Balance:
     page.feed((folder / "report.html").read_text())
     assert page.open == []
     return page
+
+
+def test_the_page_says_how_gradients_travel_if_that_was_chosen(tmp_path: Path) -> None:
+    choice = ExchangeChoice(
+        model="SmallCNN",
+        strategy="allreduce",
+        mode=ExchangeMode.WHOLE,
+        num_workers=2,
+        cores=2,
+        bits_per_s=None,
+        saved_s=0.01,
+        waiting_s=0.001,
+    )
+    choices = {EXCHANGES: to_json((choice, replace(choice, model="VGG16", cores=3)))}
+    write_json(tmp_path / "sweep.json", {"order": [], "choices": choices})
+    page = reported(tmp_path, compare_sweep())
+    assert "Gradients travel in one pack (auto: no links that limit, 2 cores)." in page
 
 
 def test_the_first_line_of_the_report_is_the_verdict(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from launchers.protocol import LaunchedRun
+from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.strategies import AllReduce
 from ps_allreduce.point.strategies.all_reduce import Packs
 from ps_allreduce.point.wire import UNBUCKETED, Wire
@@ -17,6 +18,11 @@ from tests.fakes import FakeLauncher, bad_run, ok_run
 
 LOCAL = ("compare", "--launcher", "local", "--workers", "2", "--repetitions", "1")
 EMULATED = ("compare", "--launcher", "emulated", "--hosts", "2", *LOCAL[3:])
+
+#: Two tensors, which are more messages in buckets.
+TWO = tuple(
+    VariableSpec(name=name, shape=(75_000,), dtype="float32", trainable=True) for name in "ab"
+)
 
 BUCKETS = {Wire()}
 WHOLE = {UNBUCKETED, Packs()}
@@ -28,6 +34,12 @@ def ways(launcher: FakeLauncher) -> set[Wire | Packs]:
     launcher.launched.clear()
     sent = [s.sending if isinstance(s, AllReduce) else s.wire for s in strategies]
     return {each for each in sent if each is not None}
+
+
+@pytest.fixture(autouse=True)
+def few_cores(launcher: FakeLauncher) -> None:
+    """Two hosts with two cores each, and a model that fast links take whole."""
+    launcher.variables, launcher.cores_per_host, launcher.num_hosts = TWO, 2, 2
 
 
 def link(bits_per_s: float) -> LinkRecord:
@@ -65,7 +77,6 @@ def test_on_one_host_gradients_travel_whole_and_a_sweep_that_goes_on_keeps_that(
 def test_links_choose_unless_it_is_stated(
     words: list[str], wanted: set[Wire | Packs], launcher: FakeLauncher
 ) -> None:
-    launcher.num_hosts = 2
     assert run(*EMULATED, *words) == 0
     looked = 1 if words[1] == "1mbit" else 0
     del launcher.launched[:looked]
@@ -73,7 +84,6 @@ def test_links_choose_unless_it_is_stated(
 
 
 def test_on_links_without_a_stated_rate_the_first_look_comes_first(launcher: FakeLauncher) -> None:
-    launcher.num_hosts = 2
     launcher.script = [ok_run(machine_busy=0.6)]
     assert run(*EMULATED) == 0
     assert launcher.launched[0].strategy == AllReduce()
@@ -86,7 +96,7 @@ def test_on_links_without_a_stated_rate_the_first_look_comes_first(launcher: Fak
     [
         (ok_run(links=(link(1e12), link(2e12))), WHOLE),
         (ok_run(links=(link(1e5), link(1e12))), BUCKETS),
-        (bad_run(Status.FAILED), WHOLE),
+        (bad_run(Status.FAILED), BUCKETS),
     ],
 )
 def test_links_of_a_cluster_are_measured_first(
@@ -95,7 +105,7 @@ def test_links_of_a_cluster_are_measured_first(
     hosts = tmp_path / "hosts"
     hosts.write_text("one\ntwo\n")
     words = ("compare", "--launcher", "ssh", "--host-file", str(hosts), *LOCAL[3:])
-    launcher.num_hosts, launcher.script = 2, [looked]
+    launcher.script = [looked]
     assert run(*words, "--dry-run") == 0
     assert launcher.launched == []
     assert run(*words) == 0
