@@ -36,7 +36,9 @@ def stock_sentence(case: Case, meeting: Meeting) -> str:
     slower, plain = decision.outcome is Outcome.SLOWER, stock.best.setting.label
     where = where_text(meeting, swapped=slower)
     if decision.outcome not in (Outcome.FASTER, Outcome.SLOWER):
-        return against + _nothing_faster(meeting, decision, where)
+        doubted = decision.outcome is Outcome.NO_VERDICT
+        seen = f" Measured: {suite.name} at {factor_text(decision)} of stock." if doubted else ""
+        return against + _nothing_faster(meeting, decision, where) + seen
     factor = factor_text(decision.inverse() if slower else decision)
     said = f"{suite.name} is {factor} faster than {plain}"
     if slower:

@@ -184,6 +184,13 @@ def test_the_suite_is_held_against_plain_tensorflow_that_trains_alike(
     assert line.startswith(sentence)
 
 
+def test_a_doubt_about_plain_tensorflow_comes_with_what_was_measured() -> None:
+    lost: dict[int, float | None] = {3: None, 4: None, 5: None}
+    (line,) = said({RING: times(1.5), STOCK_RING: times(1.0) | lost}).stock
+    assert "both synchronous: No verdict on all-reduce and TensorFlow's all-reduce as sh" in line
+    assert line.endswith("are a selection. Measured: all-reduce at 1.50x [1.50, 1.50] of stock.")
+
+
 def test_each_kind_of_training_is_held_against_its_own() -> None:
     found = said({RING: times(2.0), SYNC: times(1.0), ASYNC: times(4.0)})
     assert found.stock == ()
