@@ -1,7 +1,7 @@
 """How gradients travel in a sweep that was not told, and what it follows from.
 
-`sweep.json` keeps it: whoever continues the sweep or reports it knows it from there.  Decides how it
-is said.  The rule is in `analysis.planning.exchange`.
+`sweep.json` keeps it: whoever continues the sweep or reports it knows it from there.  Decides how
+it is said.  The rule is in `analysis.planning.exchange`.
 """
 
 from __future__ import annotations
