@@ -1,9 +1,8 @@
 """How gradients travel where nobody states it: in buckets, or whole.  Pure.
 
-Buckets let links carry what is ready while the rest is computed, packed and added, and every
-message costs processor time.  Whole gradients are fewer messages, or one, and links wait.  Decides
-which of the two is dearer.  Where the constants come from, and how often the rule is right:
-`docs/performance.md`, "What `auto` chooses".
+Where links are the limit, buckets keep them busy.  Where processors are, every message costs: whole
+gradients are fewer messages, or one.  Decides which of the two is the limit.  Where the constants
+come from, and how often the rule is right: `docs/performance.md`, "What `auto` chooses".
 """
 
 from __future__ import annotations
@@ -20,6 +19,9 @@ from ps_allreduce.record.exchanges import ExchangeChoice, ExchangeMode
 #: messages at least and at most.
 BUCKET_BYTES, SMALLEST_BYTES = Wire().cut_bytes, 65_536
 FEWEST_SMALLER, MOST_SMALLER = 2, 4
+
+#: Processor time of all tasks for a byte of a worker's gradients, in however many messages.
+BYTE_S = 3.9e-9
 
 #: Processor time of both ends of a message, whatever its size.
 MESSAGE_S = 0.3e-3
@@ -39,28 +41,33 @@ def choose_exchange(
         cores: of all tasks together.
         bits_per_s: rate of the slowest link; infinite where nothing limits it.
     """
-    saved = _extra_messages(point, sizes) * MESSAGE_S / cores
-    waiting = nominal_network_s(point, sum(sizes), bits_per_s)
-    if point.strategy.uses_collective:
-        waiting += PACKING_S * sum(sizes)
+    size, (in_buckets, whole) = sum(sizes), _messages(point, sizes)
+    network_s = nominal_network_s(point, size, bits_per_s)
+    processor_s = (point.num_workers * size * BYTE_S + in_buckets * MESSAGE_S) / cores
+    packing_s = PACKING_S * size if point.strategy.uses_collective else 0.0
+    saved_s = (in_buckets - whole) * MESSAGE_S / cores - packing_s
+    suits = processor_s > network_s and saved_s > 0
     return ExchangeChoice(
         model=point.workload.model.name,
         strategy=point.strategy.kind,
-        mode=ExchangeMode.WHOLE if saved > waiting else ExchangeMode.BUCKETS,
+        mode=ExchangeMode.WHOLE if suits else ExchangeMode.BUCKETS,
         num_workers=point.num_workers,
         cores=cores,
         bits_per_s=bits_per_s if math.isfinite(bits_per_s) else None,
-        saved_s=saved,
-        waiting_s=waiting,
+        network_s=network_s,
+        processor_s=processor_s,
+        saved_s=saved_s,
     )
 
 
-def _extra_messages(point: Experiment, sizes: Sequence[int]) -> float:
-    """How many more messages all workers send in buckets than whole, about."""
+def _messages(point: Experiment, sizes: Sequence[int]) -> tuple[float, float]:
+    """How many messages all workers send in a step in buckets, about, and whole."""
     size, workers, servers = sum(sizes), point.num_workers, point.num_ps
     if servers:  # each gradient goes there, and its new value comes back
-        return workers * 2 * (servers * _buckets(size / servers, BUCKET_BYTES) - len(sizes))
-    return workers * 2 * (workers - 1) * (_buckets(size, workers * BUCKET_BYTES) - 1)
+        in_buckets = servers * _buckets(size / servers, BUCKET_BYTES)
+        return 2 * workers * in_buckets, 2 * workers * len(sizes)
+    ring = 2 * workers * (workers - 1)
+    return ring * _buckets(size, workers * BUCKET_BYTES), ring
 
 
 def _buckets(num_bytes: float, bucket_bytes: float) -> float:

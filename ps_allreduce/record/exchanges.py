@@ -1,7 +1,7 @@
 """How gradients travel in a sweep that was not told, and what it follows from.
 
-`sweep.json` keeps it: whoever continues the sweep or reports it knows it from there.  Decides how it
-is said.  The rule is in `analysis.planning.exchange`.
+`sweep.json` keeps it: whoever continues the sweep or reports it knows it from there.  Decides how
+it is said.  The rule is in `analysis.planning.exchange`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ class ExchangeChoice:
     Attributes:
         cores: that the tasks have together.
         bits_per_s: rate of the links; None on one host, and on links that nothing limits.
-        saved_s: of a step, that cores save if gradients travel whole.
-        waiting_s: of a step, in which cores and links wait for each other then.
+        network_s: in which the busiest link carries the bytes of a step of every worker.
+        processor_s: in which the cores send them in buckets, with nothing else to do.
+        saved_s: what of that they save if gradients travel whole; below 0 they lose some.
     """
 
     model: str
@@ -42,8 +43,9 @@ class ExchangeChoice:
     num_workers: int
     cores: int
     bits_per_s: float | None
+    network_s: float
+    processor_s: float
     saved_s: float
-    waiting_s: float
 
     @property
     def way(self) -> str:

@@ -1,4 +1,4 @@
-"""Gradients travel whole where that saves processors more time than links then wait."""
+"""Gradients travel whole where processors are the limit and that saves them time."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ REDUCED = ExchangeChoice(
     num_workers=2,
     cores=2,
     bits_per_s=9.43e9,
+    network_s=0.001,
+    processor_s=0.02,
     saved_s=0.01,
-    waiting_s=0.001,
 )
 SERVED = replace(REDUCED, strategy="ps_sync")
 

@@ -102,8 +102,9 @@ def test_the_page_says_how_gradients_travel_if_that_was_chosen(tmp_path: Path) -
         num_workers=2,
         cores=2,
         bits_per_s=None,
+        network_s=0.001,
+        processor_s=0.02,
         saved_s=0.01,
-        waiting_s=0.001,
     )
     choices = {EXCHANGES: to_json((choice, replace(choice, model="VGG16", cores=3)))}
     write_json(tmp_path / "sweep.json", {"order": [], "choices": choices})
