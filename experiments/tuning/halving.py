@@ -85,7 +85,9 @@ class SideStanding:
 Launches = Mapping[str, Sequence[LaunchOutcome]]
 
 
-def standings(sides: Sequence[Sequence[str]], share_s: float, launches: Launches) -> list[SideStanding]:
+def standings(
+    sides: Sequence[Sequence[str]], share_s: float, launches: Launches
+) -> list[SideStanding]:
     """How far each side has come.
 
     Args:
