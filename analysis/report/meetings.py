@@ -39,11 +39,11 @@ def stock_sentence(case: Case, meeting: Meeting) -> str:
         doubted = decision.outcome is Outcome.NO_VERDICT
         seen = f" Measured: {suite.name} at {factor_text(decision)} of stock." if doubted else ""
         return against + _nothing_faster(meeting, decision, where) + seen
-    factor = factor_text(decision.inverse() if slower else decision)
-    said = f"{suite.name} is {factor} faster than {plain}"
+    told = decision.inverse() if slower else decision
+    said = f"{suite.name} is {factor_text(told)} faster than {plain}"
     if slower:
-        said = f"plain TensorFlow ({plain}) is {factor} faster here than {suite.name}"
-    return f"{against}{said} {where}, {launches_text(decision)}."
+        said = f"plain TensorFlow ({plain}) is {factor_text(told)} faster here than {suite.name}"
+    return f"{against}{said} {where}, {launches_text(told)}."
 
 
 def _formats_text(suite: Point, stock: Point) -> str:
