@@ -1,4 +1,4 @@
-"""Convolutions that each have batch norm: the ladder of docs/performance.md trains them."""
+"""Convolutions that each have batch norm: for the ladder of docs/performance.md."""
 
 import keras
 
