@@ -340,13 +340,13 @@ def test_hosts_that_are_too_few_are_told_before_anything_runs(cluster: Cluster) 
         launcher.check(make_experiment(AllReduce, 100))
 
 
-@pytest.mark.parametrize(("one_machine", "cores"), [(False, 2), (True, 1)])
+@pytest.mark.parametrize(("one_machine", "cores", "shared"), [(False, 2, None), (True, 1, 2)])
 def test_cores_are_a_hosts_own_or_a_share_of_one_machine(
-    cluster: Cluster, one_machine: bool, cores: int
+    cluster: Cluster, one_machine: bool, cores: int, shared: int | None
 ) -> None:
     cluster.one_machine = one_machine
     launcher = HostsLauncher(cluster, Path())
-    assert launcher.capacity() == Capacity(num_hosts=3, cores_per_host=cores)
+    assert launcher.capacity() == Capacity(num_hosts=3, cores_per_host=cores, shared_cores=shared)
     assert (launcher.job_id, launcher.time_left_s()) == ("7", 60.0)
 
 
