@@ -166,7 +166,8 @@ class _Replay:
         before.append(outcome)
         if outcome.rate is None:
             self.left.remove(candidate)
-        best = self.best()
+        rates = self.rates()
+        best = max(rates, key=rates.__getitem__, default=None)
         self.moments.append(
             Moment(
                 candidate=candidate,
@@ -174,19 +175,19 @@ class _Replay:
                 outcome=outcome,
                 spent_s=self.spent_s + outcome.node_s,
                 best=best,
-                best_rate=None if best is None else self.rate(best),
+                best_rate=None if best is None else rates[best],
             )
         )
         return True
 
-    def rate(self, candidate: str) -> float:
-        """The mean of its rates so far; 0 where it was not launched."""
-        return mean_rate(self.taken.get(candidate, ())) or 0.0
+    def rates(self) -> dict[str, float]:
+        """The mean of every candidate that is left and was launched.
 
-    def best(self) -> str | None:
-        """The candidate that is ahead of those that are left and were launched."""
-        launched = [candidate for candidate in self.left if self.taken.get(candidate)]
-        return max(launched, key=self.rate, default=None)
+        A pass counts when all have made it, so that a machine that slows down hits all alike.
+        """
+        made = {name: self.taken[name] for name in self.left if self.taken.get(name)}
+        passes = min(map(len, made.values()), default=0)
+        return {name: mean_rate(each[:passes]) or 0.0 for name, each in made.items()}
 
     def order(self, number: int) -> list[str]:
         """Of a pass: there and back in turn, so that a steady drift favours nobody."""
@@ -203,7 +204,7 @@ class _Replay:
 
     def keep_the_better(self) -> None:
         """End a round."""
-        ahead = sorted(self.left, key=self.rate, reverse=True)
+        ahead = sorted(self.left, key=self.rates().__getitem__, reverse=True)
         kept = ahead[: math.ceil(len(ahead) / ETA)]
         self.left = [candidate for candidate in self.left if candidate in kept]
 

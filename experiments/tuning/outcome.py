@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments.tuning.halving import Moment, SideStanding, mean_rate
+from experiments.tuning.halving import LaunchOutcome, Moment, SideStanding, mean_rate
 from launchers.cli.types import size_text
 from launchers.settings import option_of
 from ps_allreduce.point.experiment import Experiment
@@ -65,6 +65,11 @@ class SideOutcome:
         """What rates count, per second."""
         return self.default.workload.unit.counted
 
+    def outcomes(self, point: Experiment) -> list[LaunchOutcome]:
+        """The launches of a candidate."""
+        moments = self.standing.moments
+        return [each.outcome for each in moments if each.candidate == point.experiment_id]
+
     def best_rate(self, spent_s: float) -> str:
         """The best so far when so many hosts times seconds were spent; empty without any."""
         before = [each.best_rate for each in self.standing.moments if each.spent_s <= spent_s]
@@ -93,21 +98,27 @@ def render_side(side: SideOutcome, sweep_dir: Path) -> Iterator[str]:
     if winner is None:
         yield f"{side.name}: no candidate could be run."
         return
-    default = f"; default {_rate_text(side, side.default)}: {side.default.title}"
     yield f"{side.name}: {winner.title}"
-    yield f"  {_rate_text(side, winner)}{': the default' if winner == side.default else default}"
+    yield f"  {_compared(side, winner)}"
     yield f"  {options_of(winner)}"
     folder = shlex.quote(str(sweep_dir))
     yield f"  make export SETTING={winner.experiment_id} RESULTS={folder} INTO=my_training"
 
 
-def _rate_text(side: SideOutcome, point: Experiment) -> str:
-    """`26.4 rows/s (5 launches)`."""
-    moments = side.standing.moments
-    outcomes = [each.outcome for each in moments if each.candidate == point.experiment_id]
-    rate = mean_rate(outcomes)
-    told = "failed" if rate is None else f"{rate:.1f} {side.unit}/s"
-    return f"{told} ({len(outcomes)} launch{'es' * (len(outcomes) != 1)})"
+def _compared(side: SideOutcome, winner: Experiment) -> str:
+    """The rate of the winner, and over that of the default in the passes that both made."""
+    launched, default = side.outcomes(winner), side.outcomes(side.default)
+    told = f"{mean_rate(launched) or 0.0:.1f} {side.unit}/s ({_launches_text(len(launched))})"
+    if winner == side.default:
+        return f"{told}: the default"
+    before, rate = mean_rate(default), mean_rate(launched[: len(default)])
+    if before is None or rate is None:
+        return f"{told}; the default failed"
+    return f"{told}; {rate / before:.2f}x the default in its {_launches_text(len(default))}"
+
+
+def _launches_text(count: int) -> str:
+    return f"{count} launch{'es' * (count != 1)}"
 
 
 def options_of(point: Experiment) -> str:

@@ -134,6 +134,18 @@ def test_both_sides_begin_with_equally_many_candidates() -> None:
     assert [len({m.candidate for m in end.moments}) for end in ends] == [5, 5]
 
 
+def test_only_passes_that_all_have_made_count() -> None:
+    """So a machine that slows down in the middle of one hits nobody."""
+    first = LaunchOutcome(rate=50.0, node_s=1.0)
+    slow = LaunchOutcome(rate=80.0, node_s=2.0)
+    faster = [LaunchOutcome(rate=60.0, node_s=1.0)]
+    launches = {"a": faster, "b": [first, slow], "c": faster, "d": [first, slow]}
+    for side in standings([["a", "b"], ["c", "d"]], 4.0, launches):
+        assert [moment.candidate for moment in side.moments][1:] in (["b", "b"], ["d", "d"])
+        assert (side.best, side.next) in (("a", None), ("c", None))
+        assert side.moments[-1].best_rate == pytest.approx(60.0)
+
+
 def test_a_lucky_launch_is_corrected_by_the_next() -> None:
     lucky = [LaunchOutcome(rate=rate, node_s=1.0) for rate in (16.0, 4.0)]
     assert mean_rate(lucky) == pytest.approx(8.0)
