@@ -83,7 +83,7 @@ def table() -> list[dict[str, str]]:
 def test_both_sides_spend_their_share_and_the_best_setting_of_each_wins(
     rated: RatedLauncher, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rated.rate = prefers("2 MB packs", "group_bytes 0")
+    rated.rate = prefers("2 MB packs", "unbucketed")
     assert run(*TUNE) == 0
     counts = Counter(point.strategy.uses_servers for point in rated.launched)
     assert counts[False] == pytest.approx(120 / LAUNCH_S, abs=2)
@@ -91,7 +91,7 @@ def test_both_sides_spend_their_share_and_the_best_setting_of_each_wins(
     told = capsys.readouterr().out
     best = [line for line in told.splitlines() if line.startswith(("all-reduce:", "parameter"))]
     assert "2 MB packs" in best[0]
-    assert "group_bytes 0" in best[1]
+    assert "unbucketed" in best[1]
     assert "winner's curse" in told
     assert {record.status for record in kept()} == {Status.OK}
     last = [row for row in table() if row["side"] == "all-reduce"][-1]
@@ -171,7 +171,7 @@ THOROUGH = (*COMPARE, "--profile", "standard", "--budget-s", "1200")
 def test_a_thorough_comparison_tunes_first_and_measures_winners_on_launches_of_its_own(
     rated: RatedLauncher,
 ) -> None:
-    rated.rate = prefers("2 MB packs", "group_bytes 0")
+    rated.rate = prefers("2 MB packs", "first, in_flight 2")
     assert run(*THOROUGH) == 0
     tuned = kept("tune/SmallCNN")
     counts = Counter(record.experiment.strategy.uses_servers for record in tuned)
@@ -181,7 +181,7 @@ def test_a_thorough_comparison_tunes_first_and_measures_winners_on_launches_of_i
     assert {record.experiment_id for record in tuned}.isdisjoint(
         point.experiment_id for point in compared
     )
-    for word in ("2 MB packs", "group_bytes 0"):
+    for word in ("2 MB packs", "first, in_flight 2"):
         assert len([point for point in compared if word in point.title]) == 1
     rated.launched.clear()
     assert run(*THOROUGH) == 0
