@@ -33,7 +33,10 @@ MAY_IMPORT = {
 }
 
 #: What two rooms of experiments ask the analysis besides: for a judgement, and for a figure.
-ASKED = {"experiments/suite/": ("analysis.suite",), "experiments/tuning/": ("analysis.figures",)}
+ASKED = {
+    "experiments/suite/": ("analysis.suite",),
+    "experiments/tuning/": ("analysis.figures", "analysis.stats", "analysis.wording"),
+}
 
 MEASURED_PROGRAM = (
     "ps_allreduce.backends",

@@ -2,8 +2,10 @@
 
 Decides it from the candidates, the share of a side and the launches so far, and from nothing else:
 the same command goes on where it stopped.  Every launch is one of fresh processes.  A round
-launches all candidates that are left in passes, for an equal part of what is left of the share, and
-keeps the better half (Jamieson and Talwalkar, AISTATS 2016; Li et al., Hyperband, JMLR 2018).
+launches all candidates that are left in passes and keeps the better half (Jamieson and Talwalkar,
+AISTATS 2016; Li et al., Hyperband, JMLR 2018).  The default stays in to the end.  Half of the share
+is for the last round, between the default and the best of the others: these launches choose
+nothing, so their ratio is not that of a lucky candidate.
 Which candidates there are is decided in `candidates`; nothing is launched here.
 """
 
@@ -17,11 +19,12 @@ from itertools import count
 #: A round keeps one of so many candidates.
 ETA = 2
 
-#: Candidates of a side, where its share pays for them.
-FEWEST, MOST = 8, 24
+#: Such a part of a share is for the rounds before the last.
+CHOOSING = 0.5
 
-#: So many launches there are for each candidate; half of them are made after the first pass.
-LAUNCHES_EACH = 3
+#: Candidates of a side, where its share pays for so many launches of each: with one pass in every
+#: round, two launches for each are made before the last round.
+MOST, LAUNCHES_EACH = 24, 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +49,14 @@ class Moment:
     Attributes:
         candidate: that was launched, by its identity.
         round: from 1.
+        is_last: of the last round.
         spent_s: hosts times seconds of all launches so far.
         best, best_rate: the candidate that is ahead, and the mean of its rates; None without any.
     """
 
     candidate: str
     round: int
+    is_last: bool
     outcome: LaunchOutcome
     spent_s: float
     best: str | None
@@ -113,8 +118,7 @@ def next_side(sides: Sequence[SideStanding]) -> int | None:
 
 def field_size(affordable: float) -> int:
     """How many candidates a side begins with, if it can pay so many launches."""
-    few = min(FEWEST, int(affordable / 2))
-    return max(2, min(MOST, max(few, int(affordable / LAUNCHES_EACH))))
+    return max(2, min(MOST, int(affordable / LAUNCHES_EACH)))
 
 
 def mean_rate(outcomes: Sequence[LaunchOutcome]) -> float | None:
@@ -128,10 +132,12 @@ class _Replay:
     """Goes through the launches of a side again.
 
     Attributes:
+        default: the candidate that stays in, unless it fails.
         left: the candidates that are still in.
         taken: the launches so far of each candidate that was launched.
     """
 
+    default: str
     share_s: float
     launches: Launches
     left: list[str]
@@ -172,6 +178,7 @@ class _Replay:
             Moment(
                 candidate=candidate,
                 round=self.round,
+                is_last=self.is_last_round(),
                 outcome=outcome,
                 spent_s=self.spent_s + outcome.node_s,
                 best=best,
@@ -194,23 +201,33 @@ class _Replay:
         return self.left[:: -1 if number % 2 else 1]
 
     def end_of_round_s(self) -> float:
-        """Rounds that are to come get equal parts of what is left of the share."""
-        rounds = math.ceil(math.log(len(self.left), ETA))
-        return self.spent_s + (self.share_s - self.spent_s) / max(1, rounds)
+        """The last round gets what is left; those before it equal parts of what they may spend."""
+        if self.is_last_round():
+            return self.share_s
+        left_s = max(0.0, CHOOSING * self.share_s - self.spent_s)
+        return self.spent_s + left_s / math.ceil(math.log(len(self.others()), ETA))
 
     def pass_ends_s(self) -> float:
         """What will have been spent after one more pass."""
         return self.spent_s + math.fsum(map(self.likely_s, self.left))
 
+    def others(self) -> list[str]:
+        """The candidates that are left without the default."""
+        return [candidate for candidate in self.left if candidate != self.default]
+
+    def is_last_round(self) -> bool:
+        """At most one is left beside the default."""
+        return len(self.others()) <= 1
+
     def keep_the_better(self) -> None:
         """End a round."""
-        ahead = sorted(self.left, key=self.rates().__getitem__, reverse=True)
-        kept = ahead[: math.ceil(len(ahead) / ETA)]
+        ahead = sorted(self.others(), key=self.rates().__getitem__, reverse=True)
+        kept = {self.default, *ahead[: math.ceil(len(ahead) / ETA)]}
         self.left = [candidate for candidate in self.left if candidate in kept]
 
 
 def _replayed(side: Sequence[str], share_s: float, launches: Launches) -> SideStanding:
-    replay = _Replay(share_s=share_s, launches=launches, left=[*side])
+    replay = _Replay(default=side[0], share_s=share_s, launches=launches, left=[*side])
     missing = None
     for candidate in _turns(replay):
         if not replay.pays(candidate):
@@ -222,9 +239,10 @@ def _replayed(side: Sequence[str], share_s: float, launches: Launches) -> SideSt
 
 
 def _turns(replay: _Replay) -> Iterator[str]:
-    """The candidates in the order in which they are launched, until only one is left."""
-    passes = count()
-    while not replay.round or len(replay.left) > 1:
+    """The candidates in the order in which they are launched, to the end of the last round."""
+    passes, is_last = count(), False
+    while not is_last:
+        is_last = replay.is_last_round()
         replay.round += 1
         end_s = replay.end_of_round_s()
         yield from replay.order(next(passes))

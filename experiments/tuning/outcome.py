@@ -1,6 +1,7 @@
 """What a tuning has shown: on the screen, as a table of launches, as options to paste.  Pure.
 
-Decides what is said of winners.  Which candidate has won is decided in `halving`.
+Decides which candidate wins: the default, unless the one that is ahead is clearly faster; and what
+is said of it.  Which candidates are launched, and which one is ahead, is decided in `halving`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from analysis.stats.statistics import Comparison, compare
+from analysis.wording import ratio, with_interval
 from experiments.tuning.halving import LaunchOutcome, Moment, SideStanding, mean_rate
 from launchers.cli.types import size_text
 from launchers.settings import option_of
@@ -27,9 +30,8 @@ TUNED = (
 )
 
 CURSE = (
-    "Winners were chosen for their rates, which therefore look better than they are (winner's "
-    "curse). Confirm them on fresh launches, in turn with the defaults: "
-    "python -m experiments run-one, with the options above and those of model and hosts."
+    "Rates of winners were chosen for being high, so they look better than they are (winner's "
+    "curse). Their ratio to the default is of launches that chose nothing."
 )
 
 
@@ -51,9 +53,30 @@ class SideOutcome:
 
     @property
     def winner(self) -> Experiment | None:
-        """The candidate that is ahead; None where none could be run."""
+        """The candidate that is ahead and clearly faster than the default.
+
+        Else it is the default; None where no candidate could be run.
+        """
         best = self.standing.best
-        return None if best is None else self.points[best]
+        if best is None:
+            return None
+        _, low, _ = self.over_default(best).ends
+        is_better = self.default_failed or (low is not None and low > 1)
+        return self.points[best] if is_better else self.default
+
+    @property
+    def default_failed(self) -> bool:
+        """No launch of the default ended well."""
+        return mean_rate(self.outcomes(self.default)) is None
+
+    def over_default(self, candidate: str) -> Comparison:
+        """A candidate over the default, in the launches of the last round, pass by pass."""
+        return compare(self._last_rates(candidate), self._last_rates(self.default.experiment_id))
+
+    def _last_rates(self, candidate: str) -> pd.Series:
+        last = [each for each in self.standing.moments if each.is_last]
+        rates = [each.outcome.rate for each in last if each.candidate == candidate]
+        return pd.Series([rate for rate in rates if rate is not None], dtype=float)
 
     @property
     def name(self) -> str:
@@ -106,15 +129,21 @@ def render_side(side: SideOutcome, sweep_dir: Path) -> Iterator[str]:
 
 
 def _compared(side: SideOutcome, winner: Experiment) -> str:
-    """The rate of the winner, and over that of the default in the passes that both made."""
-    launched, default = side.outcomes(winner), side.outcomes(side.default)
+    """The rate of the winner; and how the default and the best of the others compare."""
+    launched, best = side.outcomes(winner), side.standing.best
     told = f"{mean_rate(launched) or 0.0:.1f} {side.unit}/s ({_launches_text(len(launched))})"
-    if winner == side.default:
-        return f"{told}: the default"
-    before, rate = mean_rate(default), mean_rate(launched[: len(default)])
-    if before is None or rate is None:
+    if side.default_failed or best is None:
         return f"{told}; the default failed"
-    return f"{told}; {rate / before:.2f}x the default in its {_launches_text(len(default))}"
+    if best == side.default.experiment_id:
+        return f"{told}: the default, and nothing was faster"
+    compared = side.over_default(best)
+    over = f"{with_interval(ratio, *compared.ends)} of the default"
+    passes = f"in {_launches_text(compared.n_first)} of each that chose nothing"
+    if winner != side.default:
+        return f"{told}; {over} {passes}"
+    return (
+        f"{told}: the default; not clearly slower than {side.points[best].title}, {over} {passes}"
+    )
 
 
 def _launches_text(count: int) -> str:
