@@ -204,7 +204,7 @@ def test_ps_sweep_of_a_users_model_dedicated_inside_salloc_on_shared_nodes(
 def test_ps_sweep_survives_a_cancelled_job_a_dead_node_and_a_killed_fork_server(
     cluster: SlurmCluster, results: Path
 ) -> None:
-    words = make("ps-sweep", results, "--hosts 2", "NUM_PS=1")
+    words = make("ps-sweep", results, "--hosts 2 --exchange buckets", "NUM_PS=1")
     sweep_dir = results / "ps-sweep"
 
     def start_and_wait(count: int) -> subprocess.Popen[str]:
