@@ -235,8 +235,8 @@ def notes(scope: Scope, variables: Sequence[VariableSpec]) -> Iterator[str]:
             f"{_some(local)}."
         )
         yield (
-            "Plain TensorFlow rounds updates in another way, which batch norm may make large: where "
-            "a stock arm differs, look at the same arm with altered optimizer (docs/gate.md)."
+            "Plain TensorFlow rounds updates in another way, which batch norm may make large: "
+            "where a stock arm differs, look at it with altered optimizer (docs/gate.md)."
         )
     (workload,), (workers,) = scope.workloads, scope.scale.workers
     if gate_arms.squares_parts(workload):

@@ -173,9 +173,10 @@ def test_without_a_reference_there_is_no_gate(
 
 def test_what_cannot_agree_is_named(weighing: WeighingLauncher) -> None:
     _, kept = gate("--launcher", "emulated", "--hosts", "2")
-    drawing, local, left_out = kept["notes"]
+    drawing, local, rounding, left_out = kept["notes"]
     assert "drop" in drawing
     assert "norm/moving_mean" in local
+    assert "altered optimizer" in rounding
     assert "host_aggregation" in left_out
 
 
