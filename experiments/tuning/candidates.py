@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice, product, zip_longest
 
-from experiments.studies.scope import Scope, Study, Threads
+from experiments.studies.scope import UNBUCKETED, Scope, Study, Threads
 from experiments.tuning.halving import MOST
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
@@ -62,7 +62,6 @@ def _messages(size: int) -> StrategySettings:
 
 SIZES = tuple(_messages(size) for size in (2_000_000, 500_000))
 PACKS = tuple(StrategySettings(bytes_per_pack=size) for size in (0, 2_000_000))
-UNBUCKETED = replace(_messages(0), in_flight=0)
 UNDER_WAY = _changes(*(StrategySettings(in_flight=count) for count in (2, 16, 4)))
 PLACEMENTS = _changes(*(StrategySettings(placement=policy) for policy in Policy))
 

@@ -141,9 +141,7 @@ def _compared(side: SideOutcome, winner: Experiment) -> str:
     passes = f"in {_launches_text(compared.n_first)} of each that chose nothing"
     if winner != side.default:
         return f"{told}; {over} {passes}"
-    return (
-        f"{told}: the default; not clearly slower than {side.points[best].title}, {over} {passes}"
-    )
+    return f"{told}: the default; {side.points[best].title} was not clearly faster: {over} {passes}"
 
 
 def _launches_text(count: int) -> str:
