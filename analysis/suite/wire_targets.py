@@ -16,6 +16,7 @@ import pandas as pd
 from analysis.derive.fastest_step import bound_of, step_time_s
 from ps_allreduce.point.architectures import TensorSet
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.strategies.base import Altered
 from ps_allreduce.point.wire import UNBUCKETED
 from ps_allreduce.record.records import RunRecord, Status
 from ps_allreduce.serialization import to_json
@@ -29,11 +30,16 @@ OVERLAP, COLLECTIVE, SYNCHRONOUS_SERVERS, ASYNCHRONOUS_SERVERS = 0.85, 0.92, 0.9
 
 
 class Sending(StrEnum):
-    """How gradients are sent; all but buckets are shown for contrast and have no target."""
+    """How gradients are sent; all but buckets are shown for contrast and have no target.
+
+    The last four are the rungs of the ladder below buckets, downwards (`ps_allreduce.point.rungs`).
+    """
 
     BUCKETS = "buckets"
+    UNLIMITED = "no limit"
     UNBUCKETED = "unbucketed"
     PACKS = "one pack"
+    FUSED = "fused optimizer"
     AS_SHIPPED = "as shipped"
 
 
@@ -76,11 +82,15 @@ def computed_s(experiment: Experiment) -> float:
 
 def sending_of(experiment: Experiment) -> Sending:
     """How a point of the sweep sends its gradients."""
-    if experiment.strategy.as_shipped:
-        return Sending.AS_SHIPPED
-    if experiment.strategy.wire is None:
+    strategy, wire = experiment.strategy, experiment.strategy.wire
+    if strategy.as_shipped:
+        altered = strategy.columns()["altered"] != Altered.NOTHING
+        return Sending.FUSED if altered else Sending.AS_SHIPPED
+    if wire is None:
         return Sending.PACKS
-    return Sending.UNBUCKETED if experiment.strategy.wire == UNBUCKETED else Sending.BUCKETS
+    if wire == UNBUCKETED:
+        return Sending.UNBUCKETED
+    return Sending.BUCKETS if wire.in_flight else Sending.UNLIMITED
 
 
 def wire_table(runs: pd.DataFrame, records: Mapping[str, RunRecord]) -> pd.DataFrame:

@@ -1,13 +1,14 @@
 """What is printed of the sweep `wire`: its rows, its targets, and where plain TensorFlow is faster.
 
 Decides which rows are held against plain TensorFlow: those that train alike, synchronously or not,
-on equally many workers and servers, and send equally much.  Whether a row reaches its target is
-decided in `wire_targets`.
+on equally many workers and servers, and send equally much.  Of a slower one, the rung of the ladder
+that costs most is its cause.  Whether a row reaches its target is decided in `wire_targets`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pandas as pd
 
@@ -23,6 +24,21 @@ _POINT = [
     *("synchronous", "num_workers", "num_ps", "ps_per_host", "layout"),
     *("gradient_bytes", "num_tensors", "compute_s"),
 ]
+
+#: The rungs of the ladder, upwards; of each pair of neighbours in brackets, a side has one.
+_RUNGS = (
+    *(Sending.AS_SHIPPED, Sending.FUSED, Sending.UNBUCKETED, Sending.PACKS),
+    *(Sending.UNLIMITED, Sending.BUCKETS),
+)
+
+#: What is changed from one rung to the next.
+_CHANGES = {
+    Sending.FUSED: "the fused optimizer",
+    Sending.UNBUCKETED: "the suite's step, unbucketed",
+    Sending.PACKS: "the suite's step, one pack",
+    Sending.UNLIMITED: "buckets",
+    Sending.BUCKETS: "the limit of messages under way",
+}
 
 #: Columns of the screen: heading, column of the table, what it is divided by, digits.
 _SHOWN = (
@@ -77,7 +93,7 @@ def _summary(purpose: str, rows: pd.DataFrame) -> str:
 def _words(row: pd.Series) -> str:
     """The name of a row."""
     servers = f", {row['num_ps']} ps {row['layout']}" if row["num_ps"] else ""
-    contrast = row["sending"] in (Sending.UNBUCKETED, Sending.PACKS)
+    contrast = row["sending"] not in (Sending.BUCKETS, Sending.AS_SHIPPED)
     return (
         f"{row['purpose']}{', ' * contrast}{row['sending'] * contrast}, "
         f"{row['num_workers']} workers{servers}, "
@@ -105,7 +121,8 @@ def _cost(rows: pd.DataFrame) -> Iterator[str]:
 
 def _stock_lines(table: pd.DataFrame) -> Iterator[str]:
     """How many rows are slower, and each of them beside plain TensorFlow; nothing without any."""
-    both = _beside_stock(table)
+    good = _good(table)
+    both = _beside_stock(good)
     if both.empty:
         return
     slower = both[both["step_s"] > both["step_s_stock"]]
@@ -117,16 +134,29 @@ def _stock_lines(table: pd.DataFrame) -> Iterator[str]:
         yield (
             f"  {_words(row)}: {row['step_s']:.3f} s, {row['strategy_stock']} "
             f"{row['step_s_stock']:.3f} s: {row['step_s'] / row['step_s_stock']:.2f} times as long"
+            f"{_cause(row, good)}"
         )
 
 
-def _beside_stock(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows of the suite with those of plain TensorFlow at their point; both have figures."""
+def _good(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows that have figures, and whether they train synchronously."""
     good = table[table["reason"] == ""].fillna({"layout": ""})
-    synchronous = [STRATEGIES[strategy].synchronous for strategy in good["strategy"]]
-    good = good.assign(synchronous=synchronous)
-    shipped = good["sending"] == Sending.AS_SHIPPED
-    return good[~shipped].merge(good[shipped], on=_POINT, suffixes=("", "_stock"))
+    return good.assign(synchronous=[STRATEGIES[each].synchronous for each in good["strategy"]])
+
+
+def _beside_stock(good: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the suite with those of plain TensorFlow at their point."""
+    shipped, altered = (good["sending"] == each for each in (Sending.AS_SHIPPED, Sending.FUSED))
+    return good[~shipped & ~altered].merge(good[shipped], on=_POINT, suffixes=("", "_stock"))
+
+
+def _cause(row: pd.Series, good: pd.DataFrame) -> str:
+    """The rung on the way to a row that makes steps longer than any other, by how much."""
+    at_point = good[(good[_POINT] == row[_POINT]).all(axis=1)].set_index("sending")["step_s"]
+    climbed = [rung for rung in _RUNGS[: _RUNGS.index(row["sending"]) + 1] if rung in at_point]
+    costs = {after: at_point[after] / at_point[before] for before, after in pairwise(climbed)}
+    worst = max(costs, key=costs.__getitem__)
+    return f"; most by {_CHANGES[worst]} ({costs[worst]:.2f})"
 
 
 def _to_measure_again(table: pd.DataFrame) -> Iterator[str]:

@@ -5,13 +5,13 @@ strategies with one server or two on hosts of their own, and with one beside eve
 
 Method: workers only communicate; then all-reduce and synchronous servers again with an accelerator
 that computes for as long as the links need; then, for contrast, the smallest points unbucketed and
-in one pack, and TensorFlow as it ships.  On links that processors cannot fill, 16 tensors are sent,
+in one pack, TensorFlow as it ships, and the rungs between both.  On links that processors cannot fill, 16 tensors are sent,
 and servers share a host as well.
 
-Cost: 78 points in half an hour at 1 Gbit/s, 42 on faster links.
+Cost: 86 points in half an hour at 1 Gbit/s, 50 on faster links.
 
 It should show where the links are the limit, where something else is, and where plain TensorFlow is
-faster.
+faster, and which rung causes that.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 
 from analysis.suite.wire_targets import TARGET_BITS_PER_S
 from experiments.studies.scope import SERVER_STRATEGIES, UNBUCKETED, Scope, Study
@@ -31,15 +32,14 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.rungs import LADDERS
 from ps_allreduce.point.spread import LayoutKind, Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,
-    StockAllReduce,
-    StockServers,
     SynchronousServers,
 )
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.base import Altered, StrategySettings
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 
 SMALL, LARGE = 25_000_000, 100_000_000
@@ -109,14 +109,18 @@ def _on_fast_links(scope: Scope) -> Iterator[Experiment]:
 
 
 def _for_contrast(scope: Scope) -> Iterator[Experiment]:
-    """The smallest points unbucketed and in one pack, and TensorFlow as it ships."""
-    one = replace(UNBUCKETED, num_ps=1, layout=LayoutKind.DEDICATED)
+    """The smallest points on every rung from TensorFlow as it ships up to the suite's defaults.
+
+    Tensors have no statistics, and the defaults are there already.
+    """
+    one = StrategySettings(num_ps=1, layout=LayoutKind.DEDICATED)
+    model = TensorSet(count=FEW, num_bytes=SMALL)
     for workers in WORKERS:
-        model = TensorSet(count=FEW, num_bytes=SMALL)
-        for strategy in (*SERVER_STRATEGIES, StockServers):
-            yield _point(scope, strategy, workers, model, one)
-        yield _point(scope, AllReduce, workers, model, StrategySettings(bytes_per_pack=0))
-        yield _point(scope, StockAllReduce, workers, model)
+        yield _point(scope, SynchronousServers, workers, model, one.changed_by(UNBUCKETED))
+        for rung in chain.from_iterable(ladder[:-1] for ladder in LADDERS.values()):
+            if rung.settings.altered is not Altered.STATISTICS:
+                settings = one.changed_by(rung.settings)
+                yield _point(scope, rung.strategy, workers, model, settings)
 
 
 def _servers(workers: int) -> list[StrategySettings]:

@@ -132,9 +132,10 @@ class _Replay:
     """Goes through the launches of a side again.
 
     Attributes:
-        default: the candidate that stays in, unless it fails.
+        default: the candidate that stays in, unless it fails twice.
         left: the candidates that are still in.
-        taken: the launches so far of each candidate that was launched.
+        taken: the launches so far of each candidate that was launched, but for
+        forgiven: the first failure of each.
     """
 
     default: str
@@ -143,6 +144,7 @@ class _Replay:
     left: list[str]
     round: int = 0
     taken: dict[str, list[LaunchOutcome]] = field(default_factory=dict)
+    forgiven: set[str] = field(default_factory=set)
     moments: list[Moment] = field(default_factory=list)
 
     @property
@@ -162,16 +164,20 @@ class _Replay:
     def launch(self, candidate: str) -> bool:
         """Take the next launch of a candidate; False where it is to be made still.
 
-        A candidate that fails is out.
+        A candidate that fails is launched again at once, and is out when it fails once more.
         """
         before = self.taken.setdefault(candidate, [])
         made = self.launches.get(candidate, ())
-        if len(made) == len(before):
+        number = len(before) + (candidate in self.forgiven)
+        if len(made) == number:
             return False
-        outcome = made[len(before)]
-        before.append(outcome)
-        if outcome.rate is None:
-            self.left.remove(candidate)
+        outcome = made[number]
+        if outcome.rate is None and candidate not in self.forgiven:
+            self.forgiven.add(candidate)
+        else:
+            before.append(outcome)
+            if outcome.rate is None:
+                self.left.remove(candidate)
         rates = self.rates()
         best = max(rates, key=rates.__getitem__, default=None)
         self.moments.append(
@@ -186,6 +192,10 @@ class _Replay:
             )
         )
         return True
+
+    def repeats(self, candidate: str) -> bool:
+        """Its launch has just been forgiven, and is made again."""
+        return self.moments[-1].outcome.rate is None and candidate in self.left
 
     def rates(self) -> dict[str, float]:
         """The mean of every candidate that is left and was launched.
@@ -228,14 +238,20 @@ class _Replay:
 
 def _replayed(side: Sequence[str], share_s: float, launches: Launches) -> SideStanding:
     replay = _Replay(default=side[0], share_s=share_s, launches=launches, left=[*side])
-    missing = None
-    for candidate in _turns(replay):
-        if not replay.pays(candidate):
-            break
-        if not replay.launch(candidate):
-            missing = candidate
-            break
+    missing = next(_unmade(replay), None)
     return SideStanding(moments=tuple(replay.moments), next=missing)
+
+
+def _unmade(replay: _Replay) -> Iterator[str]:
+    """Go through the launches that were made, and on to the first that was not."""
+    for candidate in _turns(replay):
+        is_due = True
+        while is_due:
+            if not replay.pays(candidate):
+                return
+            if not replay.launch(candidate):
+                yield candidate
+            is_due = replay.repeats(candidate)
 
 
 def _turns(replay: _Replay) -> Iterator[str]:

@@ -116,7 +116,7 @@ def render_side(side: SideOutcome, sweep_dir: Path) -> Iterator[str]:
     for moment in side.standing.moments:
         if moment.outcome.rate is None:
             title = side.points[moment.candidate].title
-            yield f"Out: {title}: {moment.outcome.reason.rstrip('.')}."
+            yield f"Failed: {title}: {moment.outcome.reason.rstrip('.')}."
     winner = side.winner
     if winner is None:
         yield f"{side.name}: no candidate could be run."

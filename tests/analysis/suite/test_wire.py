@@ -24,6 +24,7 @@ from ps_allreduce.point.strategies import (
     SynchronousServers,
 )
 from ps_allreduce.point.strategies.all_reduce import Packs
+from ps_allreduce.point.strategies.base import Altered
 from ps_allreduce.point.wire import UNBUCKETED, Wire
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.records import RunRecord, Status
@@ -159,23 +160,28 @@ def test_rows_that_are_slower_than_plain_tensorflow_are_named() -> None:
 
     unbucketed, one_pack = {"wire": UNBUCKETED}, {"sending": Packs()}
     # A step has two rows, and its bound is 0.4 s with a server and 0.2 s in a ring.
+    fused = {"altered": Altered.OPTIMIZER}
     stock = [launched(StockServers, 4.4), launched(StockAllReduce, 8.0)]
+    stock += [launched(StockServers, 4.3, **fused), launched(StockAllReduce, 6.0, **fused)]
     suite = [
         launched(AsynchronousServers, 4.0),
         launched(AsynchronousServers, 4.6, **unbucketed),
+        launched(AsynchronousServers, 4.6, wire=Wire(in_flight=0)),
         launched(SynchronousServers, 1.0),  # trains in another way
         launched(AllReduce, 9.0),
         launched(AllReduce, 5.0, **one_pack),
     ]
     text = render_wire(tabled(*suite, *stock))
-    assert [line.split()[-1] for line in text[4:8]] == ["unbucketed", "pack", "shipped", "shipped"]
+    ends = ["unbucketed", "pack", "optimizer", "optimizer"]
+    assert [line.split()[-1] for line in text[5:9]] == ends
     where = "2 workers, 1 ps colocated, 25 MB in 16 tensors"
     assert text[-3:] == [
-        "2 of 4 rows of the suite are slower than plain TensorFlow at the same point:",
-        f"  ps_async, {where}: 0.500 s, stock_ps 0.455 s: 1.10 times as long",
+        "2 of 5 rows of the suite are slower than plain TensorFlow at the same point:",
+        f"  ps_async, {where}: 0.500 s, stock_ps 0.455 s: 1.10 times as long; most by the "
+        "limit of messages under way (1.15)",
         "  allreduce, one pack, 2 workers, 25 MB in 16 tensors: 0.400 s, stock_allreduce 0.250 s: "
-        "1.60 times as long",
+        "1.60 times as long; most by the fused optimizer (1.33)",
     ]
     assert not any("plain" in line for line in render_wire(tabled(*suite)))
     failed = render_wire(tabled(*suite, stock[0], launched(StockAllReduce, None)))
-    assert any(line.startswith("1 of 2 rows of the suite") for line in failed)
+    assert any(line.startswith("1 of 3 rows of the suite") for line in failed)

@@ -38,17 +38,19 @@ def test_every_strategy_meets_every_shape() -> None:
     communicating = {"allreduce": 8, "ps_sync": 24, "ps_async": 24}
     overlapping = {"allreduce, overlap": 4, "ps_sync, overlap": 8}
     plain = {"allreduce, one pack": 2, "ps_sync, unbucketed": 2, "ps_async, unbucketed": 2}
-    shipped = {"stock_allreduce, as shipped": 2, "stock_ps, as shipped": 2}
-    assert counts == communicating | overlapping | plain | shipped
+    shipped = {f"{name}, as shipped": 2 for name in ("stock_allreduce", "stock_ps")}
+    shipped |= {f"{name}, fused optimizer": 2 for name in ("stock_allreduce", "stock_ps")}
+    between = {f"{name}, no limit": 2 for name in ("allreduce", "ps_async")}
+    assert counts == communicating | overlapping | plain | shipped | between
 
 
 @pytest.mark.parametrize("bits_per_s", [25e9, None])
 def test_fast_links_have_no_targets_but_servers_that_share_a_host(bits_per_s: float | None) -> None:
     points = grid(bits_per_s)
-    assert len(points) == 42
+    assert len(points) == 50
     assert not any(target_of(point) for point in points)
     assert {p.num_ps for p in points if p.spread == Spread(ps_per_host=2)} == {2}
-    assert sum(sending_of(point) is not Sending.BUCKETS for point in points) == 10
+    assert sum(sending_of(point) is not Sending.BUCKETS for point in points) == 18
 
 
 def test_points_fit_on_six_hosts_and_take_a_few_seconds() -> None:

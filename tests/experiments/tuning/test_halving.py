@@ -97,7 +97,20 @@ def test_what_fails_is_out_and_the_best_of_those_that_were_tried_wins(
         if end.best is not None:
             assert rates[end.best] == max(good)
             assert end.moments[-1].best_rate == pytest.approx(max(good))
-        assert all(len(made[name]) == 1 for name in tried if rates[name] is None)
+        assert all(len(made[name]) <= 2 for name in tried if rates[name] is None)
+
+
+def test_a_failure_is_forgiven_once_and_its_launch_made_again_at_once() -> None:
+    ok, bad = LaunchOutcome(rate=2.0, node_s=1.0), LaunchOutcome(rate=None, node_s=1.0, reason="x")
+    sides = [["a", "b"], ["c", "d"]]
+    made = {"a": [ok], "b": [bad], "c": [ok], "d": [ok]}
+    assert standings(sides, 100.0, made)[0].next == "b"
+    made["b"].append(LaunchOutcome(rate=3.0, node_s=1.0))
+    side = standings(sides, 100.0, made)[0]
+    assert (side.best, side.spent_s, side.next) == ("b", 3.0, "b")
+    made["b"].append(bad)
+    side = standings(sides, 100.0, made)[0]
+    assert (side.best, side.next) == ("a", "a")
 
 
 def test_every_round_halves_the_others_and_the_default_stays_for_the_last() -> None:
