@@ -5,8 +5,8 @@ strategies with one server or two on hosts of their own, and with one beside eve
 
 Method: workers only communicate; then all-reduce and synchronous servers again with an accelerator
 that computes for as long as the links need; then, for contrast, the smallest points unbucketed and
-in one pack, TensorFlow as it ships, and the rungs between both.  On links that processors cannot fill, 16 tensors are sent,
-and servers share a host as well.
+in one pack, TensorFlow as it ships, and the rungs between both.  On links that processors cannot
+fill, 16 tensors are sent, and servers share a host as well.
 
 Cost: 86 points in half an hour at 1 Gbit/s, 50 on faster links.
 
