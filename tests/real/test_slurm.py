@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -235,10 +236,15 @@ def test_ps_sweep_survives_a_cancelled_job_a_dead_node_and_a_killed_fork_server(
 
     known = {r.run_id for r in records(results, "ps-sweep")}
     suite = start_and_wait(len(known))
-    server = fork_server(cluster, "n8")  # every run uses the first node
+
+    def serves() -> bool:
+        with suppress(ValueError, psutil.NoSuchProcess):  # it may not be up yet
+            return bool(fork_server(cluster, "n8").children())  # every run uses the first node
+        return False
+
     # With its tasks: between two runs it would be replaced, and nobody would be told.
-    wait_for(lambda: bool(server.children()), "no task is started")
-    server.kill()
+    wait_for(serves, "no task is started")
+    fork_server(cluster, "n8").kill()
     assert suite.wait(FOLLOWED_S) == 0
     last = [r for r in records(results, "ps-sweep") if r.run_id not in known]
     (killed,) = (r for r in last if r.status is not Status.OK)
