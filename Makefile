@@ -11,6 +11,8 @@
 #:   make doctor            finds what is wrong with the hosts before it costs node hours; with
 #:                          MODEL= also whether each of them can build the model
 #:   make hosts             copies the checkout to the hosts of HOSTS= and sets them up for LAUNCHER=ssh
+#:   make accept-cluster    half an hour's check of two hosts or more; leaves one file without names
+#:                          that can be sent
 #:   make accept-gpu        the checklist for a first use on GPUs
 #:
 #:   make setup             only the environment
@@ -81,7 +83,7 @@ SWEEPS := $(shell sed -n 's/^    "\([a-z-]*\)": .*/\1/p' experiments/studies/cat
 RUN = @set -f; exec "$$SUITE_PYTHON" -m
 CHOICE = $${MODEL:+--model "$$MODEL"} $${NUM_PS:+--num-ps "$$NUM_PS"}
 
-.PHONY: help environment setup $(SWEEPS) placement gate tune report export bench doctor hosts accept-gpu wheelhouse check test test-slurm faults lint dev-tools lock
+.PHONY: help environment setup $(SWEEPS) placement gate tune report export bench doctor hosts accept-cluster accept-gpu wheelhouse check test test-slurm faults lint dev-tools lock
 
 # The first line of every study's module says what it compares.
 help:
@@ -138,8 +140,8 @@ hosts: environment
 	$(RUN) launchers hosts $${HOSTS:+--host-file "$$HOSTS"} --results "$$RESULTS" \
 		$${WHEELHOUSE:+--wheelhouse "$$WHEELHOUSE"} $${PYTHON:+--python "$$PYTHON"} $$ARGS
 
-accept-gpu: environment
-	$(RUN) experiments accept-gpu --launcher "$${LAUNCHER:-local}" --results "$$RESULTS" $$ARGS
+accept-cluster accept-gpu: environment
+	$(RUN) experiments $@ --launcher "$${LAUNCHER:-local}" --results "$$RESULTS" $$ARGS
 
 dev-tools: environment
 	@"$$SUITE_PYTHON" -m ps_allreduce.environment --extra dev >/dev/null

@@ -31,6 +31,7 @@ from analysis.report.verdict import verdict
 from analysis.suite.bench import summarise_bench
 from analysis.suite.envelope import check_envelope, render_agreements
 from analysis.suite.loading import time_loading
+from analysis.suite.sending import SUFFIX, unpack
 from ps_allreduce.errors import SuiteError, UserError
 from ps_allreduce.signals import end_as_interrupted
 
@@ -63,8 +64,12 @@ def cli() -> None:
     "--ps-host-price", type=float, help="Of one named for servers.  [default: the host price]"
 )
 def report(folder: Path, host_price: float | None, ps_host_price: float | None) -> None:
-    """Write summary.csv, figures and report.html into every sweep in FOLDER."""
+    """Write summary.csv, figures and report.html into every sweep in FOLDER.
+
+    A file that accept-cluster has left is unpacked beside itself first.
+    """
     prices = stated_prices(host_price, ps_host_price)
+    folder = unpack(folder) if folder.suffix == SUFFIX else folder
     sys.exit(_for_each_sweep(folder, report_sweep, prices))
 
 

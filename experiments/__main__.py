@@ -185,6 +185,19 @@ def self_comparisons(launcher: LauncherSettings, comparisons: int, launches: int
     sys.exit(run_self_comparisons(launcher, comparisons, launches))
 
 
+@cli.command("accept-cluster")
+@LAUNCHER
+def accept_cluster(launcher: LauncherSettings) -> None:
+    """Check two hosts or more in half an hour; leave one file without names that can be sent.
+
+    Doctor, gate, and two brief comparisons with plain TensorFlow and the bounds of the links.
+    After an interruption, the same command makes the runs that are missing.
+    """
+    from experiments.suite import accept_cluster as checklist
+
+    sys.exit(checklist.accept_cluster(launcher))
+
+
 @cli.command("gate")
 @click.option("--num-workers", type=WHOLE, default=2, show_default=True, help="Workers.")
 @click.option("--num-ps", type=WHOLE, default=2, show_default=True, help="Parameter servers.")
