@@ -78,12 +78,12 @@ def test_what_is_sent_tells_no_names_and_gives_the_same_table(tmp_path: Path) ->
     folder = unpack(target)
     told = (folder / "doctor.txt").read_text()
     assert re.fullmatch(r"host\d at 198\.18\.0\.\d: ok, x", told)
-    there, here = load(folder), load(sweep)
-    unnamed = [
-        table.drop(columns=["hosts", "warnings"]).reset_index(drop=True) for table in (there, here)
-    ]
-    pd.testing.assert_frame_equal(*unnamed)
-    assert any(re.fullmatch(r"host\d host\d", names) for names in there["hosts"])
+    sent, home = load(folder), load(sweep)
+    there, here = (
+        table.drop(columns=["hosts", "warnings"]).reset_index(drop=True) for table in (sent, home)
+    )
+    pd.testing.assert_frame_equal(there, here)
+    assert any(re.fullmatch(r"host\d host\d", names) for names in sent["hosts"])
     with pytest.raises(UserError, match="is there already: report on that folder"):
         unpack(target)
 

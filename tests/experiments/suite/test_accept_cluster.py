@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -17,8 +18,8 @@ from tests.analysis.builders import run, save_all
 from tests.fakes import make_experiment
 
 
-def settings(results: Path = Path("results"), **changes: str) -> LauncherSettings:
-    return LauncherSettings(**({"launcher": "emulated"} | changes), results=results)
+def settings(results: Path = Path("results")) -> LauncherSettings:
+    return LauncherSettings(launcher="emulated", results=results)
 
 
 def said(text: str, status: int) -> Part:
@@ -56,14 +57,14 @@ def test_the_parts_ask_what_they_say() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "refusal"),
+    ("stated", "refusal"),
     [
-        ({"launcher": "local"}, "LAUNCHER=local has one host"),
-        ({"interface": "10.0.0.0/24"}, "the file would tell this subnet"),
+        (LauncherSettings(), "LAUNCHER=local has one host"),
+        (replace(settings(), interface="10.0.0.0/24"), "the file would tell this subnet"),
     ],
 )
 def test_what_is_no_cluster_or_would_be_told_is_refused(
-    changes: dict[str, str], refusal: str
+    stated: LauncherSettings, refusal: str
 ) -> None:
     with pytest.raises(UserError, match=refusal):
-        check_settings(settings(**changes))
+        check_settings(stated)
