@@ -124,36 +124,41 @@ def nothing_is_left(cluster: SlurmCluster) -> None:
     assert left == []
 
 
-def test_allreduce_sweep_through_sbatch(cluster: SlurmCluster, results: Path) -> None:
-    words = make("allreduce-sweep", results, "--hosts 2")
+def test_ps_sweep_with_nodes_of_another_kind_through_sbatch(
+    cluster: SlurmCluster, results: Path
+) -> None:
+    """A heterogeneous job: the servers' nodes are those of another partition."""
+    apart = "--ps-hosts 1 --ps-sbatch=--partition=urgent"
+    words = make("ps-sweep", results, f"--hosts 2 --exchange buckets --num-ps 1 {apart}")
     planned = run(cluster, [*words[:-1], f"{words[-1]} --dry-run"])
     assert "at most 0." in planned.stdout
     assert "node hours" in planned.stdout
     assert "#SBATCH --nodes=2" in planned.stdout
-    assert not (results / "allreduce-sweep" / "runs").exists()
+    assert "#SBATCH hetjob" in planned.stdout
+    assert not (results / "ps-sweep" / "runs").exists()
 
     run(cluster, words)
-    found = records(results, "allreduce-sweep")
-    assert statuses(found) == {Status.OK: 6}
-    pair = next(r for r in found if r.experiment.strategy.uses_collective)
-    # n8 and n9, as Slurm grants them; the order is Slurm's, and each task is where the plan says.
-    assert [host.name for host in pair.hosts] == ["n8", "n9"]
-    assert [(task.task, task.host) for task in pair.tasks] == [
-        ("worker:0", "n8"),
-        ("worker:1", "n9"),
-    ]
+    found = records(results, "ps-sweep")
+    assert statuses(found) == {Status.OK: 4}
+    pair = next(r for r in found if r.experiment.strategy.uses_servers)
+    # The order is Slurm's: first the nodes of the first component, then those of the second.
+    first, second, apart_from_them = names = [host.name for host in pair.hosts]
+    assert {task.task: task.host for task in pair.tasks} == {
+        "worker:0": first,
+        "worker:1": second,
+        "ps:0": apart_from_them,
+        "chief:0": first,
+    }
     assert {host.interface.name for host in pair.hosts if host.interface} == {"eth0"}
     assert pair.job_id is not None
     assert all(host.facts.switch for host in pair.hosts)
     # The nodes are the job's alone: each imported TensorFlow once, in a step for all runs.
-    assert [len(imports(found, name)) for name in ("n8", "n9")] == [1, 1]
-    logs = [(cluster.folder / "log" / f"{name}.log").read_text() for name in ("n8", "n9")]
-    assert [log.count(f"launch task StepId={pair.job_id}.") for log in logs] == [1, 1]
-    assert len(pair.links) == 2
+    assert [len(imports(found, name)) for name in names] == [1, 1, 1]
+    assert len(pair.links) == 3
     assert all(link.bits_per_s > 0 and link.round_trip_s > 0 for link in pair.links)
-    files = list((results / "allreduce-sweep" / "runs").glob("*/*"))
+    files = list((results / "ps-sweep" / "runs").glob("*/*"))
     assert len(files) <= 3 * len(found)
-    assert (results / "allreduce-sweep" / "report.html").exists()
+    assert (results / "ps-sweep" / "report.html").exists()
     nothing_is_left(cluster)
 
     again = run(cluster, words)
