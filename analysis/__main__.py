@@ -25,7 +25,8 @@ from analysis.data.columns import write_summary
 from analysis.data.load import find_sweeps, read_sweep
 from analysis.data.prices import Prices, stated_prices
 from analysis.figures.save import save_figures
-from analysis.report.page import CaseReport, write_report
+from analysis.report.page import write_report
+from analysis.report.pages import CaseReport
 from analysis.report.screen import show
 from analysis.report.verdict import verdict
 from analysis.suite.bench import summarise_bench
@@ -35,7 +36,7 @@ from ps_allreduce.errors import SuiteError, UserError
 from ps_allreduce.signals import end_as_interrupted
 
 OK, SOME_FAILED = 0, 1
-_WIDTH = 100
+_WIDTH = 80
 
 
 def _folder(text: str) -> Path:
@@ -113,7 +114,9 @@ def _for_each_sweep(
             status = MISTAKE
             continue
         files = results.files
-        cases = make_cases(results.block.table, files.records, files.looks, prices)
+        cases = make_cases(
+            results.block.table, files.records, files.looks, prices, files.planned or ()
+        )
         for item in files.damaged:
             click.echo(f"Not read: {item.path}: {item.reason}", err=True)
         action(results, cases)
@@ -138,6 +141,9 @@ def report_sweep(results: SweepResults, cases: Sequence[Case]) -> None:
             case=case,
             verdict=verdict(case),
             figures=save_figures(case, folder, alone=len(cases) == 1),
+            exchanges=[
+                each for each in results.files.exchanges if each.model == case.conditions["model"]
+            ],
         )
         for case in cases
     ]

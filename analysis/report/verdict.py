@@ -64,6 +64,7 @@ class Verdict:
         network: what it has to do with networks, and where there is no main comparison which
             settings are farthest apart; empty where nothing was compared.  That a single worker
             is faster than both sides counts more.
+        warnings: what hosts and compute the figures are of, and the doubts about them.
         details: further sentences, in order.
     """
 
@@ -71,6 +72,7 @@ class Verdict:
     otherwise: tuple[str, ...]
     stock: tuple[str, ...]
     network: str
+    warnings: tuple[str, ...]
     details: tuple[str, ...]
 
 
@@ -80,16 +82,14 @@ def verdict(case: Case) -> Verdict:
     main = decided.main
     details = [
         *(_share_lines(case, main) if main else ()),
-        *circumstances(case),
-        *drift_lines(case),
         *steadiness_lines(case.launches),
         *([*_doubts(main), *_selection_lines(main)] if main else ()),
         *(meeting_sentence(case, meeting) for meeting in decided.alike),
         *_transports_apart(case),
         *_asynchronous(case),
         *_as_shipped(case),
-        *attempts_lines(case.attempts),
     ]
+    warnings = (*circumstances(case), *drift_lines(case), *attempts_lines(case.attempts))
     headline = meeting_sentence(case, main) if main else _ladders_text(case) or _why_none(case)
     network = _network_sentence(case, main.bests) if main else _of_one_side(case)
     headline = " ".join(filter(None, [headline, notes_line(case)]))
@@ -102,6 +102,7 @@ def verdict(case: Case) -> Verdict:
         otherwise=otherwise,
         stock=tuple(stock_sentence(case, meeting) for meeting in decided.stock),
         network=network,
+        warnings=warnings,
         details=tuple(details),
     )
 

@@ -15,7 +15,8 @@ from analysis.data.cases import Case
 from analysis.figures.against_settings import plot_exchange
 from analysis.figures.save import KINDS
 from analysis.figures.style import MARKERS
-from analysis.report.page import _PAIRS, CaseReport, _pair_table
+from analysis.report.comparisons import pair_rows
+from analysis.report.pages import CaseReport
 from analysis.report.screen import verdict_text
 from analysis.report.verdict import verdict
 from analysis.stats.decision import Outcome
@@ -130,7 +131,7 @@ def test_the_headline_of_a_pair_is_not_lost_in_a_correction() -> None:
     assert "faster than the best parameter-server setting" in verdict(case).headline
     (planned,) = [pair for pair in all_pairs(case) if pair.planned]
     assert planned.decision.outcome in (Outcome.FASTER, Outcome.SLOWER)
-    rows = _pair_table(all_pairs(case), _PAIRS)
+    rows = pair_rows(case)
     assert rows["p (Holm)"].str.contains("planned").sum() == 1
 
 
