@@ -15,10 +15,11 @@ from matplotlib.figure import Figure
 from analysis.data.cases import Case, Point
 from analysis.data.setting import megabytes
 from analysis.figures.curves import curves_of, draw_curves, label_ends
-from analysis.figures.marks import marks_of, top_of
-from analysis.figures.rows import Row, draw_row, name_rows
+from analysis.figures.marks import draw_cross, marks_of, top_of
+from analysis.figures.rows import Row, count_beside, draw_row, name_rows
 from analysis.figures.style import (
     COLOURS,
+    FAINT,
     IDEAL,
     MARKERS,
     WIDTH,
@@ -226,9 +227,8 @@ def _draw_rows(axes: Axes, items: Sequence[Pair], number: int, limits: tuple[flo
         draw_row(axes, row, limits)
         if item.decision.ratio is None:
             what = "nothing to compare with" if len(item.first.rates) else "no launch ended well"
-            axes.text(limits[0], y, f" {what}", color=colour, va="center", fontsize=7)
-    name_rows(axes, [_row_label(item.first) for item in items])
-
-
-def _row_label(point: Point) -> str:
-    return f"{point.setting.exchange} ({len(point.rates)}/{point.planned})"
+            axes.text(limits[0], y, f"   {what}", color=FAINT, va="center", fontsize=7)
+        if len(item.first.unusable):
+            draw_cross(axes, limits[0], y, colour)
+        count_beside(axes, y, len(item.first.rates), item.first.planned)
+    name_rows(axes, [item.first.setting.exchange for item in items])

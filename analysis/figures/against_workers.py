@@ -75,7 +75,8 @@ def _plot(case: Case, column: str, quantity: Quantity) -> Figure | None:
         # A single worker is the base itself.
         alone = [point.setting.traits.max_workers == 1 for point in case.points]
         marks = marks[~pd.Series(alone, marks.index)]
-    if not marks["launches"].notna().any():
+    unclaimed = marks["starred"] & (marks["ok"] > 0)
+    if not (marks["launches"].notna() | unclaimed).any():
         return None
     if marks.groupby("setting")["num_workers"].nunique().max() < _LEAST_SIZES:
         if len(case.settings) > _MOST_ROWS and varied_servers(case):

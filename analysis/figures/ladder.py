@@ -20,6 +20,7 @@ from analysis.stats.decisions import decisions
 from analysis.stats.ladders import Ladder, ladders
 from analysis.stats.statistics import estimate
 from analysis.wording import ratio, with_interval, workers_text
+from ps_allreduce.point.rungs import Rung
 
 #: Sizes, inches.
 _ROW_HEIGHT, _AROUND_ROWS = 0.3, 0.8
@@ -71,7 +72,7 @@ def _draw_rungs(
     before = [None, *_brought(case, ladder)]
     for y, (point, decision) in enumerate(zip(ladder.points, before, strict=True)):
         _draw_rung(axes, point, decision, y, limits, number)
-    name_rows(axes, [rung.name for rung, _ in ladder.rungs])
+    name_rows(axes, [_name(rung, point) for rung, point in ladder.rungs])
     axes.set_xlim(limits)
     axes.set_title(f"{ladder.name}, {workers_text(ladder.num_workers)}", loc="left")
     axes.text(1.01, 1.0, "over the one before", transform=axes.transAxes, va="bottom")
@@ -80,6 +81,12 @@ def _draw_rungs(
     texts = ["" if each is None else with_interval(ratio, *each.ends) for each in before]
     beside.set_yticks(range(len(texts)), texts)
     beside.tick_params(length=0)
+
+
+def _name(rung: Rung, point: Point) -> str:
+    """With the launches that are ok, of those planned, where some are missing."""
+    missing = len(point.rates) < point.planned
+    return f"{rung.name} ({len(point.rates)}/{point.planned})" if missing else rung.name
 
 
 def _draw_rung(

@@ -84,6 +84,12 @@ def draw_row(axes: Axes, row: Row, limits: tuple[float, float]) -> None:
         axes.plot([seen], [y], mark, color=colour, markersize=4, clip_on=False)
 
 
+def count_beside(axes: Axes, y: float, ok: int, planned: int) -> None:
+    """At the right of a row, launches that are ok, of those planned."""
+    beside = {"transform": axes.get_yaxis_transform(), "va": "center"}
+    axes.text(1.01, y, f"{ok}/{planned}", fontsize=7, color=FAINT, **beside)
+
+
 def name_rows(axes: Axes, names: Sequence[str]) -> None:
     """Names at the left, from the top; lines of a grid along the values only."""
     axes.set_yticks(range(len(names)), names)
@@ -165,7 +171,6 @@ def _draw_marks(
 ) -> None:
     """The marks of one number of workers, in its colour and with its marker."""
     colour, marker = look
-    beside = axes.get_yaxis_transform()
     for mark in marks.itertuples():
         low_to_high = (mark.mean, mark.low, mark.high)
         mean, low, high = (None if math.isnan(end) else end for end in low_to_high)
@@ -185,5 +190,4 @@ def _draw_marks(
         if mean is None:
             told = quantity.unclaimed if mark.ok else "no launch ended well"
             axes.text(0.0, mark.y, f"   {told}", color=FAINT, va="center", fontsize=7)
-        counted = f"{mark.ok}/{mark.planned}"
-        axes.text(1.01, mark.y, counted, transform=beside, va="center", fontsize=7, color=FAINT)
+        count_beside(axes, mark.y, mark.ok, mark.planned)

@@ -121,7 +121,7 @@ KINDS = (
         title="What each setting of the exchange changes",
         caption="Each row is a setting of the exchange, held against the setting of the title, by "
         f"launches of the same turn where both have it. {_LAUNCHES} Intervals are "
-        "corrected for their number (Holm). Hollow markers are undecided.",
+        f"corrected for their number (Holm). Hollow markers are undecided. {_COUNTS}",
         plot=plot_exchange,
         data=exchange_data,
         shows_changed=True,

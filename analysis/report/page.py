@@ -59,10 +59,10 @@ def write_report(path: Path, results: SweepResults, reports: Sequence[CaseReport
 def inline_svg(figure: SavedFigure) -> Markup:
     """A figure as an element of the page, in the page's colours and with names of its own."""
     text = figure.svg.read_text(encoding="utf-8")
-    text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
-    prefix = figure.svg.stem
-    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", text)
+    box = re.findall(r'viewBox="[^"]*"', text)[0]
+    drawn = re.sub(r"<style.*?</style>", "", text.partition("</metadata>")[2])
+    drawn = drawn.replace("xlink:href", "href")
+    drawn = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{figure.svg.stem}-", drawn)
     for colour, in_page in IN_PAGE.items():
-        text = text.replace(colour, in_page)
-    described = f'<svg role="img" aria-label="{escape(figure.described)}" '
-    return Markup(text.replace("<svg ", described, 1))
+        drawn = drawn.replace(colour, in_page)
+    return Markup(f'<svg role="img" aria-label="{escape(figure.described)}" {box}>{drawn}')

@@ -34,11 +34,13 @@ class TextTable:
 
     Attributes:
         rows: text, under headings.
+        title: empty where the page's own says enough.
         folded: what stands in its place until a reader opens it; empty if it is open.
         wraps: columns of long text, with the class that says how they wrap.
     """
 
     rows: pd.DataFrame
+    title: str = ""
     caption: str = ""
     folded: str = ""
     wraps: Mapping[str, str] = field(default_factory=dict)
@@ -129,6 +131,7 @@ def _results(report: CaseReport) -> Part:
     case = report.case
     changed = TextTable(
         rows=changed_rows(case),
+        title="Changed settings",
         caption=f"Each setting against the one that it is changed from: ratio of {case.unit}/s "
         "with its interval; interval and p are corrected for all comparisons but the planned ones "
         "(Holm).",
@@ -202,7 +205,7 @@ def _breakdown(report: CaseReport) -> Part:
                 "and input wait add up to the step. Exposed communication is the rest of a step, "
                 "so updates and dispatch are in it.",
             ),
-            TextTable(rows=report_table(report.case, "bounds"), caption="Bounds by the links."),
+            TextTable(rows=report_table(report.case, "bounds"), title="Bounds by the links"),
         ]
     )
 
