@@ -28,6 +28,7 @@ from analysis.figures.save import save_figures
 from analysis.report.page import write_report
 from analysis.report.pages import CaseReport
 from analysis.report.screen import show
+from analysis.report.table import SCREEN_WIDTH
 from analysis.report.verdict import verdict
 from analysis.suite.bench import summarise_bench
 from analysis.suite.envelope import check_envelope, render_agreements
@@ -36,7 +37,6 @@ from ps_allreduce.errors import SuiteError, UserError
 from ps_allreduce.signals import end_as_interrupted
 
 OK, SOME_FAILED = 0, 1
-_WIDTH = 80
 
 
 def _folder(text: str) -> Path:
@@ -149,8 +149,7 @@ def report_sweep(results: SweepResults, cases: Sequence[Case]) -> None:
     ]
     write_summary(folder / "summary.csv", results.files.table)
     write_report(folder / "report.html", results, reports)
-    # Without a terminal the width is unknown: wide enough for one line per point.
-    width = None if sys.stdout.isatty() else _WIDTH
+    width = None if sys.stdout.isatty() else SCREEN_WIDTH
     show(Console(highlight=False, width=width), results, reports)
 
 

@@ -117,7 +117,7 @@ def plot_placement(case: Case) -> Figure | None:
         figure.suptitle(case.name, x=0.01, ha="left", fontsize=9)
         left.set_title("trainable bytes per server", loc="left")
         right.set_title(f"throughput, {workers_text(workers)}", loc="left")
-        legend_of_figure(figure, [left, right], columns=4)
+        legend_of_figure(figure, [left, right])
     return figure
 
 

@@ -19,7 +19,6 @@ from matplotlib.ticker import NullLocator
 from analysis.figures.marks import (
     BOUND,
     HOLLOW,
-    NOTE,
     draw_cross,
     draw_launches,
     draw_star,
@@ -27,7 +26,7 @@ from analysis.figures.marks import (
     note_signs,
     worth_drawing,
 )
-from analysis.figures.style import COLOURS, FAINT, LINES, MARKERS, PAPER
+from analysis.figures.style import COLOURS, FAINT, INK, LINES, MARKERS, PAPER
 
 #: Least distance of two labels, as a share of the axis.
 _LABEL_GAP = 0.055
@@ -107,7 +106,7 @@ def _draw_mark(axes: Axes, mark: Any, colour: str, top: float) -> None:
     if mark.starred and math.isnan(mark.mean):
         draw_unclaimed(axes, x, colour)
     elif mark.starred:
-        draw_star(axes, x, mark.mean, colour)
+        draw_star(axes, x, mark.mean, colour, shift=(5, 5))
     if mark.failed:
         bottom = axes.get_xaxis_transform()
         draw_cross(axes, x, 0.025, colour, bottom)
@@ -155,5 +154,5 @@ def _note_signs(axes: Axes, curves: Curves) -> None:
     """Explain thin lines, circles, stars and crosses in the legend, if there are any."""
     marks = pd.concat(curves.values())
     if marks["bound"].notna().any():
-        axes.plot([], [], "o", **HOLLOW, color=NOTE, label=BOUND)
+        axes.plot([], [], "o", **HOLLOW, color=INK, label=BOUND)
     note_signs(axes, marks)

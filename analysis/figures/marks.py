@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.transforms import offset_copy
 
 from analysis.data.cases import Case
+from analysis.figures.style import INK
 from analysis.stats.points import base_of, launch_ratios, point_table
 
 #: What a star says in a legend.
@@ -21,8 +22,6 @@ STARRED = "processors may have been the limit"
 FAILED = "attempts not ok"
 LAUNCHES = "single launches"
 BOUND = "bound (same marker)"
-
-NOTE = "#444444"
 
 _STAR: dict[str, Any] = {
     "linestyle": "none",
@@ -119,10 +118,10 @@ def draw_launches(
     axes.scatter(x, y, edgecolors=colour, transform=beside, **_CIRCLES)
 
 
-def draw_star(axes: Axes, x: float, y: float, colour: str) -> None:
-    """Above the mean and to its right, where circles and interval leave room."""
+def draw_star(axes: Axes, x: float, y: float, colour: str, shift: tuple[int, int]) -> None:
+    """Beside the mean, shifted by some points to where circles and interval leave room."""
     figure = axes.get_figure(root=True)
-    beside = offset_copy(axes.transData, figure, 5, 5, units="points")
+    beside = offset_copy(axes.transData, figure, *shift, units="points")
     axes.plot([x], [y], **_STAR, color=colour, transform=beside)
 
 
@@ -140,8 +139,8 @@ def draw_cross(axes: Axes, x: float, y: float, colour: str, transform: Any = Non
 def note_signs(axes: Axes, marks: pd.DataFrame) -> None:
     """Explain circles, stars and crosses in the legend, if there are any."""
     if marks["launches"].notna().any():
-        axes.scatter([], [], edgecolors=NOTE, **_CIRCLES, label=LAUNCHES)
+        axes.scatter([], [], edgecolors=INK, **_CIRCLES, label=LAUNCHES)
     if marks["starred"].any():
-        axes.plot([], [], **_STAR, color=NOTE, label=STARRED)
+        axes.plot([], [], **_STAR, color=INK, label=STARRED)
     if (marks["failed"] > 0).any():
-        axes.plot([], [], **_CROSS, color=NOTE, label=FAILED)
+        axes.plot([], [], **_CROSS, color=INK, label=FAILED)

@@ -9,9 +9,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.figures.marks import LAUNCHES, NOTE
+from analysis.figures.marks import LAUNCHES
 from analysis.figures.style import (
     COLOURS,
+    INK,
     LINES,
     MARKERS,
     PAPER,
@@ -38,7 +39,7 @@ def plot_race(launches: pd.DataFrame, title: str, unit: str) -> Figure:
         axes.set_title(title, loc="left")
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)
-        axes.scatter([], [], s=6, facecolors="none", edgecolors=NOTE, label=LAUNCHES)
+        axes.scatter([], [], s=6, facecolors="none", edgecolors=INK, label=LAUNCHES)
         legend_of_figure(figure, [axes], columns=2)
     return figure
 

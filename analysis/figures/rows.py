@@ -19,7 +19,6 @@ from matplotlib.figure import Figure
 from analysis.figures.marks import (
     BOUND,
     HOLLOW,
-    NOTE,
     draw_cross,
     draw_launches,
     draw_star,
@@ -30,6 +29,7 @@ from analysis.figures.style import (
     COLOURS,
     FAINT,
     IDEAL,
+    INK,
     MARKERS,
     PAPER,
     legend_of_figure,
@@ -74,7 +74,7 @@ def draw_row(axes: Axes, row: Row, limits: tuple[float, float]) -> None:
         inside, edge = (colour, PAPER) if row.filled else (PAPER, colour)
         axes.plot([mean], [y], row.marker, mfc=inside, mec=edge, zorder=3)
         if row.starred:
-            draw_star(axes, mean, y, colour)
+            draw_star(axes, mean, y, colour, shift=(6, -5))
     if low is None or high is None:
         return
     left, right = max(low, limits[0]), min(high, limits[1])
@@ -135,7 +135,7 @@ def plot_settings(marks: pd.DataFrame, quantity: Quantity, title: str) -> Figure
         axes.set_xlim(0, right)
         axes.set_xlabel(quantity.label)
         if marks["bound"].notna().any():
-            axes.plot([], [], "o", color=NOTE, **HOLLOW, label=BOUND)
+            axes.plot([], [], "o", color=INK, **HOLLOW, label=BOUND)
         note_signs(axes, marks)
         legend_of_figure(figure, [axes])
     return figure

@@ -20,10 +20,15 @@ from matplotlib.figure import Figure
 
 from ps_allreduce.record.files import write_atomically
 
-INK, GRID, PAPER = "#1b1b1b", "#dddddd", "#ffffff"
+INK, FAINT, GRID, PAPER = "#1b1b1b", "#707070", "#dddddd", "#ffffff"
 
 #: What stands in a page for the colours that are not those of data, so that it may be dark.
-IN_PAGE: Mapping[str, str] = {INK: "currentColor", GRID: "var(--line)", PAPER: "var(--back)"}
+IN_PAGE: Mapping[str, str] = {
+    INK: "currentColor",
+    FAINT: "var(--faint)",
+    GRID: "var(--line)",
+    PAPER: "var(--back)",
+}
 
 #: Okabe and Ito's colours without yellow, which is lost on white paper; the palest come last.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", INK, "#7f7f7f", "#e69f00", "#56b4e9")
@@ -31,7 +36,6 @@ MARKERS = ("o", "s", "^", "D", "v", "p", "<", ">")
 LINES = ("-", "--", "-.", ":")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++", "ooo", "---")
 IDEAL = "#8c8c8c"
-FAINT = "#767676"
 FORMATS = ("png", "svg", "pdf")
 
 #: Inches.  On a phone a point is then about a pixel.
@@ -61,7 +65,6 @@ _STYLE: dict[Any, Any] = {
     "text.parse_math": False,
     # Text stays text: it can be searched, copied and read aloud.
     "svg.fonttype": "none",
-    "pdf.fonttype": 42,
     # The same records give the same bytes.
     "svg.hashsalt": "ps-allreduce",
 }

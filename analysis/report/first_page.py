@@ -16,7 +16,7 @@ from analysis.report.verdict import Verdict
 from analysis.stats.decisions import decisions
 from analysis.stats.points import point_table
 from analysis.stats.statistics import estimate
-from analysis.wording import count_text, number, ratio, with_interval, workers_text
+from analysis.wording import capital, count_text, number, ratio, with_interval, workers_text
 from ps_allreduce.record.records import Status
 
 
@@ -125,6 +125,6 @@ def _counted(lines: Iterable[str]) -> list[str]:
         alike.setdefault(re.sub(r"[0-9.]+", "0", line), []).append(line)
     groups = sorted(alike.values(), key=len, reverse=True)
     return [
-        f"{group[0]} ({count_text(len(group), 'run')}{' like it' * (len(set(group)) > 1)})"
+        f"{capital(group[0])} ({count_text(len(group), 'run')}{' like it' * (len(set(group)) > 1)})"
         for group in groups
     ]

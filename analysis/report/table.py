@@ -61,6 +61,9 @@ _SPELLED: Mapping[Callable[[float], str], list[str]] = {
         name for name, heading in _HEADINGS.items() if heading.endswith(" ms")
     ],
 }
+#: Where two of them are the same everywhere, the first is enough.
+_SHARES = ("per_worker_core", "per_total_core", "per_host")
+
 _MARKED = {f"speedup_{base}": f"marks_{base}" for base in BASES}
 _WITH_INTERVAL = ("rate", "fraction", *_MARKED, *(f"efficiency_{base}" for base in BASES))
 
@@ -82,7 +85,12 @@ _IN_REPORT: Mapping[str, tuple[str, ...]] = {
     "bounds": (*(*_POINT, "network_s", "bound_s", "bound_step_s", "fraction", "launches"),),
 }
 
-#: The screen has 80 columns: the rest is in the report.
+#: Columns of the narrowest screen, or of a log: what does not fit is in the report.
+SCREEN_WIDTH = 80
+
+#: They fold and keep their words whole, however narrow the screen.
+_FOLDED = ("setting", "ok")
+
 _ON_SCREEN: tuple[str, ...] = (
     *(*_POINT, "threads", "rate", "tokens", "ok", "speedup", "step_mean_s", "compute_s"),
     "communication_s",
@@ -100,7 +108,7 @@ _SHORT: Mapping[str, str] = {
     "threads": "t",
     "ok": "ok",
     "speedup": "speed-up",
-    "of_bound": "of bound",
+    "of_bound": "bound",
     "compute_s": "comp ms",
     "communication_s": "comm ms",
 }
@@ -113,7 +121,7 @@ _ABBREVIATIONS: Mapping[str, str] = {
     "ok": "ok: launches that are ok, of those planned",
     "compute_s": "comp: compute",
     "communication_s": "comm: exposed communication",
-    "of_bound": "of bound: 1 is as fast as links and compute allow",
+    "of_bound": "bound: the share of it that was reached, 1 is as fast as links and compute allow",
 }
 
 
@@ -126,8 +134,10 @@ def report_table(case: Case, what: str) -> pd.DataFrame:
     text = text_table(case)
     if what == "bounds" and not _bounded(case):
         text = text[:0]
-    shown = text[[name for name in _IN_REPORT[what] if _worth_showing(case, name)]]
-    return shown.rename(columns=lambda name: _heading(case, name))
+    names = [name for name in _IN_REPORT[what] if _worth_showing(case, name)]
+    shares = text[[name for name in _SHARES if name in names]]
+    alike = [str(name) for name in shares.columns[shares.T.duplicated()]]
+    return text[names].drop(columns=alike).rename(columns=lambda name: _heading(case, name))
 
 
 def _heading(case: Case, name: str) -> str:
@@ -144,8 +154,6 @@ def _worth_showing(case: Case, name: str) -> bool:
         return case.tokens_per_example is not None
     if name in ("num_hosts", "per_host"):
         return _on_several_hosts(case)
-    if name == "per_total_core":
-        return not point_table(case)[name].equals(point_table(case)["per_worker_core"].rename(name))
     return name not in ("threads", "transport") or point_table(case)[name].nunique() > 1
 
 
@@ -193,11 +201,9 @@ def render_table(case: Case) -> Table:
     text, names = text_table(case), _names_on_screen(case)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in names:
-        heading = _SHORT.get(name) or _heading(case, name)
-        if name in ("setting", "ok"):
-            # They fold and keep their words whole, however narrow the screen.
-            longest = int(text[name].str.split().explode().str.len().max())
-            table.add_column(heading, min_width=max(longest, len(heading)))
+        heading = _heading_on_screen(case, name)
+        if name in _FOLDED:
+            table.add_column(heading, min_width=_least_width(case, text, name))
         else:
             table.add_column(heading, justify="right", no_wrap=True)
     for row in text[names].itertuples(index=False):
@@ -206,9 +212,23 @@ def render_table(case: Case) -> Table:
 
 
 def _names_on_screen(case: Case) -> list[str]:
-    names = _ON_SCREEN_HOSTS if _on_several_hosts(case) else _ON_SCREEN
-    names = tuple(name for name in names if _worth_showing(case, name))
-    return ["compute_s" if name == "of_bound" and not _bounded(case) else name for name in names]
+    """As many columns as the narrowest screen has room for."""
+    shown = _ON_SCREEN_HOSTS if _on_several_hosts(case) else _ON_SCREEN
+    shown = tuple(name for name in shown if _worth_showing(case, name))
+    names = ["compute_s" if n == "of_bound" and not _bounded(case) else n for n in shown]
+    text = text_table(case)
+    while sum(_least_width(case, text, name) + 1 for name in names) >= SCREEN_WIDTH:
+        names.pop()
+    return names
+
+
+def _least_width(case: Case, text: pd.DataFrame, name: str) -> int:
+    words = text[name].str.split().explode() if name in _FOLDED else text[name]
+    return max(int(words.str.len().max()), len(_heading_on_screen(case, name)))
+
+
+def _heading_on_screen(case: Case, name: str) -> str:
+    return _SHORT.get(name) or _heading(case, name)
 
 
 def short_legend(case: Case) -> str:
