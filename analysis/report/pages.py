@@ -47,7 +47,7 @@ class TextTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Part:
+class PagePart:
     """What a page says of one thing, from top to bottom.
 
     Attributes:
@@ -76,7 +76,7 @@ class Page:
 
     anchor: str
     title: str
-    parts: Sequence[Part]
+    parts: Sequence[PagePart]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,10 +116,10 @@ def report_pages(
 
 def _of_cases(
     anchor: str,
-    part_of: Callable[[CaseReport], Part],
+    part_of: Callable[[CaseReport], PagePart],
     reports: Sequence[CaseReport],
     picture: SavedFigure | None,
-) -> Iterator[Part]:
+) -> Iterator[PagePart]:
     for report in reports:
         shown = [each for each in report.figures if each.page == anchor and each is not picture]
         part = replace(part_of(report), figures=shown)
@@ -127,7 +127,7 @@ def _of_cases(
             yield replace(part, heading=report.case.name if len(reports) > 1 else "")
 
 
-def _results(report: CaseReport) -> Part:
+def _results(report: CaseReport) -> PagePart:
     case = report.case
     changed = TextTable(
         rows=changed_rows(case),
@@ -136,19 +136,19 @@ def _results(report: CaseReport) -> Part:
         "with its interval; interval and p are corrected for all comparisons but the planned ones "
         "(Holm).",
     )
-    return Part(
+    return PagePart(
         tables=[TextTable(rows=report_table(case, "results")), changed],
         notes=[legend(case)],
     )
 
 
-def _comparisons(report: CaseReport) -> Part:
+def _comparisons(report: CaseReport) -> PagePart:
     case = report.case
     pairs, apart = pair_rows(case), pair_rows(case, same_transport=False)
     left_out = (
         "Pairs are without the settings that the table of changed settings holds against theirs."
     )
-    return Part(
+    return PagePart(
         sentences=report.verdict.details,
         tables=[
             TextTable(
@@ -168,14 +168,14 @@ def _comparisons(report: CaseReport) -> Part:
     )
 
 
-def _scaling(report: CaseReport) -> Part:
-    return Part(
+def _scaling(report: CaseReport) -> PagePart:
+    return PagePart(
         tables=[TextTable(rows=report_table(report.case, "scaling"))],
         notes=scaling_lines(report.case),
     )
 
 
-def _placement(report: CaseReport) -> Part:
+def _placement(report: CaseReport) -> PagePart:
     placed = placement_points(report.case)
     astray = [
         f"Not as planned, {each.point.experiment.title}: {line}"
@@ -183,7 +183,7 @@ def _placement(report: CaseReport) -> Part:
         for line in each.deviations
     ]
     rows = pd.DataFrame([_placement_row(each, report.case.unit) for each in placed])
-    return Part(
+    return PagePart(
         sentences=astray or ["No variable was elsewhere than planned."] * bool(placed),
         tables=[
             TextTable(
@@ -196,8 +196,8 @@ def _placement(report: CaseReport) -> Part:
     )
 
 
-def _breakdown(report: CaseReport) -> Part:
-    return Part(
+def _breakdown(report: CaseReport) -> PagePart:
+    return PagePart(
         tables=[
             TextTable(
                 rows=report_table(report.case, "steps"),
@@ -210,9 +210,9 @@ def _breakdown(report: CaseReport) -> Part:
     )
 
 
-def _what_was_run(report: CaseReport) -> Part:
+def _what_was_run(report: CaseReport) -> PagePart:
     chosen = [("auto", exchange_sentence(report.exchanges))] if report.exchanges else []
-    return Part(items=what_was_run(report.case) + chosen)
+    return PagePart(items=what_was_run(report.case) + chosen)
 
 
 def _placement_row(item: PlacementPoint, unit: str) -> dict[str, str]:
@@ -233,11 +233,11 @@ def _bytes_text(loads: Sequence[int]) -> str:
     return " + ".join(f"{load:,}".replace(",", "\N{NO-BREAK SPACE}") for load in loads)
 
 
-def _network(results: SweepResults) -> list[Part]:
+def _network(results: SweepResults) -> list[PagePart]:
     block = results.block
     links = "Plain TCP right before the runs, all hosts of a run sending at once; slowest first."
     parts = [
-        Part(
+        PagePart(
             heading=part.title,
             items=part.items,
             tables=[
@@ -247,28 +247,28 @@ def _network(results: SweepResults) -> list[Part]:
         for part in network_parts(block.table, block.records)
     ]
     hosts = host_items(block.records)
-    return [*parts, *([Part(heading="Hosts", items=hosts)] if hosts else [])]
+    return [*parts, *([PagePart(heading="Hosts", items=hosts)] if hosts else [])]
 
 
-def _failed(results: SweepResults) -> list[Part]:
+def _failed(results: SweepResults) -> list[PagePart]:
     rows, damaged = unusable_rows(results), results.files.damaged
     wraps = {"reason": "long", "log": "path"}
     unread = [f"Could not be read: {item.path}: {item.reason}" for item in damaged]
     if rows.empty and not unread:
-        return [Part(sentences=["Every attempt ended well."])]
-    return [Part(sentences=unread, tables=[TextTable(rows=rows, wraps=wraps)])]
+        return [PagePart(sentences=["Every attempt ended well."])]
+    return [PagePart(sentences=unread, tables=[TextTable(rows=rows, wraps=wraps)])]
 
 
-def _provenance(results: SweepResults) -> list[Part]:
+def _provenance(results: SweepResults) -> list[PagePart]:
     return [
-        Part(heading="To repeat it", code=repeat_lines(results)),
-        Part(heading="Machine and software", items=provenance_items(results.block)),
-        Part(heading="Blocks left out", sentences=block_lines(results)),
+        PagePart(heading="To repeat it", code=repeat_lines(results)),
+        PagePart(heading="Machine and software", items=provenance_items(results.block)),
+        PagePart(heading="Blocks left out", sentences=block_lines(results)),
     ]
 
 
 #: Of every case: the anchor and the title of a page, and what it says.
-CASE_PAGES: Mapping[tuple[str, str], Callable[[CaseReport], Part]] = {
+CASE_PAGES: Mapping[tuple[str, str], Callable[[CaseReport], PagePart]] = {
     ("results", "Results"): _results,
     ("comparisons", "Comparisons"): _comparisons,
     ("scaling", "Scaling"): _scaling,
@@ -278,7 +278,7 @@ CASE_PAGES: Mapping[tuple[str, str], Callable[[CaseReport], Part]] = {
 }
 
 #: Of the whole sweep.
-SWEEP_PAGES: Mapping[tuple[str, str], Callable[[SweepResults], list[Part]]] = {
+SWEEP_PAGES: Mapping[tuple[str, str], Callable[[SweepResults], list[PagePart]]] = {
     ("network", "Network and hosts"): _network,
     ("failed", "What did not end well"): _failed,
     ("provenance", "Provenance"): _provenance,
