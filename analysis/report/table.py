@@ -199,7 +199,7 @@ def _ok_text(point: Point) -> str:
 def render_table(case: Case) -> Table:
     """The table for the screen."""
     text, names = text_table(case), _names_on_screen(case)
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(box=box.SIMPLE_HEAD, padding=0)
     for name in names:
         heading = _heading_on_screen(case, name)
         if name in _FOLDED:
