@@ -84,14 +84,12 @@ class CaseReport:
     """What is reported about one case.
 
     Attributes:
-        reason: why the verdict is what it is, in a sentence; empty where it is not known.
         exchanges: how gradients of its model travel, as far as `auto` chose it.
     """
 
     case: Case
     verdict: Verdict
     figures: Sequence[SavedFigure]
-    reason: str = ""
     exchanges: Sequence[ExchangeChoice] = ()
 
 

@@ -61,6 +61,8 @@ class Verdict:
         otherwise: the same sides at equal workers and at equal cost, where that is another
             comparison.
         stock: the suite against plain TensorFlow, where both train alike.
+        reason: where the difference of the main comparison comes from; empty where that is not
+            known.
         network: what it has to do with networks, and where there is no main comparison which
             settings are farthest apart; empty where nothing was compared.  That a single worker
             is faster than both sides counts more.
@@ -74,6 +76,7 @@ class Verdict:
     network: str
     warnings: tuple[str, ...]
     details: tuple[str, ...]
+    reason: str = ""
 
 
 def verdict(case: Case) -> Verdict:
