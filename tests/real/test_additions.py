@@ -199,7 +199,8 @@ CHANGED = {
         "analysis/figures/save.py": [
             (
                 "from analysis.figures.style",
-                "from analysis.figures.number import number_data, plot_number\nfrom analysis.figures.style",
+                "from analysis.figures.number import number_data, plot_number\n"
+                "from analysis.figures.style",
             ),
             (
                 "KINDS = (\n",
