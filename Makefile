@@ -5,6 +5,7 @@
 #:                          node minutes: ARGS="--minutes 10"
 #:   make report            the report again, from the records in RESULTS; with prices of hosts:
 #:                          ARGS="--host-price 3.1 --ps-host-price 0.4"
+#:   make compare-results   two folders of results, of two clusters or two versions: A=folder B=folder
 #:   make export            a measured setting as a training of your own: SETTING=best INTO=folder
 #:   make bench             what the suite itself costs; with LAUNCHER=emulated also how close
 #:                          every strategy comes to what the links allow
@@ -29,6 +30,7 @@
 #:                          given, compare emulates hosts on machines with few cores
 #:   RESULTS=results        folder of the records
 #:   MODEL= NUM_PS=         passed on as --model and --num-ps if given
+#:   A= B=                  folders of make compare-results, each with one sweep
 #:   HOSTS=                 file of the hosts for make hosts, a host per line
 #:   SETTING=best INTO=my_training
 #:                          of make export: best, or the beginning of an experiment's identity (the
@@ -50,6 +52,8 @@ RESULTS = results
 MODEL =
 NUM_PS =
 HOSTS =
+A =
+B =
 SETTING = best
 INTO = my_training
 N = 20
@@ -63,7 +67,7 @@ WHEELHOUSE ?=
 UV ?= uv
 
 # Values reach recipes through the environment, so neither make nor the shell reads "$$RESULTS" as code.
-VARIABLES = PROFILE LAUNCHER RESULTS MODEL NUM_PS HOSTS SETTING INTO N ARGS ENV VENV TF PYTHON WHEELHOUSE UV
+VARIABLES = PROFILE LAUNCHER RESULTS MODEL NUM_PS HOSTS A B SETTING INTO N ARGS ENV VENV TF PYTHON WHEELHOUSE UV
 $(foreach name,$(VARIABLES),$(eval override $(name) := $$(value $(name))))
 export $(VARIABLES)
 
@@ -83,7 +87,7 @@ SWEEPS := $(shell sed -n 's/^    "\([a-z-]*\)": .*/\1/p' experiments/studies/cat
 RUN = @set -f; exec "$$SUITE_PYTHON" -m
 CHOICE = $${MODEL:+--model "$$MODEL"} $${NUM_PS:+--num-ps "$$NUM_PS"}
 
-.PHONY: help environment setup $(SWEEPS) placement gate tune report export bench doctor hosts accept-cluster accept-gpu wheelhouse check test test-slurm faults lint dev-tools lock
+.PHONY: help environment setup $(SWEEPS) placement gate tune report compare-results export bench doctor hosts accept-cluster accept-gpu wheelhouse check test test-slurm faults lint dev-tools lock
 
 # The first line of every study's module says what it compares.
 help:
@@ -121,6 +125,9 @@ tune: environment
 
 report: environment
 	$(RUN) analysis report $$ARGS -- "$$RESULTS"
+
+compare-results: environment
+	$(RUN) analysis compare-results -- "$$A" "$$B"
 
 export: environment
 	$(RUN) experiments export --setting "$$SETTING" --results "$$RESULTS" --into "$$INTO" \

@@ -25,9 +25,13 @@ from analysis.data.columns import write_summary
 from analysis.data.load import find_sweeps, read_sweep
 from analysis.data.prices import Prices, stated_prices
 from analysis.figures.save import save_figures
-from analysis.report.page import CaseReport, write_report
+from analysis.report.page import write_report
+from analysis.report.pages import CaseReport
 from analysis.report.screen import show
+from analysis.report.table import SCREEN_WIDTH
+from analysis.report.two_results import show_two
 from analysis.report.verdict import verdict
+from analysis.stats.two_results import shared_cases
 from analysis.suite.bench import summarise_bench
 from analysis.suite.envelope import check_envelope, render_agreements
 from analysis.suite.loading import time_loading
@@ -36,7 +40,6 @@ from ps_allreduce.errors import SuiteError, UserError
 from ps_allreduce.signals import end_as_interrupted
 
 OK, SOME_FAILED = 0, 1
-_WIDTH = 100
 
 
 def _folder(text: str) -> Path:
@@ -80,6 +83,26 @@ def summary(folder: Path) -> None:
     sys.exit(_for_each_sweep(folder, summarise_sweep))
 
 
+@cli.command("compare-results")
+@click.argument("a", type=_folder)
+@click.argument("b", type=_folder)
+def compare_results(a: Path, b: Path) -> None:
+    """Compare the sweeps in two folders: two clusters, or two versions."""
+    first, second = (analysed(read_sweep(_only_sweep(folder))) for folder in (a, b))
+    if first.files.folder.resolve() == second.files.folder.resolve():
+        raise UserError(f"A and B are the same folder, {first.files.folder}.")
+    shared = shared_cases(cases_of(first), cases_of(second))
+    show_two(_console(), (first, second), shared)
+
+
+def _only_sweep(folder: Path) -> Path:
+    sweeps = find_sweeps(folder)
+    if len(sweeps) > 1:
+        listed = ", ".join(str(sweep) for sweep in sweeps)
+        raise UserError(f"{folder} holds several sweeps, name one of them: {listed}.")
+    return sweeps[0]
+
+
 @cli.command()
 @_FOLDER
 def bench(folder: Path) -> None:
@@ -117,8 +140,7 @@ def _for_each_sweep(
             click.echo(f"Error: {error}", err=True)
             status = MISTAKE
             continue
-        files = results.files
-        cases = make_cases(results.block.table, files.records, files.looks, prices)
+        files, cases = results.files, cases_of(results, prices)
         for item in files.damaged:
             click.echo(f"Not read: {item.path}: {item.reason}", err=True)
         action(results, cases)
@@ -126,6 +148,13 @@ def _for_each_sweep(
         if lost or files.damaged:
             status = max(status, SOME_FAILED)
     return status
+
+
+def cases_of(results: SweepResults, prices: Prices | None = None) -> tuple[Case, ...]:
+    """What may be compared of the block that is analysed."""
+    files = results.files
+    table, planned = results.block.table, files.planned or ()
+    return make_cases(table, files.records, files.looks, prices, planned)
 
 
 def summarise_sweep(results: SweepResults, _: Sequence[Case]) -> None:
@@ -143,14 +172,19 @@ def report_sweep(results: SweepResults, cases: Sequence[Case]) -> None:
             case=case,
             verdict=verdict(case),
             figures=save_figures(case, folder, alone=len(cases) == 1),
+            exchanges=[
+                each for each in results.files.exchanges if each.model == case.conditions["model"]
+            ],
         )
         for case in cases
     ]
     write_summary(folder / "summary.csv", results.files.table)
     write_report(folder / "report.html", results, reports)
-    # Without a terminal the width is unknown: wide enough for one line per point.
-    width = None if sys.stdout.isatty() else _WIDTH
-    show(Console(highlight=False, width=width), results, reports)
+    show(_console(), results, reports)
+
+
+def _console() -> Console:
+    return Console(highlight=False, width=None if sys.stdout.isatty() else SCREEN_WIDTH)
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -7,7 +7,7 @@ number of workers, with all its attempts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -41,6 +41,7 @@ class Point:
         attempts: rows of all attempts, by repetition and attempt.
         launches: the rows that count, by turn: of each repetition the last one that is ok.
         records: those of the attempts, in the same order.
+        planned: how many launches were asked for, and at least as many as were begun.
     """
 
     setting: Setting
@@ -49,6 +50,7 @@ class Point:
     attempts: pd.DataFrame
     launches: pd.DataFrame
     records: tuple[RunRecord, ...]
+    planned: int
 
     @property
     def num_workers(self) -> int:
@@ -184,6 +186,7 @@ def make_cases(
     records: Mapping[str, RunRecord],
     looks: Looks | None = None,
     prices: Prices | None = None,
+    planned: Collection[str] = (),
 ) -> tuple[Case, ...]:
     """Group runs that may be pooled, in order of the cases' names.
 
@@ -191,6 +194,7 @@ def make_cases(
         records: by the index of the table.
         looks: at the main comparison of every case while the sweep was made.
         prices: of hosts, where the reader states them.
+        planned: runs that were asked for, each `<experiment_id>/<repetition>`.
     """
     attempts = table.assign(turn=turns_of(table)).groupby("experiment_id", sort=False)
     experiments = _with_one_name(attempts.head(1), records).set_index("experiment_id", drop=False)
@@ -203,7 +207,7 @@ def make_cases(
         Case(
             name=name,
             conditions={column: group.iloc[0][column] for column in CONDITIONS},
-            points=_points(group, attempts, records),
+            points=_points(group, attempts, records, planned),
             looks=looks,
             prices=prices,
         )
@@ -232,18 +236,27 @@ def _case_names(cases: pd.DataFrame) -> list[str]:
 
 
 def _points(
-    asked: pd.DataFrame, attempts: DataFrameGroupBy[Any, Any], records: Mapping[str, RunRecord]
+    asked: pd.DataFrame,
+    attempts: DataFrameGroupBy[Any, Any],
+    records: Mapping[str, RunRecord],
+    planned: Collection[str],
 ) -> tuple[Point, ...]:
     points = [
-        _point(own, setting, attempts.get_group(str(key)), records)
+        _point(own, setting, attempts.get_group(str(key)), records, planned)
         for (key, own), setting in zip(asked.iterrows(), settings_of(asked), strict=True)
     ]
     return tuple(sorted(points, key=_order))
 
 
 def _point(
-    asked: pd.Series, setting: Setting, attempts: pd.DataFrame, records: Mapping[str, RunRecord]
+    asked: pd.Series,
+    setting: Setting,
+    attempts: pd.DataFrame,
+    records: Mapping[str, RunRecord],
+    planned: Collection[str],
 ) -> Point:
+    begun = set(attempts["experiment_id"] + "/" + attempts["repetition"].astype(str))
+    own_id = attempts["experiment_id"].iloc[0]
     good = attempts[(attempts["status"] == Status.OK) & attempts["examples_per_sec"].notna()]
     in_order = tuple(records[str(path)] for path in attempts.index)
     return Point(
@@ -253,6 +266,7 @@ def _point(
         attempts=attempts,
         launches=good.drop_duplicates("repetition", keep="last").set_index("turn"),
         records=in_order,
+        planned=len(begun.union(key for key in planned if key.startswith(f"{own_id}/"))),
     )
 
 

@@ -14,9 +14,19 @@ from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
 from analysis.data.setting import megabytes
-from analysis.figures.against_workers import finish_grid
-from analysis.figures.curves import Row, curves_of, draw_curves, draw_row, marks_of, top_of
-from analysis.figures.style import COLOURS, IDEAL, MARKERS, new_figure, style
+from analysis.figures.curves import curves_of, draw_curves, label_ends
+from analysis.figures.marks import draw_cross, marks_of, top_of
+from analysis.figures.rows import Row, count_beside, draw_row, name_rows
+from analysis.figures.style import (
+    COLOURS,
+    FAINT,
+    IDEAL,
+    MARKERS,
+    WIDTH,
+    finish_grid,
+    new_figure,
+    style,
+)
 from analysis.stats.decision import Outcome
 from analysis.stats.decisions import Pair, changed_points
 from analysis.stats.ladders import ladders
@@ -29,8 +39,11 @@ from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy
 _ONE_PACK, _BUCKETS = 1 << 61, 1 << 62
 _PLACES = {_ONE_PACK: "one pack", _BUCKETS: "buckets"}
 
-#: Sizes of the figure of the exchange, inches.
-_ROWS_WIDTH, _ROW_HEIGHT, _AROUND_ROWS = 7.4, 0.24, 0.75
+#: Sizes of the figure of the exchange, and of axes with lines, inches.
+_ROW_HEIGHT, _AROUND_ROWS, _AXES_HEIGHT = 0.24, 0.75, 2.4
+
+#: Lines through fewer numbers of servers say less than the rows of the figure of throughput.
+_LEAST_SERVERS = 3
 
 
 def plot_against_servers(case: Case) -> Figure | None:
@@ -39,26 +52,36 @@ def plot_against_servers(case: Case) -> Figure | None:
     One row of axes per number of workers; synchronous and asynchronous strategies have axes of
     their own, since they do not compute the same.
     """
-    marks = _marks(case)
+    marks, several = _marks(case), varied_servers(case)
     servers = marks[marks["num_ps"] > 0].assign(label=marks["variant"])
-    counts = servers.groupby("workers")["num_ps"].nunique()
-    several, strategies = counts.index[counts > 1], servers["strategy"].unique()
-    if several.empty:
+    strategies = servers["strategy"].unique()
+    if not several:
         return None
     cells = [(int(workers), strategy) for workers in several for strategy in strategies]
+    labels, height = list(dict.fromkeys(servers["label"])), _AXES_HEIGHT * len(several) + 0.9
     with style():
-        figure, grid = new_figure(len(several), len(strategies))
+        figure, grid = new_figure(len(several), len(strategies), height, alike="row")
+        figure.suptitle(case.name, x=0.01, ha="left", fontsize=9)
         for axes, (workers, strategy) in zip(grid, cells, strict=True):
             row = servers[servers["workers"] == workers]
             row = row.assign(x=row["num_ps"].rank(method="dense") - 1)
             numbers = sorted(row["num_ps"].unique())
-            _draw(axes, case, row[row["strategy"] == strategy], numbers, top_of(row))
-            axes.set_xlabel("parameter servers")
+            curves = curves_of(row[row["strategy"] == strategy], labels)
+            draw_curves(axes, curves, _ticks(numbers), top_of(row))
             _draw_reference(axes, marks[marks["workers"] == workers])
             what = _training_of(STRATEGIES[strategy])
-            axes.set_title(f"{case.name}, {workers_text(workers)}: {what}", loc="left")
-        finish_grid(figure, grid, len(cells), apart=False)
+            axes.set_title(f"{workers_text(workers)}, {what}", loc="left")
+        finish_grid(figure, grid, len(cells), ("parameter servers", f"{case.unit}/s"))
     return figure
+
+
+def varied_servers(case: Case) -> list[int]:
+    """Numbers of workers with enough numbers of servers for lines."""
+    counts: dict[int, set[int]] = {}
+    for point in case.points:
+        if point.experiment.num_ps:
+            counts.setdefault(point.num_workers, set()).add(point.experiment.num_ps)
+    return [workers for workers, those in sorted(counts.items()) if len(those) >= _LEAST_SERVERS]
 
 
 def _training_of(traits: type[AnyStrategy]) -> str:
@@ -83,11 +106,12 @@ def plot_against_packs(case: Case) -> Figure | None:
     )
     names = [_PLACES.get(size) or megabytes(size) for size in sizes]
     with style():
-        figure, (axes,) = new_figure(1, 1)
-        _draw(axes, case, marks, names, top_of(marks))
-        axes.set_xlabel("bytes per pack")
+        figure, (axes,) = new_figure(1, 1, _AXES_HEIGHT + 1.4)
+        curves = curves_of(marks)
+        draw_curves(axes, curves, _ticks(names), top_of(marks))
+        label_ends(axes, curves)
         axes.set_title(case.name, loc="left")
-        finish_grid(figure, [axes], 1, apart=False)
+        finish_grid(figure, [axes], 1, ("bytes per pack", f"{case.unit}/s"))
     return figure
 
 
@@ -96,10 +120,8 @@ def _marks(case: Case) -> pd.DataFrame:
     settings = [
         {
             "strategy": point.setting.strategy,
-            "setting": point.setting.label,
             "variant": point.setting.variant,
             "workers": point.num_workers,
-            "num_ps": point.experiment.num_ps,
             "collective": point.setting.traits.uses_collective,
             "packs": "bytes_per_pack" in point.setting.traits.understands,
             "place": _pack_place(point.setting.bytes_per_pack),
@@ -114,13 +136,9 @@ def _pack_place(size: int | None) -> int:
     return _BUCKETS if size is None else size or _ONE_PACK
 
 
-def _draw(
-    axes: Axes, case: Case, marks: pd.DataFrame, values: Sequence[object], top: float
-) -> None:
-    """Curves over values that stand at equal distances."""
-    ticks = {float(position): str(value) for position, value in enumerate(values)}
-    draw_curves(axes, curves_of(marks), ticks, top)
-    axes.set_ylabel(f"{case.unit}/s")
+def _ticks(values: Sequence[object]) -> dict[float, str]:
+    """Values at equal distances."""
+    return {float(position): str(value) for position, value in enumerate(values)}
 
 
 def _draw_reference(axes: Axes, marks: pd.DataFrame) -> None:
@@ -143,13 +161,12 @@ def plot_exchange(case: Case) -> Figure | None:
         return None
     groups: dict[str, list[Pair]] = {}
     for item in changed_points(case):
-        title = f"{item.second.setting.label}, {workers_text(item.second.num_workers)}"
-        groups.setdefault(title, []).append(item)
+        groups.setdefault(_name(item.second), []).append(item)
     heights = [len(items) * _ROW_HEIGHT + _AROUND_ROWS for items in groups.values()]
     limits = _limits([item for items in groups.values() for item in items])
     with style():
         # The case above all axes: with a long name a title would run off the edge.
-        figure = Figure(figsize=(_ROWS_WIDTH, sum(heights) + 0.8), layout="constrained")
+        figure = Figure(figsize=(WIDTH, sum(heights) + 0.8), layout="constrained")
         figure.suptitle(case.name, fontsize=9)
         grid = figure.subplots(len(groups), 1, squeeze=False, height_ratios=heights, sharex=True)
         for number, (title, items) in enumerate(groups.items()):
@@ -159,6 +176,27 @@ def plot_exchange(case: Case) -> Figure | None:
         axes.set_xlim(limits)
         axes.set_xlabel(f"{case.unit}/s over those of the setting in the title (dotted line)")
     return figure
+
+
+def _name(point: Point) -> str:
+    return f"{point.setting.label}, {workers_text(point.num_workers)}"
+
+
+def exchange_data(case: Case) -> pd.DataFrame:
+    """Every setting of the exchange over the one that it is changed from, with its launches."""
+    names = ("ratio", "low", "high")
+    return pd.DataFrame(
+        {
+            "setting": _name(item.first),
+            "changed_from": _name(item.second),
+            **dict(zip(names, item.decision.ends, strict=True)),
+            "outcome": str(item.decision.outcome),
+            "launches": " ".join(f"{ratio:.6g}" for ratio in _ratios(item)),
+            "ok": len(item.first.rates),
+            "planned": item.first.planned,
+        }
+        for item in changed_points(case)
+    )
 
 
 def _limits(items: Sequence[Pair]) -> tuple[float, float]:
@@ -189,12 +227,8 @@ def _draw_rows(axes: Axes, items: Sequence[Pair], number: int, limits: tuple[flo
         draw_row(axes, row, limits)
         if item.decision.ratio is None:
             what = "nothing to compare with" if len(item.first.rates) else "no launch ended well"
-            axes.text(limits[0], y, f" {what}", color=colour, va="center", fontsize=7)
-    axes.set_yticks(range(len(items)), [_row_label(item.first) for item in items])
-    axes.set_ylim(len(items) - 0.4, -0.6)
-    axes.grid(axis="x", visible=True)
-
-
-def _row_label(point: Point) -> str:
-    failed = f" ({len(point.unusable)} not ok)" if len(point.unusable) else ""
-    return point.setting.exchange + failed
+            axes.text(limits[0], y, f"   {what}", color=FAINT, va="center", fontsize=7)
+        if len(item.first.unusable):
+            draw_cross(axes, limits[0], y, colour)
+        count_beside(axes, y, len(item.first.rates), item.first.planned)
+    name_rows(axes, [item.first.setting.exchange for item in items])

@@ -1,14 +1,14 @@
-"""Throughput, speed-up and efficiency against workers.
+"""Throughput and efficiency against workers.
 
-One function per figure: a case in, a figure out, or None where a case has nothing to show.  The
-horizontal axis has ticks at measured values only, and lines between them guide the eye, no more.
+One function per figure: a case in, a figure out, or None where a case has nothing to show.  One or
+two numbers of workers are marks on the row of their setting; from three on there are lines, with
+ticks at measured values only: they guide the eye, no more.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -16,159 +16,129 @@ from matplotlib.figure import Figure
 
 from analysis.data.cases import Case
 from analysis.data.setting import MAX_TOGETHER, Setting
-from analysis.figures.curves import (
-    Curves,
-    curves_of,
-    draw_curves,
-    marks_of,
-    top_of,
-    worth_drawing,
-)
-from analysis.figures.style import IDEAL, legend_of_axes, legend_of_figure, new_figure, style
-from analysis.stats.points import BASES, point_table
+from analysis.figures.against_settings import varied_servers
+from analysis.figures.curves import curves_of, draw_curves, label_ends
+from analysis.figures.marks import data_of, marks_of, top_of, worth_drawing
+from analysis.figures.rows import Quantity, plot_settings
+from analysis.figures.style import IDEAL, finish_grid, new_figure, style
+from analysis.stats.points import point_table
 
-MAX_COLUMNS = 3
+_COLUMNS = 2
 
-_BASE_TITLES = {"single": "base: single", "own": "base: its own 1 worker"}
+#: Inches, of axes in a figure of one and of several.
+_HEIGHT, _HEIGHT_OF_MANY = 3.4, 2.2
 
+#: Lines through fewer numbers of workers say less than marks on rows.
+_LEAST_SIZES = 3
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
-    """One row of axes: a quantity against workers.
+#: More rows than nobody takes in, where a figure against servers shows the same points.
+_MOST_ROWS = 2 * MAX_TOGETHER
 
-    Attributes:
-        column: of the table of points.
-        ideal: the value of perfect scaling at a number of workers; None draws no line.
-        is_scaling: the axis tells the global batch, which grows with the workers.
-    """
-
-    title: str
-    y_label: str
-    column: str
-    ideal: Callable[[float], float] | None
-    ideal_label: str
-    is_scaling: bool = False
+_NOT_CLAIMABLE = "not claimable: processors may have been the limit *"
 
 
 def plot_throughput(case: Case) -> Figure | None:
     """Examples per second against workers."""
     single = point_table(case)["base_single"].iloc[0]
-    panel = Panel(
-        title="",
-        y_label=f"{case.unit}/s",
-        column="rate",
-        ideal=None if math.isnan(single) else lambda workers: workers * single,
-        ideal_label="ideal: workers x single",
-    )
-    return _against_workers(case, [panel])
-
-
-def plot_speedup(case: Case) -> Figure | None:
-    """Speed-up against workers, on both bases."""
-    return _against_workers(case, _ratio_panels("speed-up", lambda workers: workers))
+    known = [] if math.isnan(single) else _workers(case)
+    ideals = {count: count * single for count in known}
+    return _plot(case, "rate", Quantity(label=f"{case.unit}/s", ideals=ideals))
 
 
 def plot_efficiency(case: Case) -> Figure | None:
-    """Efficiency against workers, on both bases; points that claim none are left out."""
-    return _against_workers(case, _ratio_panels("efficiency", lambda _: 1.0))
+    """Efficiency against workers, on the base single; points that claim none are named."""
+    quantity = Quantity(
+        label="efficiency on a single worker",
+        ideals=dict.fromkeys(_workers(case), 1.0),
+        unclaimed=_NOT_CLAIMABLE,
+    )
+    return _plot(case, "efficiency_single", quantity)
 
 
-def _ratio_panels(what: str, ideal: Callable[[float], float]) -> list[Panel]:
-    return [
-        Panel(
-            title=_BASE_TITLES[base],
-            y_label=what,
-            column=f"{what.replace('-', '')}_{base}",
-            ideal=ideal,
-            ideal_label="ideal",
-            is_scaling=True,
-        )
-        for base in BASES
-    ]
+def rate_data(case: Case) -> pd.DataFrame:
+    """The data of figures of throughput."""
+    return data_of(marks_of(case, "rate"))
 
 
-def _against_workers(case: Case, panels: Sequence[Panel]) -> Figure | None:
-    batches = _global_batches(case)
-    workers = [*batches]
-    groups = setting_groups(case.settings)
-    cells: list[tuple[Panel, pd.DataFrame, str, pd.DataFrame]] = []
-    for panel in panels:
-        marks = _marks(case, panel, workers)
-        in_groups = [
-            (name, marks[marks["setting"].isin([setting.label for setting in settings])])
-            for name, settings in groups.items()
-        ]
-        if marks["launches"].notna().any():
-            cells += [(panel, marks, *each) for each in in_groups if worth_drawing(each[1])]
-    if not cells:
+def efficiency_data(case: Case) -> pd.DataFrame:
+    """The data of the figure of efficiency."""
+    return data_of(marks_of(case, "efficiency_single"))
+
+
+def _workers(case: Case) -> list[int]:
+    return sorted({point.num_workers for point in case.points})
+
+
+def _plot(case: Case, column: str, quantity: Quantity) -> Figure | None:
+    marks = marks_of(case, column)
+    if quantity.unclaimed:
+        # A single worker is the base itself.
+        alone = [point.setting.traits.max_workers == 1 for point in case.points]
+        marks = marks[~pd.Series(alone, marks.index)]
+    unclaimed = marks["starred"] & (marks["ok"] > 0)
+    if not (marks["launches"].notna() | unclaimed).any():
         return None
-    columns = min(len(cells), MAX_COLUMNS)
+    if marks.groupby("setting")["num_workers"].nunique().max() < _LEAST_SIZES:
+        if len(case.settings) > _MOST_ROWS and varied_servers(case):
+            return None
+        return plot_settings(marks, quantity, case.name)
+    return _plot_lines(case, marks, quantity)
+
+
+def _plot_lines(case: Case, marks: pd.DataFrame, quantity: Quantity) -> Figure:
+    """Axes for each group of settings, all on the same scales."""
+    workers = _workers(case)
+    groups = setting_groups([s for s in case.settings if s.label in set(marks["setting"])])
+    place = {count: worker_position(count, workers) for count in workers}
+    names = {setting.label: _curve_name(setting, len(groups)) for setting in case.settings}
+    marks = marks.assign(x=marks["num_workers"].map(place), label=marks["setting"].map(names))
+    shown = {
+        name: own
+        for name, settings in groups.items()
+        if worth_drawing(own := marks[marks["setting"].isin([each.label for each in settings])])
+    }
+    columns = min(len(shown), _COLUMNS)
+    rows = math.ceil(len(shown) / columns)
+    height = _HEIGHT + 0.9 if len(shown) == 1 else _HEIGHT_OF_MANY * rows + 1.0
+    ticks = {place[point.num_workers]: str(point.num_workers) for point in case.points}
+    ticks = dict(sorted(ticks.items()))
+    top = top_of(marks, 0.0, max(quantity.ideals.values(), default=0.0))
+    labels = list(dict.fromkeys(marks["label"]))
     with style():
-        figure, grid = new_figure(math.ceil(len(cells) / columns), columns, len(groups) > 1)
-        for axes, (panel, marks, name, shown) in zip(grid, cells, strict=False):
-            # Where scaling is poor, the ideal line leaves the axes.
-            ideals = (panel.ideal(workers[0]), panel.ideal(workers[-1])) if panel.ideal else ()
-            _draw_panel(axes, panel, curves_of(shown), batches, top_of(marks, *ideals))
-            parts = (case.name, name, panel.title)
-            axes.set_title(", ".join(part for part in parts if part), loc="left")
-        finish_grid(figure, grid, len(cells), apart=len(groups) > 1)
+        figure, grid = new_figure(rows, columns, height, alike="all")
+        figure.suptitle(case.name, x=0.01, ha="left", fontsize=9)
+        for axes, (name, own) in zip(grid, shown.items(), strict=False):
+            _draw_ideal(axes, quantity.ideals, workers)
+            curves = curves_of(own, labels)
+            draw_curves(axes, curves, ticks, top)
+            axes.set_title(name, loc="left")
+            if len(shown) == 1:
+                label_ends(axes, curves)
+        finish_grid(figure, grid, len(shown), ("workers", quantity.label))
     return figure
 
 
-def _marks(case: Case, panel: Panel, workers: Sequence[int]) -> pd.DataFrame:
-    """Marks at their numbers of workers, with the label of their curve."""
-    points = point_table(case)
-    return marks_of(case, panel.column).assign(
-        x=points["num_workers"].map(lambda count: worker_position(count, workers)),
-        setting=points["setting"],
-        label=points["setting"],
-    )
+def _curve_name(setting: Setting, num_groups: int) -> str:
+    """In a group the strategy and the number of servers are in the title."""
+    return setting.label if num_groups == 1 else setting.variant or setting.label
 
 
-def _global_batches(case: Case) -> dict[int, int]:
-    """Of every number of workers, in ascending order: each worker keeps its batch."""
-    batches = {point.num_workers: point.experiment.global_batch for point in case.points}
-    return dict(sorted(batches.items()))
-
-
-def _draw_panel(
-    axes: Axes, panel: Panel, curves: Curves, batches: Mapping[int, int], top: float
-) -> None:
-    workers = [*batches]
-    if panel.ideal is not None:
-        low, high = workers[0], workers[-1]
-        fine = [low + (high - low) * part / 50 for part in range(51)]
-        axes.plot(
-            [worker_position(count, workers) for count in fine],
-            [panel.ideal(count) for count in fine],
-            color=IDEAL,
-            linewidth=1.0,
-            linestyle=(0, (1, 1)),
-            label=panel.ideal_label,
-            zorder=1,
-        )
-    ticks = {
-        worker_position(count, workers): f"{count}\n({batch})" if panel.is_scaling else str(count)
-        for count, batch in batches.items()
-    }
-    draw_curves(axes, curves, ticks, top)
-    axes.set_xlabel("workers (global batch)" if panel.is_scaling else "workers")
-    axes.set_ylabel(panel.y_label)
-
-
-def finish_grid(figure: Figure, grid: Sequence[Axes], used: int, apart: bool) -> None:
-    """Legends, and no axes where there is nothing to draw.
-
-    Args:
-        apart: axes show different curves, so each has a legend of its own.
-    """
-    for axes in grid[used:]:
-        axes.remove()
-    if not apart:
-        legend_of_figure(figure, grid[:used], columns=2 if used == 1 else 3)
+def _draw_ideal(axes: Axes, ideals: Mapping[int, float], workers: Sequence[int]) -> None:
+    """Perfect scaling, which is a straight line of workers."""
+    if not ideals:
         return
-    for axes in grid[:used]:
-        legend_of_axes(axes)
+    low, high = workers[0], workers[-1]
+    slope = (ideals[high] - ideals[low]) / (high - low)
+    fine = [low + (high - low) * part / 50 for part in range(51)]
+    axes.plot(
+        [worker_position(count, workers) for count in fine],
+        [ideals[low] + slope * (count - low) for count in fine],
+        color=IDEAL,
+        linewidth=1.0,
+        linestyle=(0, (1, 1)),
+        label="ideal",
+        zorder=1,
+    )
 
 
 def setting_groups(settings: Sequence[Setting]) -> dict[str, list[Setting]]:

@@ -14,16 +14,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
-from analysis.figures.curves import Row, draw_row, note_star
+from analysis.figures.marks import LAUNCHES, data_of, marks_of, note_signs
+from analysis.figures.rows import Row, draw_row, name_rows
 from analysis.figures.style import (
     COLOURS,
+    INK,
     MARKERS,
+    PAPER,
     bar_fill,
     legend_of_figure,
-    sized_figure,
+    new_figure,
     style,
 )
-from analysis.stats.points import PlacementPoint, placement_points
+from analysis.stats.points import PlacementPoint, placement_points, point_table
 from analysis.stats.statistics import estimate
 from analysis.wording import workers_text
 
@@ -48,7 +51,7 @@ def plot_breakdown(case: Case) -> Figure | None:
     workers = pd.Series([point.num_workers for point in shown])
     positions = [0.0, *np.where(workers.diff()[1:] > 0, 1.6, 1.0).cumsum()]
     with style():
-        figure, (axes,) = sized_figure(1, 1, 7.4, 1.4 + 0.3 * (positions[-1] + 1))
+        figure, (axes,) = new_figure(1, 1, 1.4 + 0.27 * (positions[-1] + 1))
         _draw_parts(axes, shown, positions)
         _draw_totals(axes, shown, positions)
         labels = [_label(point) for point in shown]
@@ -58,8 +61,13 @@ def plot_breakdown(case: Case) -> Figure | None:
         axes.grid(axis="x", visible=True)
         axes.set_xlabel("mean step time of a worker, ms")
         axes.set_title(case.name, loc="left")
-        legend_of_figure(figure, [axes], columns=2)
+        legend_of_figure(figure, [axes], columns=1)
     return figure
+
+
+def breakdown_data(case: Case) -> pd.DataFrame:
+    """Mean seconds of the parts of a step at every point."""
+    return point_table(case)[["setting", "num_workers", "step_mean_s", *_PARTS]]
 
 
 def _label(point: Point) -> str:
@@ -83,10 +91,10 @@ def _draw_totals(axes: Axes, points: Sequence[Point], positions: Sequence[float]
         pd.concat(totals),
         heights,
         s=10,
-        facecolors="white",
-        edgecolors="black",
+        facecolors=PAPER,
+        edgecolors=INK,
         linewidths=0.7,
-        label="single launches",
+        label=LAUNCHES,
         zorder=4,
     )
 
@@ -100,16 +108,28 @@ def plot_placement(case: Case) -> Figure | None:
     shown = [item for item in found if item.point.num_workers == workers]
     labels = list(dict.fromkeys(_category(item) for item in shown))
     with style():
-        figure, (left, right) = sized_figure(1, 2, 8.6, 1.9 + 0.42 * len(labels))
+        figure, (left, right) = new_figure(1, 2, 1.9 + 0.36 * len(labels))
         _draw_loads(left, shown, labels)
         _draw_rates(right, case.unit, shown, labels)
+        own = [item.point for item in shown]
+        note_signs(right, marks_of(case, "rate")[[point in own for point in case.points]])
         # Above both axes: a long name would run from the left one into the right one.
-        figure.suptitle(case.name, fontsize=9)
+        figure.suptitle(case.name, x=0.01, ha="left", fontsize=9)
         left.set_title("trainable bytes per server", loc="left")
         right.set_title(f"throughput, {workers_text(workers)}", loc="left")
-        legend_of_figure(figure, [left], columns=4, place="outside lower left")
-        legend_of_figure(figure, [right], columns=2, place="outside lower right")
+        legend_of_figure(figure, [left, right])
     return figure
+
+
+def placement_data(case: Case) -> pd.DataFrame:
+    """Trainable bytes of each server as read back, and the throughput, at every such point."""
+    rates = data_of(marks_of(case, "rate"))
+    found = {item.point: item.worst for item in placement_points(case)}
+    placed = [point in found for point in case.points]
+    used = [found[point] for point in case.points if point in found]
+    loads = [" ".join(map(str, each.bytes_per_server)) for each in used]
+    hottest = [each.max_over_mean for each in used]
+    return rates[placed].assign(bytes_per_server=loads, max_over_mean=hottest)
 
 
 def _category(item: PlacementPoint) -> str:
@@ -117,14 +137,6 @@ def _category(item: PlacementPoint) -> str:
     setting = item.point.setting
     shipped = ", as shipped" * setting.traits.as_shipped
     return f"{setting.variant}, {item.point.experiment.num_ps} ps{shipped}"
-
-
-def _prepare(axes: Axes, labels: Sequence[str], x_label: str) -> None:
-    axes.set_yticks(range(len(labels)), labels)
-    axes.set_ylim(len(labels) - 0.4, -0.6)
-    axes.grid(axis="y", visible=False)
-    axes.grid(axis="x", visible=True)
-    axes.set_xlabel(x_label)
 
 
 def _draw_loads(axes: Axes, shown: Sequence[PlacementPoint], labels: Sequence[str]) -> None:
@@ -141,7 +153,8 @@ def _draw_loads(axes: Axes, shown: Sequence[PlacementPoint], labels: Sequence[st
         axes.text(end + total / unit * 0.02, row, f"{used.max_over_mean:.2f}", va="center")
     for server in range(servers):
         axes.barh([0], [0], label=f"ps:{server}", **bar_fill(server))
-    _prepare(axes, labels, f"{name} (number beside: hottest server over mean)")
+    name_rows(axes, labels)
+    axes.set_xlabel(f"{name}; beside: hottest over mean")
     axes.set_xlim(0, total / unit * 1.14)
 
 
@@ -170,8 +183,7 @@ def _draw_rates(
                 )
                 draw_row(axes, row, (0.0, right))
         axes.plot([], [], marker, color=colour, label=strategy)
-    if any(item.point.mark for item in shown):
-        note_star(axes)
-    _prepare(axes, labels, f"{unit}/s (launches, mean with 95 % interval)")
+    name_rows(axes, labels)
+    axes.set_xlabel(f"{unit}/s")
     axes.tick_params(axis="y", length=0, labelleft=False)
     axes.set_xlim(0, right)

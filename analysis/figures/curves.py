@@ -1,6 +1,7 @@
-"""Draw measured curves: every launch as a circle, means with intervals, failures at the bottom.
+"""Draw measured curves: means with intervals beside their launches, failures at the bottom.
 
-Decides what of a point is drawn where; which points are drawn is decided by the figures, and how
+Decides what of a point is drawn where, that a line breaks where a point has no launch, and that
+labels stand beside the ends of lines; which points are drawn is decided by the figures, and how
 they look in `style`.
 """
 
@@ -8,84 +9,44 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
-from matplotlib.transforms import offset_copy
 
-from analysis.data.cases import Case
-from analysis.figures.style import COLOURS, LINES, MARKERS
-from analysis.stats.points import base_of, launch_ratios, point_table
-from analysis.stats.statistics import Ends
+from analysis.figures.marks import (
+    BOUND,
+    HOLLOW,
+    draw_cross,
+    draw_launches,
+    draw_star,
+    draw_unclaimed,
+    note_signs,
+    worth_drawing,
+)
+from analysis.figures.style import COLOURS, FAINT, INK, LINES, MARKERS, PAPER
 
-#: Thin and hollow, in the colour and with the marker of what it bounds.
-_BOUND: dict[str, Any] = {
-    "linestyle": (0, (5, 3)),
-    "linewidth": 0.7,
-    "markersize": 3.5,
-    "markerfacecolor": "none",
-    "markeredgewidth": 0.6,
-    "zorder": 1.5,
-}
-
-_STAR: dict[str, Any] = {
-    "linestyle": "none",
-    "marker": (6, 2, 0),
-    "markersize": 6,
-    "markeredgewidth": 0.8,
-    "zorder": 4,
-}
-
-#: What a star says in a legend.
-STARRED = "processors may have been the limit"
-
-_CIRCLES: dict[str, Any] = {"s": 6, "facecolors": "none", "linewidths": 0.6, "zorder": 4}
+#: Least distance of two labels, as a share of the axis.
+_LABEL_GAP = 0.055
 
 #: Curves by their labels: a row for each point, see `marks_of`, at the position `x` of an axis.
 #: One without launches and failures keeps its place and its colour but is not drawn.
 Curves = Mapping[str, pd.DataFrame]
 
-
 #: Measured positions of the horizontal axis, from left to right, and how they are written.
 Ticks = Mapping[float, str]
 
 
-def marks_of(case: Case, column: str) -> pd.DataFrame:
-    """What is drawn of a column of the table of points, a row for each point.
+def curves_of(marks: pd.DataFrame, labels: Sequence[str] = ()) -> Curves:
+    """The marks of every label, in their order.
 
-    Columns: mean, low, high as in the table; launches, the same of single launches; bound, the same
-    at the bound of the step; failed, attempts that did not end well; starred, as in the table.
+    Args:
+        labels: of all curves of a figure, whose axes give each the same colour; else those found.
     """
-    points = point_table(case)
-    what, _, base = column.partition("_")
-    rivals = [base_of(case, point, base) if base else None for point in case.points]
-    share = points["num_workers"] if what == "efficiency" else pd.Series(1.0, points.index)
-    launches = [
-        tuple((launch_ratios(point.rates, rival.rates) if rival else point.rates) / over)
-        for point, rival, over in zip(case.points, rivals, share, strict=True)
-    ]
-    over = share * points[f"base_{base}"] if base else share
-    known = points[column].notna()
-    return pd.DataFrame(
-        {
-            "mean": points[column],
-            "low": points[f"{column}_low"],
-            "high": points[f"{column}_high"],
-            "launches": pd.Series(launches, dtype=object).where(known, None),
-            "bound": (points["rate_bound"] / over).where(known),
-            "failed": points["failed"],
-            "starred": known & (points[f"marks_{base}" if base else "marks"] != ""),
-        }
-    )
-
-
-def curves_of(marks: pd.DataFrame) -> Curves:
-    """The marks of every label, in their order."""
-    return {str(label): curve for label, curve in marks.groupby("label", sort=False)}
+    found = {str(label): curve for label, curve in marks.groupby("label", sort=False)}
+    return {label: found.get(label, marks[:0]) for label in labels or found}
 
 
 def draw_curves(axes: Axes, curves: Curves, ticks: Ticks, top: float) -> None:
@@ -103,145 +64,95 @@ def draw_curves(axes: Axes, curves: Curves, ticks: Ticks, top: float) -> None:
         shift = (index - (len(curves) - 1) / 2) * step
         if worth_drawing(marks):
             _draw_curve(axes, label, marks.assign(x=marks["x"] + shift), index, top)
-    axes.set_xlim(positions[0] - 0.3 * gap, positions[-1] + 0.3 * gap)
+    margin = max(0.3 * gap, 0.07 * (positions[-1] - positions[0]))
+    axes.set_xlim(positions[0] - margin, positions[-1] + margin)
     axes.set_xticks(positions, list(ticks.values()))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_ylim(0, top)
     _note_signs(axes, curves)
 
 
-def worth_drawing(marks: pd.DataFrame) -> bool:
-    """There is a launch, or there should have been one."""
-    return bool((marks["launches"].notna() | (marks["failed"] > 0)).any())
-
-
 def _draw_curve(axes: Axes, label: str, marks: pd.DataFrame, index: int, top: float) -> None:
     colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
     marks = marks.sort_values("x")
-    means, bounds = marks.dropna(subset="mean"), marks.dropna(subset="bound")
+    bounds = marks.dropna(subset="bound")
     axes.plot(
-        means["x"],
-        means["mean"],
+        marks["x"],
+        marks["mean"],
         color=colour,
         linestyle=LINES[index % len(LINES)],
         linewidth=1.2,
         marker=marker,
         markersize=6,
-        markeredgecolor="white",
+        markeredgecolor=PAPER,
         markeredgewidth=0.6,
         label=label,
         zorder=3,
     )
     for mark in marks.itertuples():
         _draw_mark(axes, mark, colour, top)
-    axes.plot(bounds["x"], bounds["bound"], **_BOUND, color=colour, marker=marker)
+    axes.plot(bounds["x"], bounds["bound"], marker, **HOLLOW, color=colour)
 
 
 def _draw_mark(axes: Axes, mark: Any, colour: str, top: float) -> None:
     launches, x = mark.launches or (), mark.x
-    _draw_launches(axes, [x] * len(launches), launches, colour, shift=(-5, 0))
+    draw_launches(axes, [x] * len(launches), launches, colour, shift=(-5, 0))
     if not math.isnan(mark.low):
         axes.plot([x, x], [mark.low, min(mark.high, top)], color=colour, linewidth=1.0, zorder=2)
         ends = [mark.low] + ([mark.high] if mark.high <= top else [])
         axes.plot([x] * len(ends), ends, "_", color=colour, markersize=5, zorder=2)
         if mark.high > top:
             axes.plot([x], [top], marker="^", color=colour, markersize=4, clip_on=False)
-    if mark.starred:
-        _draw_star(axes, x, mark.mean, colour)
+    if mark.starred and math.isnan(mark.mean):
+        draw_unclaimed(axes, x, colour)
+    elif mark.starred:
+        draw_star(axes, x, mark.mean, colour, shift=(5, 5))
     if mark.failed:
-        _draw_failures(axes, int(mark.failed), x, colour)
+        bottom = axes.get_xaxis_transform()
+        draw_cross(axes, x, 0.025, colour, bottom)
+        counted = f"{mark.ok}/{mark.planned}"
+        axes.text(x, 0.06, counted, color=FAINT, transform=bottom, ha="center", fontsize=7)
 
 
-def _draw_launches(
-    axes: Axes, x: Sequence[float], y: Sequence[float], colour: str, shift: tuple[int, int]
-) -> None:
-    """Small circles, shifted by some points to where the mean does not hide them."""
-    figure = axes.get_figure(root=True)
-    beside = offset_copy(axes.transData, figure, *shift, units="points")
-    axes.scatter(x, y, edgecolors=colour, transform=beside, **_CIRCLES)
+def label_ends(axes: Axes, curves: Curves) -> None:
+    """The name of every curve that reaches the right end, beside it and not in the legend."""
+    bottom, top = axes.get_ylim()
+    last = max(marks["x"].max() for marks in curves.values())
+    ends: dict[str, float] = {}
+    for label, marks in curves.items():
+        measured = marks[(marks["x"] == last) & marks["mean"].notna()]
+        if len(measured):
+            ends[label] = min(float(measured["mean"].iloc[0]), top)
+    for line in axes.get_lines():
+        if line.get_label() in ends:
+            line.set_label("_beside")
+    heights = _apart(list(ends.values()), _LABEL_GAP * (top - bottom))
+    for (label, end), height in zip(ends.items(), heights, strict=True):
+        index = list(curves).index(label)
+        colour = COLOURS[index % len(COLOURS)]
+        right = axes.get_yaxis_transform()
+        axes.plot([1.0, 1.03], [end, height], color=colour, lw=0.8, transform=right, clip_on=False)
+        axes.text(1.04, height, label, transform=right, va="center", fontsize=8)
 
 
-def _draw_star(axes: Axes, x: float, y: float, colour: str) -> None:
-    """Above the mean and to its right, where circles and interval leave room."""
-    figure = axes.get_figure(root=True)
-    beside = offset_copy(axes.transData, figure, 5, 5, units="points")
-    axes.plot([x], [y], **_STAR, color=colour, transform=beside)
-
-
-def note_star(axes: Axes) -> None:
-    """Explain stars in the legend."""
-    axes.plot([], [], **_STAR, color="#444444", label=STARRED)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """What is drawn along a horizontal line.
-
-    Attributes:
-        y: where the line is.
-        ends: the mean of the launches, or what else stands for them, and its interval.
-        filled: the marker, or its outline only.
-        starred: processors may have been the limit.
-    """
-
-    y: float
-    launches: Sequence[float]
-    ends: Ends
-    colour: str
-    marker: str
-    filled: bool = True
-    starred: bool = False
-
-
-def draw_row(axes: Axes, row: Row, limits: tuple[float, float]) -> None:
-    """Launches, mean and interval; where the interval goes beyond the limits stands an arrow."""
-    (mean, low, high), y, colour = row.ends, row.y, row.colour
-    _draw_launches(axes, row.launches, [y] * len(row.launches), colour, shift=(0, 4))
-    if mean is not None:
-        inside, edge = (colour, "white") if row.filled else ("white", colour)
-        axes.plot([mean], [y], row.marker, mfc=inside, mec=edge, zorder=3)
-        if row.starred:
-            _draw_star(axes, mean, y, colour)
-    if low is None or high is None:
-        return
-    left, right = max(low, limits[0]), min(high, limits[1])
-    axes.plot([left, right], [y, y], color=colour, linewidth=1.0, zorder=2)
-    for end, seen, arrow in ((low, left, "<"), (high, right, ">")):
-        mark = "|" if end == seen else arrow
-        axes.plot([seen], [y], mark, color=colour, markersize=4, clip_on=False)
-
-
-def _draw_failures(axes: Axes, count: int, x: float, colour: str) -> None:
-    """A cross on the bottom of the axes, with the number of attempts."""
-    bottom = axes.get_xaxis_transform()
-    axes.plot([x], [0.025], "x", color=colour, transform=bottom, markersize=6, markeredgewidth=1.6)
-    axes.text(x, 0.055, str(count), color=colour, transform=bottom, ha="center", fontsize=7)
-
-
-def top_of(marks: pd.DataFrame, at_least: float = 0.0, wanted: float = 0.0) -> float:
-    """Where the vertical axis ends: above all launches, and above what is not much higher.
-
-    With three launches an interval can be many times as long as the axis; it must not squash what
-    was measured.
-
-    Args:
-        at_least: a value that is shown as launches are.
-        wanted: a value that is shown as ends of intervals are, unless it is too high.
-    """
-    launches = marks["launches"].explode().astype(float)
-    largest = pd.Series([at_least, launches.max(), marks["bound"].max()]).max()
-    highest = pd.Series([largest, marks["high"].max(), wanted]).max()
-    return float(min(highest * 1.05, largest * 1.3)) or 1.0
+def _apart(heights: Sequence[float], gap: float) -> list[float]:
+    """The same heights, moved up or down as little as it takes to stand a gap apart."""
+    order = np.argsort(heights, kind="stable")
+    steps = np.arange(len(heights)) * gap
+    free = np.asarray(heights, dtype=float)[order] - steps
+    # The nearest sequence that never falls, by pooling neighbours that do.
+    pools: list[list[float]] = []
+    for value in free:
+        pools.append([value])
+        while len(pools) > 1 and np.mean(pools[-2]) > np.mean(pools[-1]):
+            pools[-2:] = [pools[-2] + pools[-1]]
+    moved = np.concatenate([np.full(len(pool), np.mean(pool)) for pool in pools] or [free]) + steps
+    return [float(moved[list(order).index(index)]) for index in range(len(heights))]
 
 
 def _note_signs(axes: Axes, curves: Curves) -> None:
-    """Explain thin lines, stars and crosses in the legend, if there are any."""
+    """Explain thin lines, circles, stars and crosses in the legend, if there are any."""
     marks = pd.concat(curves.values())
     if marks["bound"].notna().any():
-        label = "bound by links and compute (same marker)"
-        axes.plot([], [], **_BOUND, color="#444444", label=label)
-    if marks["starred"].any():
-        note_star(axes)
-    if marks["failed"].any():
-        label = "attempts not ok (count)"
-        axes.plot([], [], "x", color="#444444", markeredgewidth=1.6, label=label)
+        axes.plot([], [], "o", **HOLLOW, color=INK, label=BOUND)
+    note_signs(axes, marks)

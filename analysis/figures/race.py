@@ -9,7 +9,17 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.figures.style import COLOURS, LINES, MARKERS, legend_of_figure, new_figure, style
+from analysis.figures.marks import LAUNCHES
+from analysis.figures.style import (
+    COLOURS,
+    INK,
+    LINES,
+    MARKERS,
+    PAPER,
+    legend_of_figure,
+    new_figure,
+    style,
+)
 
 
 def plot_race(launches: pd.DataFrame, title: str, unit: str) -> Figure:
@@ -21,7 +31,7 @@ def plot_race(launches: pd.DataFrame, title: str, unit: str) -> Figure:
         unit: what is counted per second.
     """
     with style():
-        figure, (axes,) = new_figure(1, 1)
+        figure, (axes,) = new_figure(1, 1, 4.0)
         for number, (side, made) in enumerate(launches.groupby("side", sort=False)):
             _draw(axes, str(side), made, number)
         axes.set_xlabel("node minutes of the side (hosts x minutes of launches)")
@@ -29,7 +39,7 @@ def plot_race(launches: pd.DataFrame, title: str, unit: str) -> Figure:
         axes.set_title(title, loc="left")
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)
-        axes.scatter([], [], s=6, facecolors="none", edgecolors="#444444", label="single launches")
+        axes.scatter([], [], s=6, facecolors="none", edgecolors=INK, label=LAUNCHES)
         legend_of_figure(figure, [axes], columns=2)
     return figure
 
@@ -47,7 +57,7 @@ def _draw(axes: Axes, side: str, made: pd.DataFrame, number: int) -> None:
         marker=MARKERS[number],
         markevery=[*overtakes.to_numpy().nonzero()[0]],
         markersize=6,
-        markeredgecolor="white",
+        markeredgecolor=PAPER,
         markeredgewidth=0.6,
         label=f"{side}: best so far",
         zorder=3,

@@ -1,4 +1,4 @@
-"""Which figures a case gets, what they are called and what is said below them."""
+"""Which figures a case gets, what they are called, and what is said below them."""
 
 from __future__ import annotations
 
@@ -7,39 +7,48 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case
 from analysis.figures.against_settings import (
+    exchange_data,
     plot_against_packs,
     plot_against_servers,
     plot_exchange,
 )
-from analysis.figures.against_workers import plot_efficiency, plot_speedup, plot_throughput
-from analysis.figures.bars import plot_breakdown, plot_placement
-from analysis.figures.ladder import plot_ladder
+from analysis.figures.against_workers import (
+    efficiency_data,
+    plot_efficiency,
+    plot_throughput,
+    rate_data,
+)
+from analysis.figures.bars import breakdown_data, placement_data, plot_breakdown, plot_placement
+from analysis.figures.ladder import ladder_data, plot_ladder
 from analysis.figures.style import save_figure
 from analysis.stats.setting_pairs import without_changed
+from ps_allreduce.record.files import write_atomically
 
 _LAUNCHES = (
     "Small circles are single launches, large markers geometric means with 95 % intervals (from "
     "three launches on; an arrow marks an interval that leaves the axes)."
+)
+_COUNTS = (
+    "Numbers beside points are launches that are ok, of those planned; between lines they stand "
+    "only where an attempt was not ok."
 )
 _STARS = (
     " A star says that the processors may have been the limit, of the point or of its base: such "
     "points claim no efficiency."
 )
 
-_WEAK = (
-    "Scaling is weak: each worker keeps its batch, so the global batch (in brackets) grows with "
-    "the workers."
-)
+_WEAK = "Scaling is weak: each worker keeps its batch, so the global batch grows with the workers."
 
 _LEFT_OUT = " Other settings have a figure of their own."
 
 _BOUNDS = (
-    "Thin dashed lines with hollow markers are the bound that the links of those runs set, with "
-    "perfect overlap; there is none within one host."
+    "Hollow markers are the bound that the links of those runs set, with perfect overlap; there is "
+    "none within one host."
 )
 
 
@@ -49,6 +58,8 @@ class FigureKind:
 
     Attributes:
         plot: returns None where a case has nothing to show.
+        data: what is drawn, as a table; asked only for cases that have something to show.
+        page: of the report, by its anchor.
         shows_changed: points with many different settings of the exchange can be told apart in it.
     """
 
@@ -56,49 +67,63 @@ class FigureKind:
     title: str
     caption: str
     plot: Callable[[Case], Figure | None]
+    data: Callable[[Case], pd.DataFrame]
+    page: str = "results"
     shows_changed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedFigure:
-    """A figure on disk."""
+    """A figure on disk.
+
+    Attributes:
+        described: what a reader hears who does not see it.
+        page: of the report, by its anchor.
+    """
 
     title: str
     caption: str
+    described: str
+    page: str
     png: Path
     svg: Path
+    pdf: Path
+    csv: Path
+
+    @property
+    def files(self) -> list[str]:
+        """Names of the same figure in other formats, and of its data."""
+        return [path.name for path in (self.png, self.svg, self.pdf, self.csv)]
 
 
 KINDS = (
     FigureKind(
         name="throughput",
-        title="Throughput against workers",
-        caption=f"{_LAUNCHES} The dotted line is workers times the rate of strategy single. "
-        "Asynchronous settings (ps_async, stock_ps) do not compute the same as synchronous ones. "
-        "stock_ps and stock_allreduce are TensorFlow as it ships. "
-        f"{_BOUNDS}",
+        title="Throughput",
+        caption=f"{_LAUNCHES} {_COUNTS} The dotted line is workers times the rate of strategy "
+        "single. Asynchronous settings (ps_async, stock_ps) do not compute the same as synchronous "
+        f"ones. stock_ps and stock_allreduce are TensorFlow as it ships. {_BOUNDS}",
         plot=plot_throughput,
-    ),
-    FigureKind(
-        name="speedup",
-        title="Speed-up against workers",
-        caption=f"On both bases: strategy single with one worker's cores and threads, and one "
-        f"worker of the same setting. {_WEAK} {_LAUNCHES} {_BOUNDS}",
-        plot=plot_speedup,
+        data=rate_data,
     ),
     FigureKind(
         name="efficiency",
-        title="Efficiency against workers",
-        caption=f"Speed-up over workers. {_WEAK} {_BOUNDS}",
+        title="Efficiency on a single worker",
+        caption=f"Speed-up on strategy single, over workers. {_WEAK} {_LAUNCHES} {_COUNTS} "
+        f"Where nothing is claimed, the reason stands on the row, or a star at the bottom. "
+        f"{_BOUNDS}",
         plot=plot_efficiency,
+        data=efficiency_data,
+        page="scaling",
     ),
     FigureKind(
         name="exchange",
         title="What each setting of the exchange changes",
         caption="Each row is a setting of the exchange, held against the setting of the title, by "
         f"launches of the same turn where both have it. {_LAUNCHES} Intervals are "
-        "corrected for their number (Holm). Hollow markers are undecided.",
+        f"corrected for their number (Holm). Hollow markers are undecided. {_COUNTS}",
         plot=plot_exchange,
+        data=exchange_data,
         shows_changed=True,
     ),
     FigureKind(
@@ -110,6 +135,7 @@ KINDS = (
         f"is no rung for its statistics. {_LAUNCHES} Hollow markers: whether the rung brings "
         "anything is undecided.",
         plot=plot_ladder,
+        data=ladder_data,
         shows_changed=True,
     ),
     FigureKind(
@@ -119,6 +145,7 @@ KINDS = (
         "and stand apart. A grey dashed line across, where there is one, is all-reduce with as "
         "many workers.",
         plot=plot_against_servers,
+        data=rate_data,
     ),
     FigureKind(
         name="packs",
@@ -126,28 +153,33 @@ KINDS = (
         caption="All-reduce with TensorFlow's own packs, and in buckets; sizes stand at equal "
         f"distances. {_LAUNCHES}",
         plot=plot_against_packs,
+        data=rate_data,
     ),
     FigureKind(
         name="placement",
-        title="Placement: bytes per server, and throughput",
+        title="Bytes per server, and throughput",
         caption="Trainable bytes on each parameter server, read back from the devices. The number "
         "beside a bar is the hottest server's load over the mean; 1.00 is balanced.",
         plot=plot_placement,
+        data=placement_data,
+        page="placement",
     ),
     FigureKind(
         name="breakdown",
-        title="Where the time of a step goes",
+        title="Parts of a step",
         caption="Means over steps, workers and launches. Communication is the exposed part: step "
         "time less compute less input wait. What is hidden behind compute is not in it; applying "
         "the update and starting the step are, so a single worker has some too.",
         plot=plot_breakdown,
+        data=breakdown_data,
+        page="breakdown",
         shows_changed=True,
     ),
 )
 
 
 def save_figures(case: Case, folder: Path, alone: bool) -> Sequence[SavedFigure]:
-    """Draw and write all figures of a case.
+    """Draw and write all figures of a case, and the data of each as CSV.
 
     Args:
         alone: the case is the only one of its sweep, so file names need not tell it apart.
@@ -164,8 +196,19 @@ def save_figures(case: Case, folder: Path, alone: bool) -> Sequence[SavedFigure]
             name = kind.name if alone else f"{kind.name}-{slug(case.name)}"
             caption = kind.caption + _LEFT_OUT * (drawn is not case)
             caption += _STARS * any(point.mark for point in drawn.points)
-            paths = save_figure(figure, folder, name)
-            saved.append(SavedFigure(title=kind.title, caption=caption, **paths))
+            csv = folder / f"{name}.csv"
+            write_atomically(csv, kind.data(drawn).to_csv(index=False).encode())
+            saved.append(
+                SavedFigure(
+                    title=kind.title,
+                    caption=caption,
+                    described=f"{kind.title}, {case.name}. All values are in {csv.name} and in "
+                    "the tables of this report.",
+                    page=kind.page,
+                    csv=csv,
+                    **save_figure(figure, folder, name),
+                )
+            )
     return saved
 
 

@@ -1,12 +1,14 @@
 """How figures look: colours, fonts, sizes and legends, and how they are saved.
 
 Decides colours that colour-blind readers can tell apart (Okabe and Ito, 2008), markers and line
-styles that differ as well so that a figure reads in grey, and legends outside the axes.
+styles that differ as well so that a figure reads in grey, legends outside the axes, and a width at
+which a figure can be read on a phone.  Ink, grid and paper are colours that a page may replace by
+its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from io import BytesIO
 from pathlib import Path
@@ -18,16 +20,26 @@ from matplotlib.figure import Figure
 
 from ps_allreduce.record.files import write_atomically
 
-#: Okabe and Ito's colours without yellow, which is lost on white paper.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
+INK, FAINT, GRID, PAPER = "#1b1b1b", "#707070", "#dddddd", "#ffffff"
+
+#: What stands in a page for the colours that are not those of data, so that it may be dark.
+IN_PAGE: Mapping[str, str] = {
+    INK: "currentColor",
+    FAINT: "var(--faint)",
+    GRID: "var(--line)",
+    PAPER: "var(--back)",
+}
+
+#: Okabe and Ito's colours without yellow, which is lost on white paper; the palest come last.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", INK, "#7f7f7f", "#e69f00", "#56b4e9")
 MARKERS = ("o", "s", "^", "D", "v", "p", "<", ">")
 LINES = ("-", "--", "-.", ":")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++", "ooo", "---")
-IDEAL = "#8C8C8C"
-FORMATS = ("png", "svg")
+IDEAL = "#8c8c8c"
+FORMATS = ("png", "svg", "pdf")
 
-#: Where a figure's legend can stand without covering axes.
-Place = Literal["outside lower left", "outside lower center", "outside lower right"]
+#: Inches.  On a phone a point is then about a pixel.
+WIDTH = 5.2
 
 _STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -40,16 +52,31 @@ _STYLE: dict[Any, Any] = {
     "axes.grid": True,
     "axes.grid.axis": "y",
     "axes.axisbelow": True,
-    "grid.color": "#DDDDDD",
+    "grid.color": GRID,
     "grid.linewidth": 0.6,
-    "figure.facecolor": "white",
-    "savefig.facecolor": "white",
+    "figure.facecolor": PAPER,
+    "axes.facecolor": PAPER,
+    "savefig.facecolor": PAPER,
     "hatch.linewidth": 0.6,
+    **dict.fromkeys(
+        ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK
+    ),
     # Users' models have names with whatever characters, which are no formulas.
     "text.parse_math": False,
+    # Text stays text: it can be searched, copied and read aloud.
+    "svg.fonttype": "none",
     # The same records give the same bytes.
     "svg.hashsalt": "ps-allreduce",
 }
+
+_NO_DATE: Mapping[str, dict[str, Any]] = {
+    "png": {"Software": None},
+    "svg": {"Date": None},
+    "pdf": {"CreationDate": None},
+}
+
+
+_LEGEND: Mapping[str, Any] = {"frameon": False, "handlelength": 3.2}
 
 
 def style() -> AbstractContextManager[None]:
@@ -57,22 +84,22 @@ def style() -> AbstractContextManager[None]:
     return mpl.rc_context(_STYLE)
 
 
-def new_figure(rows: int, columns: int, with_legends: bool = False) -> tuple[Figure, list[Axes]]:
-    """A figure with a grid of equal axes, row by row, and room for legends below."""
-    width = 6.2 if columns == 1 else 4.2 * columns
-    height = (4.4 if with_legends else 3.3) * rows + (0.0 if with_legends else 1.2)
-    return sized_figure(rows, columns, width, height)
+def new_figure(
+    rows: int, columns: int, height: float, *, alike: Literal["none", "row", "all"] = "none"
+) -> tuple[Figure, list[Axes]]:
+    """A figure with a grid of axes, row by row.
 
-
-def sized_figure(rows: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
-    """A figure with a grid of axes, row by row; inches."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False)
+    Args:
+        height: of the whole, inches.
+        alike: which axes share their vertical scale; those that do share the horizontal one.
+    """
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=alike != "none", sharey=alike)
     return figure, [axes for row in grid for axes in row]
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> dict[str, Path]:
-    """Write PNG (200 dots per inch) and SVG; returns the paths by format.
+    """Write PNG (200 dots per inch), SVG and PDF; returns the paths by format.
 
     Raises:
         UserError: no permission, or no space left.
@@ -80,56 +107,68 @@ def save_figure(figure: Figure, folder: Path, name: str) -> dict[str, Path]:
     paths = {kind: folder / f"{name}.{kind}" for kind in FORMATS}
     for kind, path in paths.items():
         write_atomically(path, render_figure(figure, kind))
+        # The places of all parts are found once, which takes longer than anything else.
+        figure.set_layout_engine("none")
     return paths
 
 
 def render_figure(figure: Figure, kind: str) -> bytes:
-    """The bytes of a figure as `png` or `svg`; the same figure always gives the same bytes."""
+    """The bytes of a figure in one of `FORMATS`; the same figure always gives the same bytes."""
     stream = BytesIO()
-    metadata: dict[str, Any] = {"Date": None} if kind == "svg" else {"Software": None}
     with style():
-        figure.savefig(stream, format=kind, dpi=200, metadata=metadata)
+        figure.savefig(stream, format=kind, dpi=200, metadata=_NO_DATE[kind])
     return stream.getvalue()
 
 
-def legend_of_axes(axes: Axes) -> None:
-    """A legend under the axis label, where it hides nothing."""
-    handles, labels = axes.get_legend_handles_labels()
-    if handles:
-        axes.legend(
-            handles,
-            labels,
-            loc="upper center",
-            bbox_to_anchor=(0.5, -0.18),
-            frameon=False,
-            borderaxespad=0.0,
-            handlelength=3.2,
-        )
+def legend_of_figure(figure: Figure, grid: Sequence[Axes], columns: int = 2) -> None:
+    """One legend below all axes, each label once."""
+    entries = _entries(grid)
+    if entries:
+        place = {"loc": "outside lower center", "ncols": min(columns, len(entries))}
+        figure.legend(list(entries.values()), list(entries), **place, **_LEGEND)
 
 
-def legend_of_figure(
-    figure: Figure, grid: Iterable[Axes], columns: int, place: Place = "outside lower center"
-) -> None:
-    """One legend below several axes, each label once."""
+def _entries(grid: Sequence[Axes]) -> dict[str, Any]:
     entries: dict[str, Any] = {}
     for axes in grid:
         handles, labels = axes.get_legend_handles_labels()
         entries = dict(zip(labels, handles, strict=True)) | entries
-    figure.legend(
-        list(entries.values()),
-        list(entries),
-        loc=place,
-        ncols=columns,
-        frameon=False,
-        handlelength=3.2,
-    )
+    return entries
+
+
+def finish_grid(figure: Figure, grid: Sequence[Axes], used: int, labels: tuple[str, str]) -> None:
+    """Name the scales at the outer axes only, and explain all axes in one legend.
+
+    The legend stands where axes are left over, else below.
+
+    Args:
+        used: how many axes show something.
+        labels: of the horizontal and the vertical scale.
+    """
+    columns = grid[0].get_gridspec().ncols
+    for number, axes in enumerate(grid[:used]):
+        if number + columns >= used:
+            axes.set_xlabel(labels[0])
+            axes.tick_params(labelbottom=True)
+        if number % columns == 0:
+            axes.set_ylabel(labels[1])
+    if used == len(grid):
+        legend_of_figure(figure, grid)
+        return
+    entries = _entries(grid[:used])
+    free, *others = grid[used:]
+    free.set_axis_off()
+    free.legend(list(entries.values()), list(entries), loc="center left", **_LEGEND)
+    for axes in others:
+        axes.remove()
 
 
 def bar_fill(index: int) -> dict[str, Any]:
     """Colour and hatch of a segment: either tells it from its neighbours."""
+    colour = COLOURS[index % len(COLOURS)]
     return {
-        "facecolor": COLOURS[index % len(COLOURS)],
-        "edgecolor": "white" if index % len(HATCHES) else COLOURS[index % len(COLOURS)],
+        "facecolor": colour,
+        "edgecolor": PAPER if index % len(HATCHES) else colour,
         "hatch": HATCHES[index % len(HATCHES)],
         "linewidth": 0.6,
     }

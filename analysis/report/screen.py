@@ -15,7 +15,7 @@ from rich.table import Table
 
 from analysis.data.blocks import SweepResults
 from analysis.data.cases import MARK
-from analysis.report.page import CaseReport
+from analysis.report.pages import CaseReport
 from analysis.report.table import render_table, short_legend
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 from rich import box
 from rich.table import Table
 
-from analysis.data.cases import MARK, Case
+from analysis.data.cases import MARK, Case, Point
 from analysis.report.circumstances import status_text
 from analysis.report.constancy import steadiness_text
 from analysis.report.sizes import weak_scaling_lines
@@ -35,11 +35,12 @@ _HEADINGS: Mapping[str, str] = {
     "per_worker_core": "{unit}/s per worker core",
     "per_total_core": "{unit}/s per core in all",
     "per_host": "{unit}/s per host",
-    "attempts": "attempts",
+    "ok": "ok/planned",
     "speedup_single": "speed-up on single",
     "speedup_own": "speed-up on own 1 worker",
     "efficiency_single": "efficiency on single",
     "efficiency_own": "efficiency on own 1 worker",
+    "step_mean_s": "step ms",
     "step_time_p50_s": "step p50 ms",
     "step_time_p95_s": "step p95 ms",
     "compute_s": "compute ms",
@@ -60,37 +61,44 @@ _SPELLED: Mapping[Callable[[float], str], list[str]] = {
         name for name, heading in _HEADINGS.items() if heading.endswith(" ms")
     ],
 }
+#: Where two of them are the same everywhere, the first is enough.
+_SHARES = ("per_worker_core", "per_total_core", "per_host")
+
 _MARKED = {f"speedup_{base}": f"marks_{base}" for base in BASES}
 _WITH_INTERVAL = ("rate", "fraction", *_MARKED, *(f"efficiency_{base}" for base in BASES))
 
 #: The tables of a report: what fits side by side on a page.
 _POINT = ("setting", "num_workers")
-_BOUNDS = "Bounds by the links"
 _IN_REPORT: Mapping[str, tuple[str, ...]] = {
-    "Throughput": (
-        *(*_POINT, "num_hosts", "threads", "transport", "rate", "tokens", "launches"),
-        *("per_worker_core", "per_total_core", "per_host", "attempts"),
+    "results": (
+        *(*_POINT, "num_hosts", "threads", "transport", "rate", "tokens", "ok"),
+        *("per_worker_core", "per_total_core", "per_host"),
     ),
-    "Scaling": (
+    "scaling": (
         *(*_POINT, "global_batch"),
         *("speedup_single", "speedup_own", "efficiency_single", "efficiency_own"),
     ),
-    "Step times": (
-        *(*_POINT, "step_time_p50_s", "step_time_p95_s", "compute_s", "communication_s"),
-        *("input_wait_s", "steadiness"),
+    "steps": (
+        *(*_POINT, "step_mean_s", "compute_s", "communication_s", "input_wait_s"),
+        *("step_time_p50_s", "step_time_p95_s", "steadiness"),
     ),
-    _BOUNDS: (*(*_POINT, "network_s", "bound_s", "bound_step_s", "fraction", "launches"),),
+    "bounds": (*(*_POINT, "network_s", "bound_s", "bound_step_s", "fraction", "launches"),),
 }
 
-#: The screen is narrow: the rest is in the report.
+#: Columns of the narrowest screen, or of a log: what does not fit is in the report.
+SCREEN_WIDTH = 80
+
+#: They fold and keep their words whole, however narrow the screen.
+_FOLDED = ("setting", "ok")
+
 _ON_SCREEN: tuple[str, ...] = (
-    *(*_POINT, "threads", "rate", "tokens", "launches", "speedup", "step_time_p50_s", "compute_s"),
-    *("communication_s", "input_wait_s", "attempts"),
+    *(*_POINT, "threads", "rate", "tokens", "ok", "speedup", "step_mean_s", "compute_s"),
+    "communication_s",
 )
 #: The same for points on several hosts; without a bound, computation is shown in its place.
 _ON_SCREEN_HOSTS = (
-    *(*_POINT, "num_hosts", "threads", "rate", "tokens", "launches", "per_host", "speedup"),
-    *("of_bound", "communication_s", "attempts"),
+    *(*_POINT, "num_hosts", "threads", "rate", "tokens", "ok", "speedup", "of_bound"),
+    "communication_s",
 )
 
 #: Headings on the screen, where they are shorter there.
@@ -98,13 +106,11 @@ _SHORT: Mapping[str, str] = {
     "num_workers": "w",
     "num_hosts": "h",
     "threads": "t",
-    "per_host": "/host",
+    "ok": "ok",
     "speedup": "speed-up",
-    "of_bound": "of bound",
-    "step_time_p50_s": "p50 ms",
+    "of_bound": "bound",
     "compute_s": "comp ms",
     "communication_s": "comm ms",
-    "input_wait_s": "input ms",
 }
 
 #: What is short in them.
@@ -112,23 +118,26 @@ _ABBREVIATIONS: Mapping[str, str] = {
     "num_workers": "w: workers",
     "num_hosts": "h: hosts",
     "threads": "t: threads of a worker",
-    "launches": "n: launches",
-    "per_host": "/host: {unit}/s per host",
-    "step_time_p50_s": "p50: median step",
+    "ok": "ok: launches that are ok, of those planned",
     "compute_s": "comp: compute",
     "communication_s": "comm: exposed communication",
+    "of_bound": "bound: the share of it that was reached, 1 is as fast as links and compute allow",
 }
 
 
-def report_tables(case: Case) -> dict[str, pd.DataFrame]:
-    """The tables of a report by their titles, as text under their headings."""
+def report_table(case: Case, what: str) -> pd.DataFrame:
+    """A table of a report, as text under its headings; of bounds an empty one where none is known.
+
+    Args:
+        what: `results`, `scaling`, `steps` or `bounds`.
+    """
     text = text_table(case)
-    tables = {}
-    for title, names in _IN_REPORT.items():
-        if title != _BOUNDS or _bounded(case):
-            shown = text[[name for name in names if _worth_showing(case, name)]]
-            tables[title] = shown.rename(columns=lambda name: _heading(case, name))
-    return tables
+    if what == "bounds" and not _bounded(case):
+        text = text[:0]
+    names = [name for name in _IN_REPORT[what] if _worth_showing(case, name)]
+    shares = text[[name for name in _SHARES if name in names]]
+    alike = [str(name) for name in shares.columns[shares.T.duplicated()]]
+    return text[names].drop(columns=alike).rename(columns=lambda name: _heading(case, name))
 
 
 def _heading(case: Case, name: str) -> str:
@@ -155,12 +164,12 @@ def _on_several_hosts(case: Case) -> bool:
 def text_table(case: Case) -> pd.DataFrame:
     """A row for each point, in the order of the case, as text.
 
-    Columns are those of the table of points; attempts; steadiness; speedup and of_bound without an
+    Columns are those of the table of points; ok; steadiness; speedup and of_bound without an
     interval.
     """
     points = point_table(case)
     text = points[["setting", "transport"]].fillna(NONE)
-    text["attempts"] = [status_text(point.attempts) for point in case.points]
+    text["ok"] = [_ok_text(point) for point in case.points]
     text["steadiness"] = [steadiness_text(point.launches) or NONE for point in case.points]
     for spell, names in _SPELLED.items():
         spelled = points[names].map(spell, na_action="ignore")
@@ -172,21 +181,29 @@ def text_table(case: Case) -> pd.DataFrame:
     for name, marks in {"rate": "marks", **_MARKED}.items():
         shown = points[marks].where(points[name].notna(), "")
         text[name] = (text[name] + " " + shown).str.rstrip()
+    for base in BASES:
+        claimed = (points[f"marks_{base}"] == "") | points[f"base_{base}"].isna()
+        name = f"efficiency_{base}"
+        text[name] = text[name].where(claimed, f"not claimable {MARK}")
     text["speedup"] = points["speedup_single"].map(ratio)
     text["of_bound"] = points["fraction"].map(ratio)
     return text
 
 
+def _ok_text(point: Point) -> str:
+    """`3/3`, or `2/3, 1 failed`."""
+    unusable = ", ".join(filter(None, [status_text(point.unusable)]))
+    return ", ".join(filter(None, [f"{len(point.rates)}/{point.planned}", unusable]))
+
+
 def render_table(case: Case) -> Table:
     """The table for the screen."""
     text, names = text_table(case), _names_on_screen(case)
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(box=box.SIMPLE_HEAD, padding=0)
     for name in names:
-        heading = _SHORT.get(name) or _heading(case, name)
-        if name in ("setting", "attempts"):
-            # They fold and keep their words whole, however narrow the screen.
-            longest = int(text[name].str.split().explode().str.len().max())
-            table.add_column(heading, min_width=max(longest, len(heading)))
+        heading = _heading_on_screen(case, name)
+        if name in _FOLDED:
+            table.add_column(heading, min_width=_least_width(case, text, name))
         else:
             table.add_column(heading, justify="right", no_wrap=True)
     for row in text[names].itertuples(index=False):
@@ -195,9 +212,23 @@ def render_table(case: Case) -> Table:
 
 
 def _names_on_screen(case: Case) -> list[str]:
-    names = _ON_SCREEN_HOSTS if _on_several_hosts(case) else _ON_SCREEN
-    names = tuple(name for name in names if _worth_showing(case, name))
-    return ["compute_s" if name == "of_bound" and not _bounded(case) else name for name in names]
+    """As many columns as the narrowest screen has room for."""
+    shown = _ON_SCREEN_HOSTS if _on_several_hosts(case) else _ON_SCREEN
+    shown = tuple(name for name in shown if _worth_showing(case, name))
+    names = ["compute_s" if n == "of_bound" and not _bounded(case) else n for n in shown]
+    text = text_table(case)
+    while sum(_least_width(case, text, name) + 1 for name in names) >= SCREEN_WIDTH:
+        names.pop()
+    return names
+
+
+def _least_width(case: Case, text: pd.DataFrame, name: str) -> int:
+    words = text[name].str.split().explode() if name in _FOLDED else text[name]
+    return max(int(words.str.len().max()), len(_heading_on_screen(case, name)))
+
+
+def _heading_on_screen(case: Case, name: str) -> str:
+    return _SHORT.get(name) or _heading(case, name)
 
 
 def short_legend(case: Case) -> str:
@@ -241,31 +272,36 @@ def _above_the_bound(case: Case) -> bool:
 
 
 def legend(case: Case) -> str:
-    """What the columns mean, for below the table."""
+    """What the columns of the table of results mean, for below it."""
     lines = [
         f"{case.unit}/s: geometric mean over n launches with its 95 % interval (from three "
         "launches on).",
-        "p50 ms: a launch's median step, mean over launches; the other times are means over steps, "
-        "so they need not add up to it.",
-        "comm ms: step time less compute less input wait, so updates and dispatch too.",
+        "ok/planned: launches that are ok, of those planned, and what became of other attempts.",
     ]
-    lines += [*weak_scaling_lines(case), *_pairs_lines(case, BASES)]
     if case.tokens_per_example is not None:
         lines.append(f"tokens/s: the mean, times {case.tokens_per_example} tokens of an example.")
+    if _on_several_hosts(case):
+        lines.append("hosts: all that a point used, those of servers included.")
+    lines += _mark_lines(case)
+    return " ".join(lines)
+
+
+def scaling_lines(case: Case) -> list[str]:
+    """What speed-ups and efficiencies rest on, and why some are not claimed."""
+    lines = [*weak_scaling_lines(case), *_pairs_lines(case, BASES)]
     if _above_the_bound(case):
         lines.append(
             "Some points are faster than their upper bound, no_communication with as many workers "
             "or an efficiency of 1: that much the launches differ on this machine."
         )
-    marks = "".join(point_table(case)["marks"])
-    if _on_several_hosts(case):
-        lines.append("Hosts (h): all that a point used, those of servers included.")
-        if _bounded(case):
-            lines.append("of bound: 1 is as fast as links and compute allow.")
-    if MARK in marks:
-        lines.append(
-            f"{MARK} processors may have been the limit, so no efficiency is claimed: in some "
-            f"launch they were {BUSY_LIMIT:.0%} busy or more, or this is not known and tasks had "
-            "fewer cores than they use."
-        )
-    return " ".join(lines)
+    return lines + _mark_lines(case)
+
+
+def _mark_lines(case: Case) -> list[str]:
+    if MARK not in "".join(point_table(case)["marks"]):
+        return []
+    return [
+        f"{MARK} processors may have been the limit, so no efficiency is claimed: in some launch "
+        f"they were {BUSY_LIMIT:.0%} busy or more, or this is not known and tasks had fewer cores "
+        "than they use."
+    ]

@@ -61,9 +61,12 @@ class Verdict:
         otherwise: the same sides at equal workers and at equal cost, where that is another
             comparison.
         stock: the suite against plain TensorFlow, where both train alike.
+        reason: where the difference of the main comparison comes from; empty where that is not
+            known.
         network: what it has to do with networks, and where there is no main comparison which
             settings are farthest apart; empty where nothing was compared.  That a single worker
             is faster than both sides counts more.
+        warnings: what hosts and compute the figures are of, and the doubts about them.
         details: further sentences, in order.
     """
 
@@ -71,7 +74,9 @@ class Verdict:
     otherwise: tuple[str, ...]
     stock: tuple[str, ...]
     network: str
+    warnings: tuple[str, ...]
     details: tuple[str, ...]
+    reason: str = ""
 
 
 def verdict(case: Case) -> Verdict:
@@ -80,16 +85,14 @@ def verdict(case: Case) -> Verdict:
     main = decided.main
     details = [
         *(_share_lines(case, main) if main else ()),
-        *circumstances(case),
-        *drift_lines(case),
         *steadiness_lines(case.launches),
         *([*_doubts(main), *_selection_lines(main)] if main else ()),
         *(meeting_sentence(case, meeting) for meeting in decided.alike),
         *_transports_apart(case),
         *_asynchronous(case),
         *_as_shipped(case),
-        *attempts_lines(case.attempts),
     ]
+    warnings = (*circumstances(case), *drift_lines(case), *attempts_lines(case.attempts))
     headline = meeting_sentence(case, main) if main else _ladders_text(case) or _why_none(case)
     network = _network_sentence(case, main.bests) if main else _of_one_side(case)
     headline = " ".join(filter(None, [headline, notes_line(case)]))
@@ -102,6 +105,7 @@ def verdict(case: Case) -> Verdict:
         otherwise=otherwise,
         stock=tuple(stock_sentence(case, meeting) for meeting in decided.stock),
         network=network,
+        warnings=warnings,
         details=tuple(details),
     )
 

@@ -22,8 +22,11 @@ from ps_allreduce.record.placement_used import PlacementUsed
 #: Arithmetic means over launches, of columns of the table of runs: costs add up.
 _MEANS = [
     *("step_time_p50_s", "step_time_p95_s", "compute_s", "communication_s", "input_wait_s"),
-    *("network_s", "bound_s", "bound_step_s"),
+    *("network_s", "bound_s", "bound_step_s", "step_mean_s"),
 ]
+
+#: What a step consists of; nobody sees into the steps of some strategies.
+PARTS = ["compute_s", "communication_s", "input_wait_s"]
 
 BASES = ("single", "own")
 
@@ -47,8 +50,8 @@ def point_table(case: Case) -> pd.DataFrame:
     """One row per point, in the order of the case; unknown is NaN.
 
     Columns, with `_low` and `_high` beside those that have an interval:
-        setting, num_workers, global_batch, num_hosts, threads (of a
-            worker), transport; launches, failed (numbers of attempts).
+        setting, num_workers, global_batch, num_hosts, threads (of a worker), transport; launches,
+            planned, failed (numbers of launches that are ok, of planned ones, of other attempts).
         rate: examples per second, geometric mean; rate_bound: at the bound of the step; tokens:
             the rate in tokens, unknown where examples have none.
         per_worker_core, per_total_core, per_host: rate over cores of workers, of all tasks, hosts.
@@ -57,6 +60,8 @@ def point_table(case: Case) -> pd.DataFrame:
         pairs_single, pairs_own: pairs of launches that a speed-up rests on which leaves out some
             launches of the point or of its base.
         efficiency_single, efficiency_own: speed-up over workers; unknown where not claimed.
+        step_mean_s: mean time of a step, the sum of compute, exposed communication and input wait
+            where these are known.
         marks, marks_single, marks_own: the mark of the point, and of point and base: where there
             is one, no efficiency is claimed.
         step_time_p50_s, step_time_p95_s, compute_s, communication_s, input_wait_s: of a worker's
@@ -106,6 +111,7 @@ def _row(case: Case, point: Point) -> Numbers:
         "total_cores": point.common("total_cores"),
         "transport": point.transport,
         "launches": len(point.rates),
+        "planned": point.planned,
         "failed": len(point.unusable),
         **_with_interval("rate", None if point.rates.empty else estimate(point.rates)),
         **_bounds(point),
@@ -124,7 +130,9 @@ def _with_interval(name: str, value: Estimate | Comparison | None) -> Numbers:
 def _means(point: Point) -> Numbers:
     launches = point.launches
     reached = launches["step_s"].where(launches["bound_s"].notna())
-    return dict(launches.assign(bound_step_s=reached)[_MEANS].astype(float).mean())
+    steps = launches[PARTS].sum(axis="columns", skipna=False).fillna(launches["step_s"])
+    with_means = launches.assign(bound_step_s=reached, step_mean_s=steps)
+    return dict(with_means[_MEANS].astype(float).mean())
 
 
 def _bounds(point: Point) -> Numbers:

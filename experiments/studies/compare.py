@@ -1,11 +1,11 @@
 """Parameter servers against all-reduce, every strategy end to end.
 
 Axes: every strategy x workers, and for synchronous servers two placements: round robin, as
-TensorFlow places variables by itself, and the best other one.  Asynchronous servers, which train in
-another way, have the best placement.  There are as many servers as workers, or as hosts that are
-named for servers, unless stated.  Then TensorFlow as it ships, at the most workers: its servers and
-its all-reduce.  In the profile standard also its servers with 8 steps per dispatch and with joined
-rounds, and its all-reduce with RING.
+TensorFlow places variables by itself, and the most balanced other one, which need not be the
+fastest.  Asynchronous servers, which train in another way, have the most balanced.  There are as
+many servers as workers, or as hosts that are named for servers, unless stated.  Then TensorFlow as
+it ships, at the most workers: its servers and its all-reduce.  In the profile standard also its
+servers with 8 steps per dispatch and with joined rounds, and its all-reduce with RING.
 
 Method: all points share one machine, one model and one batch per worker.  Where servers have hosts
 of their own, all-reduce is measured on as many hosts as well.  On one server every placement is the
@@ -64,8 +64,8 @@ def _points(scope: Scope) -> Iterator[Experiment]:
 def _served(scope: Scope, workload: Workload) -> Iterator[Experiment]:
     for workers in scope.scale.workers:
         num_ps = scope.servers_for(workers)
-        best = _best(scope, workload, num_ps)
-        yield scope.served(workload, AsynchronousServers, workers, num_ps, best)
+        balanced = _balanced(scope, workload, num_ps)
+        yield scope.served(workload, AsynchronousServers, workers, num_ps, balanced)
         for policy in _policies(scope, workload, num_ps):
             yield scope.served(workload, SynchronousServers, workers, num_ps, policy)
 
@@ -86,17 +86,17 @@ def _as_shipped(scope: Scope, workload: Workload, most: int) -> Iterator[Experim
             yield scope.point(workload, StockAllReduce, size, variant)
 
 
-def _best(scope: Scope, workload: Workload, num_ps: int) -> Policy:
+def _balanced(scope: Scope, workload: Workload, num_ps: int) -> Policy:
     """On one server every placement is the same."""
-    return Policy.ROUND_ROBIN if num_ps == 1 else scope.best_policy(workload, num_ps)
+    return Policy.ROUND_ROBIN if num_ps == 1 else scope.balanced_policy(workload, num_ps)
 
 
 def _policies(scope: Scope, workload: Workload, num_ps: int) -> list[Policy]:
-    """Round robin and the best; where that is round robin, the most balanced other one."""
+    """Round robin and the most balanced; where that is round robin, the next one."""
     if num_ps == 1:
         return [Policy.ROUND_ROBIN]
-    best = scope.best_policy(workload, num_ps)
-    other = best if best is not Policy.ROUND_ROBIN else Policy.LARGEST_FIRST
+    balanced = scope.balanced_policy(workload, num_ps)
+    other = balanced if balanced is not Policy.ROUND_ROBIN else Policy.LARGEST_FIRST
     return [Policy.ROUND_ROBIN, other]
 
 

@@ -251,15 +251,15 @@ class Scope:
         left_out = Altered.STATISTICS if trained or workload.emulated else None
         return [each for each in Altered if each is not left_out]
 
-    def best_policy(self, workload: Workload, num_ps: int) -> Policy:
-        """The placement that `placement` suggests; decided once per sweep."""
+    def balanced_policy(self, workload: Workload, num_ps: int) -> Policy:
+        """The most balanced placement, as `placement` suggests it; decided once per sweep."""
 
         def compute() -> Policy:
             variables, split_bytes = self.describe(workload), self._split_bytes(workload, num_ps)
             plans = [make_plan(policy, variables, num_ps, split_bytes) for policy in Policy]
             return suggest(plans).policy
 
-        question = f"best placement of {workload.model.name} on {num_ps} servers"
+        question = f"most balanced placement of {workload.model.name} on {num_ps} servers"
         return self.choices.decide(question, Policy, compute)
 
     def _split_bytes(self, workload: Workload, num_ps: int) -> int:

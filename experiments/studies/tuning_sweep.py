@@ -4,8 +4,9 @@ Axes: sizes of messages, messages in flight, format of gradients, all settings o
 once, TensorFlow's packs, staleness, steps per dispatch, aggregation on hosts, accumulation and
 precision; each strategy that communicates is given those that it understands.
 
-Method: the largest number of workers, as many servers, the best placement.  A stated setting is the
-default of all points.  Bases are a single worker and workers that do not communicate.
+Method: the largest number of workers, as many servers, the most balanced placement.  A stated
+setting is the default of all points.  Bases are a single worker and workers that do not
+communicate.
 
 Cost: about fifty points per model.
 
@@ -57,7 +58,7 @@ def _defaults(scope: Scope, workload: Workload) -> list[tuple[type[AnyStrategy],
     workers = scope.scale.workers[-1]
     wanted = scope.servers_for(workers)
     num_ps = wanted if scope.has_room(workers, wanted) else 1
-    served = scope.of_servers(workload, num_ps, scope.best_policy(workload, num_ps))
+    served = scope.of_servers(workload, num_ps, scope.balanced_policy(workload, num_ps))
     return [*((each, served) for each in SERVER_STRATEGIES), (AllReduce, scope.settings)]
 
 

@@ -1,9 +1,10 @@
-"""Show how a sweep goes on: a bar with the time left on a terminal, a line per run elsewhere."""
+"""Show how a sweep goes on: a line for every run, and the time left, on a terminal in a bar."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
 from types import TracebackType
 from typing import Self
 
@@ -62,6 +63,7 @@ class SweepProgress(RunListener):
         self._title = ""
         self._total = 0
         self._done = 0
+        self._begun = monotonic()
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -81,7 +83,7 @@ class SweepProgress(RunListener):
 
     def begin(self, total: int, kept: int) -> None:
         """Start the bar; say what is kept from earlier."""
-        self._total = total
+        self._total, self._begun = total, monotonic()
         if kept:
             self._console.print(f"{kept} runs are there already, {total} to go.")
         self._bar.reset(self._task, total=total, doing="starting")
@@ -109,11 +111,19 @@ class SweepProgress(RunListener):
             line += _rate_text(record.experiment.workload, record.metrics.examples_per_sec)
         else:
             line += ", ".join(filter(None, [record.status, record.reason]))
-        self._console.print(line)
+        self._console.print(line + self._left_text())
         # Who interrupts a run knows why it ended.
         for text in log_tail.splitlines() if record.status is not Status.INTERRUPTED else ():
             self._console.print(f"      | {text}")
         self._bar.update(self._task, completed=self._done, total=self._total)
+
+    def _left_text(self) -> str:
+        """The time left, if runs go on as they did; on a terminal the bar tells it."""
+        if self._console.is_terminal or self._done == self._total:
+            return ""
+        left_s = (monotonic() - self._begun) / self._done * (self._total - self._done)
+        about = f"{left_s / 60:.0f} min" if left_s >= 90 else f"{left_s:.0f} s"
+        return f"; about {about} left"
 
     def refused(self, reason: str) -> None:
         """What is no record, and why."""

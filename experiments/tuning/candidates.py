@@ -129,7 +129,7 @@ def _point_with_servers(scope: Scope, workload: Workload, changed: StrategySetti
 
 def _policy(scope: Scope, workload: Workload, num_ps: int, asked: Policy | None) -> Policy:
     """The first of those with the same plan; where none is asked for, the one that is suggested."""
-    policy = asked or scope.best_policy(workload, num_ps)
+    policy = asked or scope.balanced_policy(workload, num_ps)
     if num_ps == 1:
         return Policy.ROUND_ROBIN
 

@@ -112,9 +112,15 @@ FIGURE = '''"""The number of points, as a bar."""
 
 from __future__ import annotations
 
+import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case
+
+
+def number_data(case: Case) -> pd.DataFrame:
+    """How many points there are."""
+    return pd.DataFrame({"points": [len(case.points)]})
 
 
 def plot_number(case: Case) -> Figure | None:
@@ -193,12 +199,13 @@ CHANGED = {
         "analysis/figures/save.py": [
             (
                 "from analysis.figures.style",
-                "from analysis.figures.number import plot_number\nfrom analysis.figures.style",
+                "from analysis.figures.number import number_data, plot_number\n"
+                "from analysis.figures.style",
             ),
             (
                 "KINDS = (\n",
                 'KINDS = (\n    FigureKind(name="number", title="Points", caption="How many there '
-                'are.", plot=plot_number),\n',
+                'are.", plot=plot_number, data=number_data),\n',
             ),
         ],
     },
@@ -260,5 +267,6 @@ def test_one_of_each_runs_together_and_make_knows_the_study(checkout: Path) -> N
     report = (checkout / "results/new-strategy/report.html").read_text(encoding="utf-8")
     assert "plain_allreduce" in report
     assert (checkout / "results/new-strategy/number.png").stat().st_size > 1000
+    assert (checkout / "results/new-strategy/number.csv").read_text().startswith("points")
     done = subprocess.run(["make"], cwd=checkout, capture_output=True, check=True, text=True)
     assert "make new-strategy" in done.stdout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from analysis.figures.against_workers import plot_throughput
@@ -24,7 +23,7 @@ RECORDS = [
 def test_no_page_about_text_speaks_of_images(tmp_path: Path) -> None:
     save_all(tmp_path, RECORDS)
     screen = invoke("report", str(tmp_path))
-    page = re.sub(r"data:image/svg", "", (tmp_path / "report.html").read_text())
+    page = (tmp_path / "report.html").read_text().replace('role="img"', "")
     for said in (screen, page):
         assert "image" not in said.lower()
         assert "examples/s" in said
@@ -36,4 +35,4 @@ def test_no_page_about_text_speaks_of_images(tmp_path: Path) -> None:
 def test_figures_count_examples() -> None:
     figure = plot_throughput(case_of(RECORDS))
     assert figure is not None
-    assert {axes.get_ylabel() for axes in figure.axes} == {"examples/s"}
+    assert {axes.get_xlabel() for axes in figure.axes} == {"examples/s"}

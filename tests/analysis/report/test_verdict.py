@@ -111,7 +111,7 @@ def test_undecided_comes_with_the_launches_that_would_decide() -> None:
 def test_a_side_without_a_good_run_is_named_with_its_reason() -> None:
     found = said({RING: times(1.0), SYNC: {0: None, 1: None, 2: None}})
     assert found.headline == "No verdict: no run of synchronous parameter servers ended well."
-    assert found.details[-1] == (
+    assert found.warnings[-1] == (
         "Of 6 attempts 3 ended well: 3 failed. Commonest reason (3 of 3): worker:1 ended with "
         "signal 9"
     )
@@ -210,12 +210,12 @@ def test_asynchronous_training_has_a_sentence_of_its_own() -> None:
 
 def test_what_a_case_is_about_is_told() -> None:
     local = said({RING: times(1.0)})
-    assert any("over loopback" in line for line in local.details)
+    assert any("over loopback" in line for line in local.warnings)
     far = said({make_experiment(AllReduce, 2, launcher="slurm", spread=Spread()): times(1.0)})
-    assert not any("over loopback" in line for line in far.details)
+    assert not any("over loopback" in line for line in far.warnings)
     load = Workload(emulated=EmulatedCompute(forward_s=0.01, backward_s=0.02))
     emulated = said({make_experiment(AllReduce, 2, workload=load): times(1.0)})
-    assert any(line.startswith("Compute is emulated") for line in emulated.details)
+    assert any(line.startswith("Compute is emulated") for line in emulated.warnings)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_counts_of_all_statuses_and_the_commonest_reason() -> None:
     bad = runs(RING, {3: None, 4: None}, reason="slow", status=Status.TIMED_OUT)
     bad += runs(RING, {5: None}, reason="loss is not finite", status=Status.INVALID)
     found = verdict(case_of(runs(RING, times(1.0)), bad))
-    assert found.details[-1] == (
+    assert found.warnings[-1] == (
         "Of 6 attempts 3 ended well: 2 timed out, 1 invalid. Commonest reason (2 of 3): slow"
     )
 

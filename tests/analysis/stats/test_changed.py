@@ -190,8 +190,9 @@ def test_the_figure_has_a_row_for_each_setting_in_the_order_of_its_values() -> N
 def test_failures_are_said_beside_their_row() -> None:
     lost = with_wire(SYNC, UNBUCKETED)
     figure = drawn(case_of(runs(SYNC, rates(1.0)), runs(lost, {0: None, 1: None})))
-    assert row_labels(figure) == [["unbucketed (2 not ok)"]]
-    assert "no launch ended well" in figure.axes[0].texts[0].get_text()
+    assert row_labels(figure) == [["unbucketed"]]
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    assert texts == ["   no launch ended well", "0/2"]
 
 
 def test_an_interval_beyond_the_axes_ends_in_an_arrow() -> None:
@@ -204,7 +205,8 @@ def test_a_mean_that_is_not_one_of_launches_of_the_same_repetition_is_in_the_axe
     base: dict[int, float | None] = {0: 100.0, 1: 100.0, 2: 70.0}
     some: dict[int, float | None] = {0: 100.0, 1: 100.0, 2: None}
     (axes,) = drawn(case_of(runs(SYNC, base), runs(with_wire(SYNC, UNBUCKETED), some))).axes
-    means = [float(np.asarray(line.get_xdata())[0]) for line in axes.get_lines()[1:]]
+    lines = [line for line in axes.get_lines()[1:] if line.get_marker() != "x"]
+    means = [float(np.asarray(line.get_xdata())[0]) for line in lines]
     assert means
     assert all(axes.get_xlim()[0] < mean < axes.get_xlim()[1] for mean in means)
 
@@ -233,8 +235,8 @@ def test_other_figures_tell_settings_apart_by_short_names(wires: tuple[Wire, ...
 def test_the_report_lists_every_setting_against_the_defaults(tmp_path: Path) -> None:
     page = reported(tmp_path, all_changed(SYNC), runs(RING, rates(1.0)))
     assert "<h3>Changed settings</h3>" in page
-    assert page.count("<td>1.50 [1.50, 1.50]</td><td>3</td>") == len(WIRES)
-    assert "Pairs below are without the settings" in page
+    assert page.count(">1.50 [1.50, 1.50]</td>") == len(WIRES)
+    assert "Pairs are without the settings" in page
     # Of the defaults alone: ps_sync against all-reduce.
     assert "All pairs of synchronous settings on the same transport (1)" in page
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from analysis.data.cases import Case
 from analysis.figures.against_settings import plot_exchange
 from analysis.figures.save import KINDS
-from analysis.figures.style import MARKERS
-from analysis.report.page import _PAIRS, CaseReport, _pair_table
+from analysis.figures.style import MARKERS, PAPER
+from analysis.report.comparisons import pair_rows
+from analysis.report.pages import CaseReport
 from analysis.report.screen import verdict_text
 from analysis.report.verdict import verdict
 from analysis.stats.decision import Outcome
@@ -93,9 +94,7 @@ def _check_figure(case: Case) -> None:
     figure, decided = plot_exchange(case), (Outcome.FASTER, Outcome.SLOWER, Outcome.EQUAL)
     drawn = [line for axes in figure.axes for line in axes.get_lines()] if figure else []
     # The last markers are arrows at the ends of intervals here.
-    filled = [
-        str(m.get_markeredgecolor()) == "white" for m in drawn if m.get_marker() in MARKERS[:6]
-    ]
+    filled = [str(m.get_markeredgecolor()) == PAPER for m in drawn if m.get_marker() in MARKERS[:6]]
     pairs = changed_points(case) if figure else []
     wanted = [pair.decision.outcome in decided for pair in pairs if pair.decision.ratio is not None]
     assert sorted(filled) == sorted(wanted)
@@ -130,7 +129,7 @@ def test_the_headline_of_a_pair_is_not_lost_in_a_correction() -> None:
     assert "faster than the best parameter-server setting" in verdict(case).headline
     (planned,) = [pair for pair in all_pairs(case) if pair.planned]
     assert planned.decision.outcome in (Outcome.FASTER, Outcome.SLOWER)
-    rows = _pair_table(all_pairs(case), _PAIRS)
+    rows = pair_rows(case)
     assert rows["p (Holm)"].str.contains("planned").sum() == 1
 
 
@@ -218,10 +217,10 @@ def drifting(rates: Mapping[int, float]) -> Case:
 
 def test_drift_of_the_sentinel_is_told_and_takes_the_headline_away() -> None:
     steady = drifting({0: 100.0, 29: 101.0, 60: 100.5})
-    assert not any(line.startswith("Drift") for line in verdict(steady).details)
+    assert not any(line.startswith("Drift") for line in verdict(steady).warnings)
     # Three launches that spread are a warning; a trend through five of them is known.
     noisy = drifting({0: 100.0, 29: 90.0, 60: 104.0})
-    (line,) = [line for line in verdict(noisy).details if line.startswith("Drift above 3%")]
+    (line,) = [line for line in verdict(noisy).warnings if line.startswith("Drift above 3%")]
     assert "100 at the start, 90 at the middle, 104 at the end" in line
     assert "faster" in verdict(noisy).headline
     sure = drifting({0: 100.0, 14: 96.0, 29: 93.0, 44: 89.0, 60: 85.0})

@@ -93,7 +93,7 @@ def test_a_rung_without_a_good_launch_keeps_its_row() -> None:
         *(r for r in RECORDS if "altered optimizer" not in r.experiment.title),
         *runs(point_on(LADDERS["all-reduce"][1]), {0: None}),
     ]
-    assert "fused optimizer" in texts(plot_ladder(case_of(failed)))
+    assert "fused optimizer (0/1)" in texts(plot_ladder(case_of(failed)))
 
 
 def test_the_report_says_what_every_rung_brings(tmp_path: Path) -> None:

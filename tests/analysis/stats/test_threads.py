@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.report.table import report_tables, text_table
+from analysis.report.table import report_table, text_table
 from analysis.report.verdict import verdict
 from analysis.report.what_was_run import what_was_run
 from analysis.stats.points import point_table
@@ -31,13 +31,13 @@ def test_sides_with_different_threads_are_compared_and_it_is_said() -> None:
         "The sides were given different threads for each worker: allreduce 2, ps_sync, "
         "round_robin 1."
     ) in found.details
-    assert list(report_tables(case)["Throughput"]["threads"]) == ["1", "2"]
+    assert list(report_table(case, "results")["threads"]) == ["1", "2"]
     assert "threads ps_sync 1, allreduce 2" in dict(what_was_run(case))["worker"]
 
 
 def test_equal_threads_are_told_once() -> None:
     case = case_of(runs(RING, times(2.0)), runs(with_threads(SynchronousServers, 2), times(1.0)))
-    assert "threads" not in report_tables(case)["Throughput"]
+    assert "threads" not in report_table(case, "results")
     assert not [line for line in verdict(case).details if "threads" in line]
     assert dict(what_was_run(case))["worker"].endswith("2 thread(s)")
 

@@ -217,10 +217,10 @@ def test_what_a_study_chooses_is_chosen_once() -> None:
     choices = Choices()
     before = points_of("compare", choices=choices)
     assert choices.answers == {
-        "best placement of SmallCNN on 2 servers": "largest_first",
+        "most balanced placement of SmallCNN on 2 servers": "largest_first",
         "split_bytes of SmallCNN on 2 servers": 5480,
     }
-    choices.answers["best placement of SmallCNN on 2 servers"] = "greedy"
+    choices.answers["most balanced placement of SmallCNN on 2 servers"] = "greedy"
     assert served(points_of("compare", choices=choices))[-1] == (2, 2, "greedy")
     assert served(before)[-1] == (2, 2, "largest_first")
 

@@ -1,0 +1,146 @@
+"""What is drawn of a point: launches, mean, interval, bound, and how many launches are ok.
+
+Decides what of a column of the table of points a figure shows, and the signs for single launches,
+stars and failures that all figures share.  The same rows are the figure's data as CSV.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.transforms import offset_copy
+
+from analysis.data.cases import Case
+from analysis.figures.style import INK
+from analysis.stats.points import base_of, launch_ratios, point_table
+
+#: What a star says in a legend.
+STARRED = "processors may have been the limit"
+FAILED = "attempts not ok"
+LAUNCHES = "single launches"
+BOUND = "bound (same marker)"
+
+_STAR: dict[str, Any] = {
+    "linestyle": "none",
+    "marker": (6, 2, 0),
+    "markersize": 6,
+    "markeredgewidth": 0.8,
+    "zorder": 4,
+}
+_CROSS: dict[str, Any] = {
+    "linestyle": "none",
+    "marker": "x",
+    "markersize": 6,
+    "markeredgewidth": 1.6,
+}
+#: Markers of a bound, in the colour and with the marker of what it bounds.
+HOLLOW: dict[str, Any] = {
+    "markersize": 3.5,
+    "markerfacecolor": "none",
+    "markeredgewidth": 0.6,
+    "zorder": 1.5,
+}
+_CIRCLES: dict[str, Any] = {"s": 6, "facecolors": "none", "linewidths": 0.6, "zorder": 4}
+
+
+def marks_of(case: Case, column: str) -> pd.DataFrame:
+    """What is drawn of a column of the table of points, a row for each point.
+
+    Columns: setting, num_workers, num_ps; mean, low, high as in the table; launches, the same of
+    single launches; bound, the same at the bound of the step; ok, planned, failed, numbers of
+    launches and of attempts that did not end well; starred, as in the table.
+    """
+    points = point_table(case)
+    what, _, base = column.partition("_")
+    rivals = [base_of(case, point, base) if base else None for point in case.points]
+    share = points["num_workers"] if what == "efficiency" else pd.Series(1.0, points.index)
+    launches = [
+        tuple((launch_ratios(point.rates, rival.rates) if rival else point.rates) / over)
+        for point, rival, over in zip(case.points, rivals, share, strict=True)
+    ]
+    over = share * points[f"base_{base}"] if base else share
+    known = points[column].notna()
+    starred = points[f"marks_{base}" if base else "marks"] != ""
+    return pd.DataFrame(
+        {
+            "setting": points["setting"],
+            "num_workers": points["num_workers"].astype(int),
+            "num_ps": [point.experiment.num_ps for point in case.points],
+            "mean": points[column],
+            "low": points[f"{column}_low"],
+            "high": points[f"{column}_high"],
+            "launches": pd.Series(launches, dtype=object).where(known, None),
+            "bound": (points["rate_bound"] / over).where(known),
+            "ok": points["launches"].astype(int),
+            "planned": points["planned"].astype(int),
+            "failed": points["failed"].astype(int),
+            "starred": starred,
+        }
+    )
+
+
+def data_of(marks: pd.DataFrame) -> pd.DataFrame:
+    """Marks as the rows of a file: the launches of a point in one cell, with spaces."""
+    told = marks["launches"].map(lambda each: " ".join(f"{value:.6g}" for value in each or ()))
+    return marks.assign(launches=told)
+
+
+def worth_drawing(marks: pd.DataFrame) -> bool:
+    """There is a launch, or there should have been one."""
+    return bool((marks["launches"].notna() | (marks["failed"] > 0)).any())
+
+
+def top_of(marks: pd.DataFrame, at_least: float = 0.0, wanted: float = 0.0) -> float:
+    """Where an axis of values ends: beyond all launches, and beyond what is not much higher.
+
+    With three launches an interval can be many times as long as the axis; it must not squash what
+    was measured.
+
+    Args:
+        at_least: a value that is shown as launches are.
+        wanted: a value that is shown as ends of intervals are, unless it is too high.
+    """
+    launches = marks["launches"].explode().astype(float)
+    largest = pd.Series([at_least, launches.max(), marks["bound"].max()]).max()
+    highest = pd.Series([largest, marks["high"].max(), wanted]).max()
+    return float(min(highest * 1.05, largest * 1.3)) or 1.0
+
+
+def draw_launches(
+    axes: Axes, x: Sequence[float], y: Sequence[float], colour: str, shift: tuple[int, int]
+) -> None:
+    """Small circles, shifted by some points to where the mean does not hide them."""
+    figure = axes.get_figure(root=True)
+    beside = offset_copy(axes.transData, figure, *shift, units="points")
+    axes.scatter(x, y, edgecolors=colour, transform=beside, **_CIRCLES)
+
+
+def draw_star(axes: Axes, x: float, y: float, colour: str, shift: tuple[int, int]) -> None:
+    """Beside the mean, shifted by some points to where circles and interval leave room."""
+    figure = axes.get_figure(root=True)
+    beside = offset_copy(axes.transData, figure, *shift, units="points")
+    axes.plot([x], [y], **_STAR, color=colour, transform=beside)
+
+
+def draw_unclaimed(axes: Axes, x: float, colour: str) -> None:
+    """A star at the bottom: launches went well and nothing is claimed of them."""
+    axes.plot([x], [0.03], **_STAR, color=colour, transform=axes.get_xaxis_transform())
+
+
+def draw_cross(axes: Axes, x: float, y: float, colour: str, transform: Any = None) -> None:
+    """Where a launch should have been."""
+    where = {} if transform is None else {"transform": transform}
+    axes.plot([x], [y], **_CROSS, color=colour, clip_on=False, zorder=4, **where)
+
+
+def note_signs(axes: Axes, marks: pd.DataFrame) -> None:
+    """Explain circles, stars and crosses in the legend, if there are any."""
+    if marks["launches"].notna().any():
+        axes.scatter([], [], edgecolors=INK, **_CIRCLES, label=LAUNCHES)
+    if marks["starred"].any():
+        axes.plot([], [], **_STAR, color=INK, label=STARRED)
+    if (marks["failed"] > 0).any():
+        axes.plot([], [], **_CROSS, color=INK, label=FAILED)

@@ -1,0 +1,193 @@
+"""Draw points as rows: launches, mean and interval along a horizontal line under a name.
+
+Decides how a row looks, and the figure of rates or efficiencies whose rows are settings and whose
+marks are numbers of workers.  Where there are one or two of these, it says more than lines through
+them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.figures.marks import (
+    BOUND,
+    HOLLOW,
+    draw_cross,
+    draw_launches,
+    draw_star,
+    note_signs,
+    top_of,
+)
+from analysis.figures.style import (
+    COLOURS,
+    FAINT,
+    IDEAL,
+    INK,
+    MARKERS,
+    PAPER,
+    legend_of_figure,
+    new_figure,
+    style,
+)
+from analysis.stats.statistics import Ends
+from analysis.wording import workers_text
+
+#: Inches: of a mark with its launches, and of what is around all rows.
+_ROW_HEIGHT, _AROUND = 0.19, 1.5
+
+#: Between two settings, in rows.
+_BETWEEN = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What is drawn along a horizontal line.
+
+    Attributes:
+        y: where the line is.
+        ends: the mean of the launches, or what else stands for them, and its interval.
+        filled: the marker, or its outline only.
+        starred: processors may have been the limit.
+    """
+
+    y: float
+    launches: Sequence[float]
+    ends: Ends
+    colour: str
+    marker: str
+    filled: bool = True
+    starred: bool = False
+
+
+def draw_row(axes: Axes, row: Row, limits: tuple[float, float]) -> None:
+    """Launches, mean and interval; where the interval goes beyond the limits stands an arrow."""
+    (mean, low, high), y, colour = row.ends, row.y, row.colour
+    draw_launches(axes, row.launches, [y] * len(row.launches), colour, shift=(0, 4))
+    if mean is not None:
+        inside, edge = (colour, PAPER) if row.filled else (PAPER, colour)
+        axes.plot([mean], [y], row.marker, mfc=inside, mec=edge, zorder=3)
+        if row.starred:
+            draw_star(axes, mean, y, colour, shift=(6, -5))
+    if low is None or high is None:
+        return
+    left, right = max(low, limits[0]), min(high, limits[1])
+    axes.plot([left, right], [y, y], color=colour, linewidth=1.0, zorder=2)
+    for end, seen, arrow in ((low, left, "<"), (high, right, ">")):
+        mark = "|" if end == seen else arrow
+        axes.plot([seen], [y], mark, color=colour, markersize=4, clip_on=False)
+
+
+def count_beside(axes: Axes, y: float, ok: int, planned: int) -> None:
+    """At the right of a row, launches that are ok, of those planned."""
+    beside = {"transform": axes.get_yaxis_transform(), "va": "center"}
+    axes.text(1.01, y, f"{ok}/{planned}", fontsize=7, color=FAINT, **beside)
+
+
+def name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Names at the left, from the top; lines of a grid along the values only."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.45, -0.6)
+    axes.grid(axis="y", visible=False)
+    axes.grid(axis="x", visible=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantity:
+    """What the horizontal axis of a figure of settings tells.
+
+    Attributes:
+        ideals: its value under perfect scaling, by the number of workers.
+        unclaimed: what stands where a point has launches and no value.
+    """
+
+    label: str
+    ideals: Mapping[int, float]
+    unclaimed: str = ""
+
+
+def plot_settings(marks: pd.DataFrame, quantity: Quantity, title: str) -> Figure:
+    """A row for each setting, on it a mark for each number of workers.
+
+    Args:
+        marks: see `marks_of`.
+    """
+    placed, names = _on_rows(marks)
+    right = top_of(marks, 0.0, max(quantity.ideals.values(), default=0.0))
+    with style():
+        figure, (axes,) = new_figure(1, 1, _ROW_HEIGHT * (placed["y"].max() + 1) + _AROUND)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=9)
+        for number, (count, own) in enumerate(placed.groupby("num_workers")):
+            colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+            axes.plot([], [], marker, color=colour, label=workers_text(int(count)))
+            _draw_marks(axes, own, (colour, marker), right, quantity)
+        _draw_ideals(axes, quantity.ideals, right)
+        axes.set_yticks([*names], [*names.values()])
+        axes.set_ylim(placed["y"].max() + 0.6, -0.7)
+        axes.grid(axis="y", visible=False)
+        axes.grid(axis="x", visible=True)
+        axes.set_xlim(0, right)
+        axes.set_xlabel(quantity.label)
+        if marks["bound"].notna().any():
+            axes.plot([], [], "o", color=INK, **HOLLOW, label=BOUND)
+        note_signs(axes, marks)
+        legend_of_figure(figure, [axes])
+    return figure
+
+
+def _on_rows(marks: pd.DataFrame) -> tuple[pd.DataFrame, dict[float, str]]:
+    """Marks with their heights, those of a setting below each other; and names at their middles."""
+    in_order = marks.assign(
+        setting=pd.Categorical(marks["setting"], marks["setting"].unique(), ordered=True)
+    ).sort_values(["setting", "num_workers"])
+    begins = in_order["setting"] != in_order["setting"].shift()
+    heights = np.where(begins, 1.0 + _BETWEEN, 1.0).cumsum()
+    placed = in_order.assign(y=heights - heights[0])
+    middles = placed.groupby("setting", observed=True)["y"].mean()
+    return placed, {float(y): str(name) for name, y in middles.items()}
+
+
+def _draw_ideals(axes: Axes, ideals: Mapping[int, float], right: float) -> None:
+    """Where perfect scaling would be; numbers of workers above lines that differ."""
+    at: dict[float, list[int]] = {}
+    for count, ideal in ideals.items():
+        at.setdefault(ideal, []).append(count)
+    for ideal, counts in at.items():
+        if ideal <= right:
+            axes.axvline(ideal, color=IDEAL, linewidth=1.0, linestyle=(0, (1, 1)), zorder=1)
+            told = f"{counts[0]} x single" if len(at) > 1 else "ideal"
+            place = {"transform": axes.get_xaxis_transform(), "ha": "center", "va": "bottom"}
+            axes.text(ideal, 1.0, told, color=FAINT, fontsize=7, **place)
+
+
+def _draw_marks(
+    axes: Axes, marks: pd.DataFrame, look: tuple[str, str], right: float, quantity: Quantity
+) -> None:
+    """The marks of one number of workers, in its colour and with its marker."""
+    colour, marker = look
+    for mark in marks.itertuples():
+        low_to_high = (mark.mean, mark.low, mark.high)
+        mean, low, high = (None if math.isnan(end) else end for end in low_to_high)
+        row = Row(
+            y=mark.y,
+            launches=mark.launches or (),
+            ends=(mean, low, high),
+            colour=colour,
+            marker=marker,
+            starred=mark.starred,
+        )
+        draw_row(axes, row, (0.0, right))
+        if not math.isnan(mark.bound):
+            axes.plot([mark.bound], [mark.y], marker, color=colour, **HOLLOW)
+        if mark.failed:
+            draw_cross(axes, 0.0, mark.y, colour)
+        if mean is None:
+            told = quantity.unclaimed if mark.ok else "no launch ended well"
+            axes.text(0.0, mark.y, f"   {told}", color=FAINT, va="center", fontsize=7)
+        count_beside(axes, mark.y, mark.ok, mark.planned)

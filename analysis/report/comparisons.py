@@ -1,0 +1,67 @@
+"""Tables of pairs: every comparison that was decided, as text.
+
+Decides how a pair is spelled; which pairs there are and what may be said of them is decided in
+`stats.decisions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pandas as pd
+
+from analysis.data.cases import Case
+from analysis.report.sizes import each_text
+from analysis.stats.decision import Decision, Outcome
+from analysis.stats.decisions import Pair, all_pairs, changed_points
+from analysis.stats.setting_pairs import varies_exchange
+from analysis.stats.statistics import CONFIDENCE
+from analysis.wording import NONE, missing_text, ratio, with_interval
+
+_COMPARED = {"workers": "workers", "ratio": f"ratio [{CONFIDENCE * 100:.0f} %]"}
+
+#: Columns of the tables of pairs, and their headings.
+_PAIRS = {"first": "first", "second": "second", **_COMPARED, "p": "p (Holm)", "outcome": "first is"}
+_PAIRS_APART = {**_PAIRS, "transports": "transports"}
+_CHANGED = {"first": "setting", "second": "changed from", **_COMPARED, "n": "n"}
+_CHANGED |= {"p": "p (Holm)", "outcome": "setting is"}
+
+
+def pair_rows(case: Case, *, same_transport: bool = True) -> pd.DataFrame:
+    """A row for each pair of synchronous settings, on the same transport or on different ones."""
+    headings = _PAIRS if same_transport else _PAIRS_APART
+    return _rows(all_pairs(case, same_transport=same_transport), headings)
+
+
+def changed_rows(case: Case) -> pd.DataFrame:
+    """A row for each setting of the exchange beside the one that it is changed from."""
+    return _rows(changed_points(case) if varies_exchange(case) else (), _CHANGED)
+
+
+def _rows(pairs: Iterable[Pair], headings: Mapping[str, str]) -> pd.DataFrame:
+    rows = [
+        {
+            "first": pair.first.setting.label,
+            "second": pair.second.setting.label,
+            "workers": each_text([pair.first.num_workers, pair.second.num_workers]),
+            "ratio": with_interval(ratio, *pair.decision.ends),
+            "n": str(min(pair.decision.n_first, pair.decision.n_second)),
+            "p": _p_text(pair),
+            "outcome": outcome_text(pair.decision),
+            "transports": pair.label,
+        }
+        for pair in pairs
+    ]
+    return pd.DataFrame(rows, columns=list(headings)).rename(columns=headings)
+
+
+def _p_text(pair: Pair) -> str:
+    p_value = pair.decision.p_value
+    return NONE if p_value is None else f"{p_value:.2g}{' (planned)' * pair.planned}"
+
+
+def outcome_text(decision: Decision) -> str:
+    """What may be said of the first side, and what is missing where that is nothing."""
+    if decision.outcome is Outcome.UNDECIDED:
+        return f"{decision.outcome}: {missing_text(decision)}"
+    return f"{decision.outcome}{': ' * bool(decision.doubt)}{decision.doubt}"

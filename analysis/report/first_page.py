@@ -1,0 +1,130 @@
+"""The first page of a report: the numbers that matter, and every warning.
+
+Decides which numbers stand beside the verdict, and what a reader must know before believing any of
+them.  The sentences of the verdict are decided in `verdict`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from analysis.data.blocks import SweepResults
+from analysis.data.cases import Case, Point
+from analysis.report.verdict import Verdict
+from analysis.stats.decisions import decisions
+from analysis.stats.points import point_table
+from analysis.stats.statistics import estimate
+from analysis.wording import capital, count_text, number, ratio, with_interval, workers_text
+from ps_allreduce.record.records import Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyNumber:
+    """A number of the first page.
+
+    Attributes:
+        value: with its interval, as text.
+        meaning: what it is a number of.
+    """
+
+    value: str
+    meaning: str
+
+
+def key_numbers(case: Case) -> list[KeyNumber]:
+    """The rates of both sides and their ratio; where they do not meet, the fastest rate."""
+    main = decisions(case).main
+    if main is None:
+        measured = [point for point in case.points if len(point.rates)]
+        best = max(measured, key=lambda point: estimate(point.rates).mean, default=None)
+        return [_rate_number(case, best)] if best else []
+    decision = decisions(case).of(*main.bests)
+    names = [point.setting.label for point in main.bests]
+    rates = [_rate_number(case, point) for point in main.bests if len(point.rates)]
+    if decision.ratio is None:
+        return rates
+    value = with_interval(ratio, *decision.ends)
+    return [*rates, KeyNumber(value=value, meaning=f"ratio: {names[0]} over {names[1]}")]
+
+
+def _rate_number(case: Case, point: Point) -> KeyNumber:
+    where = f"{point.setting.label}, {workers_text(point.num_workers)}"
+    value = with_interval(number, *estimate(point.rates).ends)
+    return KeyNumber(value=value, meaning=f"{case.unit}/s: {where}")
+
+
+def warnings(results: SweepResults, told: Sequence[tuple[Case, Verdict]]) -> list[str]:
+    """What is missing of the sweep, doubts of every case, and doubts of the runs."""
+    by_case = [
+        (case, line)
+        for case, verdict in told
+        for line in (*verdict.warnings, *above_one_lines(case))
+    ]
+    shared = {line for _, line in by_case if all((case, line) in by_case for case, _ in told)}
+    of_cases = [line if line in shared else f"{case.name}: {line}" for case, line in by_case]
+    return list(dict.fromkeys([*_missing_lines(results), *of_cases, *_run_lines(results)]))
+
+
+def _missing_lines(results: SweepResults) -> Iterator[str]:
+    if damaged := results.files.damaged:
+        yield f"{count_text(len(damaged), 'file')} could not be read and {_are(damaged)} left out."
+    if results.missing:
+        yield (
+            f"{len(results.missing)} of {len(results.files.planned or ())} planned runs are not "
+            "made yet with this machine, software and measured program: the sweep is unfinished."
+        )
+    if older := results.older_blocks:
+        yield (
+            f"{count_text(len(older), 'block')} of runs from another machine, software or measured "
+            f"program {_are(older)} left out."
+        )
+
+
+def _are(things: Sequence[object]) -> str:
+    return "is" if len(things) == 1 else "are"
+
+
+def above_one_lines(case: Case) -> list[str]:
+    """Efficiencies whose whole interval lies above 1: the base was too slow, or others too fast."""
+    table = point_table(case)
+    names = ("efficiency_single", "efficiency_single_low", "efficiency_single_high")
+    above = table[table[names[1]] > 1]
+    told = [
+        f"{row['setting']} at {workers_text(int(row['num_workers']))} "
+        f"{with_interval(ratio, *(row[name] for name in names))}"
+        for _, row in above.iterrows()
+    ]
+    if not told:
+        return []
+    return [
+        f"Efficiency above 1: {'; '.join(told)}. More than a worker alone can do: its base, a "
+        "single worker, was slowed down, or they do not do the same work."
+    ]
+
+
+def _run_lines(results: SweepResults) -> list[str]:
+    """Doubts of the runs with their number, and what is missing on disk."""
+    table = results.block.table
+    in_order = [results.files.records[path] for path in table.index]
+    lines = _counted(line for record in in_order for line in record.warnings)
+    missing = table.loc[(table["status"] == Status.OK) & ~table["raw_timings"], "record_path"]
+    if len(missing):
+        lines.append(
+            f"Raw timings are missing beside {count_text(len(missing), 'record')} "
+            f"({', '.join(missing)}); their figures are those that the records hold."
+        )
+    return lines
+
+
+def _counted(lines: Iterable[str]) -> list[str]:
+    """Every line once, with its number; lines that differ in figures only count as the same."""
+    alike: dict[str, list[str]] = {}
+    for line in lines:
+        alike.setdefault(re.sub(r"[0-9.]+", "0", line), []).append(line)
+    groups = sorted(alike.values(), key=len, reverse=True)
+    return [
+        f"{capital(group[0])} ({count_text(len(group), 'run')}{' like it' * (len(set(group)) > 1)})"
+        for group in groups
+    ]

@@ -1,0 +1,132 @@
+"""Two folders of results, of two clusters or two versions: what of them may be compared.
+
+Decides that the same training must have been measured in the same way, that machines and networks
+may differ, since these are what is compared, and that points meet only where all their settings
+agree.  Launches of two folders are never pairs.  All points of two folders are one family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from analysis.data.cases import Case, Point
+from analysis.data.columns import CONDITIONS
+from analysis.stats.decision import Contest, Decision, decide
+from analysis.stats.doubts import doubt_about, drifted
+from analysis.stats.statistics import compare
+from ps_allreduce.errors import UserError
+
+#: Conditions that may differ between the two.
+OF_MACHINES = (
+    *("launcher", "network", "network_hosts", "asked_interface", "asked_workers_per_host"),
+    *("device", "devices_per_worker", "cores_per_worker"),
+)
+_OF_TRAINING = tuple(name for name in CONDITIONS if name not in OF_MACHINES)
+
+#: What follows the cores of a machine is no other setting.
+_OF_CORES = "threads_per_worker"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SharedPoint:
+    """A point that both folders have; what is decided is the second one over the first."""
+
+    first: Point
+    second: Point
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SharedCase:
+    """A training that both folders have measured.
+
+    Attributes:
+        points: those that both have, in the order of the first.
+        alone: of each folder those that the other one lacks.
+    """
+
+    first: Case
+    second: Case
+    points: tuple[SharedPoint, ...]
+    alone: tuple[tuple[Point, ...], tuple[Point, ...]]
+
+
+def shared_cases(first: Sequence[Case], second: Sequence[Case]) -> list[SharedCase]:
+    """What both folders have measured, each decided once.
+
+    Raises:
+        UserError: nothing can be compared, with the reason.
+    """
+    rivals = {_training(case): case for case in second}
+    met = [(case, rivals[_training(case)]) for case in first if _training(case) in rivals]
+    if not met:
+        raise UserError(f"These results cannot be compared: {_why_apart(first, second)}.")
+    pairs = {(one, other): _same_points(one, other) for one, other in met}
+    if not any(pairs.values()):
+        raise UserError(
+            "These results cannot be compared: they are of the same training, and have no point "
+            "in common (strategy, its settings, and the number of workers)."
+        )
+    contests = [_contest(*cases, *points) for cases, own in pairs.items() for points in own]
+    decided = iter(decide(contests))
+    return [
+        SharedCase(
+            first=one,
+            second=other,
+            points=tuple(SharedPoint(first=a, second=b, decision=next(decided)) for a, b in own),
+            alone=(_without(one, [a for a, _ in own]), _without(other, [b for _, b in own])),
+        )
+        for (one, other), own in pairs.items()
+    ]
+
+
+def _training(case: Case) -> tuple[object, ...]:
+    return tuple(case.conditions[name] for name in _OF_TRAINING)
+
+
+def _why_apart(first: Sequence[Case], second: Sequence[Case]) -> str:
+    """What differs between the two cases that differ least."""
+    nearest = min(
+        (condition_differences(one, other, _OF_TRAINING) for one in first for other in second),
+        key=len,
+    )
+    told = (f"{name} is {one} in A and {other} in B" for name, (one, other) in nearest.items())
+    return "; ".join(told)
+
+
+def condition_differences(
+    first: Case, second: Case, names: Sequence[str]
+) -> Mapping[str, tuple[object, object]]:
+    """Conditions that differ, with their values."""
+    both = {name: (first.conditions[name], second.conditions[name]) for name in names}
+    return {name: values for name, values in both.items() if values[0] != values[1]}
+
+
+def _same_points(first: Case, second: Case) -> list[tuple[Point, Point]]:
+    rivals = {_identity(point): point for point in second.points}
+    return [
+        (point, rivals[_identity(point)]) for point in first.points if _identity(point) in rivals
+    ]
+
+
+def _identity(point: Point) -> tuple[object, ...]:
+    """Everything that was set but for what follows the cores."""
+    values = tuple(each for each in point.setting.values if each[0] != _OF_CORES)
+    strategy = point.setting.strategy
+    return strategy, point.num_workers, point.experiment.num_ps, values
+
+
+def _without(case: Case, points: Sequence[Point]) -> tuple[Point, ...]:
+    return tuple(point for point in case.points if point not in points)
+
+
+def _contest(first: Case, second: Case, one: Point, other: Point) -> Contest:
+    """The second over the first; turns of two folders have nothing to do with each other."""
+    apart = pd.RangeIndex(-len(one.rates), 0)
+    return Contest(
+        comparisons=((compare(other.rates, one.rates.set_axis(apart)),),),
+        doubt=doubt_about(first, one, other) or drifted(second),
+    )

@@ -1,0 +1,129 @@
+"""A report in Chromium: on a phone, on a desk and in the dark, from made-up records."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+
+from ps_allreduce.point.strategies import SynchronousServers
+from tests.analysis import made_up
+from tests.analysis.builders import invoke, save_all
+from tests.conftest import skip_or_fail
+
+pytestmark = pytest.mark.slow
+
+PHONE, DESK = 390, 1400
+
+#: A4 without margins of a centimetre, at 96 dots per inch.
+SHEET = (718, 1047)
+
+#: Elements that reach beyond the right edge, but for those that may be scrolled by themselves.
+_TOO_WIDE = """
+return [...document.querySelectorAll('body *')]
+  .filter(e => !e.closest('.wide') && e.getBoundingClientRect().right > innerWidth + 1)
+  .map(e => e.tagName + ' ' + e.textContent.slice(0, 40));
+"""
+
+#: Texts whose contrast with what is behind them is below 4.5 (WCAG 2, 1.4.3).
+_TOO_PALE = """
+const parts = c => (c.match(/[0-9.]+/g) || []).map(Number);
+const light = c => parts(c).slice(0, 3).map(v => v / 255)
+  .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+  .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+const solid = c => c.startsWith('rgb') && (parts(c).length < 4 || parts(c)[3] > 0);
+const behind = e => { for (; e; e = e.parentElement) {
+  const c = getComputedStyle(e).backgroundColor; if (solid(c)) return c; }
+  return 'rgb(255, 255, 255)'; };
+const own = e => [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
+return [...document.querySelectorAll('body *')].filter(own).map(e => {
+  const style = getComputedStyle(e), svg = e.closest('svg');
+  const ends = [light(svg ? style.fill : style.color), light(behind(e))].sort((a, b) => b - a);
+  return [e.textContent.trim().slice(0, 40), (ends[0] + 0.05) / (ends[1] + 0.05)];
+}).filter(each => each[1] < 4.5);
+"""
+
+#: Pictures without words, and tables without headings.
+_WORDLESS = """
+return [...document.querySelectorAll('svg')].filter(e => !e.getAttribute('aria-label'))
+  .concat([...document.querySelectorAll('table')].filter(e => !e.querySelector('th')))
+  .concat([...document.querySelectorAll('section')].filter(e => !e.querySelector('h2')))
+  .map(e => e.outerHTML.slice(0, 80));
+"""
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The address of a report about a sweep like that of `make compare`, with a failed run."""
+    folder = tmp_path_factory.mktemp("page")
+    lost = made_up.failed(made_up.point(SynchronousServers, 4, num_ps=4), 3)
+    save_all(folder, made_up.sweep(made_up.COMPARED), [lost])
+    invoke("report", str(folder), exit_code=1)
+    return (folder / "report.html").as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[webdriver.Chrome]:
+    """Debian's Chromium without a screen."""
+    programs = [shutil.which(name) for name in ("chromium", "chromedriver")]
+    if None in programs:
+        skip_or_fail("chromium and chromedriver are not installed (Debian: chromium-driver)")
+    options = Options()
+    options.binary_location = str(programs[0])
+    # As root there is no sandbox, and containers have little shared memory.
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    with webdriver.Chrome(options=options, service=Service(programs[1])) as chromium:
+        yield chromium
+
+
+def open_page(browser: webdriver.Chrome, page: str, width: int, scheme: str = "light") -> Any:
+    """The page on a screen of that width; returns what runs a script in it."""
+    screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width == PHONE}
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    browser.get(page)
+    return browser.execute_script
+
+
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_nothing_is_cut_and_the_console_is_quiet(
+    browser: webdriver.Chrome, page: str, width: int
+) -> None:
+    run = open_page(browser, page, width)
+    run("document.querySelectorAll('details').forEach(each => each.open = true)")
+    assert run("return document.documentElement.scrollWidth") <= width
+    assert run(_TOO_WIDE) == []
+    assert browser.get_log("browser") == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_stands_out_from_what_is_behind_it(
+    browser: webdriver.Chrome, page: str, scheme: str
+) -> None:
+    run = open_page(browser, page, DESK, scheme)
+    shade = run("return getComputedStyle(document.body).backgroundColor")
+    assert (shade == "rgb(255, 255, 255)") is (scheme == "light")
+    assert run("return document.querySelectorAll('svg text').length") > 20
+    assert run(_TOO_PALE) == []
+
+
+def test_pictures_and_tables_can_be_heard(browser: webdriver.Chrome, page: str) -> None:
+    run = open_page(browser, page, DESK)
+    assert run("return document.querySelectorAll('svg').length") >= 3
+    assert run(_WORDLESS) == []
+
+
+def test_the_first_page_of_a_print_holds_the_verdict_and_the_picture(
+    browser: webdriver.Chrome, page: str
+) -> None:
+    run = open_page(browser, page, SHEET[0])
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    assert run("return document.querySelector('figure').getBoundingClientRect().bottom") < SHEET[1]
