@@ -31,6 +31,7 @@ from analysis.report.verdict import verdict
 from analysis.suite.bench import summarise_bench
 from analysis.suite.envelope import check_envelope, render_agreements
 from analysis.suite.loading import time_loading
+from analysis.timeline.save import save_traces
 from ps_allreduce.errors import SuiteError, UserError
 from ps_allreduce.signals import end_as_interrupted
 
@@ -138,6 +139,7 @@ def report_sweep(results: SweepResults, cases: Sequence[Case]) -> None:
             case=case,
             verdict=verdict(case),
             figures=save_figures(case, folder, alone=len(cases) == 1),
+            traces=save_traces(case, folder),
         )
         for case in cases
     ]

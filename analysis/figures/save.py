@@ -19,6 +19,7 @@ from analysis.figures.against_workers import plot_efficiency, plot_speedup, plot
 from analysis.figures.bars import plot_breakdown, plot_placement
 from analysis.figures.ladder import plot_ladder
 from analysis.figures.style import save_figure
+from analysis.figures.timeline import plot_timeline
 from analysis.stats.setting_pairs import without_changed
 
 _LAUNCHES = (
@@ -141,6 +142,18 @@ KINDS = (
         "time less compute less input wait. What is hidden behind compute is not in it; applying "
         "the update and starting the step are, so a single worker has some too.",
         plot=plot_breakdown,
+        shows_changed=True,
+    ),
+    FigureKind(
+        name="timeline",
+        title="One step of each strategy",
+        caption="Of each strategy the fastest point with the most workers, in a traced step of "
+        "median length, on one clock. Above: what the worker does. Below: a line for each message "
+        "of gradients, the one that is sent first at the top, from the moment its gradient is "
+        "ready until the new value is on the worker. While a message waits for its turn, so many "
+        "others are under way as there may be at once. What no bar covers lies between two steps, "
+        "or before a step has its values.",
+        plot=plot_timeline,
         shows_changed=True,
     ),
 )

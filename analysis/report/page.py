@@ -15,13 +15,14 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from analysis.data.blocks import Block, SweepResults
-from analysis.data.cases import Case
+from analysis.data.cases import Case, Point
 from analysis.data.columns import NO_TEXT
 from analysis.figures.save import SavedFigure
 from analysis.report.circumstances import busy_lines, mixed_lines
 from analysis.report.network_items import host_items, network_parts
 from analysis.report.sizes import each_text
 from analysis.report.table import legend, report_tables
+from analysis.report.traced import VIEWER, traced_table
 from analysis.report.verdict import Verdict
 from analysis.report.what_was_run import Items, what_was_run
 from analysis.stats.decision import MARGIN, Decision, Outcome
@@ -48,11 +49,16 @@ _CHANGED |= {"p": "p (Holm)", "outcome": "setting is"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseReport:
-    """What is reported about one case."""
+    """What is reported about one case.
+
+    Attributes:
+        traces: files of traced steps by their points.
+    """
 
     case: Case
     verdict: Verdict
     figures: Sequence[SavedFigure]
+    traces: Mapping[Point, Path]
 
 
 def write_report(path: Path, results: SweepResults, cases: Sequence[CaseReport]) -> None:
@@ -106,6 +112,8 @@ def _case_context(item: CaseReport, chosen: Sequence[ExchangeChoice]) -> dict[st
         "tables": report_tables(case),
         "legend": legend(case),
         "figures": item.figures,
+        "traced": traced_table(item.traces),
+        "viewer": VIEWER,
         "placements": pd.DataFrame([_placement_row(each, case.unit) for each in placed]),
         "deviations": [
             f"{each.point.experiment.title}: {line}" for each in placed for line in each.deviations

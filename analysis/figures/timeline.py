@@ -1,0 +1,149 @@
+"""One traced step of each strategy: what every worker did in it, and the way of every message.
+
+A case in, a figure out, or None where no step was traced.  Decides which step is shown; what its
+parts are is decided in `analysis.timeline.traced`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.data.cases import Case, Point
+from analysis.figures.style import COLOURS, bar_fill, legend_of_figure, style
+from analysis.timeline.traced import Span, TracedRun, Way, parts_of, traced_run, ways_of
+from analysis.wording import workers_text
+from ps_allreduce.record.steps import StepTable
+
+#: More than these are not read: strategies, and workers of each.
+MOST_STRATEGIES, MOST_WORKERS = 6, 4
+
+#: Sizes, inches.
+_WIDTH, _ROW_HEIGHT, _AROUND_ROWS = 7.4, 0.62, 0.42
+
+#: Of a row, counted from its top: the bar of the step, and the room of its messages.
+_BAR, _MESSAGES = 0.3, 0.52
+
+_PARTS: dict[str, Any] = {
+    "forward": bar_fill(5),
+    "backward": bar_fill(1),
+    "exchange": {"facecolor": "#DDDDDD", "edgecolor": "#7F7F7F", "linewidth": 0.6},
+    "input wait": bar_fill(3),
+    "a step that nobody sees into": {"facecolor": "white", "edgecolor": "black", "linewidth": 0.6},
+}
+_UNSEEN = "a step that nobody sees into"
+
+_HELD: dict[str, Any] = {"colors": COLOURS[4], "linewidths": 0.5}
+_UNDER_WAY: dict[str, Any] = {"colors": COLOURS[6], "linewidths": 0.9}
+
+
+def plot_timeline(case: Case) -> Figure | None:
+    """A panel for each strategy, with a row for each worker."""
+    shown = shown_runs(case)
+    if not shown:
+        return None
+    rows = [min(point.num_workers, MOST_WORKERS) for point, _ in shown]
+    heights = [count * _ROW_HEIGHT + _AROUND_ROWS for count in rows]
+    with style():
+        figure = Figure(figsize=(_WIDTH, sum(heights) + 1.2), layout="constrained")
+        figure.suptitle(case.name, fontsize=9)
+        grid = figure.subplots(len(shown), 1, squeeze=False, height_ratios=heights, sharex=True)
+        for (point, run), axes in zip(shown, grid[:, 0], strict=True):
+            _draw(axes, point, run)
+        grid[-1, 0].set_xlabel("ms since the step began")
+        grid[-1, 0].set_xlim(left=0.0)
+        legend_of_figure(figure, grid[:, 0], columns=3)
+    return figure
+
+
+def shown_runs(case: Case) -> list[tuple[Point, TracedRun]]:
+    """Of each strategy the fastest point with the most workers that has traced steps."""
+    best: dict[str, tuple[Point, TracedRun]] = {}
+    for point in sorted(case.points, key=lambda p: (p.num_workers, p.rates.mean()), reverse=True):
+        strategy = point.setting.strategy
+        if strategy not in best and (run := traced_run(point)) is not None:
+            best[strategy] = point, run
+    in_order = [
+        best[name]
+        for name in dict.fromkeys(p.setting.strategy for p in case.points)
+        if name in best
+    ]
+    return in_order[:MOST_STRATEGIES]
+
+
+def window_of(steps: StepTable) -> tuple[float, float]:
+    """Begin and end of what is shown: a step of the first worker, and those of others beside it.
+
+    Of its traced steps but the first, which follows a pause, the one with the median length.  Each
+    other worker adds that step of its own which overlaps longest with it.
+    """
+    first, *others = steps.by_worker()
+    later = first.select(np.arange(len(first)) >= min(1, len(first) - 1))
+    row = np.argsort(later.end - later.start, kind="stable")[(len(later) - 1) // 2]
+    begin, end = float(later.start[row]), float(later.end[row])
+    spans = [(begin, end)]
+    for table in others:
+        overlap = np.minimum(table.end, end) - np.maximum(table.start, begin)
+        if overlap.max() > 0:
+            beside = int(overlap.argmax())
+            spans.append((float(table.start[beside]), float(table.end[beside])))
+    return min(begin for begin, _ in spans), max(end for _, end in spans)
+
+
+def _draw(axes: Axes, point: Point, run: TracedRun) -> None:
+    begin, end = window_of(run.steps)
+    workers = np.unique(run.steps.worker)[:MOST_WORKERS].tolist()
+    left_out = point.num_workers - len(workers)
+    for row, worker in enumerate(workers):
+        table = run.steps.of_worker(worker)
+        for name, fill in _PARTS.items():
+            _draw_bars(axes, row, name, fill, _clipped(_spans(table, name), begin, end))
+        _draw_ways(axes, row, [way for way in ways_of(run) if way.worker == worker], begin, end)
+    axes.set_yticks(range(len(workers)), [f"worker:{worker}" for worker in workers])
+    axes.set_ylim(len(workers) - 0.4, -0.45)
+    axes.grid(axis="y", visible=False)
+    axes.grid(axis="x", visible=True)
+    more = f" ({left_out} more not shown)" if left_out else ""
+    axes.set_title(f"{point.setting.label}, {workers_text(point.num_workers)}{more}", loc="left")
+
+
+def _spans(steps: StepTable, name: str) -> list[Span]:
+    """What of a worker's steps is called so."""
+    if name == _UNSEEN and not steps.batches.shape[1]:
+        ends = zip(steps.start.tolist(), steps.end.tolist(), strict=True)
+        return [Span(name=name, begin=begin, end=end) for begin, end in ends]
+    return [span for parts in parts_of(steps) for span in parts if span.name == name]
+
+
+def _clipped(spans: Iterable[Span], begin: float, end: float) -> list[tuple[float, float]]:
+    """What of it is between two moments: begin and length, in ms since the first of them."""
+    inside = [(max(span.begin, begin), min(span.end, end)) for span in spans]
+    return [((low - begin) * 1e3, (high - low) * 1e3) for low, high in inside if low < high]
+
+
+def _draw_bars(
+    axes: Axes, row: int, name: str, fill: Any, bars: Sequence[tuple[float, float]]
+) -> None:
+    if bars:
+        axes.broken_barh(bars, (row - _BAR, _BAR), label=name, **fill)
+
+
+def _draw_ways(axes: Axes, row: int, ways: Sequence[Way], begin: float, end: float) -> None:
+    """A thin line for each message, those that are ready first at the top."""
+    inside = [way for way in ways if begin <= way.ready < end]
+    if not inside:
+        return
+    numbers = 1 + max(way.number for way in inside)
+    heights = [row + 0.03 + _MESSAGES * (way.number + 0.5) / numbers for way in inside]
+    ready, turn, back = (
+        [(min(getattr(way, name), end) - begin) * 1e3 for way in inside]
+        for name in ("ready", "turn", "back")
+    )
+    axes.hlines(heights, ready, turn, label="gradient ready, waits for its turn", **_HELD)
+    axes.hlines(
+        heights, turn, back, label="message under way, until its value is back", **_UNDER_WAY
+    )

@@ -1,0 +1,197 @@
+"""The traced steps of a run: their parts, and the way of every message.
+
+Decides which launch of a point is shown, where the parts of a step begin and end, and since when a
+message is under way.  All of it is pure but for the reading of one file.  Where moments contradict
+each other they are put in order: clocks are read beside the computation, so a moment may be noted a
+little late.  Spans are those of `ps_allreduce.record.steps`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from analysis.data.cases import Point
+from ps_allreduce.record.files import RunFiles, load_raw
+from ps_allreduce.record.records import RunRecord
+from ps_allreduce.record.steps import (
+    EventKind,
+    EventTable,
+    Floats,
+    Phase,
+    StepTable,
+    forward_ends,
+    forward_starts,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Something that took time; seconds since the epoch."""
+
+    name: str
+    begin: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """What became of one message of a traced step; seconds since the epoch, in this order.
+
+    Attributes:
+        number: position in sending order, or of the variable where each travels on its own.
+        ready: its gradient was ready.
+        turn: from here on it may be under way: fewer than `in_flight` of those before it are.
+        acknowledged: the worker knew that the server has it; of a collective, it was averaged.
+        back: the new value was on the worker.
+    """
+
+    worker: int
+    step: int
+    number: int
+    ready: float
+    turn: float
+    acknowledged: float
+    back: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedRun:
+    """A run, and the raw timings of its traced steps alone, by worker and step."""
+
+    record: RunRecord
+    steps: StepTable
+    events: EventTable
+
+    @classmethod
+    def of(cls, record: RunRecord, steps: StepTable, events: EventTable) -> TracedRun | None:
+        """None where no step was traced."""
+        rows = np.flatnonzero(steps.phase == Phase.EVENTS)
+        if not len(rows):
+            return None
+        rows = rows[np.lexsort((steps.step[rows], steps.worker[rows]))]
+        return cls(record=record, steps=steps.select(rows), events=events)
+
+    @property
+    def communicates(self) -> bool:
+        """Gradients leave the worker, and somebody sees into the steps."""
+        return self.record.experiment.strategy.communicates() and len(self.events.time) > 0
+
+    def message_name(self, number: int) -> str:
+        """`bucket 3`; where every variable travels on its own, `gradient 3`."""
+        what = "gradient" if self.record.experiment.strategy.wire is None else "bucket"
+        return f"{what} {number}"
+
+
+def traced_run(point: Point) -> TracedRun | None:
+    """Of the launches of a point that count, the one with the median rate; None without any."""
+    by_rate = point.launches.sort_values("examples_per_sec")["run_id"]
+    if by_rate.empty:
+        return None
+    run_id = by_rate.iloc[(len(by_rate) - 1) // 2]
+    path = Path(point.attempts.index[point.attempts["run_id"] == run_id][0])
+    raw = RunFiles(path).raw
+    if not raw.exists():
+        return None
+    record = next(each for each in point.records if each.run_id == run_id)
+    return TracedRun.of(record, *load_raw(raw))
+
+
+def parts_of(steps: StepTable) -> list[list[Span]]:
+    """The parts of every step, in the order of the rows; none where nobody sees into a step.
+
+    Input wait, forward and backward pass of every batch, and then what is left up to the end of the
+    step.  What lies before the first part is the start of the step.
+    """
+    if not steps.batches.shape[1]:
+        return [[] for _ in range(len(steps))]
+    starts, ends = forward_starts(steps), forward_ends(steps)
+    return [[*_parts(steps, row, starts[row], ends[row])] for row in range(len(steps))]
+
+
+def _parts(steps: StepTable, row: int, starts: Floats, ends: Floats) -> Iterator[Span]:
+    limit, before = float(steps.end[row]), float(steps.start[row])
+    since = float(steps.pulled[row])
+    for (ready, _, last), forward, backward in zip(
+        steps.batches[row].tolist(), starts.tolist(), ends.tolist(), strict=True
+    ):
+        moments = [since, ready, forward, backward, last]
+        since, ready, forward, backward, last = _in_order(moments, before, limit)
+        if since < ready:
+            yield Span(name="input wait", begin=since, end=ready)
+        yield Span(name="forward", begin=forward, end=backward)
+        yield Span(name="backward", begin=backward, end=last)
+        since = before = last
+    yield Span(name="exchange", begin=before, end=limit)
+
+
+def _in_order(moments: Sequence[float], least: float, most: float) -> list[float]:
+    """The moments between two others, none before the one in front of it."""
+    return [*np.minimum(np.maximum.accumulate([least, *moments])[1:], most).tolist()]
+
+
+def ways_of(run: TracedRun) -> list[Way]:
+    """The way of every message, by worker, step and number; none where nothing is sent."""
+    if not run.communicates:
+        return []
+    found: dict[tuple[int, int], list[Way]] = {}
+    limits = limits_of(run.steps)
+    for (worker, step), moments in moments_of(run.events).items():
+        ways = _ways_of_step(run.record, moments, *limits[worker, step])
+        found[worker, step] = [
+            Way(
+                worker=worker,
+                step=step,
+                number=number,
+                ready=ready,
+                turn=turn,
+                acknowledged=acknowledged,
+                back=back,
+            )
+            for number, (ready, turn, acknowledged, back) in enumerate(ways)
+        ]
+    return [way for ways in found.values() for way in ways]
+
+
+def limits_of(steps: StepTable) -> dict[tuple[int, int], tuple[float, float]]:
+    """Begin and end of every step, by worker and step."""
+    columns = (steps.worker, steps.step, steps.start, steps.end)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return {(worker, step): (start, end) for worker, step, start, end in rows}
+
+
+def moments_of(events: EventTable) -> dict[tuple[int, int], Floats]:
+    """By worker and step, in ascending order: a row of moments for every message [m, 3].
+
+    The columns are the kinds of `EventKind`.
+    """
+    order = np.lexsort((events.kind, events.tensor, events.step, events.worker))
+    times = events.time[order].reshape(-1, len(EventKind))
+    first = order[:: len(EventKind)]
+    steps: dict[tuple[int, int], list[int]] = defaultdict(list)
+    keys = zip(events.worker[first].tolist(), events.step[first].tolist(), strict=True)
+    for row, key in enumerate(keys):
+        steps[key].append(row)
+    return {key: times[rows] for key, rows in steps.items()}
+
+
+def _ways_of_step(
+    record: RunRecord, moments: Floats, start: float, end: float
+) -> Iterator[list[float]]:
+    """Ready, turn, acknowledged and back of every message of one step of one worker."""
+    strategy, bound = record.experiment.strategy, 0
+    if strategy.wire is not None and not strategy.host_aggregation and record.messages:
+        bound = strategy.wire.in_flight
+    earlier: dict[int | None, list[float]] = defaultdict(list)
+    for number, (back, ready, pushed) in enumerate(moments.tolist()):
+        server = record.messages[number].server if record.messages else None
+        before = earlier[server]
+        held = before[-bound] if bound and len(before) >= bound else ready
+        ready, back = _in_order([ready, back], start, end)
+        turn = min(max(ready, held), back)
+        yield _in_order([ready, turn, pushed, back], start, back)
+        before.append(back)
