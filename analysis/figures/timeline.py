@@ -22,10 +22,10 @@ from ps_allreduce.record.steps import StepTable
 #: More than these are not read: strategies, and workers of each.
 MOST_STRATEGIES, MOST_WORKERS = 6, 4
 
-#: Sizes, inches.
-_WIDTH, _ROW_HEIGHT, _AROUND_ROWS = 7.4, 0.62, 0.42
+#: Sizes, inches: a row with messages, and one without.
+_WIDTH, _ROW_HEIGHT, _BARE_HEIGHT, _AROUND_ROWS = 7.4, 0.5, 0.28, 0.4
 
-#: Of a row, counted from its top: the bar of the step, and the room of its messages.
+#: Of a row: the bar of the step, and the room of the messages below it.
 _BAR, _MESSAGES = 0.3, 0.52
 
 _PARTS: dict[str, Any] = {
@@ -37,8 +37,17 @@ _PARTS: dict[str, Any] = {
 }
 _UNSEEN = "a step that nobody sees into"
 
-_HELD: dict[str, Any] = {"colors": COLOURS[4], "linewidths": 0.5}
-_UNDER_WAY: dict[str, Any] = {"colors": COLOURS[6], "linewidths": 0.9}
+#: The parts of a message's way: from which moment to which, what it is called, how it is drawn.
+_WAY: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+    ("ready", "turn", "gradient waits for its turn", {"colors": COLOURS[4], "linewidths": 0.6}),
+    ("turn", "acknowledged", "message under way", {"colors": "black", "linewidths": 1.5}),
+    (
+        "acknowledged",
+        "back",
+        "acknowledged, waits for its value",
+        {"colors": COLOURS[0], "linewidths": 0.6},
+    ),
+)
 
 
 def plot_timeline(case: Case) -> Figure | None:
@@ -47,7 +56,10 @@ def plot_timeline(case: Case) -> Figure | None:
     if not shown:
         return None
     rows = [min(point.num_workers, MOST_WORKERS) for point, _ in shown]
-    heights = [count * _ROW_HEIGHT + _AROUND_ROWS for count in rows]
+    heights = [
+        count * (_ROW_HEIGHT if run.communicates else _BARE_HEIGHT) + _AROUND_ROWS
+        for count, (_, run) in zip(rows, shown, strict=True)
+    ]
     with style():
         figure = Figure(figsize=(_WIDTH, sum(heights) + 1.2), layout="constrained")
         figure.suptitle(case.name, fontsize=9)
@@ -61,18 +73,19 @@ def plot_timeline(case: Case) -> Figure | None:
 
 
 def shown_runs(case: Case) -> list[tuple[Point, TracedRun]]:
-    """Of each strategy the fastest point with the most workers that has traced steps."""
+    """Of each strategy the fastest point with the most workers that has traced steps.
+
+    Strategies in which no gradient leaves its worker are shown where there are no others.
+    """
     best: dict[str, tuple[Point, TracedRun]] = {}
     for point in sorted(case.points, key=lambda p: (p.num_workers, p.rates.mean()), reverse=True):
         strategy = point.setting.strategy
         if strategy not in best and (run := traced_run(point)) is not None:
             best[strategy] = point, run
-    in_order = [
-        best[name]
-        for name in dict.fromkeys(p.setting.strategy for p in case.points)
-        if name in best
-    ]
-    return in_order[:MOST_STRATEGIES]
+    kinds = dict.fromkeys(point.setting.strategy for point in case.points)
+    in_order = [best[kind] for kind in kinds if kind in best]
+    sent = [each for each in in_order if each[0].setting.traits.communicates()]
+    return (sent or in_order)[:MOST_STRATEGIES]
 
 
 def window_of(steps: StepTable) -> tuple[float, float]:
@@ -103,8 +116,9 @@ def _draw(axes: Axes, point: Point, run: TracedRun) -> None:
         for name, fill in _PARTS.items():
             _draw_bars(axes, row, name, fill, _clipped(_spans(table, name), begin, end))
         _draw_ways(axes, row, [way for way in ways_of(run) if way.worker == worker], begin, end)
-    axes.set_yticks(range(len(workers)), [f"worker:{worker}" for worker in workers])
-    axes.set_ylim(len(workers) - 0.4, -0.45)
+    middles = [row if run.communicates else row - _BAR / 2 for row in range(len(workers))]
+    axes.set_yticks(middles, [f"worker:{worker}" for worker in workers])
+    axes.set_ylim(len(workers) - (0.4 if run.communicates else 0.9), -0.45)
     axes.grid(axis="y", visible=False)
     axes.grid(axis="x", visible=True)
     more = f" ({left_out} more not shown)" if left_out else ""
@@ -134,16 +148,14 @@ def _draw_bars(
 
 def _draw_ways(axes: Axes, row: int, ways: Sequence[Way], begin: float, end: float) -> None:
     """A thin line for each message, those that are ready first at the top."""
-    inside = [way for way in ways if begin <= way.ready < end]
+    inside = [way for way in ways if way.ready < end and way.back > begin]
     if not inside:
         return
     numbers = 1 + max(way.number for way in inside)
     heights = [row + 0.03 + _MESSAGES * (way.number + 0.5) / numbers for way in inside]
-    ready, turn, back = (
-        [(min(getattr(way, name), end) - begin) * 1e3 for way in inside]
-        for name in ("ready", "turn", "back")
-    )
-    axes.hlines(heights, ready, turn, label="gradient ready, waits for its turn", **_HELD)
-    axes.hlines(
-        heights, turn, back, label="message under way, until its value is back", **_UNDER_WAY
-    )
+    for since, until, label, look in _WAY:
+        low, high = (
+            [(min(max(getattr(way, name), begin), end) - begin) * 1e3 for way in inside]
+            for name in (since, until)
+        )
+        axes.hlines(heights, low, high, label=label, **look)

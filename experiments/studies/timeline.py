@@ -1,7 +1,8 @@
 """What every task does in a few steps of each strategy, on one clock.
 
 Axes: every strategy.  The largest number of workers; as many servers, or as many as hosts are named
-for servers, unless stated, with the best placement.  A single worker, for comparison.
+for servers, unless stated, with the best placement.  Bases are a single worker and workers that do
+not communicate; the profile quick has the single worker only.
 
 Method: after the window a few steps of every run are traced: each notes when the gradient of each
 bucket was ready, when it was acknowledged, and when the new value was back.  The report draws one
@@ -23,7 +24,7 @@ from experiments.studies.scope import SERVER_STRATEGIES, Scope, Study
 from experiments.sweep.sweep import PROFILES
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.strategies import Single, StockAllReduce, StockServers
+from ps_allreduce.point.strategies import StockAllReduce, StockServers
 
 #: Traced steps of every worker, by the profile's name.
 TRACED = {"quick": 6, "standard": 20}
@@ -35,7 +36,7 @@ LAUNCHES = {"quick": 1, "standard": 3}
 def _points(scope: Scope) -> Iterator[Experiment]:
     workers = scope.scale.workers[-1]
     for workload in scope.workloads:
-        yield scope.point(workload, Single, 1)
+        yield from scope.bases(workload)
         yield scope.reduced(workload, workers)
         num_ps = scope.servers_for(workers)
         best = Policy.ROUND_ROBIN if num_ps == 1 else scope.best_policy(workload, num_ps)
