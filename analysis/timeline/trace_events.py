@@ -193,28 +193,30 @@ def _counts(ways: Sequence[Way], lanes: Sequence[int]) -> dict[int, int]:
 
 
 def _message(scene: _Scene, way: Way, thread: _Thread) -> Iterator[Event]:
-    """The slice of a message; with a server, its two halves and the acknowledgement."""
+    """The slice of a message; to a server, its two halves and the acknowledgement as well."""
     name, micros = scene.run.message_name(way.number), scene.micros
     begin, middle, end = micros(way.turn), micros(way.acknowledged), micros(way.back)
     args: dict[str, Any] = {"step": way.step, "waited_us": begin - micros(way.ready)}
-    messages = scene.run.record.messages
-    carried = messages[way.number] if messages else None
-    if carried is not None:
-        args |= {"bytes": carried.num_bytes, "variables": list(carried.variables)}
-    if carried is None or carried.server is None:
-        yield thread.slice(MESSAGE, name, begin, end, **args)
-        return
-    server = TaskId(TaskType.PS, carried.server)
-    yield thread.slice(MESSAGE, name, begin, end, server=str(server), **args)
-    yield thread.slice(MESSAGE, f"to {server}", begin, middle)
-    yield thread.slice(MESSAGE, "waits for its value", middle, end)
-    yield scene.threads[server].instant(
-        MESSAGE,
-        f"{name} of worker:{way.worker} acknowledged",
-        middle,
-        step=way.step,
-        bytes=carried.num_bytes,
-    )
+    args |= _carried(scene.run.record, way.number)
+    yield thread.slice(MESSAGE, name, begin, end, **args)
+    # With host aggregation a worker sends to another one, and who acknowledges differs.
+    if "server" in args and not scene.run.record.experiment.strategy.host_aggregation:
+        yield thread.slice(MESSAGE, f"to {args['server']}", begin, middle)
+        yield thread.slice(MESSAGE, "waits for its value", middle, end)
+        told = f"{name} of worker:{way.worker} acknowledged"
+        server = scene.threads[TaskId.parse(args["server"])]
+        yield server.instant(MESSAGE, told, middle, step=way.step, bytes=args["bytes"])
+
+
+def _carried(record: RunRecord, number: int) -> dict[str, Any]:
+    """What a message carries and which server holds it; nothing where the record does not tell."""
+    if not record.messages:
+        return {}
+    message = record.messages[number]
+    args = {"bytes": message.num_bytes, "variables": list(message.variables)}
+    if message.server is None:
+        return args
+    return {"server": str(TaskId(TaskType.PS, message.server)), **args}
 
 
 def _arrow(
