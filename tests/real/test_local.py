@@ -34,7 +34,6 @@ from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.files import iter_record_paths, load_record
 from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.record.records import RunRecord, Status
-from ps_allreduce.record.steps import EventKind
 from tests.cluster import LocalLauncher
 from tests.fakes import make_record
 from tests.real.machines import wait_until
@@ -102,21 +101,6 @@ def assert_the_timeline_holds_all(run: LaunchedRun, own: Experiment) -> None:
         for message in run.messages:
             loads[message.server] += message.num_bytes
         assert loads == dict(enumerate(run.placement.bytes_per_server))
-
-
-def assert_ready_before_the_end(run: LaunchedRun) -> None:
-    """Gradients were noted when they were ready, not when the whole step was over."""
-    assert run.steps is not None
-    assert run.events is not None
-    ends = {
-        (worker, step): end
-        for worker, step, end in zip(run.steps.worker, run.steps.step, run.steps.end, strict=True)
-    }
-    ready = run.events.kind == EventKind.GRADIENT_READY
-    for worker, step, time_s in zip(
-        run.events.worker[ready], run.events.step[ready], run.events.time[ready], strict=True
-    ):
-        assert time_s < ends[worker, step]
 
 
 @pytest.mark.parametrize(
