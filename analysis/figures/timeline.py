@@ -6,6 +6,7 @@ parts are is decided in `analysis.timeline.traced`.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -28,15 +29,15 @@ _WIDTH, _ROW_HEIGHT, _BARE_HEIGHT, _AROUND_ROWS = 7.4, 0.5, 0.28, 0.4
 #: Of a row: the bar of the step, and the room of the messages below it.
 _BAR, _MESSAGES = 0.3, 0.52
 
+_UNSEEN = "a step that nobody sees into"
 _PARTS: dict[str, Any] = {
     "forward": bar_fill(5),
     "backward": bar_fill(1),
     "exchange": {"facecolor": "#DDDDDD", "edgecolor": "#7F7F7F", "linewidth": 0.6},
+    "update": {"facecolor": "#DDDDDD", "edgecolor": "#7F7F7F", "linewidth": 0.6},
     "input wait": bar_fill(3),
-    "a step that nobody sees into": {"facecolor": "white", "edgecolor": "black", "linewidth": 0.6},
+    _UNSEEN: {"facecolor": "white", "edgecolor": "black", "linewidth": 0.6},
 }
-_UNSEEN = "a step that nobody sees into"
-
 #: The parts of a message's way: from which moment to which, what it is called, how it is drawn.
 _WAY: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("ready", "turn", "gradient waits for its turn", {"colors": COLOURS[4], "linewidths": 0.6}),
@@ -111,11 +112,12 @@ def _draw(axes: Axes, point: Point, run: TracedRun) -> None:
     begin, end = window_of(run.steps)
     workers = np.unique(run.steps.worker)[:MOST_WORKERS].tolist()
     left_out = point.num_workers - len(workers)
+    spans, ways = _spans(run), ways_of(run)
     for row, worker in enumerate(workers):
-        table = run.steps.of_worker(worker)
         for name, fill in _PARTS.items():
-            _draw_bars(axes, row, name, fill, _clipped(_spans(table, name), begin, end))
-        _draw_ways(axes, row, [way for way in ways_of(run) if way.worker == worker], begin, end)
+            own = [span for span in spans[worker] if span.name == name]
+            _draw_bars(axes, row, name, fill, _clipped(own, begin, end))
+        _draw_ways(axes, row, [way for way in ways if way.worker == worker], begin, end)
     middles = [row if run.communicates else row - _BAR / 2 for row in range(len(workers))]
     axes.set_yticks(middles, [f"worker:{worker}" for worker in workers])
     axes.set_ylim(len(workers) - (0.4 if run.communicates else 0.9), -0.45)
@@ -125,12 +127,15 @@ def _draw(axes: Axes, point: Point, run: TracedRun) -> None:
     axes.set_title(f"{point.setting.label}, {workers_text(point.num_workers)}{more}", loc="left")
 
 
-def _spans(steps: StepTable, name: str) -> list[Span]:
-    """What of a worker's steps is called so."""
-    if name == _UNSEEN and not steps.batches.shape[1]:
-        ends = zip(steps.start.tolist(), steps.end.tolist(), strict=True)
-        return [Span(name=name, begin=begin, end=end) for begin, end in ends]
-    return [span for parts in parts_of(steps) for span in parts if span.name == name]
+def _spans(run: TracedRun) -> dict[int, list[Span]]:
+    """By worker the parts of its steps; a step that has none as a whole."""
+    spans: dict[int, list[Span]] = defaultdict(list)
+    rows = zip(
+        run.steps.worker.tolist(), run.steps.start.tolist(), run.steps.end.tolist(), strict=True
+    )
+    for (worker, begin, end), parts in zip(rows, parts_of(run), strict=True):
+        spans[worker] += parts or [Span(name=_UNSEEN, begin=begin, end=end)]
+    return spans
 
 
 def _clipped(spans: Iterable[Span], begin: float, end: float) -> list[tuple[float, float]]:

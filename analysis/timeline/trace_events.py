@@ -135,7 +135,7 @@ def _thread_labels(thread: _Thread, name: str) -> Iterator[Event]:
 def _steps(scene: _Scene) -> Iterator[Event]:
     """Every step with its parts inside, and when emulated gradients were released."""
     steps, micros = scene.run.steps, scene.micros
-    for row, parts in enumerate(parts_of(steps)):
+    for row, parts in enumerate(parts_of(scene.run)):
         thread, step = scene.worker(int(steps.worker[row])), int(steps.step[row])
         begin, end = micros(float(steps.start[row])), micros(float(steps.end[row]))
         loss = float(steps.loss[row])

@@ -101,20 +101,28 @@ def traced_run(point: Point) -> TracedRun | None:
     return TracedRun.of(record, *load_raw(raw))
 
 
-def parts_of(steps: StepTable) -> list[list[Span]]:
+def parts_of(run: TracedRun) -> list[list[Span]]:
     """The parts of every step, in the order of the rows; none where nobody sees into a step.
 
     Input wait, forward and backward pass of every batch, and then what is left up to the end of the
     step.  What lies before the first part is the start of the step.
     """
+    steps = run.steps
     if not steps.batches.shape[1]:
         return [[] for _ in range(len(steps))]
+    rest = "exchange" if run.record.experiment.strategy.communicates() else "update"
     starts, ends = forward_starts(steps), forward_ends(steps)
-    return [[*_parts(steps, row, starts[row], ends[row])] for row in range(len(steps))]
+    parts = []
+    for row, end in enumerate(steps.end.tolist()):
+        computed = [*_computed(steps, row, starts[row], ends[row])]
+        left = Span(name=rest, begin=computed[-1].end, end=end)
+        parts.append([*computed, left])
+    return parts
 
 
-def _parts(steps: StepTable, row: int, starts: Floats, ends: Floats) -> Iterator[Span]:
-    limit, before = float(steps.end[row]), float(steps.start[row])
+def _computed(steps: StepTable, row: int, starts: Floats, ends: Floats) -> Iterator[Span]:
+    """The batches of one step."""
+    before, limit = float(steps.start[row]), float(steps.end[row])
     since = float(steps.pulled[row])
     for (ready, _, last), forward, backward in zip(
         steps.batches[row].tolist(), starts.tolist(), ends.tolist(), strict=True
@@ -126,7 +134,6 @@ def _parts(steps: StepTable, row: int, starts: Floats, ends: Floats) -> Iterator
         yield Span(name="forward", begin=forward, end=backward)
         yield Span(name="backward", begin=backward, end=last)
         since = before = last
-    yield Span(name="exchange", begin=before, end=limit)
 
 
 def _in_order(moments: Sequence[float], least: float, most: float) -> list[float]:
@@ -138,23 +145,12 @@ def ways_of(run: TracedRun) -> list[Way]:
     """The way of every message, by worker, step and number; none where nothing is sent."""
     if not run.communicates:
         return []
-    found: dict[tuple[int, int], list[Way]] = {}
     limits = limits_of(run.steps)
-    for (worker, step), moments in moments_of(run.events).items():
-        ways = _ways_of_step(run.record, moments, *limits[worker, step])
-        found[worker, step] = [
-            Way(
-                worker=worker,
-                step=step,
-                number=number,
-                ready=ready,
-                turn=turn,
-                acknowledged=acknowledged,
-                back=back,
-            )
-            for number, (ready, turn, acknowledged, back) in enumerate(ways)
-        ]
-    return [way for ways in found.values() for way in ways]
+    return [
+        way
+        for step, moments in moments_of(run.events).items()
+        for way in _ways_of_step(run.record, step, moments, *limits[step])
+    ]
 
 
 def limits_of(steps: StepTable) -> dict[tuple[int, int], tuple[float, float]]:
@@ -180,18 +176,34 @@ def moments_of(events: EventTable) -> dict[tuple[int, int], Floats]:
 
 
 def _ways_of_step(
-    record: RunRecord, moments: Floats, start: float, end: float
-) -> Iterator[list[float]]:
-    """Ready, turn, acknowledged and back of every message of one step of one worker."""
-    strategy, bound = record.experiment.strategy, 0
-    if strategy.wire is not None and not strategy.host_aggregation and record.messages:
-        bound = strategy.wire.in_flight
+    record: RunRecord, step: tuple[int, int], moments: Floats, begin: float, end: float
+) -> Iterator[Way]:
+    """Those of one step of one worker."""
+    bound = _in_flight(record)
     earlier: dict[int | None, list[float]] = defaultdict(list)
     for number, (back, ready, pushed) in enumerate(moments.tolist()):
-        server = record.messages[number].server if record.messages else None
-        before = earlier[server]
+        before = earlier[record.messages[number].server if record.messages else None]
+        ready, back = _in_order([ready, back], begin, end)
         held = before[-bound] if bound and len(before) >= bound else ready
-        ready, back = _in_order([ready, back], start, end)
-        turn = min(max(ready, held), back)
-        yield _in_order([ready, turn, pushed, back], start, back)
+        turn, acknowledged = _in_order([max(ready, held), pushed], ready, back)
         before.append(back)
+        yield Way(
+            worker=step[0],
+            step=step[1],
+            number=number,
+            ready=ready,
+            turn=turn,
+            acknowledged=acknowledged,
+            back=back,
+        )
+
+
+def _in_flight(record: RunRecord) -> int:
+    """How many messages may be under way to one server, or in the ring; 0 where nobody counts.
+
+    With host aggregation messages of a host wait for each other in other ways.
+    """
+    strategy = record.experiment.strategy
+    if strategy.wire is None or strategy.host_aggregation or not record.messages:
+        return 0
+    return strategy.wire.in_flight

@@ -25,9 +25,13 @@ from experiments.sweep.sweep import PROFILES
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import StockAllReduce, StockServers
+from ps_allreduce.point.strategies.base import StrategySettings
 
 #: Traced steps of every worker, by the profile's name.
 TRACED = {"quick": 6, "standard": 20}
+
+#: A stated collective is one of the suite's; as shipped it stays TensorFlow's choice.
+SHIPPED = StrategySettings()
 
 #: Launches of every point.
 LAUNCHES = {"quick": 1, "standard": 3}
@@ -42,10 +46,10 @@ def _points(scope: Scope) -> Iterator[Experiment]:
         best = Policy.ROUND_ROBIN if num_ps == 1 else scope.best_policy(workload, num_ps)
         for strategy in SERVER_STRATEGIES:
             yield scope.served(workload, strategy, workers, num_ps, best)
-        shipped = replace(scope.settings, num_ps=num_ps)
-        for stock in (StockServers, StockAllReduce):
-            if not stock.refusal(workload):
-                yield scope.point(workload, stock, workers, shipped)
+        shipped = {StockServers: replace(scope.settings, num_ps=num_ps), StockAllReduce: SHIPPED}
+        for strategy, settings in shipped.items():
+            if not strategy.refusal(workload):
+                yield scope.point(workload, strategy, workers, settings)
 
 
 STUDY = Study(

@@ -297,6 +297,23 @@ def test_a_sweep_goes_on_with_the_choices_that_it_began_with(
 
 
 @pytest.mark.parametrize(
+    ("words", "steps"),
+    [
+        (("compare",), 0),
+        (("compare", "--traced-steps", "3"), 3),
+        (("timeline",), 6),
+        (("timeline", "--traced-steps", "0"), 0),
+    ],
+)
+def test_as_many_steps_are_traced_as_are_stated(
+    words: tuple[str, ...], steps: int, launcher: FakeLauncher
+) -> None:
+    assert run(*words, "--workers", "1", "--repetitions", "1") == 0
+    measured = {point.measurement for point in launcher.launched}
+    assert {each.event_steps for each in measured if isinstance(each, Measurement)} == {steps}
+
+
+@pytest.mark.parametrize(
     ("words", "warmup"),
     [
         ((), QUICK_WARMUP),
