@@ -38,16 +38,15 @@ _PARTS: dict[str, Any] = {
     "input wait": bar_fill(3),
     _UNSEEN: {"facecolor": "white", "edgecolor": "black", "linewidth": 0.6},
 }
+
 #: The parts of a message's way: from which moment to which, what it is called, how it is drawn.
-_WAY: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
-    ("ready", "turn", "gradient waits for its turn", {"colors": COLOURS[4], "linewidths": 0.6}),
-    ("turn", "acknowledged", "message under way", {"colors": "black", "linewidths": 1.5}),
-    (
-        "acknowledged",
-        "back",
-        "acknowledged, waits for its value",
-        {"colors": COLOURS[0], "linewidths": 0.6},
-    ),
+_HELD: dict[str, Any] = {"colors": COLOURS[1], "linewidths": 0.7, "linestyles": (0, (1, 2))}
+_SENT: dict[str, Any] = {"colors": COLOURS[6], "linewidths": 1.5}
+_AWAITED: dict[str, Any] = {"colors": COLOURS[0], "linewidths": 0.6}
+_WAY = (
+    ("ready", "turn", "gradient waits for its turn", _HELD),
+    ("turn", "acknowledged", "message under way", _SENT),
+    ("acknowledged", "back", "acknowledged, waits for its value", _AWAITED),
 )
 
 
@@ -79,7 +78,8 @@ def shown_runs(case: Case) -> list[tuple[Point, TracedRun]]:
     Strategies in which no gradient leaves its worker are shown where there are no others.
     """
     best: dict[str, tuple[Point, TracedRun]] = {}
-    for point in sorted(case.points, key=lambda p: (p.num_workers, p.rates.mean()), reverse=True):
+    known = [point for point in case.points if len(point.rates)]
+    for point in sorted(known, key=lambda p: (p.num_workers, p.rates.mean()), reverse=True):
         strategy = point.setting.strategy
         if strategy not in best and (run := traced_run(point)) is not None:
             best[strategy] = point, run

@@ -76,7 +76,7 @@ def test_what_is_asked_for_reaches_every_point(launcher: FakeLauncher, tmp_path:
 def test_settings_reach_those_points_of_a_sweep_that_they_belong_to(
     name: str, launcher: FakeLauncher
 ) -> None:
-    has_dealers = name in ("compare", "ps-sweep")
+    has_dealers = name in ("compare", "ps-sweep", "timeline")
     words = [*WIRE_WORDS, *(DEALING_WORDS if has_dealers else ()), "--precision", "mixed_bfloat16"]
     words += ["--host-aggregation"] if name != "allreduce-sweep" else []
     assert run(name, "--workers", "2", "--repetitions", "1", *words) == 0
