@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ps_allreduce.record.steps import EventKind, EventTable
+
 Event = Mapping[str, Any]
 
 #: Keys of every event, and those of each phase beside them.
@@ -83,17 +85,21 @@ def check_labels(events: Iterable[Event]) -> None:
     assert shown <= set(names)
 
 
+def slices_by_thread(events: Iterable[Event]) -> dict[tuple[int, int], list[tuple[int, int]]]:
+    """Begin and end of all slices, by process and thread, as they are in the file."""
+    threads: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+    for event in events:
+        if event["ph"] == "X":
+            threads[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+    return threads
+
+
 def check_nesting(events: Iterable[Event]) -> None:
     """Of two slices of a thread one holds the other, or one ends before the other begins.
 
     Viewers put a slice below the one that is before it in the file where both begin together.
     """
-    threads: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-    for event in events:
-        if event["ph"] == "X":
-            end = event["ts"] + event["dur"]
-            threads[event["pid"], event["tid"]].append((event["ts"], end))
-    for slices in threads.values():
+    for slices in slices_by_thread(events).values():
         around: list[int] = []
         for begin, end in sorted(slices, key=lambda each: (each[0], -each[1])):
             while around and around[-1] <= begin:
@@ -103,18 +109,42 @@ def check_nesting(events: Iterable[Event]) -> None:
 
 
 def check_flows(events: Iterable[Event]) -> None:
-    """A flow begins once, is seen once on its way and ends once, in this order in time."""
+    """A flow begins and ends once, is seen once on its way at most, and binds to open slices.
+
+    A flow binds to the innermost slice that is open at its time, or has just begun earlier in the
+    file.  Perfetto draws it from the slice that begins first.
+    """
     flows: dict[int, list[Event]] = defaultdict(list)
+    slices = slices_by_thread(events)
     for event in events:
         if event["ph"] in "stf":
             flows[event["id"]].append(event)
     for parts in flows.values():
-        assert [each["ph"] for each in parts] == ["s", "t", "f"]
+        assert "".join(each["ph"] for each in parts) in ("sf", "stf")
         assert len({(each["cat"], each["name"]) for each in parts}) == 1
         times = [each["ts"] for each in parts]
         assert times == sorted(times)
+        begins = [innermost(slices[each["pid"], each["tid"]], each["ts"]) for each in parts]
+        assert begins == sorted(begins)
 
 
-def counts(trace: Mapping[str, Any], *phases: str) -> int:
-    """How many events of these phases there are."""
-    return sum(event["ph"] in phases for event in trace["traceEvents"])
+def innermost(slices: Iterable[tuple[int, int]], when: int) -> int:
+    """When the innermost slice of a thread begins that holds a time; one of no length may."""
+    return max(begin for begin, end in slices if begin <= when < max(end, begin + 1))
+
+
+def counts(trace: Mapping[str, Any], phases: str) -> list[int]:
+    """How many events there are of each of these phases."""
+    told = [event["ph"] for event in trace["traceEvents"]]
+    return [told.count(phase) for phase in phases]
+
+
+def wanted_flows(events: EventTable, *, acknowledged: bool) -> list[int]:
+    """How many begins, passings and ends of flows a trace has: one for each event.
+
+    A collective does not acknowledge: that a message was averaged and that it is back is one
+    moment, which is noted twice.
+    """
+    kinds = (EventKind.GRADIENT_READY, EventKind.PUSHED, EventKind.PULLED)
+    found = [int((events.kind == kind).sum()) for kind in kinds]
+    return found if acknowledged else [found[0], 0, found[2]]

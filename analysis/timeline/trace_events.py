@@ -168,7 +168,7 @@ def _ways(scene: _Scene) -> Iterator[Event]:
     for number, (way, lane) in enumerate(zip(ways, lanes, strict=True)):
         thread = scene.worker(way.worker).next(lane)
         yield from _message(scene, way, thread)
-        yield from _arrow(scene, way, thread, number, limits[way.worker, way.step])
+        yield from _arrow(scene, way, thread, number, limits[way.worker, way.step][1])
 
 
 def lanes_of(ways: Sequence[Way]) -> list[int]:
@@ -199,8 +199,7 @@ def _message(scene: _Scene, way: Way, thread: _Thread) -> Iterator[Event]:
     args: dict[str, Any] = {"step": way.step, "waited_us": begin - micros(way.ready)}
     args |= _carried(scene.run.record, way.number)
     yield thread.slice(MESSAGE, name, begin, end, **args)
-    # With host aggregation a worker sends to another one, and who acknowledges differs.
-    if "server" in args and not scene.run.record.experiment.strategy.host_aggregation:
+    if scene.run.is_acknowledged(way.number):
         yield thread.slice(MESSAGE, f"to {args['server']}", begin, middle)
         yield thread.slice(MESSAGE, "waits for its value", middle, end)
         told = f"{name} of worker:{way.worker} acknowledged"
@@ -219,22 +218,22 @@ def _carried(record: RunRecord, number: int) -> dict[str, Any]:
     return {"server": str(TaskId(TaskType.PS, message.server)), **args}
 
 
-def _arrow(
-    scene: _Scene, way: Way, thread: _Thread, number: int, limits: tuple[float, float]
-) -> Iterator[Event]:
-    """From the worker's slice in which the gradient is ready to that in which the value is back.
+def _arrow(scene: _Scene, way: Way, thread: _Thread, number: int, end: float) -> Iterator[Event]:
+    """From the worker's slice in which the gradient is ready, through its message, to its end.
 
-    A slice does not hold its own end, so an arrow ends a microsecond before.
+    Viewers bind an end of an arrow to the innermost slice that is open then, and turn an arrow
+    around whose second slice begins before the first.  A slice does not hold its own end, so what
+    ends one is told a microsecond before.
 
     Args:
-        limits: begin and end of its step.
+        end: of the step.
     """
-    own, micros = scene.worker(way.worker), scene.micros
-    last = max(micros(limits[0]), micros(limits[1]) - 1)
+    micros, name = scene.micros, scene.run.message_name(way.number)
     keys: dict[str, Any] = {"cat": WAY, "id": number}
-    name = scene.run.message_name(way.number)
-    ready, turn, back = micros(way.ready), micros(way.turn), micros(way.back)
-    middle = max(turn, min(micros(way.acknowledged), back - 1))
-    yield own.event("s", name, min(ready, last), **keys)
-    yield thread.event("t", name, min(middle, last), **keys)
-    yield own.event("f", name, min(back, last), bp="e", **keys)
+    ready, turn, middle = micros(way.ready), micros(way.turn), micros(way.acknowledged)
+    yield scene.worker(way.worker).event("s", name, min(ready, micros(end) - 1), **keys)
+    since = turn
+    if scene.run.is_acknowledged(way.number):
+        yield thread.event("t", name, max(turn, middle - 1), **keys)
+        since = middle
+    yield thread.event("f", name, max(since, micros(way.back) - 1), bp="e", **keys)

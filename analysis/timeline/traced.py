@@ -81,6 +81,12 @@ class TracedRun:
         """Gradients leave the worker, and somebody sees into the steps."""
         return self.record.experiment.strategy.communicates() and len(self.events.time) > 0
 
+    def is_acknowledged(self, number: int) -> bool:
+        """A server says that it has the message; with host aggregation it may be a worker."""
+        messages = self.record.messages
+        to_server = bool(messages) and messages[number].server is not None
+        return to_server and not self.record.experiment.strategy.host_aggregation
+
     def message_name(self, number: int) -> str:
         """`bucket 3`; where every variable travels on its own, `gradient 3`."""
         what = "gradient" if self.record.experiment.strategy.wire is None else "bucket"

@@ -38,7 +38,7 @@ from tests.cluster import LocalLauncher
 from tests.fakes import make_record
 from tests.real.machines import wait_until
 from tests.real.points import BRIEF, LONG, in_flight, kill_when_measured, launch, point
-from tests.trace_events import check_trace, counts
+from tests.trace_events import check_trace, counts, wanted_flows
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
 
@@ -94,7 +94,8 @@ def assert_the_timeline_holds_all(run: LaunchedRun, own: Experiment) -> None:
     is_step = [event.get("cat") == STEP for event in trace["traceEvents"]]
     assert sum(is_step) == len(traced.steps) == own.num_workers * 2
     if own.strategy.communicates():
-        assert counts(trace, "s", "t", "f") == len(run.events.time)
+        wanted = wanted_flows(run.events, acknowledged=own.strategy.uses_servers)
+        assert counts(trace, "stf") == wanted
         assert sum(message.num_bytes for message in run.messages) == run.gradient_bytes
     if run.placement is not None and not own.strategy.as_shipped:
         loads = Counter[int | None]()

@@ -68,7 +68,7 @@ def test_a_report_leaves_a_trace_for_each_point_and_says_what_tracing_cost(tmp_p
     for name in names:
         trace = json.loads(gzip.decompress((tmp_path / name).read_bytes()))
         check_trace(trace)
-        assert counts(trace, "s", "t", "f") in (0, 2 * 3 * 2 * 3)
+        assert counts(trace, "s") in ([0], [2 * 3 * 2])
 
 
 def test_a_report_without_traced_steps_says_nothing_of_them(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from analysis.timeline.trace_events import lanes_of, trace_of
 from analysis.timeline.traced import TracedRun, Way, limits_of, ways_of
 from ps_allreduce.point.strategies import AllReduce, Single, StockAllReduce, SynchronousServers
 from ps_allreduce.point.wire import Wire
-from ps_allreduce.record.steps import EventKind, Phase
+from ps_allreduce.record.steps import Phase
 from tests.analysis.timeline.tables import (
     BEGIN,
     events_of,
@@ -22,7 +22,7 @@ from tests.analysis.timeline.tables import (
 )
 from tests.examples import fast
 from tests.fakes import make_steps, no_events
-from tests.trace_events import check_trace, counts
+from tests.trace_events import check_trace, counts, wanted_flows
 
 
 @given(traced_runs())
@@ -32,11 +32,13 @@ def test_any_trace_can_be_read_and_holds_every_step_and_event(run: TracedRun) ->
     check_trace(trace)
     slices = [event for event in trace["traceEvents"] if event["ph"] == "X"]
     assert sum(event["cat"] == "step" for event in slices) == len(run.steps)
+    has_servers = run.record.experiment.strategy.uses_servers
+    wanted = wanted_flows(run.events, acknowledged=has_servers)
     if run.communicates:
-        assert counts(trace, "s", "t", "f") == len(run.events.time)
+        assert counts(trace, "stf") == wanted
+        assert counts(trace, "i") == [wanted[1]]
     else:
-        ready = int((run.events.kind == EventKind.GRADIENT_READY).sum())
-        assert (counts(trace, "i"), counts(trace, "s", "t", "f")) == (ready, 0)
+        assert counts(trace, "stfi") == [0, 0, 0, wanted[0]]
 
 
 @given(traced_runs())
@@ -86,8 +88,8 @@ def test_a_step_has_its_parts_inside_and_a_message_its_halves() -> None:
         ("waits for its value", 20_000, 30_000),
     ]
     assert shown(run, "s") == [("bucket 0", 15_000, 0)]
-    assert shown(run, "t") == [("bucket 0", 20_000, 0)]
-    assert shown(run, "f") == [("bucket 0", 50_000, 0)]
+    assert shown(run, "t") == [("bucket 0", 19_999, 0)]
+    assert shown(run, "f") == [("bucket 0", 49_999, 0)]
     assert shown(run, "i") == [("bucket 0 of worker:0 acknowledged", 20_000, 0)]
 
 
@@ -121,6 +123,15 @@ def test_a_collective_has_one_slice_for_a_message() -> None:
     run = TracedRun.of(record, steps_of(1, 1, STEP), events)
     assert run is not None
     assert shown(run, "X")[5:] == [("gradient 0", 15_000, 35_000)]
+    assert shown(run, "s") == [("gradient 0", 15_000, 0)]
+    assert shown(run, "t") == []
+    assert shown(run, "f") == [("gradient 0", 49_999, 0)]
+
+
+def test_with_host_aggregation_nobody_knows_who_acknowledges() -> None:
+    run = sent((0.015, 0.020, 0.050), host_aggregation=True)
+    assert shown(run, "X")[5:] == [("bucket 0", 15_000, 35_000)]
+    assert shown(run, "t") == shown(run, "i") == []
 
 
 def test_where_nothing_is_sent_gradients_are_moments() -> None:
