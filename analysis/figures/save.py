@@ -150,9 +150,9 @@ KINDS = (
         caption="Of each strategy the fastest point with the most workers, in a traced step of "
         "median length, on one clock. Above: what the worker does. Below: a line for each message "
         "of gradients, the one that is sent first at the top, from the moment its gradient is "
-        "ready until the new value is on the worker. While a message waits for its turn, so many "
-        "others are under way as there may be at once. What no bar covers lies between two steps, "
-        "or before a step has its values.",
+        "ready until the new value is on the worker. A message waits for its turn while as many "
+        "others are under way as there may be. What no bar covers lies between two steps, or "
+        "before a step has its values. Beyond the dashed line nothing is drawn.",
         plot=plot_timeline,
         shows_changed=True,
     ),

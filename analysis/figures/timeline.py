@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
-from analysis.figures.style import COLOURS, bar_fill, legend_of_figure, style
+from analysis.figures.style import COLOURS, IDEAL, bar_fill, legend_of_figure, style
 from analysis.timeline.traced import Span, TracedRun, Way, parts_of, traced_run, ways_of
 from analysis.wording import workers_text
 from ps_allreduce.record.steps import StepTable
@@ -29,25 +29,26 @@ _WIDTH, _ROW_HEIGHT, _BARE_HEIGHT, _AROUND_ROWS = 7.4, 0.5, 0.28, 0.4
 #: Of a row: the bar of the step, and the room of the messages below it.
 _BAR, _MESSAGES = 0.3, 0.52
 
-_UNSEEN = "a step that nobody sees into"
+UNSEEN = "a step that nobody sees into"
 _PARTS: dict[str, Any] = {
     "forward": bar_fill(5),
     "backward": bar_fill(1),
     "exchange": {"facecolor": "#DDDDDD", "edgecolor": "#7F7F7F", "linewidth": 0.6},
     "update": {"facecolor": "#DDDDDD", "edgecolor": "#7F7F7F", "linewidth": 0.6},
     "input wait": bar_fill(3),
-    _UNSEEN: {"facecolor": "white", "edgecolor": "black", "linewidth": 0.6},
+    UNSEEN: {"facecolor": "white", "edgecolor": "black", "linewidth": 0.6},
 }
 
-#: The parts of a message's way: from which moment to which, what it is called, how it is drawn.
-_HELD: dict[str, Any] = {"colors": COLOURS[1], "linewidths": 0.7, "linestyles": (0, (1, 2))}
-_SENT: dict[str, Any] = {"colors": COLOURS[6], "linewidths": 1.5}
-_AWAITED: dict[str, Any] = {"colors": COLOURS[0], "linewidths": 0.6}
+#: The parts of a message's way: from which moment to which, what it is called, how it is drawn:
+#: colour, width of a line among few and among many, dashes.
 _WAY = (
-    ("ready", "turn", "gradient waits for its turn", _HELD),
-    ("turn", "acknowledged", "message under way", _SENT),
-    ("acknowledged", "back", "acknowledged, waits for its value", _AWAITED),
+    ("ready", "turn", "gradient waits for its turn", (COLOURS[4], 0.8, 0.1, (0, (1, 1.5)))),
+    ("turn", "acknowledged", "message under way", (COLOURS[6], 1.5, 0.9, "solid")),
+    ("acknowledged", "back", "acknowledged, waits for its value", (COLOURS[0], 0.7, 0.4, "solid")),
 )
+
+#: Of so many messages in a row the widest lines just do not touch.
+_MESSAGES_APART = 12
 
 
 def plot_timeline(case: Case) -> Figure | None:
@@ -118,6 +119,7 @@ def _draw(axes: Axes, point: Point, run: TracedRun) -> None:
             own = [span for span in spans[worker] if span.name == name]
             _draw_bars(axes, row, name, fill, _clipped(own, begin, end))
         _draw_ways(axes, row, [way for way in ways if way.worker == worker], begin, end)
+    axes.axvline((end - begin) * 1e3, color=IDEAL, linewidth=0.8, linestyle="--")
     middles = [row if run.communicates else row - _BAR / 2 for row in range(len(workers))]
     axes.set_yticks(middles, [f"worker:{worker}" for worker in workers])
     axes.set_ylim(len(workers) - (0.4 if run.communicates else 0.9), -0.45)
@@ -134,7 +136,7 @@ def _spans(run: TracedRun) -> dict[int, list[Span]]:
         run.steps.worker.tolist(), run.steps.start.tolist(), run.steps.end.tolist(), strict=True
     )
     for (worker, begin, end), parts in zip(rows, parts_of(run), strict=True):
-        spans[worker] += parts or [Span(name=_UNSEEN, begin=begin, end=end)]
+        spans[worker] += parts or [Span(name=UNSEEN, begin=begin, end=end)]
     return spans
 
 
@@ -158,9 +160,10 @@ def _draw_ways(axes: Axes, row: int, ways: Sequence[Way], begin: float, end: flo
         return
     numbers = 1 + max(way.number for way in inside)
     heights = [row + 0.03 + _MESSAGES * (way.number + 0.5) / numbers for way in inside]
-    for since, until, label, look in _WAY:
+    for since, until, label, (colour, width, thinnest, dashes) in _WAY:
         low, high = (
             [(min(max(getattr(way, name), begin), end) - begin) * 1e3 for way in inside]
             for name in (since, until)
         )
-        axes.hlines(heights, low, high, label=label, **look)
+        shown = max(thinnest, width * min(1.0, _MESSAGES_APART / numbers))
+        axes.hlines(heights, low, high, colour, dashes, label, linewidths=shown)

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.figures.timeline import plot_timeline, shown_runs, window_of
+from analysis.data.cases import make_cases
+from analysis.data.load import read_sweep
+from analysis.figures.timeline import UNSEEN, plot_timeline, shown_runs, window_of
 from ps_allreduce.point.strategies import AllReduce, AnyStrategy, StockAllReduce, SynchronousServers
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.record.steps import EventTable, Phase, StepTable, concatenate
@@ -96,6 +98,25 @@ def test_the_picture_shows_a_step_of_median_length_and_the_steps_beside_it() -> 
     one = np.stack([np.linspace(low, high, 6) for low, high in pairwise(edges)])
     begin, end = window_of(steps_of(2, 4, np.stack([one, one + 0.01])))
     assert (begin - BEGIN, end - BEGIN) == pytest.approx((0.9, 1.11), abs=1e-5)
+
+
+def test_the_picture_has_a_panel_for_each_strategy_and_a_row_for_each_worker(
+    tmp_path: Path,
+) -> None:
+    for strategy in (SynchronousServers, AllReduce, StockAllReduce):
+        steps, events = tables(seen=not strategy.as_shipped)
+        save(tmp_path, traced_record(strategy), steps=steps, events=events)
+    found = read_sweep(tmp_path)
+    (case,) = make_cases(found.table, found.records)
+    figure = plot_timeline(case)
+    assert figure is not None
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert [title.split(",")[0] for title in titles] == ["ps_sync", "allreduce", "stock_allreduce"]
+    rows = [[label.get_text() for label in axes.get_yticklabels()] for axes in figure.axes]
+    assert rows == [["worker:0", "worker:1"]] * 3
+    (legend,) = figure.legends
+    told = {text.get_text() for text in legend.get_texts()}
+    assert told >= {"forward", "backward", "exchange", "message under way", UNSEEN}
 
 
 def test_nothing_is_drawn_of_records_without_raw_timings() -> None:
