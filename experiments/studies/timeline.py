@@ -46,10 +46,11 @@ def _points(scope: Scope) -> Iterator[Experiment]:
         best = Policy.ROUND_ROBIN if num_ps == 1 else scope.best_policy(workload, num_ps)
         for strategy in SERVER_STRATEGIES:
             yield scope.served(workload, strategy, workers, num_ps, best)
-        shipped = {StockServers: replace(scope.settings, num_ps=num_ps), StockAllReduce: SHIPPED}
-        for strategy, settings in shipped.items():
-            if not strategy.refusal(workload):
-                yield scope.point(workload, strategy, workers, settings)
+        if not StockServers.refusal(workload):
+            shipped = replace(scope.settings, num_ps=num_ps)
+            yield scope.point(workload, StockServers, workers, shipped)
+        if not StockAllReduce.refusal(workload):
+            yield scope.point(workload, StockAllReduce, workers, SHIPPED)
 
 
 STUDY = Study(

@@ -109,6 +109,9 @@ def test_a_message_is_under_way_when_one_before_it_to_its_server_is_back() -> No
     assert turns == pytest.approx([0.015, 0.015, 0.050], abs=1e-6)
     turns = [way.turn - BEGIN for way in ways_of(sent(*early, wire=Wire(in_flight=0)))]
     assert turns == pytest.approx([0.015, 0.015, 0.016], abs=1e-6)
+    every = [(0.015, 0.020, 0.030), *[(0.015, 0.020, 0.055)] * 3, (0.015, 0.035, 0.058)]
+    turns = [way.turn - BEGIN for way in ways_of(sent(*every, wire=Wire(in_flight=2)))]
+    assert turns == pytest.approx([0.015, 0.015, 0.015, 0.015, 0.030], abs=1e-6)
 
 
 def test_a_value_that_was_noted_late_is_back_when_the_step_ends() -> None:
