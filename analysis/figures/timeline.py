@@ -166,5 +166,5 @@ def _draw_ways(axes: Axes, row: int, ways: Sequence[Way], begin: float, end: flo
             for name in (since, until)
         )
         shown = max(thinnest, width * min(1.0, _MESSAGES_APART / numbers))
-        look = {"colors": colour, "linestyles": dashes, "linewidths": shown}
+        look: dict[str, Any] = {"colors": colour, "linestyles": dashes, "linewidths": shown}
         axes.hlines(heights, low, high, label=label, **look)
