@@ -36,6 +36,7 @@ from analysis.suite.bench import summarise_bench
 from analysis.suite.envelope import check_envelope, render_agreements
 from analysis.suite.loading import time_loading
 from analysis.suite.sending import SUFFIX, unpack
+from analysis.timeline.save import save_traces
 from ps_allreduce.errors import SuiteError, UserError
 from ps_allreduce.signals import end_as_interrupted
 
@@ -175,6 +176,7 @@ def report_sweep(results: SweepResults, cases: Sequence[Case]) -> None:
             exchanges=[
                 each for each in results.files.exchanges if each.model == case.conditions["model"]
             ],
+            traces=save_traces(case, folder),
         )
         for case in cases
     ]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from ps_allreduce.point.measurement import WarmupEnd
 from ps_allreduce.record.hosts import HostRecord
+from ps_allreduce.record.messages import MessageRecord
 from ps_allreduce.record.placement_used import PlacementUsed
 from ps_allreduce.record.records import (
     LinkRecord,
@@ -49,6 +50,7 @@ class LaunchedRun:
     weights_digest: str | None = None
     gradient_bytes: int | None = None
     num_messages: int | None = None
+    messages: tuple[MessageRecord, ...] = ()
     warmup_end: WarmupEnd | None = None
     recording: RecordingTimes | None = None
     steps: StepTable | None = None

@@ -194,8 +194,9 @@ NEIGHBOURS = {
         "data": ("derive",),
         "stats": ("data", "derive"),
         "planning": ("data", "stats"),
-        "figures": ("data", "stats"),
-        "report": ("data", "derive", "figures", "stats"),
+        "timeline": ("data",),
+        "figures": ("data", "stats", "timeline"),
+        "report": ("data", "derive", "figures", "stats", "timeline"),
         "suite": ("data", "derive", "planning", "report", "stats"),
     },
 }

@@ -57,7 +57,7 @@ emulated_jitter traffic_bits_per_s:f warmup most_warmup_steps:i most_warmup_s:f 
 foreign_load:f stolen_load:f steadiness busy:f
 
 nesterov:b beta_1:f beta_2:f epsilon:f weight_decay:f model_digest tokens_per_example:i
-tokens_per_sec:f vocabulary:i model_arguments clock_ratio:f
+tokens_per_sec:f vocabulary:i model_arguments clock_ratio:f traced_step_s:f
 """
 
 #: A command line may hold bytes that are no text; they are written by their numbers.

@@ -29,6 +29,8 @@ from ps_allreduce.record.looks import LOOKS, Looks
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.record.sense import ROUNDING
 from ps_allreduce.record.steps import (
+    EventKind,
+    EventTable,
     Metrics,
     Phase,
     StepTable,
@@ -167,8 +169,9 @@ def _steps(raw: Path, record: RunRecord) -> StepTable | RecordFormatError | None
     try:
         if not raw.exists():
             return None
-        steps = load_raw(raw)[0]
+        steps, events = load_raw(raw)
         _refuse_another_runs(steps, record.metrics)
+        _refuse_incomplete(steps, events, record)
         return steps
     except RecordFormatError as error:
         return error
@@ -186,6 +189,23 @@ def _refuse_another_runs(steps: StepTable, metrics: Metrics | None) -> None:
         raise RecordFormatError(
             f"raw timings of another run: their window has {window_s:g} s, the record's "
             f"{metrics.window_s:g} s."
+        )
+
+
+def _refuse_incomplete(steps: StepTable, events: EventTable, record: RunRecord) -> None:
+    """See that the events are all moments of messages that there are, in steps that were traced."""
+    if not len(events.time):
+        return
+    traced = steps.select(steps.phase == Phase.EVENTS)
+    made = {*zip(traced.worker.tolist(), traced.step.tolist(), strict=True)}
+    columns = (events.worker, events.step, events.tensor, events.kind)
+    rows = {*zip(*(column.tolist() for column in columns), strict=True)}
+    numbers = range(len(record.messages) or int(events.tensor.max()) + 1)
+    wanted = {(*step, number, kind) for step in made for number in numbers for kind in EventKind}
+    if rows != wanted or len(rows) != len(events.time):
+        raise RecordFormatError(
+            f"raw timings with {len(events.time)} events, not one for each of {len(EventKind)} "
+            f"moments of {len(numbers)} messages in {len(made)} traced steps."
         )
 
 

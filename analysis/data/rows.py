@@ -20,6 +20,7 @@ from analysis.derive.costs import (
 )
 from analysis.derive.fastest_step import bound_of, step_time_s, traffic_of
 from analysis.derive.steadiness import steadiness_of
+from analysis.derive.tracing import traced_step_s
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.architectures import Unit
@@ -67,6 +68,7 @@ def row_of(record: RunRecord, place: str, steps: StepTable | RecordFormatError |
         "record_path": place,
         "raw_timings": steps is not None,
         "steadiness": None if timings is None else steadiness_of(timings),
+        "traced_step_s": None if timings is None else traced_step_s(timings),
         "busy": busy_share(record, window),
     }
 

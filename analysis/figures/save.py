@@ -26,6 +26,7 @@ from analysis.figures.against_workers import (
 from analysis.figures.bars import breakdown_data, placement_data, plot_breakdown, plot_placement
 from analysis.figures.ladder import ladder_data, plot_ladder
 from analysis.figures.style import save_figure
+from analysis.figures.timeline import plot_timeline, timeline_data
 from analysis.stats.setting_pairs import without_changed
 from ps_allreduce.record.files import write_atomically
 
@@ -173,6 +174,20 @@ KINDS = (
         plot=plot_breakdown,
         data=breakdown_data,
         page="breakdown",
+        shows_changed=True,
+    ),
+    FigureKind(
+        name="timeline",
+        title="One step of each strategy",
+        caption="Of each strategy the fastest point with the most workers, in a traced step of "
+        "median length, on one clock. Above: what the worker does. Below: a line for each message "
+        "of gradients, the one that is sent first at the top, from the moment its gradient is "
+        "ready until the new value is on the worker. A message waits for its turn while as many "
+        "others are under way as there may be. What no bar covers lies between two steps, or "
+        "before a step has its values. Beyond the dashed line nothing is drawn.",
+        plot=plot_timeline,
+        data=timeline_data,
+        page="timeline",
         shows_changed=True,
     ),
 )

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pandas as pd
 
 from analysis.data.blocks import SweepResults
-from analysis.data.cases import Case
+from analysis.data.cases import Case, Point
 from analysis.figures.save import SavedFigure
 from analysis.report.comparisons import changed_rows, pair_rows
 from analysis.report.network_items import host_items, network_parts
 from analysis.report.provenance import block_lines, provenance_items, repeat_lines, unusable_rows
 from analysis.report.table import legend, report_table, scaling_lines
+from analysis.report.traced import VIEWER, traced_table
 from analysis.report.verdict import Verdict
 from analysis.report.what_was_run import Items, what_was_run
 from analysis.stats.points import PlacementPoint, placement_points
@@ -84,12 +86,14 @@ class CaseReport:
     """What is reported about one case.
 
     Attributes:
+        traces: files of traced steps by their points.
         exchanges: how gradients of its model travel, as far as `auto` chose it.
     """
 
     case: Case
     verdict: Verdict
     figures: Sequence[SavedFigure]
+    traces: Mapping[Point, Path] = field(default_factory=dict)
     exchanges: Sequence[ExchangeChoice] = ()
 
 
@@ -208,6 +212,21 @@ def _breakdown(report: CaseReport) -> PagePart:
     )
 
 
+def _timeline(report: CaseReport) -> PagePart:
+    return PagePart(
+        tables=[
+            TextTable(
+                rows=traced_table(report.traces),
+                caption=f"A trace is of the launch with the median rate; open it at "
+                f"https://{VIEWER}. Tracing has a price: the median traced step over the median "
+                "measured one of the same run, of n launches the median [least, largest]. "
+                "TensorFlow also runs a new function more slowly at first.",
+                wraps={"trace": "path"},
+            )
+        ]
+    )
+
+
 def _what_was_run(report: CaseReport) -> PagePart:
     chosen = [("auto", exchange_sentence(report.exchanges))] if report.exchanges else []
     return PagePart(items=what_was_run(report.case) + chosen)
@@ -272,6 +291,7 @@ CASE_PAGES: Mapping[tuple[str, str], Callable[[CaseReport], PagePart]] = {
     ("scaling", "Scaling"): _scaling,
     ("placement", "Placement, planned and read back"): _placement,
     ("breakdown", "Where the time of a step goes"): _breakdown,
+    ("timeline", "One step of each strategy"): _timeline,
     ("run", "What was run"): _what_was_run,
 }
 

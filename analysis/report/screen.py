@@ -17,6 +17,7 @@ from analysis.data.blocks import SweepResults
 from analysis.data.cases import MARK
 from analysis.report.pages import CaseReport
 from analysis.report.table import render_table, short_legend
+from analysis.report.traced import traced_sentence
 
 
 def show(console: Console, results: SweepResults, reports: Sequence[CaseReport]) -> None:
@@ -26,6 +27,8 @@ def show(console: Console, results: SweepResults, reports: Sequence[CaseReport])
         console.print(short_legend(item.case), style="italic", markup=False)
         if any(point.mark for point in item.case.points):
             console.print(f"{MARK} processors may have been the limit", style="italic")
+        if sentence := traced_sentence(item.traces):
+            console.print(sentence, markup=False)
     _show_what_is_missing(console, results)
     for item in reports:
         console.print()

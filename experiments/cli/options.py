@@ -224,6 +224,12 @@ def sweep_options(profiles: Mapping[str, Profile]) -> Decorator[Any]:
         _stated(
             "--budget-s", Parsed("s", parse_decimal), "Time for all launches, not the profile's."
         ),
+        _stated(
+            "--traced-steps",
+            WHOLE,
+            "Trace so many steps after the window, for a timeline; 0: none.",
+            "the profile's",
+        ),
         _given(
             "--exchange",
             one_of(ExchangeMode),

@@ -86,6 +86,7 @@ class SweepRequest:
             servers and with them; None for one less than its cores.
         repetitions: launches of every point; None for as many as the profile's time allows.
         budget_s: time for all launches; None for that of the profile.
+        traced_steps: of every worker after the window; None for as many as the profile says.
         exchange: how gradients travel.
         seed: of the order of runs.
         jobs_by_size: a job for each number of hosts, instead of one for all.
@@ -100,6 +101,7 @@ class SweepRequest:
     ps_threads: int | None = None
     repetitions: int | None = None
     budget_s: float | None = None
+    traced_steps: int | None = None
     exchange: ExchangeMode = ExchangeMode.AUTO
     warmup: WarmupRequest = field(default_factory=WarmupRequest)
     seed: int = 1
@@ -117,9 +119,14 @@ class SweepRequest:
         profile = replace(
             self.profile,
             budget_s=self.profile.budget_s if self.budget_s is None else self.budget_s,
-            measurement=self.warmup.put_into(self.profile.measurement),
+            measurement=self.warmup.put_into(self._traced(self.profile.measurement)),
         )
         return profile if self.repetitions is None else profile.without_budget(self.repetitions)
+
+    def _traced(self, measurement: Measurement) -> Measurement:
+        if self.traced_steps is None:
+            return measurement
+        return replace(measurement, event_steps=self.traced_steps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

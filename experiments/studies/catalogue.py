@@ -14,6 +14,7 @@ from experiments.studies import (
     ladder,
     placement_sweep,
     ps_sweep,
+    timeline,
     tuning_sweep,
 )
 from experiments.studies.scope import Study
@@ -25,4 +26,5 @@ STUDIES: Mapping[str, Study] = {
     "placement-sweep": placement_sweep.STUDY,
     "tuning-sweep": tuning_sweep.STUDY,
     "ladder": ladder.STUDY,
+    "timeline": timeline.STUDY,
 }

@@ -199,6 +199,7 @@ def merge_results(
         weights_digest=_digest(drivers),
         gradient_bytes=drivers[0].gradient_bytes,
         num_messages=drivers[0].num_messages,
+        messages=drivers[0].messages,
         warmup_end=warmup_end(drivers),
         steps=steps,
         events=events,

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from ps_allreduce.backends.exchange_settings import messages_of
+from ps_allreduce.backends.exchange_settings import messages_of, recorded_buckets
 from ps_allreduce.backends.local_worker import MirroredWorker
 from ps_allreduce.backends.protocol import Task
 from ps_allreduce.exchange.all_reduce import PackedMeans, RingMeans
 from ps_allreduce.exchange.steps import Exchanged
 from ps_allreduce.point.strategies import AllReduce
+from ps_allreduce.record.messages import MessageRecord
 from ps_allreduce.workloads.program import Program
 
 
@@ -35,19 +36,19 @@ class AllReduceBackend(MirroredWorker):
     def build(self, program: Program) -> None:
         """Decide which gradients travel together."""
         super().build(program)
-        shapes = [tuple(variable.shape) for variable in self._replica.variables]
         if self._wire is not None:
+            shapes = [tuple(variable.shape) for variable in self._replica.variables]
             messages = messages_of(self._wire)
             self._means = RingMeans(shapes, messages, self._experiment.num_workers)
-        self._num_variables = len(shapes)
 
     def exchange(self, gradients: list[tf.Tensor]) -> Exchanged:
         """Apply the mean over all workers."""
         combined = self._means.combine(gradients)
         return self.apply(combined.units, combined.ready, combined.gradients)
 
-    def num_messages(self) -> int:
+    def messages(self) -> list[MessageRecord]:
         """One per bucket; with TensorFlow's packs one per variable, as before packing."""
-        if isinstance(self._means, RingMeans):
-            return len(self._means.buckets)
-        return self._num_variables
+        if isinstance(self._means, PackedMeans):
+            return self.message_per_variable()
+        names = [spec.name for spec in self.variables if spec.trainable]
+        return recorded_buckets(self._means.buckets, names)

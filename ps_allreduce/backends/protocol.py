@@ -14,6 +14,7 @@ import tensorflow as tf
 from ps_allreduce.cluster import TfConfig
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Held, Plan, VariableSpec
+from ps_allreduce.record.messages import MessageRecord
 
 Rows = npt.NDArray[np.float64]
 
@@ -94,6 +95,14 @@ class Backend(ABC):
         """The plan, and what devices hold of it as TensorFlow tells; None without servers."""
         return None
 
-    def num_messages(self) -> int:
-        """Messages per step and direction."""
-        return 0
+    def messages(self) -> list[MessageRecord]:
+        """What a worker sends in a step, in that order; nothing where no gradient leaves it."""
+        return []
+
+    def message_per_variable(self) -> list[MessageRecord]:
+        """The messages where each gradient is handed to TensorFlow on its own, before packing."""
+        return [
+            MessageRecord(num_bytes=spec.num_bytes, variables=(spec.name,))
+            for spec in self.variables
+            if spec.trainable
+        ]

@@ -46,7 +46,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = "ps_allreduce"
 
 #: Modules of it that keep and read results, and change nothing that is measured.
-KEEPING = ("bounds.py", "record/files.py", "record/placement_used.py", "record/records.py")
+_RECORD = ("files", "messages", "placement_used", "records")
+KEEPING = ("bounds.py", *(f"record/{name}.py" for name in _RECORD))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

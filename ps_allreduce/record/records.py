@@ -17,6 +17,7 @@ from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import WarmupEnd
 from ps_allreduce.record.hosts import GpuSample, HostRecord
+from ps_allreduce.record.messages import MessageRecord
 from ps_allreduce.record.placement_used import PlacementUsed
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.steps import Metrics
@@ -179,6 +180,7 @@ class RunRecord:
         recording: of a run that compared recorded with bare steps; None of any other.
         gradient_bytes: of one worker and step, in float32.
         num_messages: that a worker sends per step.
+        messages: what each of them carries, in sending order, where steps were traced.
         warmup_end: why the warm-up was over; None if the run did not get so far.
         oversubscribed: tasks had fewer cores than they use.
         block: runs of different blocks are never pooled; the fingerprint of machine, software and
@@ -213,6 +215,7 @@ class RunRecord:
     weights_digest: str | None = None
     gradient_bytes: int | None = None
     num_messages: int | None = None
+    messages: tuple[MessageRecord, ...] = ()
     warmup_end: WarmupEnd | None = None
     recording: RecordingTimes | None = None
 

@@ -280,12 +280,12 @@ def forward_spans(steps: StepTable) -> Floats:
     That of a batch begins when its input, the parameters and the batch before it are all there:
     work that ran while parameters were still arriving is hidden communication.
     """
-    return _sums(steps, _forward_ends(steps) - _forward_starts(steps))
+    return _sums(steps, forward_ends(steps) - forward_starts(steps))
 
 
 def backward_spans(steps: StepTable) -> Floats:
     """Seconds of the backward passes of each step [n], from loss to last gradient."""
-    return _sums(steps, steps.batches[:, :, 2] - _forward_ends(steps))
+    return _sums(steps, steps.batches[:, :, 2] - forward_ends(steps))
 
 
 def _sums(steps: StepTable, spans: Floats) -> Floats:
@@ -294,15 +294,17 @@ def _sums(steps: StepTable, spans: Floats) -> Floats:
     return np.full(len(steps), np.nan) if unknown else np.asarray(spans.sum(axis=1))
 
 
-def _forward_starts(steps: StepTable) -> Floats:
+def forward_starts(steps: StepTable) -> Floats:
+    """When the forward pass of each batch began, as `forward_spans` counts it [n, accumulation]."""
     ready = np.maximum(steps.batches[:, :, 0], steps.pulled[:, np.newaxis])
     previous_end = np.concatenate([steps.start[:, np.newaxis], steps.batches[:, :-1, 2]], axis=1)
     return np.asarray(np.minimum(np.maximum(ready, previous_end), steps.batches[:, :, 2]))
 
 
-def _forward_ends(steps: StepTable) -> Floats:
+def forward_ends(steps: StepTable) -> Floats:
+    """When the forward pass of each batch ended, and the backward pass began [n, accumulation]."""
     # Clocks are read beside the computation, so a moment may be noted a little late.
-    return np.clip(steps.batches[:, :, 1], _forward_starts(steps), steps.batches[:, :, 2])
+    return np.clip(steps.batches[:, :, 1], forward_starts(steps), steps.batches[:, :, 2])
 
 
 def input_spans(steps: StepTable) -> Floats:

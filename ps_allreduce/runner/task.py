@@ -83,6 +83,7 @@ def drive(request: StartTask, task: Task, measurement: Measurement, report: Repo
     if request.weights is not None and initial is not None:
         weights = RunWeights(initial=initial, final=backend.read_weights())
         save_weights(Path(request.weights), weights)
+    messages = backend.messages()
     result = DriverResult(
         task=request.task,
         connected_at=connected_at,
@@ -99,7 +100,8 @@ def drive(request: StartTask, task: Task, measurement: Measurement, report: Repo
         clock_start=clock_start,
         clock_end=_clock_pair(),
         gradient_bytes=sum(spec.num_bytes for spec in backend.variables if spec.trainable),
-        num_messages=backend.num_messages(),
+        num_messages=len(messages),
+        messages=tuple(messages) if measurement.event_steps else (),
         placement=_placement_used(backend),
     )
     Path(f"{request.result}.json").write_text(json.dumps(to_json(result)), encoding="utf-8")

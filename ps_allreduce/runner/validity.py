@@ -14,6 +14,7 @@ import numpy as np
 
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement, WarmupEnd
+from ps_allreduce.record.messages import MessageRecord
 from ps_allreduce.record.placement_used import PlacementUsed
 from ps_allreduce.record.steps import Phase, StepTable, compute_spans
 
@@ -50,6 +51,7 @@ class DriverResult:
         warmup_end: why its own workers were warm.
         clock_start, clock_end: for relating and checking clocks.
         num_messages: per step and direction.
+        messages: what each of them carries, where steps were traced.
     """
 
     task: str
@@ -68,6 +70,7 @@ class DriverResult:
     clock_end: ClockPair
     gradient_bytes: int
     num_messages: int
+    messages: tuple[MessageRecord, ...] = ()
     placement: PlacementUsed | None = None
 
 

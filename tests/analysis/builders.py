@@ -29,7 +29,7 @@ from ps_allreduce.record.records import (
     Status,
     TaskRecord,
 )
-from ps_allreduce.record.steps import Metrics, StepTable
+from ps_allreduce.record.steps import EventTable, Metrics, StepTable
 from tests.fakes import (
     METRICS,
     PROVENANCE,
@@ -169,13 +169,18 @@ def on_own_hosts(num_workers: int, bits_per_s: float) -> dict[str, Any]:
 
 
 def save(
-    sweep: Path, record: RunRecord, *, raw: bool = True, steps: StepTable | None = None
+    sweep: Path,
+    record: RunRecord,
+    *,
+    raw: bool = True,
+    steps: StepTable | None = None,
+    events: EventTable | None = None,
 ) -> Path:
     """Write a record, and raw timings beside it, where a sweep keeps them."""
     files = RunFiles.of(sweep, record.experiment_id, record.repetition, record.attempt)
     files.record.parent.mkdir(parents=True, exist_ok=True)
     if raw:
-        save_raw(files.raw, steps or make_steps(0, [], []), no_events())
+        save_raw(files.raw, steps or make_steps(0, [], []), events or no_events())
     save_record(files.record, record)
     return files.record
 

@@ -8,14 +8,18 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
+from analysis.timeline.trace_events import STEP, trace_of
+from analysis.timeline.traced import TracedRun
 from experiments.sweep.folder import NOTE
 from launchers.protocol import LaunchedRun
+from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.optimizers import Momentum
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import (
@@ -30,10 +34,11 @@ from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.files import iter_record_paths, load_record
 from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.record.records import RunRecord, Status
-from ps_allreduce.record.steps import EventKind
 from tests.cluster import LocalLauncher
+from tests.fakes import make_record
 from tests.real.machines import wait_until
 from tests.real.points import BRIEF, LONG, in_flight, kill_when_measured, launch, point
+from tests.trace_events import check_trace, counts, wanted_flows
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
 
@@ -51,7 +56,8 @@ def test_a_run_leaves_a_complete_measurement(
     workers = 1 if strategy is Single else 2
     # Workers that do not wait for each other need some steps for a window that all are in.
     measurement = replace(BRIEF, measured_steps=100, event_steps=2)
-    run = launch(launcher, point(strategy, workers, measurement=measurement))
+    own = point(strategy, workers, measurement=measurement)
+    run = launch(launcher, own)
     assert run.status is Status.OK, f"{run.reason}\n{run.log[-2000:]}"
     assert run.metrics is not None
     assert run.metrics.examples_per_sec > 0
@@ -63,6 +69,7 @@ def test_a_run_leaves_a_complete_measurement(
     assert "worker:0" in run.log
     if not strategy.as_shipped:  # of whose steps nobody sees the inside
         assert_events_are_traced(run, workers)
+    assert_the_timeline_holds_all(run, own)
 
 
 def assert_events_are_traced(run: LaunchedRun, workers: int) -> None:
@@ -75,19 +82,26 @@ def assert_events_are_traced(run: LaunchedRun, workers: int) -> None:
     assert (run.events.time > 1e9).all()
 
 
-def assert_ready_before_the_end(run: LaunchedRun) -> None:
-    """Gradients were noted when they were ready, not when the whole step was over."""
+def assert_the_timeline_holds_all(run: LaunchedRun, own: Experiment) -> None:
+    """Every step and event, and messages that carry all gradients to where they are placed."""
     assert run.steps is not None
     assert run.events is not None
-    ends = {
-        (worker, step): end
-        for worker, step, end in zip(run.steps.worker, run.steps.step, run.steps.end, strict=True)
-    }
-    ready = run.events.kind == EventKind.GRADIENT_READY
-    for worker, step, time_s in zip(
-        run.events.worker[ready], run.events.step[ready], run.events.time[ready], strict=True
-    ):
-        assert time_s < ends[worker, step]
+    record = make_record(experiment=own, tasks=run.tasks, messages=run.messages)
+    traced = TracedRun.of(record, run.steps, run.events)
+    assert traced is not None
+    trace = trace_of(traced)
+    check_trace(trace)
+    is_step = [event.get("cat") == STEP for event in trace["traceEvents"]]
+    assert sum(is_step) == len(traced.steps) == own.num_workers * 2
+    if own.strategy.communicates():
+        wanted = wanted_flows(run.events, acknowledged=own.strategy.uses_servers)
+        assert counts(trace, "stf") == wanted
+        assert sum(message.num_bytes for message in run.messages) == run.gradient_bytes
+    if run.placement is not None and not own.strategy.as_shipped:
+        loads = Counter[int | None]()
+        for message in run.messages:
+            loads[message.server] += message.num_bytes
+        assert loads == dict(enumerate(run.placement.bytes_per_server))
 
 
 @pytest.mark.parametrize(

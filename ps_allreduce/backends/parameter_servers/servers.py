@@ -10,6 +10,7 @@ import os
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,12 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from ps_allreduce.backends.devices import COMPUTE
-from ps_allreduce.backends.exchange_settings import messages_of, parts_of, update_rule
+from ps_allreduce.backends.exchange_settings import (
+    messages_of,
+    parts_of,
+    recorded_buckets,
+    update_rule,
+)
 from ps_allreduce.backends.program_backend import ProgramBackend
 from ps_allreduce.backends.protocol import Rows, Task
 from ps_allreduce.backends.worker_step import checksum, initialise_worker, trace_step
@@ -29,6 +35,7 @@ from ps_allreduce.exchange.servers import ServerExchange, connect, fetch
 from ps_allreduce.exchange.steps import Exchange, Values, traced_function, worker_device
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Held, Plan, make_plan
 from ps_allreduce.point.strategies.servers import ParameterServers
+from ps_allreduce.record.messages import MessageRecord
 from ps_allreduce.workloads.inputs import WorkerIndex
 from ps_allreduce.workloads.program import Program
 
@@ -126,9 +133,14 @@ class ServerBackend(ProgramBackend):
         """The plan, and what devices hold of it."""
         return self._plan, held_of(self._served, len(self._plan.shards))
 
-    def num_messages(self) -> int:
+    def messages(self) -> list[MessageRecord]:
         """One message per bucket and direction."""
-        return len(self._served.buckets)
+        names = [self.variables[shard.variable].name for shard in self._plan.shards]
+        recorded = recorded_buckets(self._served.buckets, names)
+        return [
+            replace(message, server=bucket.server)
+            for message, bucket in zip(recorded, self._served.buckets, strict=True)
+        ]
 
 
 def held_of(served: ServedVariables, num_parts: int) -> Held:

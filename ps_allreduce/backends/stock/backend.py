@@ -15,6 +15,7 @@ import tensorflow as tf
 from ps_allreduce.backends.protocol import Backend
 from ps_allreduce.backends.stock.training import StockTraining, make_training, timed
 from ps_allreduce.errors import UserError
+from ps_allreduce.record.messages import MessageRecord
 from ps_allreduce.workloads.inputs import WorkerIndex
 
 
@@ -64,9 +65,9 @@ class StockBackend(Backend):
 
         return self._strategy.run(replica, args=(batch,))
 
-    def num_messages(self) -> int:
+    def messages(self) -> list[MessageRecord]:
         """A gradient of each variable, as before any packing."""
-        return len(self._training.trainable)
+        return self.message_per_variable()
 
     def weight_checksums(self) -> list[int]:
         """One exact sum over the bits of every trainable variable."""

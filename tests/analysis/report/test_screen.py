@@ -73,7 +73,9 @@ def last_lines(sweep: Path, width: int) -> list[str]:
     """What stands below the last empty line of a screen."""
     results = analysed(read_sweep(sweep))
     cases = make_cases(results.block.table, results.files.records)
-    reports = [CaseReport(case=case, verdict=verdict(case), figures=()) for case in cases]
+    reports = [
+        CaseReport(case=case, verdict=verdict(case), figures=(), traces={}) for case in cases
+    ]
     console = Console(width=width, file=io.StringIO(), record=True)
     show(console, results, reports)
     return console.export_text().rstrip().split("\n\n")[-1].splitlines()

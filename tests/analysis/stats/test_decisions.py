@@ -85,7 +85,9 @@ def test_headline_and_tables_of_a_sweep_cannot_disagree(case: Case) -> None:
     if decided.main is not None:
         _check_headline(case, decided.main)
     _check_figure(case)
-    screen = verdict_text(CaseReport(case=case, verdict=verdict(case), figures=()), alone=True)
+    screen = verdict_text(
+        CaseReport(case=case, verdict=verdict(case), figures=(), traces={}), alone=True
+    )
     assert screen.startswith(verdict(case).headline)
 
 

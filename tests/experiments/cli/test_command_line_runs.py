@@ -76,7 +76,7 @@ def test_what_is_asked_for_reaches_every_point(launcher: FakeLauncher, tmp_path:
 def test_settings_reach_those_points_of_a_sweep_that_they_belong_to(
     name: str, launcher: FakeLauncher
 ) -> None:
-    has_dealers = name in ("compare", "ps-sweep")
+    has_dealers = name in ("compare", "ps-sweep", "timeline")
     words = [*WIRE_WORDS, *(DEALING_WORDS if has_dealers else ()), "--precision", "mixed_bfloat16"]
     words += ["--host-aggregation"] if name != "allreduce-sweep" else []
     assert run(name, "--workers", "2", "--repetitions", "1", *words) == 0
@@ -294,6 +294,23 @@ def test_a_sweep_goes_on_with_the_choices_that_it_began_with(
         f"{2 * before} runs made ({2 * before} ok), {before} were made before"
         in capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "steps"),
+    [
+        (("compare",), 0),
+        (("compare", "--traced-steps", "3"), 3),
+        (("timeline",), 6),
+        (("timeline", "--traced-steps", "0"), 0),
+    ],
+)
+def test_as_many_steps_are_traced_as_are_stated(
+    words: tuple[str, ...], steps: int, launcher: FakeLauncher
+) -> None:
+    assert run(*words, "--workers", "1", "--repetitions", "1") == 0
+    measured = {point.measurement for point in launcher.launched}
+    assert {each.event_steps for each in measured if isinstance(each, Measurement)} == {steps}
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,16 @@ def test_compare_leaves_out_what_tensorflow_as_it_ships_cannot_train() -> None:
     assert len(points) == 10
 
 
+@pytest.mark.parametrize("brief", [True, False])
+def test_timeline_traces_every_strategy_at_the_most_workers(brief: bool) -> None:
+    points = points_of("timeline", (1, 2), brief=brief)
+    bases = ["single"] if brief else ["single", "no_communication", "no_communication"]
+    strategies = ["allreduce", "ps_async", "ps_sync", "stock_ps", "stock_allreduce"]
+    assert [point.strategy.kind for point in points] == bases + strategies
+    assert {point.num_workers for point in points[len(bases) :]} == {2}
+    assert all(each.measurement.event_steps > 1 for each in STUDIES["timeline"].profiles.values())
+
+
 def test_ps_sweep_crosses_workers_servers_and_placements() -> None:
     points = points_of("ps-sweep")
     # On one server every policy is the same.

@@ -1,0 +1,1 @@
+"""What every task did in the traced steps of a run."""
