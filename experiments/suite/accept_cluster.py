@@ -47,7 +47,7 @@ clusters only. What it holds: make report RESULTS={target}"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class AcceptancePart:
     """One part of the check.
 
     Attributes:
@@ -114,23 +114,25 @@ def _is_subnet(text: str) -> bool:
     return True
 
 
-def parts(settings: LauncherSettings) -> Mapping[str, Part]:
+def parts(settings: LauncherSettings) -> Mapping[str, AcceptancePart]:
     """What is done, in this order."""
     small = WorkloadRequest(model=SMALL_CNN)
     communicating = WorkloadRequest(model=BUSY_LINKS, emulate=SOME_COMPUTE)
     gate = GateRequest(launcher=settings, spread=SpreadRequest(), workload=small)
     return {
-        "doctor": Part(
+        "doctor": AcceptancePart(
             about="what would go wrong on these hosts?",
             run=lambda: look_at_hosts(settings),
             is_needed=True,
         ),
-        "gate": Part(about="do all strategies train the same weights?", run=lambda: run_gate(gate)),
-        "compare": Part(
+        "gate": AcceptancePart(
+            about="do all strategies train the same weights?", run=lambda: run_gate(gate)
+        ),
+        "compare": AcceptancePart(
             about="which side is faster with a small model?",
             run=lambda: _compare(settings, small),
         ),
-        "bounds": Part(
+        "bounds": AcceptancePart(
             about="how near does each strategy come to what the links allow?",
             run=lambda: _compare(settings, communicating),
         ),

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from experiments.suite import accept_cluster as checklist
-from experiments.suite.accept_cluster import Part, accept_cluster, check_settings, parts
+from experiments.suite.accept_cluster import AcceptancePart, accept_cluster, check_settings, parts
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.strategies import Single
@@ -22,12 +22,12 @@ def settings(results: Path = Path("results")) -> LauncherSettings:
     return LauncherSettings(launcher="emulated", results=results)
 
 
-def said(text: str, status: int) -> Part:
+def said(text: str, status: int) -> AcceptancePart:
     def tell() -> int:
         click.echo(text)
         return status
 
-    return Part(about="?", run=tell)
+    return AcceptancePart(about="?", run=tell)
 
 
 def test_all_parts_are_gone_through_and_one_file_is_left(
