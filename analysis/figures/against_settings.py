@@ -76,12 +76,14 @@ def plot_against_servers(case: Case) -> Figure | None:
 
 
 def varied_servers(case: Case) -> list[int]:
-    """Numbers of workers with enough numbers of servers for lines."""
+    """Numbers of workers with several numbers of servers; none where nowhere are enough of them."""
     counts: dict[int, set[int]] = {}
     for point in case.points:
         if point.experiment.num_ps:
             counts.setdefault(point.num_workers, set()).add(point.experiment.num_ps)
-    return [workers for workers, those in sorted(counts.items()) if len(those) >= _LEAST_SERVERS]
+    if max(map(len, counts.values()), default=0) < _LEAST_SERVERS:
+        return []
+    return [workers for workers, those in sorted(counts.items()) if len(those) > 1]
 
 
 def _training_of(traits: type[AnyStrategy]) -> str:
@@ -99,16 +101,16 @@ def plot_against_packs(case: Case) -> Figure | None:
     sizes = sorted(marks["place"].unique())
     if len(sizes) < 2:
         return None
-    curves = marks["strategy"].where(marks["place"] != _BUCKETS, marks["setting"])
+    names = marks["strategy"].where(marks["place"] != _BUCKETS, marks["setting"])
     marks = marks.assign(
         x=marks["place"].rank(method="dense") - 1,
-        label=curves + ", " + marks["workers"].map(workers_text),
+        label=names + ", " + marks["workers"].map(workers_text),
     )
-    names = [_PLACES.get(size) or megabytes(size) for size in sizes]
+    places = [_PLACES.get(size) or megabytes(size) for size in sizes]
     with style():
         figure, (axes,) = new_figure(1, 1, _AXES_HEIGHT + 1.4)
         curves = curves_of(marks)
-        draw_curves(axes, curves, _ticks(names), top_of(marks))
+        draw_curves(axes, curves, _ticks(places), top_of(marks))
         label_ends(axes, curves)
         axes.set_title(case.name, loc="left")
         finish_grid(figure, [axes], 1, ("bytes per pack", f"{case.unit}/s"))

@@ -52,6 +52,8 @@ def curves_of(marks: pd.DataFrame, labels: Sequence[str] = ()) -> Curves:
 def draw_curves(axes: Axes, curves: Curves, ticks: Ticks, top: float) -> None:
     """Draw curves side by side around each tick, so that no interval hides another.
 
+    Two ticks are not joined by lines.
+
     Args:
         top: largest value of the vertical axis, which begins at 0; intervals beyond it end in an
             arrow.
@@ -63,7 +65,8 @@ def draw_curves(axes: Axes, curves: Curves, ticks: Ticks, top: float) -> None:
     for index, (label, marks) in enumerate(curves.items()):
         shift = (index - (len(curves) - 1) / 2) * step
         if worth_drawing(marks):
-            _draw_curve(axes, label, marks.assign(x=marks["x"] + shift), index, top)
+            line = LINES[index % len(LINES)] if len(ticks) > 2 else "none"
+            _draw_curve(axes, (label, line), marks.assign(x=marks["x"] + shift), index, top)
     margin = max(0.3 * gap, 0.07 * (positions[-1] - positions[0]))
     axes.set_xlim(positions[0] - margin, positions[-1] + margin)
     axes.set_xticks(positions, list(ticks.values()))
@@ -72,7 +75,9 @@ def draw_curves(axes: Axes, curves: Curves, ticks: Ticks, top: float) -> None:
     _note_signs(axes, curves)
 
 
-def _draw_curve(axes: Axes, label: str, marks: pd.DataFrame, index: int, top: float) -> None:
+def _draw_curve(
+    axes: Axes, named: tuple[str, str], marks: pd.DataFrame, index: int, top: float
+) -> None:
     colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
     marks = marks.sort_values("x")
     bounds = marks.dropna(subset="bound")
@@ -80,13 +85,13 @@ def _draw_curve(axes: Axes, label: str, marks: pd.DataFrame, index: int, top: fl
         marks["x"],
         marks["mean"],
         color=colour,
-        linestyle=LINES[index % len(LINES)],
+        linestyle=named[1],
         linewidth=1.2,
         marker=marker,
         markersize=6,
         markeredgecolor=PAPER,
         markeredgewidth=0.6,
-        label=label,
+        label=named[0],
         zorder=3,
     )
     for mark in marks.itertuples():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -86,8 +87,9 @@ def draw_row(axes: Axes, row: Row, limits: tuple[float, float]) -> None:
 
 def count_beside(axes: Axes, y: float, ok: int, planned: int) -> None:
     """At the right of a row, launches that are ok, of those planned."""
-    beside = {"transform": axes.get_yaxis_transform(), "va": "center"}
-    axes.text(1.01, y, f"{ok}/{planned}", fontsize=7, color=FAINT, **beside)
+    right = axes.get_yaxis_transform()
+    told = f"{ok}/{planned}"
+    axes.text(1.01, y, told, transform=right, va="center", fontsize=7, color=FAINT)
 
 
 def name_rows(axes: Axes, names: Sequence[str]) -> None:
@@ -123,10 +125,11 @@ def plot_settings(marks: pd.DataFrame, quantity: Quantity, title: str) -> Figure
     with style():
         figure, (axes,) = new_figure(1, 1, _ROW_HEIGHT * (placed["y"].max() + 1) + _AROUND)
         figure.suptitle(title, x=0.01, ha="left", fontsize=9)
-        for number, (count, own) in enumerate(placed.groupby("num_workers")):
-            colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
-            axes.plot([], [], marker, color=colour, label=workers_text(int(count)))
-            _draw_marks(axes, own, (colour, marker), right, quantity)
+        for number, count in enumerate(sorted(placed["num_workers"].unique())):
+            look = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+            axes.plot([], [], look[1], color=look[0], label=workers_text(int(count)))
+            for mark in placed[placed["num_workers"] == count].itertuples():
+                _draw_mark(axes, mark, look, right, quantity)
         _draw_ideals(axes, quantity.ideals, right)
         axes.set_yticks([*names], [*names.values()])
         axes.set_ylim(placed["y"].max() + 0.6, -0.7)
@@ -162,32 +165,31 @@ def _draw_ideals(axes: Axes, ideals: Mapping[int, float], right: float) -> None:
         if ideal <= right:
             axes.axvline(ideal, color=IDEAL, linewidth=1.0, linestyle=(0, (1, 1)), zorder=1)
             told = f"{counts[0]} x single" if len(at) > 1 else "ideal"
-            place = {"transform": axes.get_xaxis_transform(), "ha": "center", "va": "bottom"}
-            axes.text(ideal, 1.0, told, color=FAINT, fontsize=7, **place)
+            above = axes.get_xaxis_transform()
+            axes.text(ideal, 1.0, told, transform=above, ha="center", color=FAINT, fontsize=7)
 
 
-def _draw_marks(
-    axes: Axes, marks: pd.DataFrame, look: tuple[str, str], right: float, quantity: Quantity
+def _draw_mark(
+    axes: Axes, mark: Any, look: tuple[str, str], right: float, quantity: Quantity
 ) -> None:
-    """The marks of one number of workers, in its colour and with its marker."""
+    """One mark in the colour and with the marker of its number of workers, or why there is none."""
     colour, marker = look
-    for mark in marks.itertuples():
-        low_to_high = (mark.mean, mark.low, mark.high)
-        mean, low, high = (None if math.isnan(end) else end for end in low_to_high)
-        row = Row(
-            y=mark.y,
-            launches=mark.launches or (),
-            ends=(mean, low, high),
-            colour=colour,
-            marker=marker,
-            starred=mark.starred,
-        )
-        draw_row(axes, row, (0.0, right))
-        if not math.isnan(mark.bound):
-            axes.plot([mark.bound], [mark.y], marker, color=colour, **HOLLOW)
-        if mark.failed:
-            draw_cross(axes, 0.0, mark.y, colour)
-        if mean is None:
-            told = quantity.unclaimed if mark.ok else "no launch ended well"
-            axes.text(0.0, mark.y, f"   {told}", color=FAINT, va="center", fontsize=7)
-        count_beside(axes, mark.y, mark.ok, mark.planned)
+    low_to_high = (mark.mean, mark.low, mark.high)
+    mean, low, high = (None if math.isnan(end) else end for end in low_to_high)
+    row = Row(
+        y=mark.y,
+        launches=mark.launches or (),
+        ends=(mean, low, high),
+        colour=colour,
+        marker=marker,
+        starred=mark.starred,
+    )
+    draw_row(axes, row, (0.0, right))
+    if not math.isnan(mark.bound):
+        axes.plot([mark.bound], [mark.y], marker, color=colour, **HOLLOW)
+    if mark.failed:
+        draw_cross(axes, 0.0, mark.y, colour)
+    if mean is None:
+        told = quantity.unclaimed if mark.ok else "no launch ended well"
+        axes.text(0.0, mark.y, f"   {told}", color=FAINT, va="center", fontsize=7)
+    count_beside(axes, mark.y, mark.ok, mark.planned)

@@ -124,8 +124,13 @@ def legend_of_figure(figure: Figure, grid: Sequence[Axes], columns: int = 2) -> 
     """One legend below all axes, each label once."""
     entries = _entries(grid)
     if entries:
-        place = {"loc": "outside lower center", "ncols": min(columns, len(entries))}
-        figure.legend(list(entries.values()), list(entries), **place, **_LEGEND)
+        figure.legend(
+            list(entries.values()),
+            list(entries),
+            loc="outside lower center",
+            ncols=min(columns, len(entries)),
+            **_LEGEND,
+        )
 
 
 def _entries(grid: Sequence[Axes]) -> dict[str, Any]:
@@ -145,7 +150,7 @@ def finish_grid(figure: Figure, grid: Sequence[Axes], used: int, labels: tuple[s
         used: how many axes show something.
         labels: of the horizontal and the vertical scale.
     """
-    columns = grid[0].get_gridspec().ncols
+    columns = sum(axes.get_position().y0 == grid[0].get_position().y0 for axes in grid)
     for number, axes in enumerate(grid[:used]):
         if number + columns >= used:
             axes.set_xlabel(labels[0])

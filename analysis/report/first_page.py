@@ -34,11 +34,14 @@ class KeyNumber:
 
 
 def key_numbers(case: Case) -> list[KeyNumber]:
-    """The rates of both sides and their ratio; where they do not meet, the fastest rate."""
+    """The rates of both sides and their ratio; where they do not meet, the fastest exchange."""
     main = decisions(case).main
     if main is None:
         measured = [point for point in case.points if len(point.rates)]
-        best = max(measured, key=lambda point: estimate(point.rates).mean, default=None)
+        exchanging = [point for point in measured if point.setting.traits.communicates()]
+        best = max(
+            exchanging or measured, key=lambda point: estimate(point.rates).mean, default=None
+        )
         return [_rate_number(case, best)] if best else []
     decision = decisions(case).of(*main.bests)
     names = [point.setting.label for point in main.bests]

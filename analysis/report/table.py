@@ -88,7 +88,7 @@ _IN_REPORT: Mapping[str, tuple[str, ...]] = {
 #: Columns of the narrowest screen, or of a log: what does not fit is in the report.
 SCREEN_WIDTH = 80
 
-#: They fold and keep their words whole, however narrow the screen.
+#: They fold and keep their words whole, however narrow the screen; the first takes what is left.
 _FOLDED = ("setting", "ok")
 
 _ON_SCREEN: tuple[str, ...] = (
@@ -136,8 +136,14 @@ def report_table(case: Case, what: str) -> pd.DataFrame:
         text = text[:0]
     names = [name for name in _IN_REPORT[what] if _worth_showing(case, name)]
     shares = text[[name for name in _SHARES if name in names]]
-    alike = [str(name) for name in shares.columns[shares.T.duplicated()]]
-    return text[names].drop(columns=alike).rename(columns=lambda name: _heading(case, name))
+    needless = {*shares.columns[shares.T.duplicated()], *_unknown(text[names])}
+    shown = [name for name in names if name not in needless]
+    return text[shown].rename(columns=lambda name: _heading(case, name))
+
+
+def _unknown(text: pd.DataFrame) -> list[str]:
+    """Columns without any value, in a table with rows."""
+    return [str(name) for name in text.columns[(text == NONE).all() & bool(len(text))]]
 
 
 def _heading(case: Case, name: str) -> str:
@@ -202,7 +208,9 @@ def render_table(case: Case) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=0)
     for name in names:
         heading = _heading_on_screen(case, name)
-        if name in _FOLDED:
+        if name == "ok":
+            table.add_column(heading, width=_least_width(case, text, name))
+        elif name in _FOLDED:
             table.add_column(heading, min_width=_least_width(case, text, name))
         else:
             table.add_column(heading, justify="right", no_wrap=True)
@@ -217,6 +225,7 @@ def _names_on_screen(case: Case) -> list[str]:
     shown = tuple(name for name in shown if _worth_showing(case, name))
     names = ["compute_s" if n == "of_bound" and not _bounded(case) else n for n in shown]
     text = text_table(case)
+    # There is a blank between columns, and at either end.
     while sum(_least_width(case, text, name) + 1 for name in names) >= SCREEN_WIDTH:
         names.pop()
     return names

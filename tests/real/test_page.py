@@ -101,7 +101,7 @@ def test_nothing_is_cut_and_the_console_is_quiet(
     run("document.querySelectorAll('details').forEach(each => each.open = true)")
     assert run("return document.documentElement.scrollWidth") <= width
     assert run(_TOO_WIDE) == []
-    assert browser.get_log("browser") == []
+    assert browser.get_log("browser") == []  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
