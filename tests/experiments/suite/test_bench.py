@@ -96,7 +96,7 @@ def test_emulated_links_are_what_strategies_are_held_against(
 ) -> None:
     assert run("bench", *EMULATED) == 0
     assert sweeps() == {"overhead": 5, "wire": 86}
-    assert len(content()["wire"]) == 78
+    assert len(content()["wire"]) == 86
     assert "ps_sync: 0 of 24 rows reach 0.93; 24 came to nothing" in capsys.readouterr().out
 
 
