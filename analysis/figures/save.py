@@ -16,9 +16,10 @@ from analysis.figures.against_settings import (
     plot_exchange,
 )
 from analysis.figures.against_workers import plot_efficiency, plot_speedup, plot_throughput
-from analysis.figures.bars import plot_breakdown, plot_placement
+from analysis.figures.bars import plot_placement
 from analysis.figures.ladder import plot_ladder
 from analysis.figures.style import save_figure
+from analysis.figures.where_time_goes import plot_breakdown, plot_explanation
 from analysis.stats.setting_pairs import without_changed
 
 _LAUNCHES = (
@@ -137,10 +138,21 @@ KINDS = (
     FigureKind(
         name="breakdown",
         title="Where the time of a step goes",
-        caption="Means over steps, workers and launches. Communication is the exposed part: step "
-        "time less compute less input wait. What is hidden behind compute is not in it; applying "
-        "the update and starting the step are, so a single worker has some too.",
+        caption="Means over steps, workers and launches, by what there is to gain. Compute is that "
+        "of the fastest worker; what others take longer, and what they wait for each other, is "
+        "slower workers. Hottest server and slowest link are what the busiest link would save. The "
+        "table of parts below has the same time by what workers do.",
         plot=plot_breakdown,
+        shows_changed=True,
+    ),
+    FigureKind(
+        name="explanation",
+        title="Why one setting is faster than another",
+        caption="Each bar is a pair that differs by the rule of decision: by how much each part of "
+        "the slower one's mean step is longer, or to the left of 0 shorter. The parts add up to "
+        "the difference (diamond). Where the global batches differ, the slower one's step is taken "
+        "for as many examples. Intervals are in the table.",
+        plot=plot_explanation,
         shows_changed=True,
     ),
 )

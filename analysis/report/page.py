@@ -19,11 +19,20 @@ from analysis.data.cases import Case
 from analysis.data.columns import NO_TEXT
 from analysis.figures.save import SavedFigure
 from analysis.report.circumstances import busy_lines, mixed_lines
+from analysis.report.explanation import EXPLANATION_NOTE, explanation_sentence, explanation_table
 from analysis.report.network_items import host_items, network_parts
 from analysis.report.sizes import each_text
 from analysis.report.table import legend, report_tables
 from analysis.report.verdict import Verdict
 from analysis.report.what_was_run import Items, what_was_run
+from analysis.report.where_time_goes import (
+    PARTS_NOTE,
+    POP_NOTE,
+    parts_table,
+    pop_table,
+    tasks_table,
+)
+from analysis.stats.causes import explanations
 from analysis.stats.decision import MARGIN, Decision, Outcome
 from analysis.stats.decisions import Pair, all_pairs, changed_points
 from analysis.stats.points import PlacementPoint, placement_points
@@ -114,6 +123,16 @@ def _case_context(item: CaseReport, chosen: Sequence[ExchangeChoice]) -> dict[st
         "without_changed": without_changed(case) is not case,
         "pairs": _pair_table(all_pairs(case), _PAIRS),
         "pairs_apart": _pair_table(all_pairs(case, same_transport=False), _PAIRS_APART),
+        "where": {
+            "explanations": [explanation_sentence(case, told) for told in explanations(case)],
+            "causes": explanation_table(case),
+            "causes_note": EXPLANATION_NOTE,
+            "parts": parts_table(case),
+            "parts_note": PARTS_NOTE,
+            "efficiencies": pop_table(case),
+            "efficiencies_note": POP_NOTE,
+            "tasks": tasks_table(case),
+        },
         "run": what_was_run(case) + ([("auto", exchange_sentence(chosen))] if chosen else []),
     }
 
