@@ -185,6 +185,25 @@ def self_comparisons(launcher: LauncherSettings, comparisons: int, launches: int
     sys.exit(run_self_comparisons(launcher, comparisons, launches))
 
 
+@cli.command("planted-causes")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of what is planted where.")
+@click.option("--launches", type=WHOLE, default=60, show_default=True, help="With causes.")
+@click.option(
+    "--budget-s", type=float, default=3600.0, show_default=True, help="No turn begins after it."
+)
+@click.option(
+    "--results", type=PATH, default=Path("results"), show_default=True, help="Folder of records."
+)
+def planted_causes(seed: int, launches: int, budget_s: float, results: Path) -> None:
+    """Plant causes in launches on emulated hosts, and see whether the explanation finds them.
+
+    The same command goes on where it stopped.
+    """
+    from experiments.suite.planted_causes import plant_causes
+
+    sys.exit(plant_causes(results, seed, launches, budget_s))
+
+
 @cli.command("gate")
 @click.option("--num-workers", type=WHOLE, default=2, show_default=True, help="Workers.")
 @click.option("--num-ps", type=WHOLE, default=2, show_default=True, help="Parameter servers.")

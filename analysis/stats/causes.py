@@ -21,7 +21,10 @@ from analysis.stats.statistics import Estimate, subtract
 from ps_allreduce.record.records import FOREIGN_LIMIT
 
 #: What other programs on the processors make longer.
-_DISTURBED = (Cause.SLOWED, Cause.WORKERS, Cause.EXCHANGE, Cause.DISPATCH)
+_DISTURBED = (Cause.SLOWED, Cause.EXCHANGE, Cause.DISPATCH)
+
+#: What gradients travel beside: the longer it takes, the less of the exchange is exposed.
+_HIDING = (Cause.COMPUTE, Cause.SLOWED, Cause.WORKERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +76,8 @@ def difference(
     short[Cause.WORKERS_LESS] = 0.0
     if _foreign(slower) - _foreign(faster) > FOREIGN_LIMIT:
         long, short = _disturbed(long), _disturbed(short)
+    else:
+        long, short = _netted(long, short)
     step = subtract(long.sum(axis="columns"), short.sum(axis="columns"))
     parts = [
         Part(cause=Cause(cause), seconds=subtract(long[cause], short[cause])) for cause in long
@@ -94,6 +99,22 @@ def _disturbed(parts: pd.DataFrame) -> pd.DataFrame:
     """The parts, with what other programs disturb in one of its own."""
     named = list(_DISTURBED)
     return parts.drop(columns=named).assign(**{Cause.FOREIGN: parts[named].sum(axis="columns")})
+
+
+def _netted(long: pd.DataFrame, short: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The parts; what a longer computation hides of the exchange is taken off it.
+
+    There is only the rest to gain: with a shorter computation more of the exchange is exposed.
+    """
+    differences = long.mean() - short.mean()
+    cause = differences[list(_HIDING)].idxmax()
+    if differences[Cause.EXCHANGE] >= 0.0 or differences[cause] <= 0.0:
+        return long, short
+
+    def net(parts: pd.DataFrame) -> pd.DataFrame:
+        return parts.assign(**{cause: parts[cause] + parts[Cause.EXCHANGE], Cause.EXCHANGE: 0.0})
+
+    return net(long), net(short)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -1,0 +1,184 @@
+"""Plant causes in launches, and see whether the explanation finds them and keeps its promises.
+
+Axes: side, cause (slow worker, hot server, slow input, slow link, busy cores), share of a step.
+
+Method: a seed draws what is planted in each launch, on emulated hosts with an emulated accelerator.
+A launch without each cause follows in the same turn.  Some sound launches of either side come first
+and say how long a step is.  What is found is judged in `analysis.suite.planted_causes`.
+
+Cost: 60 launches with causes take about 150 launches of five seconds.
+
+It should show the right cause first in at least 54 of 60 launches, and none in sound ones.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from analysis.suite.planted_causes import (
+    FILE,
+    FOLDER,
+    Plant,
+    PlantedTurn,
+    judge,
+    read_turns,
+    render_found,
+    runs_table,
+    sound_runs,
+    write_turns,
+)
+from experiments import surroundings
+from experiments.suite.planted_points import (
+    MEASUREMENT,
+    NETWORK,
+    SIDES,
+    Draw,
+    SoundStep,
+    burners,
+    draws,
+    planted_point,
+    sound_point,
+)
+from experiments.sweep.progress import SweepProgress, plain_console
+from experiments.sweep.session import Session, Workplace, open_session, run_once_more
+from experiments.sweep.sweep import Profile
+from experiments.sweep.writable import check_writable
+from launchers.processes import start_in_background
+from launchers.settings import LauncherSettings
+from ps_allreduce.errors import LaunchError
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.record.records import Status
+
+PROFILE = Profile(name=FOLDER, measurement=MEASUREMENT, repetitions=1, deadline_s=60.0)
+
+#: Sound launches of either side beforehand.
+BEFOREHAND = 4
+
+#: So often a launch that does not end well is made again.
+TRIES = 3
+
+_BURN = (sys.executable, "-c", "while True: pass")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where turns are made and noted."""
+
+    session: Session
+    data_dir: Path
+    notes: Path
+
+
+def plant_causes(results: Path, seed: int, launches: int, budget_s: float) -> int:
+    """Make the turns that are missing, as far as the time goes, and show what was found.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        UserError: there can be no emulated hosts here, or a folder cannot be written.
+        LaunchError: a point cannot be launched.
+    """
+    ends_at, folder = time.monotonic() + budget_s, results / FOLDER / str(seed)
+    settings = LauncherSettings(
+        launcher="emulated",
+        hosts=NETWORK.num_hosts,
+        bandwidth=NETWORK.bits_per_s,
+        results=results,
+    )
+    check_writable(folder)
+    launcher = surroundings.launcher_of(settings)
+    with launcher, SweepProgress(plain_console()) as progress:
+        place = Workplace(
+            launcher=launcher,
+            sweep_dir=folder,
+            commit=surroundings.source_state(),
+            listener=progress,
+        )
+        with open_session(place, FOLDER, PROFILE) as session:
+            where = _Place(session=session, data_dir=settings.data_dir, notes=folder / FILE)
+            left = _make_turns(where, draws(seed, launches), ends_at)
+    turns = read_turns(folder / FILE)
+    click.echo("\n".join(render_found(judge(turns, runs_table(folder)))))
+    if left:
+        click.echo(f"{left} turns are missing: the same command goes on.")
+    return 1 if left else 0
+
+
+def _make_turns(where: _Place, drawn: list[Draw], ends_at: float) -> int:
+    """The sound launches, then every draw; returns how many turns are missing for lack of time."""
+    made = read_turns(where.notes)
+    numbers = {(turn.number, turn.side) for turn in made}
+    sound = {side: sound_point(side, where.data_dir) for side in SIDES}
+    wanted = [(-number, side, None) for number in range(BEFOREHAND, 0, -1) for side in SIDES]
+    wanted += [(number, draw.side, draw) for number, draw in enumerate(drawn)]
+    missing = [each for each in wanted if each[:2] not in numbers]
+    where.session.place.listener.begin(len(missing), len(wanted) - len(missing))
+    for done, (number, side, draw) in enumerate(missing):
+        if time.monotonic() > ends_at:
+            return len(missing) - done
+        sizes = {} if draw is None else draw.sizes
+        step = _sound_step(made, side, where) if sizes else SoundStep(step_s=1.0, travel_s=1.0)
+        made.append(_turn(where, number, side, sizes, sound[side], step))
+        write_turns(where.notes, made)
+    return 0
+
+
+def _sound_step(made: list[PlantedTurn], side: str, where: _Place) -> SoundStep:
+    """Of the launches beforehand only, so that a draw always means the same."""
+    before = [turn for turn in made if turn.number < 0]
+    runs = sound_runs(before, side, runs_table(where.session.place.sweep_dir))
+    means = runs[["mean_step_s", "backward_s", "exchange_s"]].astype(float).mean()
+    return SoundStep(
+        step_s=means["mean_step_s"], travel_s=means["backward_s"] + means["exchange_s"]
+    )
+
+
+def _turn(
+    where: _Place,
+    number: int,
+    side: str,
+    sizes: Mapping[Plant, float],
+    sound: Experiment,
+    step: SoundStep,
+) -> PlantedTurn:
+    """The launch with all causes, then one without each of them."""
+    others = {plant: {p: s for p, s in sizes.items() if p is not plant} for plant in sizes}
+
+    def launched(wanted: Mapping[Plant, float]) -> str:
+        return _launched(where, planted_point(sound, wanted, step, where.data_dir), burners(wanted))
+
+    return PlantedTurn(
+        number=number,
+        side=side,
+        sizes=sizes,
+        planted=launched(sizes),
+        without={plant: launched(wanted) for plant, wanted in others.items()},
+    )
+
+
+def _launched(where: _Place, point: Experiment, count: int) -> str:
+    """Launch a point until it ends well; the identity of the run."""
+    log = where.session.place.sweep_dir / "burners.log"
+    for _ in range(TRIES):
+        with _burning(count, log):
+            record = run_once_more(where.session, point)
+        if record.status is Status.OK:
+            return record.run_id
+    raise LaunchError(f"{point.title} did not end well {TRIES} times: {record.reason}")
+
+
+@contextmanager
+def _burning(count: int, log: Path) -> Iterator[None]:
+    """So many programs that use a core each, and do nothing."""
+    with ExitStack() as stack:
+        for _ in range(count):
+            stack.callback(start_in_background(_BURN, log, {}).kill)
+        yield
