@@ -116,7 +116,7 @@ def _make_turns(where: _Place, drawn: list[Draw], ends_at: float) -> int:
     """The sound launches, then every draw; returns how many turns are missing for lack of time."""
     made = read_turns(where.notes)
     numbers = {(turn.number, turn.side) for turn in made}
-    sound = {side: sound_point(side, where.data_dir) for side in SIDES}
+    sound = {side: sound_point(side) for side in SIDES}
     wanted = [(-number, side, None) for number in range(BEFOREHAND, 0, -1) for side in SIDES]
     wanted += [(number, draw.side, draw) for number, draw in enumerate(drawn)]
     missing = [each for each in wanted if each[:2] not in numbers]

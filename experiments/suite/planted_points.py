@@ -14,7 +14,7 @@ from pathlib import Path
 
 from analysis.suite.planted_causes import Plant
 from ps_allreduce.model_files import copy_files
-from ps_allreduce.point.architectures import OwnModel
+from ps_allreduce.point.architectures import OwnModel, TensorSet
 from ps_allreduce.point.data import OwnDataset
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
@@ -33,7 +33,7 @@ WORKERS, SERVERS = 2, 2
 #: Gradients travel in the backward pass and for some time after it, so a slower link shows.
 COMPUTE = EmulatedCompute(forward_s=0.04, backward_s=0.02)
 
-MEASUREMENT = Measurement(warmup=FixedWarmup(least_steps=5, least_s=0.3), measured_steps=25)
+MEASUREMENT = Measurement(warmup=FixedWarmup(least_steps=5, least_s=0.3), measured_steps=20)
 
 #: Three equal kernels of a model, which are cut into so many pieces each.  An even number is
 #: balanced on two servers; an odd one leaves the hottest with one piece more.
@@ -53,12 +53,10 @@ SIDES: Mapping[str, type[AnyStrategy]] = {
 
 MODULE = "planted"
 
-#: A user's own model whose examples come so many seconds apart, after they were asked for.
+#: A user's own model of the same kernels, whose examples come so many seconds apart.
 _SOURCE = """\
 import keras
 import tensorflow as tf
-
-PERIOD_S = {period_s!r}
 
 
 def build():
@@ -71,11 +69,9 @@ def build():
 def dataset(shard, num_shards):
     example = (tf.zeros([{size}]), tf.zeros([{size}]))
     examples = tf.data.Dataset.from_tensors(example).repeat()
-    if not PERIOD_S:
-        return examples
     late = tf.raw_ops.SleepDataset(
         input_dataset=tf.data.experimental.to_variant(examples),
-        sleep_microseconds=tf.constant(int(PERIOD_S * 1e6), tf.int64),
+        sleep_microseconds=tf.constant({period_us}, tf.int64),
         output_types=[tf.float32, tf.float32],
         output_shapes=[[{size}], [{size}]],
     )
@@ -96,7 +92,7 @@ class SoundStep:
     travel_s: float
 
 
-def sound_point(side: str, data_dir: Path) -> Experiment:
+def sound_point(side: str) -> Experiment:
     """The point of a side without any cause."""
     settings = StrategySettings(
         num_ps=SERVERS, placement=Policy.PARTITIONED, layout=LayoutKind.DEDICATED
@@ -109,7 +105,11 @@ def sound_point(side: str, data_dir: Path) -> Experiment:
         launcher="emulated",
         spread=Spread(),
         network=NETWORK,
-        workload=_workload(0.0, data_dir),
+        workload=Workload(
+            model=TensorSet(count=3, num_bytes=3 * KERNEL_BYTES),
+            batch_per_worker=1,
+            emulated=COMPUTE,
+        ),
         measurement=MEASUREMENT,
     )
 
@@ -119,16 +119,17 @@ def _split_bytes(pieces: int) -> int:
     return -(-KERNEL_BYTES // pieces)
 
 
-def _workload(period_s: float, data_dir: Path) -> Workload:
+def _slow_input(sound: Workload, period_s: float, data_dir: Path) -> Workload:
+    """The same tensors, and a dataset of a user's own whose examples are a step and more apart."""
     data_dir.mkdir(parents=True, exist_ok=True)
     with scratch_folder(data_dir) as folder:
-        text = _SOURCE.format(period_s=period_s, size=KERNEL)
+        text = _SOURCE.format(period_us=round(period_s * 1e6), size=KERNEL)
         (folder / f"{MODULE}.py").write_text(text, encoding="utf-8")
         digest = copy_files(folder, [f"{MODULE}.py"], data_dir)
     model = OwnModel(
         name=f"{MODULE}.py:build", module=MODULE, function="build", digest=digest, has_dataset=True
     )
-    return Workload(model=model, data=OwnDataset(), batch_per_worker=1, emulated=COMPUTE)
+    return replace(sound, model=model, data=OwnDataset())
 
 
 def planted_point(
@@ -147,7 +148,8 @@ def planted_point(
             emulated = replace(COMPUTE, factors=(1.0, factor))
             point = replace(point, workload=replace(point.workload, emulated=emulated))
         elif plant is Plant.SLOW_INPUT:
-            point = replace(point, workload=_workload(round(step.step_s + extra_s, 4), data_dir))
+            period_s = step.step_s + extra_s
+            point = replace(point, workload=_slow_input(point.workload, period_s, data_dir))
         elif plant is Plant.SLOW_LINK:
             point = replace(point, network=_slow_link(point, step, extra_s))
         elif plant is Plant.HOT_SERVER:
