@@ -16,7 +16,7 @@ from ps_allreduce.record.steps import EventKind, EventTable, Floats, Phase, Step
 def hidden_seconds(steps: StepTable, events: EventTable) -> pd.Series:
     """Mean over the traced steps, by worker; empty without any."""
     traced = steps.select(steps.phase == Phase.EVENTS)
-    if not len(traced) or not traced.batches.shape[1] or not len(events):
+    if not len(traced) or not traced.batches.shape[1] or not len(events.time):
         return pd.Series(dtype=float)
     rows = [
         (worker, _hidden(_messages(events, worker, step), ready))

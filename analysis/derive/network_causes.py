@@ -11,7 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from analysis.derive.fastest_step import busiest_s, host_rates, traffic_of
-from ps_allreduce.point.placement import Policy, VariableSpec, make_plan
+from ps_allreduce.point.placement import (
+    Policy,
+    VariableSpec,
+    default_split_bytes,
+    make_plan,
+)
 from ps_allreduce.record.placement_used import PlacementUsed
 from ps_allreduce.record.records import RunRecord
 
@@ -76,7 +81,10 @@ def better_placement(used: PlacementUsed) -> BetterPlacement:
 
 
 def _largest_share(policy: Policy, used: PlacementUsed) -> float:
-    plan = make_plan(policy, _variables(used), len(used.bytes_per_server))
+    variables, num_ps = _variables(used), len(used.bytes_per_server)
+    if policy is not Policy.PARTITIONED and len(variables) < num_ps:
+        return 1.0
+    plan = make_plan(policy, variables, num_ps, default_split_bytes(variables, num_ps))
     return max(plan.bytes_per_server()) / sum(plan.bytes_per_server())
 
 

@@ -126,7 +126,7 @@ def parts_of(experiment: Experiment, steps: StepTable) -> StepParts:
 
 def _slowest(experiment: Experiment, step: Integers, ready: Floats) -> Floats:
     """When the last worker's last gradient of each step was ready, where workers meet in it."""
-    if not meets_in_every_step(experiment):
+    if not meets_in_every_step(experiment) or np.isnan(ready).all():
         return ready
     numbers, number = np.unique(step, return_inverse=True)
     latest = np.full(len(numbers), -np.inf)

@@ -126,10 +126,15 @@ def legend_of_figure(
 
 
 def bar_fill(index: int) -> dict[str, Any]:
-    """Colour and hatch of a segment: either tells it from its neighbours."""
+    """Colour and hatch of a segment: either tells it from its neighbours.
+
+    Colours that come again have another hatch then.
+    """
+    colour = COLOURS[index % len(COLOURS)]
+    hatch = HATCHES[(index + index // len(COLOURS)) % len(HATCHES)]
     return {
-        "facecolor": COLOURS[index % len(COLOURS)],
-        "edgecolor": "white" if index % len(HATCHES) else COLOURS[index % len(COLOURS)],
-        "hatch": HATCHES[index % len(HATCHES)],
+        "facecolor": colour,
+        "edgecolor": "white" if hatch else colour,
+        "hatch": hatch,
         "linewidth": 0.6,
     }

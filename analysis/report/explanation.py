@@ -24,6 +24,9 @@ MOST_PARTS = 3
 #: Parts that are smaller than this share of the largest one are left out of a sentence.
 WORTH_TELLING = 0.1
 
+#: A placement is worth advice if the hottest server's share falls to this share of it.
+WORTH_MOVING = 0.98
+
 EXPLANATION_NOTE = (
     "Milliseconds of a mean step that the slower setting takes more (with a minus, less) than the "
     "faster one, with 95 % intervals over launches; the parts of a row add up to its difference. "
@@ -37,8 +40,6 @@ def explanation_sentence(case: Case, told: Explanation) -> str:
     if told.unseen:
         return f"{_ratio_text(told)} {_unseen_text(case, told)}"
     told_parts = _worth_telling(told.difference.causes)
-    if not told_parts:
-        return f"{_ratio_text(told)} No part of a step alone is known to differ."
     longer = f"A step takes {_ms_text(told.difference.step.mean)} more"
     parts = ", ".join(_part_text(part) for part in told_parts)
     advice = advice_text(told, told_parts[0].cause)
@@ -106,6 +107,8 @@ def _placement_advice(point: Point) -> str:
         return ""
     loads = used.bytes_per_server
     hottest, better = loads.index(max(loads)), better_placement(used)
+    if better.share > WORTH_MOVING * max(loads) / sum(loads):
+        return ""
     return (
         f"With {len(loads)} servers, ps:{hottest} holds {max(loads) / sum(loads):.0%} of the bytes "
         f"under {point.asked['placement']}. {better.policy} would give "
@@ -182,7 +185,7 @@ def _row(told: Explanation) -> dict[str, str]:
         "ratio": factor_text(told.decision),
         "difference ms": _ms_text(told.difference.step.mean).removesuffix(" ms"),
     }
-    for part in told.difference.parts:
+    for part in () if told.unseen else told.difference.parts:
         text = f"{part.seconds.mean * 1e3:.2f}{_interval_text(part)}"
         row[f"{part.cause} ms"] = text
     return row

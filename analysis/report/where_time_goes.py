@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pandas as pd
 
 from analysis.data.cases import Case, Point
@@ -53,7 +54,7 @@ def _parts_row(case: Case, point: Point) -> dict[str, str]:
     alone = means["stated_compute_s"]
     if math.isnan(alone):
         alone = alone_s(case, point) or math.nan
-    slowed = math.nan if math.isnan(alone) else max(0.0, means["compute_s"] - alone)
+    slowed = float(np.maximum(means["compute_s"] - alone, 0.0))
     sent = point.setting.traits.communicates()
     hidden = (launches["network_s"] - launches["exchange_s"]).astype(float).clip(lower=0.0).mean()
     seconds = {

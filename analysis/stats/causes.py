@@ -26,6 +26,9 @@ _DISTURBED = (Cause.SLOWED, Cause.EXCHANGE, Cause.DISPATCH)
 #: What gradients travel beside: the longer it takes, the less of the exchange is exposed.
 _HIDING = (Cause.COMPUTE, Cause.SLOWED, Cause.WORKERS)
 
+#: What the busiest link would save.
+_OF_LINKS = (Cause.HOT_SERVER, Cause.SLOW_LINK)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
@@ -33,6 +36,11 @@ class Part:
 
     cause: Cause
     seconds: Estimate
+
+    @property
+    def sure(self) -> bool:
+        """The interval lies above 0."""
+        return self.seconds.low is not None and self.seconds.low > 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +64,8 @@ class Difference:
 
     @property
     def causes(self) -> tuple[Part, ...]:
-        """What makes the step longer, of which the interval excludes 0; the largest first."""
-        return tuple(p for p in self.parts if p.seconds.low is not None and p.seconds.low > 0.0)
+        """What makes the step longer; the largest first."""
+        return tuple(part for part in self.parts if part.seconds.mean > 0.0)
 
 
 def difference(
@@ -102,19 +110,25 @@ def _disturbed(parts: pd.DataFrame) -> pd.DataFrame:
 
 
 def _netted(long: pd.DataFrame, short: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The parts; what a longer computation hides of the exchange is taken off it.
+    """The parts, where less of the exchange is exposed at the slower side.
 
-    There is only the rest to gain: with a shorter computation more of the exchange is exposed.
+    A longer computation hides more of it, so there is only the rest to gain; and what links save is
+    a bound.  So it is taken off the largest of what hides, and then of what links cause.
     """
-    differences = long.mean() - short.mean()
-    cause = differences[list(_HIDING)].idxmax()
-    if differences[Cause.EXCHANGE] >= 0.0 or differences[cause] <= 0.0:
-        return long, short
+    for group in (_HIDING, _OF_LINKS):
+        differences = long.mean() - short.mean()
+        cause, less = differences[list(group)].idxmax(), -differences[Cause.EXCHANGE]
+        if min(less, differences[cause]) > 0.0:
+            moved = min(1.0, differences[cause] / less)
+            long, short = (_moved(parts, cause, moved) for parts in (long, short))
+    return long, short
 
-    def net(parts: pd.DataFrame) -> pd.DataFrame:
-        return parts.assign(**{cause: parts[cause] + parts[Cause.EXCHANGE], Cause.EXCHANGE: 0.0})
 
-    return net(long), net(short)
+def _moved(parts: pd.DataFrame, cause: Cause, share: float) -> pd.DataFrame:
+    """The parts, with a share of the exchange in another one."""
+    exchange = parts[Cause.EXCHANGE]
+    changed = {cause: parts[cause] + share * exchange, Cause.EXCHANGE: (1 - share) * exchange}
+    return parts.assign(**changed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

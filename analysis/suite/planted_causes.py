@@ -156,7 +156,8 @@ _FIELDS = ("side", "plant", "size", "first", "right", "promised_s", "gained_s", 
 def _found(turn: PlantedTurn, turns: Sequence[PlantedTurn], runs: pd.DataFrame) -> list[Found]:
     sound = sound_runs(turns, turn.side, runs).drop(index=turn.sound or [], errors="ignore")
     told = difference(runs.loc[[turn.planted]], sound, None)
-    first = told.causes[0].cause if told.told and told.causes else None
+    sure = [part.cause for part in told.causes if part.sure]
+    first = sure[0] if told.told and sure else None
     if not turn.sizes:
         return [Found(side=turn.side, plant=None, size=0.0, first=first, right=first is None)]
     largest = max(turn.sizes.values())
@@ -182,7 +183,8 @@ def sound_runs(turns: Sequence[PlantedTurn], side: str, runs: pd.DataFrame) -> p
 
 
 def _promise(told: Difference, cause: Cause) -> float | None:
-    return next((part.seconds.mean for part in told.causes if part.cause is cause), None)
+    promises = (part.seconds.mean for part in told.causes if part.sure and part.cause is cause)
+    return next(promises, None)
 
 
 def _gain(turn: PlantedTurn, plant: Plant, runs: pd.DataFrame) -> float | None:

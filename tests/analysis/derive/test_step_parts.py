@@ -50,7 +50,9 @@ def test_parts_add_up_to_every_step(spans: list[tuple[float, ...]], meets: bool)
     ready = start + pulls + waits
     moments = np.stack([ready, ready + computing / 3, ready + computing], axis=1)
     steps = replace(steps, start=start, pulled=start + pulls, batches=moments[:, np.newaxis])
-    both = concatenate([steps, replace(steps, worker=steps.worker + 1, batches=steps.batches - 1e-5)])
+    both = concatenate(
+        [steps, replace(steps, worker=steps.worker + 1, batches=steps.batches - 1e-5)]
+    )
     experiment = make_experiment(AllReduce if meets else AsynchronousServers, 2)
     parts = parts_of(experiment, both)
     table = parts.table()
@@ -101,7 +103,9 @@ def test_the_metrics_of_a_run_come_from_steps_that_all_workers_have() -> None:
 
 
 def test_communication_is_hidden_while_the_worker_computes() -> None:
-    steps = make_steps(0, [0.1, 0.2, 0.3], [Phase.WARMUP, Phase.EVENTS, Phase.EVENTS], compute_s=0.05)
+    steps = make_steps(
+        0, [0.1, 0.2, 0.3], [Phase.WARMUP, Phase.EVENTS, Phase.EVENTS], compute_s=0.05
+    )
     assert hidden_seconds(steps, no_events()).empty
     # Ready at 110 and 130 ms, back at 120 and 170 ms; the last gradient comes at 150 ms.
     moments = [(1, 0, 0.11), (2, 0, 0.115), (0, 0, 0.12), (1, 1, 0.13), (2, 1, 0.16), (0, 1, 0.17)]
@@ -114,5 +118,5 @@ def test_communication_is_hidden_while_the_worker_computes() -> None:
         tensor=np.array(tensor),
         time=np.array(time),
     )
-    # Nothing is known of the other traced step: its messages are missing.
+    # Of the other traced step no message is known.
     assert hidden_seconds(steps, events)[0] == pytest.approx(0.03 / 2)

@@ -24,7 +24,7 @@ from analysis.figures.bars import plot_placement
 from analysis.figures.curves import STARRED, top_of
 from analysis.figures.save import KINDS, save_figures, slug
 from analysis.figures.style import render_figure
-from analysis.figures.where_time_goes import plot_breakdown, plot_explanation
+from analysis.figures.where_time_goes import plot_breakdown
 from analysis.stats.points import point_table
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import (
