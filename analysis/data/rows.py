@@ -191,7 +191,7 @@ def _where_time_goes(record: RunRecord, steps: StepTable | None, window: Window 
     if steps is None or window is None or record.metrics is None:
         return {}
     parts = parts_of(record.experiment, steps)
-    pop, causes = pop_of(record.experiment, parts, window), network_causes(record)
+    pop, causes = pop_of(parts, window), network_causes(record)
     seconds = task_seconds(record, window, step_time_s(record) or 0.0)
     return {
         **parts.columns(),

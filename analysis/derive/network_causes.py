@@ -31,14 +31,20 @@ class NetworkCauses:
     Attributes:
         hot_server_s: because one server holds more bytes than the others.
         slow_link_s: because links are slower than the fastest one.
+        fastest_bits_per_s: rate of that one.
     """
 
     hot_server_s: float
     slow_link_s: float
+    fastest_bits_per_s: float
 
     def columns(self) -> dict[str, object]:
         """As columns of a table."""
-        return {"hot_server_s": self.hot_server_s, "slow_link_s": self.slow_link_s}
+        return {
+            "hot_server_s": self.hot_server_s,
+            "slow_link_s": self.slow_link_s,
+            "fastest_link_bits_per_s": self.fastest_bits_per_s,
+        }
 
 
 def network_causes(record: RunRecord) -> NetworkCauses | None:
@@ -52,6 +58,7 @@ def network_causes(record: RunRecord) -> NetworkCauses | None:
     return NetworkCauses(
         hot_server_s=max(0.0, now_s - busiest_s(traffic_of(balanced(record)), rates)),
         slow_link_s=max(0.0, now_s - busiest_s(traffic, alike)),
+        fastest_bits_per_s=8 * fastest,
     )
 
 

@@ -50,8 +50,10 @@ class StepParts:
         before: end of the worker's previous step, on the clock of the timings; `step_s` begins it.
         stated_s: what an emulated accelerator was asked to take; not a number without one.
         last: the worker's last gradient was the last of all workers.
+        meets: all workers meet in every step, so the slowest one decides.
     """
 
+    meets: bool
     worker: Integers
     step: Integers
     before: Floats
@@ -66,7 +68,8 @@ class StepParts:
 
     def table(self) -> pd.DataFrame:
         """A row for each step."""
-        return pd.DataFrame({each.name: getattr(self, each.name) for each in fields(self)})
+        names = [each.name for each in fields(self) if each.name != "meets"]
+        return pd.DataFrame({name: getattr(self, name) for name in names})
 
     def by_worker(self) -> pd.DataFrame:
         """Mean seconds of every worker's steps, by worker."""
@@ -84,8 +87,10 @@ class StepParts:
         }
         if workers["compute_s"].notna().all():
             fastest = workers.loc[workers["compute_s"].idxmin()]
+            decides = workers["compute_s"].max() if self.meets else means["compute_s"]
             columns |= {"fastest_compute_s": fastest["compute_s"]}
             columns |= {"fastest_stated_s": fastest["stated_s"]}
+            columns |= {"slow_worker_s": decides - fastest["compute_s"]}
             columns |= {"slowest_worker": int(workers["compute_s"].idxmax())}
         return {name: None if math.isnan(value) else value for name, value in columns.items()}
 
@@ -121,7 +126,8 @@ def parts_of(experiment: Experiment, steps: StepTable) -> StepParts:
         "stated_s": _stated(experiment, every),
         "last": ready == slowest,
     }
-    return StepParts(**{name: values[inside] for name, values in columns.items()})
+    chosen = {name: values[inside] for name, values in columns.items()}
+    return StepParts(meets=meets_in_every_step(experiment), **chosen)
 
 
 def _slowest(experiment: Experiment, step: Integers, ready: Floats) -> Floats:
@@ -152,7 +158,7 @@ def _stated(experiment: Experiment, steps: StepTable) -> Floats:
     return stated
 
 
-def pop_of(experiment: Experiment, parts: StepParts, window: Window) -> PopMetrics | None:
+def pop_of(parts: StepParts, window: Window) -> PopMetrics | None:
     """The POP metrics of a run; None where nobody sees into its steps.
 
     Where workers meet in every step, the steps count that all have in the window.  Elsewhere every
@@ -161,7 +167,7 @@ def pop_of(experiment: Experiment, parts: StepParts, window: Window) -> PopMetri
     table = parts.table()
     if table["compute_s"].isna().any() or table.empty:
         return None
-    if not meets_in_every_step(experiment):
+    if not parts.meets:
         sums = table.groupby("worker")[["compute_s", "input_s", "step_s"]].sum()
         shares = sums[["compute_s", "input_s"]].div(sums["step_s"], axis="index").to_numpy()
         useful, waits = np.hsplit(shares * window.length_s, 2)

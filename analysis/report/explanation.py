@@ -126,10 +126,10 @@ def _link_advice(point: Point) -> str:
     )
 
 
-def _workers_advice(point: Point) -> str:
+def _worker_advice(point: Point) -> str:
     slowest = point.common("slowest_worker")
     if slowest is None:
-        return "Workers take turns in being the slowest: look for what disturbs them in turn."
+        return "It is another one in every launch, so look for what disturbs one of them."
     return (
         f"worker:{slowest} computes longest in every launch: leave its host out, or give it less "
         "to do."
@@ -151,7 +151,10 @@ def _exchange_advice(point: Point) -> str:
 _ADVICE: Mapping[Cause, Callable[[Point], str]] = {
     Cause.HOT_SERVER: _placement_advice,
     Cause.SLOW_LINK: _link_advice,
-    Cause.WORKERS: _workers_advice,
+    Cause.WORKER: _worker_advice,
+    Cause.IN_TURN: lambda _: (
+        "No worker is always the slowest: look for what disturbs one after the other."
+    ),
     Cause.EXCHANGE: _exchange_advice,
     Cause.INPUT: lambda _: (
         "Input takes longer than a step: read ahead, decode less, or use more threads for it."

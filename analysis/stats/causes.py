@@ -21,12 +21,13 @@ from analysis.stats.statistics import Estimate, subtract
 from ps_allreduce.record.records import FOREIGN_LIMIT
 
 #: What other programs on the processors make longer.
-_DISTURBED = (Cause.SLOWED, Cause.EXCHANGE, Cause.DISPATCH)
+_DISTURBED = (Cause.SLOWED, Cause.IN_TURN, Cause.EXCHANGE, Cause.DISPATCH)
 
-#: What gradients travel beside: the longer it takes, the less of the exchange is exposed.
-_HIDING = (Cause.COMPUTE, Cause.SLOWED, Cause.WORKERS)
+#: What makes gradients late: the longer it takes, the less of the exchange is exposed, and the less
+#: workers wait for each other otherwise.
+_HIDING = (Cause.COMPUTE, Cause.SLOWED, Cause.INPUT, Cause.WORKER)
 
-#: What the busiest link would save.
+#: What the busiest link would save: a bound, of which some may be hidden.
 _OF_LINKS = (Cause.HOT_SERVER, Cause.SLOW_LINK)
 
 
@@ -79,13 +80,14 @@ def difference(
         growth: the global batch of the faster side over that of the slower one.  The slower one
             needs so many of its steps for as many examples.
     """
-    long, short = (explained_parts(rows, alone_s) for rows in (slower, faster))
+    fastest = pd.concat([slower, faster])["fastest_link_bits_per_s"].dropna().astype(float)
+    best = float(fastest.max()) if len(fastest) else 0.0
+    long, short = (explained_parts(rows, alone_s, best) for rows in (slower, faster))
     long[Cause.WORKERS_LESS] = (growth - 1) * long.sum(axis="columns")
     short[Cause.WORKERS_LESS] = 0.0
+    long, short = _netted(long, short)
     if _foreign(slower) - _foreign(faster) > FOREIGN_LIMIT:
         long, short = _disturbed(long), _disturbed(short)
-    else:
-        long, short = _netted(long, short)
     step = subtract(long.sum(axis="columns"), short.sum(axis="columns"))
     parts = [
         Part(cause=Cause(cause), seconds=subtract(long[cause], short[cause])) for cause in long
@@ -110,24 +112,23 @@ def _disturbed(parts: pd.DataFrame) -> pd.DataFrame:
 
 
 def _netted(long: pd.DataFrame, short: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The parts, where less of the exchange is exposed at the slower side.
+    """The parts, with what late gradients hide, and links only seem to cause, taken off them.
 
-    A longer computation hides more of it, so there is only the rest to gain; and what links save is
-    a bound.  So it is taken off the largest of what hides, and then of what links cause.
+    There is only the rest to gain: without the cause, more of the exchange is exposed.
     """
-    for group in (_HIDING, _OF_LINKS):
+    offsets = [(Cause.IN_TURN, _HIDING), (Cause.EXCHANGE, _HIDING), (Cause.EXCHANGE, _OF_LINKS)]
+    for less, group in offsets:
         differences = long.mean() - short.mean()
-        cause, less = differences[list(group)].idxmax(), -differences[Cause.EXCHANGE]
-        if min(less, differences[cause]) > 0.0:
-            moved = min(1.0, differences[cause] / less)
-            long, short = (_moved(parts, cause, moved) for parts in (long, short))
+        cause, saved = differences[list(group)].idxmax(), -differences[less]
+        if min(saved, differences[cause]) > 0.0:
+            share = min(1.0, differences[cause] / saved)
+            long, short = (_moved(parts, less, cause, share) for parts in (long, short))
     return long, short
 
 
-def _moved(parts: pd.DataFrame, cause: Cause, share: float) -> pd.DataFrame:
-    """The parts, with a share of the exchange in another one."""
-    exchange = parts[Cause.EXCHANGE]
-    changed = {cause: parts[cause] + share * exchange, Cause.EXCHANGE: (1 - share) * exchange}
+def _moved(parts: pd.DataFrame, less: Cause, cause: Cause, share: float) -> pd.DataFrame:
+    """The parts, with a share of one of them in another one."""
+    changed = {cause: parts[cause] + share * parts[less], less: (1 - share) * parts[less]}
     return parts.assign(**changed)
 
 

@@ -46,7 +46,7 @@ class Plant(StrEnum):
 
 #: The part of a difference that is the right answer.
 ANSWERS: Mapping[Plant, Cause] = {
-    Plant.SLOW_WORKER: Cause.WORKERS,
+    Plant.SLOW_WORKER: Cause.WORKER,
     Plant.HOT_SERVER: Cause.HOT_SERVER,
     Plant.SLOW_INPUT: Cause.INPUT,
     Plant.SLOW_LINK: Cause.SLOW_LINK,

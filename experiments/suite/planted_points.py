@@ -33,7 +33,7 @@ WORKERS, SERVERS = 2, 2
 #: Gradients travel in the backward pass and for some time after it, so a slower link shows.
 COMPUTE = EmulatedCompute(forward_s=0.04, backward_s=0.02)
 
-MEASUREMENT = Measurement(warmup=FixedWarmup(least_steps=5, least_s=0.3), measured_steps=20)
+MEASUREMENT = Measurement(warmup=FixedWarmup(least_steps=5, least_s=0.3), measured_steps=16)
 
 #: Three equal kernels of a model, which are cut into so many pieces each.  An even number is
 #: balanced on two servers; an odd one leaves the hottest with one piece more.
@@ -43,7 +43,10 @@ BALANCED = 2
 PIECES: Mapping[float, int] = {0.05: 5, 0.10: 3, 0.20: 1}
 
 #: Programs that burn a core each, for a share of a step.
-BURNERS: Mapping[float, int] = {0.05: 1, 0.10: 2, 0.20: 4}
+BURNERS: Mapping[float, int] = {0.05: 4, 0.10: 8, 0.20: 16}
+
+#: Of messages: many small ones keep links evenly busy.
+MESSAGE_BYTES = 65_000
 
 SIZES = tuple(PIECES)
 
@@ -95,12 +98,16 @@ class SoundStep:
 def sound_point(side: str) -> Experiment:
     """The point of a side without any cause."""
     settings = StrategySettings(
-        num_ps=SERVERS, placement=Policy.PARTITIONED, layout=LayoutKind.DEDICATED
+        num_ps=SERVERS,
+        placement=Policy.PARTITIONED,
+        split_bytes=_split_bytes(BALANCED),
+        layout=LayoutKind.DEDICATED,
+        group_bytes=MESSAGE_BYTES,
+        cut_bytes=MESSAGE_BYTES,
     )
     strategy = SIDES[side]
-    settings = replace(settings, split_bytes=_split_bytes(BALANCED)).only(strategy.understands)
     return Experiment(
-        strategy=strategy.of(settings),
+        strategy=strategy.of(settings.only(strategy.understands)),
         num_workers=WORKERS,
         launcher="emulated",
         spread=Spread(),

@@ -153,6 +153,7 @@ def parts_of_step(record: RunRecord) -> dict[str, object]:
         "exchange_s": measured.communication_s - 0.003,
         "last_input_s": 0.001,
         "fastest_compute_s": measured.compute_s,
+        "slow_worker_s": 0.0,
         "slowest_worker": 0,
         "load_balance": 1.0,
         "serialisation": 0.9,

@@ -89,17 +89,17 @@ def test_an_emulated_accelerator_was_asked_for_its_factor() -> None:
 
 def test_the_metrics_of_a_run_come_from_steps_that_all_workers_have() -> None:
     parts, window = parts_of(SYNCHRONOUS, TWO), measurement_window(TWO)
-    found = pop_of(SYNCHRONOUS, parts, window)
+    found = pop_of(parts, window)
     assert found is not None
     assert found.load_balance == pytest.approx(0.06 / 0.07)
     assert found.parallel == pytest.approx(0.6)
     assert found.serialisation == pytest.approx(0.07 / 0.08)
     alone = make_steps(0, ENDS, PHASES, compute_s=0.05)
-    single = pop_of(make_experiment(Single), parts_of(make_experiment(Single), alone), window)
+    single = pop_of(parts_of(make_experiment(Single), alone), window)
     assert single is not None
     assert (single.load_balance, single.parallel) == pytest.approx((1.0, 0.5))
     nobody = parts_of(SYNCHRONOUS, unseen(TWO))
-    assert pop_of(SYNCHRONOUS, nobody, window) is None
+    assert pop_of(nobody, window) is None
 
 
 def test_communication_is_hidden_while_the_worker_computes() -> None:

@@ -40,6 +40,8 @@ SOUND = {
     "network_s": 0.03,
     "hot_server_s": 0.0,
     "slow_link_s": 0.0,
+    "slow_worker_s": 0.0,
+    "fastest_link_bits_per_s": 1e8,
     "foreign_load": 0.0,
 }
 
@@ -61,7 +63,8 @@ def launches(noise_s: float = 0.0005, count: int = 4, **changes: float) -> pd.Da
 _LONGER = ("compute_s", "input_wait_s", "waiting_s", "exchange_s", "dispatch_s")
 
 SLOWER: Mapping[Cause, Mapping[str, float]] = {
-    Cause.WORKERS: {"compute_s": 0.01, "waiting_s": 0.01},
+    Cause.WORKER: {"compute_s": 0.01, "waiting_s": 0.01, "slow_worker_s": 0.02},
+    Cause.IN_TURN: {"waiting_s": 0.02},
     Cause.INPUT: {"input_wait_s": 0.02, "last_input_s": 0.02},
     Cause.HOT_SERVER: {"exchange_s": 0.02, "hot_server_s": 0.018, "network_s": 0.018},
     Cause.SLOW_LINK: {"exchange_s": 0.02, "slow_link_s": 0.018, "network_s": 0.018},
@@ -89,10 +92,18 @@ def test_a_setting_beside_itself_has_no_cause() -> None:
 
 
 def test_a_longer_computation_hides_more_of_the_exchange() -> None:
-    slow = launches(compute_s=0.01, waiting_s=0.01, exchange_s=-0.008)
+    slow = launches(compute_s=0.01, waiting_s=0.01, slow_worker_s=0.02, exchange_s=-0.008)
     found = difference(slow, launches(), None)
-    assert found.causes[0].cause is Cause.WORKERS
+    assert found.causes[0].cause is Cause.WORKER
     assert found.causes[0].seconds.mean == pytest.approx(0.012)
+
+
+def test_links_are_held_against_those_of_the_other_side() -> None:
+    """Of two hosts, a slow link makes both look slow."""
+    slow = launches(exchange_s=0.02, network_s=0.015)
+    found = difference(slow.assign(fastest_link_bits_per_s=1e8 / 1.5), launches(), None)
+    assert found.causes[0].cause is Cause.SLOW_LINK
+    assert found.causes[0].seconds.mean == pytest.approx(0.02, rel=0.2)
 
 
 def test_fewer_workers_need_more_of_their_steps() -> None:
