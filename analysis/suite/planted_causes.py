@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from analysis.data.load import read_sweep
 from analysis.derive.explained_parts import Cause
 from analysis.stats.causes import Difference, difference
 from analysis.suite.self_test import Share
-from analysis.wording import NONE, count_text, ratio
+from analysis.wording import NONE, ratio
 from ps_allreduce.errors import UserError
 from ps_allreduce.record.files import write_atomically
 from ps_allreduce.serialization import from_json, parse_json, to_json
@@ -144,10 +144,19 @@ def judge(turns: Sequence[PlantedTurn], runs: pd.DataFrame) -> pd.DataFrame:
     """A row for each planted cause and each sound launch: the fields of `Found`, and the turn."""
     rows = [
         {"turn": turn.number, **{name: getattr(found, name) for name in _FIELDS}}
-        for turn in turns
+        for turn in [*turns, *_sound_again(turns)]
         for found in _found(turn, turns, runs)
     ]
     return pd.DataFrame(rows)
+
+
+def _sound_again(turns: Sequence[PlantedTurn]) -> list[PlantedTurn]:
+    """The sound launches of turns with a cause, as turns of their own."""
+    return [
+        replace(turn, sizes={}, planted=turn.sound, without={})
+        for turn in turns
+        if turn.sizes and turn.sound is not None
+    ]
 
 
 _FIELDS = ("side", "plant", "size", "first", "right", "promised_s", "gained_s", "kept")
@@ -208,7 +217,7 @@ def render_found(found: pd.DataFrame) -> list[str]:
         lines.append(f"  {plant}, {size:.0%} of a step: {_group_text(group)}")
     sound = found[found["plant"].isna()]
     named = int((~sound["right"]).sum())
-    lines.append(f"sound launches with a cause: {named} of {count_text(len(sound), 'launch')}")
+    lines.append(f"sound launches with a cause: {named} of {len(sound)} launches")
     return lines
 
 
