@@ -16,8 +16,7 @@ What the same computation would take alone, and why an exchange takes so long, i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -66,32 +65,37 @@ class StepParts:
     stated_s: Floats
     last: np.ndarray[tuple[int], np.dtype[np.bool_]]
 
-    def table(self) -> pd.DataFrame:
-        """A row for each step."""
-        names = [each.name for each in fields(self) if each.name != "meets"]
-        return pd.DataFrame({name: getattr(self, name) for name in names})
-
     def by_worker(self) -> pd.DataFrame:
         """Mean seconds of every worker's steps, by worker."""
-        return self.table().groupby("worker")[["step_s", *PARTS, "stated_s"]].mean()
+        names = ("step_s", *PARTS, "stated_s")
+        means = {name: self.worker_means(name) for name in names}
+        return pd.DataFrame(means, index=pd.Index(np.unique(self.worker), name="worker"))
+
+    def worker_means(self, name: str) -> Floats:
+        """Mean of a part over the steps of each worker [workers]."""
+        values = getattr(self, name)
+        return np.array([values[self.worker == each].mean() for each in np.unique(self.worker)])
 
     def columns(self) -> dict[str, object]:
         """Means over all steps, as columns of a table; None for what is unknown."""
-        means, last = self.table().mean(), self.table()[self.last]
-        workers = self.by_worker()
-        columns = {
-            "mean_step_s": means["step_s"],
-            **{name: means[name] for name in ("dispatch_s", "waiting_s", "exchange_s")},
-            "stated_compute_s": means["stated_s"],
-            "last_input_s": last["input_s"].mean(),
+        columns: dict[str, float] = {
+            "mean_step_s": self.step_s.mean(),
+            "dispatch_s": self.dispatch_s.mean(),
+            "waiting_s": self.waiting_s.mean(),
+            "exchange_s": self.exchange_s.mean(),
+            "stated_compute_s": self.stated_s.mean(),
         }
-        if workers["compute_s"].notna().all():
-            fastest = workers.loc[workers["compute_s"].idxmin()]
-            decides = workers["compute_s"].max() if self.meets else means["compute_s"]
-            columns |= {"fastest_compute_s": fastest["compute_s"]}
-            columns |= {"fastest_stated_s": fastest["stated_s"]}
-            columns |= {"slow_worker_s": decides - fastest["compute_s"]}
-            columns |= {"slowest_worker": int(workers["compute_s"].idxmax())}
+        computed = self.worker_means("compute_s")
+        if not np.isnan(computed).any():
+            fastest, slowest = int(computed.argmin()), int(computed.argmax())
+            decides = computed[slowest] if self.meets else self.compute_s.mean()
+            columns |= {
+                "last_input_s": self.input_s[self.last].mean(),
+                "fastest_compute_s": computed[fastest],
+                "fastest_stated_s": self.worker_means("stated_s")[fastest],
+                "slow_worker_s": decides - computed[fastest],
+                "slowest_worker": int(np.unique(self.worker)[slowest]),
+            }
         return {name: None if math.isnan(value) else value for name, value in columns.items()}
 
 
@@ -164,26 +168,23 @@ def pop_of(parts: StepParts, window: Window) -> PopMetrics | None:
     Where workers meet in every step, the steps count that all have in the window.  Elsewhere every
     worker's share of useful time is that of its whole steps, and all have the length of the window.
     """
-    table = parts.table()
-    if table["compute_s"].isna().any() or table.empty:
+    if not len(parts.step) or np.isnan(parts.compute_s).any():
         return None
     if not parts.meets:
-        sums = table.groupby("worker")[["compute_s", "input_s", "step_s"]].sum()
-        shares = sums[["compute_s", "input_s"]].div(sums["step_s"], axis="index").to_numpy()
-        useful, waits = np.hsplit(shares * window.length_s, 2)
-        return pop_metrics(useful, waits, window.length_s)
-    matrices = _common_steps(table)
-    if matrices["step_s"].shape[1] == 0:
+        shares = [parts.worker_means(name) for name in ("compute_s", "input_s", "step_s")]
+        useful, waits = (each / shares[-1] * window.length_s for each in shares[:2])
+        return pop_metrics(useful[:, np.newaxis], waits[:, np.newaxis], window.length_s)
+    rows = _common_rows(parts)
+    if not rows.size:
         return None
-    begins, lengths = matrices["before"], matrices["step_s"]
-    length_s = float((begins + lengths).max() - begins.min())
-    return pop_metrics(matrices["compute_s"], matrices["input_s"], length_s)
+    begins, ends = parts.before[rows], parts.before[rows] + parts.step_s[rows]
+    length_s = float(ends.max() - begins.min())
+    return pop_metrics(parts.compute_s[rows], parts.input_s[rows], length_s)
 
 
-def _common_steps(table: pd.DataFrame) -> Mapping[str, Floats]:
-    """Columns as [workers, steps], of the steps that all workers have in the window."""
-    wide = table.pivot(index="worker", columns="step").drop(columns="last", level=0).astype(float)
-    return {
-        name: wide[name].dropna(axis="columns").to_numpy()
-        for name in ("compute_s", "input_s", "before", "step_s")
-    }
+def _common_rows(parts: StepParts) -> Integers:
+    """Rows of the steps that all workers have in the window [workers, steps]."""
+    workers = np.unique(parts.worker)
+    numbers, counts = np.unique(parts.step, return_counts=True)
+    common = np.isin(parts.step, numbers[counts == len(workers)])
+    return np.flatnonzero(common).reshape(len(workers), -1)

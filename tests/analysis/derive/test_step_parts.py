@@ -55,9 +55,9 @@ def test_parts_add_up_to_every_step(spans: list[tuple[float, ...]], meets: bool)
     )
     experiment = make_experiment(AllReduce if meets else AsynchronousServers, 2)
     parts = parts_of(experiment, both)
-    table = parts.table()
-    assert len(table) == 2 * (len(ends) - 2)
-    assert np.allclose(table[list(PARTS)].sum(axis="columns"), table["step_s"], rtol=0, atol=1e-12)
+    assert len(parts.step) == 2 * (len(ends) - 2)
+    total = np.sum([getattr(parts, name) for name in PARTS], axis=0)
+    assert np.allclose(total, parts.step_s, rtol=0, atol=1e-12)
 
 
 def test_who_is_fast_waits_for_others_where_workers_meet() -> None:
