@@ -88,12 +88,14 @@ class StepParts:
         computed = self.worker_means("compute_s")
         if not np.isnan(computed).any():
             fastest, slowest = int(computed.argmin()), int(computed.argmax())
-            decides = computed[slowest] if self.meets else self.compute_s.mean()
+            stated = self.worker_means("stated_s")
+            alone = computed if np.isnan(stated).any() else stated
+            decides = alone.max() if self.meets else alone.mean()
             columns |= {
                 "last_input_s": self.input_s[self.last].mean(),
                 "fastest_compute_s": computed[fastest],
-                "fastest_stated_s": self.worker_means("stated_s")[fastest],
-                "slow_worker_s": decides - computed[fastest],
+                "fastest_stated_s": stated[fastest],
+                "slow_worker_s": decides - alone.min(),
                 "slowest_worker": int(np.unique(self.worker)[slowest]),
             }
         return {name: None if math.isnan(value) else value for name, value in columns.items()}

@@ -195,16 +195,20 @@ def _row(told: Explanation) -> dict[str, str]:
 
 
 def main_reason(case: Case) -> str:
-    """Why the main comparison came out so; empty where it shows no difference."""
+    """Why the main comparison came out so, in a sentence; empty where it shows no difference."""
     main = decisions(case).main
     if main is None:
         return ""
-    for told in explanations(case):
-        if {told.faster, told.slower} == {*main.bests}:
-            return _reason(case, told)
-    return ""
+    found = (told for told in explanations(case) if {told.faster, told.slower} == {*main.bests})
+    return next((_reason(told) for told in found), "")
 
 
-def _reason(case: Case, told: Explanation) -> str:
-    """The sentence without the ratio, which the headline tells."""
-    return explanation_sentence(case, told).removeprefix(_ratio_text(told)).strip()
+def _reason(told: Explanation) -> str:
+    """The largest part of the difference."""
+    if told.unseen or not told.difference.causes:
+        return ""
+    part = told.difference.causes[0]
+    return (
+        f"A step of {told.slower.setting.label} takes {_ms_text(told.difference.step.mean)} more; "
+        f"the largest part is {part.cause}, {_ms_text(part.seconds.mean)}{_interval_text(part)}."
+    )

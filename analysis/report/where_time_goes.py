@@ -13,13 +13,13 @@ import pandas as pd
 
 from analysis.data.cases import Case, Point
 from analysis.data.tasks import read_tasks
-from analysis.derive.explained_parts import Cause, explained_parts
 from analysis.derive.pop import computation_scaling
 from analysis.stats.causes import alone_s
-from analysis.wording import NONE, number, ratio
+from analysis.stats.statistics import mean_of
+from analysis.wording import NONE, number, ratio, with_interval
 
 PARTS_NOTE = (
-    "Means over steps, workers and launches; the parts of a row add up to its mean step. Compute "
+    "Means over steps, workers and n launches; the parts of a row add up to its mean step. Compute "
     "alone is what the same work takes in strategy single, or what an emulated accelerator was "
     "asked for; where neither is known, compute is not divided. Waiting for others ends when the "
     "slowest worker's last gradient is ready. Exchange is exposed communication with the update, "
@@ -58,7 +58,6 @@ def _parts_row(case: Case, point: Point) -> dict[str, str]:
     sent = point.setting.traits.communicates()
     hidden = (launches["network_s"] - launches["exchange_s"]).astype(float).clip(lower=0.0).mean()
     seconds = {
-        "mean step ms": means["mean_step_s"],
         "input ms": means["input_wait_s"],
         "compute alone ms": means["compute_s"] - (0.0 if math.isnan(slowed) else slowed),
         "slowed by shared cores ms": slowed,
@@ -70,11 +69,13 @@ def _parts_row(case: Case, point: Point) -> dict[str, str]:
         "processor, worker ms": means["worker_cpu_s"],
         "processor, server ms": means["server_cpu_s"],
     }
-    return _named(point) | {name: _ms(value) for name, value in seconds.items()}
+    step = mean_of(launches["mean_step_s"].astype(float)).ends
+    row = {"n": str(len(launches)), "mean step ms [95 %]": with_interval(_ms, *step)}
+    return _named(point) | row | {name: _ms(value) for name, value in seconds.items()}
 
 
 _MEANS = [
-    *("mean_step_s", "input_wait_s", "compute_s", "stated_compute_s", "waiting_s", "exchange_s"),
+    *("input_wait_s", "compute_s", "stated_compute_s", "waiting_s", "exchange_s"),
     *("dispatch_s", "worker_cpu_s", "server_cpu_s"),
 ]
 
@@ -141,10 +142,3 @@ def _task_row(point: Point, task: str, own: pd.Series) -> dict[str, str]:
     }
     values = {heading: _ms(own[name]) for heading, name in seconds.items()}
     return {**_named(point), "task": task, **values, "MB": number(own["num_bytes"] / 1e6)}
-
-
-def cause_totals(case: Case, point: Point) -> pd.Series:
-    """Mean seconds of a point's step by cause, over launches."""
-    launches = point.launches[point.launches["mean_step_s"].notna()]
-    parts = explained_parts(launches, alone_s(case, point))
-    return parts.mean().reindex(list(Cause)).dropna()

@@ -27,6 +27,9 @@ _DISTURBED = (Cause.SLOWED, Cause.IN_TURN, Cause.EXCHANGE, Cause.DISPATCH)
 #: workers wait for each other otherwise.
 _HIDING = (Cause.COMPUTE, Cause.SLOWED, Cause.INPUT, Cause.WORKER)
 
+#: What a launch shows by itself: how fast its workers are, waits for input, bytes, rates of links.
+_SHOWN = (Cause.WORKER, Cause.INPUT, Cause.HOT_SERVER, Cause.SLOW_LINK)
+
 #: What the busiest link would save: a bound, of which some may be hidden.
 _OF_LINKS = (Cause.HOT_SERVER, Cause.SLOW_LINK)
 
@@ -59,9 +62,20 @@ class Difference:
     parts: tuple[Part, ...]
 
     @property
-    def told(self) -> bool:
-        """The steps differ: by more than the launches of a side, and by more than the margin."""
-        return self.step.low is not None and self.step.low > 0.0 and self.share > MARGIN
+    def told(self) -> tuple[Part, ...]:
+        """Causes that even a single launch has for sure: longer by more than the margin.
+
+        What a launch shows by itself (`_SHOWN`) varies by much less than its step does.  Of all
+        else the step must be longer for sure, too.
+        """
+        if self.step.mean <= 0.0:
+            return ()
+        least_s, longer = MARGIN * self.step.mean / self.share, (self.step.low or 0.0) > 0.0
+        return tuple(
+            part
+            for part in self.parts
+            if part.sure and part.seconds.mean > least_s and (longer or part.cause in _SHOWN)
+        )
 
     @property
     def causes(self) -> tuple[Part, ...]:

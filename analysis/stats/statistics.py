@@ -126,6 +126,25 @@ def estimate(values: pd.Series | Sequence[float]) -> Estimate:
     )
 
 
+def mean_of(values: pd.Series) -> Estimate:
+    """Arithmetic mean of costs, which add up, and its t-interval.
+
+    Args:
+        values: at least one.
+    """
+    known = values.to_numpy(dtype=np.float64)
+    mean = float(known.mean())
+    if len(known) < MIN_LAUNCHES:
+        return Estimate(mean=mean, low=None, high=None)
+    error, freedom = _mean_error(known)
+    return _around(mean, error, freedom)
+
+
+def _around(mean: float, error: float, freedom: float) -> Estimate:
+    half = error * float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))
+    return Estimate(mean=mean, low=mean - half, high=mean + half)
+
+
 def compare(first: pd.Series, second: pd.Series) -> Comparison:
     """Ratio of two points: paired where enough turns are in both, else Welch on the logs.
 
@@ -168,8 +187,7 @@ def subtract(first: pd.Series, second: pd.Series) -> Estimate:
         error, freedom = float(several.std(ddof=1)) * math.sqrt(1 + 1 / many), many - 1.0
     else:
         error, freedom = _mean_error(a - b) if paired else _welch_error(a, b)
-    half = error * float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))
-    return Estimate(mean=mean, low=mean - half, high=mean + half)
+    return _around(mean, error, freedom)
 
 
 def _aligned(first: pd.Series, second: pd.Series) -> tuple[pd.Series, pd.Series, bool]:

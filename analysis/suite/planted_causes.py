@@ -1,10 +1,10 @@
 """Whether the explanation finds causes that were planted, and keeps its promises.
 
 Decides what is held against what.  A launch with planted causes meets the sound launches of its
-side, without the one that was made in its turn: the largest part of the difference must be the
-cause that was planted, or of two the larger one.  What a part promises is held against what
-launches in the same turn gained without that cause.  Every sound launch also meets the others: no
-cause may be found there.
+side that were made around the same time, without the one of its own turn: the largest part of the
+difference must be the cause that was planted, or of two the larger one.  What a part promises is
+held against what launches in the same turn gained without that cause.  Every sound launch also
+meets the others: no cause may be found there.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ from ps_allreduce.serialization import from_json, parse_json, to_json
 
 #: The folder of the results, and the file in it that says what was planted where.
 FOLDER, FILE = "planted-causes", "planted.jsonl"
+
+#: So many sound launches, the nearest in time, are what a launch is held against.
+NEAREST = 6
 
 #: Of a promise, so much more or less may be gained.
 TOLERANCE = 0.2
@@ -163,10 +166,9 @@ _FIELDS = ("side", "plant", "size", "first", "right", "promised_s", "gained_s", 
 
 
 def _found(turn: PlantedTurn, turns: Sequence[PlantedTurn], runs: pd.DataFrame) -> list[Found]:
-    sound = sound_runs(turns, turn.side, runs).drop(index=turn.sound or [], errors="ignore")
+    sound = _around(turn, sound_runs(turns, turn.side, runs), runs)
     told = difference(runs.loc[[turn.planted]], sound, None)
-    sure = [part.cause for part in told.causes if part.sure]
-    first = sure[0] if told.told and sure else None
+    first = told.told[0].cause if told.told else None
     if not turn.sizes:
         return [Found(side=turn.side, plant=None, size=0.0, first=first, right=first is None)]
     largest = max(turn.sizes.values())
@@ -189,6 +191,13 @@ def sound_runs(turns: Sequence[PlantedTurn], side: str, runs: pd.DataFrame) -> p
     """The sound launches of a side."""
     names = [turn.sound for turn in turns if turn.side == side and turn.sound is not None]
     return runs.loc[[name for name in names if name in runs.index]]
+
+
+def _around(turn: PlantedTurn, sound: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """The sound launches nearest in time, without the turn's own: what it gains is the proof."""
+    others = sound.drop(index=[] if turn.sound is None else [turn.sound], errors="ignore")
+    apart = (others["started_at"] - runs.loc[turn.planted, "started_at"]).abs()
+    return others.loc[apart.nsmallest(NEAREST).index]
 
 
 def _promise(told: Difference, cause: Cause) -> float | None:

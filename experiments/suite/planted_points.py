@@ -43,7 +43,7 @@ BALANCED = 2
 PIECES: Mapping[float, int] = {0.05: 5, 0.10: 3, 0.20: 1}
 
 #: Programs that burn a core each, for a share of a step.
-BURNERS: Mapping[float, int] = {0.05: 4, 0.10: 8, 0.20: 16}
+BURNERS: Mapping[float, int] = {0.05: 6, 0.10: 9, 0.20: 12}
 
 #: Of messages: many small ones keep links evenly busy.
 MESSAGE_BYTES = 65_000

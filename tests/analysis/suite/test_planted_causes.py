@@ -48,7 +48,8 @@ def runs_of(slow_worker_s: float) -> pd.DataFrame:
     sound.index = pd.Index([*(f"s/{number}" for number in range(4)), "clean"])
     half = slow_worker_s / 2
     slow = launches(count=1, compute_s=half, waiting_s=half, slow_worker_s=slow_worker_s)
-    return pd.concat([sound, slow.set_axis(["slow"])])
+    runs = pd.concat([sound, slow.set_axis(["slow"])])
+    return runs.assign(started_at=pd.date_range("2026-01-01", periods=len(runs), freq="min"))
 
 
 def test_a_cause_is_found_and_its_promise_kept() -> None:
