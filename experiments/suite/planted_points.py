@@ -35,12 +35,12 @@ COMPUTE = EmulatedCompute(forward_s=0.04, backward_s=0.02)
 
 MEASUREMENT = Measurement(warmup=FixedWarmup(least_steps=5, least_s=0.3), measured_steps=16)
 
-#: Three equal kernels of a model, which are cut into so many pieces each.  An even number is
-#: balanced on two servers; an odd one leaves the hottest with one piece more.
+#: Three equal kernels of a model, each cut into two pieces: balanced on two servers.
 KERNEL = 360
 KERNEL_BYTES = 4 * KERNEL**2
-BALANCED = 2
-PIECES: Mapping[float, int] = {0.05: 5, 0.10: 3, 0.20: 1}
+
+#: Equal tensors of as many bytes, which two servers get in turn: an odd one is one too many.
+TENSORS: Mapping[float, int] = {0.05: 9, 0.10: 5, 0.20: 3}
 
 #: Programs that burn a core each, for a share of a step.
 BURNERS: Mapping[float, int] = {0.05: 6, 0.10: 9, 0.20: 12}
@@ -48,7 +48,7 @@ BURNERS: Mapping[float, int] = {0.05: 6, 0.10: 9, 0.20: 12}
 #: Of messages: many small ones keep links evenly busy.
 MESSAGE_BYTES = 65_000
 
-SIZES = tuple(PIECES)
+SIZES = tuple(TENSORS)
 
 SIDES: Mapping[str, type[AnyStrategy]] = {
     each.kind: each for each in (SynchronousServers, AllReduce)
@@ -100,7 +100,7 @@ def sound_point(side: str) -> Experiment:
     settings = StrategySettings(
         num_ps=SERVERS,
         placement=Policy.PARTITIONED,
-        split_bytes=_split_bytes(BALANCED),
+        split_bytes=KERNEL_BYTES // 2,
         layout=LayoutKind.DEDICATED,
         group_bytes=MESSAGE_BYTES,
         cut_bytes=MESSAGE_BYTES,
@@ -119,11 +119,6 @@ def sound_point(side: str) -> Experiment:
         ),
         measurement=MEASUREMENT,
     )
-
-
-def _split_bytes(pieces: int) -> int:
-    """The threshold that cuts every kernel into so many pieces."""
-    return -(-KERNEL_BYTES // pieces)
 
 
 def _slow_input(sound: Workload, period_s: float, data_dir: Path) -> Workload:
@@ -160,7 +155,7 @@ def planted_point(
         elif plant is Plant.SLOW_LINK:
             point = replace(point, network=_slow_link(point, step, extra_s))
         elif plant is Plant.HOT_SERVER:
-            point = _hot_server(point, PIECES[share])
+            point = _hot_server(point, TENSORS[share])
     return point
 
 
@@ -171,11 +166,17 @@ def _slow_link(point: Experiment, step: SoundStep, extra_s: float) -> EmulatedNe
     return replace(NETWORK, slow_host=WORKERS + point.num_ps - 1, slow_bits_per_s=round(rate, -3))
 
 
-def _hot_server(point: Experiment, pieces: int) -> Experiment:
+def _hot_server(point: Experiment, count: int) -> Experiment:
+    """The same bytes in whole tensors, placed as TensorFlow places them."""
     servers = point.strategy.servers
     assert servers is not None
-    servers = replace(servers, split_bytes=_split_bytes(pieces))
-    return replace(point, strategy=replace(point.strategy, servers=servers))
+    servers = replace(servers, placement=Policy.ROUND_ROBIN, split_bytes=None)
+    model = TensorSet(count=count, num_bytes=3 * KERNEL_BYTES)
+    return replace(
+        point,
+        strategy=replace(point.strategy, servers=servers),
+        workload=replace(point.workload, model=model),
+    )
 
 
 def burners(sizes: Mapping[Plant, float]) -> int:

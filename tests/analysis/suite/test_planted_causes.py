@@ -29,6 +29,7 @@ from experiments.suite.planted_points import (
     sound_point,
 )
 from ps_allreduce.errors import UserError
+from ps_allreduce.point.placement import Policy, make_plan
 from tests.analysis.stats.test_causes import launches
 
 SOUND = [
@@ -113,6 +114,10 @@ def test_causes_are_planted_where_they_belong(tmp_path: Path) -> None:
     assert link.network is not None
     assert (link.network.slow_host, link.network.bits_per_s) == (3, NETWORK.bits_per_s)
     assert link.network.slow_bits_per_s == pytest.approx(200e6 / 1.2, rel=1e-3)
+    hot = planted_point(sound, {Plant.HOT_SERVER: 0.2}, step, tmp_path)
+    variables = hot.workload.model.variables  # type: ignore[union-attr]
+    plan = make_plan(Policy.ROUND_ROBIN, variables, hot.num_ps)
+    assert plan.max_over_mean == pytest.approx(4 / 3)
     late = planted_point(sound, {Plant.SLOW_INPUT: 0.1}, step, tmp_path)
     assert late.workload.model.name == "planted.py:build"
     (module,) = tmp_path.glob("models/*/planted.py")
