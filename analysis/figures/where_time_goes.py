@@ -14,9 +14,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
-from analysis.derive.explained_parts import Cause, explained_parts
 from analysis.figures.style import bar_fill, legend_of_figure, sized_figure, style
 from analysis.stats.causes import Explanation, alone_s, explanations
+from analysis.stats.explained_parts import Cause, explained_parts
 from analysis.wording import ratio, workers_text
 
 _BAR = 0.68

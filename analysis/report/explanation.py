@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 import pandas as pd
 
 from analysis.data.cases import Case, Point
-from analysis.derive.explained_parts import Cause
 from analysis.derive.network_causes import better_placement
-from analysis.stats.causes import Explanation, Part, explanations
+from analysis.stats.causes import CausedPart, Explanation, explanations
 from analysis.stats.decisions import decisions
+from analysis.stats.explained_parts import Cause
 from analysis.stats.ladders import ladders
 from analysis.wording import NONE, capital, factor_text, number, rate_text, workers_text
 
@@ -56,12 +56,12 @@ def _ratio_text(told: Explanation) -> str:
     return f"{capital(names[0])} is {factor_text(told.decision)} faster than {names[1]}{where}."
 
 
-def _worth_telling(parts: tuple[Part, ...]) -> list[Part]:
+def _worth_telling(parts: tuple[CausedPart, ...]) -> list[CausedPart]:
     least = WORTH_TELLING * parts[0].seconds.mean if parts else 0.0
     return [part for part in parts if part.seconds.mean >= least][:MOST_PARTS]
 
 
-def _part_text(part: Part) -> str:
+def _part_text(part: CausedPart) -> str:
     return f"{_ms_text(part.seconds.mean)}{_interval_text(part)} {part.cause}"
 
 
@@ -69,7 +69,7 @@ def _ms_text(seconds: float) -> str:
     return f"{number(float(f'{seconds * 1e3:.3g}'))} ms"
 
 
-def _interval_text(part: Part) -> str:
+def _interval_text(part: CausedPart) -> str:
     ends = (part.seconds.low, part.seconds.high)
     if None in ends:
         return ""

@@ -1,7 +1,7 @@
 """Tables about where the time of a step goes, as text: parts, POP metrics, and single tasks.
 
 Decides columns and rounding.  What the parts are is decided in `derive.step_parts` and
-`derive.explained_parts`, the metrics in `derive.pop`.
+`stats.explained_parts`, the metrics in `derive.pop`.
 """
 
 from __future__ import annotations

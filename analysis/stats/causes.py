@@ -2,7 +2,7 @@
 
 Decides which pairs are explained (those that differ by the rule of decision), which parts stand
 first, and when a single launch beside sound ones has a cause at all.  It needs no traced steps.
-What the parts are is decided in `derive.explained_parts`, how they are told in
+What the parts are is decided in `explained_parts`, how they are told in
 `report.explanation`.
 """
 
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analysis.data.cases import Case, Point
-from analysis.derive.explained_parts import Cause, explained_parts
 from analysis.stats.decision import MARGIN, Decision, Outcome
 from analysis.stats.decisions import decisions
+from analysis.stats.explained_parts import Cause, explained_parts
 from analysis.stats.statistics import Estimate, subtract
 from ps_allreduce.record.records import FOREIGN_LIMIT
 
@@ -35,7 +35,7 @@ _OF_LINKS = (Cause.HOT_SERVER, Cause.SLOW_LINK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class CausedPart:
     """What a cause makes of the difference between two mean steps; seconds, with an interval."""
 
     cause: Cause
@@ -59,10 +59,10 @@ class Difference:
 
     step: Estimate
     share: float
-    parts: tuple[Part, ...]
+    parts: tuple[CausedPart, ...]
 
     @property
-    def told(self) -> tuple[Part, ...]:
+    def told(self) -> tuple[CausedPart, ...]:
         """Causes that even a single launch has for sure: longer by more than the margin.
 
         What a launch shows by itself (`_SHOWN`) varies by much less than its step does.  Of all
@@ -78,7 +78,7 @@ class Difference:
         )
 
     @property
-    def causes(self) -> tuple[Part, ...]:
+    def causes(self) -> tuple[CausedPart, ...]:
         """What makes the step longer; the largest first."""
         return tuple(part for part in self.parts if part.seconds.mean > 0.0)
 
@@ -104,7 +104,8 @@ def difference(
         long, short = _disturbed(long), _disturbed(short)
     step = subtract(long.sum(axis="columns"), short.sum(axis="columns"))
     parts = [
-        Part(cause=Cause(cause), seconds=subtract(long[cause], short[cause])) for cause in long
+        CausedPart(cause=Cause(cause), seconds=subtract(long[cause], short[cause]))
+        for cause in long
     ]
     parts = [part for part in parts if part.seconds.mean]
     return Difference(

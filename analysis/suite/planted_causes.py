@@ -19,8 +19,8 @@ import pandas as pd
 
 from analysis.data.blocks import analysed
 from analysis.data.load import read_sweep
-from analysis.derive.explained_parts import Cause
 from analysis.stats.causes import Difference, difference
+from analysis.stats.explained_parts import Cause
 from analysis.suite.self_test import Share
 from analysis.wording import NONE, ratio
 from ps_allreduce.errors import UserError

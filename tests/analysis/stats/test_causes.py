@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.data.cases import Case, make_cases
-from analysis.derive.explained_parts import Cause, explained_parts
 from analysis.derive.network_causes import better_placement, network_causes
 from analysis.report.explanation import explanation_sentence, explanation_table, main_reason
 from analysis.report.where_time_goes import parts_table, pop_table
 from analysis.stats.causes import difference, explanations
+from analysis.stats.explained_parts import Cause, explained_parts
 from analysis.stats.statistics import subtract
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy, Shard

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.derive.explained_parts import Cause
+from analysis.stats.explained_parts import Cause
 from analysis.suite.planted_causes import (
     FILE,
     Plant,

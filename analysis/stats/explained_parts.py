@@ -1,7 +1,7 @@
 """The parts of a step by what causes them: what there is to gain if a cause is taken away.
 
-Decides how the parts of `step_parts` and the bounds of `network_causes` become causes.  They add up
-to the mean step exactly, like those:
+Decides how the parts of `derive.step_parts` and the bounds of `derive.network_causes` become
+causes.  They add up to the mean step exactly, like those:
 
 - a slow worker: what the slowest one computes beyond the fastest one, where workers meet in every
   step; elsewhere what all of them do in the mean.
