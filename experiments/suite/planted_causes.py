@@ -58,7 +58,7 @@ from ps_allreduce.record.records import Status
 PROFILE = Profile(name=FOLDER, measurement=MEASUREMENT, repetitions=1, deadline_s=60.0)
 
 #: Sound launches of either side beforehand.
-BEFOREHAND = 4
+BEFOREHAND = 5
 
 #: So often a launch that does not end well is made again.
 TRIES = 3
@@ -124,7 +124,7 @@ def _make_turns(where: _Place, drawn: list[Draw], ends_at: float) -> int:
         if time.monotonic() > ends_at:
             return len(missing) - done
         sizes = {} if draw is None else draw.sizes
-        step = _sound_step(made, side, where) if sizes else SoundStep(step_s=1.0, travel_s=1.0)
+        step = _sound_step(made, side, where) if sizes else None
         made.append(_turn(where, number, side, sizes, sound[side], step))
         write_turns(where.notes, made)
     return 0
@@ -146,13 +146,18 @@ def _turn(
     side: str,
     sizes: Mapping[Plant, float],
     sound: Experiment,
-    step: SoundStep,
+    step: SoundStep | None,
 ) -> PlantedTurn:
-    """The launch with all causes, then one without each of them."""
+    """The launch with all causes, then one without each of them.
+
+    Args:
+        step: None for a turn without any cause.
+    """
     others = {plant: {p: s for p, s in sizes.items() if p is not plant} for plant in sizes}
 
     def launched(wanted: Mapping[Plant, float]) -> str:
-        return _launched(where, planted_point(sound, wanted, step, where.data_dir), burners(wanted))
+        planted = step and planted_point(sound, wanted, step, where.data_dir)
+        return _launched(where, planted or sound, burners(wanted))
 
     return PlantedTurn(
         number=number,

@@ -35,20 +35,16 @@ COMPUTE = EmulatedCompute(forward_s=0.04, backward_s=0.02)
 
 MEASUREMENT = Measurement(warmup=FixedWarmup(least_steps=5, least_s=0.3), measured_steps=16)
 
-#: Three equal kernels of a model, each cut into two pieces: balanced on two servers.
-KERNEL = 360
-KERNEL_BYTES = 4 * KERNEL**2
+#: Equal tensors, which two servers get in turn: as many bytes each.
+COUNT, TENSOR_BYTES = 24, 64_800
 
-#: Equal tensors of as many bytes, which two servers get in turn: an odd one is one too many.
-TENSORS: Mapping[float, int] = {0.05: 9, 0.10: 5, 0.20: 3}
+SIZES = (0.05, 0.10, 0.20)
 
 #: Programs that burn a core each, for a share of a step.
-BURNERS: Mapping[float, int] = {0.05: 6, 0.10: 9, 0.20: 12}
+BURNERS: Mapping[float, int] = {0.05: 4, 0.10: 6, 0.20: 8}
 
-#: Of messages: many small ones keep links evenly busy.
-MESSAGE_BYTES = 65_000
-
-SIZES = tuple(TENSORS)
+#: Of messages: a tensor each keeps links evenly busy.
+MESSAGE_BYTES = 100_000
 
 SIDES: Mapping[str, type[AnyStrategy]] = {
     each.kind: each for each in (SynchronousServers, AllReduce)
@@ -56,27 +52,40 @@ SIDES: Mapping[str, type[AnyStrategy]] = {
 
 MODULE = "planted"
 
-#: A user's own model of the same kernels, whose examples come so many seconds apart.
+#: A user's own model of so many floats in every tensor, and examples that come some time apart.
 _SOURCE = """\
 import keras
 import tensorflow as tf
 
+SIZES = {sizes}
+PERIOD_US = {period_us}
+
+
+class Tensors(keras.Layer):
+    def build(self, input_shape):
+        for number, size in enumerate(SIZES):
+            self.add_weight(shape=(size,), name=f"tensor_{{number}}")
+
+    def call(self, inputs):
+        return inputs
+
 
 def build():
-    layers = [keras.layers.Dense({size}, use_bias=False) for _ in range(3)]
-    model = keras.Sequential([keras.Input(({size},)), *layers])
+    model = keras.Sequential([keras.Input((1,)), Tensors()])
     model.compile(optimizer=keras.optimizers.SGD(0.01, momentum=0.9), loss="mse")
     return model
 
 
 def dataset(shard, num_shards):
-    example = (tf.zeros([{size}]), tf.zeros([{size}]))
+    example = (tf.zeros([1]), tf.zeros([1]))
     examples = tf.data.Dataset.from_tensors(example).repeat()
+    if not PERIOD_US:
+        return examples
     late = tf.raw_ops.SleepDataset(
         input_dataset=tf.data.experimental.to_variant(examples),
-        sleep_microseconds=tf.constant({period_us}, tf.int64),
+        sleep_microseconds=tf.constant(PERIOD_US, tf.int64),
         output_types=[tf.float32, tf.float32],
-        output_shapes=[[{size}], [{size}]],
+        output_shapes=[[1], [1]],
     )
     return tf.data.experimental.from_variant(late, examples.element_spec)
 """
@@ -89,18 +98,19 @@ class SoundStep:
     Attributes:
         step_s: mean step.
         travel_s: of it, the time from the first gradient on.
+        network_s: in which the busiest link carries the bytes of a step.
     """
 
     step_s: float
     travel_s: float
+    network_s: float
 
 
 def sound_point(side: str) -> Experiment:
     """The point of a side without any cause."""
     settings = StrategySettings(
         num_ps=SERVERS,
-        placement=Policy.PARTITIONED,
-        split_bytes=KERNEL_BYTES // 2,
+        placement=Policy.ROUND_ROBIN,
         layout=LayoutKind.DEDICATED,
         group_bytes=MESSAGE_BYTES,
         cut_bytes=MESSAGE_BYTES,
@@ -113,7 +123,7 @@ def sound_point(side: str) -> Experiment:
         spread=Spread(),
         network=NETWORK,
         workload=Workload(
-            model=TensorSet(count=3, num_bytes=3 * KERNEL_BYTES),
+            model=TensorSet(count=COUNT, num_bytes=COUNT * TENSOR_BYTES),
             batch_per_worker=1,
             emulated=COMPUTE,
         ),
@@ -121,11 +131,19 @@ def sound_point(side: str) -> Experiment:
     )
 
 
-def _slow_input(sound: Workload, period_s: float, data_dir: Path) -> Workload:
-    """The same tensors, and a dataset of a user's own whose examples are a step and more apart."""
+def _own_model(
+    sound: Workload, data_dir: Path, *, period_s: float = 0.0, hotter: float = 0.0
+) -> Workload:
+    """The same bytes in a user's own model.
+
+    Args:
+        period_s: from one example to the next.
+        hotter: by this share every second tensor is larger, and the others smaller.
+    """
     data_dir.mkdir(parents=True, exist_ok=True)
+    floats = [round(TENSOR_BYTES / 4 * (1 + sign * hotter)) for sign in (1, -1)]
     with scratch_folder(data_dir) as folder:
-        text = _SOURCE.format(period_us=round(period_s * 1e6), size=KERNEL)
+        text = _SOURCE.format(sizes=floats * (COUNT // 2), period_us=round(period_s * 1e6))
         (folder / f"{MODULE}.py").write_text(text, encoding="utf-8")
         digest = copy_files(folder, [f"{MODULE}.py"], data_dir)
     model = OwnModel(
@@ -150,12 +168,14 @@ def planted_point(
             emulated = replace(COMPUTE, factors=(1.0, factor))
             point = replace(point, workload=replace(point.workload, emulated=emulated))
         elif plant is Plant.SLOW_INPUT:
-            period_s = step.step_s + extra_s
-            point = replace(point, workload=_slow_input(point.workload, period_s, data_dir))
+            late = _own_model(point.workload, data_dir, period_s=step.step_s + extra_s)
+            point = replace(point, workload=late)
         elif plant is Plant.SLOW_LINK:
             point = replace(point, network=_slow_link(point, step, extra_s))
         elif plant is Plant.HOT_SERVER:
-            point = _hot_server(point, TENSORS[share])
+            # Servers get tensors in turn, so one gets all the larger ones.
+            hotter = extra_s / step.network_s
+            point = replace(point, workload=_own_model(point.workload, data_dir, hotter=hotter))
     return point
 
 
@@ -164,19 +184,6 @@ def _slow_link(point: Experiment, step: SoundStep, extra_s: float) -> EmulatedNe
     assert NETWORK.bits_per_s is not None
     rate = NETWORK.bits_per_s / (1 + extra_s / step.travel_s)
     return replace(NETWORK, slow_host=WORKERS + point.num_ps - 1, slow_bits_per_s=round(rate, -3))
-
-
-def _hot_server(point: Experiment, count: int) -> Experiment:
-    """The same bytes in whole tensors, placed as TensorFlow places them."""
-    servers = point.strategy.servers
-    assert servers is not None
-    servers = replace(servers, placement=Policy.ROUND_ROBIN, split_bytes=None)
-    model = TensorSet(count=count, num_bytes=3 * KERNEL_BYTES)
-    return replace(
-        point,
-        strategy=replace(point.strategy, servers=servers),
-        workload=replace(point.workload, model=model),
-    )
 
 
 def burners(sizes: Mapping[Plant, float]) -> int:
@@ -194,16 +201,19 @@ class Draw:
 
 
 def draws(seed: int, launches: int) -> list[Draw]:
-    """What is planted in every launch: on both sides in turn, one cause or in a quarter two.
+    """What is planted in every launch: on both sides in turn, one cause or in a fifth two.
 
-    Slow input comes alone: an input that takes longer than a step hides everything else.
+    Slow input comes alone: an input that takes longer than a step hides everything else.  Only
+    all-reduce has busy cores: servers leave cores idle for most of a step, and then whoever sleeps
+    goes before whoever burns.
     """
     chance = random.Random(seed)
     return [_draw(chance, list(SIDES)[number % len(SIDES)]) for number in range(launches)]
 
 
 def _draw(chance: random.Random, side: str) -> Draw:
-    possible = [p for p in Plant if p is not Plant.HOT_SERVER or SIDES[side].uses_servers]
+    absent = Plant.BUSY_CORES if SIDES[side].uses_servers else Plant.HOT_SERVER
+    possible = [plant for plant in Plant if plant is not absent]
     together = [p for p in possible if p is not Plant.SLOW_INPUT]
-    chosen = chance.sample(together, 2) if chance.random() < 0.25 else [chance.choice(possible)]
+    chosen = chance.sample(together, 2) if chance.random() < 0.2 else [chance.choice(possible)]
     return Draw(side=side, sizes={plant: chance.choice(SIZES) for plant in chosen})

@@ -29,7 +29,6 @@ from experiments.suite.planted_points import (
     sound_point,
 )
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.placement import Policy, make_plan
 from tests.analysis.stats.test_causes import launches
 
 SOUND = [
@@ -92,19 +91,16 @@ def test_a_seed_draws_causes_on_both_sides() -> None:
     assert {draw.side for draw in drawn} == set(SIDES)
     assert {plant for draw in drawn for plant in draw.sizes} == set(Plant)
     assert {size for draw in drawn for size in draw.sizes.values()} == set(SIZES)
-    assert 0.1 < sum(len(draw.sizes) == 2 for draw in drawn) / 200 < 0.4
+    assert 0.1 < sum(len(draw.sizes) == 2 for draw in drawn) / 200 < 0.3
     served = [draw for draw in drawn if Plant.HOT_SERVER in draw.sizes]
     assert all(SIDES[draw.side].uses_servers for draw in served)
 
 
 def test_causes_are_planted_where_they_belong(tmp_path: Path) -> None:
-    step = SoundStep(step_s=0.1, travel_s=0.05)
+    step = SoundStep(step_s=0.1, travel_s=0.05, network_s=0.04)
     sound = sound_point("ps_sync")
 
-    def planted(plant: Plant, share: float = 0.1) -> object:
-        return planted_point(sound, {plant: share}, step, tmp_path)
-
-    assert planted(Plant.BUSY_CORES) == sound
+    assert planted_point(sound, {Plant.BUSY_CORES: 0.1}, step, tmp_path) == sound
     assert burners({Plant.BUSY_CORES: 0.2}) > burners({Plant.BUSY_CORES: 0.05}) > 0
     assert burners({Plant.SLOW_LINK: 0.2}) == 0
     worker = planted_point(sound, {Plant.SLOW_WORKER: 0.1}, step, tmp_path)
@@ -114,11 +110,11 @@ def test_causes_are_planted_where_they_belong(tmp_path: Path) -> None:
     assert link.network is not None
     assert (link.network.slow_host, link.network.bits_per_s) == (3, NETWORK.bits_per_s)
     assert link.network.slow_bits_per_s == pytest.approx(200e6 / 1.2, rel=1e-3)
-    hot = planted_point(sound, {Plant.HOT_SERVER: 0.2}, step, tmp_path)
-    variables = hot.workload.model.variables  # type: ignore[union-attr]
-    plan = make_plan(Policy.ROUND_ROBIN, variables, hot.num_ps)
-    assert plan.max_over_mean == pytest.approx(4 / 3)
+    hot = planted_point(sound, {Plant.HOT_SERVER: 0.1}, step, tmp_path)
+    assert hot.strategy == sound.strategy
+    (module,) = tmp_path.glob("models/*/planted.py")
+    assert "SIZES = [20250, 12150, 20250," in module.read_text()
     late = planted_point(sound, {Plant.SLOW_INPUT: 0.1}, step, tmp_path)
     assert late.workload.model.name == "planted.py:build"
-    (module,) = tmp_path.glob("models/*/planted.py")
-    assert "tf.constant(110000, tf.int64)" in module.read_text()
+    modules = tmp_path.glob("models/*/planted.py")
+    assert any("PERIOD_US = 110000" in module.read_text() for module in modules)
