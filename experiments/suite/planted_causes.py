@@ -115,44 +115,46 @@ def _make_turns(where: _Place, drawn: list[Draw], ends_at: float) -> int:
     """The sound launches, then every draw; returns how many turns are missing for lack of time."""
     made = read_turns(where.notes)
     numbers = {(turn.number, turn.side) for turn in made}
-    sound = {side: sound_point(side) for side in SIDES}
     wanted = [(-number, side, None) for number in range(BEFOREHAND, 0, -1) for side in SIDES]
     wanted += [(number, draw.side, draw) for number, draw in enumerate(drawn)]
     missing = [each for each in wanted if each[:2] not in numbers]
     where.session.place.listener.begin(len(missing), len(wanted) - len(missing))
+    steps: dict[str, SoundStep] = {}
     for done, (number, side, draw) in enumerate(missing):
         if time.monotonic() > ends_at:
             return len(missing) - done
+        if draw is not None and not steps:
+            steps = _sound_steps(made, where.session.place.sweep_dir)
         sizes = {} if draw is None else draw.sizes
-        step = _sound_step(made, side, where) if sizes else None
-        made.append(_turn(where, number, side, sizes, sound[side], step))
+        made.append(_turn(where, number, side, sizes, steps.get(side)))
         write_turns(where.notes, made)
     return 0
 
 
-def _sound_step(made: list[PlantedTurn], side: str, where: _Place) -> SoundStep:
-    """Of the launches beforehand only, so that a draw always means the same."""
-    before = [turn for turn in made if turn.number < 0]
-    runs = sound_runs(before, side, runs_table(where.session.place.sweep_dir))
-    means = runs[["mean_step_s", "backward_s", "exchange_s"]].astype(float).mean()
-    return SoundStep(
-        step_s=means["mean_step_s"], travel_s=means["backward_s"] + means["exchange_s"]
-    )
+def _sound_steps(made: list[PlantedTurn], folder: Path) -> dict[str, SoundStep]:
+    """Of either side, of the launches beforehand only, so that a draw always means the same."""
+    before, runs = [turn for turn in made if turn.number < 0], runs_table(folder)
+    columns = ["mean_step_s", "backward_s", "exchange_s", "network_s"]
+    means = {side: sound_runs(before, side, runs)[columns].astype(float).mean() for side in SIDES}
+    return {
+        side: SoundStep(
+            step_s=own["mean_step_s"],
+            travel_s=own["backward_s"] + own["exchange_s"],
+            network_s=own["network_s"],
+        )
+        for side, own in means.items()
+    }
 
 
 def _turn(
-    where: _Place,
-    number: int,
-    side: str,
-    sizes: Mapping[Plant, float],
-    sound: Experiment,
-    step: SoundStep | None,
+    where: _Place, number: int, side: str, sizes: Mapping[Plant, float], step: SoundStep | None
 ) -> PlantedTurn:
     """The launch with all causes, then one without each of them.
 
     Args:
         step: None for a turn without any cause.
     """
+    sound = sound_point(side)
     others = {plant: {p: s for p, s in sizes.items() if p is not plant} for plant in sizes}
 
     def launched(wanted: Mapping[Plant, float]) -> str:
