@@ -196,8 +196,8 @@ def sound_runs(turns: Sequence[PlantedTurn], side: str, runs: pd.DataFrame) -> p
 def _around(turn: PlantedTurn, sound: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """The sound launches nearest in time, without the turn's own: what it gains is the proof."""
     others = sound.drop(index=[] if turn.sound is None else [turn.sound], errors="ignore")
-    apart = (others["started_at"] - runs.loc[turn.planted, "started_at"]).abs()
-    return others.loc[apart.nsmallest(NEAREST).index]
+    begun = others["started_at"] - runs["started_at"].loc[[turn.planted]].iloc[0]
+    return others.loc[begun.abs().nsmallest(NEAREST).index]
 
 
 def _promise(told: Difference, cause: Cause) -> float | None:

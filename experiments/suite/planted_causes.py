@@ -114,19 +114,18 @@ def plant_causes(results: Path, seed: int, launches: int, budget_s: float) -> in
 def _make_turns(where: _Place, drawn: list[Draw], ends_at: float) -> int:
     """The sound launches, then every draw; returns how many turns are missing for lack of time."""
     made = read_turns(where.notes)
-    numbers = {(turn.number, turn.side) for turn in made}
-    wanted = [(-number, side, None) for number in range(BEFOREHAND, 0, -1) for side in SIDES]
-    wanted += [(number, draw.side, draw) for number, draw in enumerate(drawn)]
-    missing = [each for each in wanted if each[:2] not in numbers]
+    numbers = {turn.number for turn in made}
+    before = [Draw(side=side, sizes={}) for _ in range(BEFOREHAND) for side in SIDES]
+    wanted = list(enumerate([*before, *drawn], start=-len(before)))
+    missing = [each for each in wanted if each[0] not in numbers]
     where.session.place.listener.begin(len(missing), len(wanted) - len(missing))
     steps: dict[str, SoundStep] = {}
-    for done, (number, side, draw) in enumerate(missing):
+    for done, (number, draw) in enumerate(missing):
         if time.monotonic() > ends_at:
             return len(missing) - done
-        if draw is not None and not steps:
+        if draw.sizes and not steps:
             steps = _sound_steps(made, where.session.place.sweep_dir)
-        sizes = {} if draw is None else draw.sizes
-        made.append(_turn(where, number, side, sizes, steps.get(side)))
+        made.append(_turn(where, number, draw, steps.get(draw.side)))
         write_turns(where.notes, made)
     return 0
 
@@ -146,15 +145,13 @@ def _sound_steps(made: list[PlantedTurn], folder: Path) -> dict[str, SoundStep]:
     }
 
 
-def _turn(
-    where: _Place, number: int, side: str, sizes: Mapping[Plant, float], step: SoundStep | None
-) -> PlantedTurn:
+def _turn(where: _Place, number: int, draw: Draw, step: SoundStep | None) -> PlantedTurn:
     """The launch with all causes, then one without each of them.
 
     Args:
         step: None for a turn without any cause.
     """
-    sound = sound_point(side)
+    sound, sizes = sound_point(draw.side), draw.sizes
     others = {plant: {p: s for p, s in sizes.items() if p is not plant} for plant in sizes}
 
     def launched(wanted: Mapping[Plant, float]) -> str:
@@ -163,7 +160,7 @@ def _turn(
 
     return PlantedTurn(
         number=number,
-        side=side,
+        side=draw.side,
         sizes=sizes,
         planted=launched(sizes),
         without={plant: launched(wanted) for plant, wanted in others.items()},
