@@ -197,7 +197,7 @@ def _around(turn: PlantedTurn, sound: pd.DataFrame, runs: pd.DataFrame) -> pd.Da
     """The sound launches nearest in time, without the turn's own: what it gains is the proof."""
     others = sound.drop(index=[] if turn.sound is None else [turn.sound], errors="ignore")
     begun = others["started_at"] - runs["started_at"].loc[[turn.planted]].iloc[0]
-    return others.loc[begun.abs().nsmallest(NEAREST).index]
+    return others[others.index.isin(begun.abs().nsmallest(NEAREST).index)]
 
 
 def _promise(told: Difference, cause: Cause) -> float | None:
