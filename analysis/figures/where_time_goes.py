@@ -7,6 +7,7 @@ of a step are costs, so their means over launches are arithmetic and add up.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -67,7 +68,7 @@ def _draw_stacks(axes: Axes, means: pd.DataFrame, positions: Sequence[float]) ->
         right, left = right + np.maximum(values, 0.0), left + np.minimum(values, 0.0)
 
 
-def _fill(cause: Cause) -> dict[str, object]:
+def _fill(cause: Cause) -> dict[str, Any]:
     """The same for a cause in every figure."""
     return bar_fill(list(Cause).index(cause))
 
@@ -100,7 +101,7 @@ def plot_explanation(case: Case) -> Figure | None:
     if not shown:
         return None
     rows = [{p.cause: p.seconds.mean * 1e3 for p in told.difference.parts} for told in shown]
-    positions = np.arange(len(shown), dtype=float)
+    positions = [float(row) for row in range(len(shown))]
     with style():
         figure, (axes,) = sized_figure(1, 1, 7.4, 1.8 + 0.42 * len(shown))
         _draw_stacks(axes, pd.DataFrame(rows).fillna(0.0), positions)

@@ -134,7 +134,8 @@ def _netted(long: pd.DataFrame, short: pd.DataFrame) -> tuple[pd.DataFrame, pd.D
     offsets = [(Cause.IN_TURN, _HIDING), (Cause.EXCHANGE, _HIDING), (Cause.EXCHANGE, _OF_LINKS)]
     for less, group in offsets:
         differences = long.mean() - short.mean()
-        cause, saved = differences[list(group)].idxmax(), -differences[less]
+        saved = -differences[less]
+        cause = max(group, key=lambda each: differences[each])
         if min(saved, differences[cause]) > 0.0:
             share = min(1.0, differences[cause] / saved)
             long, short = (_moved(parts, less, cause, share) for parts in (long, short))

@@ -97,4 +97,5 @@ def _exchange(own: pd.DataFrame, fastest_bits_per_s: float) -> dict[Cause, pd.Se
     share = (own["exchange_s"] / together.where(together > 0.0)).clip(0.0, 1.0).fillna(0.0)
     causes = causes.mul(share, axis="index")
     rest = own["exchange_s"] - causes.sum(axis="columns")
-    return {**{cause: causes[cause] for cause in causes}, Cause.EXCHANGE: rest}
+    links = {cause: causes[cause] for cause in (Cause.HOT_SERVER, Cause.SLOW_LINK)}
+    return {**links, Cause.EXCHANGE: rest}
