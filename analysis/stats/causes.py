@@ -104,8 +104,9 @@ def difference(
         long, short = _disturbed(long), _disturbed(short)
     step = subtract(long.sum(axis="columns"), short.sum(axis="columns"))
     parts = [
-        CausedPart(cause=Cause(cause), seconds=subtract(long[cause], short[cause]))
-        for cause in long
+        CausedPart(cause=cause, seconds=subtract(long[cause], short[cause]))
+        for cause in Cause
+        if cause in long
     ]
     parts = [part for part in parts if part.seconds.mean]
     return Difference(
