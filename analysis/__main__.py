@@ -26,7 +26,7 @@ from analysis.data.load import find_sweeps, read_sweep
 from analysis.data.prices import Prices, stated_prices
 from analysis.figures.save import save_figures
 from analysis.report.page import write_report
-from analysis.report.pages import CaseReport
+from analysis.report.page_parts import CaseReport
 from analysis.report.screen import show
 from analysis.report.table import SCREEN_WIDTH
 from analysis.report.two_results import show_two

@@ -33,6 +33,7 @@ from experiments.cli.options import (
 )
 from experiments.cli.placement import placement
 from experiments.cli.requests import RunRequest, SpreadRequest, StudyRequest, SweepRequest
+from experiments.cli.suite_commands import SUITE_COMMANDS
 from experiments.cli.sweep_command import run_study
 from experiments.models.models_table import render_models
 from experiments.models.settle_model import settle_model
@@ -44,17 +45,13 @@ from experiments.sweep.session import Workplace
 from experiments.sweep.sweep import STANDARD
 from experiments.sweep.writable import check_folder
 from experiments.tuning import candidates
-from launchers.cli.options import LAUNCHER, LAUNCHER_OR_AUTO
+from launchers.cli.options import LAUNCHER_OR_AUTO
 from launchers.cli.run import run_command_line
 from launchers.cli.types import PATH, WHOLE, named
 from launchers.settings import LauncherSettings
-from launchers.sites import SITES
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.record.records import Status
-
-#: The launcher that `emulation-check` is about.
-EMULATING = next(kind for kind in SITES.values() if kind.network is not None)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -125,8 +122,8 @@ def run_one(run: RunRequest) -> None:
     sys.exit({Status.OK: 0, Status.INTERRUPTED: 130}.get(record.status, 1))
 
 
-cli.add_command(placement)
-cli.add_command(doctor)
+for _command in (placement, doctor, *SUITE_COMMANDS):
+    cli.add_command(_command)
 
 
 @cli.command("models")
@@ -150,83 +147,6 @@ def convert_images(source: Path, target: Path) -> None:
         counts = launcher.convert(source.resolve(), target.resolve(), progress)
     for name, count in counts.items():
         click.echo(f"{name}: {count} images")
-
-
-@cli.command("bench")
-@LAUNCHER
-def bench(launcher: LauncherSettings) -> None:
-    """Measure what the suite itself costs; write bench/bench.json.
-
-    After an interruption, the same command makes the runs that are missing.
-    """
-    from experiments.suite.bench import run_bench  # the analysis takes a second to import
-
-    sys.exit(run_bench(launcher))
-
-
-@cli.command("emulation-check", context_settings={"default_map": {"launcher": EMULATING.name}})
-@LAUNCHER
-@click.option("--repetitions", type=WHOLE, default=3, show_default=True, help="Launches per point.")
-def emulation_check(launcher: LauncherSettings, repetitions: int) -> None:
-    """Find the link rate up to which emulated hosts can be trusted on this machine."""
-    from experiments.suite.emulation_check import check_emulation
-
-    sys.exit(check_emulation(launcher, repetitions))
-
-
-@cli.command("self-comparisons")
-@LAUNCHER
-@click.option("--comparisons", type=int, default=2, show_default=True, help="Of each setting.")
-@click.option("--launches", type=int, default=5, show_default=True, help="On either side.")
-def self_comparisons(launcher: LauncherSettings, comparisons: int, launches: int) -> None:
-    """Compare settings with themselves; make bench tells how often they are told apart."""
-    from experiments.suite.self_comparison import run_self_comparisons
-
-    sys.exit(run_self_comparisons(launcher, comparisons, launches))
-
-
-@cli.command("accept-cluster")
-@LAUNCHER
-def accept_cluster(launcher: LauncherSettings) -> None:
-    """Check two hosts or more in half an hour; leave one file without names that can be sent.
-
-    Doctor, gate, and two brief comparisons with plain TensorFlow and the bounds of the links.
-    After an interruption, the same command makes the runs that are missing.
-    """
-    from experiments.suite import accept_cluster as checklist
-
-    sys.exit(checklist.accept_cluster(launcher))
-
-
-@cli.command("gate")
-@click.option("--num-workers", type=WHOLE, default=2, show_default=True, help="Workers.")
-@click.option("--num-ps", type=WHOLE, default=2, show_default=True, help="Parameter servers.")
-@LAUNCHER
-@SPREAD
-@WORKLOAD
-def gate(
-    num_workers: int,
-    num_ps: int,
-    launcher: LauncherSettings,
-    spread: SpreadRequest,
-    workload: WorkloadRequest,
-) -> None:
-    """Show that all strategies train the same weights of a model.
-
-    Ten steps with every synchronous strategy and placement, and with asynchronous servers and one
-    worker, are compared with a single worker's that takes the same batches.  Exit status: 0 all
-    agree, 1 some do not, 2 a mistake in the request.
-    """
-    from experiments.suite.gate import GateRequest, run_gate
-
-    request = GateRequest(
-        num_workers=num_workers,
-        num_ps=num_ps,
-        launcher=launcher,
-        spread=spread,
-        workload=workload,
-    )
-    sys.exit(run_gate(request))
 
 
 @cli.command("tune")
@@ -296,15 +216,6 @@ def export(
     from experiments.export.training import Start
 
     click.echo(write(results, setting, model, None if launcher is None else Start(launcher), into))
-
-
-@cli.command("accept-gpu")
-@LAUNCHER
-def accept_gpu(launcher: LauncherSettings) -> None:
-    """Go through the checklist for a first use on GPUs."""
-    from experiments.suite.accept_gpu import accept_gpu as go_through
-
-    sys.exit(go_through(launcher))
 
 
 def main(words: Sequence[str] | None = None) -> int:

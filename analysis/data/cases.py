@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -107,6 +108,12 @@ class Point:
         """The records of the launches."""
         run_ids = set(self.launches["run_id"])
         return [record for record in self.records if record.run_id in run_ids]
+
+    @property
+    def launch_paths(self) -> list[Path]:
+        """The paths of the records of the launches."""
+        counts = self.attempts["run_id"].isin(self.launches["run_id"])
+        return [Path(str(path)) for path in self.attempts.index[counts]]
 
     @property
     def lost_repetitions(self) -> int:

@@ -14,12 +14,16 @@ from analysis.derive.costs import (
     busy_share,
     clock_ratio,
     core_bits_per_s,
+    mean_seconds,
     processor_time,
     recording_ratio,
     seconds_per_gigabyte,
+    task_seconds,
 )
 from analysis.derive.fastest_step import bound_of, step_time_s, traffic_of
+from analysis.derive.network_causes import network_causes
 from analysis.derive.steadiness import steadiness_of
+from analysis.derive.step_parts import parts_of, pop_of
 from analysis.derive.tracing import traced_step_s
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import RecordFormatError
@@ -65,6 +69,7 @@ def row_of(record: RunRecord, place: str, steps: StepTable | RecordFormatError |
         **_figures(record),
         **_throughput(record),
         **_against_the_links(record, timings, window),
+        **_where_time_goes(record, timings, window),
         "record_path": place,
         "raw_timings": steps is not None,
         "steadiness": None if timings is None else steadiness_of(timings),
@@ -180,4 +185,20 @@ def _costs(record: RunRecord, steps: StepTable | None, window: Window | None, st
         "cpu_s_per_gigabyte": seconds_per_gigabyte(cpu, workers, record.gradient_bytes),
         "core_bits_per_s": core_bits_per_s(traffic_of(record), cpu),
         "cpu_over": cpu.over,
+    }
+
+
+def _where_time_goes(record: RunRecord, steps: StepTable | None, window: Window | None) -> Row:
+    """Parts of the mean step, POP metrics, and processor time of tasks."""
+    if steps is None or window is None or record.metrics is None:
+        return {}
+    parts = parts_of(record.experiment, steps)
+    pop, causes = pop_of(parts, window), network_causes(record)
+    seconds = task_seconds(record, window, step_time_s(record) or 0.0)
+    return {
+        **parts.columns(),
+        **(pop.columns() if pop else {}),
+        **(causes.columns() if causes else {}),
+        "worker_cpu_s": mean_seconds(seconds, TaskType.WORKER),
+        "server_cpu_s": mean_seconds(seconds, TaskType.PS),
     }

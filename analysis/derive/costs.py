@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.derive.fastest_step import Traffic
+from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.point.measurement import SETTLING_STEPS
 from ps_allreduce.record.records import RecordingTimes, RunRecord
 from ps_allreduce.record.steps import Window
@@ -53,6 +54,26 @@ def processor_time(
             return None
         by_host[task.host] = by_host.get(task.host, 0.0) + seconds / num_steps
     return ProcessorTime(by_host=by_host, over=over)
+
+
+def task_seconds(record: RunRecord, window: Window, step_s: float) -> dict[str, float]:
+    """Processor seconds of tasks in a step of every worker, of those that samples tell of.
+
+    Args:
+        step_s: seconds in which every worker makes a step.
+    """
+    used = {task.task: _used_in_window(record, task.task, window) for task in record.tasks}
+    return {
+        task: seconds * step_s / window.length_s
+        for task, seconds in used.items()
+        if seconds is not None
+    }
+
+
+def mean_seconds(seconds: Mapping[str, float], kind: TaskType) -> float | None:
+    """Of the tasks of a kind, of what is known of tasks; None without any."""
+    known = [each for task, each in seconds.items() if TaskId.parse(task).type is kind]
+    return statistics.fmean(known) if known else None
 
 
 def busy_share(record: RunRecord, window: Window | None) -> float | None:

@@ -23,10 +23,16 @@ from analysis.figures.against_workers import (
     plot_throughput,
     rate_data,
 )
-from analysis.figures.bars import breakdown_data, placement_data, plot_breakdown, plot_placement
+from analysis.figures.bars import placement_data, plot_placement
 from analysis.figures.ladder import ladder_data, plot_ladder
 from analysis.figures.style import save_figure
 from analysis.figures.timeline import plot_timeline, timeline_data
+from analysis.figures.where_time_goes import (
+    breakdown_data,
+    explanation_data,
+    plot_breakdown,
+    plot_explanation,
+)
 from analysis.stats.setting_pairs import without_changed
 from ps_allreduce.record.files import write_atomically
 
@@ -167,10 +173,11 @@ KINDS = (
     ),
     FigureKind(
         name="breakdown",
-        title="Parts of a step",
-        caption="Means over steps, workers and launches. Communication is the exposed part: step "
-        "time less compute less input wait. What is hidden behind compute is not in it; applying "
-        "the update and starting the step are, so a single worker has some too.",
+        title="What there is to gain in a step",
+        caption="Means over steps, workers and launches, by what there is to gain. Compute is that "
+        "of the fastest worker; what others take longer, and what they wait for each other, is "
+        "slower workers. Hottest server and slowest link are what the busiest link would save. The "
+        "table of parts has the same time by what workers do.",
         plot=plot_breakdown,
         data=breakdown_data,
         page="breakdown",
@@ -188,6 +195,18 @@ KINDS = (
         plot=plot_timeline,
         data=timeline_data,
         page="timeline",
+        shows_changed=True,
+    ),
+    FigureKind(
+        name="explanation",
+        title="Why one setting is faster than another",
+        caption="Each bar is a pair that differs by the rule of decision: by how much each part of "
+        "the slower one's mean step is longer, or to the left of 0 shorter. The parts add up to "
+        "the difference (diamond). Where the global batches differ, the slower one's step is taken "
+        "for as many examples. Intervals are in the table.",
+        plot=plot_explanation,
+        data=explanation_data,
+        page="explanation",
         shows_changed=True,
     ),
 )

@@ -169,11 +169,15 @@ def finish_grid(figure: Figure, grid: Sequence[Axes], used: int, labels: tuple[s
 
 
 def bar_fill(index: int) -> dict[str, Any]:
-    """Colour and hatch of a segment: either tells it from its neighbours."""
+    """Colour and hatch of a segment: either tells it from its neighbours.
+
+    Colours that come again have another hatch then.
+    """
     colour = COLOURS[index % len(COLOURS)]
+    hatch = HATCHES[(index + index // len(COLOURS)) % len(HATCHES)]
     return {
         "facecolor": colour,
-        "edgecolor": PAPER if index % len(HATCHES) else colour,
-        "hatch": HATCHES[index % len(HATCHES)],
+        "edgecolor": PAPER if hatch else colour,
+        "hatch": hatch,
         "linewidth": 0.6,
     }

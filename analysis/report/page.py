@@ -19,7 +19,8 @@ from analysis.data.columns import NO_TEXT
 from analysis.figures.save import SavedFigure
 from analysis.figures.style import IN_PAGE
 from analysis.report.first_page import key_numbers, warnings
-from analysis.report.pages import CaseReport, report_pages
+from analysis.report.page_parts import CaseReport
+from analysis.report.pages import report_pages
 from analysis.stats.decision import MARGIN
 from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES
 from ps_allreduce.record.files import write_atomically

@@ -1,8 +1,8 @@
 """What is printed of a sweep: the table of every case, and at the end the verdicts.
 
-Decides what fits on a screen: of a verdict the headline, the same at equal workers and equal cost,
-the suite against plain TensorFlow, what it has to do with networks, and where the report is, which
-holds the rest.  All are sentences of the report.
+Decides what fits on a screen: of a verdict the headline and the reason for it, the same at equal
+workers and equal cost, the suite against plain TensorFlow, what it has to do with networks, and
+where the report is, which holds the rest.  All are sentences of the report.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rich.table import Table
 
 from analysis.data.blocks import SweepResults
 from analysis.data.cases import MARK
-from analysis.report.pages import CaseReport
+from analysis.report.page_parts import CaseReport
 from analysis.report.table import render_table, short_legend
 from analysis.report.traced import traced_sentence
 
@@ -41,7 +41,7 @@ def show(console: Console, results: SweepResults, reports: Sequence[CaseReport])
 def verdict_text(item: CaseReport, *, alone: bool) -> str:
     """The headline and what belongs to it, then plain TensorFlow; the case, unless it is alone."""
     told = item.verdict
-    parts = (told.headline, *told.otherwise, told.network)
+    parts = (told.headline, told.reason, *told.otherwise, told.network)
     text = ("" if alone else f"{item.case.name}: ") + " ".join(filter(None, parts))
     return "\n".join([text, *told.stock])
 

@@ -18,6 +18,7 @@ import pandas as pd
 from analysis.data.cases import Case, Point
 from analysis.report.circumstances import attempts_lines, circumstances
 from analysis.report.constancy import drift_lines, steadiness_lines
+from analysis.report.explanation import main_reason
 from analysis.report.meetings import meeting_sentence, stock_sentence
 from analysis.report.sizes import basis_lines, basis_text, money_lines
 from analysis.report.what_was_run import notes_line
@@ -61,8 +62,8 @@ class Verdict:
         otherwise: the same sides at equal workers and at equal cost, where that is another
             comparison.
         stock: the suite against plain TensorFlow, where both train alike.
-        reason: where the difference of the main comparison comes from; empty where that is not
-            known.
+        reason: where the difference of the main comparison comes from, and what to change; empty
+            where no difference is shown.
         network: what it has to do with networks, and where there is no main comparison which
             settings are farthest apart; empty where nothing was compared.  That a single worker
             is faster than both sides counts more.
@@ -73,10 +74,10 @@ class Verdict:
     headline: str
     otherwise: tuple[str, ...]
     stock: tuple[str, ...]
+    reason: str
     network: str
     warnings: tuple[str, ...]
     details: tuple[str, ...]
-    reason: str = ""
 
 
 def verdict(case: Case) -> Verdict:
@@ -104,6 +105,7 @@ def verdict(case: Case) -> Verdict:
         headline=headline,
         otherwise=otherwise,
         stock=tuple(stock_sentence(case, meeting) for meeting in decided.stock),
+        reason=main_reason(case),
         network=network,
         warnings=warnings,
         details=tuple(details),

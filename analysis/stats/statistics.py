@@ -32,7 +32,7 @@ class Estimate:
     """A mean over launches with its 95 % interval.
 
     Attributes:
-        mean: geometric mean, in the unit of the values.
+        mean: geometric mean of what is positive, in the unit of the values.
         low, high: None below `MIN_LAUNCHES` launches.
     """
 
@@ -126,6 +126,25 @@ def estimate(values: pd.Series | Sequence[float]) -> Estimate:
     )
 
 
+def mean_of(values: pd.Series) -> Estimate:
+    """Arithmetic mean of costs, which add up, and its t-interval.
+
+    Args:
+        values: at least one.
+    """
+    known = values.to_numpy(dtype=np.float64)
+    mean = float(known.mean())
+    if len(known) < MIN_LAUNCHES:
+        return Estimate(mean=mean, low=None, high=None)
+    error, freedom = _mean_error(known)
+    return _around(mean, error, freedom)
+
+
+def _around(mean: float, error: float, freedom: float) -> Estimate:
+    half = error * float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))
+    return Estimate(mean=mean, low=mean - half, high=mean + half)
+
+
 def compare(first: pd.Series, second: pd.Series) -> Comparison:
     """Ratio of two points: paired where enough turns are in both, else Welch on the logs.
 
@@ -136,10 +155,7 @@ def compare(first: pd.Series, second: pd.Series) -> Comparison:
     Args:
         first, second: a rate (or any positive value) of each launch, by turn (`data.turns`).
     """
-    both = first.index.intersection(second.index)
-    paired = len(both) >= MIN_LAUNCHES or len(both) == max(len(first), len(second))
-    if paired and not first.index.equals(second.index):
-        first, second = first.reindex(both), second.reindex(both)
+    first, second, paired = _aligned(first, second)
     n, m = len(first), len(second)
     compared = partial(Comparison, n_first=n, n_second=m)
     if min(n, m) == 0:
@@ -150,6 +166,37 @@ def compare(first: pd.Series, second: pd.Series) -> Comparison:
         return compared(ratio=ratio)
     error, freedom = _mean_error(a - b) if paired else _welch_error(a, b)
     return compared(ratio=ratio, error=error, freedom=freedom)
+
+
+def subtract(first: pd.Series, second: pd.Series) -> Estimate:
+    """Difference of two points' means of what may be negative, as parts of steps are: seconds.
+
+    Launches are paired as for ratios.  One launch beside several is held against the spread of
+    these: its interval says where another launch of theirs would lie (prediction interval).
+
+    Args:
+        first, second: a value of each launch, by turn; at least one of each.
+    """
+    first, second, paired = _aligned(first, second)
+    a, b = first.to_numpy(dtype=np.float64), second.to_numpy(dtype=np.float64)
+    mean, (few, many) = float(a.mean() - b.mean()), sorted((len(a), len(b)))
+    if many < MIN_LAUNCHES or 1 < few < MIN_LAUNCHES:
+        return Estimate(mean=mean, low=None, high=None)
+    if few == 1:
+        several = a if len(a) > 1 else b
+        error, freedom = float(several.std(ddof=1)) * math.sqrt(1 + 1 / many), many - 1.0
+    else:
+        error, freedom = _mean_error(a - b) if paired else _welch_error(a, b)
+    return _around(mean, error, freedom)
+
+
+def _aligned(first: pd.Series, second: pd.Series) -> tuple[pd.Series, pd.Series, bool]:
+    """Launches of the same turns and that they are pairs, or all launches."""
+    both = first.index.intersection(second.index)
+    paired = len(both) >= MIN_LAUNCHES or len(both) == max(len(first), len(second))
+    if paired and not first.index.equals(second.index):
+        first, second = first.reindex(both), second.reindex(both)
+    return first, second, paired
 
 
 def _mean_error(values: Logs) -> tuple[float, float]:

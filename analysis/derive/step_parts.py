@@ -1,0 +1,192 @@
+"""Where the time of steps goes, worker by worker; the parts of a step add up to it exactly.
+
+Decides what the parts are.  A worker's step lasts from the end of its previous step to its own end:
+
+- dispatch: until the step begins on the worker.
+- input: waiting for a batch although the values are there.
+- compute: forward and backward passes (`ps_allreduce.record.steps`).
+- waiting for others: from the worker's last gradient until the last gradient of the slowest worker.
+  Only where workers meet in every step.
+- exchange and update: everything else.  Values that are fetched before the step are in it, and of
+  one worker alone it is the update.  The two cannot be told apart without traced steps.
+
+What the same computation would take alone, and why an exchange takes so long, is not decided here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.derive.pop import PopMetrics, pop_metrics
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.record.steps import (
+    Floats,
+    Integers,
+    Phase,
+    StepTable,
+    Window,
+    compute_spans,
+    concatenate,
+    input_spans,
+    measurement_window,
+)
+
+#: The parts that add up to a step.
+PARTS = ("dispatch_s", "input_s", "compute_s", "waiting_s", "exchange_s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepParts:
+    """The whole steps inside the window, by worker and step; n rows.
+
+    All but `step_s` and `dispatch_s` is not a number where nobody sees into a step.
+
+    Attributes:
+        before: end of the worker's previous step, on the clock of the timings; `step_s` begins it.
+        stated_s: what an emulated accelerator was asked to take; not a number without one.
+        last: the worker's last gradient was the last of all workers.
+        meets: all workers meet in every step, so the slowest one decides.
+    """
+
+    meets: bool
+    worker: Integers
+    step: Integers
+    before: Floats
+    step_s: Floats
+    dispatch_s: Floats
+    input_s: Floats
+    compute_s: Floats
+    waiting_s: Floats
+    exchange_s: Floats
+    stated_s: Floats
+    last: np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+    def by_worker(self) -> pd.DataFrame:
+        """Mean seconds of every worker's steps, by worker."""
+        names = ("step_s", *PARTS, "stated_s")
+        means = {name: self.worker_means(name) for name in names}
+        return pd.DataFrame(means, index=pd.Index(np.unique(self.worker), name="worker"))
+
+    def worker_means(self, name: str) -> Floats:
+        """Mean of a part over the steps of each worker [workers]."""
+        values = getattr(self, name)
+        return np.array([values[self.worker == each].mean() for each in np.unique(self.worker)])
+
+    def columns(self) -> dict[str, object]:
+        """Means over all steps, as columns of a table; None for what is unknown."""
+        columns: dict[str, float] = {
+            "mean_step_s": self.step_s.mean(),
+            "dispatch_s": self.dispatch_s.mean(),
+            "waiting_s": self.waiting_s.mean(),
+            "exchange_s": self.exchange_s.mean(),
+            "stated_compute_s": self.stated_s.mean(),
+        }
+        computed = self.worker_means("compute_s")
+        if not np.isnan(computed).any():
+            fastest, slowest = int(computed.argmin()), int(computed.argmax())
+            stated = self.worker_means("stated_s")
+            alone = computed if np.isnan(stated).any() else stated
+            decides = alone.max() if self.meets else alone.mean()
+            columns |= {
+                "last_input_s": self.input_s[self.last].mean(),
+                "fastest_compute_s": computed[fastest],
+                "fastest_stated_s": stated[fastest],
+                "slow_worker_s": decides - alone.min(),
+                "slowest_worker": int(np.unique(self.worker)[slowest]),
+            }
+        return {name: None if math.isnan(value) else value for name, value in columns.items()}
+
+
+def parts_of(experiment: Experiment, steps: StepTable) -> StepParts:
+    """The parts of the steps inside the window.
+
+    Raises:
+        ValueError: there is no window in which all workers were measured.
+    """
+    window, tables = measurement_window(steps), steps.by_worker()
+    every = concatenate(tables)
+    before = np.concatenate([[np.nan, *table.end[:-1]] for table in tables])
+    inside = (before >= window.start) & (every.end <= window.end)
+    inside &= every.phase == Phase.MEASURED
+    ready = every.batches[:, -1, 2] if every.batches.shape[1] else np.full(len(every), np.nan)
+    slowest = _slowest(experiment, every.step, ready)
+    # Clocks are read beside the computation, so an end may be noted a little early.
+    waiting = np.minimum(slowest - ready, np.maximum(every.end - ready, 0.0))
+    parts = {
+        "dispatch_s": every.start - before,
+        "input_s": input_spans(every),
+        "compute_s": compute_spans(every),
+        "waiting_s": waiting,
+    }
+    columns = {
+        "worker": every.worker,
+        "step": every.step,
+        "before": before,
+        "step_s": every.end - before,
+        **parts,
+        "exchange_s": every.end - before - sum(parts.values()),
+        "stated_s": _stated(experiment, every),
+        "last": ready == slowest,
+    }
+    chosen = {name: values[inside] for name, values in columns.items()}
+    return StepParts(meets=meets_in_every_step(experiment), **chosen)
+
+
+def _slowest(experiment: Experiment, step: Integers, ready: Floats) -> Floats:
+    """When the last worker's last gradient of each step was ready, where workers meet in it."""
+    if not meets_in_every_step(experiment) or np.isnan(ready).all():
+        return ready
+    numbers, number = np.unique(step, return_inverse=True)
+    latest = np.full(len(numbers), -np.inf)
+    np.maximum.at(latest, number, ready)
+    return np.asarray(latest[number])
+
+
+def meets_in_every_step(experiment: Experiment) -> bool:
+    """No worker goes on before all have sent the gradients of a step."""
+    strategy = experiment.strategy
+    return strategy.synchronous and strategy.communicates() and experiment.num_workers > 1
+
+
+def _stated(experiment: Experiment, steps: StepTable) -> Floats:
+    """What an emulated accelerator was asked to take for every step."""
+    load, stated = experiment.workload, np.full(len(steps), np.nan)
+    if load.emulated is None:
+        return stated
+    each_s = (load.emulated.forward_s + load.emulated.backward_s) * load.accumulation
+    for worker in np.unique(steps.worker):
+        rows = steps.worker == worker
+        stated[rows] = each_s * load.emulated.scales(int(worker), steps.step[rows])
+    return stated
+
+
+def pop_of(parts: StepParts, window: Window) -> PopMetrics | None:
+    """The POP metrics of a run; None where nobody sees into its steps.
+
+    Where workers meet in every step, the steps count that all have in the window.  Elsewhere every
+    worker's share of useful time is that of its whole steps, and all have the length of the window.
+    """
+    if not len(parts.step) or np.isnan(parts.compute_s).any():
+        return None
+    if not parts.meets:
+        shares = [parts.worker_means(name) for name in ("compute_s", "input_s", "step_s")]
+        useful, waits = (each / shares[-1] * window.length_s for each in shares[:2])
+        return pop_metrics(useful[:, np.newaxis], waits[:, np.newaxis], window.length_s)
+    rows = _common_rows(parts)
+    if not rows.size:
+        return None
+    begins, ends = parts.before[rows], parts.before[rows] + parts.step_s[rows]
+    length_s = float(ends.max() - begins.min())
+    return pop_metrics(parts.compute_s[rows], parts.input_s[rows], length_s)
+
+
+def _common_rows(parts: StepParts) -> Integers:
+    """Rows of the steps that all workers have in the window [workers, steps]."""
+    workers = np.unique(parts.worker)
+    numbers, counts = np.unique(parts.step, return_counts=True)
+    common = np.isin(parts.step, numbers[counts == len(workers)])
+    return np.flatnonzero(common).reshape(len(workers), -1)

@@ -1,0 +1,156 @@
+"""Bars: where the time of a step goes, and where the difference of two steps comes from.
+
+One function per figure: a case in, a figure out, or None where a case has nothing to show.  Parts
+of a step are costs, so their means over launches are arithmetic and add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.data.cases import Case, Point
+from analysis.figures.marks import LAUNCHES
+from analysis.figures.style import INK, PAPER, bar_fill, legend_of_figure, new_figure, style
+from analysis.stats.causes import Explanation, alone_s, explanations
+from analysis.stats.explained_parts import Cause, explained_parts
+from analysis.wording import ratio, workers_text
+
+_BAR = 0.68
+
+#: More pairs than this are not drawn; the table has them all.
+MOST_PAIRS = 12
+
+
+def plot_breakdown(case: Case) -> Figure | None:
+    """Stacked parts of the mean step by cause, a bar per point, grouped by workers."""
+    shown = _measured(case)
+    if not shown:
+        return None
+    # From the top, with a gap where the number of workers changes.
+    workers = pd.Series([point.num_workers for point in shown])
+    positions = [0.0, *np.where(workers.diff()[1:] > 0, 1.6, 1.0).cumsum()]
+    parts = [_parts(case, point) for point in shown]
+    with style():
+        figure, (axes,) = new_figure(1, 1, 1.8 + 0.27 * (positions[-1] + 1))
+        _draw_stacks(axes, pd.DataFrame([each.mean() for each in parts]), positions)
+        _draw_totals(axes, [each.sum(axis="columns") for each in parts], positions)
+        _label_rows(axes, [_label(point) for point in shown], positions)
+        axes.set_xlabel("mean step time of a worker, ms")
+        axes.set_title(case.name, loc="left")
+        legend_of_figure(figure, [axes], columns=2)
+    return figure
+
+
+def _measured(case: Case) -> list[Point]:
+    """The points whose raw timings were read, by workers."""
+    measured = [point for point in case.points if point.known("mean_step_s").size]
+    return sorted(measured, key=lambda point: point.num_workers)
+
+
+def breakdown_data(case: Case) -> pd.DataFrame:
+    """Milliseconds of every part that is drawn, means over launches."""
+    rows = [
+        {"setting": point.setting.label, "num_workers": point.num_workers}
+        | {f"{cause} ms": value for cause, value in _parts(case, point).mean().items()}
+        for point in _measured(case)
+    ]
+    return pd.DataFrame(rows)
+
+
+def _parts(case: Case, point: Point) -> pd.DataFrame:
+    """Milliseconds of each launch by cause."""
+    launches = point.launches[point.launches["mean_step_s"].notna()]
+    return explained_parts(launches, alone_s(case, point)) * 1e3
+
+
+def _label(point: Point) -> str:
+    return f"{point.setting.label} ({workers_text(point.num_workers)}) {point.mark}".rstrip()
+
+
+def _draw_stacks(axes: Axes, means: pd.DataFrame, positions: Sequence[float]) -> None:
+    """Bars to the right for what is above 0, and to the left for what is below."""
+    used = [cause for cause in Cause if cause in means and means[cause].abs().max() > 0.0]
+    right, left = np.zeros(len(means)), np.zeros(len(means))
+    for cause in used:
+        values = means[cause].fillna(0.0).to_numpy()
+        begin = np.where(values >= 0.0, right, left)
+        axes.barh(positions, values, _BAR, left=begin, label=cause.value, **_fill(cause))
+        right, left = right + np.maximum(values, 0.0), left + np.minimum(values, 0.0)
+
+
+def _fill(cause: Cause) -> dict[str, Any]:
+    """The same for a cause in every figure."""
+    return bar_fill(list(Cause).index(cause))
+
+
+def _draw_totals(axes: Axes, totals: Sequence[pd.Series], positions: Sequence[float]) -> None:
+    """The step of every launch, so that the spread behind a bar can be seen."""
+    heights = np.repeat(positions, [len(each) for each in totals]) + _BAR / 2
+    axes.scatter(
+        pd.concat(totals),
+        heights,
+        s=10,
+        facecolors=PAPER,
+        edgecolors=INK,
+        linewidths=0.7,
+        label=LAUNCHES,
+        zorder=4,
+    )
+
+
+def _label_rows(axes: Axes, labels: Sequence[str], positions: Sequence[float]) -> None:
+    axes.set_yticks(positions, labels)
+    axes.set_ylim(positions[-1] + 0.6, -0.6)
+    axes.grid(axis="y", visible=False)
+    axes.grid(axis="x", visible=True)
+
+
+def plot_explanation(case: Case) -> Figure | None:
+    """For every pair that differs, by how much each part of the slower one's step is longer."""
+    shown = _drawn(case)
+    if not shown:
+        return None
+    rows = [{p.cause: p.seconds.mean * 1e3 for p in told.difference.parts} for told in shown]
+    positions = [float(row) for row in range(len(shown))]
+    with style():
+        figure, (axes,) = new_figure(1, 1, 2.0 + 0.42 * len(shown))
+        _draw_stacks(axes, pd.DataFrame(rows).fillna(0.0), positions)
+        steps = [told.difference.step.mean * 1e3 for told in shown]
+        axes.plot(steps, positions, "D", color=INK, mfc=PAPER, ms=5, label="difference")
+        axes.axvline(0.0, color=INK, linewidth=0.8)
+        _label_rows(axes, [_pair_label(told) for told in shown], positions)
+        axes.set_xlabel("milliseconds that the slower one's mean step takes more")
+        axes.set_title(case.name, loc="left")
+        legend_of_figure(figure, [axes], columns=2)
+    return figure
+
+
+def _drawn(case: Case) -> list[Explanation]:
+    return [told for told in explanations(case) if not told.unseen][:MOST_PAIRS]
+
+
+def explanation_data(case: Case) -> pd.DataFrame:
+    """Milliseconds that a part makes of each difference that is drawn, with intervals."""
+    rows = [
+        {"slower": told.slower.setting.label, "faster": told.faster.setting.label}
+        | {"part": part.cause.value, "ms": part.seconds.mean * 1e3}
+        | {f"ms_{end}": _scaled(getattr(part.seconds, end)) for end in ("low", "high")}
+        for told in _drawn(case)
+        for part in told.difference.parts
+    ]
+    return pd.DataFrame(rows)
+
+
+def _scaled(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1e3
+
+
+def _pair_label(told: Explanation) -> str:
+    slower, faster = told.slower.setting.label, told.faster.setting.label
+    return f"{slower}\nafter {faster} ({ratio(told.decision.ratio)}x)"

@@ -1,0 +1,214 @@
+"""Why one setting is faster than another, in sentences and a table.
+
+Decides the words: how many milliseconds of a step each part has, and what to change.  Which parts
+there are and which comes first is decided in `stats.causes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pandas as pd
+
+from analysis.data.cases import Case, Point
+from analysis.derive.network_causes import better_placement
+from analysis.stats.causes import CausedPart, Explanation, explanations
+from analysis.stats.decisions import decisions
+from analysis.stats.explained_parts import Cause
+from analysis.stats.ladders import ladders
+from analysis.wording import NONE, capital, factor_text, number, rate_text, workers_text
+
+#: So many parts of a difference are told in a sentence.
+MOST_PARTS = 3
+
+#: Parts that are smaller than this share of the largest one are left out of a sentence.
+WORTH_TELLING = 0.1
+
+#: A placement is worth advice if the hottest server's share falls to this share of it.
+WORTH_MOVING = 0.98
+
+EXPLANATION_NOTE = (
+    "Milliseconds of a mean step that the slower setting takes more (with a minus, less) than the "
+    "faster one, with 95 % intervals over launches; the parts of a row add up to its difference. "
+    "The intervals are plain estimates: only the ratio is a decision. Where the global batches "
+    "differ, the slower setting's step is taken for as many examples."
+)
+
+
+def explanation_sentence(case: Case, told: Explanation) -> str:
+    """Where the difference comes from, and what to change."""
+    if told.unseen:
+        return f"{_ratio_text(told)} {_unseen_text(case, told)}"
+    told_parts = _worth_telling(told.difference.causes)
+    longer = f"A step takes {_ms_text(told.difference.step.mean)} more"
+    parts = ", ".join(_part_text(part) for part in told_parts)
+    advice = advice_text(told, told_parts[0].cause)
+    return f"{_ratio_text(told)} {longer}: {parts}. {advice}".rstrip()
+
+
+def _ratio_text(told: Explanation) -> str:
+    names = [point.setting.label for point in (told.faster, told.slower)]
+    workers = [point.num_workers for point in (told.faster, told.slower)]
+    where = f" at {workers_text(workers[0])}"
+    if workers[0] != workers[1]:
+        names = [f"{n} ({workers_text(count)})" for n, count in zip(names, workers, strict=True)]
+        where = ""
+    return f"{capital(names[0])} is {factor_text(told.decision)} faster than {names[1]}{where}."
+
+
+def _worth_telling(parts: tuple[CausedPart, ...]) -> list[CausedPart]:
+    least = WORTH_TELLING * parts[0].seconds.mean if parts else 0.0
+    return [part for part in parts if part.seconds.mean >= least][:MOST_PARTS]
+
+
+def _part_text(part: CausedPart) -> str:
+    return f"{_ms_text(part.seconds.mean)}{_interval_text(part)} {part.cause}"
+
+
+def _ms_text(seconds: float) -> str:
+    return f"{number(float(f'{seconds * 1e3:.3g}'))} ms"
+
+
+def _interval_text(part: CausedPart) -> str:
+    ends = (part.seconds.low, part.seconds.high)
+    if None in ends:
+        return ""
+    return " [{}]".format(", ".join(number(float(f"{(e or 0.0) * 1e3:.3g}")) for e in ends))
+
+
+def _unseen_text(case: Case, told: Explanation) -> str:
+    names = " and ".join(point.setting.label for point in told.unseen)
+    seen = f"Nobody sees into the steps of {names}"
+    found = _largest_rung(case)
+    if not found:
+        return f"{seen}: make ladder shows what each change between it and the suite brings."
+    return f"{seen}. Of the ladder's changes, {found} brings most."
+
+
+def _largest_rung(case: Case) -> str:
+    """The rung that brings most over the one before it; empty without a ladder."""
+    decided = decisions(case)
+    brought = [
+        (decided.of(point, before).ratio or 0.0, rung.name)
+        for ladder in ladders(case)
+        for (_, before), (rung, point) in zip(ladder.rungs, ladder.rungs[1:], strict=False)
+    ]
+    return max(brought)[1] if brought else ""
+
+
+def advice_text(told: Explanation, cause: Cause) -> str:
+    """What to change about a cause at the slower setting."""
+    return _ADVICE[cause](told.slower) if cause in _ADVICE else ""
+
+
+def _placement_advice(point: Point) -> str:
+    used = next((r.placement for r in point.counting if r.placement is not None), None)
+    if used is None:
+        return ""
+    loads = used.bytes_per_server
+    hottest, better = loads.index(max(loads)), better_placement(used)
+    if better.share > WORTH_MOVING * max(loads) / sum(loads):
+        return ""
+    return (
+        f"With {len(loads)} servers, ps:{hottest} holds {max(loads) / sum(loads):.0%} of the bytes "
+        f"under {point.asked['placement']}. {better.policy} would give "
+        f"{'each' if better.share * len(loads) < 1.02 else 'the hottest'} {better.share:.0%}."
+    )
+
+
+def _link_advice(point: Point) -> str:
+    links = [link for record in point.counting for link in record.links]
+    slow = min(links, key=lambda link: link.bits_per_s)
+    fast = max(link.bits_per_s for link in links)
+    return (
+        f"The link from {slow.source} to {slow.target} carried {rate_text(slow.bits_per_s)}, the "
+        f"fastest one {rate_text(fast)}: repair it, or leave its host out."
+    )
+
+
+def _worker_advice(point: Point) -> str:
+    slowest = point.common("slowest_worker")
+    if slowest is None:
+        return "It is another one in every launch, so look for what disturbs one of them."
+    return (
+        f"worker:{slowest} computes longest in every launch: leave its host out, or give it less "
+        "to do."
+    )
+
+
+def _exchange_advice(point: Point) -> str:
+    busy = (point.launches["network_s"] / point.launches["mean_step_s"]).dropna()
+    if busy.empty:
+        return "All tasks share one host, so this is processor time: use fewer and larger messages."
+    if busy.mean() < 0.5:
+        return (
+            "Links are idle for most of the step, so bytes are not the limit: try larger messages "
+            "and more of them under way (make tuning-sweep)."
+        )
+    return "Links are busy for most of the step: send fewer bytes (--gradients bfloat16)."
+
+
+_ADVICE: Mapping[Cause, Callable[[Point], str]] = {
+    Cause.HOT_SERVER: _placement_advice,
+    Cause.SLOW_LINK: _link_advice,
+    Cause.WORKER: _worker_advice,
+    Cause.IN_TURN: lambda _: (
+        "No worker is always the slowest: look for what disturbs one after the other."
+    ),
+    Cause.EXCHANGE: _exchange_advice,
+    Cause.INPUT: lambda _: (
+        "Input takes longer than a step: read ahead, decode less, or use more threads for it."
+    ),
+    Cause.SLOWED: lambda _: (
+        "Tasks share cores with others: give each of them cores of its own, or fewer threads."
+    ),
+    Cause.DISPATCH: lambda _: (
+        "Steps begin late: let a worker make several steps for each call (--steps-per-dispatch)."
+    ),
+    Cause.FOREIGN: lambda _: "Other programs use the processors: end them, or use other hosts.",
+    Cause.WORKERS_LESS: lambda _: (
+        "Servers have hosts that could compute: put them beside workers (--layout colocated), or "
+        "use fewer of them."
+    ),
+}
+
+
+def explanation_table(case: Case) -> pd.DataFrame:
+    """A row for each pair that differs: milliseconds of a step by cause, as text."""
+    found = explanations(case)
+    rows = [_row(told) for told in found]
+    table = pd.DataFrame(rows)
+    return table.fillna(NONE)
+
+
+def _row(told: Explanation) -> dict[str, str]:
+    row = {
+        "faster": told.faster.setting.label,
+        "slower": told.slower.setting.label,
+        "ratio": factor_text(told.decision),
+        "difference ms": _ms_text(told.difference.step.mean).removesuffix(" ms"),
+    }
+    for part in () if told.unseen else told.difference.parts:
+        text = f"{part.seconds.mean * 1e3:.2f}{_interval_text(part)}"
+        row[f"{part.cause} ms"] = text
+    return row
+
+
+def main_reason(case: Case) -> str:
+    """Why the main comparison came out so, in a sentence; empty where it shows no difference."""
+    main = decisions(case).main
+    if main is None:
+        return ""
+    found = (told for told in explanations(case) if {told.faster, told.slower} == {*main.bests})
+    return next((_reason(told) for told in found), "")
+
+
+def _reason(told: Explanation) -> str:
+    """The largest part of the difference."""
+    if told.unseen or not told.difference.causes:
+        return ""
+    part = told.difference.causes[0]
+    return (
+        f"A step of {told.slower.setting.label} takes {_ms_text(told.difference.step.mean)} more; "
+        f"the largest part is {part.cause}, {_ms_text(part.seconds.mean)}{_interval_text(part)}."
+    )

@@ -1,0 +1,144 @@
+"""Tables about where the time of a step goes, as text: parts, POP metrics, and single tasks.
+
+Decides columns and rounding.  What the parts are is decided in `derive.step_parts` and
+`stats.explained_parts`, the metrics in `derive.pop`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+
+from analysis.data.cases import Case, Point
+from analysis.data.tasks import read_tasks
+from analysis.derive.pop import computation_scaling
+from analysis.stats.causes import alone_s
+from analysis.stats.statistics import mean_of
+from analysis.wording import NONE, number, ratio, with_interval
+
+PARTS_NOTE = (
+    "Means over steps, workers and n launches; the parts of a row add up to its mean step. Compute "
+    "alone is what the same work takes in strategy single, or what an emulated accelerator was "
+    "asked for; where neither is known, compute is not divided. Waiting for others ends when the "
+    "slowest worker's last gradient is ready. Exchange is exposed communication with the update, "
+    "which cannot be told apart without traced steps; where nothing is sent, the update is known. "
+    "Hidden communication, which runs beside compute, is no "
+    "part of the step: at least so much of the busiest link's time is hidden. Processor time is "
+    "that of one task in a step of all workers, from samples."
+)
+
+POP_NOTE = (
+    "Shares of the workers' time (POP, co-design.pop-coe.eu/metrics). Parallel efficiency is load "
+    "balance x communication efficiency, and that is serialisation x transfer. Asynchronous "
+    "workers never meet, so nothing but input makes their serialisation less than 1. Per machine "
+    "paid for: hosts of servers count as the workers that they have room for. Computation "
+    "scaling: useful seconds of an example in strategy single over those here."
+)
+
+
+def parts_table(case: Case) -> pd.DataFrame:
+    """A row for each point whose raw timings were read: the parts of its mean step, ms."""
+    rows = [_parts_row(case, point) for point in case.points if not _unmeasured(point)]
+    return pd.DataFrame(rows)
+
+
+def _unmeasured(point: Point) -> bool:
+    return point.known("mean_step_s").empty
+
+
+def _parts_row(case: Case, point: Point) -> dict[str, str]:
+    launches = point.launches[point.launches["mean_step_s"].notna()]
+    means = launches[_MEANS].astype(float).mean()
+    alone = means["stated_compute_s"]
+    if math.isnan(alone):
+        alone = alone_s(case, point) or math.nan
+    slowed = float(np.maximum(means["compute_s"] - alone, 0.0))
+    sent = point.setting.traits.communicates()
+    hidden = (launches["network_s"] - launches["exchange_s"]).astype(float).clip(lower=0.0).mean()
+    seconds = {
+        "input ms": means["input_wait_s"],
+        "compute alone ms": means["compute_s"] - (0.0 if math.isnan(slowed) else slowed),
+        "slowed by shared cores ms": slowed,
+        "waiting for others ms": means["waiting_s"],
+        "exchange and update ms": means["exchange_s"] if sent else math.nan,
+        "update ms": math.nan if sent else means["exchange_s"],
+        "dispatch ms": means["dispatch_s"],
+        "hidden at least ms": hidden,
+        "processor, worker ms": means["worker_cpu_s"],
+        "processor, server ms": means["server_cpu_s"],
+    }
+    step = mean_of(launches["mean_step_s"].astype(float)).ends
+    row = {"n": str(len(launches)), "mean step ms [95 %]": with_interval(_ms, *step)}
+    return _named(point) | row | {name: _ms(value) for name, value in seconds.items()}
+
+
+_MEANS = [
+    *("input_wait_s", "compute_s", "stated_compute_s", "waiting_s", "exchange_s"),
+    *("dispatch_s", "worker_cpu_s", "server_cpu_s"),
+]
+
+
+def _named(point: Point) -> dict[str, str]:
+    return {"setting": point.setting.label, "workers": str(point.num_workers)}
+
+
+def _ms(seconds: float | None) -> str:
+    return NONE if seconds is None or math.isnan(seconds) else f"{seconds * 1e3:.2f}"
+
+
+def pop_table(case: Case) -> pd.DataFrame:
+    """A row for each point into whose steps somebody sees: POP metrics, means over launches."""
+    points = [point for point in case.points if not point.known("load_balance").empty]
+    return pd.DataFrame([_pop_row(case, point) for point in points])
+
+
+def _pop_row(case: Case, point: Point) -> dict[str, str]:
+    names = ["load_balance", "serialisation", "transfer"]
+    shares = point.launches[names].astype(float).dropna()
+    communication = shares["serialisation"] * shares["transfer"]
+    parallel = shares["load_balance"] * communication
+    values = {
+        "parallel efficiency": parallel.mean(),
+        "load balance": shares["load_balance"].mean(),
+        "communication efficiency": communication.mean(),
+        "serialisation": shares["serialisation"].mean(),
+        "transfer": shares["transfer"].mean(),
+        "computation scaling": _scaling(case, point),
+        "parallel, per machine paid for": parallel.mean() * point.num_workers / point.room,
+    }
+    row = {name: ratio(value) for name, value in values.items()}
+    return _named(point) | row | {"n": str(len(shares))}
+
+
+def _scaling(case: Case, point: Point) -> float | None:
+    reference, here = alone_s(case, point), point.known("compute_s").mean()
+    return None if reference is None else computation_scaling(reference, here)
+
+
+def tasks_table(case: Case) -> pd.DataFrame:
+    """A row for each task of each point: means of a worker's steps, bytes of a server."""
+    rows = []
+    for point in case.points:
+        found = [read_tasks(path) for path in point.launch_paths]
+        tables = [table for table in found if not table.empty]
+        if tables:
+            means = pd.concat(tables).groupby("task", sort=False).mean()
+            rows += [_task_row(point, str(task), own) for task, own in means.iterrows()]
+    return pd.DataFrame(rows)
+
+
+def _task_row(point: Point, task: str, own: pd.Series) -> dict[str, str]:
+    seconds = {
+        "mean step ms": "step_s",
+        "input ms": "input_s",
+        "compute ms": "compute_s",
+        "waiting for others ms": "waiting_s",
+        "exchange and update ms": "exchange_s",
+        "dispatch ms": "dispatch_s",
+        "hidden (traced) ms": "hidden_s",
+        "processor ms": "cpu_s",
+    }
+    values = {heading: _ms(own[name]) for heading, name in seconds.items()}
+    return {**_named(point), "task": task, **values, "MB": number(own["num_bytes"] / 1e6)}

@@ -1,0 +1,200 @@
+"""Why one point is faster than another: the parts of a step, by how much they differ.
+
+Decides which pairs are explained (those that differ by the rule of decision), which parts stand
+first, and when a single launch beside sound ones has a cause at all.  It needs no traced steps.
+What the parts are is decided in `explained_parts`, how they are told in
+`report.explanation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pandas as pd
+
+from analysis.data.cases import Case, Point
+from analysis.stats.decision import MARGIN, Decision, Outcome
+from analysis.stats.decisions import decisions
+from analysis.stats.explained_parts import Cause, explained_parts
+from analysis.stats.statistics import Estimate, subtract
+from ps_allreduce.record.records import FOREIGN_LIMIT
+
+#: What other programs on the processors make longer.
+_DISTURBED = (Cause.SLOWED, Cause.IN_TURN, Cause.EXCHANGE, Cause.DISPATCH)
+
+#: What makes gradients late: the longer it takes, the less of the exchange is exposed, and the less
+#: workers wait for each other otherwise.
+_HIDING = (Cause.COMPUTE, Cause.SLOWED, Cause.INPUT, Cause.WORKER)
+
+#: What a launch shows by itself: how fast its workers are, waits for input, bytes, rates of links.
+_SHOWN = (Cause.WORKER, Cause.INPUT, Cause.HOT_SERVER, Cause.SLOW_LINK)
+
+#: What the busiest link would save: a bound, of which some may be hidden.
+_OF_LINKS = (Cause.HOT_SERVER, Cause.SLOW_LINK)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CausedPart:
+    """What a cause makes of the difference between two mean steps; seconds, with an interval."""
+
+    cause: Cause
+    seconds: Estimate
+
+    @property
+    def sure(self) -> bool:
+        """The interval lies above 0."""
+        return self.seconds.low is not None and self.seconds.low > 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """By how much the mean step of one side is longer, and why.
+
+    Attributes:
+        step: seconds.
+        share: of the step of the other side.
+        parts: they add up to the step; the largest first.
+    """
+
+    step: Estimate
+    share: float
+    parts: tuple[CausedPart, ...]
+
+    @property
+    def told(self) -> tuple[CausedPart, ...]:
+        """Causes that even a single launch has for sure: longer by more than the margin.
+
+        What a launch shows by itself (`_SHOWN`) varies by much less than its step does.  Of all
+        else the step must be longer for sure, too.
+        """
+        if self.step.mean <= 0.0:
+            return ()
+        least_s, longer = MARGIN * self.step.mean / self.share, (self.step.low or 0.0) > 0.0
+        return tuple(
+            part
+            for part in self.parts
+            if part.sure and part.seconds.mean > least_s and (longer or part.cause in _SHOWN)
+        )
+
+    @property
+    def causes(self) -> tuple[CausedPart, ...]:
+        """What makes the step longer; the largest first."""
+        return tuple(part for part in self.parts if part.seconds.mean > 0.0)
+
+
+def difference(
+    slower: pd.DataFrame, faster: pd.DataFrame, alone_s: float | None, growth: float = 1.0
+) -> Difference:
+    """Hold the launches of one side against those of another one.
+
+    Args:
+        slower, faster: rows of the table of runs, by turn.
+        alone_s: what the compute of a step takes alone, where that is known.
+        growth: the global batch of the faster side over that of the slower one.  The slower one
+            needs so many of its steps for as many examples.
+    """
+    fastest = pd.concat([slower, faster])["fastest_link_bits_per_s"].dropna().astype(float)
+    best = float(fastest.max()) if len(fastest) else 0.0
+    long, short = (explained_parts(rows, alone_s, best) for rows in (slower, faster))
+    long[Cause.WORKERS_LESS] = (growth - 1) * long.sum(axis="columns")
+    short[Cause.WORKERS_LESS] = 0.0
+    long, short = _netted(long, short)
+    if _foreign(slower) - _foreign(faster) > FOREIGN_LIMIT:
+        long, short = _disturbed(long), _disturbed(short)
+    step = subtract(long.sum(axis="columns"), short.sum(axis="columns"))
+    parts = [
+        CausedPart(cause=cause, seconds=subtract(long[cause], short[cause]))
+        for cause in Cause
+        if cause in long
+    ]
+    parts = [part for part in parts if part.seconds.mean]
+    return Difference(
+        step=step,
+        share=step.mean / float(short.sum(axis="columns").mean()),
+        parts=tuple(sorted(parts, key=lambda part: -part.seconds.mean)),
+    )
+
+
+def _foreign(launches: pd.DataFrame) -> float:
+    known = launches["foreign_load"].dropna().astype(float)
+    return float(known.mean()) if len(known) else 0.0
+
+
+def _disturbed(parts: pd.DataFrame) -> pd.DataFrame:
+    """The parts, with what other programs disturb in one of its own."""
+    named = list(_DISTURBED)
+    return parts.drop(columns=named).assign(**{Cause.FOREIGN: parts[named].sum(axis="columns")})
+
+
+def _netted(long: pd.DataFrame, short: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The parts, with what late gradients hide, and links only seem to cause, taken off them.
+
+    There is only the rest to gain: without the cause, more of the exchange is exposed.
+    """
+    offsets = [(Cause.IN_TURN, _HIDING), (Cause.EXCHANGE, _HIDING), (Cause.EXCHANGE, _OF_LINKS)]
+    for less, group in offsets:
+        differences = long.mean() - short.mean()
+        saved = -differences[less]
+        cause = max(group, key=lambda each: differences[each])
+        if min(saved, differences[cause]) > 0.0:
+            share = min(1.0, differences[cause] / saved)
+            long, short = (_moved(parts, less, cause, share) for parts in (long, short))
+    return long, short
+
+
+def _moved(parts: pd.DataFrame, less: Cause, cause: Cause, share: float) -> pd.DataFrame:
+    """The parts, with a share of one of them in another one."""
+    changed = {cause: parts[cause] + share * parts[less], less: (1 - share) * parts[less]}
+    return parts.assign(**changed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Explanation:
+    """Why a point is faster than another one of its case."""
+
+    faster: Point
+    slower: Point
+    decision: Decision
+    difference: Difference
+
+    @property
+    def unseen(self) -> tuple[Point, ...]:
+        """Those of the two into whose steps nobody sees."""
+        return tuple(p for p in (self.faster, self.slower) if p.launches["compute_s"].isna().all())
+
+
+def explanations(case: Case) -> list[Explanation]:
+    """Of every pair that differs, in the order of the decisions; the planned ones come first."""
+    return [
+        _explain(case, *points, decision)
+        for points, decision in _differing(case)
+        if all(point.launches["mean_step_s"].notna().all() for point in points)
+    ]
+
+
+def _differing(case: Case) -> Iterator[tuple[tuple[Point, Point], Decision]]:
+    for (first, second), decision in decisions(case).by_pair.items():
+        if decision.outcome is Outcome.FASTER:
+            yield (first, second), decision
+        elif decision.outcome is Outcome.SLOWER:
+            yield (second, first), decision.inverse()
+
+
+def _explain(case: Case, faster: Point, slower: Point, decision: Decision) -> Explanation:
+    growth = faster.experiment.global_batch / slower.experiment.global_batch
+    return Explanation(
+        faster=faster,
+        slower=slower,
+        decision=decision,
+        difference=difference(slower.launches, faster.launches, alone_s(case, slower), growth),
+    )
+
+
+def alone_s(case: Case, point: Point) -> float | None:
+    """What the compute of a step takes alone: in `single`, with as many threads where measured."""
+    bases = [each for each in case.points if each.setting.traits.max_workers == 1]
+    bases = [each for each in bases if not each.known("compute_s").empty]
+    like = [each for each in bases if each.threads == point.threads]
+    base = next(iter(like or bases), None)
+    return None if base is None else float(base.known("compute_s").mean())

@@ -1,0 +1,101 @@
+"""The parts of a step by what causes them: what there is to gain if a cause is taken away.
+
+Decides how the parts of `derive.step_parts` and the bounds of `derive.network_causes` become
+causes.  They add up to the mean step exactly, like those:
+
+- a slow worker: what the slowest one computes beyond the fastest one, where workers meet in every
+  step; elsewhere what all of them do in the mean.
+- workers that are slow in turn: what workers wait for each other otherwise.
+- input: what the worker waits for whose gradients come last; others wait for it then.
+- compute slowed by shared cores: what the fastest worker takes beyond the same work alone.
+- hottest server, slowest link: what the busiest link would save, as far as that is not hidden.  A
+  link is never used perfectly, so the bound is stretched to the time in which gradients travel:
+  from the first one that may, in the backward pass, to the end of the step.
+- exchange and update, dispatch: the rest.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import numpy as np
+import pandas as pd
+
+
+class Cause(StrEnum):
+    """What a part of a step is spent on."""
+
+    COMPUTE = "compute"
+    SLOWED = "compute slowed by shared cores"
+    INPUT = "waiting for input"
+    WORKER = "a slow worker"
+    IN_TURN = "workers that are slow in turn"
+    HOT_SERVER = "the hottest server"
+    EXCHANGE = "exposed communication and the update"
+    SLOW_LINK = "the slowest link"
+    DISPATCH = "dispatch"
+    FOREIGN = "other programs on the processors"
+    WORKERS_LESS = "workers that hosts of servers are not"
+    UNSEEN = "steps that nobody sees into"
+
+
+#: A bound is stretched no further: beyond it, something else than the links takes the time.
+MOST_STRETCH = 2.0
+
+
+def explained_parts(
+    launches: pd.DataFrame, alone_s: float | None, fastest_bits_per_s: float = 0.0
+) -> pd.DataFrame:
+    """Seconds of the mean step of each launch, by cause; those of a row add up to `mean_step_s`.
+
+    Args:
+        launches: rows of the table of runs.
+        alone_s: what the compute of a step takes alone; None where that is not known.  What an
+            emulated accelerator was asked for counts instead.
+        fastest_bits_per_s: of links elsewhere, that these are held against if it is more.
+    """
+    own = launches.astype(dict.fromkeys(_USED, float))
+    seen = own["compute_s"].notna()
+    stated = own["fastest_stated_s"].fillna(np.nan if alone_s is None else alone_s)
+    slowed = (own["fastest_compute_s"] - stated).clip(lower=0.0).fillna(0.0)
+    imbalance = own["compute_s"] - own["fastest_compute_s"]
+    waiting = own["waiting_s"] - (own["last_input_s"] - own["input_wait_s"])
+    parts = {
+        Cause.COMPUTE: own["fastest_compute_s"] - slowed,
+        Cause.SLOWED: slowed,
+        Cause.INPUT: own["last_input_s"],
+        Cause.WORKER: own["slow_worker_s"],
+        Cause.IN_TURN: imbalance + waiting - own["slow_worker_s"],
+        Cause.DISPATCH: own["dispatch_s"].where(seen),
+        **_exchange(own, fastest_bits_per_s),
+        Cause.UNSEEN: own["mean_step_s"].where(~seen),
+    }
+    return pd.DataFrame(parts).fillna(0.0)
+
+
+#: Columns of the table of runs that the parts are made of.
+_USED = (
+    *("mean_step_s", "compute_s", "input_wait_s", "backward_s", "dispatch_s", "waiting_s"),
+    *("exchange_s", "last_input_s", "fastest_compute_s", "fastest_stated_s"),
+    *("slow_worker_s", "network_s", "hot_server_s", "slow_link_s", "fastest_link_bits_per_s"),
+)
+
+
+def _exchange(own: pd.DataFrame, fastest_bits_per_s: float) -> dict[Cause, pd.Series]:
+    """The exchange, of which the network's causes have at most all."""
+    travel_s = own["backward_s"] + own["exchange_s"]
+    stretch = (travel_s / own["network_s"]).clip(1.0, MOST_STRETCH)
+    fastest = own["fastest_link_bits_per_s"]
+    # What the busiest link would take if all were as fast as the fastest one of anybody.
+    alike_s = (own["network_s"] - own["slow_link_s"]) * fastest
+    alike_s /= fastest.clip(lower=fastest_bits_per_s)
+    causes = pd.DataFrame(
+        {Cause.HOT_SERVER: own["hot_server_s"], Cause.SLOW_LINK: own["network_s"] - alike_s}
+    )
+    causes = causes.mul(stretch, axis="index").fillna(0.0)
+    together = causes.sum(axis="columns")
+    share = (own["exchange_s"] / together.where(together > 0.0)).clip(0.0, 1.0).fillna(0.0)
+    causes = causes.mul(share, axis="index")
+    rest = own["exchange_s"] - causes.sum(axis="columns")
+    links = {cause: causes[cause] for cause in (Cause.HOT_SERVER, Cause.SLOW_LINK)}
+    return {**links, Cause.EXCHANGE: rest}

@@ -1,0 +1,139 @@
+"""The commands with which the suite is checked: what it costs, and whether it tells the truth.
+
+Decides their options.  What each of them does is decided in `experiments.suite`, which is imported
+when a command is called: the analysis takes a second.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from experiments.cli.options import SPREAD, WORKLOAD
+from experiments.cli.requests import SpreadRequest
+from experiments.models.workload_request import WorkloadRequest
+from launchers.cli.options import LAUNCHER
+from launchers.cli.types import PATH, WHOLE
+from launchers.settings import LauncherSettings
+from launchers.sites import SITES
+
+#: The launcher that `emulation-check` is about.
+EMULATING = next(kind for kind in SITES.values() if kind.network is not None)
+
+
+@click.command("bench")
+@LAUNCHER
+def bench(launcher: LauncherSettings) -> None:
+    """Measure what the suite itself costs; write bench/bench.json.
+
+    After an interruption, the same command makes the runs that are missing.
+    """
+    from experiments.suite.bench import run_bench
+
+    sys.exit(run_bench(launcher))
+
+
+@click.command("emulation-check", context_settings={"default_map": {"launcher": EMULATING.name}})
+@LAUNCHER
+@click.option("--repetitions", type=WHOLE, default=3, show_default=True, help="Launches per point.")
+def emulation_check(launcher: LauncherSettings, repetitions: int) -> None:
+    """Find the link rate up to which emulated hosts can be trusted on this machine."""
+    from experiments.suite.emulation_check import check_emulation
+
+    sys.exit(check_emulation(launcher, repetitions))
+
+
+@click.command("self-comparisons")
+@LAUNCHER
+@click.option("--comparisons", type=int, default=2, show_default=True, help="Of each setting.")
+@click.option("--launches", type=int, default=5, show_default=True, help="On either side.")
+def self_comparisons(launcher: LauncherSettings, comparisons: int, launches: int) -> None:
+    """Compare settings with themselves; make bench tells how often they are told apart."""
+    from experiments.suite.self_comparison import run_self_comparisons
+
+    sys.exit(run_self_comparisons(launcher, comparisons, launches))
+
+
+@click.command("planted-causes")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of what is planted where.")
+@click.option("--launches", type=WHOLE, default=60, show_default=True, help="With causes.")
+@click.option(
+    "--budget-s", type=float, default=3600.0, show_default=True, help="No turn begins after it."
+)
+@click.option(
+    "--results", type=PATH, default=Path("results"), show_default=True, help="Folder of records."
+)
+def planted_causes(seed: int, launches: int, budget_s: float, results: Path) -> None:
+    """Plant causes in launches on emulated hosts, and see whether the explanation finds them.
+
+    The same command goes on where it stopped.
+    """
+    from experiments.suite.planted_causes import plant_causes
+
+    sys.exit(plant_causes(results, seed, launches, budget_s))
+
+
+@click.command("accept-cluster")
+@LAUNCHER
+def accept_cluster(launcher: LauncherSettings) -> None:
+    """Check two hosts or more in half an hour; leave one file without names that can be sent.
+
+    Doctor, gate, and two brief comparisons with plain TensorFlow and the bounds of the links.
+    After an interruption, the same command makes the runs that are missing.
+    """
+    from experiments.suite import accept_cluster as checklist
+
+    sys.exit(checklist.accept_cluster(launcher))
+
+
+@click.command("accept-gpu")
+@LAUNCHER
+def accept_gpu(launcher: LauncherSettings) -> None:
+    """Go through the checklist for a first use on GPUs."""
+    from experiments.suite.accept_gpu import accept_gpu as go_through
+
+    sys.exit(go_through(launcher))
+
+
+@click.command("gate")
+@click.option("--num-workers", type=WHOLE, default=2, show_default=True, help="Workers.")
+@click.option("--num-ps", type=WHOLE, default=2, show_default=True, help="Parameter servers.")
+@LAUNCHER
+@SPREAD
+@WORKLOAD
+def gate(
+    num_workers: int,
+    num_ps: int,
+    launcher: LauncherSettings,
+    spread: SpreadRequest,
+    workload: WorkloadRequest,
+) -> None:
+    """Show that all strategies train the same weights of a model.
+
+    Ten steps with every synchronous strategy and placement, and with asynchronous servers and one
+    worker, are compared with a single worker's that takes the same batches.  Exit status: 0 all
+    agree, 1 some do not, 2 a mistake in the request.
+    """
+    from experiments.suite.gate import GateRequest, run_gate
+
+    request = GateRequest(
+        num_workers=num_workers,
+        num_ps=num_ps,
+        launcher=launcher,
+        spread=spread,
+        workload=workload,
+    )
+    sys.exit(run_gate(request))
+
+
+SUITE_COMMANDS = (
+    bench,
+    emulation_check,
+    self_comparisons,
+    planted_causes,
+    accept_cluster,
+    accept_gpu,
+    gate,
+)

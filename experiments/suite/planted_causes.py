@@ -1,0 +1,187 @@
+"""Plant causes in launches, and see whether the explanation finds them and keeps its promises.
+
+Axes: side, cause (slow worker, hot server, slow input, slow link, busy cores), share of a step.
+
+Method: a seed draws what is planted in each launch, on emulated hosts with an emulated accelerator.
+A launch without each cause follows in the same turn.  Some sound launches of either side come first
+and say how long a step is.  What is found is judged in `analysis.suite.planted_causes`.
+
+Cost: 60 launches with causes take about 150 launches of five seconds.
+
+It should show the right cause first in at least 54 of 60 launches, and none in sound ones.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from analysis.suite.planted_causes import (
+    FILE,
+    FOLDER,
+    Plant,
+    PlantedTurn,
+    judge,
+    read_turns,
+    render_found,
+    runs_table,
+    sound_runs,
+    write_turns,
+)
+from experiments import surroundings
+from experiments.suite.planted_points import (
+    MEASUREMENT,
+    NETWORK,
+    SIDES,
+    Draw,
+    SoundStep,
+    burners,
+    draws,
+    planted_point,
+    sound_point,
+)
+from experiments.sweep.progress import SweepProgress, plain_console
+from experiments.sweep.session import Session, Workplace, open_session, run_once_more
+from experiments.sweep.sweep import Profile
+from experiments.sweep.writable import check_writable
+from launchers.processes import start_in_background
+from launchers.settings import LauncherSettings
+from ps_allreduce.errors import LaunchError
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.record.records import Status
+
+PROFILE = Profile(name=FOLDER, measurement=MEASUREMENT, repetitions=1, deadline_s=60.0)
+
+#: Sound launches of either side beforehand.
+BEFOREHAND = 5
+
+#: So often a launch that does not end well is made again.
+TRIES = 3
+
+_BURN = ("sh", "-c", "while :; do :; done")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where turns are made and noted."""
+
+    session: Session
+    data_dir: Path
+    notes: Path
+
+
+def plant_causes(results: Path, seed: int, launches: int, budget_s: float) -> int:
+    """Make the turns that are missing, as far as the time goes, and show what was found.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        UserError: there can be no emulated hosts here, or a folder cannot be written.
+        LaunchError: a point cannot be launched.
+    """
+    ends_at, folder = time.monotonic() + budget_s, results / FOLDER / str(seed)
+    settings = LauncherSettings(
+        launcher="emulated",
+        hosts=NETWORK.num_hosts,
+        bandwidth=NETWORK.bits_per_s,
+        results=results,
+    )
+    check_writable(folder)
+    launcher = surroundings.launcher_of(settings)
+    with launcher, SweepProgress(plain_console()) as progress:
+        place = Workplace(
+            launcher=launcher,
+            sweep_dir=folder,
+            commit=surroundings.source_state(),
+            listener=progress,
+        )
+        with open_session(place, FOLDER, PROFILE) as session:
+            where = _Place(session=session, data_dir=settings.data_dir, notes=folder / FILE)
+            left = _make_turns(where, draws(seed, launches), ends_at)
+    turns = read_turns(folder / FILE)
+    click.echo("\n".join(render_found(judge(turns, runs_table(folder)))))
+    if left:
+        click.echo(f"{left} turns are missing: the same command goes on.")
+    return 1 if left else 0
+
+
+def _make_turns(where: _Place, drawn: list[Draw], ends_at: float) -> int:
+    """The sound launches, then every draw; returns how many turns are missing for lack of time."""
+    made = read_turns(where.notes)
+    numbers = {turn.number for turn in made}
+    before = [Draw(side=side, sizes={}) for _ in range(BEFOREHAND) for side in SIDES]
+    wanted = list(enumerate([*before, *drawn], start=-len(before)))
+    missing = [each for each in wanted if each[0] not in numbers]
+    where.session.place.listener.begin(len(missing), len(wanted) - len(missing))
+    steps: dict[str, SoundStep] = {}
+    for done, (number, draw) in enumerate(missing):
+        if time.monotonic() > ends_at:
+            return len(missing) - done
+        if draw.sizes and not steps:
+            steps = _sound_steps(made, where.session.place.sweep_dir)
+        made.append(_turn(where, number, draw, steps.get(draw.side)))
+        write_turns(where.notes, made)
+    return 0
+
+
+def _sound_steps(made: list[PlantedTurn], folder: Path) -> dict[str, SoundStep]:
+    """Of either side, of the launches beforehand only, so that a draw always means the same."""
+    before, runs = [turn for turn in made if turn.number < 0], runs_table(folder)
+    columns = ["mean_step_s", "backward_s", "exchange_s", "network_s"]
+    means = {side: sound_runs(before, side, runs)[columns].astype(float).mean() for side in SIDES}
+    return {
+        side: SoundStep(
+            step_s=own["mean_step_s"],
+            travel_s=own["backward_s"] + own["exchange_s"],
+            network_s=own["network_s"],
+        )
+        for side, own in means.items()
+    }
+
+
+def _turn(where: _Place, number: int, draw: Draw, step: SoundStep | None) -> PlantedTurn:
+    """The launch with all causes, then one without each of them.
+
+    Args:
+        step: None for a turn without any cause.
+    """
+    sound, sizes = sound_point(draw.side), draw.sizes
+    others = {plant: {p: s for p, s in sizes.items() if p is not plant} for plant in sizes}
+
+    def launched(wanted: Mapping[Plant, float]) -> str:
+        planted = step and planted_point(sound, wanted, step, where.data_dir)
+        return _launched(where, planted or sound, burners(wanted))
+
+    return PlantedTurn(
+        number=number,
+        side=draw.side,
+        sizes=sizes,
+        planted=launched(sizes),
+        without={plant: launched(wanted) for plant, wanted in others.items()},
+    )
+
+
+def _launched(where: _Place, point: Experiment, count: int) -> str:
+    """Launch a point until it ends well; the identity of the run."""
+    log = where.session.place.sweep_dir / "burners.log"
+    for _ in range(TRIES):
+        with _burning(count, log):
+            record = run_once_more(where.session, point)
+        if record.status is Status.OK:
+            return record.run_id
+    raise LaunchError(f"{point.title} did not end well {TRIES} times: {record.reason}")
+
+
+@contextmanager
+def _burning(count: int, log: Path) -> Iterator[None]:
+    """So many programs that use a core each, and do nothing."""
+    with ExitStack() as stack:
+        for _ in range(count):
+            stack.callback(start_in_background(_BURN, log, {}).kill)
+        yield

@@ -1,0 +1,219 @@
+"""What is trained where causes are planted, and how each cause is planted.
+
+Decides the network, the model and its emulated accelerator, and how much of a cause makes a step
+longer by a stated share.  Steps are long and hosts' cores are mostly idle, so a launch tells a few
+per cent.  Which causes are planted where is drawn in `planted_causes`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from analysis.suite.planted_causes import Plant
+from ps_allreduce.model_files import copy_files
+from ps_allreduce.point.architectures import OwnModel, TensorSet
+from ps_allreduce.point.data import OwnDataset
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.measurement import FixedWarmup, Measurement
+from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.strategies import AllReduce, AnyStrategy, SynchronousServers
+from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.workload import EmulatedCompute, Workload
+from ps_allreduce.scratch import scratch_folder
+
+#: Two workers, and two servers on hosts of their own.
+NETWORK = EmulatedNetwork(num_hosts=4, bits_per_s=200e6)
+WORKERS, SERVERS = 2, 2
+
+#: Gradients travel in the backward pass and for some time after it, so a slower link shows.
+COMPUTE = EmulatedCompute(forward_s=0.04, backward_s=0.02)
+
+MEASUREMENT = Measurement(warmup=FixedWarmup(least_steps=5, least_s=0.3), measured_steps=16)
+
+#: Equal tensors, which two servers get in turn: as many bytes each.
+COUNT, TENSOR_BYTES = 24, 64_800
+
+SIZES = (0.05, 0.10, 0.20)
+
+#: Programs that burn a core each, for a share of a step.
+BURNERS: Mapping[float, int] = {0.05: 4, 0.10: 6, 0.20: 8}
+
+#: Of messages: a tensor each keeps links evenly busy.
+MESSAGE_BYTES = 100_000
+
+SIDES: Mapping[str, type[AnyStrategy]] = {
+    each.kind: each for each in (SynchronousServers, AllReduce)
+}
+
+MODULE = "planted"
+
+#: A user's own model of so many floats in every tensor, and examples that come some time apart.
+_SOURCE = """\
+import keras
+import tensorflow as tf
+
+SIZES = {sizes}
+PERIOD_US = {period_us}
+
+
+class Tensors(keras.Layer):
+    def build(self, input_shape):
+        for number, size in enumerate(SIZES):
+            self.add_weight(shape=(size,), name=f"tensor_{{number}}")
+
+    def call(self, inputs):
+        return inputs
+
+
+def build():
+    model = keras.Sequential([keras.Input((1,)), Tensors()])
+    model.compile(optimizer=keras.optimizers.SGD(0.01, momentum=0.9), loss="mse")
+    return model
+
+
+def dataset(shard, num_shards):
+    example = (tf.zeros([1]), tf.zeros([1]))
+    examples = tf.data.Dataset.from_tensors(example).repeat()
+    if not PERIOD_US:
+        return examples
+    late = tf.raw_ops.SleepDataset(
+        input_dataset=tf.data.experimental.to_variant(examples),
+        sleep_microseconds=tf.constant(PERIOD_US, tf.int64),
+        output_types=[tf.float32, tf.float32],
+        output_shapes=[[1], [1]],
+    )
+    return tf.data.experimental.from_variant(late, examples.element_spec)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoundStep:
+    """What sound launches of a side take: the base of every share.
+
+    Attributes:
+        step_s: mean step.
+        travel_s: of it, the time from the first gradient on.
+        network_s: in which the busiest link carries the bytes of a step.
+    """
+
+    step_s: float
+    travel_s: float
+    network_s: float
+
+
+def sound_point(side: str) -> Experiment:
+    """The point of a side without any cause."""
+    settings = StrategySettings(
+        num_ps=SERVERS,
+        placement=Policy.ROUND_ROBIN,
+        layout=LayoutKind.DEDICATED,
+        group_bytes=MESSAGE_BYTES,
+        cut_bytes=MESSAGE_BYTES,
+    )
+    strategy = SIDES[side]
+    return Experiment(
+        strategy=strategy.of(settings.only(strategy.understands)),
+        num_workers=WORKERS,
+        launcher="emulated",
+        spread=Spread(),
+        network=NETWORK,
+        workload=Workload(
+            model=TensorSet(count=COUNT, num_bytes=COUNT * TENSOR_BYTES),
+            batch_per_worker=1,
+            emulated=COMPUTE,
+        ),
+        measurement=MEASUREMENT,
+    )
+
+
+def _own_model(
+    sound: Workload, data_dir: Path, *, period_s: float = 0.0, hotter: float = 0.0
+) -> Workload:
+    """The same bytes in a user's own model.
+
+    Args:
+        period_s: from one example to the next.
+        hotter: by this share every second tensor is larger, and the others smaller.
+    """
+    data_dir.mkdir(parents=True, exist_ok=True)
+    floats = [round(TENSOR_BYTES / 4 * (1 + sign * hotter)) for sign in (1, -1)]
+    with scratch_folder(data_dir) as folder:
+        text = _SOURCE.format(sizes=floats * (COUNT // 2), period_us=round(period_s * 1e6))
+        (folder / f"{MODULE}.py").write_text(text, encoding="utf-8")
+        digest = copy_files(folder, [f"{MODULE}.py"], data_dir)
+    model = OwnModel(
+        name=f"{MODULE}.py:build", module=MODULE, function="build", digest=digest, has_dataset=True
+    )
+    return replace(sound, model=model, data=OwnDataset())
+
+
+def planted_point(
+    sound: Experiment, sizes: Mapping[Plant, float], step: SoundStep, data_dir: Path
+) -> Experiment:
+    """A point with causes that make its step longer by about these shares.
+
+    Busy cores are no part of a point: see `burners`.
+    """
+    point = sound
+    for plant, share in sizes.items():
+        extra_s = share * step.step_s
+        if plant is Plant.SLOW_WORKER:
+            # What the backward pass takes longer hides gradients that travel.
+            factor = round(1 + extra_s / COMPUTE.forward_s, 3)
+            emulated = replace(COMPUTE, factors=(1.0, factor))
+            point = replace(point, workload=replace(point.workload, emulated=emulated))
+        elif plant is Plant.SLOW_INPUT:
+            late = _own_model(point.workload, data_dir, period_s=step.step_s + extra_s)
+            point = replace(point, workload=late)
+        elif plant is Plant.SLOW_LINK:
+            point = replace(point, network=_slow_link(point, step, extra_s))
+        elif plant is Plant.HOT_SERVER:
+            # Servers get tensors in turn, so one gets all the larger ones.
+            hotter = extra_s / step.network_s
+            point = replace(point, workload=_own_model(point.workload, data_dir, hotter=hotter))
+    return point
+
+
+def _slow_link(point: Experiment, step: SoundStep, extra_s: float) -> EmulatedNetwork:
+    """The link of the last host that a point uses is slower."""
+    assert NETWORK.bits_per_s is not None
+    rate = NETWORK.bits_per_s / (1 + extra_s / step.travel_s)
+    return replace(NETWORK, slow_host=WORKERS + point.num_ps - 1, slow_bits_per_s=round(rate, -3))
+
+
+def burners(sizes: Mapping[Plant, float]) -> int:
+    """Programs that burn a core beside a launch."""
+    share = sizes.get(Plant.BUSY_CORES)
+    return 0 if share is None else BURNERS[share]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """What is planted in a launch."""
+
+    side: str
+    sizes: Mapping[Plant, float]
+
+
+def draws(seed: int, launches: int) -> list[Draw]:
+    """What is planted in every launch: on both sides in turn, one cause or in a fifth two.
+
+    Slow input comes alone: an input that takes longer than a step hides everything else.  Only
+    all-reduce has busy cores: servers leave cores idle for most of a step, and then whoever sleeps
+    goes before whoever burns.
+    """
+    chance = random.Random(seed)
+    return [_draw(chance, list(SIDES)[number % len(SIDES)]) for number in range(launches)]
+
+
+def _draw(chance: random.Random, side: str) -> Draw:
+    absent = Plant.BUSY_CORES if SIDES[side].uses_servers else Plant.HOT_SERVER
+    possible = [plant for plant in Plant if plant is not absent]
+    together = [p for p in possible if p is not Plant.SLOW_INPUT]
+    chosen = chance.sample(together, 2) if chance.random() < 0.2 else [chance.choice(possible)]
+    return Draw(side=side, sizes={plant: chance.choice(SIZES) for plant in chosen})

@@ -1,0 +1,122 @@
+"""Parts of steps add up to the steps, and name what took the time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.derive.hidden import hidden_seconds
+from analysis.derive.step_parts import PARTS, parts_of, pop_of
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, StockAllReduce
+from ps_allreduce.point.workload import EmulatedCompute, Workload
+from ps_allreduce.record.steps import (
+    EventTable,
+    Phase,
+    StepTable,
+    concatenate,
+    measurement_window,
+)
+from tests.fakes import make_experiment, make_steps, no_events, unseen
+
+PHASES = [Phase.FIRST, Phase.WARMUP, *[Phase.MEASURED] * 4]
+ENDS = [0.1 * (step + 1) for step in range(len(PHASES))]
+
+#: Worker 1 computes 20 ms longer, and both end their steps together.
+TWO = concatenate(
+    [
+        make_steps(0, ENDS, PHASES, wait_s=0.01, compute_s=0.05),
+        make_steps(1, ENDS, PHASES, wait_s=0.01, compute_s=0.07),
+    ]
+)
+SYNCHRONOUS = make_experiment(AllReduce, 2)
+
+
+def columns(experiment: Experiment, steps: StepTable) -> dict[str, object]:
+    return parts_of(experiment, steps).columns()
+
+
+@given(st.lists(st.tuples(*[st.floats(1e-4, 0.02)] * 5), min_size=6, max_size=12), st.booleans())
+def test_parts_add_up_to_every_step(spans: list[tuple[float, ...]], meets: bool) -> None:
+    waits, computing, rests, gaps, pulls = np.array(spans).T
+    lengths = gaps + pulls + waits + computing + rests
+    ends = np.cumsum(lengths)
+    steps = make_steps(0, ends, [Phase.FIRST, Phase.WARMUP, *[Phase.MEASURED] * (len(ends) - 2)])
+    start = ends - lengths + gaps
+    ready = start + pulls + waits
+    moments = np.stack([ready, ready + computing / 3, ready + computing], axis=1)
+    steps = replace(steps, start=start, pulled=start + pulls, batches=moments[:, np.newaxis])
+    both = concatenate(
+        [steps, replace(steps, worker=steps.worker + 1, batches=steps.batches - 1e-5)]
+    )
+    experiment = make_experiment(AllReduce if meets else AsynchronousServers, 2)
+    parts = parts_of(experiment, both)
+    assert len(parts.step) == 2 * (len(ends) - 2)
+    total = np.sum([getattr(parts, name) for name in PARTS], axis=0)
+    assert np.allclose(total, parts.step_s, rtol=0, atol=1e-12)
+
+
+def test_who_is_fast_waits_for_others_where_workers_meet() -> None:
+    found = parts_of(SYNCHRONOUS, TWO).by_worker()
+    assert list(found["waiting_s"]) == pytest.approx([0.02, 0.0])
+    assert list(found["exchange_s"]) == pytest.approx([0.02, 0.02])
+    told = columns(SYNCHRONOUS, TWO)
+    assert (told["slowest_worker"], told["fastest_compute_s"]) == (1, pytest.approx(0.05))
+    assert told["waiting_s"] == pytest.approx(0.01)
+    assert columns(make_experiment(AsynchronousServers, 2), TWO)["waiting_s"] == 0.0
+
+
+def test_nothing_is_known_inside_the_steps_of_plain_tensorflow() -> None:
+    told = columns(make_experiment(StockAllReduce, 2), unseen(TWO))
+    assert told["mean_step_s"] == pytest.approx(0.1)
+    assert told["dispatch_s"] == pytest.approx(0.0)
+    assert {name for name, value in told.items() if value is not None} == {
+        "mean_step_s",
+        "dispatch_s",
+    }
+
+
+def test_an_emulated_accelerator_was_asked_for_its_factor() -> None:
+    emulated = EmulatedCompute(forward_s=0.02, backward_s=0.03, factors=(1.0, 1.4))
+    experiment = make_experiment(AllReduce, 2, workload=Workload(emulated=emulated))
+    told = columns(experiment, TWO)
+    assert (told["stated_compute_s"], told["fastest_stated_s"]) == pytest.approx((0.06, 0.05))
+
+
+def test_the_metrics_of_a_run_come_from_steps_that_all_workers_have() -> None:
+    parts, window = parts_of(SYNCHRONOUS, TWO), measurement_window(TWO)
+    found = pop_of(parts, window)
+    assert found is not None
+    assert found.load_balance == pytest.approx(0.06 / 0.07)
+    assert found.parallel == pytest.approx(0.6)
+    assert found.serialisation == pytest.approx(0.07 / 0.08)
+    alone = make_steps(0, ENDS, PHASES, compute_s=0.05)
+    single = pop_of(parts_of(make_experiment(Single), alone), window)
+    assert single is not None
+    assert (single.load_balance, single.parallel) == pytest.approx((1.0, 0.5))
+    nobody = parts_of(SYNCHRONOUS, unseen(TWO))
+    assert pop_of(nobody, window) is None
+
+
+def test_communication_is_hidden_while_the_worker_computes() -> None:
+    steps = make_steps(
+        0, [0.1, 0.2, 0.3], [Phase.WARMUP, Phase.EVENTS, Phase.EVENTS], compute_s=0.05
+    )
+    assert hidden_seconds(steps, no_events()).empty
+    # Ready at 110 and 130 ms, back at 120 and 170 ms; the last gradient comes at 150 ms.
+    moments = [(1, 0, 0.11), (2, 0, 0.115), (0, 0, 0.12), (1, 1, 0.13), (2, 1, 0.16), (0, 1, 0.17)]
+    kind, tensor, time = zip(*moments, strict=True)
+    same = np.zeros(len(moments), dtype=np.int64)
+    events = EventTable(
+        worker=same,
+        step=same + 1,
+        kind=np.array(kind),
+        tensor=np.array(tensor),
+        time=np.array(time),
+    )
+    # Of the other traced step no message is known.
+    assert hidden_seconds(steps, events)[0] == pytest.approx(0.03 / 2)

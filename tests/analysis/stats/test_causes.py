@@ -1,0 +1,222 @@
+"""Why one point is faster: the largest part comes first, and equals have no cause."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.data.cases import Case, make_cases
+from analysis.derive.network_causes import better_placement, network_causes
+from analysis.report.explanation import explanation_sentence, explanation_table, main_reason
+from analysis.report.where_time_goes import parts_table, pop_table
+from analysis.stats.causes import difference, explanations
+from analysis.stats.explained_parts import Cause, explained_parts
+from analysis.stats.statistics import subtract
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.placement import Policy, Shard
+from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.strategies import AllReduce, Single, StockAllReduce, SynchronousServers
+from ps_allreduce.record.placement_used import PlacementUsed
+from tests.analysis.builders import links_between, run, runs, table_of, tasks_on, times
+from tests.fakes import make_experiment, make_host
+
+#: A launch whose workers do the same: 60 ms of compute, 20 ms of exchange.
+SOUND = {
+    "mean_step_s": 0.1,
+    "compute_s": 0.06,
+    "fastest_compute_s": 0.06,
+    "fastest_stated_s": 0.06,
+    "input_wait_s": 0.005,
+    "last_input_s": 0.005,
+    "backward_s": 0.02,
+    "dispatch_s": 0.005,
+    "waiting_s": 0.005,
+    "exchange_s": 0.025,
+    "network_s": 0.03,
+    "hot_server_s": 0.0,
+    "slow_link_s": 0.0,
+    "slow_worker_s": 0.0,
+    "fastest_link_bits_per_s": 1e8,
+    "foreign_load": 0.0,
+}
+
+
+def launches(noise_s: float = 0.0005, count: int = 4, **changes: float) -> pd.DataFrame:
+    """Launches with changes, and some noise in what is exchanged."""
+    shifts = [noise_s * ((-1) ** number) for number in range(count)]
+    longer = sum(changes.get(name, 0.0) for name in _LONGER)
+    rows = [
+        {name: value + changes.get(name, 0.0) for name, value in SOUND.items()}
+        for _ in range(count)
+    ]
+    for row, shift in zip(rows, shifts, strict=True):
+        row["exchange_s"] += shift
+        row["mean_step_s"] += shift + longer
+    return pd.DataFrame(rows)
+
+
+_LONGER = ("compute_s", "input_wait_s", "waiting_s", "exchange_s", "dispatch_s")
+
+SLOWER: Mapping[Cause, Mapping[str, float]] = {
+    Cause.WORKER: {"compute_s": 0.01, "waiting_s": 0.01, "slow_worker_s": 0.02},
+    Cause.IN_TURN: {"waiting_s": 0.02},
+    Cause.INPUT: {"input_wait_s": 0.02, "last_input_s": 0.02},
+    Cause.HOT_SERVER: {"exchange_s": 0.02, "hot_server_s": 0.018, "network_s": 0.018},
+    Cause.SLOW_LINK: {"exchange_s": 0.02, "slow_link_s": 0.018, "network_s": 0.018},
+    Cause.SLOWED: {"compute_s": 0.02, "fastest_compute_s": 0.02},
+    Cause.EXCHANGE: {"exchange_s": 0.02},
+    Cause.DISPATCH: {"dispatch_s": 0.02},
+    Cause.FOREIGN: {"exchange_s": 0.02, "foreign_load": 0.5},
+}
+
+
+@pytest.mark.parametrize("cause", list(SLOWER))
+@pytest.mark.parametrize("count", [1, 4])
+def test_the_cause_comes_first_with_its_milliseconds(cause: Cause, count: int) -> None:
+    found = difference(launches(count=count, **SLOWER[cause]), launches(), None)
+    assert [part.cause for part in found.told] == [cause]
+    assert found.causes[0].cause is cause
+    assert found.causes[0].seconds.mean == pytest.approx(0.02, rel=0.2)
+    assert found.causes[0].sure
+    assert sum(part.seconds.mean for part in found.parts) == pytest.approx(found.step.mean)
+
+
+def test_a_setting_beside_itself_has_no_cause() -> None:
+    assert not difference(launches(count=1), launches(), None).told
+    assert not difference(launches(), launches(noise_s=0.001), None).told
+
+
+def test_a_longer_computation_hides_more_of_the_exchange() -> None:
+    slow = launches(compute_s=0.01, waiting_s=0.01, slow_worker_s=0.02, exchange_s=-0.008)
+    found = difference(slow, launches(), None)
+    assert found.causes[0].cause is Cause.WORKER
+    assert found.causes[0].seconds.mean == pytest.approx(0.012)
+
+
+def test_links_are_held_against_those_of_the_other_side() -> None:
+    """Of two hosts, a slow link makes both look slow."""
+    slow = launches(exchange_s=0.02, network_s=0.015)
+    found = difference(slow.assign(fastest_link_bits_per_s=1e8 / 1.5), launches(), None)
+    assert found.causes[0].cause is Cause.SLOW_LINK
+    assert found.causes[0].seconds.mean == pytest.approx(0.02, rel=0.2)
+
+
+def test_fewer_workers_need_more_of_their_steps() -> None:
+    found = difference(launches(), launches(), None, growth=2.0)
+    assert found.causes[0].cause is Cause.WORKERS_LESS
+    assert found.causes[0].seconds.mean == pytest.approx(0.1)
+
+
+POSITIVE = st.floats(0.0, 0.1)
+
+
+@given(st.fixed_dictionaries(dict.fromkeys(SOUND, POSITIVE)), st.none() | POSITIVE)
+def test_causes_add_up_to_the_step(row: dict[str, float], alone_s: float | None) -> None:
+    row["mean_step_s"] = sum(row[name] for name in _LONGER)
+    parts = explained_parts(pd.DataFrame([row]), alone_s)
+    assert parts.sum(axis="columns")[0] == pytest.approx(row["mean_step_s"], abs=1e-12)
+
+
+def test_one_launch_is_held_against_where_another_of_the_others_would_lie() -> None:
+    several = pd.Series([1.0, 2.0, 3.0])
+    found = subtract(pd.Series([5.0], index=[9]), several)
+    assert found.mean == 3.0
+    assert found.low == pytest.approx(3 - 4.3027 * (4 / 3) ** 0.5, abs=1e-3)
+    assert subtract(several + 1, several).ends == pytest.approx((1.0, 1.0, 1.0))
+    assert subtract(several[:1], several[:1]).low is None
+
+
+#: Two servers on hosts of their own; one holds three quarters of the bytes.
+SHARDS = tuple(
+    Shard(variable=number, server=server, num_bytes=size)
+    for number, (server, size) in enumerate([(0, 200), (1, 100), (0, 100)])
+)
+HOT = PlacementUsed(
+    shards=SHARDS, variables=("a", "b", "c"), bytes_per_server=(300, 100), max_over_mean=1.5
+)
+SPREAD = make_experiment(
+    SynchronousServers, num_ps=2, layout=LayoutKind.DEDICATED, launcher="slurm", spread=Spread()
+)
+
+
+def on_hosts(own: Experiment, slow_bits_per_s: float = 800.0) -> dict[str, object]:
+    names = [f"n{number}" for number in range(4)]
+    tasks = dict(zip(("worker:0", "worker:1", "ps:0", "ps:1"), names, strict=True))
+    links = list(links_between(names, 800.0))
+    links[2:] = [replace(links[2], bits_per_s=slow_bits_per_s), *links[3:]]
+    links[1] = replace(links[1], bits_per_s=slow_bits_per_s)
+    shown = {task: name for task, name in tasks.items() if own.num_ps or "ps" not in task}
+    return {
+        "tasks": tasks_on(shown),
+        "hosts": tuple(make_host(name) for name in names),
+        "links": tuple(links),
+        "placement": HOT if own.num_ps else None,
+        "gradient_bytes": 400,
+    }
+
+
+def test_what_the_busiest_link_would_save() -> None:
+    found = network_causes(run(SPREAD, 100.0, **on_hosts(SPREAD)))
+    # Two workers push 300 bytes each to ps:0, at 100 bytes/s; balanced, 200 each.
+    assert found is not None
+    assert (found.hot_server_s, found.slow_link_s) == pytest.approx((2.0, 0.0))
+    slow = network_causes(run(SPREAD, 100.0, **on_hosts(SPREAD, slow_bits_per_s=400.0)))
+    assert slow is not None
+    assert slow.slow_link_s == pytest.approx(6.0)
+    assert network_causes(run(SPREAD, 100.0)) is None
+    better = better_placement(HOT)
+    assert (better.policy, better.share) == (Policy.LARGEST_FIRST, 0.5)
+
+
+def case_of_pair() -> Case:
+    """Servers that take twice as long as all-reduce, for their hottest server."""
+    ring = make_experiment(AllReduce, launcher="slurm", spread=Spread())
+    slow = runs(SPREAD, times(1.0), **on_hosts(SPREAD))
+    alone = runs(make_experiment(Single, launcher="slurm", spread=Spread()), times(1.0))
+    fast = runs(ring, times(2.0), **on_hosts(ring))
+    stock = make_experiment(StockAllReduce, launcher="slurm", spread=Spread())
+    plain = runs(stock, times(3.0), **on_hosts(stock))
+    table, records = table_of([*slow, *fast, *alone, *plain])
+    served = (table["strategy"] == "ps_sync").to_numpy()
+    table.loc[served, ["exchange_s", "hot_server_s", "network_s"]] = [0.105, 0.03, 0.05]
+    table.loc[served, "mean_step_s"] += 0.1
+    (case,) = make_cases(table, records)
+    return case
+
+
+def test_a_sentence_says_how_much_and_what_to_change() -> None:
+    case = case_of_pair()
+    told = {(e.faster.setting.strategy, e.slower.setting.strategy): e for e in explanations(case)}
+    said = explanation_sentence(case, told["allreduce", "ps_sync"])
+    assert said.startswith("Allreduce is 2.00x [")
+    assert "] the hottest server" in said
+    assert said.endswith(
+        "With 2 servers, ps:0 holds 75% of the bytes under round_robin. largest_first would give "
+        "each 50%."
+    )
+    assert "the largest part is the hottest server, " in main_reason(case)
+    unseen = explanation_sentence(case, told["stock_allreduce", "allreduce"])
+    assert "Nobody sees into the steps of stock_allreduce: make ladder" in unseen
+    rows = explanation_table(case)
+    assert len(rows) == len(told)
+    assert list(rows["the hottest server ms"]) != ["-"] * len(rows)
+
+
+def test_tables_show_every_point() -> None:
+    case = case_of_pair()
+    parts = parts_table(case).set_index("setting")
+    assert parts.loc["single", "exchange and update ms"] == "-"
+    assert parts.loc["single", "update ms"] != "-"
+    assert parts.loc["stock_allreduce", "compute alone ms"] == "-"
+    metrics = pop_table(case).set_index("setting")
+    assert "stock_allreduce" not in metrics.index
+    assert float(metrics.loc["ps_sync, round_robin", "parallel, per machine paid for"]) == (
+        pytest.approx(
+            float(metrics.loc["ps_sync, round_robin", "parallel efficiency"]) / 2, abs=0.01
+        )
+    )

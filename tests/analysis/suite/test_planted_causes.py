@@ -1,0 +1,120 @@
+"""Planted causes are judged by what launches in their turn gained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis.stats.explained_parts import Cause
+from analysis.suite.planted_causes import (
+    FILE,
+    Plant,
+    PlantedTurn,
+    judge,
+    read_turns,
+    render_found,
+    write_turns,
+)
+from experiments.suite.planted_points import (
+    COMPUTE,
+    NETWORK,
+    SIDES,
+    SIZES,
+    SoundStep,
+    burners,
+    draws,
+    planted_point,
+    sound_point,
+)
+from ps_allreduce.errors import UserError
+from tests.analysis.stats.test_causes import launches
+
+SOUND = [
+    PlantedTurn(number=number - 4, side="allreduce", sizes={}, planted=f"s/{number}", without={})
+    for number in range(4)
+]
+
+
+def turn(
+    number: int, sizes: dict[Plant, float], run: str, without: dict[Plant, str]
+) -> PlantedTurn:
+    return PlantedTurn(number=number, side="allreduce", sizes=sizes, planted=run, without=without)
+
+
+def runs_of(slow_worker_s: float) -> pd.DataFrame:
+    sound = launches(count=5)
+    sound.index = pd.Index([*(f"s/{number}" for number in range(4)), "clean"])
+    half = slow_worker_s / 2
+    slow = launches(count=1, compute_s=half, waiting_s=half, slow_worker_s=slow_worker_s)
+    runs = pd.concat([sound, slow.set_axis(["slow"])])
+    return runs.assign(started_at=pd.date_range("2026-01-01", periods=len(runs), freq="min"))
+
+
+def test_a_cause_is_found_and_its_promise_kept() -> None:
+    planted = turn(0, {Plant.SLOW_WORKER: 0.2}, "slow", {Plant.SLOW_WORKER: "clean"})
+    found = judge([*SOUND, planted], runs_of(0.02))
+    row = found[found["turn"] == 0].iloc[0]
+    assert (row["first"], row["right"], row["kept"]) == (Cause.WORKER, True, True)
+    assert row["promised_s"] == pytest.approx(0.02, rel=0.05)
+    assert row["gained_s"] == pytest.approx(0.02, rel=0.05)
+    assert found[found["turn"] < 0]["right"].all()
+    lines = render_found(found)
+    assert lines[0].startswith("right cause first: 1.000 [")
+    assert "slow worker, 20% of a step: 1 of 1 right" in lines[1]
+    assert lines[-1] == "sound launches with a cause: 0 of 5 launches"
+
+
+def test_what_is_too_small_or_something_else_is_not_right() -> None:
+    small = turn(0, {Plant.SLOW_WORKER: 0.05}, "slow", {Plant.SLOW_WORKER: "clean"})
+    found = judge([*SOUND, small], runs_of(0.0001))
+    assert not found[found["turn"] == 0].iloc[0]["right"]
+    both = {Plant.SLOW_WORKER: 0.05, Plant.SLOW_LINK: 0.2}
+    other = turn(0, both, "slow", dict.fromkeys(both, "clean"))
+    assert not judge([*SOUND, other], runs_of(0.02)).iloc[-1]["right"]
+
+
+def test_turns_are_kept_line_by_line(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    assert read_turns(path) == []
+    write_turns(path, SOUND)
+    assert read_turns(path) == SOUND
+    path.write_text("no turn\n")
+    with pytest.raises(UserError, match="no JSON"):
+        read_turns(path)
+
+
+def test_a_seed_draws_causes_on_both_sides() -> None:
+    drawn = draws(7, 200)
+    assert draws(7, 200) == drawn != draws(8, 200)
+    assert {draw.side for draw in drawn} == set(SIDES)
+    assert {plant for draw in drawn for plant in draw.sizes} == set(Plant)
+    assert {size for draw in drawn for size in draw.sizes.values()} == set(SIZES)
+    assert 0.1 < sum(len(draw.sizes) == 2 for draw in drawn) / 200 < 0.3
+    served = [draw for draw in drawn if Plant.HOT_SERVER in draw.sizes]
+    assert all(SIDES[draw.side].uses_servers for draw in served)
+
+
+def test_causes_are_planted_where_they_belong(tmp_path: Path) -> None:
+    step = SoundStep(step_s=0.1, travel_s=0.05, network_s=0.04)
+    sound = sound_point("ps_sync")
+
+    assert planted_point(sound, {Plant.BUSY_CORES: 0.1}, step, tmp_path) == sound
+    assert burners({Plant.BUSY_CORES: 0.2}) > burners({Plant.BUSY_CORES: 0.05}) > 0
+    assert burners({Plant.SLOW_LINK: 0.2}) == 0
+    worker = planted_point(sound, {Plant.SLOW_WORKER: 0.1}, step, tmp_path)
+    assert worker.workload.emulated is not None
+    assert worker.workload.emulated.factors == (1.0, 1 + 0.01 / COMPUTE.forward_s)
+    link = planted_point(sound, {Plant.SLOW_LINK: 0.1}, step, tmp_path)
+    assert link.network is not None
+    assert (link.network.slow_host, link.network.bits_per_s) == (3, NETWORK.bits_per_s)
+    assert link.network.slow_bits_per_s == pytest.approx(200e6 / 1.2, rel=1e-3)
+    hot = planted_point(sound, {Plant.HOT_SERVER: 0.1}, step, tmp_path)
+    assert hot.strategy == sound.strategy
+    (module,) = tmp_path.glob("models/*/planted.py")
+    assert "SIZES = [20250, 12150, 20250," in module.read_text()
+    late = planted_point(sound, {Plant.SLOW_INPUT: 0.1}, step, tmp_path)
+    assert late.workload.model.name == "planted.py:build"
+    modules = tmp_path.glob("models/*/planted.py")
+    assert any("PERIOD_US = 110000" in module.read_text() for module in modules)
