@@ -14,10 +14,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
-from analysis.figures.marks import LAUNCHES, data_of, marks_of, note_signs
-from analysis.figures.rows import Row, draw_row, name_rows
+from analysis.figures.marks import LAUNCHES, data_of, draw_cross, marks_of, note_signs
+from analysis.figures.rows import Row, count_beside, draw_row, name_rows
 from analysis.figures.style import (
     COLOURS,
+    FAINT,
     INK,
     MARKERS,
     PAPER,
@@ -169,9 +170,12 @@ def _draw_rates(
         colour, marker = COLOURS[index], MARKERS[index]
         for item in (item for item in shown if item.point.setting.strategy == strategy):
             rates, y = item.point.rates, labels.index(_category(item)) + shift
+            if len(item.point.unusable):
+                draw_cross(axes, 0.0, y, colour)
+            count_beside(axes, y, len(rates), item.point.planned)
             if rates.empty:
-                what = "no launch ended well"
-                axes.text(0.02, y, what, color=colour, va="center", fontsize=7)
+                what = "   no launch ended well"
+                axes.text(0.0, y, what, color=FAINT, va="center", fontsize=7)
             else:
                 row = Row(
                     y=y,

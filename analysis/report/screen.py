@@ -16,7 +16,7 @@ from rich.table import Table
 from analysis.data.blocks import SweepResults
 from analysis.data.cases import MARK
 from analysis.report.pages import CaseReport
-from analysis.report.table import render_table, short_legend
+from analysis.report.screen_table import render_table, short_legend
 
 
 def show(console: Console, results: SweepResults, reports: Sequence[CaseReport]) -> None:

@@ -11,7 +11,8 @@ import pytest
 from rich.console import Console
 
 from analysis.__main__ import main
-from analysis.report.table import render_table, scaling_lines, short_legend, text_table
+from analysis.report.screen_table import render_table, short_legend
+from analysis.report.table import scaling_lines, text_table
 from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import (
