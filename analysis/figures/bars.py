@@ -24,6 +24,7 @@ from analysis.figures.style import (
     PAPER,
     bar_fill,
     legend_of_figure,
+    name_figure,
     new_figure,
     style,
 )
@@ -61,7 +62,7 @@ def plot_breakdown(case: Case) -> Figure | None:
         axes.grid(axis="y", visible=False)
         axes.grid(axis="x", visible=True)
         axes.set_xlabel("mean step time of a worker, ms")
-        axes.set_title(case.name, loc="left")
+        name_figure(figure, case.name)
         legend_of_figure(figure, [axes], columns=1)
     return figure
 
@@ -115,7 +116,7 @@ def plot_placement(case: Case) -> Figure | None:
         own = [item.point for item in shown]
         note_signs(right, marks_of(case, "rate")[[point in own for point in case.points]])
         # Above both axes: a long name would run from the left one into the right one.
-        figure.suptitle(case.name, x=0.01, ha="left", fontsize=9)
+        name_figure(figure, case.name)
         left.set_title("trainable bytes per server", loc="left")
         right.set_title(f"throughput, {workers_text(workers)}", loc="left")
         legend_of_figure(figure, [left, right])
