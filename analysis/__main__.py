@@ -28,7 +28,7 @@ from analysis.figures.save import save_figures
 from analysis.report.page import write_report
 from analysis.report.page_parts import CaseReport
 from analysis.report.screen import show
-from analysis.report.table import SCREEN_WIDTH
+from analysis.report.screen_table import SCREEN_WIDTH
 from analysis.report.two_results import show_two
 from analysis.report.verdict import verdict
 from analysis.stats.two_results import shared_cases

@@ -24,6 +24,7 @@ from analysis.figures.style import (
     MARKERS,
     WIDTH,
     finish_grid,
+    name_figure,
     new_figure,
     style,
 )
@@ -61,7 +62,7 @@ def plot_against_servers(case: Case) -> Figure | None:
     labels, height = list(dict.fromkeys(servers["label"])), _AXES_HEIGHT * len(several) + 0.9
     with style():
         figure, grid = new_figure(len(several), len(strategies), height, alike="row")
-        figure.suptitle(case.name, x=0.01, ha="left", fontsize=9)
+        name_figure(figure, case.name)
         for axes, (workers, strategy) in zip(grid, cells, strict=True):
             row = servers[servers["workers"] == workers]
             row = row.assign(x=row["num_ps"].rank(method="dense") - 1)
@@ -112,7 +113,7 @@ def plot_against_packs(case: Case) -> Figure | None:
         curves = curves_of(marks)
         draw_curves(axes, curves, _ticks(places), top_of(marks))
         label_ends(axes, curves)
-        axes.set_title(case.name, loc="left")
+        name_figure(figure, case.name)
         finish_grid(figure, [axes], 1, ("bytes per pack", f"{case.unit}/s"))
     return figure
 
@@ -169,7 +170,7 @@ def plot_exchange(case: Case) -> Figure | None:
     with style():
         # The case above all axes: with a long name a title would run off the edge.
         figure = Figure(figsize=(WIDTH, sum(heights) + 0.8), layout="constrained")
-        figure.suptitle(case.name, fontsize=9)
+        name_figure(figure, case.name)
         grid = figure.subplots(len(groups), 1, squeeze=False, height_ratios=heights, sharex=True)
         for number, (title, items) in enumerate(groups.items()):
             axes = grid[number, 0]

@@ -20,7 +20,7 @@ from analysis.figures.against_settings import varied_servers
 from analysis.figures.curves import curves_of, draw_curves, label_ends
 from analysis.figures.marks import data_of, marks_of, top_of, worth_drawing
 from analysis.figures.rows import Quantity, plot_settings
-from analysis.figures.style import IDEAL, finish_grid, new_figure, style
+from analysis.figures.style import IDEAL, finish_grid, name_figure, new_figure, style
 from analysis.stats.points import point_table
 
 _COLUMNS = 2
@@ -106,7 +106,7 @@ def _plot_lines(case: Case, marks: pd.DataFrame, quantity: Quantity) -> Figure:
     labels = list(dict.fromkeys(marks["label"]))
     with style():
         figure, grid = new_figure(rows, columns, height, alike="all")
-        figure.suptitle(case.name, x=0.01, ha="left", fontsize=9)
+        name_figure(figure, case.name)
         for axes, (name, own) in zip(grid, shown.items(), strict=False):
             _draw_ideal(axes, quantity.ideals, workers)
             curves = curves_of(own, labels)

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from analysis.data.cases import Case, Point
 from analysis.figures.marks import data_of, marks_of, note_signs
 from analysis.figures.rows import Row, draw_row, name_rows
-from analysis.figures.style import COLOURS, MARKERS, WIDTH, legend_of_figure, style
+from analysis.figures.style import COLOURS, MARKERS, WIDTH, legend_of_figure, name_figure, style
 from analysis.stats.decision import Decision, Outcome
 from analysis.stats.decisions import decisions
 from analysis.stats.ladders import Ladder, ladders
@@ -37,7 +37,7 @@ def plot_ladder(case: Case) -> Figure | None:
     right = max((rate for each in found for p in each.points for rate in p.rates), default=1.0)
     with style():
         figure = Figure(figsize=(WIDTH, sum(heights) + 0.5), layout="constrained")
-        figure.suptitle(case.name, fontsize=9)
+        name_figure(figure, case.name)
         grid = figure.subplots(len(found), 1, squeeze=False, height_ratios=heights, sharex=True)
         for number, (ladder, axes) in enumerate(zip(found, grid[:, 0], strict=True)):
             _draw_rungs(axes, case, ladder, (0.0, right * 1.15), number)

@@ -17,6 +17,7 @@ from analysis.figures.style import (
     MARKERS,
     PAPER,
     legend_of_figure,
+    name_figure,
     new_figure,
     style,
 )
@@ -36,7 +37,7 @@ def plot_race(launches: pd.DataFrame, title: str, unit: str) -> Figure:
             _draw(axes, str(side), made, number)
         axes.set_xlabel("node minutes of the side (hosts x minutes of launches)")
         axes.set_ylabel(f"{unit}/s")
-        axes.set_title(title, loc="left")
+        name_figure(figure, title)
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)
         axes.scatter([], [], s=6, facecolors="none", edgecolors=INK, label=LAUNCHES)

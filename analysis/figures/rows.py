@@ -34,6 +34,7 @@ from analysis.figures.style import (
     MARKERS,
     PAPER,
     legend_of_figure,
+    name_figure,
     new_figure,
     style,
 )
@@ -124,7 +125,7 @@ def plot_settings(marks: pd.DataFrame, quantity: Quantity, title: str) -> Figure
     right = top_of(marks, 0.0, max(quantity.ideals.values(), default=0.0))
     with style():
         figure, (axes,) = new_figure(1, 1, _ROW_HEIGHT * (placed["y"].max() + 1) + _AROUND)
-        figure.suptitle(title, x=0.01, ha="left", fontsize=9)
+        name_figure(figure, title)
         for number, count in enumerate(sorted(placed["num_workers"].unique())):
             look = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
             axes.plot([], [], look[1], color=look[0], label=workers_text(int(count)))

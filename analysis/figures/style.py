@@ -8,6 +8,7 @@ its own.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from io import BytesIO
@@ -40,6 +41,9 @@ FORMATS = ("png", "svg", "pdf")
 
 #: Inches.  On a phone a point is then about a pixel.
 WIDTH = 5.2
+
+#: Characters that fit beside each other.
+_LINE = 72
 
 _STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -96,6 +100,11 @@ def new_figure(
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False, sharex=alike != "none", sharey=alike)
     return figure, [axes for row in grid for axes in row]
+
+
+def name_figure(figure: Figure, name: str) -> None:
+    """Say above all axes what the figure is about, on as many lines as it takes."""
+    figure.suptitle(textwrap.fill(name, _LINE), x=0.01, ha="left", fontsize=9)
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> dict[str, Path]:

@@ -23,11 +23,19 @@ def repeat_lines(results: SweepResults) -> list[str]:
     commands = dict.fromkeys(record.provenance.command for record in block.records)
     folder = shlex.quote(str(results.files.folder))
     return [
-        f"git checkout {block.table['commit'].iloc[-1]}",
+        _checkout_line(block.provenance.commit),
         "make setup",
         *(_of_environment(command) for command in commands),
         _of_environment(f"python -m analysis report -- {folder}"),
     ]
+
+
+def _checkout_line(commit: str) -> str:
+    """With a remark where the commit alone is not what was run."""
+    name, _, remark = commit.partition(" ")
+    if name.startswith("unknown"):
+        return f"# the commit is not known: {remark}"
+    return f"git checkout {name}{f'  # {remark}' if remark else ''}"
 
 
 def _of_environment(command: str) -> str:

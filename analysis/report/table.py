@@ -1,4 +1,4 @@
-"""The table on the screen, and the same rows for the report.
+"""The tables of a report, as text.
 
 Decides the columns that a reader sees and how numbers are rounded; a value that is not there is
 shown as a dash.
@@ -10,8 +10,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
-from rich import box
-from rich.table import Table
 
 from analysis.data.cases import MARK, Case, Point
 from analysis.report.circumstances import status_text
@@ -68,60 +66,21 @@ _MARKED = {f"speedup_{base}": f"marks_{base}" for base in BASES}
 _WITH_INTERVAL = ("rate", "fraction", *_MARKED, *(f"efficiency_{base}" for base in BASES))
 
 #: The tables of a report: what fits side by side on a page.
-_POINT = ("setting", "num_workers")
+POINT = ("setting", "num_workers")
 _IN_REPORT: Mapping[str, tuple[str, ...]] = {
     "results": (
-        *(*_POINT, "num_hosts", "threads", "transport", "rate", "tokens", "ok"),
+        *(*POINT, "num_hosts", "threads", "transport", "rate", "tokens", "ok"),
         *("per_worker_core", "per_total_core", "per_host"),
     ),
     "scaling": (
-        *(*_POINT, "global_batch"),
+        *(*POINT, "global_batch"),
         *("speedup_single", "speedup_own", "efficiency_single", "efficiency_own"),
     ),
     "steps": (
-        *(*_POINT, "step_mean_s", "compute_s", "communication_s", "input_wait_s"),
+        *(*POINT, "step_mean_s", "compute_s", "communication_s", "input_wait_s"),
         *("step_time_p50_s", "step_time_p95_s", "steadiness"),
     ),
-    "bounds": (*(*_POINT, "network_s", "bound_s", "bound_step_s", "fraction", "launches"),),
-}
-
-#: Columns of the narrowest screen, or of a log: what does not fit is in the report.
-SCREEN_WIDTH = 80
-
-#: They fold and keep their words whole, however narrow the screen; the first takes what is left.
-_FOLDED = ("setting", "ok")
-
-_ON_SCREEN: tuple[str, ...] = (
-    *(*_POINT, "threads", "rate", "tokens", "ok", "speedup", "step_mean_s", "compute_s"),
-    "communication_s",
-)
-#: The same for points on several hosts; without a bound, computation is shown in its place.
-_ON_SCREEN_HOSTS = (
-    *(*_POINT, "num_hosts", "threads", "rate", "tokens", "ok", "speedup", "of_bound"),
-    "communication_s",
-)
-
-#: Headings on the screen, where they are shorter there.
-_SHORT: Mapping[str, str] = {
-    "num_workers": "w",
-    "num_hosts": "h",
-    "threads": "t",
-    "ok": "ok",
-    "speedup": "speed-up",
-    "of_bound": "bound",
-    "compute_s": "comp ms",
-    "communication_s": "comm ms",
-}
-
-#: What is short in them.
-_ABBREVIATIONS: Mapping[str, str] = {
-    "num_workers": "w: workers",
-    "num_hosts": "h: hosts",
-    "threads": "t: threads of a worker",
-    "ok": "ok: launches that are ok, of those planned",
-    "compute_s": "comp: compute",
-    "communication_s": "comm: exposed communication",
-    "of_bound": "bound: the share of it that was reached, 1 is as fast as links and compute allow",
+    "bounds": (*(*POINT, "network_s", "bound_s", "bound_step_s", "fraction", "launches"),),
 }
 
 
@@ -132,13 +91,13 @@ def report_table(case: Case, what: str) -> pd.DataFrame:
         what: `results`, `scaling`, `steps` or `bounds`.
     """
     text = text_table(case)
-    if what == "bounds" and not _bounded(case):
+    if what == "bounds" and not is_bounded(case):
         text = text[:0]
-    names = [name for name in _IN_REPORT[what] if _worth_showing(case, name)]
+    names = [name for name in _IN_REPORT[what] if worth_showing(case, name)]
     shares = text[[name for name in _SHARES if name in names]]
     needless = {*shares.columns[shares.T.duplicated()], *_unknown(text[names])}
     shown = [name for name in names if name not in needless]
-    return text[shown].rename(columns=lambda name: _heading(case, name))
+    return text[shown].rename(columns=lambda name: heading_of(case, name))
 
 
 def _unknown(text: pd.DataFrame) -> list[str]:
@@ -146,24 +105,27 @@ def _unknown(text: pd.DataFrame) -> list[str]:
     return [str(name) for name in text.columns[(text == NONE).all() & bool(len(text))]]
 
 
-def _heading(case: Case, name: str) -> str:
+def heading_of(case: Case, name: str) -> str:
+    """The name of a column, with what is counted."""
     return _HEADINGS[name].format(unit=case.unit)
 
 
-def _bounded(case: Case) -> bool:
+def is_bounded(case: Case) -> bool:
+    """Links set a bound for some point."""
     return bool(point_table(case)["fraction"].notna().any())
 
 
-def _worth_showing(case: Case, name: str) -> bool:
+def worth_showing(case: Case, name: str) -> bool:
     """Hosts where a point has several, threads and transports that differ, tokens of text."""
     if name == "tokens":
         return case.tokens_per_example is not None
     if name in ("num_hosts", "per_host"):
-        return _on_several_hosts(case)
+        return on_several_hosts(case)
     return name not in ("threads", "transport") or point_table(case)[name].nunique() > 1
 
 
-def _on_several_hosts(case: Case) -> bool:
+def on_several_hosts(case: Case) -> bool:
+    """Some point used more than one host."""
     return bool((point_table(case)["num_hosts"] > 1).any())
 
 
@@ -202,52 +164,7 @@ def _ok_text(point: Point) -> str:
     return ", ".join(filter(None, [f"{len(point.rates)}/{point.planned}", unusable]))
 
 
-def render_table(case: Case) -> Table:
-    """The table for the screen."""
-    text, names = text_table(case), _names_on_screen(case)
-    table = Table(box=box.SIMPLE_HEAD, padding=0)
-    for name in names:
-        heading = _heading_on_screen(case, name)
-        if name == "ok":
-            table.add_column(heading, width=_least_width(case, text, name))
-        elif name in _FOLDED:
-            table.add_column(heading, min_width=_least_width(case, text, name))
-        else:
-            table.add_column(heading, justify="right", no_wrap=True)
-    for row in text[names].itertuples(index=False):
-        table.add_row(*row)
-    return table
-
-
-def _names_on_screen(case: Case) -> list[str]:
-    """As many columns as the narrowest screen has room for."""
-    shown = _ON_SCREEN_HOSTS if _on_several_hosts(case) else _ON_SCREEN
-    shown = tuple(name for name in shown if _worth_showing(case, name))
-    names = ["compute_s" if n == "of_bound" and not _bounded(case) else n for n in shown]
-    text = text_table(case)
-    # There is a blank between columns, and at either end.
-    while sum(_least_width(case, text, name) + 1 for name in names) >= SCREEN_WIDTH:
-        names.pop()
-    return names
-
-
-def _least_width(case: Case, text: pd.DataFrame, name: str) -> int:
-    words = text[name].str.split().explode() if name in _FOLDED else text[name]
-    return max(int(words.str.len().max()), len(_heading_on_screen(case, name)))
-
-
-def _heading_on_screen(case: Case, name: str) -> str:
-    return _SHORT.get(name) or _heading(case, name)
-
-
-def short_legend(case: Case) -> str:
-    """What is short in the table for the screen, and what its speed-up leaves out."""
-    meanings = [_ABBREVIATIONS[name] for name in _names_on_screen(case) if name in _ABBREVIATIONS]
-    short = ", ".join(meanings).format(unit=case.unit)
-    return " ".join([f"{short}.", *weak_scaling_lines(case), *_pairs_lines(case, ["single"])])
-
-
-def _pairs_lines(case: Case, bases: Sequence[str]) -> list[str]:
+def pairs_lines(case: Case, bases: Sequence[str]) -> list[str]:
     """On how many launches speed-ups rest that leave some out; empty where none does."""
     told = []
     for base in bases:
@@ -289,7 +206,7 @@ def legend(case: Case) -> str:
     ]
     if case.tokens_per_example is not None:
         lines.append(f"tokens/s: the mean, times {case.tokens_per_example} tokens of an example.")
-    if _on_several_hosts(case):
+    if on_several_hosts(case):
         lines.append("hosts: all that a point used, those of servers included.")
     lines += _mark_lines(case)
     return " ".join(lines)
@@ -297,7 +214,7 @@ def legend(case: Case) -> str:
 
 def scaling_lines(case: Case) -> list[str]:
     """What speed-ups and efficiencies rest on, and why some are not claimed."""
-    lines = [*weak_scaling_lines(case), *_pairs_lines(case, BASES)]
+    lines = [*weak_scaling_lines(case), *pairs_lines(case, BASES)]
     if _above_the_bound(case):
         lines.append(
             "Some points are faster than their upper bound, no_communication with as many workers "

@@ -269,7 +269,7 @@ def test_placement_shows_bytes_beside_throughput() -> None:
     assert plot_placement(case_of(RING)) is None
     lost = runs(make_experiment(SynchronousServers, 2), FAILED)
     figure = drawn(plot_placement(case_of(lost)))
-    assert [text.get_text() for text in figure.axes[1].texts] == ["no launch ended well"]
+    assert [text.get_text() for text in figure.axes[1].texts] == ["0/2", "   no launch ended well"]
 
 
 def test_tensorflow_as_it_ships_is_drawn_under_names_of_its_own() -> None:

@@ -29,7 +29,7 @@ def test_each_side_has_a_line_and_its_launches() -> None:
     heights = [np.asarray(line.get_ydata(), dtype=float).tolist() for line in axes.lines]
     assert heights == [[10.0, 12.0, 12.0], [pytest.approx(math.nan, nan_ok=True), 9.0]]
     assert [line.get_markevery() for line in axes.lines] == [[0, 1, 2], [0, 1]]
-    assert (axes.get_ylabel(), axes.get_title(loc="left")) == ("images/s", "SmallCNN, 2 hosts")
+    assert (axes.get_ylabel(), figure.get_suptitle()) == ("images/s", "SmallCNN, 2 hosts")
     assert render_figure(figure, "png") == render_figure(figure, "png")
 
 

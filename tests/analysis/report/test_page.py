@@ -11,7 +11,8 @@ import pytest
 from rich.console import Console
 
 from analysis.__main__ import main
-from analysis.report.table import render_table, scaling_lines, short_legend, text_table
+from analysis.report.screen_table import render_table, short_legend
+from analysis.report.table import report_table, scaling_lines, text_table
 from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import (
@@ -196,6 +197,22 @@ def test_runs_are_dated_from_the_first_start_to_the_last_end(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
+    ("commit", "line"),
+    [
+        ("0123abc", "git checkout 0123abc\n"),
+        ("0123abc with changes, source 9f", "git checkout 0123abc  # with changes, source 9f\n"),
+        ("unknown, source 9f", "# the commit is not known: source 9f\n"),
+    ],
+)
+def test_the_commands_that_repeat_a_sweep_begin_with_its_commit(
+    commit: str, line: str, tmp_path: Path
+) -> None:
+    made_with = provenance(commit=commit)
+    page = reported(tmp_path, runs(make_experiment(Single), {0: 1.0}, provenance=made_with))
+    assert f"<pre>{line}make setup\n.venv/bin/python -m experiments compare\n" in page
+
+
+@pytest.mark.parametrize(
     ("alone", "free", "ring", "told"),
     [(1.0, 2.0, 1.8, False), (1.0, 1.8, 1.9, True), (1.0, 1.5, 1.4, False), (1.0, 2.2, 2.1, True)],
 )
@@ -333,3 +350,32 @@ def test_the_table_shows_figures_and_statuses() -> None:
     assert told in scaling_lines(more)[1]
     assert told in short_legend(more)
     assert "same turn" not in " ".join(scaling_lines(case))
+
+
+def test_an_efficiency_above_one_is_a_warning_on_the_first_page(tmp_path: Path) -> None:
+    fast = runs(make_experiment(AllReduce, 2), times(3.0))
+    page = reported(tmp_path / "fast", runs(make_experiment(Single), times(1.0)), fast)
+    told = "<li>Efficiency above 1: allreduce at 2 workers 1.50 [1.50, 1.50]."
+    assert told in page.split("<nav")[0]
+    crowded = runs(make_experiment(AllReduce, 2), times(3.0), oversubscribed=True)
+    page = reported(tmp_path / "crowded", runs(make_experiment(Single), times(1.0)), crowded)
+    assert "Efficiency above 1" not in page
+    assert ">not claimable *</td>" in page
+
+
+def test_launches_that_are_not_made_yet_are_counted_as_planned(tmp_path: Path) -> None:
+    own = make_experiment(Single)
+    order = [f"{own.experiment_id}/{repetition}" for repetition in range(5)]
+    write_json(tmp_path / "sweep.json", {"order": order, "choices": {}})
+    page = reported(tmp_path, runs(own, RATES))
+    assert ">3/5</td>" in page
+    assert "<li>2 of 5 planned runs are not made yet" in page.split("<nav")[0]
+
+
+def test_shares_that_are_the_same_stand_there_once() -> None:
+    alike, different = (
+        case_of(runs(make_experiment(AllReduce, 2), RATES, total_cores=cores)) for cores in (2, 3)
+    )
+    both = ["images/s per worker core", "images/s per core in all"]
+    assert [name for name in report_table(alike, "results") if "core" in name] == both[:1]
+    assert [name for name in report_table(different, "results") if "core" in name] == both
