@@ -11,21 +11,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-<<<<<<< .merge_file_09Ho5z
 from analysis.data.cases import Case
-from analysis.figures.marks import data_of, marks_of, note_signs
-from analysis.figures.rows import Row, draw_row, name_rows
-from analysis.figures.style import (
-    COLOURS,
-=======
-from analysis.data.cases import Case, Point
-from analysis.figures.marks import LAUNCHES, data_of, draw_cross, marks_of, note_signs
+from analysis.figures.marks import data_of, draw_cross, marks_of, note_signs
 from analysis.figures.rows import Row, count_beside, draw_row, name_rows
 from analysis.figures.style import (
     COLOURS,
     FAINT,
-    INK,
->>>>>>> .merge_file_ZeUOVW
     MARKERS,
     bar_fill,
     legend_of_figure,
@@ -39,75 +30,6 @@ from analysis.wording import workers_text
 
 _BAR = 0.68
 
-<<<<<<< .merge_file_09Ho5z
-=======
-#: Columns of the table of runs, and what they are called.
-_PARTS = {
-    "compute_s": "compute",
-    "communication_s": "everything else: exposed communication, updates, dispatch",
-    "input_wait_s": "input wait",
-}
-
-
-def plot_breakdown(case: Case) -> Figure | None:
-    """Stacked parts of the mean step, a bar per point, grouped by workers."""
-    # Nobody sees into the steps of some strategies.
-    measured = [point for point in case.points if point.launches["compute_s"].notna().any()]
-    shown = sorted(measured, key=lambda point: point.num_workers)
-    if not shown:
-        return None
-    # From the top, with a gap where the number of workers changes.
-    workers = pd.Series([point.num_workers for point in shown])
-    positions = [0.0, *np.where(workers.diff()[1:] > 0, 1.6, 1.0).cumsum()]
-    with style():
-        figure, (axes,) = new_figure(1, 1, 1.4 + 0.27 * (positions[-1] + 1))
-        _draw_parts(axes, shown, positions)
-        _draw_totals(axes, shown, positions)
-        labels = [_label(point) for point in shown]
-        axes.set_yticks(positions, labels)
-        axes.set_ylim(positions[-1] + 0.6, -0.6)
-        axes.grid(axis="y", visible=False)
-        axes.grid(axis="x", visible=True)
-        axes.set_xlabel("mean step time of a worker, ms")
-        name_figure(figure, case.name)
-        legend_of_figure(figure, [axes], columns=1)
-    return figure
-
-
-def breakdown_data(case: Case) -> pd.DataFrame:
-    """Mean seconds of the parts of a step at every point."""
-    return point_table(case)[["setting", "num_workers", "step_mean_s", *_PARTS]]
-
-
-def _label(point: Point) -> str:
-    return f"{point.setting.label} ({workers_text(point.num_workers)}) {point.mark}".rstrip()
-
-
-def _draw_parts(axes: Axes, points: Sequence[Point], positions: Sequence[float]) -> None:
-    rows = [point.launches[list(_PARTS)].astype(float).mean() * 1e3 for point in points]
-    means = pd.DataFrame(rows)
-    starts = means.cumsum(axis="columns").shift(axis="columns", fill_value=0.0)
-    for index, (name, label) in enumerate(_PARTS.items()):
-        fill = bar_fill(index)
-        axes.barh(positions, means[name], _BAR, left=starts[name], label=label, **fill)
-
-
-def _draw_totals(axes: Axes, points: Sequence[Point], positions: Sequence[float]) -> None:
-    """The step time of every launch, so that the spread behind a bar can be seen."""
-    totals = [point.launches[list(_PARTS)].sum(axis="columns") * 1e3 for point in points]
-    heights = np.repeat(positions, [len(each) for each in totals]) + _BAR / 2
-    axes.scatter(
-        pd.concat(totals),
-        heights,
-        s=10,
-        facecolors=PAPER,
-        edgecolors=INK,
-        linewidths=0.7,
-        label=LAUNCHES,
-        zorder=4,
-    )
-
->>>>>>> .merge_file_ZeUOVW
 
 def plot_placement(case: Case) -> Figure | None:
     """Bytes per server beside the throughput per policy, at the largest number of workers."""

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
-from analysis.figures.style import COLOURS, IDEAL, bar_fill, legend_of_figure, style
+from analysis.figures.style import COLOURS, IDEAL, bar_fill, legend_of_figure, name_figure, style
 from analysis.timeline.traced import Span, TracedRun, Way, parts_of, traced_run, ways_of
 from analysis.wording import workers_text
 from ps_allreduce.record.steps import StepTable
@@ -64,7 +64,7 @@ def plot_timeline(case: Case) -> Figure | None:
     ]
     with style():
         figure = Figure(figsize=(_WIDTH, sum(heights) + 1.2), layout="constrained")
-        figure.suptitle(case.name, fontsize=9, x=0.01, ha="left")
+        name_figure(figure, case.name)
         grid = figure.subplots(len(shown), 1, squeeze=False, height_ratios=heights, sharex=True)
         for (point, run), axes in zip(shown, grid[:, 0], strict=True):
             _draw(axes, point, run)

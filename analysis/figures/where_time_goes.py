@@ -16,7 +16,15 @@ from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
 from analysis.figures.marks import LAUNCHES
-from analysis.figures.style import INK, PAPER, bar_fill, legend_of_figure, new_figure, style
+from analysis.figures.style import (
+    INK,
+    PAPER,
+    bar_fill,
+    legend_of_figure,
+    name_figure,
+    new_figure,
+    style,
+)
 from analysis.stats.causes import Explanation, alone_s, explanations
 from analysis.stats.explained_parts import Cause, explained_parts
 from analysis.wording import ratio, workers_text
@@ -42,7 +50,7 @@ def plot_breakdown(case: Case) -> Figure | None:
         _draw_totals(axes, [each.sum(axis="columns") for each in parts], positions)
         _label_rows(axes, [_label(point) for point in shown], positions)
         axes.set_xlabel("mean step time of a worker, ms")
-        axes.set_title(case.name, loc="left")
+        name_figure(figure, case.name)
         legend_of_figure(figure, [axes], columns=2)
     return figure
 
@@ -126,7 +134,7 @@ def plot_explanation(case: Case) -> Figure | None:
         axes.axvline(0.0, color=INK, linewidth=0.8)
         _label_rows(axes, [_pair_label(told) for told in shown], positions)
         axes.set_xlabel("milliseconds that the slower one's mean step takes more")
-        axes.set_title(case.name, loc="left")
+        name_figure(figure, case.name)
         legend_of_figure(figure, [axes], columns=2)
     return figure
 

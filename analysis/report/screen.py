@@ -15,14 +15,9 @@ from rich.table import Table
 
 from analysis.data.blocks import SweepResults
 from analysis.data.cases import MARK
-<<<<<<< .merge_file_lOfIdi
 from analysis.report.page_parts import CaseReport
-from analysis.report.table import render_table, short_legend
-from analysis.report.traced import traced_sentence
-=======
-from analysis.report.pages import CaseReport
 from analysis.report.screen_table import render_table, short_legend
->>>>>>> .merge_file_qsJLLl
+from analysis.report.traced import traced_sentence
 
 
 def show(console: Console, results: SweepResults, reports: Sequence[CaseReport]) -> None:
