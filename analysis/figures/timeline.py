@@ -70,7 +70,7 @@ def plot_timeline(case: Case) -> Figure | None:
             _draw(axes, point, run)
         grid[-1, 0].set_xlabel("ms since the step began")
         grid[-1, 0].set_xlim(left=0.0)
-        legend_of_figure(figure, grid[:, 0], columns=3)
+        legend_of_figure(figure, [*grid[:, 0]])
     return figure
 
 
@@ -93,10 +93,14 @@ def _rows(run: TracedRun, about: dict[str, object]) -> Iterator[dict[str, object
                 yield about | row
     for way in ways_of(run):
         if way.ready < end and way.back > begin:
-            moments = {"ready": way.ready, "turn": way.turn, "acknowledged": way.acknowledged}
-            since = {f"{name}_ms": (moment - begin) * 1e3 for name, moment in moments.items()}
-            ends = {"begin_ms": since["ready_ms"], "end_ms": (way.back - begin) * 1e3}
-            yield about | {"worker": way.worker, "part": f"message {way.number}", **ends, **since}
+            moments = {
+                "begin_ms": way.ready,
+                "turn_ms": way.turn,
+                "acknowledged_ms": way.acknowledged,
+                "end_ms": way.back,
+            }
+            since_ms = {name: (moment - begin) * 1e3 for name, moment in moments.items()}
+            yield about | {"worker": way.worker, "part": f"message {way.number}"} | since_ms
 
 
 def shown_runs(case: Case) -> list[tuple[Point, TracedRun]]:

@@ -146,9 +146,14 @@ def _drawn(case: Case) -> list[Explanation]:
 def explanation_data(case: Case) -> pd.DataFrame:
     """Milliseconds that a part makes of each difference that is drawn, with intervals."""
     rows = [
-        {"slower": told.slower.setting.label, "faster": told.faster.setting.label}
-        | {"part": part.cause.value, "ms": part.seconds.mean * 1e3}
-        | {f"ms_{end}": _scaled(getattr(part.seconds, end)) for end in ("low", "high")}
+        {
+            "slower": told.slower.setting.label,
+            "faster": told.faster.setting.label,
+            "part": part.cause.value,
+            "ms": part.seconds.mean * 1e3,
+            "ms_low": _scaled(part.seconds.low),
+            "ms_high": _scaled(part.seconds.high),
+        }
         for told in _drawn(case)
         for part in told.difference.parts
     ]

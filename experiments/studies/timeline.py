@@ -43,9 +43,9 @@ def _points(scope: Scope) -> Iterator[Experiment]:
         yield from scope.bases(workload)
         yield scope.reduced(workload, workers)
         num_ps = scope.servers_for(workers)
-        best = Policy.ROUND_ROBIN if num_ps == 1 else scope.best_policy(workload, num_ps)
+        even = Policy.ROUND_ROBIN if num_ps == 1 else scope.balanced_policy(workload, num_ps)
         for strategy in SERVER_STRATEGIES:
-            yield scope.served(workload, strategy, workers, num_ps, best)
+            yield scope.served(workload, strategy, workers, num_ps, even)
         if not StockServers.refusal(workload):
             shipped = replace(scope.settings, num_ps=num_ps)
             yield scope.point(workload, StockServers, workers, shipped)
