@@ -33,16 +33,17 @@ from analysis.figures.where_time_goes import (
     plot_breakdown,
     plot_explanation,
 )
+from analysis.stats.points import point_table
 from analysis.stats.setting_pairs import without_changed
 from ps_allreduce.record.files import write_atomically
 
 _LAUNCHES = (
-    "Small circles are single launches, large markers geometric means with 95 % intervals (from "
-    "three launches on; an arrow marks an interval that leaves the axes)."
+    "Small circles: single launches. Large markers: geometric means with 95 % intervals, from "
+    "three launches on; an arrow marks an interval that leaves the axes."
 )
 _COUNTS = (
-    "Numbers beside points are launches that are ok, of those planned; between lines they stand "
-    "only where an attempt was not ok."
+    "Numbers beside points: launches that are ok, of those planned; between lines only where an "
+    "attempt was not ok."
 )
 _STARS = (
     " A star says that the processors may have been the limit, of the point or of its base: such "
@@ -54,7 +55,7 @@ _WEAK = "Scaling is weak: each worker keeps its batch, so the global batch grows
 _LEFT_OUT = " Other settings have a figure of their own."
 
 _BOUNDS = (
-    "Hollow markers are the bound that the links of those runs set, with perfect overlap; there is "
+    " Hollow markers: the bound that the links of those runs set, with perfect overlap; there is "
     "none within one host."
 )
 
@@ -68,6 +69,7 @@ class FigureKind:
         data: what is drawn, as a table; asked only for cases that have something to show.
         page: of the report, by its anchor.
         shows_changed: points with many different settings of the exchange can be told apart in it.
+        shows_bounds: the bounds of points stand beside them.
     """
 
     name: str
@@ -77,6 +79,7 @@ class FigureKind:
     data: Callable[[Case], pd.DataFrame]
     page: str = "results"
     shows_changed: bool = False
+    shows_bounds: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,19 +110,20 @@ KINDS = (
     FigureKind(
         name="throughput",
         title="Throughput",
-        caption=f"{_LAUNCHES} {_COUNTS} The dotted line is workers times the rate of strategy "
-        "single. Asynchronous settings (ps_async, stock_ps) do not compute the same as synchronous "
-        f"ones. stock_ps and stock_allreduce are TensorFlow as it ships. {_BOUNDS}",
+        caption=f"{_LAUNCHES} {_COUNTS} Dotted: workers times the rate of strategy single. "
+        "Asynchronous settings (ps_async, stock_ps) do not compute the same as synchronous ones. "
+        "stock_ps and stock_allreduce are TensorFlow as it ships.",
         plot=plot_throughput,
+        shows_bounds=True,
         data=rate_data,
     ),
     FigureKind(
         name="efficiency",
         title="Efficiency on a single worker",
         caption=f"Speed-up on strategy single, over workers. {_WEAK} {_LAUNCHES} {_COUNTS} "
-        f"Where nothing is claimed, the reason stands on the row, or a star at the bottom. "
-        f"{_BOUNDS}",
+        "Where nothing is claimed, the reason stands on the row, or a star at the bottom.",
         plot=plot_efficiency,
+        shows_bounds=True,
         data=efficiency_data,
         page="scaling",
     ),
@@ -228,8 +232,7 @@ def save_figures(case: Case, folder: Path, alone: bool) -> Sequence[SavedFigure]
         figure = kind.plot(drawn)
         if figure is not None:
             name = kind.name if alone else f"{kind.name}-{slug(case.name)}"
-            caption = kind.caption + _LEFT_OUT * (drawn is not case)
-            caption += _STARS * any(point.mark for point in drawn.points)
+            caption = _caption(kind, drawn) + _LEFT_OUT * (drawn is not case)
             csv = folder / f"{name}.csv"
             write_atomically(csv, kind.data(drawn).to_csv(index=False).encode())
             saved.append(
@@ -244,6 +247,13 @@ def save_figures(case: Case, folder: Path, alone: bool) -> Sequence[SavedFigure]
                 )
             )
     return saved
+
+
+def _caption(kind: FigureKind, case: Case) -> str:
+    """With what is said only of signs that a figure has."""
+    bounded = kind.shows_bounds and point_table(case)["rate_bound"].notna().any()
+    starred = any(point.mark for point in case.points)
+    return kind.caption + _BOUNDS * bool(bounded) + _STARS * starred
 
 
 def slug(name: str) -> str:

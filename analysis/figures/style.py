@@ -122,7 +122,7 @@ def save_figure(figure: Figure, folder: Path, name: str) -> dict[str, Path]:
 
 
 def render_figure(figure: Figure, kind: str) -> bytes:
-    """The bytes of a figure in one of `FORMATS`; the same figure always gives the same bytes."""
+    """The bytes of a figure in one of `FORMATS`; the same plot always gives the same bytes."""
     stream = BytesIO()
     with style():
         figure.savefig(stream, format=kind, dpi=200, metadata=_NO_DATE[kind])

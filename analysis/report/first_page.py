@@ -34,7 +34,7 @@ class KeyNumber:
 
 
 def key_numbers(case: Case) -> list[KeyNumber]:
-    """The rates of both sides and their ratio; where they do not meet, the fastest exchange."""
+    """The rates of both sides, the faster one first, and their ratio; else the fastest exchange."""
     main = decisions(case).main
     if main is None:
         measured = [point for point in case.points if len(point.rates)]
@@ -43,13 +43,15 @@ def key_numbers(case: Case) -> list[KeyNumber]:
             exchanging or measured, key=lambda point: estimate(point.rates).mean, default=None
         )
         return [_rate_number(case, best)] if best else []
-    decision = decisions(case).of(*main.bests)
-    names = [point.setting.label for point in main.bests]
-    rates = [_rate_number(case, point) for point in main.bests if len(point.rates)]
+    points, decision = main.bests, decisions(case).of(*main.bests)
+    if decision.ratio is not None and decision.ratio < 1:
+        points, decision = points[::-1], decision.inverse()
+    rates = [_rate_number(case, point) for point in points if len(point.rates)]
     if decision.ratio is None:
         return rates
     value = with_interval(ratio, *decision.ends)
-    return [*rates, KeyNumber(value=value, meaning=f"ratio: {names[0]} over {names[1]}")]
+    meaning = " over ".join(point.setting.label for point in points)
+    return [*rates, KeyNumber(value=value, meaning=f"ratio: {meaning}")]
 
 
 def _rate_number(case: Case, point: Point) -> KeyNumber:

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from analysis.__main__ import main
+from analysis.report.first_page import key_numbers
 from analysis.report.screen_table import render_table, short_legend
 from analysis.report.table import report_table, scaling_lines, text_table
 from ps_allreduce.point.architectures import ImageModel
@@ -379,3 +380,17 @@ def test_shares_that_are_the_same_stand_there_once() -> None:
     both = ["images/s per worker core", "images/s per core in all"]
     assert [name for name in report_table(alike, "results") if "core" in name] == both[:1]
     assert [name for name in report_table(different, "results") if "core" in name] == both
+
+
+def test_the_faster_side_comes_first_among_the_numbers_of_the_first_page() -> None:
+    servers = runs(make_experiment(SynchronousServers, 2), times(2.0))
+    case = case_of(servers, runs(make_experiment(AllReduce, 2), times(1.0)))
+    assert [each.meaning for each in key_numbers(case)] == [
+        "images/s: ps_sync, round_robin, 2 workers",
+        "images/s: allreduce, 2 workers",
+        "ratio: ps_sync, round_robin over allreduce",
+    ]
+    assert key_numbers(case)[2].value == "2.00 [2.00, 2.00]"
+    alone = [make_experiment(NoCommunication, 2), make_experiment(SynchronousServers, 2)]
+    (number,) = key_numbers(case_of(*(runs(own, RATES) for own in alone)))
+    assert number.meaning == "images/s: ps_sync, round_robin, 2 workers"
