@@ -109,7 +109,7 @@ def plot_explanation(case: Case) -> Figure | None:
         axes.plot(steps, positions, "D", color="black", mfc="white", ms=5, label="difference")
         axes.axvline(0.0, color="black", linewidth=0.8)
         _label_rows(axes, [_pair_label(told) for told in shown], positions)
-        axes.set_xlabel("milliseconds that the slower one's mean step takes more")
+        axes.set_xlabel("milliseconds of a mean step more than the other setting")
         axes.set_title(case.name, loc="left")
         legend_of_figure(figure, [axes], columns=3)
     return figure
