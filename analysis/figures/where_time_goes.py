@@ -22,6 +22,13 @@ from analysis.wording import ratio, workers_text
 
 _BAR = 0.68
 
+#: Causes in the order of their fills: what is slowed has the colour of compute, in another hatch.
+_FILLS = (
+    *(Cause.COMPUTE, Cause.EXCHANGE, Cause.INPUT, Cause.WORKER, Cause.IN_TURN, Cause.HOT_SERVER),
+    *(Cause.SLOW_LINK, Cause.DISPATCH, Cause.SLOWED, Cause.FOREIGN, Cause.WORKERS_LESS),
+    Cause.UNSEEN,
+)
+
 #: More pairs than this are not drawn; the table has them all.
 MOST_PAIRS = 12
 
@@ -43,7 +50,7 @@ def plot_breakdown(case: Case) -> Figure | None:
         _label_rows(axes, [_label(point) for point in shown], positions)
         axes.set_xlabel("mean step time of a worker, ms")
         axes.set_title(case.name, loc="left")
-        legend_of_figure(figure, [axes], columns=3)
+        legend_of_figure(figure, [axes], columns=2)
     return figure
 
 
@@ -70,7 +77,7 @@ def _draw_stacks(axes: Axes, means: pd.DataFrame, positions: Sequence[float]) ->
 
 def _fill(cause: Cause) -> dict[str, Any]:
     """The same for a cause in every figure."""
-    return bar_fill(list(Cause).index(cause))
+    return bar_fill(_FILLS.index(cause))
 
 
 def _draw_totals(axes: Axes, totals: Sequence[pd.Series], positions: Sequence[float]) -> None:
@@ -111,7 +118,7 @@ def plot_explanation(case: Case) -> Figure | None:
         _label_rows(axes, [_pair_label(told) for told in shown], positions)
         axes.set_xlabel("milliseconds of a mean step more than the other setting")
         axes.set_title(case.name, loc="left")
-        legend_of_figure(figure, [axes], columns=3)
+        legend_of_figure(figure, [axes], columns=2)
     return figure
 
 
