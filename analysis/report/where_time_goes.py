@@ -24,9 +24,9 @@ PARTS_NOTE = (
     "asked for; where neither is known, compute is not divided. Waiting for others ends when the "
     "slowest worker's last gradient is ready. Exchange is exposed communication with the update, "
     "which cannot be told apart without traced steps; where nothing is sent, the update is known. "
-    "Hidden communication, which runs beside compute, is no "
-    "part of the step: at least what the busiest link needs beyond all other parts. Processor time is "
-    "that of one task in a step of all workers, from samples."
+    "Hidden communication, which runs beside compute, is no part of the step: at least what the "
+    "busiest link needs beyond all parts but compute. Processor time is that of one task in a step "
+    "of all workers, from samples."
 )
 
 POP_NOTE = (
