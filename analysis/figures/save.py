@@ -179,9 +179,9 @@ KINDS = (
         name="breakdown",
         title="What there is to gain in a step",
         caption="Means over steps, workers and launches, by what there is to gain. Compute is that "
-        "of the fastest worker; what others take longer, and what they wait for each other, is "
-        "slower workers. Hottest server and slowest link are what the busiest link would save. The "
-        "table of parts has the same time by what workers do.",
+        "of the worker with least; a slow worker is what the one with most has beyond it. What the "
+        "busiest link would save with equal servers, and with equal links, has parts of its own. "
+        "The table of parts has the same time by what workers do.",
         plot=plot_breakdown,
         data=breakdown_data,
         page="breakdown",
@@ -204,10 +204,10 @@ KINDS = (
     FigureKind(
         name="explanation",
         title="Why one setting is faster than another",
-        caption="Each bar is a pair that differs by the rule of decision: by how much each part of "
-        "the slower one's mean step is longer, or to the left of 0 shorter. The parts add up to "
-        "the difference (diamond). Where the global batches differ, the slower one's step is taken "
-        "for as many examples. Intervals are in the table.",
+        caption="Each bar is a pair that differs by the rule of decision: how many milliseconds "
+        "each part of a mean step has more at the setting that is named first, or to the left of 0 "
+        "less. The parts add up to the difference (diamond). Where the global batches differ, the "
+        "step of the first one is taken for as many examples. Intervals are in the table.",
         plot=plot_explanation,
         data=explanation_data,
         page="explanation",

@@ -31,6 +31,13 @@ from analysis.wording import ratio, workers_text
 
 _BAR = 0.68
 
+#: Causes in the order of their fills: what is slowed has the colour of compute, in another hatch.
+_FILLS = (
+    *(Cause.COMPUTE, Cause.EXCHANGE, Cause.INPUT, Cause.WORKER, Cause.IN_TURN, Cause.HOT_SERVER),
+    *(Cause.SLOW_LINK, Cause.DISPATCH, Cause.SLOWED, Cause.FOREIGN, Cause.WORKERS_LESS),
+    Cause.UNSEEN,
+)
+
 #: More pairs than this are not drawn; the table has them all.
 MOST_PAIRS = 12
 
@@ -94,7 +101,7 @@ def _draw_stacks(axes: Axes, means: pd.DataFrame, positions: Sequence[float]) ->
 
 def _fill(cause: Cause) -> dict[str, Any]:
     """The same for a cause in every figure."""
-    return bar_fill(list(Cause).index(cause))
+    return bar_fill(_FILLS.index(cause))
 
 
 def _draw_totals(axes: Axes, totals: Sequence[pd.Series], positions: Sequence[float]) -> None:
@@ -133,7 +140,7 @@ def plot_explanation(case: Case) -> Figure | None:
         axes.plot(steps, positions, "D", color=INK, mfc=PAPER, ms=5, label="difference")
         axes.axvline(0.0, color=INK, linewidth=0.8)
         _label_rows(axes, [_pair_label(told) for told in shown], positions)
-        axes.set_xlabel("milliseconds that the slower one's mean step takes more")
+        axes.set_xlabel("milliseconds of a mean step more than the other setting")
         name_figure(figure, case.name)
         legend_of_figure(figure, [axes], columns=2)
     return figure

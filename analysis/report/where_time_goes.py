@@ -24,9 +24,9 @@ PARTS_NOTE = (
     "asked for; where neither is known, compute is not divided. Waiting for others ends when the "
     "slowest worker's last gradient is ready. Exchange is exposed communication with the update, "
     "which cannot be told apart without traced steps; where nothing is sent, the update is known. "
-    "Hidden communication, which runs beside compute, is no "
-    "part of the step: at least so much of the busiest link's time is hidden. Processor time is "
-    "that of one task in a step of all workers, from samples."
+    "Hidden communication, which runs beside compute, is no part of the step: at least what the "
+    "busiest link needs beyond all parts but compute. Processor time is that of one task in a step "
+    "of all workers, from samples."
 )
 
 POP_NOTE = (
@@ -56,7 +56,8 @@ def _parts_row(case: Case, point: Point) -> dict[str, str]:
         alone = alone_s(case, point) or math.nan
     slowed = float(np.maximum(means["compute_s"] - alone, 0.0))
     sent = point.setting.traits.communicates()
-    hidden = (launches["network_s"] - launches["exchange_s"]).astype(float).clip(lower=0.0).mean()
+    beside = launches["network_s"] - (launches["mean_step_s"] - launches["compute_s"])
+    hidden = beside.astype(float).clip(lower=0.0).mean()
     seconds = {
         "input ms": means["input_wait_s"],
         "compute alone ms": means["compute_s"] - (0.0 if math.isnan(slowed) else slowed),

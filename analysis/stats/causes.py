@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pandas as pd
 
@@ -19,6 +20,9 @@ from analysis.stats.decisions import decisions
 from analysis.stats.explained_parts import Cause, explained_parts
 from analysis.stats.statistics import Estimate, subtract
 from ps_allreduce.record.records import FOREIGN_LIMIT
+
+#: Headline, tables and figures all ask for the explanations of the same few cases.
+_CASES = 16
 
 #: What other programs on the processors make longer.
 _DISTURBED = (Cause.SLOWED, Cause.IN_TURN, Cause.EXCHANGE, Cause.DISPATCH)
@@ -164,13 +168,14 @@ class Explanation:
         return tuple(p for p in (self.faster, self.slower) if p.launches["compute_s"].isna().all())
 
 
-def explanations(case: Case) -> list[Explanation]:
+@lru_cache(maxsize=_CASES)
+def explanations(case: Case) -> tuple[Explanation, ...]:
     """Of every pair that differs, in the order of the decisions; the planned ones come first."""
-    return [
+    return tuple(
         _explain(case, *points, decision)
         for points, decision in _differing(case)
         if all(point.launches["mean_step_s"].notna().all() for point in points)
-    ]
+    )
 
 
 def _differing(case: Case) -> Iterator[tuple[tuple[Point, Point], Decision]]:

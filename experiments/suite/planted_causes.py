@@ -104,8 +104,8 @@ def plant_causes(results: Path, seed: int, launches: int, budget_s: float) -> in
         with open_session(place, FOLDER, PROFILE) as session:
             where = _Place(session=session, data_dir=settings.data_dir, notes=folder / FILE)
             left = _make_turns(where, draws(seed, launches), ends_at)
-    turns = read_turns(folder / FILE)
-    click.echo("\n".join(render_found(judge(turns, runs_table(folder)))))
+    if turns := read_turns(folder / FILE):
+        click.echo("\n".join(render_found(judge(turns, runs_table(folder)))))
     if left:
         click.echo(f"{left} turns are missing: the same command goes on.")
     return 1 if left else 0

@@ -45,7 +45,9 @@ def test_parts_add_up_to_every_step(spans: list[tuple[float, ...]], meets: bool)
     waits, computing, rests, gaps, pulls = np.array(spans).T
     lengths = gaps + pulls + waits + computing + rests
     ends = np.cumsum(lengths)
-    steps = make_steps(0, ends, [Phase.FIRST, Phase.WARMUP, *[Phase.MEASURED] * (len(ends) - 2)])
+    steps = make_steps(
+        0, ends.tolist(), [Phase.FIRST, Phase.WARMUP, *[Phase.MEASURED] * (len(ends) - 2)]
+    )
     start = ends - lengths + gaps
     ready = start + pulls + waits
     moments = np.stack([ready, ready + computing / 3, ready + computing], axis=1)

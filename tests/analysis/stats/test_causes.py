@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -144,7 +145,7 @@ SPREAD = make_experiment(
 )
 
 
-def on_hosts(own: Experiment, slow_bits_per_s: float = 800.0) -> dict[str, object]:
+def on_hosts(own: Experiment, slow_bits_per_s: float = 800.0) -> dict[str, Any]:
     names = [f"n{number}" for number in range(4)]
     tasks = dict(zip(("worker:0", "worker:1", "ps:0", "ps:1"), names, strict=True))
     links = list(links_between(names, 800.0))
@@ -215,8 +216,6 @@ def test_tables_show_every_point() -> None:
     assert parts.loc["stock_allreduce", "compute alone ms"] == "-"
     metrics = pop_table(case).set_index("setting")
     assert "stock_allreduce" not in metrics.index
-    assert float(metrics.loc["ps_sync, round_robin", "parallel, per machine paid for"]) == (
-        pytest.approx(
-            float(metrics.loc["ps_sync, round_robin", "parallel efficiency"]) / 2, abs=0.01
-        )
-    )
+    paid = metrics["parallel, per machine paid for"].astype(float)["ps_sync, round_robin"]
+    workers = metrics["parallel efficiency"].astype(float)["ps_sync, round_robin"]
+    assert paid == pytest.approx(workers / 2, abs=0.01)
