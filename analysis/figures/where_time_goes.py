@@ -34,7 +34,7 @@ _BAR = 0.68
 #: Causes in the order of their fills: what is slowed has the colour of compute, in another hatch.
 _FILLS = (
     *(Cause.COMPUTE, Cause.EXCHANGE, Cause.INPUT, Cause.WORKER, Cause.IN_TURN, Cause.HOT_SERVER),
-    *(Cause.SLOW_LINK, Cause.DISPATCH, Cause.SLOWED, Cause.FOREIGN, Cause.WORKERS_LESS),
+    *(Cause.SLOW_LINK, Cause.DISPATCH, Cause.SLOWED, Cause.FOREIGN, Cause.FEWER_WORKERS),
     Cause.UNSEEN,
 )
 

@@ -166,7 +166,7 @@ _ADVICE: Mapping[Cause, Callable[[Point], str]] = {
         "Steps begin late: let a worker make several steps for each call (--steps-per-dispatch)."
     ),
     Cause.FOREIGN: lambda _: "Other programs use the processors: end them, or use other hosts.",
-    Cause.WORKERS_LESS: lambda _: (
+    Cause.FEWER_WORKERS: lambda _: (
         "Servers have hosts that could compute: put them beside workers (--layout colocated), or "
         "use fewer of them."
     ),

@@ -101,8 +101,8 @@ def difference(
     fastest = pd.concat([slower, faster])["fastest_link_bits_per_s"].dropna().astype(float)
     best = float(fastest.max()) if len(fastest) else 0.0
     long, short = (explained_parts(rows, alone_s, best) for rows in (slower, faster))
-    long[Cause.WORKERS_LESS] = (growth - 1) * long.sum(axis="columns")
-    short[Cause.WORKERS_LESS] = 0.0
+    long[Cause.FEWER_WORKERS] = (growth - 1) * long.sum(axis="columns")
+    short[Cause.FEWER_WORKERS] = 0.0
     long, short = _netted(long, short)
     if _foreign(slower) - _foreign(faster) > FOREIGN_LIMIT:
         long, short = _disturbed(long), _disturbed(short)

@@ -35,7 +35,7 @@ class Cause(StrEnum):
     SLOW_LINK = "the slowest link"
     DISPATCH = "dispatch"
     FOREIGN = "other programs on the processors"
-    WORKERS_LESS = "workers that hosts of servers are not"
+    FEWER_WORKERS = "fewer workers"
     UNSEEN = "steps that nobody sees into"
 
 

@@ -109,7 +109,7 @@ def test_links_are_held_against_those_of_the_other_side() -> None:
 
 def test_fewer_workers_need_more_of_their_steps() -> None:
     found = difference(launches(), launches(), None, growth=2.0)
-    assert found.causes[0].cause is Cause.WORKERS_LESS
+    assert found.causes[0].cause is Cause.FEWER_WORKERS
     assert found.causes[0].seconds.mean == pytest.approx(0.1)
 
 
