@@ -47,7 +47,7 @@ def plot_placement(case: Case) -> Figure | None:
         note_signs(right, marks_of(case, "rate")[[point in own for point in case.points]])
         # Above both axes: a long name would run from the left one into the right one.
         name_figure(figure, case.name)
-        left.set_title("trainable bytes per server", loc="left")
+        left.set_title("bytes per server", loc="left")
         right.set_title(f"throughput, {workers_text(workers)}", loc="left")
         legend_of_figure(figure, [left, right])
     return figure

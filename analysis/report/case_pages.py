@@ -118,6 +118,7 @@ def _breakdown(report: CaseReport) -> PagePart:
                 caption="Means over steps, workers and launches: compute, exposed communication "
                 "and input wait add up to the step. Exposed communication is the rest of a step, "
                 "so updates and dispatch are in it.",
+                wraps={"steps of launches": "long"},
             ),
             TextTable(rows=report_table(case, "bounds"), title="Bounds by the links"),
         ]

@@ -85,14 +85,14 @@ _IN_REPORT: Mapping[str, tuple[str, ...]] = {
 
 
 def report_table(case: Case, what: str) -> pd.DataFrame:
-    """A table of a report, as text under its headings; of bounds an empty one where none is known.
+    """A table of a report, as text under its headings; of bounds only points that have one.
 
     Args:
         what: `results`, `scaling`, `steps` or `bounds`.
     """
     text = text_table(case)
-    if what == "bounds" and not is_bounded(case):
-        text = text[:0]
+    if what == "bounds":
+        text = text[point_table(case)["fraction"].notna()]
     names = [name for name in _IN_REPORT[what] if worth_showing(case, name)]
     shares = text[[name for name in _SHARES if name in names]]
     needless = {*shares.columns[shares.T.duplicated()], *_unknown(text[names])}
