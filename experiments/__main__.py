@@ -33,13 +33,13 @@ from experiments.cli.options import (
 )
 from experiments.cli.placement import placement
 from experiments.cli.requests import RunRequest, SpreadRequest, StudyRequest, SweepRequest
-from experiments.cli.suite_commands import SUITE_COMMANDS
 from experiments.cli.sweep_command import run_study
 from experiments.models.models_table import render_models
 from experiments.models.settle_model import settle_model
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.catalogue import STUDIES
 from experiments.studies.scope import Study
+from experiments.suite_commands import SUITE_COMMANDS
 from experiments.sweep.progress import SweepProgress, counting_bar, plain_console
 from experiments.sweep.session import Workplace
 from experiments.sweep.sweep import STANDARD
