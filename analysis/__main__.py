@@ -45,7 +45,7 @@ OK, SOME_FAILED = 0, 1
 
 def _folder(text: str) -> Path:
     if not text.strip():
-        raise UserError("an empty text names no folder of results.")
+        raise UserError("a folder of results is missing: RESULTS=, or both A= and B=.")
     return Path(text)
 
 

@@ -30,6 +30,10 @@ from analysis.stats.statistics import estimate
 from analysis.wording import number, ratio, with_interval
 from ps_allreduce.record.exchanges import exchange_sentence
 
+NOTHING_DIFFERS = (
+    "By the rule of decision no two settings are known to differ, so there is nothing to explain."
+)
+
 
 def _results(report: CaseReport) -> PagePart:
     case = report.case
@@ -128,8 +132,9 @@ def _breakdown(report: CaseReport) -> PagePart:
 def _explanation(report: CaseReport) -> PagePart:
     case = report.case
     causes = explanation_table(case)
+    told = [explanation_sentence(case, each) for each in explanations(case)]
     return PagePart(
-        sentences=[explanation_sentence(case, told) for told in explanations(case)],
+        sentences=told or [NOTHING_DIFFERS],
         tables=[
             TextTable(
                 rows=causes,

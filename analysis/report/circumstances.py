@@ -80,7 +80,8 @@ def busy_lines(records: Sequence[RunRecord]) -> list[str]:
             lines.append(
                 f"In {disturbed} of {len(records)} runs {whoever} took more than "
                 f"{FOREIGN_LIMIT:.0%} of a host's processor time, up to {max(loads):.0%}: they may "
-                "have been disturbed."
+                "have been disturbed. Measure again in another RESULTS folder when nothing else "
+                "runs; make doctor shows what does."
             )
     busy = sum(record.began_busy for record in records)
     if busy:
