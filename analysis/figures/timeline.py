@@ -7,7 +7,7 @@ parts are is decided in `analysis.timeline.traced`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -83,14 +83,26 @@ def timeline_data(case: Case) -> pd.DataFrame:
     )
 
 
-def _rows(run: TracedRun, about: dict[str, object]) -> Iterator[dict[str, object]]:
+def _rows(run: TracedRun, about: Mapping[str, object]) -> Iterator[dict[str, object]]:
     begin, end = window_of(run.steps)
+    yield from ({**about, **row} for row in _part_rows(run, begin, end))
+    yield from ({**about, **row} for row in _message_rows(run, begin, end))
+
+
+def _part_rows(run: TracedRun, begin: float, end: float) -> Iterator[dict[str, object]]:
     for worker, spans in _spans(run).items():
         for name in dict.fromkeys(span.name for span in spans):
             own = _clipped([span for span in spans if span.name == name], begin, end)
             for since, length in own:
-                row = {"worker": worker, "part": name, "begin_ms": since, "end_ms": since + length}
-                yield about | row
+                yield {
+                    "worker": worker,
+                    "part": name,
+                    "begin_ms": since,
+                    "end_ms": since + length,
+                }
+
+
+def _message_rows(run: TracedRun, begin: float, end: float) -> Iterator[Mapping[str, object]]:
     for way in ways_of(run):
         if way.ready < end and way.back > begin:
             moments = {
@@ -100,7 +112,7 @@ def _rows(run: TracedRun, about: dict[str, object]) -> Iterator[dict[str, object
                 "end_ms": way.back,
             }
             since_ms = {name: (moment - begin) * 1e3 for name, moment in moments.items()}
-            yield about | {"worker": way.worker, "part": f"message {way.number}"} | since_ms
+            yield {"worker": way.worker, "part": f"message {way.number}", **since_ms}
 
 
 def shown_runs(case: Case) -> list[tuple[Point, TracedRun]]:

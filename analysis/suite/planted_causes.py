@@ -9,7 +9,6 @@ meets the others: no cause may be found there.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -21,11 +20,9 @@ from analysis.data.blocks import analysed
 from analysis.data.load import read_sweep
 from analysis.stats.causes import Difference, difference
 from analysis.stats.explained_parts import Cause
+from analysis.suite.json_lines import read_lines, write_lines
 from analysis.suite.self_test import Share
 from analysis.wording import NONE, ratio
-from ps_allreduce.errors import UserError
-from ps_allreduce.record.files import write_atomically
-from ps_allreduce.serialization import from_json, parse_json, to_json
 
 #: The folder of the results, and the file in it that says what was planted where.
 FOLDER, FILE = "planted-causes", "planted.jsonl"
@@ -89,13 +86,7 @@ def read_turns(path: Path) -> list[PlantedTurn]:
     Raises:
         UserError: a line is no turn.
     """
-    if not path.exists():
-        return []
-    try:
-        lines = [parse_json(line) for line in path.read_bytes().splitlines()]
-    except ValueError as error:
-        raise UserError(f"{path} holds a line that is no JSON ({error}).") from error
-    return [from_json(PlantedTurn, line, str(path)) for line in lines]
+    return read_lines(path, PlantedTurn)
 
 
 def write_turns(path: Path, turns: Sequence[PlantedTurn]) -> None:
@@ -104,7 +95,7 @@ def write_turns(path: Path, turns: Sequence[PlantedTurn]) -> None:
     Raises:
         UserError: the file cannot be written.
     """
-    write_atomically(path, "".join(json.dumps(to_json(turn)) + "\n" for turn in turns).encode())
+    write_lines(path, turns)
 
 
 def runs_table(folder: Path) -> pd.DataFrame:

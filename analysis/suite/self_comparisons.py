@@ -7,7 +7,6 @@ by a line for each comparison; a session that is in it already adds nothing.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +19,10 @@ from analysis.data.cases import Point, make_cases
 from analysis.data.load import read_sweep
 from analysis.stats.decision import Contest, Outcome, decide
 from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES, compare
+from analysis.suite.json_lines import read_lines, write_lines
 from analysis.suite.self_test import Share
 from analysis.suite.targets import no_less_than, target_text
 from analysis.wording import count_text
-from ps_allreduce.errors import UserError
-from ps_allreduce.record.files import write_atomically
-from ps_allreduce.serialization import from_json, parse_json, to_json
 
 #: The file in the results, and the folder of the sweeps that it is made from.
 FILE, FOLDER = "self_comparisons.jsonl", "self-comparisons"
@@ -119,8 +116,7 @@ def add_to(path: Path, found: list[SelfComparison]) -> list[SelfComparison]:
     if not new:
         return before
     together = [*before, *new]
-    lines = [json.dumps(to_json(each)) + "\n" for each in together]
-    write_atomically(path, "".join(lines).encode())
+    write_lines(path, together)
     return together
 
 
@@ -130,13 +126,7 @@ def read_from(path: Path) -> list[SelfComparison]:
     Raises:
         UserError: a line is no comparison.
     """
-    if not path.exists():
-        return []
-    try:
-        lines = [parse_json(line) for line in path.read_bytes().splitlines()]
-    except ValueError as error:
-        raise UserError(f"{path} holds a line that is no JSON ({error}).") from error
-    return [from_json(SelfComparison, line, str(path)) for line in lines]
+    return read_lines(path, SelfComparison)
 
 
 def render_self_comparisons(found: list[SelfComparison], content: dict[str, object]) -> str:
