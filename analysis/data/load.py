@@ -12,7 +12,7 @@ import math
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from reprlib import repr as short
@@ -25,6 +25,7 @@ from analysis.data.rows import Row, row_of
 from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.record.exchanges import EXCHANGES, ExchangeChoice
 from ps_allreduce.record.files import RunFiles, iter_record_paths, load_raw, read_json, read_run
+from ps_allreduce.record.link_rates import chosen_rates
 from ps_allreduce.record.looks import LOOKS, Looks
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.record.sense import ROUNDING
@@ -71,6 +72,7 @@ class SweepFiles:
         planned: the runs that `sweep.json` asks for; None where there is no such file.
         looks: at the main comparison while the sweep was made; None if there were none.
         exchanges: how gradients travel, as far as `auto` chose it.
+        link_rates: of emulated links, bits per second by model, as far as a first look chose them.
     """
 
     folder: Path
@@ -80,6 +82,7 @@ class SweepFiles:
     planned: tuple[str, ...] | None
     looks: Looks | None = None
     exchanges: tuple[ExchangeChoice, ...] = ()
+    link_rates: Mapping[str, float] = field(default_factory=dict)
 
 
 def load(folder: str | Path) -> pd.DataFrame:
@@ -155,6 +158,7 @@ def read_sweep(folder: Path) -> SweepFiles:
         planned=definition.order,
         looks=definition.looks,
         exchanges=definition.exchanges,
+        link_rates=definition.link_rates,
     )
 
 
@@ -216,6 +220,7 @@ class _Definition:
     order: tuple[str, ...] | None = None
     looks: Looks | None = None
     exchanges: tuple[ExchangeChoice, ...] = ()
+    link_rates: Mapping[str, float] = field(default_factory=dict)
 
 
 def _definition(folder: Path, damaged: list[Damage]) -> _Definition:
@@ -229,6 +234,7 @@ def _definition(folder: Path, damaged: list[Damage]) -> _Definition:
             order=tuple(order),
             looks=from_json(Looks, choices[LOOKS], path.name) if LOOKS in choices else None,
             exchanges=from_json(tuple[ExchangeChoice, ...], choices.get(EXCHANGES, []), path.name),
+            link_rates=chosen_rates(choices),
         )
     except FileNotFoundError:
         return _Definition()

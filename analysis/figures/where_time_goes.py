@@ -25,17 +25,27 @@ from analysis.figures.style import (
     new_figure,
     style,
 )
-from analysis.stats.causes import Explanation, alone_s, explanations
-from analysis.stats.explained_parts import Cause, explained_parts
+from analysis.stats.causes import Explanation, explanations
+from analysis.stats.explained_parts import Cause
+from analysis.stats.mean_parts import Part, mean_parts, measured_launches
 from analysis.wording import ratio, workers_text
 
 _BAR = 0.68
 
-#: Causes in the order of their fills: what is slowed has the colour of compute, in another hatch.
+#: Parts and causes in the order of their fills; what is alike has one fill in both figures.
 _FILLS = (
-    *(Cause.COMPUTE, Cause.EXCHANGE, Cause.INPUT, Cause.WORKER, Cause.IN_TURN, Cause.HOT_SERVER),
-    *(Cause.SLOW_LINK, Cause.DISPATCH, Cause.SLOWED, Cause.FOREIGN, Cause.FEWER_WORKERS),
-    Cause.UNSEEN,
+    (Part.ALONE, Cause.COMPUTE),
+    (Part.EXCHANGE, Cause.EXCHANGE),
+    (Part.INPUT, Cause.INPUT),
+    (Cause.WORKER,),
+    (Part.WAITING, Cause.IN_TURN),
+    (Cause.HOT_SERVER,),
+    (Cause.SLOW_LINK,),
+    (Part.DISPATCH, Cause.DISPATCH),
+    (Part.SLOWED, Cause.SLOWED),
+    (Part.UPDATE, Cause.FOREIGN),
+    (Cause.FEWER_WORKERS,),
+    (Part.UNSEEN, Cause.UNSEEN),
 )
 
 #: More pairs than this are not drawn; the table has them all.
@@ -43,18 +53,19 @@ MOST_PAIRS = 12
 
 
 def plot_breakdown(case: Case) -> Figure | None:
-    """Stacked parts of the mean step by cause, a bar per point, grouped by workers."""
+    """Stacked parts of the mean step, a bar per point, grouped by workers."""
     shown = _measured(case)
     if not shown:
         return None
     # From the top, with a gap where the number of workers changes.
     workers = pd.Series([point.num_workers for point in shown])
     positions = [0.0, *np.where(workers.diff()[1:] > 0, 1.6, 1.0).cumsum()]
-    parts = [_parts(case, point) for point in shown]
+    parts = pd.DataFrame([mean_parts(case, point) * 1e3 for point in shown])
+    steps = [measured_launches(point)["mean_step_s"].astype(float) * 1e3 for point in shown]
     with style():
         figure, (axes,) = new_figure(1, 1, 1.8 + 0.27 * (positions[-1] + 1))
-        _draw_stacks(axes, pd.DataFrame([each.mean() for each in parts]), positions)
-        _draw_totals(axes, [each.sum(axis="columns") for each in parts], positions)
+        _draw_stacks(axes, parts, positions)
+        _draw_totals(axes, steps, positions)
         _label_rows(axes, [_label(point) for point in shown], positions)
         axes.set_xlabel("mean step time of a worker, ms")
         name_figure(figure, case.name)
@@ -64,7 +75,7 @@ def plot_breakdown(case: Case) -> Figure | None:
 
 def _measured(case: Case) -> list[Point]:
     """The points whose raw timings were read, by workers."""
-    measured = [point for point in case.points if point.known("mean_step_s").size]
+    measured = [point for point in case.points if len(measured_launches(point))]
     return sorted(measured, key=lambda point: point.num_workers)
 
 
@@ -72,16 +83,10 @@ def breakdown_data(case: Case) -> pd.DataFrame:
     """Milliseconds of every part that is drawn, means over launches."""
     rows = [
         {"setting": point.setting.label, "num_workers": point.num_workers}
-        | {f"{cause} ms": value for cause, value in _parts(case, point).mean().items()}
+        | {f"{part} ms": value for part, value in (mean_parts(case, point) * 1e3).items()}
         for point in _measured(case)
     ]
     return pd.DataFrame(rows)
-
-
-def _parts(case: Case, point: Point) -> pd.DataFrame:
-    """Milliseconds of each launch by cause."""
-    launches = point.launches[point.launches["mean_step_s"].notna()]
-    return explained_parts(launches, alone_s(case, point)) * 1e3
 
 
 def _label(point: Point) -> str:
@@ -90,18 +95,17 @@ def _label(point: Point) -> str:
 
 def _draw_stacks(axes: Axes, means: pd.DataFrame, positions: Sequence[float]) -> None:
     """Bars to the right for what is above 0, and to the left for what is below."""
-    used = [cause for cause in Cause if cause in means and means[cause].abs().max() > 0.0]
     right, left = np.zeros(len(means)), np.zeros(len(means))
-    for cause in used:
-        values = means[cause].fillna(0.0).to_numpy()
+    for name in means.columns[means.abs().max() > 0.0]:
+        values = means[name].fillna(0.0).to_numpy()
         begin = np.where(values >= 0.0, right, left)
-        axes.barh(positions, values, _BAR, left=begin, label=cause.value, **_fill(cause))
+        axes.barh(positions, values, _BAR, left=begin, label=str(name), **_fill(name))
         right, left = right + np.maximum(values, 0.0), left + np.minimum(values, 0.0)
 
 
-def _fill(cause: Cause) -> dict[str, Any]:
-    """The same for a cause in every figure."""
-    return bar_fill(_FILLS.index(cause))
+def _fill(name: str) -> dict[str, Any]:
+    """The same for a part in every figure."""
+    return bar_fill(next(row for row, names in enumerate(_FILLS) if name in names))
 
 
 def _draw_totals(axes: Axes, totals: Sequence[pd.Series], positions: Sequence[float]) -> None:
@@ -135,7 +139,8 @@ def plot_explanation(case: Case) -> Figure | None:
     positions = [float(row) for row in range(len(shown))]
     with style():
         figure, (axes,) = new_figure(1, 1, 2.0 + 0.42 * len(shown))
-        _draw_stacks(axes, pd.DataFrame(rows).fillna(0.0), positions)
+        causes = pd.DataFrame(rows).reindex(columns=list(Cause)).fillna(0.0)
+        _draw_stacks(axes, causes, positions)
         steps = [told.difference.step.mean * 1e3 for told in shown]
         axes.plot(steps, positions, "D", color=INK, mfc=PAPER, ms=5, label="difference")
         axes.axvline(0.0, color=INK, linewidth=0.8)

@@ -17,6 +17,7 @@ from analysis.stats.decisions import decisions
 from analysis.stats.points import point_table
 from analysis.stats.statistics import estimate
 from analysis.wording import capital, count_text, number, ratio, with_interval, workers_text
+from ps_allreduce.point.network import render_rate
 from ps_allreduce.record.records import Status
 
 
@@ -69,7 +70,8 @@ def warnings(results: SweepResults, told: Sequence[tuple[Case, Verdict]]) -> lis
     ]
     shared = {line for _, line in by_case if all((case, line) in by_case for case, _ in told)}
     of_cases = [line if line in shared else f"{case.name}: {line}" for case, line in by_case]
-    return list(dict.fromkeys([*_missing_lines(results), *of_cases, *_run_lines(results)]))
+    lines = [*_missing_lines(results), *_chosen_lines(results), *of_cases, *_run_lines(results)]
+    return list(dict.fromkeys(lines))
 
 
 def _missing_lines(results: SweepResults) -> Iterator[str]:
@@ -84,6 +86,15 @@ def _missing_lines(results: SweepResults) -> Iterator[str]:
         yield (
             f"{count_text(len(older), 'block')} of runs from another machine, software or measured "
             f"program {_are(older)} left out."
+        )
+
+
+def _chosen_lines(results: SweepResults) -> Iterator[str]:
+    for model, bits_per_s in sorted(results.files.link_rates.items()):
+        yield (
+            f"Nobody stated the rate of the emulated links. A first look chose "
+            f"{render_rate(bits_per_s)} for {model}, at which links matter and processors are not "
+            "the limit. On other links the ratio is another one."
         )
 
 

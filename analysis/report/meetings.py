@@ -55,8 +55,10 @@ def _formats_text(suite: Point, stock: Point) -> str:
 def _nothing_faster(meeting: Meeting, decision: Decision, where: str) -> str:
     first, second = (side.name for side in meeting.sides)
     if decision.outcome is Outcome.TOO_FEW:
-        fewest = min(decision.n_first, decision.n_second)
-        return f"No verdict: fewer than three launches ({fewest}) of {first} or {second} {where}."
+        return (
+            f"No verdict: it takes three launches of each, and there are {decision.n_first} of "
+            f"{first} and {decision.n_second} of {second} {where}."
+        )
     if decision.outcome is Outcome.NO_VERDICT:
         return f"No verdict on {first} and {second} {where}: {decision.doubt}."
     measured = f"{where}, {launches_text(decision)} (ratio {factor_text(decision)})"

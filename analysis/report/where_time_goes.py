@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pandas as pd
 
 from analysis.data.cases import Case, Point
 from analysis.data.tasks import read_tasks
 from analysis.derive.pop import computation_scaling
 from analysis.stats.causes import alone_s
+from analysis.stats.mean_parts import mean_parts, measured_launches
 from analysis.stats.statistics import mean_of
 from analysis.wording import NONE, number, ratio, with_interval
 
@@ -40,45 +40,22 @@ POP_NOTE = (
 
 def parts_table(case: Case) -> pd.DataFrame:
     """A row for each point whose raw timings were read: the parts of its mean step, ms."""
-    rows = [_parts_row(case, point) for point in case.points if not _unmeasured(point)]
+    rows = [_parts_row(case, point) for point in case.points if len(measured_launches(point))]
     return pd.DataFrame(rows)
 
 
-def _unmeasured(point: Point) -> bool:
-    return point.known("mean_step_s").empty
-
-
 def _parts_row(case: Case, point: Point) -> dict[str, str]:
-    launches = point.launches[point.launches["mean_step_s"].notna()]
-    means = launches[_MEANS].astype(float).mean()
-    alone = means["stated_compute_s"]
-    if math.isnan(alone):
-        alone = alone_s(case, point) or math.nan
-    slowed = float(np.maximum(means["compute_s"] - alone, 0.0))
-    sent = point.setting.traits.communicates()
+    launches = measured_launches(point)
     beside = launches["network_s"] - (launches["mean_step_s"] - launches["compute_s"])
-    hidden = beside.astype(float).clip(lower=0.0).mean()
-    seconds = {
-        "input ms": means["input_wait_s"],
-        "compute alone ms": means["compute_s"] - (0.0 if math.isnan(slowed) else slowed),
-        "slowed by shared cores ms": slowed,
-        "waiting for others ms": means["waiting_s"],
-        "exchange and update ms": means["exchange_s"] if sent else math.nan,
-        "update ms": math.nan if sent else means["exchange_s"],
-        "dispatch ms": means["dispatch_s"],
-        "hidden at least ms": hidden,
-        "processor, worker ms": means["worker_cpu_s"],
-        "processor, server ms": means["server_cpu_s"],
+    beyond = {
+        "hidden at least ms": beside.astype(float).clip(lower=0.0).mean(),
+        "processor, worker ms": launches["worker_cpu_s"].astype(float).mean(),
+        "processor, server ms": launches["server_cpu_s"].astype(float).mean(),
     }
     step = mean_of(launches["mean_step_s"].astype(float)).ends
     row = {"n": str(len(launches)), "mean step ms [95 %]": with_interval(_ms, *step)}
-    return _named(point) | row | {name: _ms(value) for name, value in seconds.items()}
-
-
-_MEANS = [
-    *("input_wait_s", "compute_s", "stated_compute_s", "waiting_s", "exchange_s"),
-    *("dispatch_s", "worker_cpu_s", "server_cpu_s"),
-]
+    row |= {f"{part} ms": _ms(value) for part, value in mean_parts(case, point).items()}
+    return _named(point) | row | {name: _ms(value) for name, value in beyond.items()}
 
 
 def _named(point: Point) -> dict[str, str]:

@@ -127,17 +127,21 @@ def estimate(values: pd.Series | Sequence[float]) -> Estimate:
 
 
 def mean_of(values: pd.Series) -> Estimate:
-    """Arithmetic mean of costs, which add up, and its t-interval.
+    """Arithmetic mean of costs, which add up, and its interval, which lies above 0.
+
+    It is the t-interval of the logarithm of the mean (delta method: the error of the logarithm is
+    the error of the mean over the mean).
 
     Args:
-        values: at least one.
+        values: at least one, all above 0.
     """
     known = values.to_numpy(dtype=np.float64)
     mean = float(known.mean())
     if len(known) < MIN_LAUNCHES:
         return Estimate(mean=mean, low=None, high=None)
     error, freedom = _mean_error(known)
-    return _around(mean, error, freedom)
+    factor = math.exp(error / mean * float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)))
+    return Estimate(mean=mean, low=mean / factor, high=mean * factor)
 
 
 def _around(mean: float, error: float, freedom: float) -> Estimate:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 
 from experiments.cli.requests import StudyRequest
-from experiments.studies.scope import rate_question
 from experiments.sweep.definition import Choices
 from experiments.sweep.link_rate import LINKS, MOST_BUSY, Look, choose_rate
 from experiments.sweep.session import RunListener, Workplace, open_session, run_once_more
@@ -25,6 +24,7 @@ from ps_allreduce.point.layout import num_hosts as hosts_needed
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.network import EmulatedNetwork, render_rate
 from ps_allreduce.record.exchanges import ExchangeMode
+from ps_allreduce.record.link_rates import rate_question
 from ps_allreduce.record.records import RunRecord, Status
 
 #: The folder of its records; it is no sweep.
@@ -37,6 +37,11 @@ ASSUMED_BITS_PER_S = 1e9
 BRIEF = Measurement(
     warmup=FixedWarmup(least_steps=5, least_s=1.0), measured_steps=10, measured_s=2.0
 )
+
+
+def _judged_question(model: str) -> str:
+    """The choice that holds the stated rate of emulated links that was looked at."""
+    return f"stated rate of the links for {model}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +68,9 @@ class FirstLook:
         networks = {point.workload: point.network for point in points}
         chosen = self._measured(points)
         for workload, network in networks.items():
-            unanswered = rate_question(workload) not in self.choices.answers
+            model = workload.model.name
+            questions = {rate_question(model), _judged_question(model)}
+            unanswered = questions.isdisjoint(self.choices.answers)
             point = _busiest(point for point in points if point.workload == workload)
             if network is None or point is None or not unanswered or not self._bits(point):
                 continue
@@ -91,9 +98,9 @@ class FirstLook:
     def _choose(self, point: Experiment, network: EmulatedNetwork) -> None:
         self.console.print(f"A first look at {point.title} chooses the rate of the links.")
         look = choose_rate(self._bits(point), lambda rate: self._look(point, network, rate))
-        bits_per_s = look.bits_per_s + _carried(network)
-        self.choices.decide(rate_question(point.workload), float, lambda: bits_per_s)
-        told = f"Links of {render_rate(bits_per_s)} ({point.workload.model.name}): {_seen(look)}"
+        bits_per_s, model = look.bits_per_s + _carried(network), point.workload.model.name
+        self.choices.decide(rate_question(model), float, lambda: bits_per_s)
+        told = f"Links of {render_rate(bits_per_s)} ({model}): {_seen(look)}"
         if look.busy > MOST_BUSY:
             told += f" {_ways_out(point)}"
         self.console.print(told)
@@ -104,11 +111,12 @@ class FirstLook:
             "the limit."
         )
         look = self._look(point, network, bits_per_s - _carried(network))
-        self.choices.decide(rate_question(point.workload), float, lambda: bits_per_s)
+        model = point.workload.model.name
+        self.choices.decide(_judged_question(model), float, lambda: bits_per_s)
         if look.busy > MOST_BUSY:
             better = render_rate(look.better_bits_per_s + _carried(network))
             self.console.print(
-                f"Links of {render_rate(bits_per_s)} ({point.workload.model.name}): {_seen(look)} "
+                f"Links of {render_rate(bits_per_s)} ({model}): {_seen(look)} "
                 f"Links of about {better} would decide instead. {_ways_out(point)}"
             )
 

@@ -18,7 +18,15 @@ from experiments.models.workload_request import refuse_absent_workers
 from experiments.studies.defaults import default_cores, default_models, default_workers
 from experiments.studies.scope import Describe, Scale, Scope, Study, Threads, check_servers
 from experiments.sweep.definition import LAUNCHES, Choices
-from experiments.sweep.sweep import QUICK, PlannedRun, Profile, Sweep, expected_duration, job_sizes
+from experiments.sweep.sweep import (
+    OVERHEAD_S,
+    QUICK,
+    PlannedRun,
+    Profile,
+    Sweep,
+    expected_duration,
+    job_sizes,
+)
 from launchers.protocol import Capacity
 from launchers.settings import option_of
 from launchers.sites import SITES, network_of, site_kind
@@ -61,7 +69,7 @@ def plan_sweep(
     fitting = _fitting(points, capacity, console)
     refuse_absent_workers(fitting)
     _tell_too_long(fitting, request.sweep.chosen_profile, describe, console)
-    return Sweep(
+    sweep = Sweep(
         name=request.name,
         points=fitting,
         profile=request.sweep.chosen_profile,
@@ -69,6 +77,9 @@ def plan_sweep(
         main_launches=main_launches_of(request, choices),
         job_sizes=job_sizes(capacity.num_hosts) if request.sweep.jobs_by_size else (),
     )
+    if request.sweep.budget_s is not None:
+        _tell_budget(sweep, request.sweep.budget_s, console)
+    return sweep
 
 
 def main_launches_of(request: StudyRequest, choices: Choices) -> int | None:
@@ -223,6 +234,19 @@ def _tell_too_long(
             f"{len(too_long)} of {len(points)} points will time out: warm-up and measured steps of "
             f"{longest.title} take at least {least[longest]:.0f} s, and the profile {profile.name} "
             f"gives a run {profile.limit_s:.0f} s."
+        )
+
+
+def _tell_budget(sweep: Sweep, budget_s: float, console: Console) -> None:
+    """Say that a stated budget does not hold the fewest launches; a pilot says it by itself."""
+    profile = sweep.profile
+    fewest = [run for run in sweep.runs() if run.turn < profile.repetitions]
+    likely_s = expected_duration(sweep, fewest, OVERHEAD_S).likely_s
+    if likely_s > budget_s and not profile.pilot:
+        console.print(
+            f"The budget of {budget_s:.0f} s is too short: {len(fewest)} runs, each point "
+            f"{profile.repetitions} times, take about {likely_s:.0f} s. They are made all the "
+            "same. Fewer points take less, or --repetitions 1, which allows no verdict."
         )
 
 

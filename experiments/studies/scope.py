@@ -39,6 +39,7 @@ from ps_allreduce.point.strategies.base import Altered, Servers, StrategySetting
 from ps_allreduce.point.wire import WIRE_SETTINGS, WireType
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.exchanges import EXCHANGES, ExchangeChoice, ExchangeMode
+from ps_allreduce.record.link_rates import rate_question
 
 SERVER_STRATEGIES = (AsynchronousServers, SynchronousServers)
 
@@ -60,11 +61,6 @@ def check_servers(points: Iterable[Experiment], describe: Describe) -> None:
         if servers is not None and servers.num_ps > 1:
             split_bytes = servers.split_bytes or DEFAULT_SPLIT_BYTES
             make_plan(servers.placement, describe(point.workload), servers.num_ps, split_bytes)
-
-
-def rate_question(workload: Workload) -> str:
-    """What a first look at emulated links answers, in bits per second."""
-    return f"rate of the links for {workload.model.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +191,7 @@ class Scope:
         return replace(self.measurement, measured_steps=FEWEST_STEPS, measured_s=window_s)
 
     def _network_of(self, workload: Workload) -> EmulatedNetwork | None:
-        rate = self.choices.answer(rate_question(workload), float)
+        rate = self.choices.answer(rate_question(workload.model.name), float)
         if self.network is None or rate is None or not self.network.is_unlimited:
             return self.network
         return replace(self.network, bits_per_s=rate)

@@ -25,6 +25,9 @@ RowsT_co = TypeVar("RowsT_co", covariant=True)
 #: The first steps are slow: a duration takes more steps than they suggest.
 MARGIN = 1.1
 
+#: Steps that the slowest worker makes once all have settled, where steps are dealt.
+LEAST_OF_SLOWEST = 5
+
 
 class Driver(Protocol[RowsT_co]):
     """What the loop needs of a backend."""
@@ -83,9 +86,14 @@ def timed_loop(
     around.progress(Phase.FIRST)
     stretches = [Stretch(Phase.FIRST, 1, driver.run(1))]
     around.progress(Phase.WARMUP)
-    step_s, warmup_end = _warm_up(driver, measurement, around, stretches)
+    made = _Progress()
+    step_s, warmup_end = _warm_up(driver, measurement, around, stretches, made)
     around.expect(measurement.least_measured_s(step_s))
-    wanted = max(measurement.measured_steps, math.ceil(measurement.measured_s * MARGIN / step_s))
+    wanted = max(
+        measurement.measured_steps,
+        math.ceil(measurement.measured_s * MARGIN / step_s),
+        made.rounds_of_slowest(SETTLING_STEPS + LEAST_OF_SLOWEST) - SETTLING_STEPS,
+    )
     total = SETTLING_STEPS + int(driver.agree(wanted))
     # What a phase takes is held against what its steps note: nothing else belongs to it.
     around.progress(Phase.MEASURED)
@@ -129,6 +137,11 @@ class _Progress:
         rounds = self.steps.total() // self.num_workers
         return max(steps, min(rounds, math.ceil(steps * rounds / max(self.fewest, 1))))
 
+    def rounds_of_slowest(self, steps: int) -> int:
+        """Rounds in which the slowest worker makes so many steps; 0 where none is slower."""
+        rounds = self.steps.total() // self.num_workers
+        return math.ceil(steps * rounds / self.fewest) if self.fewest < rounds else 0
+
     def is_steady(self) -> bool:
         """Whether steps have come at one speed."""
         return is_steady(np.concatenate(self.times))
@@ -139,13 +152,14 @@ def _warm_up(
     measurement: Measurement,
     around: Surroundings[RowsT],
     stretches: list[Stretch[RowsT]],
+    made: _Progress,
 ) -> tuple[float, WarmupEnd]:
     """Warm up until no worker needs more; return seconds per step of the last stretch, and why.
 
     A single step comes first, for a first look.  Every stretch ends with an agreement, which
     empties pipelines; between two, nothing waits.
     """
-    warmup, made, chunk = measurement.warmup, _Progress(), 1
+    warmup, chunk = measurement.warmup, 1
     while True:
         begin = around.clock()
         stretch = Stretch(Phase.WARMUP, chunk, driver.run(chunk))

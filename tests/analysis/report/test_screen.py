@@ -37,7 +37,7 @@ VERDICTS: Mapping[str, Mapping[int, float | None]] = {
     "faster than": times(2.0),
     "Equal within 3 % are": times(1.0),
     "Undecided between": NOISY,
-    "fewer than three launches (2)": times(1.0, 2),
+    "takes three launches of each, and there are 3 of all-reduce and 2 of": times(1.0, 2),
     "those that did are a selection": times(1.0) | {3: None, 4: None, 5: None},
 }
 

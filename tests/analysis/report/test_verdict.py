@@ -69,14 +69,14 @@ def test_allreduce_is_faster_than_the_best_of_two_settings() -> None:
         ),
         pytest.param(
             {RING: times(1.8, 2), SYNC: times(1.0, 2)},
-            "No verdict: fewer than three launches (2) of all-reduce or ps_sync, round_robin at 2 "
-            "workers (1 host, grpc).",
+            "No verdict: it takes three launches of each, and there are 2 of all-reduce and 2 of "
+            "ps_sync, round_robin at 2 workers (1 host, grpc).",
             id="two launches",
         ),
         pytest.param(
             {RING: times(1.8, 1), SYNC: times(1.0, 1), EVEN: times(0.9, 1)},
-            "No verdict: fewer than three launches (1) of all-reduce or ps_sync, round_robin at 2 "
-            "workers",
+            "No verdict: it takes three launches of each, and there are 1 of all-reduce and 1 of "
+            "ps_sync, round_robin at 2 workers",
             id="one launch",
         ),
         pytest.param(

@@ -99,3 +99,12 @@ def test_a_time_that_is_none_is_refused(
     assert run("compare", "--workers", "1,2", "--dry-run", "--budget-s", budget) == 2
     assert "budget" in capsys.readouterr().err
     assert launcher.launched == []
+
+
+def test_a_budget_below_the_fewest_launches_is_told_beforehand(
+    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("compare", "--workers", "1,2", "--dry-run", "--budget-s", "30") == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "The budget of 30 s is too short" in said
+    assert "each point 3 times" in said

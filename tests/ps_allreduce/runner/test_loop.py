@@ -296,10 +296,12 @@ class DealingDriver:
 
     Attributes:
         idle: so many steps are dealt before the last worker gets one.
+        rare: the last worker makes one of so many steps.
     """
 
     clock: FakeClock
     idle: int = 0
+    rare: int = 10
     made: int = 0
 
     def run(self, num_steps: int, *, events: bool = False) -> Rows:
@@ -307,7 +309,7 @@ class DealingDriver:
         for _ in range(3 * num_steps):
             self.clock.now += 0.005
             self.made += 1
-            late = self.made % 10 == 9 and self.made > self.idle
+            late = self.made % self.rare == self.rare - 1 and self.made > self.idle
             worker = 2 if late else int(self.made % 3 == 2)
             # Their clocks are an hour apart.
             rows.append((worker, self.clock.now + 3600.0 * worker, self.made))
@@ -326,3 +328,11 @@ def test_dealt_steps_are_steady_together_and_every_worker_has_made_enough(idle: 
     assert np.bincount(warm[:, 0].astype(int)).min() >= 10
     assert len(warm) < 1200
     assert len(timed.stretches) <= 12
+
+
+def test_the_slowest_worker_of_those_that_are_dealt_steps_makes_enough_to_be_measured() -> None:
+    clock = FakeClock()
+    measurement = Measurement(warmup=FixedWarmup(least_steps=4), measured_steps=1, measured_s=0.1)
+    timed = timed_loop(DealingDriver(clock, rare=60), measurement, around(clock))
+    (measured,) = (s.rows for s in timed.stretches if s.phase is Phase.MEASURED)
+    assert np.bincount(measured[:, 0].astype(int))[2] >= SETTLING_STEPS + 4
