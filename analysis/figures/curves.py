@@ -18,7 +18,7 @@ from matplotlib.ticker import NullLocator
 
 from analysis.figures.marks import (
     BOUND,
-    HOLLOW,
+    STROKE,
     draw_cross,
     draw_launches,
     draw_star,
@@ -96,7 +96,7 @@ def _draw_curve(
     )
     for mark in marks.itertuples():
         _draw_mark(axes, mark, colour, top)
-    axes.plot(bounds["x"], bounds["bound"], marker, **HOLLOW, color=colour)
+    axes.plot(bounds["x"], bounds["bound"], "_", **STROKE, color=colour)
 
 
 def _draw_mark(axes: Axes, mark: Any, colour: str, top: float) -> None:
@@ -159,5 +159,5 @@ def _note_signs(axes: Axes, curves: Curves) -> None:
     """Explain thin lines, circles, stars and crosses in the legend, if there are any."""
     marks = pd.concat(curves.values())
     if marks["bound"].notna().any():
-        axes.plot([], [], "o", **HOLLOW, color=INK, label=BOUND)
+        axes.plot([], [], "_", **STROKE, color=INK, label=BOUND)
     note_signs(axes, marks)

@@ -21,7 +21,7 @@ from analysis.stats.points import base_of, launch_ratios, point_table
 STARRED = "processors may have been the limit"
 FAILED = "attempts not ok"
 LAUNCHES = "single launches"
-BOUND = "bound (same marker)"
+BOUND = "bound"
 
 _STAR: dict[str, Any] = {
     "linestyle": "none",
@@ -36,11 +36,11 @@ _CROSS: dict[str, Any] = {
     "markersize": 6,
     "markeredgewidth": 1.6,
 }
-#: Markers of a bound, in the colour and with the marker of what it bounds.
-HOLLOW: dict[str, Any] = {
-    "markersize": 3.5,
-    "markerfacecolor": "none",
-    "markeredgewidth": 0.6,
+#: A bound is a stroke across the axis of the rates, in the colour of what it bounds.
+STROKE: dict[str, Any] = {
+    "linestyle": "none",
+    "markersize": 9,
+    "markeredgewidth": 1.6,
     "zorder": 1.5,
 }
 _CIRCLES: dict[str, Any] = {"s": 6, "facecolors": "none", "linewidths": 0.6, "zorder": 4}

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from analysis.figures.marks import (
     BOUND,
-    HOLLOW,
+    STROKE,
     draw_cross,
     draw_launches,
     draw_star,
@@ -139,7 +139,7 @@ def plot_settings(marks: pd.DataFrame, quantity: Quantity, title: str) -> Figure
         axes.set_xlim(0, right)
         axes.set_xlabel(quantity.label)
         if marks["bound"].notna().any():
-            axes.plot([], [], "o", color=INK, **HOLLOW, label=BOUND)
+            axes.plot([], [], "|", color=INK, **STROKE, label=BOUND)
         note_signs(axes, marks)
         legend_of_figure(figure, [axes])
     return figure
@@ -187,7 +187,7 @@ def _draw_mark(
     )
     draw_row(axes, row, (0.0, right))
     if not math.isnan(mark.bound):
-        axes.plot([mark.bound], [mark.y], marker, color=colour, **HOLLOW)
+        axes.plot([mark.bound], [mark.y], "|", color=colour, **STROKE)
     if mark.failed:
         draw_cross(axes, 0.0, mark.y, colour)
     if mean is None:

@@ -55,7 +55,7 @@ _WEAK = "Scaling is weak: each worker keeps its batch, so the global batch grows
 _LEFT_OUT = " Other settings have a figure of their own."
 
 _BOUNDS = (
-    " Hollow markers: the bound that the links of those runs set, with perfect overlap; there is "
+    " Strokes: the bound that the links of those runs set, with perfect overlap; there is "
     "none within one host."
 )
 

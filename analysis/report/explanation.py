@@ -204,11 +204,19 @@ def main_reason(case: Case) -> str:
 
 
 def _reason(told: Explanation) -> str:
-    """The largest part of the difference."""
+    """The largest part of the difference and what to change about it; or that none is sure."""
     if told.unseen or not told.difference.causes:
         return ""
-    part = told.difference.causes[0]
-    return (
-        f"A step of {told.slower.setting.label} takes {_ms_text(told.difference.step.mean)} more; "
-        f"the largest part is {part.cause}, {_ms_text(part.seconds.mean)}{_interval_text(part)}."
+    longer = (
+        f"A step of {told.slower.setting.label} takes {_ms_text(told.difference.step.mean)} more"
     )
+    part = next((part for part in told.difference.causes if part.sure), None)
+    if part is None:
+        largest = f"the largest is {_cause_text(told.difference.causes[0])}"
+        return f"{longer}. No part of it is certain: {largest}. More launches would tell."
+    certain = f"the largest certain part is {_cause_text(part)}"
+    return f"{longer}; {certain}. {advice_text(told, part.cause)}".rstrip()
+
+
+def _cause_text(part: CausedPart) -> str:
+    return f"{part.cause}, {_ms_text(part.seconds.mean)}{_interval_text(part)}"

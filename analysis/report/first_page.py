@@ -16,8 +16,15 @@ from analysis.report.verdict import Verdict
 from analysis.stats.decisions import decisions
 from analysis.stats.points import point_table
 from analysis.stats.statistics import estimate
-from analysis.wording import capital, count_text, number, ratio, with_interval, workers_text
-from ps_allreduce.point.network import render_rate
+from analysis.wording import (
+    capital,
+    count_text,
+    number,
+    rate_text,
+    ratio,
+    with_interval,
+    workers_text,
+)
 from ps_allreduce.record.records import Status
 
 
@@ -93,7 +100,7 @@ def _chosen_lines(results: SweepResults) -> Iterator[str]:
     for model, bits_per_s in sorted(results.files.link_rates.items()):
         yield (
             f"Nobody stated the rate of the emulated links. A first look chose "
-            f"{render_rate(bits_per_s)} for {model}, at which links matter and processors are not "
+            f"{rate_text(bits_per_s)} for {model}, at which links matter and processors are not "
             "the limit. On other links the ratio is another one."
         )
 
