@@ -245,13 +245,13 @@ def bounded(workers: int) -> list[RunRecord]:
 
 
 @pytest.mark.parametrize(("plot", "height"), [(plot_throughput, 1000.0), (plot_efficiency, 0.5)])
-def test_bounds_are_markers_where_a_network_sets_them(
+def test_bounds_are_strokes_where_a_network_sets_them(
     plot: Callable[[Case], Figure | None], height: float
 ) -> None:
     case = case_of(*(bounded(workers) for workers in (1, 2, 4)), SINGLE_FAST)
     figure = drawn(plot(case))
     assert BOUND in legend(figure)
-    lines = [line for line in figure.axes[0].get_lines() if line.get_markersize() == 3.5]
+    lines = [line for line in figure.axes[0].get_lines() if line.get_marker() == "_"]
     curves = [np.asarray(line.get_xydata()) for line in lines]
     (bound,) = (curve for curve in curves if len(curve))
     assert len(bound) == 2
