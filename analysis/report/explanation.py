@@ -204,19 +204,18 @@ def main_reason(case: Case) -> str:
 
 
 def _reason(told: Explanation) -> str:
-    """The largest part of the difference and what to change about it; or that none is sure."""
+    """The largest part of the difference, and what to change about it if it is certain."""
     if told.unseen or not told.difference.causes:
         return ""
     longer = (
         f"A step of {told.slower.setting.label} takes {_ms_text(told.difference.step.mean)} more"
     )
-    part = next((part for part in told.difference.causes if part.sure), None)
-    if part is None:
-        largest = f"the largest is {_cause_text(told.difference.causes[0])}"
-        return f"{longer}. No part of it is certain: {largest}. More launches would tell."
-    certain = f"the largest certain part is {_cause_text(part)}"
-    return f"{longer}; {certain}. {advice_text(told, part.cause)}".rstrip()
+    part = told.difference.causes[0]
+    if not part.sure:
+        return f"{longer}. What causes it is not certain: {_largest_text(part)}. Launch more often."
+    return f"{longer}; {_largest_text(part)}. {advice_text(told, part.cause)}".rstrip()
 
 
-def _cause_text(part: CausedPart) -> str:
-    return f"{part.cause}, {_ms_text(part.seconds.mean)}{_interval_text(part)}"
+def _largest_text(part: CausedPart) -> str:
+    seconds = f"{_ms_text(part.seconds.mean)}{_interval_text(part)}"
+    return f"the largest part is {part.cause}, {seconds}"

@@ -200,7 +200,7 @@ def test_a_sentence_says_how_much_and_what_to_change() -> None:
         "With 2 servers, ps:0 holds 75% of the bytes under round_robin. largest_first would give "
         "each 50%."
     )
-    assert "the largest certain part is the hottest server, " in main_reason(case)
+    assert "the largest part is the hottest server, " in main_reason(case)
     unseen = explanation_sentence(case, told["stock_allreduce", "allreduce"])
     assert "Nobody sees into the steps of stock_allreduce: make ladder" in unseen
     rows = explanation_table(case)
