@@ -30,6 +30,13 @@ _UNKNOWN = (
 )
 
 
+#: Sweeps of launches that look at links and windows before another sweep.
+BEFOREHAND = ("first-look", "pilot")
+
+#: Sweeps that chose something: a rate that was chosen for being high is too high.
+CHOOSING = (*BEFOREHAND, "tune")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Block:
     """Runs that may be pooled.

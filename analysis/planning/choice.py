@@ -11,11 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.data.blocks import analysed
+from analysis.data.blocks import BEFOREHAND, analysed
 from analysis.data.cases import Point, make_cases
 from analysis.data.load import find_sweeps, read_sweep
 from analysis.stats.sides import Side, SideKind
 from analysis.stats.statistics import MIN_LAUNCHES, Estimate, estimate
+from analysis.wording import number, with_interval
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.strategies import Single
 from ps_allreduce.record.records import RunRecord
@@ -44,7 +45,7 @@ class MeasuredSetting:
         rate: examples per second, with its interval over launches.
         launches: how many count.
         record: of the last launch that counts.
-        alone: examples per second of a single worker in the same sweep; None if not measured.
+        alone: the same of a single worker in the same sweep; None if not measured.
     """
 
     sweep: Path
@@ -52,7 +53,7 @@ class MeasuredSetting:
     rate: Estimate
     launches: int
     record: RunRecord
-    alone: float | None = None
+    alone: Estimate | None = None
 
     @property
     def launches_text(self) -> str:
@@ -63,18 +64,24 @@ class MeasuredSetting:
     def better_alone(self) -> str:
         """A sentence where these workers together are slower than one alone; else empty."""
         workers = self.record.experiment.num_workers
-        if self.alone is None or self.alone <= self.rate.mean or workers == 1:
+        if self.alone is None or self.alone.mean <= self.rate.mean or workers == 1:
             return ""
-        return (
-            f"A single worker made {self.alone:.1f} {self.unit}/s there, more than these {workers} "
-            "together: for this model more hosts do not pay."
+        alone, together = (with_interval(number, *each.ends) for each in (self.alone, self.rate))
+        told = (
+            f"A single worker made {alone} {self.unit}/s there, and these {workers} together "
+            f"{together}: "
         )
+        low, high = self.alone.low, self.rate.high
+        if low is None or high is None or low <= high:
+            return told + "whether more hosts pay for this model is not certain."
+        return told + "for this model more hosts do not pay."
 
     @property
     def line(self) -> str:
         """As users choose it."""
         experiment = self.record.experiment
-        return f"{experiment.experiment_id}  {experiment.title}  {self.rate.mean:.1f}/s"
+        rate = f"{self.rate.mean:.1f} {self.unit}/s"
+        return f"{experiment.experiment_id}  {experiment.title}  {rate}"
 
 
 def choose(folder: Path, setting: str, model: str | None) -> MeasuredSetting:
@@ -87,7 +94,8 @@ def choose(folder: Path, setting: str, model: str | None) -> MeasuredSetting:
     Raises:
         UserError: there is none, or there are several.
     """
-    sides = [side for sweep in find_sweeps(folder) for side in _sides(sweep, model)]
+    sweeps = [each for each in find_sweeps(folder) if each.name not in BEFOREHAND]
+    sides = [side for sweep in sweeps for side in _sides(sweep, model)]
     if not sides:
         what = "launch" if model is None else f"launch of {model}"
         raise UserError(
@@ -153,12 +161,12 @@ def _fastest(points: Sequence[Point]) -> Point:
 
 def _measured(sweep: Path, points: Sequence[Point], point: Point) -> MeasuredSetting:
     """A point, among those of its case."""
-    alone = [estimate(p.rates).mean for p in points if p.setting.traits is Single]
+    alone = [estimate(p.rates) for p in points if p.setting.traits is Single]
     return MeasuredSetting(
         sweep=sweep,
         unit=str(point.asked["unit"]),
         rate=estimate(point.rates),
         launches=len(point.rates),
         record=point.counting[-1],
-        alone=max(alone, default=None),
+        alone=max(alone, key=lambda each: each.mean, default=None),
     )

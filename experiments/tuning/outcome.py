@@ -18,7 +18,9 @@ from analysis.wording import ratio, with_interval
 from experiments.tuning.halving import LaunchOutcome, Moment, SideStanding, mean_rate
 from launchers.cli.types import size_text
 from launchers.settings import option_of
+from ps_allreduce.point.architectures import Model, OwnModel
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.network import render_rate
 
 #: Rows of the table on the screen.
 ROWS = 8
@@ -135,7 +137,7 @@ def _compared(side: SideOutcome, winner: Experiment) -> str:
     if side.default_failed or best is None:
         return f"{told}; the default failed"
     if best == side.default.experiment_id:
-        return f"{told}: the default, and nothing was faster"
+        return f"{told}: the default; no other candidate was ahead of it"
     compared = side.over_default(best)
     over = f"{with_interval(ratio, *compared.ends)} of the default"
     passes = f"in {_launches_text(compared.n_first)} of each that chose nothing"
@@ -149,15 +151,35 @@ def _launches_text(count: int) -> str:
 
 
 def options_of(point: Experiment) -> str:
-    """What `run-one` is told of a setting."""
+    """What `run-one` is told of a setting, of its model and of emulated hosts.
+
+    What else was stated of the workload or of hosts has to be stated again.
+    """
     columns = point.columns()
     tuned = [name for name in TUNED if name in point.strategy.understands]
     names = ("strategy", "num_workers", *tuned, "cores_per_worker", "threads_per_worker")
     values = {name: str(value) for name in names if (value := columns.get(name)) is not None}
-    return " ".join(
+    settings = [
         f"{option_of(name)} {size_text(int(value)) if 'bytes' in name else value}"
         for name, value in values.items()
-    )
+    ]
+    return " ".join([*settings, *_place_words(point), *_model_words(point.workload.model)])
+
+
+def _place_words(point: Experiment) -> list[str]:
+    words, network = ["--launcher", point.launcher], point.network
+    if network is not None:
+        words += ["--hosts", str(network.num_hosts)]
+        if network.bits_per_s is not None:
+            words += ["--bandwidth", render_rate(network.bits_per_s)]
+    return words
+
+
+def _model_words(model: Model) -> list[str]:
+    words = ["--model", shlex.quote(model.name)]
+    if isinstance(model, OwnModel):
+        words += [f"--model-arg {shlex.quote(each)}" for each in model.arguments]
+    return words
 
 
 def launch_table(sides: Sequence[SideOutcome]) -> pd.DataFrame:

@@ -139,7 +139,9 @@ def launches_of(records: Sequence[RunRecord]) -> dict[str, list[LaunchOutcome]]:
 
 def _outcome_of(record: RunRecord) -> LaunchOutcome:
     began, ended = map(datetime.fromisoformat, (record.started_at, record.finished_at))
-    seconds = max(LEAST_S, (ended - began).total_seconds())
+    # The first launch on a host waits for its fork server: that is no cost of its setting.
+    bring_up_s = record.phases.bring_up_s or 0.0
+    seconds = max(LEAST_S, (ended - began).total_seconds() - bring_up_s)
     node_s = seconds * num_hosts(record.experiment)
     if record.status is Status.OK and record.metrics is not None:
         return LaunchOutcome(rate=record.metrics.examples_per_sec, node_s=node_s)

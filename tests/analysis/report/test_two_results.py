@@ -80,3 +80,17 @@ def test_each_folder_is_one_sweep_and_not_the_other(
     assert "A and B are the same folder" in capsys.readouterr().err
     assert main(["compare-results", a, str(tmp_path)]) == 2
     assert "holds several sweeps, name one of them" in capsys.readouterr().err
+
+
+def test_launches_that_chose_are_no_results(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (measured, chose) = folders(tmp_path, {RING: 2.0}, {RING: 1.0})
+    for path in Path(chose).rglob("*.json"):
+        path.write_text(path.read_text().replace('"sweep": "compare"', '"sweep": "tune"'))
+    assert main(["compare-results", measured, chose]) == 2
+    assert "these launches chose a setting" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="0"):
+        main(["report", chose])
+    assert "these launches chose a setting" in capsys.readouterr().out
+    assert not list(Path(chose).rglob("report.html"))
