@@ -97,8 +97,19 @@ def compare_results(a: Path, b: Path) -> None:
             raise UserError(f"{results.files.folder}: {_CHOSE} Name a sweep that measured.")
     if first.files.folder.resolve() == second.files.folder.resolve():
         raise UserError(f"A and B are the same folder, {first.files.folder}.")
+    if shared_launches := _launches_of(first) & _launches_of(second):
+        raise UserError(
+            f"A and B share {len(shared_launches)} launches: one is a copy of the other, or of a "
+            "part of it. Compare launches that were made apart."
+        )
     shared = shared_cases(cases_of(first), cases_of(second))
     show_two(_console(), (first, second), shared)
+
+
+def _launches_of(results: SweepResults) -> set[tuple[str, str, str]]:
+    """What no two launches have in common: the machine, the run and when it began."""
+    block = results.block
+    return {(block.fingerprint, record.run_id, record.started_at) for record in block.records}
 
 
 def _only_sweep(folder: Path) -> Path:

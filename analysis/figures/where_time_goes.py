@@ -27,25 +27,25 @@ from analysis.figures.style import (
 )
 from analysis.stats.causes import Explanation, explanations
 from analysis.stats.explained_parts import Cause
-from analysis.stats.mean_parts import Part, mean_parts, measured_launches
+from analysis.stats.mean_parts import StepPart, mean_parts, measured_launches
 from analysis.wording import ratio, workers_text
 
 _BAR = 0.68
 
 #: Parts and causes in the order of their fills; what is alike has one fill in both figures.
 _FILLS = (
-    (Part.ALONE, Cause.COMPUTE),
-    (Part.EXCHANGE, Cause.EXCHANGE),
-    (Part.INPUT, Cause.INPUT),
+    (StepPart.ALONE, Cause.COMPUTE),
+    (StepPart.EXCHANGE, Cause.EXCHANGE),
+    (StepPart.INPUT, Cause.INPUT),
     (Cause.WORKER,),
-    (Part.WAITING, Cause.IN_TURN),
+    (StepPart.WAITING, Cause.IN_TURN),
     (Cause.HOT_SERVER,),
     (Cause.SLOW_LINK,),
-    (Part.DISPATCH, Cause.DISPATCH),
-    (Part.SLOWED, Cause.SLOWED),
-    (Part.UPDATE, Cause.FOREIGN),
+    (StepPart.DISPATCH, Cause.DISPATCH),
+    (StepPart.SLOWED, Cause.SLOWED),
+    (StepPart.UPDATE, Cause.FOREIGN),
     (Cause.FEWER_WORKERS,),
-    (Part.UNSEEN, Cause.UNSEEN),
+    (StepPart.UNSEEN, Cause.UNSEEN),
 )
 
 #: More pairs than this are not drawn; the table has them all.

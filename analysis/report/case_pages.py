@@ -121,7 +121,7 @@ def _breakdown(report: CaseReport) -> PagePart:
                 title="Steps",
                 caption="Means over steps, workers and launches: compute, exposed communication "
                 "and input wait add up to the step. Exposed communication is the rest of a step, "
-                "so updates and dispatch are in it.",
+                "so updates and dispatch are in it; where nothing is sent, it is left out.",
                 wraps={"steps of launches": "long"},
             ),
             TextTable(rows=report_table(case, "bounds"), title="Bounds by the links"),

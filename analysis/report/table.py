@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
 from analysis.data.cases import MARK, Case, Point
@@ -153,6 +154,8 @@ def text_table(case: Case) -> pd.DataFrame:
         claimed = (points[f"marks_{base}"] == "") | points[f"base_{base}"].isna()
         name = f"efficiency_{base}"
         text[name] = text[name].where(claimed, f"not claimable {MARK}")
+    sent = np.array([point.setting.traits.communicates() for point in case.points])
+    text["communication_s"] = text["communication_s"].where(sent, NONE)
     text["speedup"] = points["speedup_single"].map(ratio)
     text["of_bound"] = points["fraction"].map(ratio)
     return text

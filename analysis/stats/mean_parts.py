@@ -16,7 +16,7 @@ from analysis.data.cases import Case, Point
 from analysis.stats.causes import alone_s
 
 
-class Part(StrEnum):
+class StepPart(StrEnum):
     """What a worker does with the time of a step."""
 
     INPUT = "input"
@@ -55,13 +55,13 @@ def mean_parts(case: Case, point: Point) -> pd.Series:
     sent = point.setting.traits.communicates()
     unseen = means["mean_step_s"] - np.nan_to_num(means["dispatch_s"])
     parts = {
-        Part.INPUT: means["input_wait_s"],
-        Part.ALONE: means["compute_s"] - (0.0 if math.isnan(slowed) else slowed),
-        Part.SLOWED: slowed,
-        Part.WAITING: means["waiting_s"],
-        Part.EXCHANGE: means["exchange_s"] if sent else math.nan,
-        Part.UPDATE: math.nan if sent else means["exchange_s"],
-        Part.DISPATCH: means["dispatch_s"],
-        Part.UNSEEN: unseen if math.isnan(means["compute_s"]) else math.nan,
+        StepPart.INPUT: means["input_wait_s"],
+        StepPart.ALONE: means["compute_s"] - (0.0 if math.isnan(slowed) else slowed),
+        StepPart.SLOWED: slowed,
+        StepPart.WAITING: means["waiting_s"],
+        StepPart.EXCHANGE: means["exchange_s"] if sent else math.nan,
+        StepPart.UPDATE: math.nan if sent else means["exchange_s"],
+        StepPart.DISPATCH: means["dispatch_s"],
+        StepPart.UNSEEN: unseen if math.isnan(means["compute_s"]) else math.nan,
     }
     return pd.Series(parts, dtype=float)
