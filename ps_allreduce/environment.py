@@ -212,14 +212,15 @@ def installed_version(distribution: str) -> str | None:
         return None
 
 
-def _has_module(name: str) -> bool:
+def has_module(name: str) -> bool:
+    """Whether a module can be found; it is not imported."""
     return importlib.util.find_spec(name) is not None
 
 
 def look_up(
     required: Requirements,
     version_of: Callable[[str], str | None] = installed_version,
-    has_module: Callable[[str], bool] = _has_module,
+    has_module: Callable[[str], bool] = has_module,
 ) -> Installed:
     """Find what this process's environment holds of what is required."""
     names = [*TENSORFLOW_BUILDS, *(package.distribution for package in required.packages)]

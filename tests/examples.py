@@ -24,6 +24,7 @@ from ps_allreduce.point.strategies import (
     AsynchronousServers,
     NoCommunication,
     Single,
+    Horovod,
     StockAllReduce,
     StockServers,
     SynchronousServers,
@@ -82,6 +83,11 @@ def strategies() -> st.SearchStrategy[AnyStrategy]:
         | dealings()
         | st.builds(AllReduce, sending=wires())
         | st.builds(AllReduce, collective=collectives, sending=packs)
+        | st.builds(
+            Horovod,
+            fusion_bytes=st.integers(0, 1 << 40),
+            cycle_ms=st.floats(0.1, 1e4),
+        )
         | st.builds(StockAllReduce, collective=collectives, altered=st.sampled_from(Altered))
         | st.builds(
             StockServers,

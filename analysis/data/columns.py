@@ -63,6 +63,8 @@ mean_step_s:f dispatch_s:f waiting_s:f exchange_s:f stated_compute_s:f last_inpu
 fastest_compute_s:f fastest_stated_s:f slow_worker_s:f slowest_worker:i load_balance:f
 serialisation:f transfer:f hot_server_s:f slow_link_s:f fastest_link_bits_per_s:f worker_cpu_s:f
 server_cpu_s:f
+
+fusion_bytes:i cycle_ms:f
 """
 
 #: A command line may hold bytes that are no text; they are written by their numbers.
@@ -84,8 +86,7 @@ SETTINGS = (
     *("strategy", "num_ps", "layout", "placement", "split_bytes", "ps_per_host", "coordinator"),
     *("collective", "bytes_per_pack", "group_bytes", "cut_bytes", "in_flight"),
     *("gradients_on_wire", "host_aggregation", "staleness", "steps_per_dispatch"),
-    "join_rounds",
-    "altered",
+    *("join_rounds", "altered", "fusion_bytes", "cycle_ms"),
     "threads_per_worker",
 )
 

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.data.columns import SETTINGS
-from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy
+from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy, Horovod
 from ps_allreduce.point.strategies.base import Altered
 from ps_allreduce.point.wire import UNBUCKETED, Wire, WireType
 
@@ -127,8 +127,19 @@ _DEALING: Mapping[str, object] = {
     "join_rounds": False,
 }
 
+#: What can be set about Horovod, with its default.
+_FUSION: Mapping[str, object] = {
+    "fusion_bytes": Horovod().fusion_bytes,
+    "cycle_ms": Horovod().cycle_ms,
+}
+
 #: Everything that can be set about the exchange of gradients, in the order in which it is sorted.
-EXCHANGE: Mapping[str, object] = {"bytes_per_pack": None, **_MESSAGES, **_DEALING}
+EXCHANGE: Mapping[str, object] = {
+    "bytes_per_pack": None,
+    **_MESSAGES,
+    **_DEALING,
+    **_FUSION,
+}
 
 #: Messages of the suite's step without buckets, and the settings that make them so.
 _UNBUCKETED = {**UNBUCKETED.columns(), "host_aggregation": False}
@@ -147,7 +158,7 @@ def exchange_of(own: pd.Series) -> dict[str, object]:
     traits = STRATEGIES[own["strategy"]]
     counting = ["bytes_per_pack"] if traits.uses_collective else []
     counting += _MESSAGES if own["group_bytes"] is not None else []  # else TensorFlow's own packs
-    counting += [name for name in _DEALING if name in traits.understands]
+    counting += [name for name in (*_DEALING, *_FUSION) if name in traits.understands]
     return {name: own[name] for name in counting}
 
 
@@ -167,7 +178,7 @@ def _rank(name: str, value: object) -> float:
         return float(list(WireType).index(WireType(str(value))))
     if value == 0 and name != "group_bytes":
         return math.inf
-    return float(value) if isinstance(value, int) else math.inf
+    return float(value) if isinstance(value, int | float) else math.inf
 
 
 def exchange_parts(own: pd.Series, exchanges: Sequence[Mapping[str, object]]) -> list[str]:
@@ -228,4 +239,6 @@ _PARTS: Mapping[str, Callable[[Any], str]] = {
     "staleness": lambda bound: f"staleness {'unbounded' if bound is None else bound}",
     "steps_per_dispatch": lambda count: f"{count} step{'s' * (count != 1)} per dispatch",
     "join_rounds": lambda joins: "joined rounds" if joins else "not joined",
+    "fusion_bytes": lambda size: f"fusion of {megabytes(size)}" if size else "no fusion",
+    "cycle_ms": lambda time: f"cycles of {time:g} ms",
 }

@@ -36,7 +36,7 @@ from ps_allreduce.point.jitter import Distribution
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Policy
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.spread import Coordinator, LayoutKind
-from ps_allreduce.point.strategies import STRATEGIES
+from ps_allreduce.point.strategies import STRATEGIES, Horovod
 from ps_allreduce.point.strategies.base import Altered, StrategySettings
 from ps_allreduce.point.wire import Collective, Wire, WireType
 from ps_allreduce.point.workload import Precision
@@ -177,6 +177,18 @@ _OF_SWEEPS: tuple[Decorator[Any], ...] = (
     ),
     _stated(
         "--steps-per-dispatch", WHOLE, f"{_users_of('steps_per_dispatch')}: steps in one go.", 1
+    ),
+    _stated(
+        "--fusion-bytes",
+        SIZE,
+        f"{_users_of('fusion_bytes')}: gradients travel together up to so many bytes.",
+        size_text(Horovod().fusion_bytes),
+    ),
+    _stated(
+        "--cycle-ms",
+        Parsed("ms", parse_decimal),
+        f"{_users_of('cycle_ms')}: time between two looks at what is ready.",
+        Horovod().cycle_ms,
     ),
 )
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from experiments.studies import (
     allreduce_sweep,
     compare,
+    horovod_sweep,
     ladder,
     placement_sweep,
     ps_sweep,
@@ -25,6 +26,7 @@ STUDIES: Mapping[str, Study] = {
     "allreduce-sweep": allreduce_sweep.STUDY,
     "placement-sweep": placement_sweep.STUDY,
     "tuning-sweep": tuning_sweep.STUDY,
+    "horovod-sweep": horovod_sweep.STUDY,
     "ladder": ladder.STUDY,
     "timeline": timeline.STUDY,
 }

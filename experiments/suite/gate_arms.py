@@ -18,6 +18,7 @@ from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.optimizers import Adam, AdamW
 from ps_allreduce.point.placement import Policy, VariableSpec
 from ps_allreduce.point.spread import Spread, workers_together
+from ps_allreduce.environment import has_module
 from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy, Single
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.workload import Workload
@@ -55,7 +56,11 @@ def gate_split_bytes(variables: Iterable[VariableSpec], num_ps: int) -> int:
 def arms(scope: Scope, num_ps: int) -> list[Experiment]:
     """What must agree with a single worker: synchronous strategies, and others with one worker."""
     (workload,), (workers,) = scope.workloads, scope.scale.workers
-    able = [each for each in STRATEGIES.values() if not each.refusal(workload)]
+    able = [
+        each
+        for each in STRATEGIES.values()
+        if not each.refusal(workload) and (each.module is None or has_module(each.module))
+    ]
     if squares_parts(workload):
         able = [each for each in able if not each.as_shipped]
     communicating = [each for each in able if each.communicates()]

@@ -21,7 +21,8 @@ from launchers.run.follow import make_run
 from launchers.run.own_files import bring_copies
 from launchers.run.state import LaunchRequest, result_path
 from launchers.site import Site, task_address
-from ps_allreduce.errors import HostFault
+from ps_allreduce.environment import has_module
+from ps_allreduce.errors import HostFault, UserError
 from ps_allreduce.fork_server.messages import ConvertImages, DescribeModel, Event, PrepareInput
 from ps_allreduce.inspection.model_facts import FindModel, FoundModel, TriedModel, TryModel
 from ps_allreduce.point.architectures import Model, OwnModel
@@ -29,6 +30,7 @@ from ps_allreduce.point.cores import plan_cores, plan_gpus
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.resources import Device
+from ps_allreduce.point.strategies import AnyStrategy
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.records import Status
@@ -85,6 +87,7 @@ class HostsLauncher:
         Raises:
             UserError: with the reason and what to do.
         """
+        _require_module(experiment.strategy)
         self._site.check(experiment)
         placed = self._site.place(experiment)
         if not self._site.is_emulating:
@@ -297,3 +300,12 @@ def _keep_weights(run: LaunchedRun, source: Path, target: Path) -> LaunchedRun:
         told = f"the weights could not be written to {target} ({error.strerror or error})"
         return replace(run, warnings=(*run.warnings, told))
     return run
+
+
+def _require_module(strategy: AnyStrategy) -> None:
+    """Hosts have the environment of this machine, so what is missing here is missing there."""
+    if strategy.module is not None and not has_module(strategy.module):
+        raise UserError(
+            f"strategy {strategy.kind} needs {strategy.label}, which this environment lacks: make "
+            f"setup {strategy.module.upper()}=1 builds it (docs/setup.md)."
+        )

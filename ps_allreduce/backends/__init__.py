@@ -16,6 +16,7 @@ BACKENDS = {
     "ps_async": ("parameter_servers.ps_async", "AsynchronousBackend"),
     "ps_sync": ("parameter_servers.ps_sync", "SynchronousBackend"),
     "allreduce": ("allreduce", "AllReduceBackend"),
+    "horovod": ("horovod", "HorovodBackend"),
     "stock_ps": ("stock.stock_ps", "StockServersBackend"),
     "stock_allreduce": ("stock.stock_allreduce", "StockAllReduceBackend"),
 }

@@ -13,6 +13,7 @@ from typing import get_args
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.strategies.all_reduce import AllReduce
 from ps_allreduce.point.strategies.base import NoCommunication, Single
+from ps_allreduce.point.strategies.horovod import Horovod
 from ps_allreduce.point.strategies.servers import AsynchronousServers, SynchronousServers
 from ps_allreduce.point.strategies.stock import StockAllReduce, StockServers
 
@@ -21,6 +22,7 @@ __all__ = [
     "AllReduce",
     "AnyStrategy",
     "AsynchronousServers",
+    "Horovod",
     "NoCommunication",
     "Single",
     "StockAllReduce",
@@ -35,6 +37,7 @@ AnyStrategy = (
     | AsynchronousServers
     | SynchronousServers
     | AllReduce
+    | Horovod
     | StockServers
     | StockAllReduce
 )

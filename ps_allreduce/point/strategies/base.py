@@ -56,6 +56,8 @@ class StrategySettings:
     collective: Collective | None = None
     bytes_per_pack: int | None = None
     altered: Altered | None = None
+    fusion_bytes: int | None = None
+    cycle_ms: float | None = None
 
     @property
     def stated(self) -> tuple[str, ...]:
@@ -123,6 +125,7 @@ class Strategy:
         as_shipped: TensorFlow as its tutorials write it, with Keras' optimizer and nothing of the
             suite's exchange: of a step of a real model only its begin and end are known.
         max_workers: the largest number of workers; None for no bound.
+        module: what an environment may lack and the strategy needs; None for nothing.
     """
 
     __slots__ = ()
@@ -137,6 +140,7 @@ class Strategy:
     replicated: ClassVar[bool] = False
     as_shipped: ClassVar[bool] = False
     max_workers: ClassVar[int | None] = None
+    module: ClassVar[str | None] = None
 
     @classmethod
     def of(cls, settings: StrategySettings) -> Self:

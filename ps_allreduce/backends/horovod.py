@@ -1,0 +1,102 @@
+"""Horovod: every worker keeps a replica, Horovod averages gradients among the workers over Gloo.
+
+Decides how ranks find each other and how gradients are handed over.  Ranks need a server of keys
+and values to meet: worker:0 has it, at its own address of TF_CONFIG, where TensorFlow would serve
+with any other strategy.  Which gradients travel together, Horovod decides at run time.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from typing import Any
+
+import horovod.tensorflow as hvd
+import psutil
+import tensorflow as tf
+from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
+
+from ps_allreduce.backends.devices import COMPUTE
+from ps_allreduce.backends.local_worker import LocalWorker
+from ps_allreduce.backends.protocol import Task
+from ps_allreduce.cluster import TaskId, TaskType
+from ps_allreduce.errors import LaunchError
+from ps_allreduce.exchange.replica import Alone
+from ps_allreduce.exchange.steps import Exchanged
+from ps_allreduce.point.strategies import Horovod
+from ps_allreduce.ranks import Place
+from ps_allreduce.record.messages import MessageRecord
+
+
+class Ranked(Alone):
+    """A worker among the ranks of Horovod."""
+
+    def largest(self, value: float) -> float:
+        """The largest value of all workers."""
+        given = hvd.allgather(tf.constant([value], tf.float64), name="agreement")
+        return float(tf.reduce_max(given).numpy())
+
+
+class HorovodBackend(LocalWorker):
+    """Averages gradients by Horovod."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        strategy = task.experiment.strategy
+        assert isinstance(strategy, Horovod)
+        self._settings = strategy
+
+    def connect(self) -> None:
+        """Return once all ranks have met."""
+        config = self._task.tf_config
+        assert config is not None
+        host, _, port = config.cluster.address(TaskId(TaskType.WORKER, 0)).rpartition(":")
+        own = config.cluster.address(config.task).rpartition(":")[0]
+        place = Place.of(config)
+        os.environ |= place.environment() | {
+            "HOROVOD_CONTROLLER": "gloo",
+            "HOROVOD_CPU_OPERATIONS": "gloo",
+            "HOROVOD_GLOO_RENDEZVOUS_ADDR": socket.gethostbyname(host),
+            "HOROVOD_GLOO_RENDEZVOUS_PORT": port,
+            "HOROVOD_GLOO_IFACE": interface_of(own),
+            "HOROVOD_HOSTNAME": own,
+            "HOROVOD_FUSION_THRESHOLD": str(self._settings.fusion_bytes),
+            "HOROVOD_CYCLE_TIME": str(self._settings.cycle_ms),
+        }
+        if place.rank == 0:
+            self._meeting = serve_meeting(own, int(port))
+        hvd.init()
+        self._workers = Ranked(COMPUTE[self._experiment.resources.device])
+
+    def exchange(self, gradients: list[tf.Tensor]) -> Exchanged:
+        """Apply the mean over all workers."""
+        means = [
+            hvd.allreduce(gradient, op=hvd.Average, name=f"gradient {number}")
+            for number, gradient in enumerate(gradients)
+        ]
+        return self.apply(gradients, means, means)
+
+    def messages(self) -> list[MessageRecord]:
+        """One per variable, as before fusion."""
+        return self.message_per_variable()
+
+
+def interface_of(host: str) -> str:
+    """The interface of this machine that has the address of a host.
+
+    Raises:
+        LaunchError: none has it.
+    """
+    address = socket.gethostbyname(host)
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(each.address == address for each in addresses):
+            return name
+    raise LaunchError(f"no network interface here has the address {address} of {host}.")
+
+
+def serve_meeting(host: str, port: int) -> Any:
+    """Serve the keys and values by which ranks find each other, until this process ends."""
+    server = RendezvousHTTPServer((host, port), RendezvousHandler, False)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
