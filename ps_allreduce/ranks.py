@@ -30,7 +30,9 @@ class Place:
     @classmethod
     def of(cls, config: TfConfig) -> Place:
         """The place of the worker whose TF_CONFIG this is."""
-        hosts = [address.rpartition(":")[0] for address in config.cluster.addresses[TaskType.WORKER]]
+        hosts = [
+            address.rpartition(":")[0] for address in config.cluster.addresses[TaskType.WORKER]
+        ]
         rank = config.task.index
         local_rank = hosts[:rank].count(hosts[rank])
         with_that_rank = [host for host in dict.fromkeys(hosts) if hosts.count(host) > local_rank]

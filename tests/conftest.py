@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from ps_allreduce.point.strategies import AnyStrategy
+
 # A busy machine is slow at making examples; that is no defect.  So many are enough for every run:
 # over many runs they are others.
 settings.register_profile(
@@ -37,6 +39,12 @@ def skip_or_fail(reason: str) -> None:
     if os.environ.get(REQUIRE_ALL) == "1":
         pytest.fail(f"{reason} ({REQUIRE_ALL}=1: nothing may be skipped)")
     pytest.skip(reason)
+
+
+def need_module_of(strategy: type[AnyStrategy]) -> None:
+    """What a strategy needs besides TensorFlow is installed."""
+    if strategy.module is not None and importlib.util.find_spec(strategy.module) is None:
+        skip_or_fail(f"{strategy.label} is not installed: make setup {strategy.module.upper()}=1")
 
 
 @pytest.fixture

@@ -53,6 +53,11 @@ class Training:
                 f"{strategy.label}: the tutorials of TensorFlow have this training. Choose a "
                 "setting of the suite's own."
             )
+        if strategy.module is not None:
+            raise UserError(
+                f"{strategy.label}: a training of your own would need a built {strategy.label}, "
+                "which export does not take along. Choose another setting."
+            )
         if not workload.model.computes:
             raise UserError(
                 f"model {workload.model.name} computes nothing, so there is nothing to train: "

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.scope import Scope, Threads
+from ps_allreduce.environment import has_module
 from ps_allreduce.point.architectures import SMALL_CNN, OwnModel
 from ps_allreduce.point.data import Digits, Synthetic
 from ps_allreduce.point.experiment import Experiment
@@ -18,7 +19,6 @@ from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.optimizers import Adam, AdamW
 from ps_allreduce.point.placement import Policy, VariableSpec
 from ps_allreduce.point.spread import Spread, workers_together
-from ps_allreduce.environment import has_module
 from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy, Single
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.workload import Workload

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+import socketserver
 import threading
 from typing import Any
 
@@ -27,6 +28,10 @@ from ps_allreduce.exchange.steps import Exchanged
 from ps_allreduce.point.strategies import Horovod
 from ps_allreduce.ranks import Place
 from ps_allreduce.record.messages import MessageRecord
+
+
+#: A worker that is slower than this is lost; Horovod's own 30 s are shorter than some steps.
+PATIENCE_S = 600
 
 
 class Ranked(Alone):
@@ -61,6 +66,7 @@ class HorovodBackend(LocalWorker):
             "HOROVOD_GLOO_RENDEZVOUS_PORT": port,
             "HOROVOD_GLOO_IFACE": interface_of(own),
             "HOROVOD_HOSTNAME": own,
+            "HOROVOD_GLOO_TIMEOUT_SECONDS": str(PATIENCE_S),
             "HOROVOD_FUSION_THRESHOLD": str(self._settings.fusion_bytes),
             "HOROVOD_CYCLE_TIME": str(self._settings.cycle_ms),
         }
@@ -72,7 +78,7 @@ class HorovodBackend(LocalWorker):
     def exchange(self, gradients: list[tf.Tensor]) -> Exchanged:
         """Apply the mean over all workers."""
         means = [
-            hvd.allreduce(gradient, op=hvd.Average, name=f"gradient {number}")
+            hvd.allreduce(gradient, op=hvd.Average, name=f"gradient_{number}")
             for number, gradient in enumerate(gradients)
         ]
         return self.apply(gradients, means, means)
@@ -95,8 +101,19 @@ def interface_of(host: str) -> str:
     raise LaunchError(f"no network interface here has the address {address} of {host}.")
 
 
+class _Meeting(RendezvousHTTPServer):  # type: ignore[misc]
+    """Shares the port with the fork server, which holds it until the run is over."""
+
+    allow_reuse_port = True
+
+    def server_bind(self) -> None:
+        """Bind, and ask no name server who we are."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.server_address[:2]
+
+
 def serve_meeting(host: str, port: int) -> Any:
     """Serve the keys and values by which ranks find each other, until this process ends."""
-    server = RendezvousHTTPServer((host, port), RendezvousHandler, False)
+    server = _Meeting((host, port), RendezvousHandler, False)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server

@@ -25,6 +25,7 @@ from ps_allreduce.point.spread import LayoutKind, Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,
+    Horovod,
     NoCommunication,
     StockServers,
     SynchronousServers,
@@ -33,6 +34,7 @@ from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.files import iter_record_paths, load_record
 from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.record.records import Status
+from tests.conftest import need_module_of
 from tests.real.machines import wait_until
 from tests.real.points import (
     BRIEF,
@@ -91,6 +93,16 @@ def test_all_reduce_crosses_links_of_the_stated_rate(launcher: HostsLauncher) ->
     # Both hosts are this machine.
     (foreign_load,) = {host.foreign_load for host in run.hosts}
     assert foreign_load is not None
+
+
+def test_horovod_meets_and_sends_across_links(launcher: HostsLauncher) -> None:
+    need_module_of(Horovod)
+    spread = Spread(workers_per_host=2)
+    run = launch(launcher, emulated(Horovod, 4, spread=spread))
+    assert run.status is Status.OK, f"{run.reason}\n{run.log[-2000:]}"
+    assert run.metrics is not None
+    assert run.gradient_bytes is not None
+    assert run.metrics.step_time_p50_s > run.gradient_bytes * 8 / 220e6
 
 
 def test_dedicated_servers_have_hosts_of_their_own(launcher: HostsLauncher) -> None:

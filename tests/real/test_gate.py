@@ -26,6 +26,7 @@ from ps_allreduce.point.placement import Policy, make_plan
 from ps_allreduce.point.strategies import (
     AllReduce,
     AsynchronousServers,
+    Horovod,
     Single,
     StockAllReduce,
     StockServers,
@@ -36,6 +37,7 @@ from ps_allreduce.point.wire import ELEMENT_BYTES, UNBUCKETED, Wire
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status
 from tests.cluster import LocalLauncher
+from tests.conftest import need_module_of
 from tests.real.conftest import patched_words
 from tests.real.gate import TOLERANCE, Compare, Patched, Trained, difference, single_for, train
 from tests.real.points import launch, point
@@ -81,6 +83,8 @@ SYNCHRONOUS = {
     "ps_sync, unbucketed": _sync(Policy.LARGEST_FIRST, wire=UNBUCKETED),
     "ps_sync, one by one": _sync(Policy.PARTITIONED, wire=ONE_BY_ONE),
     "ps_sync, four at once, accumulated": _sync(Policy.GREEDY, accumulation=3, wire=FOUR_AT_ONCE),
+    "horovod": point(Horovod, 2, workload=WORKLOAD),
+    "horovod without fusion": point(Horovod, 2, fusion_bytes=0, cycle_ms=5.0, workload=WORKLOAD),
     "as shipped": point(StockAllReduce, 2, workload=WORKLOAD),
     "altered": point(StockAllReduce, 2, workload=WORKLOAD, altered=Altered.STATISTICS),
 }
@@ -98,6 +102,7 @@ def test_the_batches_of_two_workers_are_together_that_of_one(
 def test_two_workers_train_like_one_that_takes_their_batches(
     name: str, launcher: LocalLauncher, difference_from_single: Compare
 ) -> None:
+    need_module_of(type(SYNCHRONOUS[name].strategy))
     assert difference_from_single(launcher, SYNCHRONOUS[name]) < TOLERANCE
 
 

@@ -35,6 +35,7 @@ from ps_allreduce.record.files import iter_record_paths, load_record
 from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.record.records import RunRecord, Status
 from tests.cluster import LocalLauncher
+from tests.conftest import need_module_of
 from tests.fakes import make_record
 from tests.real.machines import wait_until
 from tests.real.points import BRIEF, LONG, in_flight, kill_when_measured, launch, point
@@ -53,6 +54,7 @@ PATIENCE_S = 120.0
 def test_a_run_leaves_a_complete_measurement(
     strategy: type[AnyStrategy], launcher: LocalLauncher
 ) -> None:
+    need_module_of(strategy)
     workers = 1 if strategy is Single else 2
     # Workers that do not wait for each other need some steps for a window that all are in.
     measurement = replace(BRIEF, measured_steps=100, event_steps=2)
