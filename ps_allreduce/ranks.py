@@ -1,14 +1,12 @@
 """The place of a worker among all workers, as Horovod's environment variables tell it.
 
-Decides ranks from TF_CONFIG: workers are ranked by their index, and those with one host name share
-a host.  The variables are those that Horovod's launcher sets (horovod/runner/gloo_run.py, 0.28.1).
+Decides ranks from hosts: workers are ranked by their index, and share a host by its name.  The variables are those that Horovod's launcher sets (horovod/runner/gloo_run.py, 0.28.1).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-from ps_allreduce.cluster import TaskType, TfConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,13 +26,13 @@ class Place:
     cross_size: int
 
     @classmethod
-    def of(cls, config: TfConfig) -> Place:
-        """The place of the worker whose TF_CONFIG this is."""
-        hosts = [
-            address.rpartition(":")[0] for address in config.cluster.addresses[TaskType.WORKER]
-        ]
-        rank = config.task.index
-        local_rank = hosts[:rank].count(hosts[rank])
+    def of(cls, hosts: Sequence[str], rank: int) -> Place:
+        """The place of a worker.
+
+        Args:
+            hosts: of all workers, in the order of their indices.
+        """
+        local_rank = list(hosts[:rank]).count(hosts[rank])
         with_that_rank = [host for host in dict.fromkeys(hosts) if hosts.count(host) > local_rank]
         return cls(
             rank=rank,

@@ -11,17 +11,19 @@ import os
 import socket
 import socketserver
 import threading
+from dataclasses import asdict
 from typing import Any
 
 import horovod.tensorflow as hvd
 import psutil
 import tensorflow as tf
+from horovod.runner.common.util.hosts import SlotInfo
 from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
 from ps_allreduce.backends.devices import COMPUTE
 from ps_allreduce.backends.local_worker import LocalWorker
 from ps_allreduce.backends.protocol import Task
-from ps_allreduce.cluster import TaskId, TaskType
+from ps_allreduce.cluster import ClusterSpec, TaskType
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.exchange.replica import Alone
 from ps_allreduce.exchange.steps import Exchanged
@@ -56,22 +58,22 @@ class HorovodBackend(LocalWorker):
         """Return once all ranks have met."""
         config = self._task.tf_config
         assert config is not None
-        host, _, port = config.cluster.address(TaskId(TaskType.WORKER, 0)).rpartition(":")
-        own = config.cluster.address(config.task).rpartition(":")[0]
-        place = Place.of(config)
+        workers = config.cluster.addresses[TaskType.WORKER]
+        hosts = [address.rpartition(":")[0] for address in workers]
+        place = Place.of(hosts, config.task.index)
         os.environ |= place.environment() | {
             "HOROVOD_CONTROLLER": "gloo",
             "HOROVOD_CPU_OPERATIONS": "gloo",
-            "HOROVOD_GLOO_RENDEZVOUS_ADDR": socket.gethostbyname(host),
-            "HOROVOD_GLOO_RENDEZVOUS_PORT": port,
-            "HOROVOD_GLOO_IFACE": interface_of(own),
-            "HOROVOD_HOSTNAME": own,
+            "HOROVOD_GLOO_RENDEZVOUS_ADDR": socket.gethostbyname(hosts[0]),
+            "HOROVOD_GLOO_RENDEZVOUS_PORT": workers[0].rpartition(":")[2],
+            "HOROVOD_GLOO_IFACE": interface_of(hosts[place.rank]),
+            "HOROVOD_HOSTNAME": hosts[place.rank],
             "HOROVOD_GLOO_TIMEOUT_SECONDS": str(PATIENCE_S),
             "HOROVOD_FUSION_THRESHOLD": str(self._settings.fusion_bytes),
             "HOROVOD_CYCLE_TIME": str(self._settings.cycle_ms),
         }
         if place.rank == 0:
-            self._meeting = serve_meeting(own, int(port))
+            self._meeting = serve_meeting(config.cluster)
         hvd.init()
         self._workers = Ranked(COMPUTE[self._experiment.resources.device])
 
@@ -112,8 +114,15 @@ class _Meeting(RendezvousHTTPServer):  # type: ignore[misc]
         self.server_name, self.server_port = self.server_address[:2]
 
 
-def serve_meeting(host: str, port: int) -> Any:
-    """Serve the keys and values by which ranks find each other, until this process ends."""
-    server = _Meeting((host, port), RendezvousHandler, False)
+def serve_meeting(cluster: ClusterSpec) -> Any:
+    """Serve the keys and values by which ranks find each other, until this process ends.
+
+    A key may go when all ranks that share its scope have met, so the server knows their places.
+    """
+    workers = cluster.addresses[TaskType.WORKER]
+    hosts = [address.rpartition(":")[0] for address in workers]
+    server = _Meeting((hosts[0], int(workers[0].rpartition(":")[2])), RendezvousHandler, False)
+    places = [Place.of(hosts, rank) for rank in range(len(hosts))]
+    server.init([SlotInfo(hosts[place.rank], **asdict(place)) for place in places])
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server

@@ -5,15 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ps_allreduce.cluster import ClusterSpec, TaskId, TaskType, TfConfig
 from ps_allreduce.ranks import Place
 
 
 def places(hosts: list[str]) -> list[Place]:
-    addresses = tuple(f"{host}:{4000 + number}" for number, host in enumerate(hosts))
-    cluster = ClusterSpec({TaskType.WORKER: addresses})
-    tasks = [TaskId(TaskType.WORKER, index) for index in range(len(hosts))]
-    return [Place.of(TfConfig(cluster, task)) for task in tasks]
+    return [Place.of(hosts, rank) for rank in range(len(hosts))]
 
 
 def test_two_hosts_of_two_and_one_worker() -> None:
