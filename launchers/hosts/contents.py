@@ -104,8 +104,9 @@ def read_wheelhouse(folder: Path) -> Wheelhouse:
     Raises:
         UserError: there are none.
     """
-    wheels = (path for path in folder.glob("*.whl") if path.is_file())
-    return Wheelhouse(folder=folder, sizes={path.name: path.stat().st_size for path in wheels})
+    kinds = ("*.whl", "horovod-*.tar.gz")
+    packages = (path for kind in kinds for path in folder.glob(kind) if path.is_file())
+    return Wheelhouse(folder=folder, sizes={path.name: path.stat().st_size for path in packages})
 
 
 def _pack(sink: io.BufferedIOBase, folder: Path, names: Iterable[str], completes: str) -> None:

@@ -218,7 +218,7 @@ def test_a_set_up_is_told_all_and_a_check_installs_nothing() -> None:
         *("/home/me/suite", "/venv/bin/python", "/home/me/suite"),
         *("/opt/bin/python3.11", "python3.11"),
     ]
-    told = ["VENV=/venv", "TF=cpu", f"WHEELHOUSE={packages}", "PIP_VERBOSE=1"]
+    told = ["VENV=/venv", "TF=cpu", "HOROVOD=0", f"WHEELHOUSE={packages}", "PIP_VERBOSE=1"]
     assert words[10:] == told
     assert len(shlex.split(set_up_command(GOAL, only_check=True))) == 10
 
