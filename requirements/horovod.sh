@@ -55,6 +55,8 @@ install_horovod() ( # into VENV, where TensorFlow is; a shell of its own keeps t
     export MAKEFLAGS="-j$(nproc)" HOROVOD_CMAKE="$work/cmake"
     export HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 HOROVOD_WITHOUT_MXNET=1
     export HOROVOD_WITH_GLOO=1 HOROVOD_WITHOUT_MPI=1 HOROVOD_WITHOUT_NVTX=1 HOROVOD_CPU_OPERATIONS=GLOO
+    # The same on every machine, not what the one that builds has.
+    if [ "$(uname -m)" = x86_64 ]; then export HOROVOD_BUILD_ARCH_FLAGS="-mavx -mfma -mf16c"; fi
     unset MAKEOVERRIDES MFLAGS HOROVOD_GPU HOROVOD_GPU_OPERATIONS
     lock=$horovod_lock
     from_source=$build_horovod

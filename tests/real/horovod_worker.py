@@ -14,7 +14,8 @@ import tensorflow as tf
 @tf.function
 def averages(tensor: tf.Tensor) -> list[tf.Tensor]:
     """The tensor and its tenfold, each averaged over all processes, in one exchange."""
-    return hvd.grouped_allreduce([tensor, 10 * tensor], op=hvd.Average)
+    averaged: list[tf.Tensor] = hvd.grouped_allreduce([tensor, 10 * tensor], op=hvd.Average)
+    return averaged
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -21,7 +22,7 @@ WORKER = Path(__file__).with_name("horovod_worker.py")
 NUM_PROCESSES = 2
 
 #: Two imports of TensorFlow on a busy machine.
-PATIENCE_S = 120.0
+PATIENCE_S = 200.0
 
 
 @pytest.fixture
@@ -29,11 +30,12 @@ def rendezvous_port() -> Iterator[int]:
     """Of a server at which the processes find each other."""
     if importlib.util.find_spec("horovod") is None:
         skip_or_fail("Horovod is not installed; 'make setup HOROVOD=1' builds it")
-    from horovod.runner.http.http_server import RendezvousServer
+    from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
-    server = RendezvousServer()
-    yield server.start()
-    server.stop()
+    with RendezvousHTTPServer(("127.0.0.1", 0), RendezvousHandler, verbose=False) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
 
 
 def variables(rank: int, port: int) -> dict[str, str]:

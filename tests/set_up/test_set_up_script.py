@@ -11,8 +11,8 @@ import pytest
 
 from ps_allreduce.record.provenance import ROOT
 
-# Behaves as the few calls of the script need: its version, its modules, venv and pip.  With TensorFlow
-# come its headers, with cmake a command, and Horovod is built with the command that the script names.
+# Behaves as the few calls of the script need: its version, its modules, venv and pip.  It brings
+# TensorFlow's headers and cmake along, and builds Horovod with the command that the script names.
 STAND_IN = """#!/bin/sh
 case "$*" in
 *version_info*) echo "${FAKE_VERSION:-3.11}" ;;
@@ -31,7 +31,9 @@ case "$*" in
     echo "pip says why" >&2
     if [ "${HOROVOD_CMAKE:-}" ]; then
         cat "${CPLUS_INCLUDE_PATH%%:*}/tensorflow/compiler/xla/client/xla_builder.h"
-        "$HOROVOD_CMAKE" source -DX=1 && "$HOROVOD_CMAKE" --build . --config X && exit "${FAKE_BUILD_STATUS:-0}"
+        "$HOROVOD_CMAKE" source -DX=1
+        "$HOROVOD_CMAKE" --build . --config X
+        exit "${FAKE_BUILD_STATUS:-0}"
     fi
     exit "${FAKE_PIP_STATUS:-0}"
     ;;
@@ -41,7 +43,7 @@ esac
 
 TOOLS = [
     *("awk", "cat", "chmod", "cmp", "cp", "cut", "find", "head", "ls", "mkdir", "mktemp", "mv"),
-    *("nproc", "rm"),
+    *("nproc", "rm", "uname"),
 ]
 
 HOROVOD_LOCK = """\
