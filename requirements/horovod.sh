@@ -38,7 +38,7 @@ EOF
 }
 
 install_horovod() ( # into VENV, where TensorFlow is; a shell of its own keeps the variables apart
-    printf 'Building Horovod (once; a few minutes).\n' >&2
+    printf 'Building Horovod (once; three to four minutes on two cores).\n' >&2
     environment=$(cd "$VENV" && pwd)
     work=$environment/.horovod
     moved=$work/include/tensorflow/compiler/xla/client

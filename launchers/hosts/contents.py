@@ -77,7 +77,7 @@ class Wheelhouse:
 
     @property
     def name(self) -> str:
-        """Of its copy on a host.  Names and sizes tell wheels apart; pip checks what is in them."""
+        """Of its copy on a host.  Names and sizes tell them apart; pip checks what is in them."""
         listed = repr(sorted(self.sizes.items()))
         return f"wheels-{hashlib.sha256(listed.encode()).hexdigest()[:16]}"
 
