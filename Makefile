@@ -43,6 +43,8 @@
 #:   VENV=.venv             folder of the virtual environment
 #:   TF=                    build of TensorFlow, cpu or cuda (what VENV holds, at first cpu)
 #:   PYTHON=                command of the Python to use (at first python3.11, else 3.12, 3.13)
+#:   HOROVOD=               1 also builds Horovod, which needs a C++ compiler; 0 leaves it out (what VENV
+#:                          holds, at first 0)
 #:   WHEELHOUSE=            set up from this folder instead of the internet
 
 # What is measured comes only from the command line: a MODEL left over in a shell must not change an
@@ -63,12 +65,13 @@ ENV = venv
 # These say where things are on this machine, so they may stand in a shell profile.
 VENV ?= .venv
 TF ?=
+HOROVOD ?=
 PYTHON ?=
 WHEELHOUSE ?=
 UV ?= uv
 
 # Values reach recipes through the environment, so neither make nor the shell reads "$$RESULTS" as code.
-VARIABLES = PROFILE LAUNCHER RESULTS MODEL NUM_PS HOSTS A B SETTING INTO N ARGS ENV VENV TF PYTHON WHEELHOUSE UV
+VARIABLES = PROFILE LAUNCHER RESULTS MODEL NUM_PS HOSTS A B SETTING INTO N ARGS ENV VENV TF HOROVOD PYTHON WHEELHOUSE UV
 $(foreach name,$(VARIABLES),$(eval override $(name) := $$(value $(name))))
 export $(VARIABLES)
 
@@ -178,9 +181,10 @@ faults: environment
 
 # --universal: one file for all Python versions and platforms. It holds the tools of 'make check',
 # because users run 'make test' in the same environment.
+LOCK = pip compile --upgrade --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock"
 lock:
 	@for build in cpu cuda; do \
-		"$$UV" pip compile pyproject.toml --extra $$build --extra dev --upgrade --quiet \
-			--universal --python-version 3.11 --generate-hashes \
-			--custom-compile-command "make lock" --output-file requirements/$$build.txt || exit; \
+		"$$UV" $(LOCK) pyproject.toml --extra $$build --extra dev --output-file requirements/$$build.txt || exit; \
 	done
+	@HOROVOD_WITHOUT_PYTORCH=1 "$$UV" $(LOCK) --group horovod --constraint requirements/cpu.txt \
+		--constraint requirements/cuda.txt --output-file requirements/horovod.txt

@@ -31,6 +31,9 @@ LOCK_STAMP = "ps-allreduce.lock"
 #: Builds of TensorFlow by the name of their distribution; all of them are the module `tensorflow`.
 TENSORFLOW_BUILDS = ("tensorflow", "tensorflow-cpu", "tensorflow-rocm")
 
+#: Not everywhere: `make setup HOROVOD=1` builds it.
+HOROVOD = "horovod"
+
 #: Distributions whose module has another name.
 MODULE_OF = {
     "pillow": "PIL",
@@ -223,7 +226,7 @@ def look_up(
     has_module: Callable[[str], bool] = has_module,
 ) -> Installed:
     """Find what this process's environment holds of what is required."""
-    names = [*TENSORFLOW_BUILDS, *(package.distribution for package in required.packages)]
+    names = [*TENSORFLOW_BUILDS, HOROVOD, *(package.distribution for package in required.packages)]
     versions = {name: version for name in names if (version := version_of(name)) is not None}
     modules = ["tensorflow", *filter(None, (package.module for package in required.packages))]
     missing = frozenset(module for module in modules if not has_module(module))
@@ -238,8 +241,10 @@ def environment_kind(prefix: Path | None = None) -> EnvironmentKind:
 
 def _summary(installed: Installed) -> str:
     build = next(name for name in TENSORFLOW_BUILDS if name in installed.versions)
-    found = f"{build} {installed.versions[build]}, Python {installed.python}"
-    return f"Environment ready ({environment_kind()}): {found}, {sys.executable}"
+    names = [name for name in (build, HOROVOD) if name in installed.versions]
+    packages = ", ".join(f"{name} {installed.versions[name]}" for name in names)
+    found = f"{packages}, Python {installed.python}, {sys.executable}"
+    return f"Environment ready ({environment_kind()}): {found}"
 
 
 def _arguments(words: Sequence[str]) -> argparse.Namespace:

@@ -4,13 +4,15 @@
 #   set_up.sh environment   make the virtual environment VENV from a lock file, or check an existing one
 #   set_up.sh wheelhouse    download every locked package into WHEELHOUSE
 #
+# Both with Horovod if HOROVOD=1 (see horovod.sh).
+#
 # All values arrive as environment variables (see the Makefile), so no value is ever read as shell.
-# A finished environment holds its stamp: a line that names the build and the Python, then a copy of the
-# lock file. If the stamp is missing or differs, the environment is made again from nothing. So it always
-# holds exactly its lock file, never a mixture of two.
+# A finished environment holds its stamp: a line that names the build, the Python and Horovod if it is there,
+# then a copy of what was locked. If the stamp is missing or differs, the environment is made again from
+# nothing. So it always holds exactly what its stamp says, never a mixture of two.
 set -eu
 
-: "${PROFILE:=quick}" "${ENV:=venv}" "${VENV:=.venv}" "${TF:=}" "${PYTHON:=}" "${WHEELHOUSE:=}"
+: "${PROFILE:=quick}" "${ENV:=venv}" "${VENV:=.venv}" "${TF:=}" "${PYTHON:=}" "${WHEELHOUSE:=}" "${HOROVOD:=}"
 
 # The minor versions in pyproject.toml's requires-python. The first is the one that the lock is tested with.
 supported="3.11 3.12 3.13"
@@ -71,17 +73,19 @@ create_venv() { # FOLDER, with the Python in $python
         fail "The virtual environment $1 could not be made; the reason is above."
 }
 
+. requirements/horovod.sh
+
 # ---- ENV=venv
 
-stamped() { # FIELD (2 build, 5 Python) -> its value in the stamp, or nothing if there is no stamp
+stamped() { # FIELD (2 build, 5 Python, 7 Horovod) -> its value in the stamp, or nothing if there is no stamp
     if [ -x "$VENV/bin/python" ] && [ -f "$stamp" ]; then
         head -n 1 "$stamp" | cut -d ' ' -f "$1"
     fi
 }
 
 wanted_stamp() {
-    printf '# %s build, Python %s\n' "$build" "$version"
-    cat "$lock"
+    printf '# %s build, Python %s%s\n' "$build" "$version" "${horovod:+ with Horovod}"
+    cat "$lock" ${horovod:+"$horovod_lock"}
 }
 
 is_current() {
@@ -103,11 +107,11 @@ empty_folder() { # but keep the mark of ownership, so that an interrupted start 
 }
 
 pip_with_lock() { # ARGUMENTS of pip
-    # --no-deps: the lock names every package, so there is nothing to solve. Only wheels: nothing is built,
-    # so no package runs code during installation. Only a terminal shows progress.
+    # --no-deps: the lock names every package, so there is nothing to solve. Only wheels, but for Horovod:
+    # nothing else is built or runs code during installation. Only a terminal shows progress.
     quiet=--quiet
     if [ -t 1 ]; then quiet=; fi
-    "$VENV/bin/python" -m pip "$@" --require-hashes --only-binary :all: --no-deps \
+    "$VENV/bin/python" -m pip "$@" --require-hashes --only-binary :all: ${from_source:-} --no-deps \
         $quiet --disable-pip-version-check --requirement "$lock"
 }
 
@@ -118,7 +122,7 @@ install_packages() {
         pip_with_lock install --isolated --no-index --find-links "$WHEELHOUSE" ||
             fail "The set-up is not complete, for the reason above. If a package is missing, the wheelhouse" \
                 "$WHEELHOUSE is not for the $build build and Python $version on this kind of machine: fill it with" \
-                "'make wheelhouse TF=$build PYTHON=python$version' on one that has internet."
+                "'make wheelhouse TF=$build PYTHON=python$version${horovod:+ HOROVOD=1}' on one that has internet."
         return
     fi
     # The cache lies in VENV, because home directories on clusters are small. --no-user: some sites
@@ -139,12 +143,14 @@ link_checkout() { # let the environment's Python import this checkout from any w
 build_venv() {
     [ -z "$WHEELHOUSE" ] || [ -d "$WHEELHOUSE" ] ||
         fail "WHEELHOUSE=$WHEELHOUSE is not a folder; make it with 'make wheelhouse' on a machine that has internet."
+    if [ -n "$horovod" ]; then check_for_horovod; fi
     claim_folder
     if is_current; then return; fi
     printf 'Setting up %s from %s with Python %s (once; a few minutes).\n' "$VENV" "$lock" "$version" >&2
     empty_folder
     create_venv "$VENV"
     install_packages
+    if [ -n "$horovod" ]; then install_horovod; fi
     rm -rf "$VENV/.pip-cache"
     wanted_stamp >"$stamp.new"
     mv "$stamp.new" "$stamp" # last and in one step: an unfinished environment has no stamp
@@ -155,6 +161,8 @@ set_up_venv() {
     build=${build:-cpu}
     one_of TF "$build" cpu cuda
     lock=requirements/$build.txt
+    horovod=${horovod:-$(stamped 7)}
+    if [ "$HOROVOD" = 0 ]; then horovod=; fi
     version=
     [ -n "$PYTHON" ] || version=$(stamped 5)
     if ! is_supported "$version"; then
@@ -175,9 +183,15 @@ check_existing() {
     python=${PYTHON:-python3}
     check_python "$python"
     "$python" -m ps_allreduce.environment >/dev/null
+    [ -z "$horovod" ] || "$python" -c 'import horovod' 2>/dev/null ||
+        fail "HOROVOD=1: this environment has no Horovod, and ENV=existing installs nothing; install it there."
 }
 
 # ---- the wheelhouse
+
+fail_to_fill() {
+    fail "The wheelhouse $folder is not complete, for the reason above; run the same command again."
+}
 
 fill_wheelhouse() {
     build=${TF:-cpu}
@@ -193,13 +207,16 @@ fill_wheelhouse() {
     create_venv "$VENV"
     printf 'Downloading %s for Python %s into %s.\n' "$lock" "$version" "$folder" >&2
     pip_with_lock download --no-cache-dir --dest "$folder" ||
-        fail "The wheelhouse $folder is not complete, for the reason above; run the same command again."
-    printf "Copy %s to the other machine and run there: make setup TF=%s PYTHON=python%s WHEELHOUSE=<copy>\n" \
-        "$folder" "$build" "$version"
+        fail_to_fill
+    if [ -n "$horovod" ]; then download_horovod; fi
+    printf "Copy %s to the other machine and run there: make setup TF=%s PYTHON=python%s%s WHEELHOUSE=<copy>\n" \
+        "$folder" "$build" "$version" "${horovod:+ HOROVOD=1}"
 }
 
 one_of PROFILE "$PROFILE" quick standard
 one_of ENV "$ENV" venv existing
+one_of HOROVOD "${HOROVOD:-0}" 0 1
+horovod=${HOROVOD#0}
 case "$1-$ENV" in
 environment-venv) set_up_venv ;;
 environment-existing) check_existing ;;

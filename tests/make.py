@@ -8,7 +8,7 @@ import subprocess
 from ps_allreduce.record.provenance import ROOT
 
 #: What the make that may be running these tests exports.
-EXPORTED = {"MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "VENV", "TF", "PYTHON", "WHEELHOUSE"}
+EXPORTED = {"MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "VENV", "TF", "HOROVOD", "PYTHON", "WHEELHOUSE"}
 
 
 def run_make(

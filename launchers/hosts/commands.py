@@ -33,6 +33,7 @@ class WantedEnvironment:
         folder: what `requirements/set_up.sh` fills; None for an environment that somebody else
             keeps, which is only checked.
         build: of TensorFlow.
+        with_horovod: whether Horovod is built there.
         stamp: how `sha256sum` writes the mark of the finished environment; empty without one.
         base: path of the Python to make it with where the host has that.
         command: the Python to make it with elsewhere.
@@ -42,6 +43,7 @@ class WantedEnvironment:
     python_path: str
     folder: Path | None = None
     build: str = ""
+    with_horovod: bool = False
     stamp: str = ""
     base: str = ""
     command: str
@@ -51,8 +53,8 @@ class WantedEnvironment:
         if self.folder is None:
             return ("ENV=existing",)
         # The script tells pip to be quiet; "verbose" makes up for it, as silence means trouble.
-        told = (f"VENV={self.folder}", f"TF={self.build}", f"WHEELHOUSE={wheelhouse}")
-        return (*told, "PIP_VERBOSE=1")
+        held = (f"TF={self.build}", f"HOROVOD={int(self.with_horovod)}")
+        return (f"VENV={self.folder}", *held, f"WHEELHOUSE={wheelhouse}", "PIP_VERBOSE=1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,7 +77,7 @@ class Wheelhouse:
 
     @property
     def name(self) -> str:
-        """Of its copy on a host.  Names and sizes tell wheels apart; pip checks what is in them."""
+        """Of its copy on a host.  Names and sizes tell them apart; pip checks what is in them."""
         listed = repr(sorted(self.sizes.items()))
         return f"wheels-{hashlib.sha256(listed.encode()).hexdigest()[:16]}"
 
@@ -104,8 +104,9 @@ def read_wheelhouse(folder: Path) -> Wheelhouse:
     Raises:
         UserError: there are none.
     """
-    wheels = (path for path in folder.glob("*.whl") if path.is_file())
-    return Wheelhouse(folder=folder, sizes={path.name: path.stat().st_size for path in wheels})
+    kinds = ("*.whl", "horovod-*.tar.gz")
+    packages = (path for kind in kinds for path in folder.glob(kind) if path.is_file())
+    return Wheelhouse(folder=folder, sizes={path.name: path.stat().st_size for path in packages})
 
 
 def _pack(sink: io.BufferedIOBase, folder: Path, names: Iterable[str], completes: str) -> None:

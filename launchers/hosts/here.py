@@ -49,12 +49,15 @@ def _environment_here(python: str | None) -> WantedEnvironment:
         )
     stamp = Path(sys.prefix) / LOCK_STAMP
     content = stamp.read_bytes()
+    # "# cpu build, Python 3.11" or "# cpu build, Python 3.11 with Horovod", and then what is locked
+    first_line = content.decode().splitlines()[0]
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     return WantedEnvironment(
         python=sys.executable,
         python_path=python_path,
         folder=Path(sys.prefix),
-        build=content.decode().split()[1],  # "# cpu build, Python 3.11", and then the lock file
+        build=first_line.split()[1],
+        with_horovod=first_line.endswith(" with Horovod"),
         stamp=f"{sha256(content).hexdigest()}  {stamp}",
         base="" if python else str(Path(sys.base_prefix) / "bin" / version),
         command=python or version,

@@ -12,6 +12,7 @@ from ps_allreduce.environment import PYPROJECT, Requirement, Version, VersionRan
 from ps_allreduce.record.provenance import ROOT
 
 BUILDS = ["cpu", "cuda"]
+LOCKS = [*BUILDS, "horovod"]
 
 
 @pytest.fixture(scope="module")
@@ -38,14 +39,26 @@ def test_every_dependency_is_locked_within_its_range(project: dict[str, Any], bu
         assert all(Version.parse(version) in wanted.versions for version in versions), text
 
 
-@pytest.mark.parametrize("build", BUILDS)
+def test_horovod_is_locked_with_the_versions_of_the_builds() -> None:
+    groups = tomllib.loads(PYPROJECT.read_text())["dependency-groups"]
+    added = dict(locked("horovod"))
+    for wanted in map(Requirement.parse, groups["horovod"]):
+        assert Version.parse(added[wanted.distribution]) in wanted.versions
+    for build in BUILDS:
+        held = dict(locked(build))
+        shared = added.keys() & held.keys()
+        assert {"cloudpickle", "packaging", "psutil"} <= shared
+        assert {name: added[name] for name in shared} == {name: held[name] for name in shared}
+
+
+@pytest.mark.parametrize("build", LOCKS)
 def test_every_locked_package_has_hashes(build: str) -> None:
     entries = re.split(r"^(?=[a-z0-9-]+==)", lock_text(build), flags=re.MULTILINE)[1:]
     assert len(entries) == len(locked(build))
     assert all("--hash=sha256:" in entry for entry in entries)
 
 
-@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("build", LOCKS)
 def test_lock_names_no_registry(build: str) -> None:
     assert not re.search(r"://|--index|--extra-index|--find-links", lock_text(build))
 

@@ -11,23 +11,52 @@ import pytest
 
 from ps_allreduce.record.provenance import ROOT
 
-# Behaves as the few calls of the script need: its version, its modules, venv and pip.
+# Behaves as the few calls of the script need: its version, its modules, venv and pip.  It brings
+# TensorFlow's headers and cmake along, and builds Horovod with the command that the script names.
 STAND_IN = """#!/bin/sh
 case "$*" in
 *version_info*) echo "${FAKE_VERSION:-3.11}" ;;
 *ensurepip*) exit "${FAKE_ENSUREPIP_STATUS:-0}" ;;
 *_base_executable*) echo "$FAKE_BASE" ;;
-"-m venv "*) mkdir -p "$3/bin" "$3/lib/python3.11/site-packages" && cp "$0" "$3/bin/python" ;;
+"-m venv "*)
+    mkdir -p "$3/bin" "$3/lib/python3.11/site-packages/tensorflow/include/external"
+    cp "$0" "$3/bin/python"
+    printf '#!/bin/sh\necho cmake "$@"\n' >"$3/bin/cmake"
+    chmod +x "$3/bin/cmake"
+    ;;
+"-c import horovod") exit "${FAKE_HOROVOD_STATUS:-0}" ;;
+"-m ps_allreduce.environment") ;;
 "-m pip "*)
     echo "$@ with configuration ${PIP_CONFIG_FILE:-of the machine}" >>"$FAKE_PIP_CALLS"
     echo "pip says why" >&2
+    if [ "${HOROVOD_CMAKE:-}" ]; then
+        cat "${CPLUS_INCLUDE_PATH%%:*}/tensorflow/compiler/xla/client/xla_builder.h"
+        "$HOROVOD_CMAKE" source -DX=1
+        "$HOROVOD_CMAKE" --build . --config X
+        exit "${FAKE_BUILD_STATUS:-0}"
+    fi
     exit "${FAKE_PIP_STATUS:-0}"
     ;;
 *) exit 1 ;;
 esac
 """
 
-TOOLS = ["cat", "cmp", "cp", "cut", "find", "head", "ls", "mkdir", "mktemp", "mv", "rm"]
+TOOLS = [
+    *("awk", "cat", "chmod", "cmp", "cp", "cut", "find", "head", "ls", "mkdir", "mktemp", "mv"),
+    *("nproc", "rm", "uname"),
+]
+
+HOROVOD_LOCK = """\
+# comment
+cmake==3.31 \\
+    --hash=sha256:1
+    # via horovod
+horovod==0.28.1 \\
+    --hash=sha256:2
+    # via this
+pyyaml==6.0 \\
+    --hash=sha256:3
+"""
 
 
 @dataclass
@@ -35,11 +64,14 @@ class Checkout:
     """A folder with the script, two lock files, and a PATH that holds no other Python."""
 
     folder: Path
+    venv_name: str = "an environment's folder"
     variables: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         (self.folder / "requirements").mkdir(parents=True)
-        shutil.copy(ROOT / "requirements" / "set_up.sh", self.folder / "requirements")
+        for script in ("set_up.sh", "horovod.sh"):
+            shutil.copy(ROOT / "requirements" / script, self.folder / "requirements")
+        (self.folder / "requirements" / "horovod.txt").write_text(HOROVOD_LOCK)
         self.write_lock("cpu", "tensorflow-cpu==2.21.0")
         self.write_lock("cuda", "tensorflow==2.21.0")
         tools = self.folder / "tools"
@@ -55,7 +87,7 @@ class Checkout:
 
     @property
     def venv(self) -> Path:
-        return self.folder / "an environment's folder"
+        return self.folder / self.venv_name
 
     @property
     def stamp(self) -> Path:
@@ -73,6 +105,9 @@ class Checkout:
         python = self.folder / "tools" / name
         python.write_text(STAND_IN)
         python.chmod(0o755)
+
+    def add_compiler(self) -> None:
+        (self.folder / "tools" / "c++").symlink_to("/bin/true")
 
     def run(self, verb: str = "environment", **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -261,3 +296,93 @@ def test_place_that_is_a_file_or_where_nobody_may_write(checkout: Checkout) -> N
     assert "cannot be written" in checkout.refusal(VENV="/proc/venv")
     checkout.venv.touch()
     assert "cannot be written" in checkout.refusal()
+
+
+# ---- with Horovod
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> Checkout:
+    """A checkout on a machine with a compiler."""
+    made = Checkout(tmp_path / "checkout", venv_name="venv")
+    made.add_python()
+    made.add_compiler()
+    return made
+
+
+def test_horovod_is_built_after_what_builds_it(builder: Checkout) -> None:
+    result = builder.run(HOROVOD="1")
+    assert result.returncode == 0, result.stderr
+    base, tools, horovod = builder.pip_calls
+    assert "--requirement requirements/cpu.txt" in base
+    assert "--only-binary :all: --no-deps" in base
+    assert "--requirement " + str(builder.venv / ".horovod/lock.txt") in tools
+    assert "--only-binary :all: --no-deps" in tools
+    assert "--requirement requirements/horovod.txt" in horovod
+    assert "--only-binary :all: --no-binary horovod --no-build-isolation --no-deps" in horovod
+    assert "--require-hashes" in horovod
+    header, configure, build = result.stdout.splitlines()
+    assert header == '#include "xla/hlo/builder/xla_builder.h"'
+    assert configure.startswith("cmake source -DX=1 -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O3 -DNDEBUG ")
+    assert build == "cmake --build . --target tensorflow --config X"
+    assert not (builder.venv / ".horovod").exists()
+
+
+def test_environment_with_horovod_keeps_it_until_it_is_left_out(builder: Checkout) -> None:
+    builder.run(HOROVOD="1")
+    with_horovod = builder.stamp.read_text()
+    first, rest = with_horovod.split("\n", 1)
+    assert first == "# cpu build, Python 3.11 with Horovod"
+    assert rest == f"tensorflow-cpu==2.21.0\n{HOROVOD_LOCK}"
+    again = builder.run()
+    assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
+    assert builder.stamp.read_text() == with_horovod
+    assert builder.run(TF="cuda").returncode == 0
+    assert builder.stamp.read_text().startswith("# cuda build, Python 3.11 with Horovod\n")
+    assert builder.run(HOROVOD="0").returncode == 0
+    assert builder.stamp.read_text() == "# cuda build, Python 3.11\ntensorflow==2.21.0\n"
+
+
+def test_failed_build_leaves_no_stamp(builder: Checkout) -> None:
+    sentence = builder.refusal(HOROVOD="1", FAKE_BUILD_STATUS="1")
+    assert "run the same command again" in sentence
+    assert not builder.stamp.exists()
+
+
+def test_horovod_without_a_compiler(checkout: Checkout) -> None:
+    sentence = checkout.refusal(HOROVOD="1")
+    assert "no C++ compiler was found; load its module, install g++ (Debian and" in sentence
+    assert not checkout.venv.exists()
+
+
+def test_horovod_in_a_folder_whose_name_its_build_would_split(checkout: Checkout) -> None:
+    checkout.add_compiler()
+    assert checkout.refusal(HOROVOD="1").endswith("because its path has a space or a colon.")
+    assert checkout.run().returncode == 0
+
+
+def test_horovod_in_an_existing_environment_is_only_looked_for(checkout: Checkout) -> None:
+    given = {"ENV": "existing", "PYTHON": "python3.11", "HOROVOD": "1"}
+    assert checkout.run(**given).returncode == 0
+    sentence = checkout.refusal(**given, FAKE_HOROVOD_STATUS="1")
+    assert sentence.startswith("HOROVOD=1: this environment has no Horovod, and ENV=existing")
+    assert checkout.pip_calls == []
+
+
+def test_wheelhouse_with_horovod_holds_its_source(checkout: Checkout) -> None:
+    result = checkout.run("wheelhouse", HOROVOD="1")
+    assert "TF=cpu PYTHON=python3.11 HOROVOD=1 WHEELHOUSE=" in result.stdout, result.stderr
+    downloads = [call for call in checkout.pip_calls if "-m pip download" in call]
+    assert len(downloads) == 3
+    assert "--no-binary horovod" in downloads[-1]
+    assert all("--require-hashes" in call for call in downloads)
+
+
+def test_unfit_wheelhouse_is_filled_with_horovod(builder: Checkout) -> None:
+    (builder.folder / "wheels").mkdir()
+    sentence = builder.refusal(WHEELHOUSE="wheels", HOROVOD="1", FAKE_PIP_STATUS="1")
+    assert "'make wheelhouse TF=cpu PYTHON=python3.11 HOROVOD=1'" in sentence
+
+
+def test_horovod_is_named_with_a_digit(checkout: Checkout) -> None:
+    assert checkout.refusal(HOROVOD="yes") == "HOROVOD=yes is not known; choose one of: 0 1."

@@ -94,6 +94,8 @@ def test_a_wheelhouse_is_known_by_its_packages(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("x")
     first = read_wheelhouse(tmp_path)
     assert dict(first.sizes) == {"a.whl": 3}
+    (tmp_path / "horovod-0.28.1.tar.gz").write_text("source")
+    assert read_wheelhouse(tmp_path).sizes == {"a.whl": 3, "horovod-0.28.1.tar.gz": 6}
     (tmp_path / "a.whl").write_text("longer")
     assert read_wheelhouse(tmp_path).name != first.name
 
@@ -218,9 +220,15 @@ def test_a_set_up_is_told_all_and_a_check_installs_nothing() -> None:
         *("/home/me/suite", "/venv/bin/python", "/home/me/suite"),
         *("/opt/bin/python3.11", "python3.11"),
     ]
-    told = ["VENV=/venv", "TF=cpu", f"WHEELHOUSE={packages}", "PIP_VERBOSE=1"]
+    told = ["VENV=/venv", "TF=cpu", "HOROVOD=0", f"WHEELHOUSE={packages}", "PIP_VERBOSE=1"]
     assert words[10:] == told
     assert len(shlex.split(set_up_command(GOAL, only_check=True))) == 10
+
+
+def test_hosts_get_horovod_if_it_is_here() -> None:
+    model = replace(GOAL.environment, with_horovod=True)
+    told = shlex.split(set_up_command(replace(GOAL, environment=model), only_check=False))
+    assert "HOROVOD=1" in told
 
 
 HOST = SshHost(name="n9")
