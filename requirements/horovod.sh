@@ -2,7 +2,8 @@
 #
 # Horovod is published as source only. It is older than this TensorFlow, which still builds it if it finds
 # three headers: two that TensorFlow's own wheel carries where no compiler looks, and one that has moved.
-# Nothing of the source is changed.
+# One line is added to its source: ranks of a process set, and every rank is in one, ask the name of their
+# host for an address, where HOROVOD_GLOO_IFACE names an interface. On Debian that address is 127.0.1.1.
 
 horovod_lock=requirements/horovod.txt
 build_horovod="--no-binary horovod --no-build-isolation" # for pip
@@ -24,13 +25,17 @@ lock_without_horovod() { # -> what is installed before the build, because the bu
     awk '/^[a-z]/ { is_horovod = /^horovod==/ } !is_horovod' "$horovod_lock"
 }
 
-write_cmake() { # FILE CMAKE: the program, but it builds one library, without CUDA and for no debugger
+write_cmake() { # FILE CMAKE: the program, but it adds the line, and builds one library, without CUDA and for no debugger
     cat >"$1" <<EOF
 #!/bin/sh
+set -e
 if [ "\$1" = --build ]; then
     shift 2
     exec "$2" --build . --target tensorflow "\$@"
 fi
+changed="\$1/horovod/common/gloo/gloo_context.cc"
+sed -i 's/^  assert(global_context.IsEnabled());\$/&\\n  gloo_iface_ = global_context.gloo_iface_;/' "\$changed"
+grep -q '^  gloo_iface_ = global_context' "\$changed"
 exec "$2" "\$@" -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O3 -DNDEBUG" \\
     -DCMAKE_CUDA_COMPILER= -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=TRUE
 EOF

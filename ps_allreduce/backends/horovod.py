@@ -11,6 +11,7 @@ import os
 import socket
 import socketserver
 import threading
+import time
 from dataclasses import asdict
 from typing import Any
 
@@ -30,7 +31,6 @@ from ps_allreduce.exchange.steps import Exchanged
 from ps_allreduce.point.strategies import Horovod
 from ps_allreduce.ranks import Place
 from ps_allreduce.record.messages import MessageRecord
-
 
 #: A worker that is slower than this is lost; Horovod's own 30 s are shorter than some steps.
 PATIENCE_S = 600
@@ -74,6 +74,7 @@ class HorovodBackend(LocalWorker):
         }
         if place.rank == 0:
             self._meeting = serve_meeting(config.cluster)
+        wait_for(workers[0])  # Horovod itself gives up after some seconds
         hvd.init()
         self._workers = Ranked(COMPUTE[self._experiment.resources.device])
 
@@ -101,6 +102,16 @@ def interface_of(host: str) -> str:
         if any(each.address == address for each in addresses):
             return name
     raise LaunchError(f"no network interface here has the address {address} of {host}.")
+
+
+def wait_for(address: str) -> None:
+    """Return once somebody listens at `host:port`."""
+    host, _, port = address.rpartition(":")
+    while True:
+        with socket.socket() as trial:
+            if trial.connect_ex((host, int(port))) == 0:
+                return
+        time.sleep(0.05)
 
 
 class _Meeting(RendezvousHTTPServer):  # type: ignore[misc]
