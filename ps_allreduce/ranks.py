@@ -1,6 +1,7 @@
 """The place of a worker among all workers, as Horovod's environment variables tell it.
 
-Decides ranks from hosts: workers are ranked by their index, and share a host by its name.  The variables are those that Horovod's launcher sets (horovod/runner/gloo_run.py, 0.28.1).
+Decides ranks from hosts: workers are ranked by their index, and share a host by its name.  The
+variables are those that Horovod's launcher sets (horovod/runner/gloo_run.py, 0.28.1).
 """
 
 from __future__ import annotations

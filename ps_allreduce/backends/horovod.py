@@ -114,7 +114,7 @@ def wait_for(address: str) -> None:
         time.sleep(0.05)
 
 
-class _Meeting(RendezvousHTTPServer):  # type: ignore[misc]
+class _Meeting(RendezvousHTTPServer):
     """Shares the port with the fork server, which holds it until the run is over."""
 
     allow_reuse_port = True
