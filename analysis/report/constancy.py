@@ -13,6 +13,9 @@ from analysis.derive.steadiness import Steadiness
 from analysis.stats.drift import DRIFT_LIMIT, STAGES, drift_of
 from analysis.wording import count_text, workers_text
 
+#: Said of launches that may have come out like this without any drift.
+_NO_DRIFT_SHOWN = "; its launches spread as much without a drift, so it takes no verdict away"
+
 
 def drift_lines(case: Case) -> list[str]:
     """That the sentinel was not as fast at the end of the sweep as at its start."""
@@ -24,7 +27,7 @@ def drift_lines(case: Case) -> list[str]:
     return [
         f"Drift above {DRIFT_LIMIT:.0%}: {drift.sentinel.setting.label} "
         f"({workers_text(drift.sentinel.num_workers)}) made {told} of the sweep ({case.unit}/s, "
-        f"{drift.share:.0%} apart){'' if drift.shown else '; its launches spread as much'}."
+        f"{drift.share:.0%} apart){'' if drift.shown else _NO_DRIFT_SHOWN}."
     ]
 
 

@@ -24,6 +24,9 @@ MOST_PARTS = 3
 #: Parts that are smaller than this share of the largest one are left out of a sentence.
 WORTH_TELLING = 0.1
 
+#: Instead of advice.
+UNCERTAIN = "What causes it is not certain: launch more often."
+
 #: A placement is worth advice if the hottest server's share falls to this share of it.
 WORTH_MOVING = 0.98
 
@@ -42,7 +45,8 @@ def explanation_sentence(case: Case, told: Explanation) -> str:
     told_parts = _worth_telling(told.difference.causes)
     longer = f"A step takes {_ms_text(told.difference.step.mean)} more"
     parts = ", ".join(_part_text(part) for part in told_parts)
-    advice = advice_text(told, told_parts[0].cause)
+    largest = told_parts[0]
+    advice = advice_text(told, largest.cause) if largest.sure else UNCERTAIN
     return f"{_ratio_text(told)} {longer}: {parts}. {advice}".rstrip()
 
 
