@@ -121,9 +121,8 @@ def _alone_sentence(case: Case, meeting: Meeting) -> str:
     faster, low, high = compare(alone.rates, fastest.rates).ends
     if low is None or low <= 1:
         return ""
-    together = f"{fastest.num_workers} with {fastest.setting.label}"
-    factor = f"{faster:.2f}x [{low:.2f}, {high:.2f}]"
-    return f"A single worker is {factor} faster than {together}: more hosts do not pay here."
+    factor, together = f"{faster:.2f}x [{low:.2f}, {high:.2f}]", fastest.setting.strategy
+    return f"A single worker is {factor} faster than {together}: more hosts do not pay."
 
 
 def _of_one_side(case: Case) -> str:

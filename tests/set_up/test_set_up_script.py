@@ -31,6 +31,8 @@ case "$*" in
     echo "pip says why" >&2
     if [ "${HOROVOD_CMAKE:-}" ]; then
         cat "${CPLUS_INCLUDE_PATH%%:*}/tensorflow/compiler/xla/client/xla_builder.h"
+        mkdir -p source/horovod/common/gloo
+        echo '  assert(global_context.IsEnabled());' >source/horovod/common/gloo/gloo_context.cc
         "$HOROVOD_CMAKE" source -DX=1
         "$HOROVOD_CMAKE" --build . --config X
         exit "${FAKE_BUILD_STATUS:-0}"
@@ -43,7 +45,7 @@ esac
 
 TOOLS = [
     *("awk", "cat", "chmod", "cmp", "cp", "cut", "find", "head", "ls", "mkdir", "mktemp", "mv"),
-    *("nproc", "rm", "uname"),
+    *("grep", "nproc", "rm", "sed", "uname"),
 ]
 
 HOROVOD_LOCK = """\
@@ -326,6 +328,8 @@ def test_horovod_is_built_after_what_builds_it(builder: Checkout) -> None:
     assert configure.startswith("cmake source -DX=1 -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O3 -DNDEBUG ")
     assert build == "cmake --build . --target tensorflow --config X"
     assert not (builder.venv / ".horovod").exists()
+    changed = builder.folder / "source/horovod/common/gloo/gloo_context.cc"
+    assert changed.read_text().splitlines()[1:] == ["  gloo_iface_ = global_context.gloo_iface_;"]
 
 
 def test_environment_with_horovod_keeps_it_until_it_is_left_out(builder: Checkout) -> None:

@@ -78,7 +78,7 @@ def test_settings_reach_those_points_of_a_sweep_that_they_belong_to(
 ) -> None:
     has_dealers = name in ("compare", "ps-sweep", "timeline")
     words = [*WIRE_WORDS, *(DEALING_WORDS if has_dealers else ()), "--precision", "mixed_bfloat16"]
-    words += ["--host-aggregation"] if name != "allreduce-sweep" else []
+    words += ["--host-aggregation"] if name not in ("allreduce-sweep", "horovod-sweep") else []
     assert run(name, "--workers", "2", "--repetitions", "1", *words) == 0
     for point in launcher.launched:
         assert point.workload.precision is Precision.MIXED_BFLOAT16

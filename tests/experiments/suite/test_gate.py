@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from experiments import surroundings
+from experiments.suite import gate_arms
 from experiments.suite.agreement import LIMIT
 from experiments.suite.gate import notes
 from experiments.suite.gate_arms import arms
@@ -80,6 +81,7 @@ def weighing(
         return made
 
     monkeypatch.setattr(surroundings, "launcher_of", launcher_of)
+    monkeypatch.setattr(gate_arms, "has_module", lambda _: True)
     return made
 
 
@@ -117,7 +119,15 @@ def test_every_strategy_and_placement_agrees_with_a_single_worker_of_the_same_ba
     assert (alone.dealt_to, alone.accumulation) == (None, 1)
     assert {point.workload for point in points} == {alone}
     assert (alone.deterministic, alone.data) == (True, Synthetic())
-    assert "17 of 17 settings agree" in capsys.readouterr().out
+    assert "18 of 18 settings agree" in capsys.readouterr().out
+
+
+def test_a_strategy_that_is_not_installed_is_left_out(
+    weighing: WeighingLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate_arms, "has_module", lambda _: False)
+    assert gate()[0] == 0
+    assert all(point.strategy.module is None for point in weighing.launched)
 
 
 def test_some_variable_is_cut_whatever_the_model(weighing: WeighingLauncher) -> None:
