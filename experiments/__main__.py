@@ -38,7 +38,7 @@ from experiments.models.models_table import render_models
 from experiments.models.settle_model import settle_model
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.catalogue import STUDIES
-from experiments.studies.scope import Study
+from experiments.studies.study import Study
 from experiments.suite_commands import SUITE_COMMANDS
 from experiments.sweep.progress import SweepProgress, counting_bar, plain_console
 from experiments.sweep.session import Workplace

@@ -16,7 +16,8 @@ from experiments.cli.exchange import settle_exchange
 from experiments.cli.requests import StudyRequest
 from experiments.models.workload_request import refuse_absent_workers
 from experiments.studies.defaults import default_cores, default_models, default_workers
-from experiments.studies.scope import Describe, Scale, Scope, Study, Threads, check_servers
+from experiments.studies.scope import Describe, Scale, Scope, Threads, check_servers
+from experiments.studies.study import Study
 from experiments.sweep.definition import LAUNCHES, Choices
 from experiments.sweep.sweep import (
     OVERHEAD_S,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from experiments.models.workload_request import WorkloadRequest
-from experiments.studies.scope import Study
+from experiments.studies.study import Study
 from experiments.sweep.sweep import Profile
 from launchers.settings import LauncherSettings, option_of
 from launchers.sites import network_of, site_kind

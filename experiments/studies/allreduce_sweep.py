@@ -15,7 +15,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from experiments.studies.scope import Scope, Study
+from experiments.studies.scope import Scope
+from experiments.studies.study import Study
 from ps_allreduce.point.experiment import Experiment
 
 #: None is buckets; of TensorFlow's packs, 0 is its default, one single pack.

@@ -18,7 +18,7 @@ from experiments.studies import (
     timeline,
     tuning_sweep,
 )
-from experiments.studies.scope import Study
+from experiments.studies.study import Study
 
 STUDIES: Mapping[str, Study] = {
     "compare": compare.STUDY,

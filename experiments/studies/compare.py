@@ -25,7 +25,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from experiments.studies.scope import Scope, Study
+from experiments.studies.scope import Scope
+from experiments.studies.study import Study
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import room_for_workers
 from ps_allreduce.point.placement import Policy

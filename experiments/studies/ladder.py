@@ -20,7 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from experiments.studies.scope import Scope, Study
+from experiments.studies.scope import Scope
+from experiments.studies.study import Study
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy

@@ -15,7 +15,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from experiments.studies.scope import Scope, Study
+from experiments.studies.scope import Scope
+from experiments.studies.study import Study
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import SynchronousServers

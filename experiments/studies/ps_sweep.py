@@ -17,7 +17,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from experiments.studies.scope import SERVER_STRATEGIES, Scope, Study
+from experiments.studies.scope import SERVER_STRATEGIES, Scope
+from experiments.studies.study import Study
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
 

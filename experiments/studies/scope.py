@@ -1,4 +1,4 @@
-"""What a study is, what it is to cover, and the experiments that it is made of.
+"""What a study is to cover, and the experiments that it is made of.
 
 Decides what all points of a sweep share, and that every strategy gets those stated settings that it
 understands.  Which points there are is decided by each study, in a module beside this one.
@@ -7,13 +7,12 @@ understands.  Which points there are is decided by each study, in a module besid
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from analysis.planning.budget import FEWEST_STEPS
 from experiments.studies.defaults import default_num_ps
 from experiments.sweep.definition import WINDOW, Choices
-from experiments.sweep.sweep import PROFILES, Profile
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.network import EmulatedNetwork
@@ -282,34 +281,3 @@ class Scope:
             return True
         hosts = math.ceil(workers / self.spread.workers_per_host)
         return num_ps <= hosts * (self.spread.ps_per_host or 1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Study:
-    """A question to which a sweep is the answer.
-
-    Attributes:
-        about: axes, method, cost, and what the study should show; help shows it.
-        points: makes all points from what was asked for.  It refuses with a `UserError` what the
-            study cannot answer, for instance without an emulated network.  A point may have a
-            measurement of its own.
-        profiles: by the name that users choose, the default first.  A study with repetitions, a
-            deadline or a measurement of its own has its own meaning of these names.
-        hosts: how many it wants where nobody states a launcher; None if it does not care.
-        looks_first: at emulated links, before anything runs on them.
-        has_brief: in the profile `quick` it has fewer points (`Scope.brief`).
-        chooses_exchange: how gradients travel is chosen where nobody states it; in other studies
-            they travel in buckets, or as the study says.
-        optional: strategies whose points are left out where they cannot train what is asked for.
-        tunes: in the profile `standard` a tuning comes first (`Scope.tuned`).
-    """
-
-    about: str
-    points: Callable[[Scope], Iterable[Experiment]]
-    profiles: Mapping[str, Profile] = field(default_factory=lambda: PROFILES)
-    hosts: int | None = None
-    looks_first: bool = True
-    has_brief: bool = False
-    chooses_exchange: bool = False
-    optional: tuple[type[AnyStrategy], ...] = ()
-    tunes: bool = False

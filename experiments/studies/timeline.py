@@ -20,7 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from experiments.studies.scope import SERVER_STRATEGIES, Scope, Study
+from experiments.studies.scope import SERVER_STRATEGIES, Scope
+from experiments.studies.study import Study
 from experiments.sweep.sweep import PROFILES
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy

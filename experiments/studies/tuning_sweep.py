@@ -19,7 +19,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
-from experiments.studies.scope import SERVER_STRATEGIES, UNBUCKETED, Scope, Study
+from experiments.studies.scope import SERVER_STRATEGIES, UNBUCKETED, Scope
+from experiments.studies.study import Study
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import AllReduce, AnyStrategy

@@ -26,7 +26,8 @@ from analysis.suite.widths import NOW, WIDTHS
 from experiments.cli.requests import StudyRequest, SweepRequest
 from experiments.cli.sweep_command import run_study
 from experiments.models.workload_request import WorkloadRequest
-from experiments.studies.scope import SERVER_STRATEGIES, Scope, Study
+from experiments.studies.scope import SERVER_STRATEGIES, Scope
+from experiments.studies.study import Study
 from experiments.suite import widths, wire_points
 from experiments.suite.crowd import time_crowds
 from experiments.sweep.sweep import PROFILES, QUICK, STANDARD, Profile

@@ -21,7 +21,8 @@ import click
 from analysis.suite.envelope import EMULATION_CHECK, check_envelope, render_agreements, slowed_down
 from experiments.cli.requests import StudyRequest, SweepRequest
 from experiments.cli.sweep_command import run_study
-from experiments.studies.scope import Scope, Study
+from experiments.studies.scope import Scope
+from experiments.studies.study import Study
 from experiments.sweep.sweep import Profile
 from launchers.settings import LauncherSettings
 from launchers.sites import SITES, network_of, site_kind

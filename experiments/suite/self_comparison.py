@@ -27,7 +27,7 @@ from analysis.suite.self_comparisons import (
 from experiments.cli.requests import StudyRequest, SweepRequest
 from experiments.cli.sweep_command import run_study
 from experiments.models.workload_request import WorkloadRequest
-from experiments.studies.scope import Study
+from experiments.studies.study import Study
 from experiments.suite.two_sides import two_sides
 from experiments.sweep.sweep import PROFILES, QUICK
 from launchers.settings import LauncherSettings

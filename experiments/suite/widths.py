@@ -18,7 +18,7 @@ from functools import partial
 
 from analysis.planning.budget import FEWEST_STEPS, WINDOWS_S
 from analysis.suite.widths import BEFORE, NOW, PAIRS, name_of
-from experiments.studies.scope import Study
+from experiments.studies.study import Study
 from experiments.suite.two_sides import two_sides
 from experiments.sweep.sweep import QUICK_WARMUP, Profile
 from ps_allreduce.point.measurement import FixedWarmup, Measurement

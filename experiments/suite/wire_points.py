@@ -23,7 +23,8 @@ from dataclasses import replace
 from itertools import chain
 
 from analysis.suite.wire_targets import TARGET_BITS_PER_S
-from experiments.studies.scope import SERVER_STRATEGIES, UNBUCKETED, Scope, Study
+from experiments.studies.scope import SERVER_STRATEGIES, UNBUCKETED, Scope
+from experiments.studies.study import Study
 from experiments.sweep.sweep import Profile
 from ps_allreduce.bounds import nominal_network_s
 from ps_allreduce.errors import UserError

@@ -20,7 +20,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice, product, zip_longest
 
-from experiments.studies.scope import UNBUCKETED, Scope, Study, Threads
+from experiments.studies.scope import UNBUCKETED, Scope, Threads
+from experiments.studies.study import Study
 from experiments.tuning.halving import MOST
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment

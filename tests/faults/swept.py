@@ -14,7 +14,7 @@ from unittest.mock import patch
 from experiments import __main__ as command_line
 from experiments import surroundings
 from experiments.cli import sweep_command
-from experiments.studies.scope import Study
+from experiments.studies.study import Study
 from experiments.sweep.progress import SweepProgress
 from experiments.sweep.sweep import PlannedRun
 from ps_allreduce.record.records import RunRecord

@@ -79,7 +79,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from experiments.studies.scope import Scope, Study
+from experiments.studies.scope import Scope
+from experiments.studies.study import Study
 from experiments.sweep.sweep import Profile
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import FixedWarmup, Measurement

@@ -8,7 +8,8 @@ from __future__ import annotations
 import sys
 
 from experiments import __main__ as command_line
-from experiments.studies.scope import Scope, Study
+from experiments.studies.scope import Scope
+from experiments.studies.study import Study
 from experiments.sweep.sweep import Profile
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import FixedWarmup, Measurement

@@ -1,0 +1,46 @@
+"""What a study is: a question to which a sweep is the answer.
+
+Which points there are is decided by each study, in a module beside this one; what they have in
+common is decided in `scope`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from experiments.studies.scope import Scope
+from experiments.sweep.sweep import PROFILES, Profile
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.strategies import AnyStrategy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """A question to which a sweep is the answer.
+
+    Attributes:
+        about: axes, method, cost, and what the study should show; help shows it.
+        points: makes all points from what was asked for.  It refuses with a `UserError` what the
+            study cannot answer, for instance without an emulated network.  A point may have a
+            measurement of its own.
+        profiles: by the name that users choose, the default first.  A study with repetitions, a
+            deadline or a measurement of its own has its own meaning of these names.
+        hosts: how many it wants where nobody states a launcher; None if it does not care.
+        looks_first: at emulated links, before anything runs on them.
+        has_brief: in the profile `quick` it has fewer points (`Scope.brief`).
+        chooses_exchange: how gradients travel is chosen where nobody states it; in other studies
+            they travel in buckets, or as the study says.
+        optional: strategies whose points are left out where they cannot train what is asked for.
+        tunes: in the profile `standard` a tuning comes first (`Scope.tuned`).
+    """
+
+    about: str
+    points: Callable[[Scope], Iterable[Experiment]]
+    profiles: Mapping[str, Profile] = field(default_factory=lambda: PROFILES)
+    hosts: int | None = None
+    looks_first: bool = True
+    has_brief: bool = False
+    chooses_exchange: bool = False
+    optional: tuple[type[AnyStrategy], ...] = ()
+    tunes: bool = False
