@@ -3,6 +3,8 @@
 #:   make gate              do all strategies train the same weights? MODEL=ResNet50 NUM_PS=2
 #:   make tune              the best setting of each side for this model and these hosts, for equal
 #:                          node minutes: ARGS="--minutes 10"
+#:   make study             a study by its name, NAME=piz-daint; "python -m experiments list" tells what
+#:                          each costs and should show
 #:   make report            the report again, from the records in RESULTS; with prices of hosts:
 #:                          ARGS="--host-price 3.1 --ps-host-price 0.4"
 #:   make compare-results   two folders of results, of two clusters or two versions: A=folder B=folder
@@ -36,6 +38,7 @@
 #:   SETTING=best INTO=my_training
 #:                          of make export: best, or the beginning of an experiment's identity (the
 #:                          column experiment_id of summary.csv), and a folder that is not there yet
+#:   NAME=                  of make study
 #:   N=20                   number of faults
 #:   ARGS=                  further arguments, split at spaces
 #:   ENV=venv               or existing: the active module's, conda's or container's Python
@@ -59,6 +62,7 @@ A =
 B =
 SETTING = best
 INTO = my_training
+NAME =
 N = 20
 ARGS =
 ENV = venv
@@ -71,7 +75,7 @@ WHEELHOUSE ?=
 UV ?= uv
 
 # Values reach recipes through the environment, so neither make nor the shell reads "$$RESULTS" as code.
-VARIABLES = PROFILE LAUNCHER RESULTS MODEL NUM_PS HOSTS A B SETTING INTO N ARGS ENV VENV TF HOROVOD PYTHON WHEELHOUSE UV
+VARIABLES = PROFILE LAUNCHER RESULTS MODEL NUM_PS HOSTS A B SETTING INTO NAME N ARGS ENV VENV TF HOROVOD PYTHON WHEELHOUSE UV
 $(foreach name,$(VARIABLES),$(eval override $(name) := $$(value $(name))))
 export $(VARIABLES)
 
@@ -91,7 +95,7 @@ SWEEPS := $(shell sed -n 's/^    "\([a-z-]*\)": .*/\1/p' experiments/studies/cat
 RUN = @set -f; exec "$$SUITE_PYTHON" -m
 CHOICE = $${MODEL:+--model "$$MODEL"} $${NUM_PS:+--num-ps "$$NUM_PS"}
 
-.PHONY: help environment setup $(SWEEPS) placement gate tune report compare-results export bench doctor hosts accept-cluster accept-gpu wheelhouse check test test-slurm faults lint dev-tools lock
+.PHONY: help environment setup $(SWEEPS) study placement gate tune report compare-results export bench doctor hosts accept-cluster accept-gpu wheelhouse check test test-slurm faults lint dev-tools lock
 
 # The first line of every study's module says what it compares.
 help:
@@ -111,12 +115,20 @@ wheelhouse:
 	@sh requirements/set_up.sh wheelhouse
 
 # If some points failed (status 1), the others are still analysed. A dry run leaves nothing to analyse.
+define RUN_STUDY
+set -f; export PS_ALLREDUCE_RECIPE=$$$$; "$$SUITE_PYTHON" -m experiments "$$NAME" --profile "$$PROFILE" \
+	--launcher "$${LAUNCHER:-auto}" --results "$$RESULTS" $(CHOICE) $$ARGS; status=$$?; \
+case " $$ARGS " in *" --dry-run "*) exit $$status ;; esac; \
+if [ $$status -le 1 ]; then "$$SUITE_PYTHON" -m analysis report -- "$$RESULTS/$$NAME" || \
+	status=$$((status ? status : $$?)); fi; exit $$status
+endef
+
 $(SWEEPS): environment
-	@set -f; export PS_ALLREDUCE_RECIPE=$$$$; "$$SUITE_PYTHON" -m experiments $@ --profile "$$PROFILE" --launcher "$${LAUNCHER:-auto}" \
-		--results "$$RESULTS" $(CHOICE) $$ARGS; status=$$?; \
-	case " $$ARGS " in *" --dry-run "*) exit $$status ;; esac; \
-	if [ $$status -le 1 ]; then "$$SUITE_PYTHON" -m analysis report -- "$$RESULTS/$@" || \
-		status=$$((status ? status : $$?)); fi; exit $$status
+	@NAME=$@; $(RUN_STUDY)
+
+study: environment
+	@case " $(SWEEPS) " in *" $$NAME "*) ;; *) \
+		echo "Error: NAME=$$NAME is no study: choose one of $(SWEEPS)." >&2; exit 2 ;; esac; $(RUN_STUDY)
 
 placement: environment
 	$(RUN) experiments placement $(CHOICE) $$ARGS

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ps_allreduce.early_end import INTERRUPTED, MISTAKE, end_at_once, end_in_order
@@ -19,7 +19,7 @@ if __name__ == "__main__":
 import click
 from rich.console import Console
 
-from analysis.data.blocks import CHOOSING, SweepResults, analysed
+from analysis.data.blocks import SweepResults, analysed
 from analysis.data.cases import Case, make_cases
 from analysis.data.columns import write_summary
 from analysis.data.load import find_sweeps, read_sweep
@@ -76,7 +76,7 @@ def report(folder: Path, host_price: float | None, ps_host_price: float | None) 
     """
     prices = stated_prices(host_price, ps_host_price)
     folder = unpack(folder) if folder.suffix == SUFFIX else folder
-    sys.exit(_for_each_sweep(folder, report_sweep, prices, left_out=CHOOSING))
+    sys.exit(_for_each_sweep(folder, report_sweep, prices, of_choices=False))
 
 
 @cli.command()
@@ -93,7 +93,7 @@ def compare_results(a: Path, b: Path) -> None:
     """Compare the sweeps in two folders: two clusters, or two versions."""
     first, second = (analysed(read_sweep(_only_sweep(folder))) for folder in (a, b))
     for results in (first, second):
-        if results.name in CHOOSING:
+        if results.chose:
             raise UserError(f"{results.files.folder}: {_CHOSE} Name a sweep that measured.")
     if first.files.folder.resolve() == second.files.folder.resolve():
         raise UserError(f"A and B are the same folder, {first.files.folder}.")
@@ -147,9 +147,14 @@ def _for_each_sweep(
     folder: Path,
     action: Callable[[SweepResults, Sequence[Case]], None],
     prices: Prices | None = None,
-    left_out: Collection[str] = (),
+    *,
+    of_choices: bool = True,
 ) -> int:
-    """Do it for all sweeps but some; one that cannot be read does not keep the others from it."""
+    """Do it for all sweeps; one that cannot be read does not keep the others from it.
+
+    Args:
+        of_choices: also for sweeps whose launches chose something.
+    """
     status = OK
     for path in find_sweeps(folder):
         try:
@@ -158,7 +163,7 @@ def _for_each_sweep(
             click.echo(f"Error: {error}", err=True)
             status = MISTAKE
             continue
-        if results.name in left_out:
+        if results.chose and not of_choices:
             click.echo(f"{path}: {_CHOSE}")
             continue
         files, cases = results.files, cases_of(results, prices)

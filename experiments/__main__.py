@@ -33,11 +33,13 @@ from experiments.cli.options import (
 )
 from experiments.cli.placement import placement
 from experiments.cli.requests import RunRequest, SpreadRequest, StudyRequest, SweepRequest
+from experiments.cli.small_form import in_small_form
 from experiments.cli.sweep_command import run_study
 from experiments.models.models_table import render_models
 from experiments.models.settle_model import settle_model
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.catalogue import STUDIES
+from experiments.studies.listing import render_studies
 from experiments.studies.study import Study
 from experiments.suite_commands import SUITE_COMMANDS
 from experiments.sweep.progress import SweepProgress, counting_bar, plain_console
@@ -75,9 +77,6 @@ def add_study(name: str, study: Study) -> None:
         workload: WorkloadRequest,
         settings: StrategySettings,
     ) -> None:
-        launcher, sentence = settle_launcher(launcher, study.hosts, workload.device)
-        if sentence:
-            plain_console().print(sentence)
         request = StudyRequest(
             name=name,
             study=study,
@@ -87,11 +86,25 @@ def add_study(name: str, study: Study) -> None:
             spread=spread,
             settings=settings,
         )
-        if study.tunes and sweep.profile.name == STANDARD:
-            from experiments.tuning.beforehand import tuned_first
+        sys.exit(_run(in_small_form(request)))
 
-            request = tuned_first(request)
-        sys.exit(run_study(request))
+
+def _run(request: StudyRequest) -> int:
+    """Run a study, and what comes before it; return the exit status."""
+    study = request.study
+    launcher, sentence = settle_launcher(request.launcher, study.hosts, request.workload.device)
+    if sentence:
+        plain_console().print(sentence)
+    request = replace(request, launcher=launcher)
+    if study.tunes and request.sweep.profile.name == STANDARD:
+        from experiments.tuning.beforehand import tuned_first
+
+        return run_study(tuned_first(request))
+    if study.search is None:
+        return run_study(request)
+    from experiments.cli.search import searched_first
+
+    return searched_first(request, study.search)
 
 
 for _name, _study in STUDIES.items():
@@ -124,6 +137,12 @@ def run_one(run: RunRequest) -> None:
 
 for _command in (placement, doctor, *SUITE_COMMANDS):
     cli.add_command(_command)
+
+
+@cli.command("list")
+def list_studies() -> None:
+    """List all studies: hosts, cost, and what each should show."""
+    click.echo(render_studies(STUDIES))
 
 
 @cli.command("models")

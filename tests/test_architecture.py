@@ -195,8 +195,9 @@ NEIGHBOURS = {
         "stats": ("data", "derive"),
         "planning": ("data", "stats"),
         "timeline": ("data",),
-        "figures": ("data", "stats", "timeline"),
-        "report": ("data", "derive", "figures", "stats", "timeline"),
+        "published": ("data", "stats"),
+        "figures": ("data", "published", "stats", "timeline"),
+        "report": ("data", "derive", "figures", "published", "stats", "timeline"),
         "suite": ("data", "derive", "planning", "report", "stats"),
     },
 }

@@ -33,8 +33,8 @@ _UNKNOWN = (
 #: Sweeps of launches that look at links and windows before another sweep.
 BEFOREHAND = ("first-look", "pilot")
 
-#: Sweeps that chose something: a rate that was chosen for being high is too high.
-CHOOSING = (*BEFOREHAND, "tune")
+#: Sweeps that chose something, by the first part of their names.
+CHOOSING = (*BEFOREHAND, "tune", "search")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -78,6 +78,11 @@ class SweepResults:
     def name(self) -> str:
         """Of the sweep."""
         return self.block.records[0].sweep
+
+    @property
+    def chose(self) -> bool:
+        """Its launches chose something: a rate that was chosen for being high is too high."""
+        return self.name.partition("/")[0] in CHOOSING
 
 
 def analysed(files: SweepFiles) -> SweepResults:

@@ -24,6 +24,7 @@ from analysis.figures.against_workers import (
     rate_data,
 )
 from analysis.figures.bars import placement_data, plot_placement
+from analysis.figures.beside_published import beside_published_data, plot_beside_published
 from analysis.figures.ladder import ladder_data, plot_ladder
 from analysis.figures.style import save_figure
 from analysis.figures.timeline import plot_timeline, timeline_data
@@ -107,6 +108,15 @@ class SavedFigure:
 
 
 KINDS = (
+    FigureKind(
+        name="published",
+        title="Beside the published numbers",
+        caption=f"Efficiency on a single worker. {_LAUNCHES} What sets the two studies apart is "
+        "told on the page of the table.",
+        plot=plot_beside_published,
+        data=beside_published_data,
+        page="published",
+    ),
     FigureKind(
         name="throughput",
         title="Throughput",

@@ -21,13 +21,15 @@ from experiments.studies.defaults import OwnTraining
 from experiments.sweep.progress import plain_console
 from launchers.cli.types import WHOLE
 from ps_allreduce.errors import at_least
-from ps_allreduce.point.architectures import ImageModel, Weights, shipped_model
+from ps_allreduce.point.architectures import (
+    IMAGENET_CLASSES,
+    ImageModel,
+    Weights,
+    shipped_model,
+)
 from ps_allreduce.point.placement import VariableSpec, default_split_bytes
 from ps_allreduce.point.strategies.base import Servers
-from ps_allreduce.point.workload import Workload
-
-#: What the architectures of `keras.applications` were designed for.
-IMAGENET_CLASSES = 1000
+from ps_allreduce.point.workload import SOME_ACCELERATOR, Workload
 
 
 @click.command()
@@ -77,7 +79,8 @@ def _variables(asked: WorkloadRequest) -> Sequence[VariableSpec]:
         sized = asked.sized(shipped)
         if isinstance(sized, Weights):
             return sized.variables
-        return _described(Workload(model=sized), Path(folder))
+        emulated = None if sized.computes else SOME_ACCELERATOR
+        return _described(Workload(model=sized, emulated=emulated), Path(folder))
 
 
 def _described(workload: Workload, folder: Path) -> Sequence[VariableSpec]:

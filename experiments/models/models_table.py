@@ -28,6 +28,7 @@ def render_models() -> str:
             "Weights alone, for placement and with --emulate (MB, variables):",
             *(_weights_line(PublishedModel(name=name)) for name in PUBLISHED),
             "  Tensors-N-xMB      N equal tensors of x MB together, also in KB",
+            "  InceptionV3/32     any image model or published one, 32 times smaller",
             "",
             "Your own (docs/own_model.md):",
             f"  {EXAMPLES}",

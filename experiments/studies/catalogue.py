@@ -13,6 +13,7 @@ from experiments.studies import (
     compare,
     horovod_sweep,
     ladder,
+    piz_daint,
     placement_sweep,
     ps_sweep,
     timeline,
@@ -29,4 +30,5 @@ STUDIES: Mapping[str, Study] = {
     "horovod-sweep": horovod_sweep.STUDY,
     "ladder": ladder.STUDY,
     "timeline": timeline.STUDY,
+    "piz-daint": piz_daint.STUDY,
 }

@@ -6,13 +6,49 @@ common is decided in `scope`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from experiments.studies.scope import Scope
 from experiments.sweep.sweep import PROFILES, Profile
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import AnyStrategy
+from ps_allreduce.point.workload import EmulatedCompute
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmallForm:
+    """A study from the literature on one machine: real communication, emulated accelerators.
+
+    It is what the profile quick takes where nothing else is stated.
+
+    Attributes:
+        model, batch_per_worker, emulate: what is trained, unless a model is stated.
+        workers: numbers of workers.
+        hosts: that are emulated.
+        bandwidth: of every emulated link and direction, bits per second.
+    """
+
+    model: str
+    batch_per_worker: int
+    emulate: EmulatedCompute
+    workers: tuple[int, ...]
+    hosts: int
+    bandwidth: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """Settings that are launched before the sweep, which measures the best of them anew.
+
+    Attributes:
+        points: that are launched once each.
+        contests: in which a point takes part; the fastest of each contest is measured, if there is
+            a point that takes part in no other.
+    """
+
+    points: Callable[[Scope], Iterable[Experiment]]
+    contests: Callable[[Experiment], Iterable[Hashable]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +69,8 @@ class Study:
             they travel in buckets, or as the study says.
         optional: strategies whose points are left out where they cannot train what is asked for.
         tunes: in the profile `standard` a tuning comes first (`Scope.tuned`).
+        small: its form for one machine; a study that has one needs a cluster in other profiles.
+        search: comes first in all profiles (`Scope.tuned`).
     """
 
     about: str
@@ -44,3 +82,5 @@ class Study:
     chooses_exchange: bool = False
     optional: tuple[type[AnyStrategy], ...] = ()
     tunes: bool = False
+    small: SmallForm | None = None
+    search: Search | None = None

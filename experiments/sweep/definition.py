@@ -97,6 +97,18 @@ def own_digests(sweep_dir: Path, name: str) -> frozenset[str]:
         return frozenset()
 
 
+def begun(sweep_dir: Path) -> tuple[frozenset[str], str | None]:
+    """Identities of the points of the sweep that was last begun here, and its block.
+
+    No points where none was begun.
+    """
+    try:
+        content = read_json(sweep_dir / DEFINITION)
+        return frozenset(content["points"]), content["decided_for"]["block"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return frozenset(), None
+
+
 def save_definition(sweep: Sweep, choices: Choices, sweep_dir: Path) -> None:
     """Write what was asked for, beside the runs: seed, order, points and choices.
 

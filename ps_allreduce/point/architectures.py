@@ -5,8 +5,10 @@ Building them is the business of `workloads`; this module needs no TensorFlow.
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
@@ -247,10 +249,57 @@ class OwnModel:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaledModel:
+    """No computation but a model's variables, each so many times smaller: `InceptionV3/32`.
+
+    Their proportions stay, so slow links and few hosts show what fast links and many hosts would.
+    """
+
+    kind: ClassVar[str] = "scaled_model"
+    computes: ClassVar[bool] = False
+
+    base: ImageModel | PublishedModel
+    divisor: int
+
+    def __post_init__(self) -> None:
+        at_least(1, divisor=self.divisor)
+        at_most(1e6, divisor=self.divisor)
+
+    @property
+    def name(self) -> str:
+        """As users write it."""
+        return f"{self.base.name}/{self.divisor}"
+
+    @property
+    def unit(self) -> Unit:
+        """What examples of the model are."""
+        return self.base.unit
+
+    @property
+    def tokens_per_example(self) -> int | None:
+        """Those of the model."""
+        return self.base.tokens_per_example
+
+    def scaled(self, variables: Sequence[VariableSpec]) -> tuple[VariableSpec, ...]:
+        """The variables of the base as flat ones, so many times smaller; each keeps an element."""
+        return tuple(
+            replace(spec, shape=(max(1, math.prod(spec.shape) // self.divisor),))
+            for spec in variables
+        )
+
+    def columns(self) -> dict[str, object]:
+        """As columns of a table."""
+        return {"model": self.name}
+
+
 #: What is sent without being computed; its variables are known without TensorFlow.
 Weights = PublishedModel | TensorSet
 
-Model = ImageModel | TextModel | OwnModel | Weights
+Model = ImageModel | TextModel | OwnModel | ScaledModel | Weights
+
+#: Of the images that the architectures of `keras.applications` were designed for.
+IMAGENET_CLASSES = 1000
 
 
 def tensor_set(name: str) -> TensorSet | None:
@@ -266,12 +315,34 @@ def tensor_set(name: str) -> TensorSet | None:
     return TensorSet(count=int(count), num_bytes=int(amount) * {"KB": 10**3, "MB": 10**6}[unit])
 
 
-def shipped_model(name: str) -> ImageModel | TextModel | Weights:
+def scaled_model(name: str) -> ScaledModel | None:
+    """Read a name such as `InceptionV3/32`; None if it is none of this form.
+
+    Raises:
+        UserError: there is no such model, or it cannot be divided.
+    """
+    found = re.fullmatch(r"([^/]+)/([0-9]{1,9})", name)
+    if found is None:
+        return None
+    base = shipped_model(found[1])
+    if isinstance(base, ImageModel):
+        base = replace(base, num_classes=IMAGENET_CLASSES)
+    elif not isinstance(base, PublishedModel):
+        raise UserError(
+            f"model {name}: {found[1]} cannot be divided; images can, such as InceptionV3/32, and "
+            f"{', '.join(PUBLISHED)}."
+        )
+    return ScaledModel(base=base, divisor=int(found[2]))
+
+
+def shipped_model(name: str) -> ImageModel | TextModel | ScaledModel | Weights:
     """A model by its exact name; images have the size that it was designed for.
 
     Raises:
         UserError: there is none of that name, or these tensors make no sense.
     """
+    if scaled := scaled_model(name):
+        return scaled
     if name in ARCHITECTURES:
         return ImageModel(name=name, image_size=ARCHITECTURES[name].designed_image_size)
     if name in TEXT_MODELS:

@@ -1,0 +1,1 @@
+"""Numbers from the literature, and those of a sweep that repeats the study beside them."""

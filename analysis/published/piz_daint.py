@@ -1,0 +1,33 @@
+"""The study of Piz Daint: its numbers, and what sets the sweep `piz-daint` apart from it."""
+
+from __future__ import annotations
+
+from analysis.data.cases import Point
+from analysis.published.beside import PublishedStudy
+from ps_allreduce.point.placement import Policy
+
+
+def _placed(point: Point, policy: Policy) -> bool:
+    servers = point.experiment.strategy.servers
+    return servers is not None and servers.num_ps > 1 and servers.placement is policy
+
+
+PIZ_DAINT = PublishedStudy(
+    name="piz-daint",
+    system="published: Piz Daint, greedy or round robin",
+    source="Bugliarello, Distributed TensorFlow: A performance evaluation, CSCS 2017; "
+    "github.com/e-bug/distributed-tensorflow-benchmarks, InceptionV3, batch 64, synthetic images, "
+    "TensorFlow 1.1, mean of 5 runs.",
+    csv="piz-daint.csv",
+    series={
+        "here: round robin": lambda point: _placed(point, Policy.ROUND_ROBIN),
+        "here: partitioned": lambda point: _placed(point, Policy.PARTITIONED),
+    },
+    differences=(
+        "The original ran on hosts with a P100 each and the Aries network, with TensorFlow 1.1.",
+        "Its mode parameter_server places variables greedily by bytes, distributed_replicated "
+        "places them round robin; it did not cut variables.",
+        "It sent every variable by itself; here variables travel in buckets.",
+        "Its base is one worker with one server; here it is a worker without any.",
+    ),
+)

@@ -1,0 +1,119 @@
+"""InceptionV3 on up to 128 hosts: the study of Piz Daint, whose efficiency fell behind 64 of them.
+
+Original: Bugliarello, "Distributed TensorFlow: A performance evaluation", CSCS 2017.  TensorFlow
+1.1, batch 64, hosts with one P100 each, servers beside workers, synthetic and real images.
+
+Axes: workers from 1 to all hosts; numbers of servers from 1 to the number of workers; placements.
+Round robin and greedy are those of the original.  Partitioned, which cuts large variables, is what
+the original did not have.
+
+Method: for every number of workers a search launches the numbers of servers with every placement,
+once each.  The best number of servers of each placement is then measured on launches of its own.
+10 steps of warm-up and 100 measured ones, 5 launches; the original says no more about its search.
+Up to 8 servers all numbers are tried, then numbers that grow by half, and those next to the number
+of workers.  Bases are a single worker and workers that do not communicate.
+
+The profile quick is a small form for one machine: 1 to 8 emulated hosts, real communication, an
+emulated accelerator, all variables of InceptionV3 32 times smaller.  With 8 workers the busiest
+link is then as busy, for the time of a step, as with 128 hosts there (docs/studies/piz-daint.md).
+1, half as many servers as workers, one less and as many are tried; 5 steps of warm-up and 30
+measured ones, 3 launches; the base is a single worker.
+
+Cost: in the profile quick 17 launches of the search and 21 that are measured, about 12 minutes.
+
+It should show the knee that the original saw, and that partitioned variables remove it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from experiments.studies.scope import Scope
+from experiments.studies.study import Search, SmallForm, Study
+from experiments.sweep.sweep import QUICK, STANDARD, Profile
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.measurement import FixedWarmup, Measurement
+from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.strategies import SynchronousServers
+from ps_allreduce.point.workload import EmulatedCompute
+
+#: Those of the original, and what it did not have; the small form leaves greedy out.
+PLACEMENTS = (Policy.ROUND_ROBIN, Policy.PARTITIONED, Policy.GREEDY)
+FEW_PLACEMENTS = PLACEMENTS[:2]
+
+#: Up to so many servers every number is tried.
+EVERY_UP_TO = 8
+
+#: Larger numbers grow by this factor.
+GROWTH = 1.5
+
+#: Derived in docs/studies/piz-daint.md.
+SMALL = SmallForm(
+    model="InceptionV3/32",
+    batch_per_worker=64,
+    emulate=EmulatedCompute(forward_s=0.1, backward_s=0.2),
+    workers=(1, 2, 4, 8),
+    hosts=8,
+    bandwidth=130e6,
+)
+
+
+def _measured(warmup_steps: int, steps: int) -> Measurement:
+    warmup = FixedWarmup(least_steps=warmup_steps, least_s=0.0)
+    return Measurement(warmup=warmup, measured_steps=steps)
+
+
+PROFILES = {
+    QUICK: Profile(name=QUICK, measurement=_measured(5, 30), repetitions=3, deadline_s=60.0),
+    STANDARD: Profile(
+        name=STANDARD, measurement=_measured(10, 100), repetitions=5, deadline_s=900.0
+    ),
+}
+
+
+def _searched(scope: Scope) -> Iterator[Experiment]:
+    placements = FEW_PLACEMENTS if scope.brief else PLACEMENTS
+    sizes = [number for number in scope.scale.workers if number > 1]
+    for workload, workers in itertools.product(scope.workloads, sizes):
+        for num_ps in _numbers_of_servers(workers, few=scope.brief):
+            # On one server every placement is the same.
+            for policy in placements if num_ps > 1 else placements[:1]:
+                yield scope.served(workload, SynchronousServers, workers, num_ps, policy)
+
+
+def _numbers_of_servers(workers: int, *, few: bool) -> list[int]:
+    """From 1 to the number of workers."""
+    ends = {1, workers - 1, workers}
+    if few:
+        return sorted({*ends, workers // 2})
+    numbers = {*ends, *range(1, min(EVERY_UP_TO, workers) + 1)}
+    number = float(EVERY_UP_TO)
+    while (number := number * GROWTH) < workers:
+        numbers.add(round(number))
+    return sorted(numbers)
+
+
+def _contests(point: Experiment) -> Iterator[tuple[int, Policy]]:
+    """By workers and placement; a single server stands for all placements."""
+    servers = point.strategy.servers
+    if servers is not None:
+        for policy in PLACEMENTS if servers.num_ps == 1 else (servers.placement,):
+            yield point.num_workers, policy
+
+
+def _points(scope: Scope) -> Iterator[Experiment]:
+    for workload in scope.workloads:
+        yield from scope.bases(workload)
+        yield from scope.tuned_of(workload)
+
+
+STUDY = Study(
+    about=__doc__,
+    points=_points,
+    profiles=PROFILES,
+    looks_first=False,
+    has_brief=True,
+    small=SMALL,
+    search=Search(points=_searched, contests=_contests),
+)
