@@ -6,7 +6,7 @@ Method: a seed draws what is planted in each launch, on emulated hosts with an e
 A launch without each cause follows in the same turn.  Some sound launches of either side come first
 and say how long a step is.  What is found is judged in `analysis.suite.planted_causes`.
 
-Cost: 60 launches with causes take about 150 launches of five seconds.
+Cost: 60 launches with causes take about 150 launches of eight seconds.
 
 It should show the right cause first in at least 54 of 60 launches, and none in sound ones.
 """

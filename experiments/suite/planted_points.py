@@ -33,7 +33,7 @@ WORKERS, SERVERS = 2, 2
 #: Gradients travel in the backward pass and for some time after it, so a slower link shows.
 COMPUTE = EmulatedCompute(forward_s=0.04, backward_s=0.02)
 
-MEASUREMENT = Measurement(warmup=FixedWarmup(least_steps=5, least_s=0.3), measured_steps=16)
+MEASUREMENT = Measurement(warmup=FixedWarmup(least_steps=5, least_s=0.3), measured_steps=40)
 
 #: Equal tensors, which two servers get in turn: as many bytes each.
 COUNT, TENSOR_BYTES = 24, 64_800
