@@ -64,7 +64,7 @@ fastest_compute_s:f fastest_stated_s:f slow_worker_s:f slowest_worker:i load_bal
 serialisation:f transfer:f hot_server_s:f slow_link_s:f fastest_link_bits_per_s:f worker_cpu_s:f
 server_cpu_s:f
 
-fusion_bytes:i cycle_ms:f
+fusion_bytes:i cycle_ms:f scaling
 """
 
 #: A command line may hold bytes that are no text; they are written by their numbers.
@@ -100,7 +100,7 @@ OPTIMIZER_SETTINGS = (
 CONDITIONS = (
     *("model", "model_digest", "model_arguments", "image_size", "num_classes", "vocabulary"),
     *("unit", "tokens_per_example", "input", "input_checksum", "optimizer", *OPTIMIZER_SETTINGS),
-    *("batch_per_worker", "accumulation", "seed", "precision"),
+    *("batch_per_worker", "scaling", "accumulation", "seed", "precision"),
     *("compute", "emulated_forward_s", "emulated_backward_s", "emulated_groups"),
     *("emulated_factors", "emulated_jitter", "launcher", "network", "network_hosts"),
     *("asked_interface", "asked_workers_per_host", "device", "devices_per_worker"),

@@ -141,7 +141,7 @@ class _Compute:
 
 def _compute(record: RunRecord) -> _Compute | None:
     """What an emulated accelerator was asked to take, else the means that were measured."""
-    load, workers = record.experiment.workload, range(record.experiment.num_workers)
+    load, workers = record.experiment.of_each, range(record.experiment.num_workers)
     count, scales = load.accumulation, np.ones((len(workers), 1))
     if load.emulated is not None:
         forward_s, backward_s = load.emulated.forward_s * count, load.emulated.backward_s * count

@@ -154,7 +154,7 @@ def meets_in_every_step(experiment: Experiment) -> bool:
 
 def _stated(experiment: Experiment, steps: StepTable) -> Floats:
     """What an emulated accelerator was asked to take for every step."""
-    load, stated = experiment.workload, np.full(len(steps), np.nan)
+    load, stated = experiment.of_each, np.full(len(steps), np.nan)
     if load.emulated is None:
         return stated
     each_s = (load.emulated.forward_s + load.emulated.backward_s) * load.accumulation

@@ -36,6 +36,7 @@ from analysis.figures.where_time_goes import (
 )
 from analysis.stats.points import point_table
 from analysis.stats.setting_pairs import without_changed
+from ps_allreduce.point.workload import Scaling
 from ps_allreduce.record.files import write_atomically
 
 _LAUNCHES = (
@@ -51,7 +52,11 @@ _STARS = (
     "points claim no efficiency."
 )
 
-_WEAK = "Scaling is weak: each worker keeps its batch, so the global batch grows with the workers."
+_SCALED = {
+    Scaling.WEAK: "Scaling is weak: each worker keeps its batch, so the global batch grows with "
+    "the workers.",
+    Scaling.STRONG: "Scaling is strong: all workers share the batch of a single one.",
+}
 
 _LEFT_OUT = " Other settings have a figure of their own."
 
@@ -71,6 +76,7 @@ class FigureKind:
         page: of the report, by its anchor.
         shows_changed: points with many different settings of the exchange can be told apart in it.
         shows_bounds: the bounds of points stand beside them.
+        tells_scaling: the caption says what becomes of the batch with more workers.
     """
 
     name: str
@@ -81,6 +87,7 @@ class FigureKind:
     page: str = "results"
     shows_changed: bool = False
     shows_bounds: bool = False
+    tells_scaling: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,10 +137,11 @@ KINDS = (
     FigureKind(
         name="efficiency",
         title="Efficiency on a single worker",
-        caption=f"Speed-up on strategy single, over workers. {_WEAK} {_LAUNCHES} {_COUNTS} "
+        caption=f"Speed-up on strategy single, over workers. {_LAUNCHES} {_COUNTS} "
         "Where nothing is claimed, the reason stands on the row, or a star at the bottom.",
         plot=plot_efficiency,
         shows_bounds=True,
+        tells_scaling=True,
         data=efficiency_data,
         page="scaling",
     ),
@@ -261,9 +269,11 @@ def save_figures(case: Case, folder: Path, alone: bool) -> Sequence[SavedFigure]
 
 def _caption(kind: FigureKind, case: Case) -> str:
     """With what is said only of signs that a figure has."""
+    scaling = case.points[0].experiment.workload.scaling
     bounded = kind.shows_bounds and point_table(case)["rate_bound"].notna().any()
     starred = any(point.mark for point in case.points)
-    return kind.caption + _BOUNDS * bool(bounded) + _STARS * starred
+    scaled = f" {_SCALED[scaling]}" if kind.tells_scaling else ""
+    return kind.caption + scaled + _BOUNDS * bool(bounded) + _STARS * starred
 
 
 def slug(name: str) -> str:

@@ -12,7 +12,7 @@ from rich import box
 from rich.table import Table
 
 from analysis.data.cases import Case
-from analysis.report.sizes import weak_scaling_lines
+from analysis.report.sizes import scaling_lines_of
 from analysis.report.table import (
     POINT,
     heading_of,
@@ -105,4 +105,4 @@ def short_legend(case: Case) -> str:
     """What is short in the table for the screen, and what its speed-up leaves out."""
     meanings = [_ABBREVIATIONS[name] for name in _names_on_screen(case) if name in _ABBREVIATIONS]
     short = ", ".join(meanings).format(unit=case.unit)
-    return " ".join([f"{short}.", *weak_scaling_lines(case), *pairs_lines(case, ["single"])])
+    return " ".join([f"{short}.", *scaling_lines_of(case), *pairs_lines(case, ["single"])])

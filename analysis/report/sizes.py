@@ -1,8 +1,8 @@
 """How large the sides of a comparison are, in words: workers, hosts, batches and money.
 
 Decides what is said of the size at which two sides are compared, and of what is equal there.
-Points with other numbers of workers have another global batch, since every worker keeps its own:
-that is said wherever such points are compared.
+Under weak scaling points with other numbers of workers have another global batch, since every
+worker keeps its own: that is said wherever such points are compared.
 """
 
 from __future__ import annotations
@@ -14,13 +14,21 @@ from analysis.stats.cost import costs_alike
 from analysis.stats.sides import Basis, Meeting
 from analysis.stats.statistics import estimate
 from analysis.wording import count_text, workers_text
+from ps_allreduce.point.workload import Scaling
 
 SECONDS_PER_HOUR = 3600
 
 
-def weak_scaling_lines(case: Case) -> list[str]:
-    """What stands beside every speed-up and efficiency; nothing where no batch grows."""
+def scaling_of(case: Case) -> Scaling:
+    """What becomes of the batch with more workers: the same at all points."""
+    return case.points[0].experiment.workload.scaling
+
+
+def scaling_lines_of(case: Case) -> list[str]:
+    """What stands beside every speed-up and efficiency; nothing where all batches are equal."""
     batches = sorted({point.experiment.global_batch for point in case.points})
+    if scaling_of(case) is Scaling.STRONG:
+        return [f"Strong scaling: all workers share a batch of {batches[0]}."]
     if len(batches) == 1:
         return []
     return [

@@ -15,7 +15,7 @@ import pandas as pd
 from analysis.data.cases import MARK, Case, Point
 from analysis.report.circumstances import status_text
 from analysis.report.constancy import steadiness_text
-from analysis.report.sizes import weak_scaling_lines
+from analysis.report.sizes import scaling_lines_of
 from analysis.stats.points import BASES, point_table
 from analysis.wording import NONE, count_text, number, ratio, with_interval
 from ps_allreduce.record.records import BUSY_LIMIT
@@ -217,7 +217,7 @@ def legend(case: Case) -> str:
 
 def scaling_lines(case: Case) -> list[str]:
     """What speed-ups and efficiencies rest on, and why some are not claimed."""
-    lines = [*weak_scaling_lines(case), *pairs_lines(case, BASES)]
+    lines = [*scaling_lines_of(case), *pairs_lines(case, BASES)]
     if _above_the_bound(case):
         lines.append(
             "Some points are faster than their upper bound, no_communication with as many workers "

@@ -16,6 +16,7 @@ from analysis.data.setting import exchange_of
 from analysis.wording import capital
 from ps_allreduce.point.architectures import OwnModel
 from ps_allreduce.point.optimizers import optimizer_text
+from ps_allreduce.point.workload import Scaling
 
 #: Columns of the exchange that have a shorter name here.
 _SHORT = {"gradients_on_wire": "gradients"}
@@ -26,13 +27,17 @@ MOST_NOTES = 2
 Items = list[tuple[str, str]]
 
 
+#: What the batch is a batch of, by how the workload scales.
+_BATCH = {Scaling.WEAK: "batch per worker", Scaling.STRONG: "batch of all workers together"}
+
+
 def what_was_run(case: Case) -> Items:
     """Names and values, for a reader who would repeat it."""
     own = case.conditions
     items = [
         ("model", _model_text(case)),
         *_model_items(case),
-        ("batch per worker", f"{own['batch_per_worker']}, accumulation {own['accumulation']}"),
+        (_BATCH[own["scaling"]], f"{own['batch_per_worker']}, accumulation {own['accumulation']}"),
         ("input", _shared(case.attempts["input"])),
         ("optimizer", optimizer_text(case.points[0].experiment.workload.optimizer)),
         (

@@ -199,8 +199,9 @@ def _explain(case: Case, faster: Point, slower: Point, decision: Decision) -> Ex
 def alone_s(case: Case, point: Point) -> float | None:
     """What the compute of a step takes alone: in `single`, with as many threads where measured.
 
-    It is the median of the launches, which one disturbed launch does not spoil; of that point
-    itself the mean, because nothing slows it beyond itself.
+    Under strong scaling it is a worker's share of that.  It is the median of the launches, which
+    one disturbed launch does not spoil; of that point itself the mean, because nothing slows it
+    beyond itself.
     """
     bases = [each for each in case.points if each.setting.traits.max_workers == 1]
     bases = [each for each in bases if not each.known("compute_s").empty]
@@ -209,4 +210,6 @@ def alone_s(case: Case, point: Point) -> float | None:
     if base is None:
         return None
     known = base.known("compute_s")
-    return float(known.mean() if base is point else known.median())
+    alone = float(known.mean() if base is point else known.median())
+    own, whole = (each.experiment.of_each.examples_per_step for each in (point, base))
+    return alone * own / whole

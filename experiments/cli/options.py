@@ -39,7 +39,7 @@ from ps_allreduce.point.spread import Coordinator, LayoutKind
 from ps_allreduce.point.strategies import STRATEGIES, Horovod
 from ps_allreduce.point.strategies.base import Altered, StrategySettings
 from ps_allreduce.point.wire import Collective, Wire, WireType
-from ps_allreduce.point.workload import Precision
+from ps_allreduce.point.workload import Precision, Scaling
 from ps_allreduce.record.exchanges import ExchangeMode
 
 DEFAULT = Wire()
@@ -108,6 +108,12 @@ WORKLOAD = option_group(
     _stated("--image-size", WHOLE, "Pixels of the square images."),
     _stated("--num-classes", WHOLE, "Of the images.", 10),
     _stated("--batch-per-worker", WHOLE, "Examples of one forward and backward pass."),
+    _given(
+        "--scaling",
+        one_of(Scaling),
+        "With more workers each keeps the batch (weak), or all share it (strong).",
+        Scaling.WEAK,
+    ),
     _stated("--accumulation", WHOLE, "Batches per exchange of gradients.", 1),
     _stated(
         "--input",

@@ -265,7 +265,7 @@ def _least_s(point: Experiment, describe: Describe) -> float:
 
 def _computed_s(point: Experiment) -> float:
     """Seconds that a step computes at least; 0 where that is not stated."""
-    load = point.workload
+    load = point.of_each
     if load.emulated is None:
         return 0.0
     factors = load.emulated.factors_of(point.num_workers)

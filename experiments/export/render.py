@@ -91,7 +91,7 @@ def render(training: Training) -> list[Rendered]:
 def _context(training: Training) -> dict[str, object]:
     """What `train.py` consists of."""
     experiment = training.experiment
-    strategy, workload = experiment.strategy, experiment.workload
+    strategy, workload = experiment.strategy, experiment.of_each
     emulated = workload.emulated is not None
     return {
         "title": experiment.title,

@@ -18,7 +18,7 @@ from ps_allreduce.point.data import Digits, RecordFiles, Synthetic
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.jitter import Jitter
 from ps_allreduce.point.resources import Device
-from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
+from ps_allreduce.point.workload import EmulatedCompute, Precision, Scaling, Workload
 from ps_allreduce.serialization import LATER
 
 
@@ -44,6 +44,7 @@ class WorkloadRequest:
     device: Device = Device.CPU
     worker_factors: tuple[float, ...] | None = field(default=None, metadata=LATER)
     jitter: Jitter | None = field(default=None, metadata=LATER)
+    scaling: Scaling = field(default=Scaling.WEAK, metadata=LATER)
 
     def __post_init__(self) -> None:
         self._check_own_model()
@@ -91,6 +92,7 @@ class WorkloadRequest:
             accumulation=_stated(self.accumulation, default.accumulation),
             emulated=self.emulated,
             precision=self._precision(default),
+            scaling=self.scaling,
         )
 
     def _precision(self, default: Workload) -> Precision:

@@ -33,7 +33,7 @@ from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.strategies.base import Servers, StrategySettings
-from ps_allreduce.point.workload import Workload
+from ps_allreduce.point.workload import Scaling, Workload
 from ps_allreduce.record.files import write_json
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.records import RunRecord, Status
@@ -68,6 +68,8 @@ class GateRequest:
                 f"a single worker agrees with itself: num_workers must be 2 or more, got "
                 f"{self.num_workers}."
             )
+        if self.workload.scaling is Scaling.STRONG:
+            raise UserError("every worker of the gate has a batch of its own: leave --scaling out.")
         if self.workload.emulate is not None:
             raise UserError(
                 "an emulated accelerator computes no gradients that could be wrong: leave "

@@ -114,7 +114,7 @@ def reference_of(point: Experiment) -> Experiment:
     It takes the batches of all workers of a step, one after the other: batch norm normalises the
     same batches, and a mean of their means is the same mean.  Its threads are the suite's own.
     """
-    load, workers, cores = point.workload, point.num_workers, point.resources.cores_per_worker
+    load, workers, cores = point.of_each, point.num_workers, point.resources.cores_per_worker
     whole = replace(
         load,
         accumulation=workers * load.accumulation,

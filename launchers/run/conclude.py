@@ -219,7 +219,7 @@ def _judge(
     """What is wrong with a run, and its metrics; None if it has no common window."""
     problems = find_problems(experiment, drivers, steps)
     try:
-        return problems, compute_metrics(steps, experiment.workload.examples_per_step)
+        return problems, compute_metrics(steps, experiment.of_each.examples_per_step)
     except ValueError as error:
         return [*problems, str(error)], None
 

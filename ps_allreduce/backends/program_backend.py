@@ -31,6 +31,6 @@ class ProgramBackend(Backend):
 
 def make_program(experiment: Experiment, data_dir: Path) -> Program:
     """The computation that the experiment's workload asks for."""
-    if experiment.workload.emulated is not None:
-        return EmulatedProgram(experiment.workload, experiment.num_workers, data_dir)
-    return RealProgram(experiment.workload, experiment.num_workers, data_dir)
+    load = experiment.of_each
+    kind = RealProgram if load.emulated is None else EmulatedProgram
+    return kind(load, experiment.num_workers, data_dir)

@@ -55,6 +55,7 @@ class Experiment:
                 f"dealt_to is for a single worker that takes the batches of several, got "
                 f"num_workers {self.num_workers}."
             )
+        self.workload.of_each(self.num_workers)
         self.strategy.check_fits(self.num_workers, self.spread, self.resources)
         if refusal := self.strategy.refusal(self.workload):
             raise UserError(refusal)
@@ -65,9 +66,14 @@ class Experiment:
         return self.strategy.num_ps
 
     @property
+    def of_each(self) -> Workload:
+        """What each worker trains."""
+        return self.workload.of_each(self.num_workers)
+
+    @property
     def global_batch(self) -> int:
         """Examples per step of all workers together."""
-        return self.num_workers * self.workload.examples_per_step
+        return self.num_workers * self.of_each.examples_per_step
 
     @property
     def experiment_id(self) -> str:

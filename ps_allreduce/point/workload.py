@@ -7,7 +7,7 @@ Decides which workloads make sense.  Building the model and reading its data is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
@@ -27,6 +27,13 @@ class Precision(StrEnum):
     FLOAT32 = "float32"
     MIXED_FLOAT16 = "mixed_float16"
     MIXED_BFLOAT16 = "mixed_bfloat16"
+
+
+class Scaling(StrEnum):
+    """What becomes of the batch with more workers: each keeps it, or all share it."""
+
+    WEAK = "weak"
+    STRONG = "strong"
 
 
 #: Time from one release of gradients to the next, at least: one takes about a millisecond where
@@ -100,7 +107,8 @@ class Workload:
     """What every worker trains: a model, data, and an optimizer.
 
     Attributes:
-        batch_per_worker: examples of one forward and backward pass.
+        batch_per_worker: examples of one forward and backward pass of a single worker, and under
+            weak scaling of every worker.
         accumulation: batches per synchronisation.
         seed: of the initial weights, the synthetic data and the shuffling.
         emulated: replaces the real forward and backward pass.
@@ -108,6 +116,7 @@ class Workload:
         dealt_to: a single worker takes in turn the batches that so many workers would take, a step
             of all of them in its own; None deals to the workers that there are.
         deterministic: layers that draw random numbers compute as in inference.
+        scaling: under strong scaling the workers share the batch of a single one.
     """
 
     model: Model = field(default_factory=ImageModel)
@@ -120,6 +129,7 @@ class Workload:
     precision: Precision = Precision.FLOAT32
     dealt_to: int | None = field(default=None, metadata=LATER)
     deterministic: bool = field(default=False, metadata=LATER)
+    scaling: Scaling = field(default=Scaling.WEAK, metadata=LATER)
 
     def __post_init__(self) -> None:
         at_least(1, batch_per_worker=self.batch_per_worker, accumulation=self.accumulation)
@@ -158,8 +168,33 @@ class Workload:
 
     @property
     def examples_per_step(self) -> int:
-        """Examples that one worker handles between two synchronisations."""
+        """Examples of `batch_per_worker` between two synchronisations."""
         return self.batch_per_worker * self.accumulation
+
+    def of_each(self, num_workers: int) -> Workload:
+        """What each of so many workers trains, as a workload of weak scaling.
+
+        Under strong scaling that is its share of the batch, and an emulated accelerator takes such
+        a share of the time.
+
+        Raises:
+            UserError: the batch has no equal shares, or the accelerator would be too fast.
+        """
+        if self.scaling is Scaling.WEAK:
+            return self
+        batch, left = divmod(self.batch_per_worker, num_workers)
+        if left:
+            raise UserError(
+                f"under strong scaling {num_workers} workers share a batch of "
+                f"{self.batch_per_worker}, which is no multiple of it: choose another "
+                "--batch-per-worker."
+            )
+        emulated = self.emulated and replace(
+            self.emulated,
+            forward_s=self.emulated.forward_s / num_workers,
+            backward_s=self.emulated.backward_s / num_workers,
+        )
+        return replace(self, batch_per_worker=batch, emulated=emulated, scaling=Scaling.WEAK)
 
     def columns(self) -> dict[str, object]:
         """As columns of a table."""
@@ -172,6 +207,7 @@ class Workload:
             "input_checksum": self.data.checksum,
             **self.optimizer.columns(),
             "batch_per_worker": self.batch_per_worker,
+            "scaling": self.scaling.value,
             "accumulation": self.accumulation,
             "seed": self.seed,
             "precision": self.precision.value,
@@ -186,6 +222,8 @@ class Workload:
     def title_parts(self) -> list[str]:
         """What a short line says: what is not at its default."""
         parts = [f"accumulation {self.accumulation}"] if self.accumulation > 1 else []
+        if self.scaling is Scaling.STRONG:
+            parts.append("strong scaling")
         if self.precision is not Precision.FLOAT32:
             parts.append(str(self.precision))
         return parts

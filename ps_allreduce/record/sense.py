@@ -82,7 +82,7 @@ def _refuse_contradictions(record: RunRecord, metrics: Metrics) -> None:
     if workers != record.experiment.num_workers:
         raise ValueError(f"metrics.steps_per_worker has {workers} workers")
     # Besides whole steps, each worker has a part of one at either end of the window.
-    per_step = record.experiment.workload.examples_per_step
+    per_step = record.experiment.of_each.examples_per_step
     made = metrics.examples_per_sec * metrics.window_s / per_step
     if not whole * (1 - ROUNDING) <= made <= (whole + 2 * workers) * (1 + ROUNDING):
         raise ValueError(

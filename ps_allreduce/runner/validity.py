@@ -222,7 +222,7 @@ class _Pace:
 
 def _paces(run: _Run) -> list[_Pace]:
     """Medians over the measured steps of every emulated accelerator; none without one."""
-    load = run.experiment.workload
+    load = run.experiment.of_each
     if load.emulated is None:
         return []
     measured = run.steps.select(run.steps.phase == Phase.MEASURED)

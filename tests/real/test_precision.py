@@ -22,7 +22,7 @@ from ps_allreduce.point.strategies import (
     SynchronousServers,
 )
 from ps_allreduce.point.wire import Wire, WireType
-from ps_allreduce.point.workload import Precision, Workload
+from ps_allreduce.point.workload import Precision, Scaling, Workload
 from tests.cluster import LocalLauncher
 from tests.real.gate import Trained, distance, single_for, train
 from tests.real.points import point
@@ -74,7 +74,7 @@ def test_gradients_of_16_bits_cost_no_more_than_their_rounding(
     experiment = point(
         strategy,
         workers,
-        workload=replace(WHOLE, batch_per_worker=WHOLE.batch_per_worker // workers),
+        workload=replace(WHOLE, scaling=Scaling.STRONG),
         wire=Wire(gradients=gradients),
     )
     error = distance(train(launcher, experiment, tmp_path), single_run(single_for(experiment)))

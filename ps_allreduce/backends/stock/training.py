@@ -91,7 +91,7 @@ class StockTraining:
         self, experiment: Experiment, data_dir: Path, make_updates: MakeUpdates = KerasUpdates
     ) -> None:
         """Create the variables of model and optimizer."""
-        self._load, self._num_workers = experiment.workload, experiment.num_workers
+        self._load, self._num_workers = experiment.of_each, experiment.num_workers
         self._reads_from_servers = experiment.strategy.uses_servers
         self._data_dir = data_dir
         self._built = build_model(self._load, data_dir)

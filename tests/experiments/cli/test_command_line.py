@@ -92,6 +92,8 @@ MISTAKES = {
     ),
     "compare --model resnet": "unknown model 'resnet': choose for instance SmallCNN, ",
     "compare --batch-per-worker 0": "batch_per_worker must be at least 1, got 0.",
+    "compare --workers 3 --scaling strong": "3 workers share a batch of 32, which is no multiple",
+    "gate --scaling strong": "every worker of the gate has a batch of its own: leave --scaling",
     "compare --warmup-steps 0": "warmup_steps must be at least 1, got 0.",
     "compare --warmup-s -1": "warmup_s must be at least 0, got -1.",
     "compare --workers 1,65536": "Error: workers must be at most 65535, got 65536.",

@@ -32,7 +32,7 @@ from ps_allreduce.point.resources import Resources
 from ps_allreduce.point.spread import Spread
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single
 from ps_allreduce.point.wire import Wire, WireType
-from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
+from ps_allreduce.point.workload import EmulatedCompute, Precision, Scaling, Workload
 from tests.fakes import make_experiment
 
 COMPUTE = EmulatedCompute(forward_s=0.02, backward_s=0.04)
@@ -133,6 +133,25 @@ def test_the_global_batch_counts_workers_and_accumulation() -> None:
     experiment = make_experiment(num_workers=2, workload=workload)
     assert workload.examples_per_step == 48
     assert experiment.global_batch == 96
+
+
+def test_under_strong_scaling_workers_share_batch_and_time() -> None:
+    compute = EmulatedCompute(forward_s=0.1, backward_s=0.2, factors=(2.0,))
+    shared = Workload(batch_per_worker=64, accumulation=2, emulated=compute, scaling=Scaling.STRONG)
+    experiment = make_experiment(num_workers=4, workload=shared)
+    assert experiment.global_batch == 128
+    assert experiment.of_each.batch_per_worker == 16
+    assert experiment.of_each.emulated == replace(compute, forward_s=0.025, backward_s=0.05)
+    alone = make_experiment(Single, 1, workload=shared)
+    assert (alone.of_each.batch_per_worker, alone.global_batch) == (64, 128)
+    assert experiment.columns()["scaling"] == "strong"
+    assert experiment.title.endswith("accumulation 2, strong scaling")
+
+
+def test_a_batch_without_equal_shares_is_refused() -> None:
+    shared = Workload(batch_per_worker=8, scaling=Scaling.STRONG)
+    with pytest.raises(UserError, match="3 workers share a batch of 8, which is no multiple"):
+        make_experiment(num_workers=3, workload=shared)
 
 
 def test_the_title_names_what_tells_points_apart() -> None:

@@ -14,6 +14,7 @@ from ps_allreduce.point.architectures import (
     ImageModel,
     OwnModel,
     PublishedModel,
+    ScaledModel,
     TensorSet,
     TextModel,
     Unit,
@@ -36,7 +37,7 @@ from ps_allreduce.point.strategies import (
 from ps_allreduce.point.strategies.all_reduce import Packs
 from ps_allreduce.point.strategies.base import Servers
 from ps_allreduce.point.wire import Collective, Wire, WireType
-from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
+from ps_allreduce.point.workload import EmulatedCompute, Precision, Scaling, Workload
 from tests.examples import experiments, fast
 from tests.fakes import make_experiment
 
@@ -83,6 +84,14 @@ READING = replace(GOLDEN, workload=Workload(data=FILES))
 SENDING = replace(GOLDEN, workload=replace(GOLDEN.workload, model=TensorSet(count=2, num_bytes=80)))
 
 WRITING = replace(GOLDEN, workload=Workload(model=TextModel()))
+
+SCALED = replace(
+    SENDING,
+    workload=replace(
+        SENDING.workload,
+        model=ScaledModel(base=ImageModel(name="InceptionV3", image_size=299), divisor=32),
+    ),
+)
 
 PUBLISHED = replace(
     SENDING, workload=replace(SENDING.workload, model=PublishedModel(name="BERT-base"))
@@ -157,6 +166,10 @@ CHANGES: list[tuple[str, Experiment, Any]] = [
     ("workload.model.vocabulary", WRITING, 8191),
     ("workload.model.sequence_length", WRITING, 127),
     ("workload.model.name", PUBLISHED, "ViT-B-16"),
+    ("workload.model.base.name", SCALED, "ResNet50"),
+    ("workload.model.base.image_size", SCALED, 75),
+    ("workload.model.base.num_classes", SCALED, 1000),
+    ("workload.model.divisor", SCALED, 16),
     ("workload.model.module", OWN, "yours"),
     ("workload.model.function", OWN, "make"),
     ("workload.model.arguments", OWN, ("width=2",)),
@@ -182,6 +195,7 @@ CHANGES: list[tuple[str, Experiment, Any]] = [
     ("workload.precision", REDUCED, Precision.MIXED_FLOAT16),
     ("workload.dealt_to", replace(REDUCED, num_workers=1), 1),
     ("workload.deterministic", GOLDEN, True),
+    ("workload.scaling", GOLDEN, Scaling.STRONG),
     ("workload.emulated", GOLDEN, None),
     ("workload.emulated.forward_s", GOLDEN, 0.021),
     ("workload.emulated.backward_s", GOLDEN, 0.041),
@@ -230,7 +244,10 @@ def paths(value: Any, prefix: str = "") -> set[str]:
 
 
 def test_no_field_is_left_out_of_the_changes() -> None:
-    bases = (GOLDEN, SPREAD, REDUCED, DEALT, READING, SENDING, JITTERED, OWN, WRITING, PUBLISHED)
+    bases = (
+        *(GOLDEN, SPREAD, REDUCED, DEALT, READING, SENDING, JITTERED, OWN, WRITING, PUBLISHED),
+        SCALED,
+    )
     found = set().union(*(paths(base) for base in bases))
     assert found - {path for path, _, _ in CHANGES} == NO_PART
 
