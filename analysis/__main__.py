@@ -29,6 +29,7 @@ from analysis.report.page import write_report
 from analysis.report.page_parts import CaseReport
 from analysis.report.screen import show
 from analysis.report.screen_table import SCREEN_WIDTH
+from analysis.report.study_page import study_page
 from analysis.report.two_results import show_two
 from analysis.report.verdict import verdict
 from analysis.stats.two_results import shared_cases
@@ -206,7 +207,7 @@ def report_sweep(results: SweepResults, cases: Sequence[Case]) -> None:
         for case in cases
     ]
     write_summary(folder / "summary.csv", results.files.table)
-    write_report(folder / "report.html", results, reports)
+    write_report(folder / "report.html", results, reports, study_page(results, cases))
     show(_console(), results, reports)
 
 

@@ -24,7 +24,6 @@ from analysis.figures.against_workers import (
     rate_data,
 )
 from analysis.figures.bars import placement_data, plot_placement
-from analysis.figures.beside_published import beside_published_data, plot_beside_published
 from analysis.figures.ladder import ladder_data, plot_ladder
 from analysis.figures.style import save_figure
 from analysis.figures.timeline import plot_timeline, timeline_data
@@ -115,15 +114,6 @@ class SavedFigure:
 
 
 KINDS = (
-    FigureKind(
-        name="published",
-        title="Beside the published numbers",
-        caption=f"Efficiency on a single worker. {_LAUNCHES} What sets the two studies apart is "
-        "told on the page of the table.",
-        plot=plot_beside_published,
-        data=beside_published_data,
-        page="published",
-    ),
     FigureKind(
         name="throughput",
         title="Throughput",
@@ -251,20 +241,35 @@ def save_figures(case: Case, folder: Path, alone: bool) -> Sequence[SavedFigure]
         if figure is not None:
             name = kind.name if alone else f"{kind.name}-{slug(case.name)}"
             caption = _caption(kind, drawn) + _LEFT_OUT * (drawn is not case)
-            csv = folder / f"{name}.csv"
-            write_atomically(csv, kind.data(drawn).to_csv(index=False).encode())
-            saved.append(
-                SavedFigure(
-                    title=kind.title,
-                    caption=caption,
-                    described=f"{kind.title}, {case.name}. All values are in {csv.name} and in "
-                    "the tables of this report.",
-                    page=kind.page,
-                    csv=csv,
-                    **save_figure(figure, folder, name),
-                )
-            )
+            titles = (kind.title, f"{kind.title}, {case.name}", caption)
+            saved.append(save_with_data(figure, kind.data(drawn), titles, folder / name, kind.page))
     return saved
+
+
+def save_with_data(
+    figure: Figure, data: pd.DataFrame, titles: tuple[str, str, str], path: Path, page: str
+) -> SavedFigure:
+    """Write a figure in all formats, and its data as CSV.
+
+    Args:
+        titles: above it, for a reader who does not see it, and below it.
+        path: of its files, without their endings.
+        page: of the report, by its anchor.
+
+    Raises:
+        UserError: no permission, or no space left.
+    """
+    title, described, caption = titles
+    csv = path.with_name(f"{path.name}.csv")
+    write_atomically(csv, data.to_csv(index=False).encode())
+    return SavedFigure(
+        title=title,
+        caption=caption,
+        described=f"{described}. All values are in {csv.name} and in the tables of this report.",
+        page=page,
+        csv=csv,
+        **save_figure(figure, path.parent, path.name),
+    )
 
 
 def _caption(kind: FigureKind, case: Case) -> str:

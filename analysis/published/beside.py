@@ -1,50 +1,62 @@
-"""A study from the literature beside the sweep that repeats it: one table.
+"""A published curve of efficiency against workers, and those of the sweep that repeats it.
 
 Decides how both are held against each other: by efficiency on a single worker, because machines
-differ in everything else; and which points make a curve.  Which study is whose, and what sets the
-two apart, is decided in the module of each study.
+differ in everything else; and which points make a curve.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
+from analysis.figures.curves import draw_curves
+from analysis.figures.marks import data_of, marks_of, top_of
+from analysis.figures.save import slug
+from analysis.figures.style import finish_grid, name_figure, new_figure, style
+from analysis.published.study import Shown, StudyFigure, StudyTable
 from analysis.stats.points import point_table
 from analysis.wording import number, ratio, with_interval
 
 FOLDER = Path(__file__).resolve().parent
+
+#: Below the table, and below the figure.
+TABLE = (
+    "Efficiency on a single worker, here with its interval and the number of servers that the "
+    "search chose."
+)
+FIGURE = (
+    "Efficiency on a single worker. Small circles: single launches. Large markers: geometric means "
+    "with 95 % intervals. What sets both studies apart is told below the table."
+)
+
+#: Inches.
+_HEIGHT = 3.6
 
 #: Columns of the table of points.
 EFFICIENCY = ["efficiency_single", "efficiency_single_low", "efficiency_single_high"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedStudy:
-    """A published study, and which points of a sweep repeat what of it.
+class PublishedCurve:
+    """Published throughput against workers, and which points of a sweep repeat it.
 
     Attributes:
-        name: of the sweep.
         system: what was measured there, in a legend.
-        source: where the numbers are from.
         csv: file beside this module, a row for each number of workers: workers, images_per_sec,
             num_ps, mode.
         series: of the sweep by their names; each tells a point that belongs to it.
-        differences: what sets the sweep apart from the original, a sentence each.
     """
 
-    name: str
     system: str
-    source: str
     csv: str
     series: Mapping[str, Callable[[Point], bool]]
-    differences: tuple[str, ...]
 
     def rows(self) -> pd.DataFrame:
         """The published rows, with the efficiency on the row of one worker."""
@@ -52,17 +64,20 @@ class PublishedStudy:
         base = rows.loc[rows["workers"] == 1, "images_per_sec"].iloc[0]
         return rows.assign(efficiency=rows["images_per_sec"] / (rows["workers"] * base))
 
+    def show(self, cases: Sequence[Case]) -> Shown:
+        """A table and a figure of every case."""
+        tables, figures = [], []
+        for case in cases:
+            tables.append(StudyTable(rows=table_beside(self, case), title=case.name, caption=TABLE))
+            figures += _figures(self, case, len(cases) == 1)
+        return Shown(tables=tables, figures=figures)
 
-def sweep_of(case: Case) -> str:
-    """The name of the sweep that a case is of."""
-    return next(record.sweep for point in case.points for record in point.records)
 
-
-def table_beside(study: PublishedStudy, case: Case) -> pd.DataFrame:
+def table_beside(curve: PublishedCurve, case: Case) -> pd.DataFrame:
     """The original's table, and beside it what the sweep measured at as many workers; text."""
     told = point_table(case)
-    series = series_of(study, case)
-    published = {row["workers"]: row for row in study.rows().to_dict("records")}
+    series = _series(curve, case)
+    published = {row["workers"]: row for row in curve.rows().to_dict("records")}
     counts = sorted({*published, *(p.num_workers for own in series.values() for p in own)})
     return pd.DataFrame(
         [
@@ -98,9 +113,9 @@ def _own_cell(case: Case, told: pd.DataFrame, points: list[Point], workers: int)
     return with_interval(ratio, centre, low, high) + with_servers
 
 
-def series_of(study: PublishedStudy, case: Case) -> dict[str, list[Point]]:
+def _series(curve: PublishedCurve, case: Case) -> dict[str, list[Point]]:
     """The points of every series, by workers; a single server stands in where there is no other."""
-    return {name: [*_of_series(belongs, case)] for name, belongs in study.series.items()}
+    return {name: [*_of_series(belongs, case)] for name, belongs in curve.series.items()}
 
 
 def _of_series(belongs: Callable[[Point], bool], case: Case) -> Iterator[Point]:
@@ -109,3 +124,57 @@ def _of_series(belongs: Callable[[Point], bool], case: Case) -> Iterator[Point]:
         own = [point for point in points if belongs(point)]
         alone = [p for p in points if p.experiment.num_ps == 1 or p.setting.traits.max_workers == 1]
         yield from (own or alone)[:1]
+
+
+def _figures(curve: PublishedCurve, case: Case, alone: bool) -> list[StudyFigure]:
+    """Efficiency against workers, on a logarithmic axis; none where nothing was measured."""
+    curves = _curves(curve, case)
+    every = pd.concat(curves.values())
+    if not every["launches"].map(bool).any():
+        return []
+    data = data_of(pd.concat([marks.assign(curve=name) for name, marks in curves.items()]))
+    return [
+        StudyFigure(
+            name="published" if alone else f"published-{slug(case.name)}",
+            title="Beside the published numbers",
+            caption=FIGURE,
+            figure=_drawn(case.name, curves, every),
+            data=data,
+        )
+    ]
+
+
+def _drawn(name: str, curves: Mapping[str, pd.DataFrame], every: pd.DataFrame) -> Figure:
+    places = {
+        label: marks.assign(x=marks["num_workers"].map(math.log2))
+        for label, marks in curves.items()
+    }
+    ticks = {math.log2(count): str(count) for count in sorted({*every["num_workers"]})}
+    with style():
+        figure, grid = new_figure(1, 1, _HEIGHT)
+        name_figure(figure, name)
+        draw_curves(grid[0], places, ticks, top_of(every, 1.0))
+        finish_grid(figure, grid, 1, ("workers", "efficiency on a single worker"))
+    return figure
+
+
+def _curves(curve: PublishedCurve, case: Case) -> dict[str, pd.DataFrame]:
+    """Marks of the published curve, and of each series of the case."""
+    marks = marks_of(case, "efficiency_single")
+    rows = curve.rows()
+    published = pd.DataFrame(
+        {
+            "num_workers": rows["workers"],
+            "num_ps": rows["num_ps"],
+            "mean": rows["efficiency"],
+            **dict.fromkeys(("low", "high", "bound"), math.nan),
+            **dict.fromkeys(("ok", "planned", "failed"), 0),
+            "launches": [()] * len(rows),
+            "starred": False,
+        }
+    )
+    own = {
+        name: marks.iloc[[case.points.index(point) for point in points]]
+        for name, points in _series(curve, case).items()
+    }
+    return {curve.system: published, **own}

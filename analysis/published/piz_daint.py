@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from analysis.data.cases import Point
-from analysis.published.beside import PublishedStudy
+from analysis.published.beside import PublishedCurve
+from analysis.published.study import PublishedStudy
 from ps_allreduce.point.placement import Policy
 
 
@@ -12,17 +13,20 @@ def _placed(point: Point, policy: Policy) -> bool:
     return servers is not None and servers.num_ps > 1 and servers.placement is policy
 
 
-PIZ_DAINT = PublishedStudy(
-    name="piz-daint",
+CURVE = PublishedCurve(
     system="published: Piz Daint, greedy or round robin",
-    source="Bugliarello, Distributed TensorFlow: A performance evaluation, CSCS 2017; "
-    "github.com/e-bug/distributed-tensorflow-benchmarks, InceptionV3, batch 64, synthetic images, "
-    "TensorFlow 1.1, mean of 5 runs.",
     csv="piz-daint.csv",
     series={
         "here: round robin": lambda point: _placed(point, Policy.ROUND_ROBIN),
         "here: partitioned": lambda point: _placed(point, Policy.PARTITIONED),
     },
+)
+
+PIZ_DAINT = PublishedStudy(
+    name="piz-daint",
+    source="Bugliarello, Distributed TensorFlow: A performance evaluation, CSCS 2017; "
+    "github.com/e-bug/distributed-tensorflow-benchmarks, InceptionV3, batch 64, synthetic images, "
+    "TensorFlow 1.1, mean of 5 runs.",
     differences=(
         "The original ran on hosts with a P100 each and the Aries network, with TensorFlow 1.1.",
         "Its mode parameter_server places variables greedily by bytes, distributed_replicated "
@@ -30,4 +34,5 @@ PIZ_DAINT = PublishedStudy(
         "It sent every variable by itself; here variables travel in buckets.",
         "Its base is one worker with one server; here it is a worker without any.",
     ),
+    show=CURVE.show,
 )

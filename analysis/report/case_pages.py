@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 
-from analysis.published.beside import table_beside
-from analysis.published.catalogue import published_of
 from analysis.report.comparisons import changed_rows, pair_rows
 from analysis.report.explanation import EXPLANATION_NOTE, explanation_sentence, explanation_table
 from analysis.report.page_parts import CaseReport, PagePart, TextTable
@@ -35,23 +33,6 @@ from ps_allreduce.record.exchanges import exchange_sentence
 NOTHING_DIFFERS = (
     "By the rule of decision no two settings are known to differ, so there is nothing to explain."
 )
-
-
-def _published(report: CaseReport) -> PagePart:
-    study = published_of(report.case)
-    if study is None:
-        return PagePart()
-    return PagePart(
-        sentences=[f"The original: {study.source}"],
-        tables=[
-            TextTable(
-                rows=table_beside(study, report.case),
-                caption="Efficiency on a single worker, here with its interval and the number of "
-                "servers that the search chose.",
-            )
-        ],
-        notes=study.differences,
-    )
 
 
 def _results(report: CaseReport) -> PagePart:
@@ -208,7 +189,6 @@ def _bytes_text(loads: Sequence[int]) -> str:
 
 #: Of every case: the anchor and the title of a page, and what it says.
 CASE_PAGES: Mapping[tuple[str, str], Callable[[CaseReport], PagePart]] = {
-    ("published", "Beside the published numbers"): _published,
     ("results", "Results"): _results,
     ("comparisons", "Comparisons"): _comparisons,
     ("scaling", "Scaling"): _scaling,

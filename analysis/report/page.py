@@ -19,7 +19,7 @@ from analysis.data.columns import NO_TEXT
 from analysis.figures.save import SavedFigure
 from analysis.figures.style import IN_PAGE
 from analysis.report.first_page import key_numbers, warnings
-from analysis.report.page_parts import CaseReport
+from analysis.report.page_parts import CaseReport, Page
 from analysis.report.pages import report_pages
 from analysis.stats.decision import MARGIN
 from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES
@@ -28,8 +28,16 @@ from ps_allreduce.record.files import write_atomically
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 
-def write_report(path: Path, results: SweepResults, reports: Sequence[CaseReport]) -> None:
+def write_report(
+    path: Path,
+    results: SweepResults,
+    reports: Sequence[CaseReport],
+    study: Page | None = None,
+) -> None:
     """Write the report of a sweep.
+
+    Args:
+        study: the page of the published study that it repeats.
 
     Raises:
         UserError: no permission, or no space left.
@@ -42,13 +50,15 @@ def write_report(path: Path, results: SweepResults, reports: Sequence[CaseReport
         lstrip_blocks=True,
     )
     environment.filters |= {"inline": inline_svg}
-    picture = next((figure for report in reports for figure in report.figures), None)
+    beside = [figure for part in (study.parts if study else ()) for figure in part.figures]
+    drawn = [figure for report in reports for figure in report.figures]
+    picture = next(iter([*beside, *drawn]), None)
     page = environment.get_template("report.html.j2").render(
         name=results.name,
         reports=[(report, key_numbers(report.case)) for report in reports],
         warnings=warnings(results, [(report.case, report.verdict) for report in reports]),
         picture=picture,
-        pages=report_pages(results, reports, picture),
+        pages=[*([study] if study else []), *report_pages(results, reports, picture)],
         confidence=round(CONFIDENCE * 100),
         min_launches=MIN_LAUNCHES,
         margin=round(MARGIN * 100),

@@ -37,6 +37,7 @@ def in_small_form(request: StudyRequest) -> StudyRequest:
         launcher=_launcher(request.launcher, small),
         workload=_workload(request.workload, small),
         sweep=replace(request.sweep, workers=request.sweep.workers or small.workers),
+        settings=small.settings.changed_by(request.settings),
     )
 
 

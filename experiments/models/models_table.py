@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from experiments.models.model_text import EXAMPLES
 from ps_allreduce.point.architectures import (
     ARCHITECTURES,
@@ -9,7 +11,10 @@ from ps_allreduce.point.architectures import (
     PublishedModel,
     TextModel,
 )
+from ps_allreduce.point.known_shapes import KNOWN
 from ps_allreduce.point.published_shapes import PUBLISHED
+
+_NAMES = ", ".join(KNOWN)
 
 
 def render_models() -> str:
@@ -28,7 +33,11 @@ def render_models() -> str:
             "Weights alone, for placement and with --emulate (MB, variables):",
             *(_weights_line(PublishedModel(name=name)) for name in PUBLISHED),
             "  Tensors-N-xMB      N equal tensors of x MB together, also in KB",
-            "  InceptionV3/32     any image model or published one, 32 times smaller",
+            *textwrap.wrap(
+                f"  InceptionV3/32     the same, each variable 32 times smaller; of {_NAMES}",
+                width=100,
+                subsequent_indent=" " * 21,
+            ),
             "",
             "Your own (docs/own_model.md):",
             f"  {EXAMPLES}",

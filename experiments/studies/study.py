@@ -13,6 +13,7 @@ from experiments.studies.scope import Scope
 from experiments.sweep.sweep import PROFILES, Profile
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import AnyStrategy
+from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.workload import EmulatedCompute
 
 
@@ -27,6 +28,7 @@ class SmallForm:
         workers: numbers of workers.
         hosts: that are emulated.
         bandwidth: of every emulated link and direction, bits per second.
+        settings: of strategies, scaled as the model is.
     """
 
     model: str
@@ -35,6 +37,7 @@ class SmallForm:
     workers: tuple[int, ...]
     hosts: int
     bandwidth: float
+    settings: StrategySettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

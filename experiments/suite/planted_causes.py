@@ -118,7 +118,10 @@ def _make_turns(where: _Place, drawn: list[Draw], ends_at: float) -> int:
     before = [Draw(side=side, sizes={}) for _ in range(BEFOREHAND) for side in SIDES]
     wanted = list(enumerate([*before, *drawn], start=-len(before)))
     missing = [each for each in wanted if each[0] not in numbers]
-    where.session.place.listener.begin(len(missing), len(wanted) - len(missing))
+    where.session.place.listener.begin(
+        sum(_launches_of(draw) for _, draw in missing),
+        sum(_launches_of(draw) for number, draw in wanted if number in numbers),
+    )
     steps: dict[str, SoundStep] = {}
     for done, (number, draw) in enumerate(missing):
         if time.monotonic() > ends_at:
@@ -128,6 +131,11 @@ def _make_turns(where: _Place, drawn: list[Draw], ends_at: float) -> int:
         made.append(_turn(where, number, draw, steps.get(draw.side)))
         write_turns(where.notes, made)
     return 0
+
+
+def _launches_of(draw: Draw) -> int:
+    """One with all causes, and one without each of them."""
+    return 1 + len(draw.sizes)
 
 
 def _sound_steps(made: list[PlantedTurn], folder: Path) -> dict[str, SoundStep]:

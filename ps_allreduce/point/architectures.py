@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import ClassVar
 from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.model_files import models_in
 from ps_allreduce.point.keras_applications import KERAS_APPLICATIONS, Architecture
+from ps_allreduce.point.known_shapes import KNOWN, known_variables
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.published_shapes import PUBLISHED
 
@@ -259,33 +259,40 @@ class ScaledModel:
     kind: ClassVar[str] = "scaled_model"
     computes: ClassVar[bool] = False
 
-    base: ImageModel | PublishedModel
+    base: str
     divisor: int
 
     def __post_init__(self) -> None:
+        if self.base not in KNOWN:
+            raise UserError(
+                f"model {self.name}: the variables of {self.base or 'no name'} are not known "
+                f"beforehand; choose one of {', '.join(KNOWN)}."
+            )
         at_least(1, divisor=self.divisor)
         at_most(1e6, divisor=self.divisor)
 
     @property
     def name(self) -> str:
         """As users write it."""
-        return f"{self.base.name}/{self.divisor}"
+        return f"{self.base}/{self.divisor}"
 
     @property
     def unit(self) -> Unit:
         """What examples of the model are."""
-        return self.base.unit
+        return Unit.IMAGES if self.tokens_per_example is None else Unit.TOKENS
 
     @property
     def tokens_per_example(self) -> int | None:
         """Those of the model."""
-        return self.base.tokens_per_example
+        published = PUBLISHED.get(self.base)
+        return None if published is None else published.tokens_per_example
 
-    def scaled(self, variables: Sequence[VariableSpec]) -> tuple[VariableSpec, ...]:
-        """The variables of the base as flat ones, so many times smaller; each keeps an element."""
+    @property
+    def variables(self) -> tuple[VariableSpec, ...]:
+        """All of them in creation order; each is flat, and keeps an element at least."""
         return tuple(
             replace(spec, shape=(max(1, math.prod(spec.shape) // self.divisor),))
-            for spec in variables
+            for spec in known_variables(self.base)
         )
 
     def columns(self) -> dict[str, object]:
@@ -294,9 +301,9 @@ class ScaledModel:
 
 
 #: What is sent without being computed; its variables are known without TensorFlow.
-Weights = PublishedModel | TensorSet
+Weights = PublishedModel | TensorSet | ScaledModel
 
-Model = ImageModel | TextModel | OwnModel | ScaledModel | Weights
+Model = ImageModel | TextModel | OwnModel | Weights
 
 #: Of the images that the architectures of `keras.applications` were designed for.
 IMAGENET_CLASSES = 1000
@@ -319,23 +326,13 @@ def scaled_model(name: str) -> ScaledModel | None:
     """Read a name such as `InceptionV3/32`; None if it is none of this form.
 
     Raises:
-        UserError: there is no such model, or it cannot be divided.
+        UserError: the variables of the model are not known, or it cannot be divided so.
     """
-    found = re.fullmatch(r"([^/]+)/([0-9]{1,9})", name)
-    if found is None:
-        return None
-    base = shipped_model(found[1])
-    if isinstance(base, ImageModel):
-        base = replace(base, num_classes=IMAGENET_CLASSES)
-    elif not isinstance(base, PublishedModel):
-        raise UserError(
-            f"model {name}: {found[1]} cannot be divided; images can, such as InceptionV3/32, and "
-            f"{', '.join(PUBLISHED)}."
-        )
-    return ScaledModel(base=base, divisor=int(found[2]))
+    found = re.fullmatch(r"([^/]*)/([0-9]{1,9})", name)
+    return None if found is None else ScaledModel(base=found[1], divisor=int(found[2]))
 
 
-def shipped_model(name: str) -> ImageModel | TextModel | ScaledModel | Weights:
+def shipped_model(name: str) -> ImageModel | TextModel | Weights:
     """A model by its exact name; images have the size that it was designed for.
 
     Raises:

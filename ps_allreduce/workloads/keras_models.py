@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ from ps_allreduce.point.architectures import (
     SMALL_VIT,
     ImageModel,
     OwnModel,
-    ScaledModel,
     TextModel,
     Weights,
 )
@@ -94,9 +93,6 @@ def build_model(workload: Workload, data_dir: Path) -> BuiltModel:
             return _build_own(workload, model, model.folder(data_dir))
         if isinstance(model, Weights):
             return BuiltModel.of(_WeightsAlone(model.variables), ROWS)
-        if isinstance(model, ScaledModel):
-            base = build_model(replace(workload, model=model.base), data_dir)
-            return BuiltModel.of(_WeightsAlone(model.scaled(base.variables)), ROWS)
         made, examples = _make(model)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     made.compile(optimizer=None, loss=loss)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import ARCHITECTURES, ImageModel
 from ps_allreduce.point.data import Digits, RecordFiles
 from ps_allreduce.point.jitter import Distribution, Jitter
+from ps_allreduce.point.known_shapes import known_variables
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.placement import Policy, make_plan
 from ps_allreduce.point.strategies import (
@@ -62,6 +64,8 @@ def test_imbalance_of_every_model_and_policy(model: str, launcher: LocalLauncher
     variables = launcher.describe(
         Workload(model=ImageModel(name=model, image_size=size, num_classes=1000))
     )
+    known = [(spec.name, math.prod(spec.shape), spec.trainable) for spec in known_variables(model)]
+    assert known == [(spec.name, math.prod(spec.shape), spec.trainable) for spec in variables]
     for policy, wanted in zip(Policy, PUBLISHED[model], strict=True):
         imbalance = [make_plan(policy, variables, n).max_over_mean for n in (2, 4, 8)]
         assert imbalance == pytest.approx(wanted, abs=0.006), policy

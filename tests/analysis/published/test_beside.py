@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from analysis.data.cases import Case
-from analysis.figures.beside_published import beside_published_data, plot_beside_published
 from analysis.published.beside import table_beside
-from analysis.published.catalogue import PUBLISHED, published_of
-from analysis.published.piz_daint import PIZ_DAINT
+from analysis.published.piz_daint import CURVE, PIZ_DAINT
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import Single, SynchronousServers
-from tests.analysis.builders import case_of, runs, times
+from tests.analysis.builders import case_of, reported, runs, times
 from tests.fakes import make_experiment
 
 
@@ -32,24 +31,26 @@ MEASURED: Mapping[Experiment, float] = {
 }
 
 
-def repeated(sweep: str = "piz-daint") -> Case:
-    records = [
-        replace(record, sweep=sweep)
-        for point, factor in MEASURED.items()
-        for record in runs(point, times(factor))
-    ]
-    return case_of(records)
+RECORDS = [
+    replace(record, sweep="piz-daint")
+    for point, factor in MEASURED.items()
+    for record in runs(point, times(factor))
+]
+
+
+def repeated() -> Case:
+    return case_of(RECORDS)
 
 
 def test_the_numbers_are_those_that_the_original_tells() -> None:
     """Its slides: 80.46 % of 64, 52.11 % of 128, synthetic images."""
-    rows = PIZ_DAINT.rows().set_index("workers")
+    rows = CURVE.rows().set_index("workers")
     assert rows.loc[64, "efficiency"] == pytest.approx(0.8046, abs=5e-5)
     assert rows.loc[128, "efficiency"] == pytest.approx(0.5211, abs=5e-5)
 
 
 def test_a_row_of_the_table_holds_both_at_as_many_workers() -> None:
-    rows = {row["workers"]: row for row in table_beside(PIZ_DAINT, repeated()).to_dict("records")}
+    rows = {row["workers"]: row for row in table_beside(CURVE, repeated()).to_dict("records")}
     assert [*rows] == ["1", "2", "4", "8", "16", "32", "64", "128"]
     two, four = rows["2"], rows["4"]
     assert four["published efficiency"] == "0.95"
@@ -63,24 +64,26 @@ def test_a_row_of_the_table_holds_both_at_as_many_workers() -> None:
 
 
 def test_all_curves_are_drawn_from_the_data_of_the_figure() -> None:
-    case = repeated()
-    figure = plot_beside_published(case)
-    assert figure is not None
-    data = beside_published_data(case)
-    assert [*data["curve"].unique()] == [PIZ_DAINT.system, *PIZ_DAINT.series]
-    own = data[data["curve"] == "here: partitioned"]
+    shown = PIZ_DAINT.show([repeated()])
+    (figure,) = shown.figures
+    assert [*figure.data["curve"].unique()] == [CURVE.system, *CURVE.series]
+    own = figure.data[figure.data["curve"] == "here: partitioned"]
     assert [*own["num_workers"]] == [1, 2, 4]
     assert [*own["mean"].round(2)] == [1.0, 0.9, 0.9]
+    drawn = [line.get_label() for line in figure.figure.axes[0].get_lines()]
+    assert {CURVE.system, *CURVE.series} <= {*drawn}
 
 
-def test_other_sweeps_have_nothing_beside_them() -> None:
-    case = repeated("compare")
-    assert published_of(case) is None
-    assert plot_beside_published(case) is None
+def test_a_sweep_without_launches_has_a_table_and_no_figure() -> None:
+    failed = runs(make_experiment(Single), {0: None})
+    shown = PIZ_DAINT.show([case_of(failed)])
+    assert shown.figures == []
+    assert len(shown.tables) == 1
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_every_published_table_has_one_worker_and_grows(name: str) -> None:
-    rows = PUBLISHED[name].rows()
-    assert rows["workers"].is_monotonic_increasing
-    assert rows["efficiency"].iloc[0] == 1.0
+def test_the_report_of_the_study_begins_with_its_page_and_picture(tmp_path: Path) -> None:
+    page = reported(tmp_path, RECORDS)
+    assert page.index('id="published"') < page.index('id="results"')
+    assert "The original: Bugliarello" in page
+    for kind in ("png", "svg", "pdf", "csv"):
+        assert (tmp_path / f"published.{kind}").exists()

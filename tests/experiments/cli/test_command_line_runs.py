@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -168,7 +169,7 @@ def test_of_text_examples_and_tokens_are_told(capsys: pytest.CaptureFixture[str]
 def test_all_names_of_models_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("models") == 0
     lines = capsys.readouterr().out.splitlines()
-    listed = {line.split()[0] for line in lines if line.startswith("  ")}
+    listed = {line.split()[0] for line in lines if re.match("  [^ ]", line)}
     others = {"Tensors-N-xMB", "InceptionV3/32", "mine.py:build,"}
     assert listed == {*ARCHITECTURES, *TEXT_MODELS, *PUBLISHED, *others}
     assert "  Xception            71  299" in lines

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from ps_allreduce.point.architectures import ImageModel, ScaledModel
+from ps_allreduce.point.architectures import ScaledModel
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy, VariableSpec
 from ps_allreduce.point.strategies import Single, SynchronousServers
+from ps_allreduce.point.wire import Wire
 from ps_allreduce.record.files import iter_record_paths, read_run
 from ps_allreduce.record.records import RunRecord, Status
 from tests.experiments.conftest import run
@@ -97,10 +98,10 @@ def test_every_placement_has_its_best_setting_where_one_server_is_slow(
 def test_the_small_form_is_what_nothing_else_is_stated_about(cluster: FakeLauncher) -> None:
     assert run("piz-daint", "--repetitions", "1") == 0
     point = cluster.launched[0]
-    model = ImageModel(name="InceptionV3", image_size=299, num_classes=1000)
-    assert point.workload.model == ScaledModel(base=model, divisor=32)
+    assert point.workload.model == ScaledModel(base="InceptionV3", divisor=32)
     assert point.workload.batch_per_worker == 64
     assert point.network == EmulatedNetwork(num_hosts=8, bits_per_s=130e6)
+    assert point.strategy.wire == Wire(group_bytes=60_000, cut_bytes=60_000)
     assert isinstance(point.measurement, Measurement)
     assert point.measurement.measured_steps == 30
     assert {p.num_workers for p in cluster.launched} == {1, 2, 4, 8}

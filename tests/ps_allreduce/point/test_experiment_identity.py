@@ -87,10 +87,7 @@ WRITING = replace(GOLDEN, workload=Workload(model=TextModel()))
 
 SCALED = replace(
     SENDING,
-    workload=replace(
-        SENDING.workload,
-        model=ScaledModel(base=ImageModel(name="InceptionV3", image_size=299), divisor=32),
-    ),
+    workload=replace(SENDING.workload, model=ScaledModel(base="InceptionV3", divisor=32)),
 )
 
 PUBLISHED = replace(
@@ -166,9 +163,7 @@ CHANGES: list[tuple[str, Experiment, Any]] = [
     ("workload.model.vocabulary", WRITING, 8191),
     ("workload.model.sequence_length", WRITING, 127),
     ("workload.model.name", PUBLISHED, "ViT-B-16"),
-    ("workload.model.base.name", SCALED, "ResNet50"),
-    ("workload.model.base.image_size", SCALED, 75),
-    ("workload.model.base.num_classes", SCALED, 1000),
+    ("workload.model.base", SCALED, "ResNet50"),
     ("workload.model.divisor", SCALED, 16),
     ("workload.model.module", OWN, "yours"),
     ("workload.model.function", OWN, "make"),
