@@ -27,10 +27,7 @@ from analysis.wording import number, ratio, with_interval
 FOLDER = Path(__file__).resolve().parent
 
 #: Below the table, and below the figure.
-TABLE = (
-    "Efficiency on a single worker, here with its interval and the number of servers that the "
-    "search chose."
-)
+TABLE = "Efficiency on a single worker, here with its interval and the number of servers."
 FIGURE = (
     "Efficiency on a single worker. Small circles: single launches. Large markers: geometric means "
     "with 95 % intervals. What sets both studies apart is told below the table."

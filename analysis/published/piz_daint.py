@@ -31,6 +31,7 @@ PIZ_DAINT = PublishedStudy(
         "The original ran on hosts with a P100 each and the Aries network, with TensorFlow 1.1.",
         "Its mode parameter_server places variables greedily by bytes, distributed_replicated "
         "places them round robin; it did not cut variables.",
+        "In the small form there are as many servers as workers; the original searched.",
         "It sent every variable by itself; here variables travel in buckets.",
         "Its base is one worker with one server; here it is a worker without any.",
     ),

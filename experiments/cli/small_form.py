@@ -1,6 +1,7 @@
 """The small form of a study from the literature, where nothing else is stated.
 
-Decides which parts of a request it fills in.  What it is made of is decided by the study.
+Decides which parts of a request it fills in, and that it has no search.  What it is made of is
+decided by the study.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ def in_small_form(request: StudyRequest) -> StudyRequest:
         return request
     return replace(
         request,
+        study=replace(request.study, search=None),
         launcher=_launcher(request.launcher, small),
         workload=_workload(request.workload, small),
         sweep=replace(request.sweep, workers=request.sweep.workers or small.workers),

@@ -16,10 +16,10 @@ of workers.  Bases are a single worker and workers that do not communicate.
 The profile quick is a small form for one machine: 1 to 8 emulated hosts, real communication, an
 emulated accelerator, all variables of InceptionV3 32 times smaller.  With 8 workers the busiest
 link is then as busy, for the time of a step, as with 128 hosts there (docs/studies/piz-daint.md).
-1, half as many servers as workers, one less and as many are tried; 5 steps of warm-up and 30
-measured ones, 3 launches; the base is a single worker.
+It searches nothing: there are as many servers as workers, as nearly in the original (116 for 128).
+3 steps of warm-up and 10 measured ones, 3 launches; the base is a single worker.
 
-Cost: in the profile quick 17 launches of the search and 21 that are measured, about 12 minutes.
+Cost: in the profile quick 21 launches, 10 to 15 minutes on two cores.
 
 It should show the knee that the original saw, and that partitioned variables remove it.
 """
@@ -37,11 +37,13 @@ from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import SynchronousServers
 from ps_allreduce.point.strategies.base import StrategySettings
-from ps_allreduce.point.workload import EmulatedCompute
+from ps_allreduce.point.workload import EmulatedCompute, Workload
 
-#: Those of the original, and what it did not have; the small form leaves greedy out.
-PLACEMENTS = (Policy.ROUND_ROBIN, Policy.PARTITIONED, Policy.GREEDY)
-FEW_PLACEMENTS = PLACEMENTS[:2]
+#: Those of the original, and what it did not have.
+PLACEMENTS = (Policy.ROUND_ROBIN, Policy.GREEDY, Policy.PARTITIONED)
+
+#: Of the small form.
+FEW_PLACEMENTS = (Policy.ROUND_ROBIN, Policy.PARTITIONED)
 
 #: Up to so many servers every number is tried.
 EVERY_UP_TO = 8
@@ -49,7 +51,7 @@ EVERY_UP_TO = 8
 #: Larger numbers grow by this factor.
 GROWTH = 1.5
 
-#: Of the small form.  The hottest server gets ten of them from each worker, so values come back
+#: Of the small form.  Every server gets several of them from each worker, so that values come back
 #: while gradients go out; two cores could not handle 32 times smaller ones.
 MESSAGE_BYTES = 60_000
 
@@ -57,10 +59,10 @@ MESSAGE_BYTES = 60_000
 SMALL = SmallForm(
     model="InceptionV3/32",
     batch_per_worker=64,
-    emulate=EmulatedCompute(forward_s=0.1, backward_s=0.2),
+    emulate=EmulatedCompute(forward_s=0.35, backward_s=0.65),
     workers=(1, 2, 4, 8),
     hosts=8,
-    bandwidth=130e6,
+    bandwidth=110e6,
     settings=StrategySettings(group_bytes=MESSAGE_BYTES, cut_bytes=MESSAGE_BYTES),
 )
 
@@ -71,7 +73,7 @@ def _measured(warmup_steps: int, steps: int) -> Measurement:
 
 
 PROFILES = {
-    QUICK: Profile(name=QUICK, measurement=_measured(5, 30), repetitions=3, deadline_s=60.0),
+    QUICK: Profile(name=QUICK, measurement=_measured(3, 10), repetitions=3, deadline_s=60.0),
     STANDARD: Profile(
         name=STANDARD, measurement=_measured(10, 100), repetitions=5, deadline_s=900.0
     ),
@@ -79,21 +81,20 @@ PROFILES = {
 
 
 def _searched(scope: Scope) -> Iterator[Experiment]:
-    placements = FEW_PLACEMENTS if scope.brief else PLACEMENTS
-    sizes = [number for number in scope.scale.workers if number > 1]
-    for workload, workers in itertools.product(scope.workloads, sizes):
-        for num_ps in _numbers_of_servers(workers, few=scope.brief):
+    for workload, workers in itertools.product(scope.workloads, _several(scope)):
+        for num_ps in _numbers_of_servers(workers):
             # On one server every placement is the same.
-            for policy in placements if num_ps > 1 else placements[:1]:
+            for policy in PLACEMENTS if num_ps > 1 else PLACEMENTS[:1]:
                 yield scope.served(workload, SynchronousServers, workers, num_ps, policy)
 
 
-def _numbers_of_servers(workers: int, *, few: bool) -> list[int]:
+def _several(scope: Scope) -> list[int]:
+    return [number for number in scope.scale.workers if number > 1]
+
+
+def _numbers_of_servers(workers: int) -> list[int]:
     """From 1 to the number of workers."""
-    ends = {1, workers - 1, workers}
-    if few:
-        return sorted({*ends, workers // 2})
-    numbers = {*ends, *range(1, min(EVERY_UP_TO, workers) + 1)}
+    numbers = {workers - 1, workers, *range(1, min(EVERY_UP_TO, workers) + 1)}
     number = float(EVERY_UP_TO)
     while (number := number * GROWTH) < workers:
         numbers.add(round(number))
@@ -111,7 +112,12 @@ def _contests(point: Experiment) -> Iterator[tuple[int, Policy]]:
 def _points(scope: Scope) -> Iterator[Experiment]:
     for workload in scope.workloads:
         yield from scope.bases(workload)
-        yield from scope.tuned_of(workload)
+        yield from _small(scope, workload) if scope.brief else scope.tuned_of(workload)
+
+
+def _small(scope: Scope, workload: Workload) -> Iterator[Experiment]:
+    for workers, policy in itertools.product(_several(scope), FEW_PLACEMENTS):
+        yield scope.served(workload, SynchronousServers, workers, workers, policy)
 
 
 STUDY = Study(

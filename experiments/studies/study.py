@@ -73,7 +73,7 @@ class Study:
         optional: strategies whose points are left out where they cannot train what is asked for.
         tunes: in the profile `standard` a tuning comes first (`Scope.tuned`).
         small: its form for one machine; a study that has one needs a cluster in other profiles.
-        search: comes first in all profiles (`Scope.tuned`).
+        search: comes first (`Scope.tuned`), but not in the small form.
     """
 
     about: str

@@ -14,17 +14,16 @@ LAYERS = [
 ]
 
 
-def numbers(workers: int, *, brief: bool) -> set[int]:
+def numbers(workers: int) -> set[int]:
     assert STUDY.search is not None
-    scope = make_scope((1, workers), brief=brief, describe=lambda _: LAYERS)
+    scope = make_scope((1, workers), describe=lambda _: LAYERS)
     return {point.num_ps or 0 for point in STUDY.search.points(scope)}
 
 
 def test_servers_go_from_one_to_the_number_of_workers() -> None:
-    assert numbers(2, brief=True) == {1, 2}
-    assert numbers(8, brief=True) == {1, 4, 7, 8}
-    assert numbers(8, brief=False) == {*range(1, 9)}
-    assert numbers(128, brief=False) == {*range(1, 9), 12, 18, 27, 40, 61, 91, 127, 128}
+    assert numbers(2) == {1, 2}
+    assert numbers(8) == {*range(1, 9)}
+    assert numbers(128) == {*range(1, 9), 12, 18, 27, 40, 61, 91, 127, 128}
 
 
 def test_a_single_server_competes_for_every_placement() -> None:
