@@ -30,7 +30,8 @@ FOLDER = Path(__file__).resolve().parent
 TABLE = "Efficiency on a single worker, here with its interval and the number of servers."
 FIGURE = (
     "Efficiency on a single worker. Small circles: single launches. Large markers: geometric means "
-    "with 95 % intervals. What sets both studies apart is told below the table."
+    "with 95 % intervals. Strokes: the bound that the links set. What sets both studies apart is "
+    "told below the table."
 )
 
 #: Inches.
