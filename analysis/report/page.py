@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -58,13 +59,24 @@ def write_report(
         reports=[(report, key_numbers(report.case)) for report in reports],
         warnings=warnings(results, [(report.case, report.verdict) for report in reports]),
         picture=picture,
-        pages=[*([study] if study else []), *report_pages(results, reports, picture)],
+        pages=[*_without(study, picture), *report_pages(results, reports, picture)],
         confidence=round(CONFIDENCE * 100),
         min_launches=MIN_LAUNCHES,
         margin=round(MARGIN * 100),
         units=" and ".join(dict.fromkeys(report.case.unit for report in reports)),
     )
     write_atomically(path, page.encode(errors=NO_TEXT))
+
+
+def _without(page: Page | None, picture: SavedFigure | None) -> list[Page]:
+    """The page, if there is one, without the picture of the first page."""
+    if page is None:
+        return []
+    parts = [
+        replace(part, figures=[figure for figure in part.figures if figure is not picture])
+        for part in page.parts
+    ]
+    return [replace(page, parts=parts)]
 
 
 def inline_svg(figure: SavedFigure) -> Markup:

@@ -85,5 +85,6 @@ def test_the_report_of_the_study_begins_with_its_page_and_picture(tmp_path: Path
     page = reported(tmp_path, RECORDS)
     assert page.index('id="published"') < page.index('id="results"')
     assert "The original: Bugliarello" in page
+    assert page.count("published.svg") == 1
     for kind in ("png", "svg", "pdf", "csv"):
         assert (tmp_path / f"published.{kind}").exists()
