@@ -43,8 +43,8 @@ _LAUNCHES = (
     "three launches on; an arrow marks an interval that leaves the axes."
 )
 _COUNTS = (
-    "Numbers beside points: launches that are ok, of those planned; between lines only where an "
-    "attempt was not ok."
+    "Numbers such as 2/3: launches that are ok, of those planned; a figure with lines shows them "
+    "only where an attempt was not ok."
 )
 _STARS = (
     " A star says that the processors may have been the limit, of the point or of its base: such "

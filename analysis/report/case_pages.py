@@ -11,7 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 import pandas as pd
 
 from analysis.report.comparisons import changed_rows, pair_rows
-from analysis.report.explanation import EXPLANATION_NOTE, explanation_sentence, explanation_table
+from analysis.report.explanation import (
+    EXPLANATION_NOTE,
+    explanation_sentence,
+    explanation_table,
+    meanings_table,
+)
 from analysis.report.page_parts import CaseReport, PagePart, TextTable
 from analysis.report.table import legend, report_table, scaling_lines
 from analysis.report.traced import VIEWER, traced_table
@@ -140,7 +145,10 @@ def _explanation(report: CaseReport) -> PagePart:
                 rows=causes,
                 caption=EXPLANATION_NOTE,
                 folded=f"Parts of all differences ({len(causes)})",
-            )
+            ),
+            TextTable(
+                rows=meanings_table(case), folded="What the parts mean", wraps={"is": "long"}
+            ),
         ],
     )
 

@@ -16,6 +16,7 @@ from analysis.stats.causes import CausedPart, Explanation, explanations
 from analysis.stats.decisions import decisions
 from analysis.stats.explained_parts import Cause
 from analysis.stats.ladders import ladders
+from analysis.stats.statistics import MIN_LAUNCHES, launches_to_tell
 from analysis.wording import NONE, capital, factor_text, number, rate_text, workers_text
 
 #: So many parts of a difference are told in a sentence.
@@ -23,9 +24,6 @@ MOST_PARTS = 3
 
 #: Parts that are smaller than this share of the largest one are left out of a sentence.
 WORTH_TELLING = 0.1
-
-#: Instead of advice.
-UNCERTAIN = "What causes it is not certain: launch more often."
 
 #: A placement is worth advice if the hottest server's share falls to this share of it.
 WORTH_MOVING = 0.98
@@ -38,6 +36,30 @@ EXPLANATION_NOTE = (
 )
 
 
+#: What each part is.
+MEANINGS: Mapping[Cause, str] = {
+    Cause.COMPUTE: "what the fastest worker computes, as long as it takes alone",
+    Cause.SLOWED: "what the fastest worker computes beyond that",
+    Cause.INPUT: "what the worker waits for its batch whose gradients come last",
+    Cause.WORKER: "what one worker always computes beyond the fastest one",
+    Cause.IN_TURN: "what workers wait for each other because now one, now another takes longer",
+    Cause.HOT_SERVER: "what the busiest link would save if all servers held equally many bytes",
+    Cause.EXCHANGE: "the rest of the exchange that no computation hides, and the update",
+    Cause.SLOW_LINK: "what the busiest link would save if all links were as fast as the fastest",
+    Cause.DISPATCH: "from the end of a step until the next one begins on the worker",
+    Cause.FOREIGN: "what other programs on the processors make longer",
+    Cause.FEWER_WORKERS: "what fewer workers take longer for as many examples",
+    Cause.UNSEEN: "steps of plain TensorFlow",
+}
+
+
+def meanings_table(case: Case) -> pd.DataFrame:
+    """What the parts of a case's differences mean."""
+    found = {part.cause for told in explanations(case) for part in told.difference.parts}
+    rows = [{"part": cause, "is": text} for cause, text in MEANINGS.items() if cause in found]
+    return pd.DataFrame(rows)
+
+
 def explanation_sentence(case: Case, told: Explanation) -> str:
     """Where the difference comes from, and what to change."""
     if told.unseen:
@@ -46,8 +68,18 @@ def explanation_sentence(case: Case, told: Explanation) -> str:
     longer = f"A step takes {_ms_text(told.difference.step.mean)} more"
     parts = ", ".join(_part_text(part) for part in told_parts)
     largest = told_parts[0]
-    advice = advice_text(told, largest.cause) if largest.sure else UNCERTAIN
+    uncertain = f"What causes it is not certain: {_to_tell(told, largest)}."
+    advice = advice_text(told, largest.cause) if largest.sure else uncertain
     return f"{_ratio_text(told)} {longer}: {parts}. {advice}".rstrip()
+
+
+def _to_tell(told: Explanation, part: CausedPart) -> str:
+    """How many launches would tell whether a part is there; instead of advice."""
+    made = min(len(told.faster.launches), len(told.slower.launches))
+    wanted = launches_to_tell(part.seconds, made) if made >= MIN_LAUNCHES else MIN_LAUNCHES
+    if wanted is None:
+        return "it varies too much from launch to launch"
+    return f"about {wanted} launches of each would tell"
 
 
 def _ratio_text(told: Explanation) -> str:
@@ -216,7 +248,10 @@ def _reason(told: Explanation) -> str:
     )
     part = told.difference.causes[0]
     if not part.sure:
-        return f"{longer}. What causes it is not certain: {_largest_text(part)}. Launch more often."
+        return (
+            f"{longer}. What causes it is not certain: {_largest_text(part)}; "
+            f"{_to_tell(told, part)}."
+        )
     return f"{longer}; {_largest_text(part)}. {advice_text(told, part.cause)}".rstrip()
 
 

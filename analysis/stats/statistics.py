@@ -21,6 +21,9 @@ from scipy.special import stdtr, stdtrit
 MIN_LAUNCHES = 3
 CONFIDENCE = 0.95
 
+#: Nobody launches a point more often to learn a cause.
+MOST_TO_TELL = 100
+
 #: A centre and the ends of its interval; None where they are unknown.
 Ends = tuple[float | None, float | None, float | None]
 
@@ -147,6 +150,25 @@ def mean_of(values: pd.Series) -> Estimate:
 def _around(mean: float, error: float, freedom: float) -> Estimate:
     half = error * float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))
     return Estimate(mean=mean, low=mean - half, high=mean + half)
+
+
+def launches_to_tell(known: Estimate, launches: int) -> int | None:
+    """About how many launches it takes until a mean is surely not 0, if it stays what it is.
+
+    The spread is taken from the interval of as many launches as there are, as of paired ones.
+
+    Returns:
+        None where no interval is known, or more than `MOST_TO_TELL` would be needed.
+    """
+    if known.low is None or known.high is None or not known.mean:
+        return None
+    share = 0.5 + CONFIDENCE / 2
+    half = (known.high - known.low) / 2
+    spread = half * math.sqrt(launches) / float(stdtrit(launches - 1, share))
+    wanted = range(launches, MOST_TO_TELL + 1)
+    halves = (spread * float(stdtrit(each - 1, share)) / math.sqrt(each) for each in wanted)
+    found = (each for each, half in zip(wanted, halves, strict=True) if half < abs(known.mean))
+    return next(found, None)
 
 
 def compare(first: pd.Series, second: pd.Series) -> Comparison:

@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 
 from analysis.data.cases import Case, make_cases
 from analysis.derive.network_causes import better_placement, network_causes
-from analysis.report.explanation import explanation_sentence, explanation_table, main_reason
+from analysis.report.explanation import (
+    MEANINGS,
+    explanation_sentence,
+    explanation_table,
+    main_reason,
+)
 from analysis.report.where_time_goes import parts_table, pop_table
 from analysis.stats.causes import difference, explanations
 from analysis.stats.explained_parts import Cause, explained_parts
@@ -219,3 +224,7 @@ def test_tables_show_every_point() -> None:
     paid = metrics["parallel, per machine paid for"].astype(float)["ps_sync, round_robin"]
     workers = metrics["parallel efficiency"].astype(float)["ps_sync, round_robin"]
     assert paid == pytest.approx(workers / 2, abs=0.01)
+
+
+def test_every_part_has_a_meaning() -> None:
+    assert set(MEANINGS) == set(Cause)

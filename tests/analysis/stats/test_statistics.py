@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from analysis.stats import statistics
-from analysis.stats.statistics import Comparison, estimate
+from analysis.stats.statistics import Comparison, Estimate, estimate
 
 
 def compare(first: dict[int, float], second: dict[int, float]) -> Comparison:
@@ -123,3 +123,17 @@ def test_exchanging_the_sides_inverts_the_ratio(
 def test_the_unit_of_rates_does_not_matter(values: dict[int, float], factor: float) -> None:
     found = compare({key: value * factor for key, value in values.items()}, values)
     assert found.ratio == pytest.approx(factor, rel=1e-6)
+
+
+def test_launches_that_would_tell_are_those_at_which_the_interval_leaves_zero() -> None:
+    made = pd.Series([30.0, 10.0, 20.0])
+    known = statistics.subtract(made, pd.Series([10.0, 10.0, 10.0]))
+    assert known.low is not None
+    assert known.low < 0 < known.mean
+    # A difference of 10 with standard deviation 10: t(0.975, 6) / sqrt(7) is the first below 1.
+    assert statistics.launches_to_tell(known, 3) == 7
+
+
+def test_what_varies_too_much_or_has_no_interval_is_told_by_no_number_of_launches() -> None:
+    assert statistics.launches_to_tell(Estimate(mean=0.01, low=-1.0, high=1.02), 3) is None
+    assert statistics.launches_to_tell(Estimate(mean=1.0, low=None, high=None), 2) is None
