@@ -187,8 +187,8 @@ CHANGED = {
     "a study": {
         "experiments/studies/catalogue.py": [
             (
-                "from experiments.studies.scope",
-                "from experiments.studies import new_strategy\nfrom experiments.studies.scope",
+                "from experiments.studies.study",
+                "from experiments.studies import new_strategy\nfrom experiments.studies.study",
             ),
             (
                 '    "compare": compare.STUDY,\n',
