@@ -124,7 +124,8 @@ def test_a_factor_of_one_worker_slows_the_step_of_all(launcher: LocalLauncher) -
         tables = run.steps.select(run.steps.phase == Phase.MEASURED).by_worker()
         # The usual step: one that follows a late one looks quick.
         steps_s[factors] = np.median([np.diff(table.end) for table in tables])
-        spans[factors] = [compute_spans(table).min() for table in tables]
+        # Of 40 steps one may look too quick: a moment is noted late where a step begins.
+        spans[factors] = [np.quantile(compute_spans(table), 0.05) for table in tables]
     assert spans[()] == pytest.approx([0.1, 0.1], rel=0.01)
     assert spans[1.0, 1.5] == pytest.approx([0.1, 0.15], rel=0.01)
     assert steps_s[1.0, 1.5] - steps_s[()] == pytest.approx(0.05, rel=0.2)
