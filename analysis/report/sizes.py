@@ -19,15 +19,10 @@ from ps_allreduce.point.workload import Scaling
 SECONDS_PER_HOUR = 3600
 
 
-def scaling_of(case: Case) -> Scaling:
-    """What becomes of the batch with more workers: the same at all points."""
-    return case.points[0].experiment.workload.scaling
-
-
 def scaling_lines_of(case: Case) -> list[str]:
     """What stands beside every speed-up and efficiency; nothing where all batches are equal."""
     batches = sorted({point.experiment.global_batch for point in case.points})
-    if scaling_of(case) is Scaling.STRONG:
+    if case.points[0].experiment.workload.scaling is Scaling.STRONG:
         return [f"Strong scaling: all workers share a batch of {batches[0]}."]
     if len(batches) == 1:
         return []

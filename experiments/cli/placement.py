@@ -22,14 +22,16 @@ from experiments.sweep.progress import plain_console
 from launchers.cli.types import WHOLE
 from ps_allreduce.errors import at_least
 from ps_allreduce.point.architectures import (
-    IMAGENET_CLASSES,
     ImageModel,
     Weights,
     shipped_model,
 )
 from ps_allreduce.point.placement import VariableSpec, default_split_bytes
 from ps_allreduce.point.strategies.base import Servers
-from ps_allreduce.point.workload import SOME_ACCELERATOR, Workload
+from ps_allreduce.point.workload import Workload
+
+#: Of the images that the architectures of `keras.applications` were designed for.
+IMAGENET_CLASSES = 1000
 
 
 @click.command()
@@ -79,8 +81,7 @@ def _variables(asked: WorkloadRequest) -> Sequence[VariableSpec]:
         sized = asked.sized(shipped)
         if isinstance(sized, Weights):
             return sized.variables
-        emulated = None if sized.computes else SOME_ACCELERATOR
-        return _described(Workload(model=sized, emulated=emulated), Path(folder))
+        return _described(Workload(model=sized), Path(folder))
 
 
 def _described(workload: Workload, folder: Path) -> Sequence[VariableSpec]:

@@ -6,18 +6,16 @@ which of them compete, is decided by the study.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
-from pathlib import Path
 
 from experiments.cli.requests import StudyRequest
 from experiments.cli.sweep_command import INTERRUPTED, run_study
 from experiments.studies.study import Search
 from experiments.sweep.definition import begun
+from experiments.sweep.history import kept_records
 from experiments.sweep.progress import plain_console
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.record.files import iter_record_paths, read_run
 from ps_allreduce.record.records import RunRecord, Status
 
 #: Begins the names of sweeps that only search.
@@ -44,22 +42,11 @@ def searched_first(request: StudyRequest, search: Search) -> int:
     status = run_study(wanted)
     if status == INTERRUPTED or request.sweep.dry_run:
         return status
-    best = best_settings(_records(wanted.sweep_dir), search.contests)
+    points, block = begun(wanted.sweep_dir)
+    records = kept_records(wanted.sweep_dir, block, points)
+    best = best_settings(records, search.contests)
     plain_console().print(f"{len(best)} settings were the fastest, and are measured:")
     return max(status, run_study(replace(request, tuned=best)))
-
-
-def _records(sweep_dir: Path) -> list[RunRecord]:
-    """Those of the search that was begun last, on its machine and software."""
-    points, block = begun(sweep_dir)
-    read = (read_run(path) for path in iter_record_paths(sweep_dir))
-    return [
-        record
-        for record in read
-        if isinstance(record, RunRecord)
-        and record.experiment_id in points
-        and record.block == block
-    ]
 
 
 def best_settings(
@@ -67,19 +54,17 @@ def best_settings(
 ) -> tuple[Experiment, ...]:
     """The fastest setting of each contest, each once, in the order of the contests.
 
-    A contest in which nobody takes part who takes part in no other is left out.
+    Every setting was launched once.  A contest in which nobody takes part who takes part in no
+    other is left out.
     """
-    found: dict[Hashable, dict[Experiment, list[float]]] = {}
+    found: dict[Hashable, dict[Experiment, float]] = {}
     own: set[Hashable] = set()
     for record in records:
         if record.status is Status.OK and record.metrics is not None:
             joined = [*contests(record.experiment)]
             own |= {*joined} if len(joined) == 1 else set()
             for contest in joined:
-                rates = found.setdefault(contest, {}).setdefault(record.experiment, [])
-                rates.append(record.metrics.examples_per_sec)
-    return tuple(dict.fromkeys(_fastest(found[contest]) for contest in found if contest in own))
-
-
-def _fastest(settings: Mapping[Experiment, list[float]]) -> Experiment:
-    return max(settings, key=lambda each: math.fsum(settings[each]) / len(settings[each]))
+                rates = found.setdefault(contest, {})
+                rates[record.experiment] = record.metrics.examples_per_sec
+    fastest = (max(rates, key=rates.__getitem__) for key, rates in found.items() if key in own)
+    return tuple(dict.fromkeys(fastest))

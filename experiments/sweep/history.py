@@ -7,7 +7,7 @@ made.  Nothing is moved or written here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -159,6 +159,24 @@ def read_history(sweep_dir: Path, counts: Counts, *, retry_failed: bool = False)
         else:
             history.refused[path] = _refusal(path, record)
     return history
+
+
+def kept_records(
+    sweep_dir: Path, block: str | None, experiment_ids: Container[str]
+) -> list[RunRecord]:
+    """The records of some points, by point and repetition.
+
+    Args:
+        block: of machine and software; others do not count.
+    """
+    read = (read_run(path) for path in iter_record_paths(sweep_dir))
+    return [
+        record
+        for record in read
+        if isinstance(record, RunRecord)
+        and record.block == block
+        and record.experiment_id in experiment_ids
+    ]
 
 
 def _refusal(path: Path, error: RecordFormatError) -> RecordFormatError:

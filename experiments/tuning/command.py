@@ -22,6 +22,7 @@ from experiments.cli.sweep_command import INTERRUPTED, NO_TIME
 from experiments.models.settle_model import settle_model
 from experiments.sweep.definition import Choices, read_choices, save_definition
 from experiments.sweep.execute import Stop, look_ahead
+from experiments.sweep.history import kept_records
 from experiments.sweep.progress import SweepProgress, plain_console
 from experiments.sweep.session import Workplace, open_session
 from experiments.sweep.sweep import PROFILES, QUICK, Sweep
@@ -33,7 +34,7 @@ from experiments.tuning.outcome import (
     render_progress,
     render_side,
 )
-from experiments.tuning.race import Race, kept_records, run_race
+from experiments.tuning.race import Race, run_race
 from ps_allreduce.errors import at_least
 from ps_allreduce.record.files import write_atomically
 
@@ -89,7 +90,7 @@ def _raced(
         f"{min(map(len, race.sides))} candidates."
     )
     with open_session(place, request.name, PROFILE) as session:
-        kept = kept_records(place.sweep_dir, place.block, race)
+        kept = kept_records(place.sweep_dir, place.block, race.points)
         place.launcher.prepare(sweep.points[0].workload)
         save_definition(sweep, choices, place.sweep_dir)
         standings, stop = run_race(race, session, kept)

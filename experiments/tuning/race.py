@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
 from experiments.sweep.execute import Stop, has_time
 from experiments.sweep.session import Session, run_once
@@ -18,7 +17,6 @@ from experiments.sweep.sweep import PlannedRun
 from experiments.tuning.halving import Launches, LaunchOutcome, SideStanding, next_side, standings
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts
-from ps_allreduce.record.files import iter_record_paths, read_run
 from ps_allreduce.record.records import RunRecord, Status
 
 #: What a launch takes, until the first has told; seconds.
@@ -106,23 +104,6 @@ def _likely(race: Race, sides: Sequence[SideStanding]) -> int:
     each_s = spent_s / made if made else TYPICAL_S * race.hosts
     going = [side for side in sides if side.next is not None]
     return math.ceil(sum(max(0.0, race.share_s - side.spent_s) for side in going) / each_s)
-
-
-def kept_records(sweep_dir: Path, block: str, race: Race) -> list[RunRecord]:
-    """The records of a race that count here, by candidate and repetition.
-
-    Args:
-        block: of machine and software.
-    """
-    read = (read_run(path) for path in iter_record_paths(sweep_dir))
-    points = race.points
-    return [
-        record
-        for record in read
-        if isinstance(record, RunRecord)
-        and record.block == block
-        and record.experiment_id in points
-    ]
 
 
 def launches_of(records: Sequence[RunRecord]) -> dict[str, list[LaunchOutcome]]:

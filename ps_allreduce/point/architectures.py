@@ -305,9 +305,6 @@ Weights = PublishedModel | TensorSet | ScaledModel
 
 Model = ImageModel | TextModel | OwnModel | Weights
 
-#: Of the images that the architectures of `keras.applications` were designed for.
-IMAGENET_CLASSES = 1000
-
 
 def tensor_set(name: str) -> TensorSet | None:
     """Read a name such as `Tensors-160-100MB`; None if it is the name of an architecture.

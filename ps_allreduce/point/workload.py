@@ -98,10 +98,6 @@ class EmulatedCompute:
         return np.asarray(factor * drawn)
 
 
-#: Where weights alone are built or placed: how long steps with them would take plays no part.
-SOME_ACCELERATOR = EmulatedCompute(forward_s=0.02, backward_s=0.04)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """What every worker trains: a model, data, and an optimizer.
