@@ -27,6 +27,7 @@ from experiments.cli.options import (
     CORES_PER_WORKER,
     RUN,
     SPREAD,
+    SPREADS,
     SWEEP_SETTINGS,
     WORKLOAD,
     sweep_options,
@@ -67,7 +68,7 @@ def add_study(name: str, study: Study) -> None:
     @cli.command(name, help=study.about)
     @sweep_options(study.profiles)
     @LAUNCHER_OR_AUTO
-    @SPREAD
+    @SPREADS
     @WORKLOAD
     @SWEEP_SETTINGS
     def command(

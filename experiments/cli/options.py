@@ -28,6 +28,7 @@ from launchers.cli.types import (
     Parsed,
     one_of,
     parse_decimal,
+    parse_whole,
     size_text,
 )
 from ps_allreduce.errors import UserError
@@ -77,13 +78,18 @@ def _users_of(setting: str) -> str:
     return ", ".join(each.kind for each in STRATEGIES.values() if setting in each.understands)
 
 
-SPREAD = option_group(
-    "spread",
-    SpreadRequest,
-    _stated("--workers-per-host", WHOLE, "Workers on a host, where there are several.", 1),
-    _stated("--ps-per-host", WHOLE, "At most so many servers on a host."),
-    _stated("--coordinator", one_of(Coordinator), "Host of the chief.", "first_worker"),
-)
+def _spread(numbers: Parsed[tuple[int, ...]]) -> Decorator[Any]:
+    return option_group(
+        "spread",
+        SpreadRequest,
+        _stated("--workers-per-host", numbers, "Workers on a host, where there are several.", 1),
+        _stated("--ps-per-host", WHOLE, "At most so many servers on a host."),
+        _stated("--coordinator", one_of(Coordinator), "Host of the chief.", "first_worker"),
+    )
+
+
+#: Give a command the parameter `spread: SpreadRequest`, of one spread, or of as many as are stated.
+SPREAD, SPREADS = _spread(Parsed("n", lambda text: (parse_whole(text),))), _spread(COUNTS)
 
 #: For the function that makes the user's own model; each argument is one text.
 MODEL_ARGS = click.option(
@@ -226,13 +232,13 @@ def sweep_options(profiles: Mapping[str, Profile]) -> Decorator[Any]:
         CORES_PER_WORKER,
         _stated(
             "--allreduce-threads",
-            WHOLE,
+            COUNTS,
             "TensorFlow's threads of every worker without servers: all-reduce, and the bases.",
             "one less than its cores",
         ),
         _stated(
             "--ps-threads",
-            WHOLE,
+            COUNTS,
             "TensorFlow's threads of every worker with servers.",
             "one less than its cores",
         ),

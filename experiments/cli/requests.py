@@ -7,11 +7,13 @@ experiment.  Nothing is run here.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from experiments.models.workload_request import WorkloadRequest
+from experiments.studies.scope import Threads
 from experiments.studies.study import Study
 from experiments.sweep.sweep import Profile
 from launchers.settings import LauncherSettings, option_of
@@ -29,14 +31,33 @@ from ps_allreduce.serialization import identity_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpreadRequest:
-    """How tasks are to be spread over hosts; None leaves a setting at its default."""
+    """How tasks are to be spread over hosts; None leaves a setting at its default.
 
-    workers_per_host: int | None = None
+    Attributes:
+        workers_per_host: every number is a spread of its own, in ascending order.
+    """
+
+    workers_per_host: tuple[int, ...] | None = None
     ps_per_host: int | None = None
     coordinator: Coordinator | None = None
 
+    @property
+    def is_axis(self) -> bool:
+        """There is more than one spread."""
+        return len(self.workers_per_host or ()) > 1
+
     def spread(self, launcher: str) -> Spread | None:
-        """Tasks per host; None for a launcher whose tasks all share this machine.
+        """The only spread, None as in `spreads`.
+
+        Raises:
+            UserError: something was stated about hosts, and there is one; or there are several.
+        """
+        if self.is_axis:
+            raise UserError("--workers-per-host: only a sweep takes several numbers; state one.")
+        return self.spreads(launcher)[0]
+
+    def spreads(self, launcher: str) -> tuple[Spread | None, ...]:
+        """Tasks per host, every way; only None for a launcher whose tasks all share this machine.
 
         Raises:
             UserError: something was stated about hosts, and there is one.
@@ -44,12 +65,13 @@ class SpreadRequest:
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         stated = {name: value for name, value in values.items() if value is not None}
         if site_kind(launcher).several_hosts:
-            return Spread(**stated)
+            numbers = stated.pop("workers_per_host", (Spread().workers_per_host,))
+            return tuple(Spread(workers_per_host=number, **stated) for number in numbers)
         for name in stated:
             raise UserError(
                 f"{option_of(name)}: the launcher {launcher} has one host; use another LAUNCHER."
             )
-        return None
+        return (None,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +105,8 @@ class SweepRequest:
         workers: numbers of workers, ascending; None for as many as hosts allow.
         cores_per_worker: None for an equal share.
         allreduce_threads, ps_threads: TensorFlow's threads of every worker of strategies without
-            servers and with them; None for one less than its cores.
+            servers and with them; every number makes points of its own.  None for one less than its
+            cores.
         repetitions: launches of every point; None for as many as the profile's time allows.
         budget_s: time for all launches; None for that of the profile.
         traced_steps: of every worker after the window; None for as many as the profile says.
@@ -97,8 +120,8 @@ class SweepRequest:
     profile: Profile
     workers: tuple[int, ...] | None = None
     cores_per_worker: int | None = None
-    allreduce_threads: int | None = None
-    ps_threads: int | None = None
+    allreduce_threads: tuple[int, ...] | None = None
+    ps_threads: tuple[int, ...] | None = None
     repetitions: int | None = None
     budget_s: float | None = None
     traced_steps: int | None = None
@@ -122,6 +145,12 @@ class SweepRequest:
             measurement=self.warmup.put_into(self._traced(self.profile.measurement)),
         )
         return profile if self.repetitions is None else profile.without_budget(self.repetitions)
+
+    @property
+    def threads(self) -> list[Threads]:
+        """Those of workers on both sides, each with each."""
+        sides = self.allreduce_threads or (None,), self.ps_threads or (None,)
+        return [Threads(allreduce=each, ps=other) for each, other in itertools.product(*sides)]
 
     def _traced(self, measurement: Measurement) -> Measurement:
         if self.traced_steps is None:

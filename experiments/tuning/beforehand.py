@@ -43,12 +43,16 @@ def tuned_first(request: StudyRequest) -> StudyRequest:
 
 
 def _is_wanted(request: StudyRequest) -> bool:
-    """The sweep is made here and now, on hosts of one kind, and no setting of it is stated."""
+    """The sweep is made here and now, on hosts of one kind, and no setting of it is stated.
+
+    Nor is it made with several spreads, of which a tuning has one.
+    """
     sweep = request.sweep
     stated = request.settings.stated or sweep.allreduce_threads or sweep.ps_threads
     scheduler = site_kind(request.launcher.launcher).scheduler
     here = scheduler is None or scheduler.inside_job()
-    return here and not (stated or sweep.dry_run or request.launcher.ps_hosts)
+    several = request.spread.is_axis or request.launcher.ps_hosts
+    return here and not (stated or sweep.dry_run or several)
 
 
 def _tuning(request: StudyRequest) -> StudyRequest:

@@ -128,9 +128,6 @@ MISTAKES = {
     "compare --launcher emulated": (
         "the launcher emulated needs --hosts, and --bandwidth for links"
     ),
-    "compare --launcher emulated --hosts 4 --workers-per-host 0": (
-        "workers_per_host must be at least 1, got"
-    ),
     "compare --launcher slurm": "the launcher slurm needs --hosts, the number of hosts",
     "compare --launcher ssh": "the launcher ssh needs --host-file, a file with a host",
     "compare --in-flight -1": "in_flight must be at least 0 (no bound), got -1.",

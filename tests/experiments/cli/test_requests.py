@@ -88,7 +88,7 @@ def test_one_host_has_nothing_to_spread() -> None:
 @pytest.mark.parametrize("launcher", ["emulated", "slurm", "ssh"])
 def test_several_hosts_get_one_worker_each_unless_stated(launcher: str) -> None:
     assert SpreadRequest().spread(launcher) == Spread()
-    stated = SpreadRequest(workers_per_host=4, ps_per_host=2, coordinator=Coordinator.OWN_HOST)
+    stated = SpreadRequest(workers_per_host=(4,), ps_per_host=2, coordinator=Coordinator.OWN_HOST)
     assert stated.spread(launcher) == Spread(
         workers_per_host=4, ps_per_host=2, coordinator=Coordinator.OWN_HOST
     )
@@ -96,7 +96,7 @@ def test_several_hosts_get_one_worker_each_unless_stated(launcher: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("workers_per_host", 1), ("ps_per_host", 1), ("coordinator", Coordinator.FIRST_WORKER)],
+    [("workers_per_host", (1,)), ("ps_per_host", 1), ("coordinator", Coordinator.FIRST_WORKER)],
 )
 def test_one_host_refuses_to_be_spread_over(name: str, value: object) -> None:
     stated: dict[str, Any] = {name: value}
@@ -118,6 +118,34 @@ def test_what_is_stated_about_the_axes_counts(
     sweep: dict[str, Any], workers: list[int], cores: int
 ) -> None:
     assert reach(planned(asked(sweep=replace(QUICK, **sweep)))) == (workers, {cores})
+
+
+def test_every_stated_number_of_workers_per_host_is_a_spread_of_its_own() -> None:
+    spread, workers = SpreadRequest(workers_per_host=(1, 4)), replace(QUICK, workers=(1, 4))
+    sweep = planned(asked(replace(NETWORK, hosts=2), spread=spread, sweep=workers))
+    by_host: dict[int, set[int]] = {}
+    for point in sweep.points:
+        assert point.spread is not None
+        by_host.setdefault(point.spread.workers_per_host, set()).add(point.num_workers)
+    # Four do not fit on 2 hosts of one; all workers have as many cores as those of the densest.
+    assert by_host == {1: {1}, 4: {1, 4}}
+    assert reach(sweep)[1] == {2}
+
+
+def test_only_a_sweep_has_several_spreads() -> None:
+    with pytest.raises(UserError, match="--workers-per-host: only a sweep takes several numbers"):
+        SpreadRequest(workers_per_host=(1, 2)).spread("emulated")
+
+
+def test_every_stated_number_of_threads_makes_points_of_its_own() -> None:
+    sweep = planned(asked(sweep=replace(QUICK, allreduce_threads=(1, 2), ps_threads=(1, 3))))
+    assert len(set(sweep.points)) == len(sweep.points)
+    threads: dict[bool, set[int]] = {}
+    for point in sweep.points:
+        if not point.strategy.as_shipped:
+            own = point.resources.threads_per_worker
+            threads.setdefault(point.strategy.uses_servers, set()).add(own)
+    assert threads == {False: {1, 2}, True: {1, 3}}
 
 
 def test_more_launches_in_another_order_are_the_same_request() -> None:
