@@ -207,8 +207,9 @@ def report_sweep(results: SweepResults, cases: Sequence[Case]) -> None:
         for case in cases
     ]
     write_summary(folder / "summary.csv", results.files.table)
-    write_report(folder / "report.html", results, reports, study_page(results, cases))
-    show(_console(), results, reports)
+    study = study_page(results, cases)
+    write_report(folder / "report.html", results, reports, study)
+    show(_console(), results, reports, study)
 
 
 def _console() -> Console:

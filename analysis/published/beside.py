@@ -23,11 +23,15 @@ from analysis.figures.style import finish_grid, name_figure, new_figure, style
 from analysis.published.study import Shown, StudyFigure, StudyTable
 from analysis.stats.points import point_table
 from analysis.wording import number, ratio, with_interval
+from ps_allreduce.point.placement import Policy
 
 FOLDER = Path(__file__).resolve().parent
 
 #: Below the table, and below the figure.
-TABLE = "Efficiency on a single worker, here with its interval and the number of servers."
+TABLE = (
+    "Efficiency on a single worker, here with its interval and the number of servers. Cost of real "
+    "images: the share of the rate with synthetic ones that they take away."
+)
 FIGURE = (
     "Efficiency on a single worker. Small circles: single launches. Large markers: geometric means "
     "with 95 % intervals. Strokes: the bound that the links set. What sets both studies apart is "
@@ -36,6 +40,9 @@ FIGURE = (
 
 #: Inches.
 _HEIGHT = 3.6
+
+#: Columns of what is published.
+PUBLISHED = ("published images/s", "published efficiency", "published cost of real images", "there")
 
 #: Columns of the table of points.
 EFFICIENCY = ["efficiency_single", "efficiency_single_low", "efficiency_single_high"]
@@ -48,27 +55,70 @@ class PublishedCurve:
     Attributes:
         system: what was measured there, in a legend.
         csv: file beside this module, a row for each number of workers: workers, images_per_sec,
-            num_ps, mode.
+            num_ps, mode, real_images_per_sec.
         series: of the sweep by their names; each tells a point that belongs to it.
+        workers_per_host: which cases repeat it; None for all.
     """
 
     system: str
     csv: str
     series: Mapping[str, Callable[[Point], bool]]
+    workers_per_host: int | None = None
 
     def rows(self) -> pd.DataFrame:
-        """The published rows, with the efficiency on the row of one worker."""
-        rows = pd.read_csv(FOLDER / self.csv)
-        base = rows.loc[rows["workers"] == 1, "images_per_sec"].iloc[0]
-        return rows.assign(efficiency=rows["images_per_sec"] / (rows["workers"] * base))
+        """The published rows.
 
-    def show(self, cases: Sequence[Case]) -> Shown:
-        """A table and a figure of every case."""
-        tables, figures = [], []
-        for case in cases:
-            tables.append(StudyTable(rows=table_beside(self, case), title=case.name, caption=TABLE))
-            figures += _figures(self, case, len(cases) == 1)
-        return Shown(tables=tables, figures=figures)
+        With the efficiency on the row of one worker, and the share that real images take away.
+        """
+        rows = pd.read_csv(FOLDER / self.csv)
+        rates = rows["images_per_sec"]
+        base = rates[rows["workers"] == 1].iloc[0]
+        return rows.assign(
+            efficiency=rates / (rows["workers"] * base),
+            real_cost=(rates - rows["real_images_per_sec"]) / rates,
+        )
+
+    def of(self, case: Case) -> bool:
+        """The case repeats it."""
+        own = case.points[0].experiment.spread
+        return self.workers_per_host in (None, own and own.workers_per_host)
+
+
+def show_curves(curves: Sequence[PublishedCurve], cases: Sequence[Case]) -> Shown:
+    """A table and a figure of every case, beside the curve that it repeats."""
+    pairs = [(curve, case) for case in cases for curve in curves if curve.of(case)]
+    return Shown(
+        sentences=[line for curve, case in pairs for line in _sentences(curve, case)],
+        tables=[
+            StudyTable(rows=table_beside(curve, case), title=case.name, caption=TABLE)
+            for curve, case in pairs
+        ],
+        figures=[each for curve, case in pairs for each in _figures(curve, case, len(cases) == 1)],
+    )
+
+
+def _sentences(curve: PublishedCurve, case: Case) -> list[str]:
+    """What every series reaches with the most workers that were measured, and the original."""
+    told = point_table(case)
+    series = _series(curve, case)
+    most = max((p.num_workers for points in series.values() for p in points), default=1)
+    cells = {name: _own_cell(case, told, points, most) for name, points in series.items()}
+    if most == 1 or not any(cells.values()):
+        return []
+    published = curve.rows().set_index("workers")["efficiency"]
+    there = f"; {curve.system}, {ratio(published[most])}" if most in published.index else ""
+    own = ", ".join(f"{name} {cell}" for name, cell in cells.items() if cell)
+    return [f"Efficiency with {most} workers: {own}{there}."]
+
+
+def placed(policy: Policy) -> Callable[[Point], bool]:
+    """Tells points whose variables a placement spreads over several servers."""
+
+    def belongs(point: Point) -> bool:
+        servers = point.experiment.strategy.servers
+        return servers is not None and servers.num_ps > 1 and servers.placement is policy
+
+    return belongs
 
 
 def table_beside(curve: PublishedCurve, case: Case) -> pd.DataFrame:
@@ -91,11 +141,12 @@ def table_beside(curve: PublishedCurve, case: Case) -> pd.DataFrame:
 
 def _published_cells(row: Mapping[Hashable, Any] | None) -> dict[str, str]:
     if row is None:
-        return dict.fromkeys(("published images/s", "published efficiency", "there"), "")
+        return dict.fromkeys(PUBLISHED, "")
     return {
-        "published images/s": number(row["images_per_sec"]),
-        "published efficiency": ratio(row["efficiency"]),
-        "there": f"{row['mode']}, {row['num_ps']} ps",
+        PUBLISHED[0]: number(row["images_per_sec"]),
+        PUBLISHED[1]: ratio(row["efficiency"]),
+        PUBLISHED[2]: ratio(row["real_cost"]),
+        PUBLISHED[3]: f"{row['mode']}, {row['num_ps']} ps",
     }
 
 
@@ -112,8 +163,13 @@ def _own_cell(case: Case, told: pd.DataFrame, points: list[Point], workers: int)
 
 
 def _series(curve: PublishedCurve, case: Case) -> dict[str, list[Point]]:
-    """The points of every series, by workers; a single server stands in where there is no other."""
-    return {name: [*_of_series(belongs, case)] for name, belongs in curve.series.items()}
+    """The points of every series that was measured, by workers; the first one if none was.
+
+    A single server stands in where a series has no point of its own.
+    """
+    measured = [name for name, belongs in curve.series.items() if any(map(belongs, case.points))]
+    names = measured or [*curve.series][:1]
+    return {name: [*_of_series(curve.series[name], case)] for name in names}
 
 
 def _of_series(belongs: Callable[[Point], bool], case: Case) -> Iterator[Point]:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from analysis.data.cases import Point
-from analysis.published.beside import PublishedCurve
+from functools import partial
+
+from analysis.published.beside import PublishedCurve, placed, show_curves
 from analysis.published.study import PublishedStudy
 from ps_allreduce.point.placement import Policy
-
-
-def _placed(point: Point, policy: Policy) -> bool:
-    servers = point.experiment.strategy.servers
-    return servers is not None and servers.num_ps > 1 and servers.placement is policy
-
 
 CURVE = PublishedCurve(
     system="published: Piz Daint, greedy or round robin",
     csv="piz-daint.csv",
     series={
-        "here: round robin": lambda point: _placed(point, Policy.ROUND_ROBIN),
-        "here: partitioned": lambda point: _placed(point, Policy.PARTITIONED),
+        "here: round robin": placed(Policy.ROUND_ROBIN),
+        "here: partitioned": placed(Policy.PARTITIONED),
     },
 )
 
@@ -35,5 +30,5 @@ PIZ_DAINT = PublishedStudy(
         "It sent every variable by itself; here variables travel in buckets.",
         "Its base is one worker with one server; here it is a worker without any.",
     ),
-    show=CURVE.show,
+    show=partial(show_curves, [CURVE]),
 )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from analysis.data.blocks import SweepResults
 from analysis.data.cases import Case, Point
+from analysis.report.page_parts import CaseReport, Page
 from analysis.report.verdict import Verdict
 from analysis.stats.decisions import decisions
 from analysis.stats.points import point_table
@@ -39,6 +40,15 @@ class KeyNumber:
 
     value: str
     meaning: str
+
+
+def with_verdict(reports: Sequence[CaseReport], study: Page | None) -> list[CaseReport]:
+    """Those whose verdict is told; a published study has its own question, so there must be one.
+
+    Args:
+        study: the page of the published study that the sweep repeats.
+    """
+    return [each for each in reports if study is None or decisions(each.case).main is not None]
 
 
 def key_numbers(case: Case) -> list[KeyNumber]:

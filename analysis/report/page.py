@@ -19,7 +19,7 @@ from analysis.data.blocks import SweepResults
 from analysis.data.columns import NO_TEXT
 from analysis.figures.save import SavedFigure
 from analysis.figures.style import IN_PAGE
-from analysis.report.first_page import key_numbers, warnings
+from analysis.report.first_page import key_numbers, warnings, with_verdict
 from analysis.report.page_parts import CaseReport, Page
 from analysis.report.pages import report_pages
 from analysis.stats.decision import MARGIN
@@ -56,7 +56,8 @@ def write_report(
     picture = next(iter([*beside, *drawn]), None)
     page = environment.get_template("report.html.j2").render(
         name=results.name,
-        reports=[(report, key_numbers(report.case)) for report in reports],
+        headlines=[line for part in (study.parts if study else ()) for line in part.sentences],
+        reports=[(report, key_numbers(report.case)) for report in with_verdict(reports, study)],
         warnings=warnings(results, [(report.case, report.verdict) for report in reports]),
         picture=picture,
         pages=[*_without(study, picture), *report_pages(results, reports, picture)],

@@ -2,7 +2,8 @@
 
 Decides what fits on a screen: of a verdict the headline and the reason for it, the same at equal
 workers and equal cost, the suite against plain TensorFlow, what it has to do with networks, and
-where the report is, which holds the rest.  All are sentences of the report.
+where the report is, which holds the rest.  All are sentences of the report.  Of a study from the
+literature it prints the tables that stand beside the published numbers.
 """
 
 from __future__ import annotations
@@ -10,32 +11,58 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
 from analysis.data.blocks import SweepResults
 from analysis.data.cases import MARK
-from analysis.report.page_parts import CaseReport
+from analysis.report.first_page import with_verdict
+from analysis.report.page_parts import CaseReport, Page, PagePart
 from analysis.report.screen_table import render_table, short_legend
 from analysis.report.traced import traced_sentence
 
 
-def show(console: Console, results: SweepResults, reports: Sequence[CaseReport]) -> None:
-    """Print tables, what is missing, and at the end the verdicts."""
-    for item in reports:
+def show(
+    console: Console,
+    results: SweepResults,
+    reports: Sequence[CaseReport],
+    study: Page | None = None,
+) -> None:
+    """Print tables, what is missing, and at the end the verdicts.
+
+    Args:
+        study: the page of the published study that the sweep repeats; its tables stand in the place
+            of those of the cases.
+    """
+    for item in reports if study is None else ():
         _print_whole(console, render_table(item.case))
         console.print(short_legend(item.case), style="italic", markup=False)
         if any(point.mark for point in item.case.points):
             console.print(f"{MARK} processors may have been the limit", style="italic")
         if sentence := traced_sentence(item.traces):
             console.print(sentence, markup=False)
+    for part in () if study is None else study.parts:
+        _show_part(console, part)
     _show_what_is_missing(console, results)
-    for item in reports:
+    for item in with_verdict(reports, study):
         console.print()
         console.print(verdict_text(item, alone=len(reports) == 1), markup=False)
     # A path stays in one piece, so that it can be copied.
     path = results.files.folder / "report.html"
     console.print(f"Report: {path}", markup=False, soft_wrap=True)
+
+
+def _show_part(console: Console, part: PagePart) -> None:
+    """Its tables with what is said below them, and its sentences."""
+    for each in part.tables:
+        table = Table(*map(str, each.rows.columns), title=each.title or None, title_justify="left")
+        for row in each.rows.itertuples(index=False):
+            table.add_row(*(escape(str(cell)) for cell in row))
+        _print_whole(console, table)
+        console.print(each.caption, style="italic", markup=False)
+    for line in part.sentences:
+        console.print(line, markup=False)
 
 
 def verdict_text(item: CaseReport, *, alone: bool) -> str:

@@ -1,6 +1,7 @@
 """The page of a study from the literature: its numbers beside those of the sweep.
 
-Decides where its figures are saved.  What it shows is decided in `analysis.published`.
+Decides where its figures are saved, and what of it a screen shows.  What it tells is decided in
+`analysis.published`; its sentences are the headline of the report.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ def study_page(results: SweepResults, cases: Sequence[Case]) -> Page | None:
         for each in shown.figures
     ]
     told = PagePart(
-        sentences=[f"The original: {study.source}", *shown.sentences],
+        sentences=shown.sentences,
         tables=tables,
         figures=figures,
-        notes=study.differences,
+        notes=[f"The original: {study.source}", *study.differences],
     )
     return Page(anchor=ANCHOR, title=TITLE, parts=[told])

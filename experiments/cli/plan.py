@@ -6,6 +6,7 @@ Which points there are is decided in `studies`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,9 +15,10 @@ from rich.console import Console
 from analysis.planning.budget import MOST_LAUNCHES
 from experiments.cli.exchange import settle_exchange
 from experiments.cli.requests import StudyRequest
+from experiments.cli.small_form import workloads_of
 from experiments.models.workload_request import refuse_absent_workers
-from experiments.studies.defaults import default_cores, default_models, default_workers
-from experiments.studies.scope import Describe, Scale, Scope, Threads, check_servers
+from experiments.studies.defaults import default_cores, default_workers
+from experiments.studies.scope import Describe, Scale, Scope, check_servers
 from experiments.studies.study import Study
 from experiments.sweep.definition import LAUNCHES, Choices
 from experiments.sweep.sweep import (
@@ -59,12 +61,12 @@ def plan_sweep(
     Raises:
         UserError: what was asked for does not fit together, or nowhere.
     """
-    scope = _scope(_with_ps_hosts(request, capacity), capacity, describe, choices)
-    points = list(request.study.points(scope))
+    scopes = _scopes(_with_ps_hosts(request, capacity), capacity, describe, choices)
+    points = _points(request.study, scopes)
     able = [p for p in points if not too_few_hosts(p, capacity.num_hosts, capacity.num_ps_hosts)]
     if settle_exchange(request, able, capacity, describe, choices):
-        points = list(request.study.points(scope))
-    _tell_of_refusals(request.study, scope, console)
+        points = _points(request.study, scopes)
+    _tell_of_refusals(request.study, scopes[0], console)
     _refuse_unused(request.name, request.settings, points)
     check_servers(points, describe)
     fitting = _fitting(points, capacity, console)
@@ -97,21 +99,25 @@ def _with_ps_hosts(request: StudyRequest, capacity: Capacity) -> StudyRequest:
     return replace(request, settings=replace(request.settings, layout=LayoutKind.PS_HOSTS))
 
 
-def _scope(
+def _points(study: Study, scopes: Sequence[Scope]) -> list[Experiment]:
+    """Those of all scopes, each once: bases of one side do not change with the other's threads."""
+    return list(dict.fromkeys(point for scope in scopes for point in study.points(scope)))
+
+
+def _scopes(
     request: StudyRequest, capacity: Capacity, describe: Describe, choices: Choices
-) -> Scope:
-    """Where experiments of studies come from."""
+) -> list[Scope]:
+    """Where experiments of studies come from: one for each spread with each number of threads."""
     profile = request.sweep.chosen_profile
-    spread = request.spread.spread(request.launcher.launcher)
-    model = request.workload.model
-    models = default_models(profile) if model is None else (model,)
-    return Scope(
-        workloads=tuple(request.workload.workload(name) for name in models),
+    spreads = request.spread.spreads(request.launcher.launcher)
+    # The densest spread decides for all, so that the same workers have the same cores everywhere.
+    scale = scale_of(request, spreads[-1], capacity, choices)
+    first = Scope(
+        workloads=workloads_of(request),
         measurement=profile.measurement,
-        scale=scale_of(request, spread, capacity, choices),
+        scale=scale,
         launcher=request.launcher.launcher,
         device=request.workload.device,
-        spread=spread,
         network=network_of(request.launcher),
         interface=request.launcher.interface,
         settings=request.settings,
@@ -122,6 +128,10 @@ def _scope(
         exchange=request.exchange,
         tuned=request.tuned,
     )
+    return [
+        replace(first, spread=spread, scale=replace(scale, threads=threads))
+        for spread, threads in itertools.product(spreads, request.sweep.threads)
+    ]
 
 
 def _is_brief(request: StudyRequest) -> bool:
@@ -145,8 +155,7 @@ def scale_of(
         cores = choices.decide(
             "cores per worker", int, lambda: default_cores(workers, spread, capacity)
         )
-    threads = Threads(allreduce=request.sweep.allreduce_threads, ps=request.sweep.ps_threads)
-    return Scale(workers=workers, cores_per_worker=cores, threads=threads)
+    return Scale(workers=workers, cores_per_worker=cores)
 
 
 def check_jobs_by_size(request: StudyRequest) -> None:

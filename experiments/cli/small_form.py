@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from experiments.cli.requests import StudyRequest
-from experiments.models.workload_request import WorkloadRequest
+from experiments.cli.requests import SpreadRequest, StudyRequest
+from experiments.studies.defaults import default_models
 from experiments.studies.study import SmallForm
 from experiments.sweep.sweep import QUICK
 from launchers.settings import AUTO, LauncherSettings
+from launchers.sites import site_kind
 from launchers.sites.emulated.site import EMULATED
 from ps_allreduce.errors import UserError
+from ps_allreduce.point.workload import Workload
 
 
 def in_small_form(request: StudyRequest) -> StudyRequest:
@@ -37,7 +39,7 @@ def in_small_form(request: StudyRequest) -> StudyRequest:
         request,
         study=replace(request.study, search=None),
         launcher=_launcher(request.launcher, small),
-        workload=_workload(request.workload, small),
+        spread=_spread(request.spread, request.launcher, small),
         sweep=replace(request.sweep, workers=request.sweep.workers or small.workers),
         settings=small.settings.changed_by(request.settings),
     )
@@ -55,12 +57,19 @@ def _launcher(stated: LauncherSettings, small: SmallForm) -> LauncherSettings:
     )
 
 
-def _workload(stated: WorkloadRequest, small: SmallForm) -> WorkloadRequest:
-    if stated.model is not None:
+def _spread(stated: SpreadRequest, launcher: LauncherSettings, small: SmallForm) -> SpreadRequest:
+    """That of the small form, but on this machine as a whole, which has nothing to spread."""
+    if not site_kind(_launcher(launcher, small).launcher).several_hosts:
         return stated
-    return replace(
-        stated,
-        model=small.model,
-        batch_per_worker=stated.batch_per_worker or small.batch_per_worker,
-        emulate=stated.emulate or small.emulate,
-    )
+    return replace(stated, workers_per_host=stated.workers_per_host or small.workers_per_host)
+
+
+def workloads_of(request: StudyRequest) -> tuple[Workload, ...]:
+    """What is trained: the stated model, else what the study or its form has, else the profile."""
+    asked, study = request.workload, request.study
+    if asked.model is not None:
+        return (asked.workload(asked.model),)
+    small = study.small if request.sweep.profile.name == QUICK else None
+    if own := (study if small is None else small).workloads:
+        return tuple(asked.over(each) for each in own)
+    return tuple(asked.workload(name) for name in default_models(request.sweep.chosen_profile))

@@ -83,14 +83,21 @@ class WorkloadRequest:
         Raises:
             UserError: there is no such model, or it cannot be trained like this.
         """
-        default = default_workload(model, self.emulate)
+        return self.over(default_workload(model, self.emulate))
+
+    def over(self, default: Workload) -> Workload:
+        """A workload, with what was stated instead.
+
+        Raises:
+            UserError: it cannot be trained like this.
+        """
         return replace(
             default,
             model=self.sized(default.model),
             data=default.data if self.input is None else self.input,
             batch_per_worker=_stated(self.batch_per_worker, default.batch_per_worker),
             accumulation=_stated(self.accumulation, default.accumulation),
-            emulated=self.emulated,
+            emulated=self.emulated or default.emulated,
             precision=self._precision(default),
             scaling=self.scaling,
         )

@@ -13,6 +13,9 @@ from experiments.studies import (
     compare,
     horovod_sweep,
     ladder,
+    network,
+    p2,
+    pcad,
     piz_daint,
     placement_sweep,
     ps_sweep,
@@ -31,4 +34,7 @@ STUDIES: Mapping[str, Study] = {
     "ladder": ladder.STUDY,
     "timeline": timeline.STUDY,
     "piz-daint": piz_daint.STUDY,
+    "p2": p2.STUDY,
+    "pcad": pcad.STUDY,
+    "network": network.STUDY,
 }

@@ -32,6 +32,7 @@ from collections.abc import Iterator
 from experiments.studies.scope import Scope
 from experiments.studies.study import Search, SmallForm, Study
 from experiments.sweep.sweep import QUICK, STANDARD, Profile
+from ps_allreduce.point.architectures import ImageModel, ScaledModel
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.placement import Policy
@@ -55,11 +56,20 @@ GROWTH = 1.5
 #: while gradients go out; two cores could not handle 32 times smaller ones.
 MESSAGE_BYTES = 60_000
 
+#: What the original trained.
+WORKLOAD = Workload(
+    model=ImageModel(name="InceptionV3", image_size=299, num_classes=1000), batch_per_worker=64
+)
+
 #: Derived in docs/studies/piz-daint.md.
 SMALL = SmallForm(
-    model="InceptionV3/32",
-    batch_per_worker=64,
-    emulate=EmulatedCompute(forward_s=0.35, backward_s=0.65),
+    workloads=(
+        Workload(
+            model=ScaledModel(base="InceptionV3", divisor=32),
+            batch_per_worker=64,
+            emulated=EmulatedCompute(forward_s=0.35, backward_s=0.65),
+        ),
+    ),
     workers=(1, 2, 4, 8),
     hosts=8,
     bandwidth=110e6,
@@ -126,6 +136,7 @@ STUDY = Study(
     profiles=PROFILES,
     looks_first=False,
     has_brief=True,
+    workloads=(WORKLOAD,),
     small=SMALL,
     search=Search(points=_searched, contests=_contests),
 )

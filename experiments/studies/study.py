@@ -14,7 +14,7 @@ from experiments.sweep.sweep import PROFILES, Profile
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import AnyStrategy
 from ps_allreduce.point.strategies.base import StrategySettings
-from ps_allreduce.point.workload import EmulatedCompute
+from ps_allreduce.point.workload import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,20 +24,21 @@ class SmallForm:
     It is what the profile quick takes where nothing else is stated.
 
     Attributes:
-        model, batch_per_worker, emulate: what is trained, unless a model is stated.
+        workloads: what is trained, unless a model is stated.
         workers: numbers of workers.
         hosts: that are emulated.
-        bandwidth: of every emulated link and direction, bits per second.
-        settings: of strategies, scaled as the model is.
+        workers_per_host: of every spread.
+        bandwidth: of every emulated link and direction, bits per second; None where the study gives
+            each point its own.
+        settings: of strategies, scaled as the workloads are.
     """
 
-    model: str
-    batch_per_worker: int
-    emulate: EmulatedCompute
+    workloads: tuple[Workload, ...]
     workers: tuple[int, ...]
     hosts: int
-    bandwidth: float
-    settings: StrategySettings
+    workers_per_host: tuple[int, ...] = (1,)
+    bandwidth: float | None = None
+    settings: StrategySettings = field(default_factory=StrategySettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +73,7 @@ class Study:
             they travel in buckets, or as the study says.
         optional: strategies whose points are left out where they cannot train what is asked for.
         tunes: in the profile `standard` a tuning comes first (`Scope.tuned`).
+        workloads: what is trained where no model is stated; none for those of the profile.
         small: its form for one machine; a study that has one needs a cluster in other profiles.
         search: comes first (`Scope.tuned`), but not in the small form.
     """
@@ -85,5 +87,6 @@ class Study:
     chooses_exchange: bool = False
     optional: tuple[type[AnyStrategy], ...] = ()
     tunes: bool = False
+    workloads: tuple[Workload, ...] = ()
     small: SmallForm | None = None
     search: Search | None = None

@@ -1,0 +1,224 @@
+"""The study of device, link, model and precision: compute beside transfer, for the sweep `network`.
+
+Decides how emulated devices and links are named: as what they stand for.  The original's text has
+no numbers, so there are none beside ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.data.cases import Case, Point
+from analysis.figures.style import (
+    COLOURS,
+    FAINT,
+    INK,
+    MARKERS,
+    PAPER,
+    legend_of_figure,
+    new_figure,
+    style,
+)
+from analysis.published.study import PublishedStudy, Shown, StudyFigure, StudyTable
+from analysis.stats.statistics import estimate
+from analysis.wording import number, rate_text, ratio, with_interval
+from ps_allreduce.point.architectures import ScaledModel
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.published_speeds import SPEEDS
+
+TABLE = (
+    "Of one step, milliseconds: what the device computes, what the busiest link needs for the "
+    "bytes, and what was measured, with its interval. Both times overlap as far as they can. "
+    "Rates of all workers: mean and highest launch. Precision is that of the published speed; "
+    "gradients travel in float32."
+)
+CAPTION = (
+    "Of one step, on a logarithmic scale: what the device computes, what the busiest link needs "
+    "for the bytes, and what was measured (small circles: launches). A step that ends where "
+    "compute ends hides its transfer; where transfer lies to the right, the link decides."
+)
+
+#: Two numbers are the same speed if they differ by less than this share.
+_SAME = 0.01
+
+#: What is drawn beside the measured step.
+TIMES = {"compute_ms": "compute of the device", "transfer_ms": "transfer on the link"}
+
+#: Inches: of a row, and of what is around all rows.
+_ROW_HEIGHT, _AROUND = 0.22, 1.4
+
+
+def _show(cases: Sequence[Case]) -> Shown:
+    rows = pd.DataFrame([*_rows(cases)])
+    if rows.empty:
+        return Shown()
+    rows = rows.sort_values(["model", "compute_ms", "link"], ascending=[True, False, True])
+    figure = StudyFigure(
+        name="compute-and-transfer",
+        title="Compute beside transfer",
+        caption=CAPTION,
+        figure=_drawn(rows),
+        data=rows.assign(steps_ms=rows["steps_ms"].map(_spaced)),
+    )
+    table = StudyTable(rows=_text(rows), caption=TABLE)
+    return Shown(sentences=[*_sentences(rows)], tables=[table], figures=[figure])
+
+
+def _sentences(rows: pd.DataFrame) -> Iterator[str]:
+    """Of each device, how much of a step computes on its slowest and its fastest link."""
+    for (model, device), own in rows.groupby(["model", "device"], sort=False):
+        shares = own["compute_ms"] / own["step_ms"]
+        on_links = [
+            f"{share:.0%} on {_link_text(link)}"
+            for share, link in zip(shares, own["link"], strict=True)
+        ]
+        yield f"{model}, {device}: of a step compute takes {', '.join(on_links)}."
+
+
+def _rows(cases: Sequence[Case]) -> Iterator[dict[str, object]]:
+    """What each point that communicates is, and its times of a step in milliseconds."""
+    for case in cases:
+        for point in case.points:
+            if point.experiment.strategy.communicates() and len(point.rates):
+                yield _row(point)
+
+
+def _row(point: Point) -> dict[str, object]:
+    rates = estimate(point.rates)
+    examples_ms = 1e3 * point.experiment.global_batch
+    return {
+        "device": device_name(point.experiment),
+        "model": _model_name(point.experiment),
+        "link": _link(point),
+        "workers": point.num_workers,
+        "compute_ms": 1e3 * _computed_s(point),
+        "transfer_ms": 1e3 * point.known("network_s").mean(),
+        "step_ms": examples_ms / rates.mean,
+        "step_low_ms": math.nan if rates.high is None else examples_ms / rates.high,
+        "step_high_ms": math.nan if rates.low is None else examples_ms / rates.low,
+        "steps_ms": tuple(examples_ms / point.rates),
+        "mean_rate": rates.mean,
+        "highest_rate": point.rates.max(),
+    }
+
+
+def _computed_s(point: Point) -> float:
+    """Of a step: as an emulated device was asked to, else what was measured."""
+    load = point.experiment.of_each
+    if load.emulated is None:
+        return float(point.known("compute_s").mean())
+    return load.accumulation * (load.emulated.forward_s + load.emulated.backward_s)
+
+
+def device_name(experiment: Experiment) -> str:
+    """The accelerator whose published speed an emulated one has; else what was used."""
+    load = experiment.workload
+    if load.emulated is None:
+        return f"{experiment.resources.device}, {load.precision}"
+    rate = load.batch_per_worker / (load.emulated.forward_s + load.emulated.backward_s)
+    like = (
+        str(speed)
+        for speed in SPEEDS
+        if speed.model == _model_name(experiment)
+        and math.isclose(speed.images_per_sec, rate, rel_tol=_SAME)
+    )
+    return next(like, f"emulated, {rate:.3g} images/s")
+
+
+def _model_name(experiment: Experiment) -> str:
+    model = experiment.workload.model
+    return model.base if isinstance(model, ScaledModel) else model.name
+
+
+def _link(point: Point) -> float:
+    """Bits per second of what the link stands for: links are divided as variables are."""
+    model, network = point.experiment.workload.model, point.experiment.network
+    divisor = model.divisor if isinstance(model, ScaledModel) else 1
+    if network is not None and network.bits_per_s is not None:
+        return network.bits_per_s * divisor
+    return float(point.known("link_bits_per_s").mean()) * divisor
+
+
+def _text(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table that readers see."""
+    steps = rows[["step_ms", "step_low_ms", "step_high_ms"]].itertuples(index=False)
+    return pd.DataFrame(
+        {
+            "device": rows["device"],
+            "model": rows["model"],
+            "link": rows["link"].map(_link_text),
+            "compute": rows["compute_ms"].map(number),
+            "transfer": rows["transfer_ms"].map(number),
+            "step": [with_interval(number, *map(float, step)) for step in steps],
+            "compute / step": (rows["compute_ms"] / rows["step_ms"]).map(ratio),
+            "mean images/s": rows["mean_rate"].map(number),
+            "highest": rows["highest_rate"].map(number),
+        }
+    )
+
+
+def _link_text(bits_per_s: float) -> str:
+    return "not measured" if math.isnan(bits_per_s) else rate_text(bits_per_s)
+
+
+def _spaced(values: Sequence[float]) -> str:
+    return " ".join(f"{value:.6g}" for value in values)
+
+
+def _drawn(rows: pd.DataFrame) -> Figure:
+    places = np.arange(len(rows), dtype=float)
+    names = zip(rows["model"], rows["device"], rows["link"].map(_link_text), strict=True)
+    with style():
+        figure, (axes,) = new_figure(1, 1, _AROUND + _ROW_HEIGHT * len(rows))
+        _draw_steps(axes, rows, places)
+        for place, (column, label) in enumerate(TIMES.items()):
+            axes.plot(
+                rows[column],
+                places,
+                MARKERS[place + 1],
+                color=COLOURS[place],
+                mec=PAPER,
+                ms=7,
+                label=label,
+            )
+        axes.set_yticks(places, [", ".join(name) for name in names])
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.set_xscale("log")
+        axes.grid(axis="x", visible=True)
+        axes.set_xlabel("milliseconds of a step")
+        legend_of_figure(figure, [axes], columns=3)
+    return figure
+
+
+def _draw_steps(axes: Axes, rows: pd.DataFrame, places: np.ndarray) -> None:
+    """The mean step as a stroke from its compute on, and each launch."""
+    axes.hlines(places, rows["compute_ms"], rows["step_ms"], color=FAINT, linewidth=2)
+    axes.plot(rows["step_ms"], places, "|", color=INK, ms=11, mew=2, label="measured step")
+    for place, steps in zip(places, rows["steps_ms"], strict=True):
+        axes.plot(steps, [place] * len(steps), "o", mfc="none", mec=FAINT, ms=3, mew=0.7)
+
+
+NETWORK = PublishedStudy(
+    name="network",
+    source="Salvaris, Distributed Deep Learning: effects of network, model and precision; 345 "
+    "experiments on clusters of 8 hosts with four K80, P40, P100 or V100 each. Its text has no "
+    "numbers.",
+    differences=(
+        "Speeds of emulated devices are published ones of a single device (TensorFlow benchmarks, "
+        "May 2017; NVIDIA Deep Learning Examples, 2020): other software than the original's, and "
+        "of the V100 other batches than 64.",
+        "P40 and MobileNet V2 are missing, because no speed of them was found in those sources.",
+        "4 workers with a link each stand for 32 devices in hosts of four.",
+        "The original reduced with Horovod over NCCL or Intel MPI; here the suite's all-reduce "
+        "sends buckets while later gradients are computed.",
+        "In the small form variables and links are 32 times smaller, and links are named by what "
+        "they stand for.",
+    ),
+    show=_show,
+)

@@ -1,0 +1,297 @@
+"""The study of PCAD: the time of an epoch by model, loop, batch and hosts, and models of that time.
+
+Decides which models are fitted, and what is shown of them.  The original's text has no numbers, so
+there are none beside ours.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy.stats import norm
+
+from analysis.data.cases import Case, Point
+from analysis.figures.style import (
+    COLOURS,
+    FAINT,
+    LINES,
+    MARKERS,
+    PAPER,
+    legend_of_figure,
+    new_figure,
+    style,
+)
+from analysis.published.study import PublishedStudy, Shown, StudyFigure, StudyTable
+from analysis.stats.linear_models import CHANCE, F_VALUE, FREEDOM, SHARE, LinearModel, fit_linear
+from analysis.stats.statistics import estimate
+from analysis.wording import number, ratio, with_interval
+from ps_allreduce.point.architectures import ScaledModel
+
+#: Images of an epoch of TinyImageNet-200.
+EPOCH = 100_000
+
+#: Fewer different settings fit no model.
+FEWEST_SETTINGS = 20
+
+#: All factors with their interactions of two; the quadratic model bends along both numbers.
+LINEAR = "seconds ~ (C(model) + C(loop) + batch + hosts) ** 2"
+MODELS: Mapping[str, str] = {
+    "linear": LINEAR,
+    "quadratic": f"{LINEAR} + I(batch ** 2) + I(hosts ** 2)",
+    "quadratic, of the logarithm": f"log_{LINEAR} + I(batch ** 2) + I(hosts ** 2)",
+}
+
+TIMES = (
+    "Seconds of an epoch of 100,000 images, from the rate of the measured steps: mean of the "
+    "launches, with its interval from three launches on. sync exchanges gradients after every "
+    "batch, ctl after four."
+)
+FITS = (
+    "Ordinary least squares over all launches, with all interactions of two factors. Small p "
+    "speak against the model: against normal residuals (Shapiro and Wilk), and against residuals "
+    "that vary alike everywhere (Breusch and Pagan). Standard deviation and AIC of the logarithm "
+    "are in its own unit."
+)
+VARIANCE = "Type II sums of squares; share is that of the sum of all."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fitted:
+    name: str
+    model: LinearModel
+
+
+def _show(cases: Sequence[Case]) -> Shown:
+    launches = pd.DataFrame([*_launches(cases)])
+    if launches.empty:
+        return Shown()
+    times = StudyTable(rows=_times(launches), title="Time of an epoch", caption=TIMES)
+    figures = [_time_figure(launches)]
+    settings = launches[["model", "loop", "batch", "hosts"]].drop_duplicates()
+    if len(settings) < FEWEST_SETTINGS or (settings.nunique() < 2).any():
+        told = "Too few settings were measured to fit models of the time."
+        return Shown(sentences=[told], tables=[times], figures=figures)
+    fitted = [
+        _Fitted(name=name, model=fit_linear(launches, formula)) for name, formula in MODELS.items()
+    ]
+    tables = [times, StudyTable(rows=_fits(fitted), title="Models of the time", caption=FITS)]
+    tables += [
+        StudyTable(rows=_anova(each), title=f"Analysis of variance, {each.name}", caption=VARIANCE)
+        for each in fitted
+    ]
+    return Shown(
+        sentences=_sentences(launches), tables=tables, figures=[*figures, _residual_figure(fitted)]
+    )
+
+
+def _launches(cases: Sequence[Case]) -> Iterator[dict[str, object]]:
+    for case in cases:
+        for point in case.points:
+            for turn, rate in point.rates.items():
+                seconds = EPOCH / rate
+                told = {"turn": turn, "seconds": seconds, "log_seconds": math.log(seconds)}
+                yield {**_factors(point), **told}
+
+
+def _factors(point: Point) -> dict[str, object]:
+    load = point.experiment.workload
+    model = load.model
+    return {
+        "model": model.base if isinstance(model, ScaledModel) else model.name,
+        "loop": "sync" if point.experiment.strategy.as_shipped else "ctl",
+        "batch": load.batch_per_worker,
+        "hosts": point.num_workers,
+    }
+
+
+def _sentences(launches: pd.DataFrame) -> list[str]:
+    """What more hosts bring with either loop, over all batches."""
+    told = []
+    most = launches["hosts"].max()
+    for (model, loop), own in launches.groupby(["model", "loop"]):
+        by_hosts = own.groupby(["batch", "hosts"])["seconds"].apply(lambda s: estimate(s).mean)
+        gains = by_hosts.xs(1, level="hosts") / by_hosts.xs(most, level="hosts")
+        told.append(
+            f"{model}, {loop}: {most} hosts take an epoch {ratio(gains.min())} to "
+            f"{ratio(gains.max())} times as fast as one, by the batch."
+        )
+    return told
+
+
+def _times(launches: pd.DataFrame) -> pd.DataFrame:
+    """A row for each model, loop and batch; a column for each number of hosts."""
+
+    def cell(seconds: pd.Series) -> str:
+        low, mean, high = (math.nan if end is None else end for end in _ends(seconds))
+        return with_interval(number, mean, low, high)
+
+    grouped = launches.groupby(["model", "loop", "batch", "hosts"])["seconds"]
+    table = grouped.apply(cell).unstack("hosts").fillna("").reset_index()
+    return table.astype(str).rename(columns=lambda name: _hosts_text(name))
+
+
+def _ends(seconds: pd.Series) -> tuple[float | None, float, float | None]:
+    known = estimate(seconds)
+    return known.low, known.mean, known.high
+
+
+def _hosts_text(name: object) -> str:
+    return f"{name} host{'s' * (name != 1)}" if isinstance(name, int) else str(name)
+
+
+def _fits(fitted: Sequence[_Fitted]) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {
+                "model": each.name,
+                "coefficients": str(len(each.model.coefficients)),
+                "R\N{SUPERSCRIPT TWO}": f"{each.model.r_squared:.4f}",
+                "adjusted R\N{SUPERSCRIPT TWO}": f"{each.model.adjusted_r_squared:.4f}",
+                "residual std": number(each.model.residual_std),
+                "AIC": f"{each.model.aic:.1f}",
+                "p, normal": _chance(each.model.normal_p),
+                "p, alike": _chance(each.model.even_p),
+            }
+            for each in fitted
+        ]
+    )
+
+
+def _anova(each: _Fitted) -> pd.DataFrame:
+    rows = each.model.variance
+    return pd.DataFrame(
+        {
+            "term": [_term_text(str(term)) for term in rows.index],
+            "df": rows[FREEDOM].map(lambda count: f"{count:.0f}"),
+            "F": rows[F_VALUE].map(number),
+            "p": rows[CHANCE].map(_chance),
+            "share": rows[SHARE].map(lambda share: f"{share:.1%}"),
+        }
+    )
+
+
+def _term_text(term: str) -> str:
+    """`C(model):batch` as `model x batch`."""
+    plain = term.replace("C(model)", "model").replace("C(loop)", "loop")
+    plain = re.sub(r"I\((\w+) \*\* 2\)", "\\1\N{SUPERSCRIPT TWO}", plain)
+    return plain.replace(":", " x ").replace("Residual", "residuals")
+
+
+def _chance(p: float) -> str:
+    if math.isnan(p):
+        return ""
+    return "below 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _time_figure(launches: pd.DataFrame) -> StudyFigure:
+    means = launches.groupby(["model", "loop", "batch", "hosts"])["seconds"].apply(
+        lambda each: estimate(each).mean
+    )
+    return StudyFigure(
+        name="time-of-an-epoch",
+        title="Time of an epoch against hosts",
+        caption="Seconds of an epoch of 100,000 images against hosts; each batch has its marker. "
+        "Lines join means, small circles are launches.",
+        figure=_drawn_times(launches, means),
+        data=launches.sort_values(["model", "loop", "batch", "hosts", "turn"]),
+    )
+
+
+def _drawn_times(launches: pd.DataFrame, means: pd.Series) -> Figure:
+    names = sorted(launches["model"].unique())
+    with style():
+        figure, grid = new_figure(1, len(names), 3.6)
+        for axes, model in zip(grid, names, strict=True):
+            _draw_model(axes, launches[launches["model"] == model], means[model])
+            axes.set_title(model, loc="left")
+            axes.set_xlabel("hosts")
+        grid[0].set_ylabel("seconds of an epoch")
+        legend_of_figure(figure, grid, columns=3)
+    return figure
+
+
+def _draw_model(axes: Axes, launches: pd.DataFrame, means: pd.Series) -> None:
+    batches = sorted(launches["batch"].unique())
+    loops = sorted(launches["loop"].unique(), reverse=True)
+    for (place, loop), (row, batch) in itertools.product(enumerate(loops), enumerate(batches)):
+        own = launches[(launches["loop"] == loop) & (launches["batch"] == batch)]
+        if own.empty:
+            continue
+        drawn = means[loop, batch]
+        axes.plot(
+            drawn.index,
+            drawn,
+            MARKERS[row] + LINES[place],
+            color=COLOURS[place],
+            mec=PAPER,
+            ms=6,
+            label=f"{loop}, batch {batch}",
+        )
+        axes.plot(own["hosts"], own["seconds"], "o", mfc="none", mec=FAINT, ms=3, mew=0.7)
+    axes.set_xticks(sorted(launches["hosts"].unique()))
+    axes.set_ylim(0, None)
+
+
+def _residual_figure(fitted: Sequence[_Fitted]) -> StudyFigure:
+    data = [
+        pd.DataFrame(
+            {"model": each.name, "fitted": each.model.fitted, "residual": each.model.residuals}
+        )
+        for each in fitted
+    ]
+    return StudyFigure(
+        name="residuals",
+        title="Residuals of the models",
+        caption="Above: residuals against fitted values, which should show no shape. Below: sorted "
+        "residuals, in standard deviations, against those of a normal distribution, which should "
+        "lie on the line.",
+        figure=_drawn_residuals(fitted),
+        data=pd.concat(data),
+    )
+
+
+def _drawn_residuals(fitted: Sequence[_Fitted]) -> Figure:
+    with style():
+        figure, grid = new_figure(2, len(fitted), 4.6)
+        for column, each in enumerate(fitted):
+            above, below = grid[column], grid[len(fitted) + column]
+            above.plot(each.model.fitted, each.model.residuals, "o", color=COLOURS[0], ms=3)
+            above.axhline(0.0, color=FAINT, linewidth=0.8)
+            above.set_title(each.name.replace(", ", ",\n"), loc="left")
+            above.set_xlabel("fitted")
+            scaled = np.sort(each.model.residuals) / each.model.residual_std
+            # Blom's places of sorted values (1958).
+            ranks = (np.arange(1, len(scaled) + 1) - 0.375) / (len(scaled) + 0.25)
+            normal = norm.ppf(ranks)
+            below.plot(normal, scaled, "o", color=COLOURS[0], ms=3)
+            below.plot(normal, normal, color=FAINT, linewidth=0.8)
+            below.set_xlabel("normal")
+        grid[0].set_ylabel("residual")
+        grid[len(fitted)].set_ylabel("residual, std")
+    return figure
+
+
+PCAD = PublishedStudy(
+    name="pcad",
+    source="Brumati, Gulart, de Matos, Performance Evaluation of TensorFlow Parallel Strategies "
+    "for Deep Learning Training on HPC Clusters: ResNet50 and EfficientNetB0 on TinyImageNet-200, "
+    "1 to 3 hosts with an RTX 4070 each, 36 settings of 5 launches. Its text has no numbers.",
+    differences=(
+        "sync is stock_allreduce, TensorFlow's own step and exchange, instead of model.fit(), "
+        "which Keras 3 does not run on several hosts.",
+        "ctl is the suite's loop with the gradients of four batches and TensorFlow's one pack.",
+        "Whole epochs were trained there; here an epoch is 100,000 images at the measured rate.",
+        "In the small form accelerators are emulated, in the ratios of times that were measured on "
+        "processors; gradients have their real sizes, with 1000 classes as in the "
+        "original's 25.6 and 5.3 million parameters.",
+    ),
+    show=_show,
+)

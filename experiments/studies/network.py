@@ -1,0 +1,134 @@
+"""Which network a device needs: speed of the device x links x model x precision.
+
+Original: Salvaris, "Distributed Deep Learning": clusters of 8 hosts with four K80, P40, P100 or
+V100 each and InfiniBand; ResNet50, MobileNet V2 and others, synthetic images, batch 64, single and
+mixed precision; all-reduce by Horovod over NCCL or Intel MPI.  Its text has no numbers.
+
+Axes: the speed of the device, the rate of the links, the model and its precision.
+
+Method: all-reduce of the suite at the largest number of workers; the time that a step computes
+beside the time that its transfer takes on the links, and the step that was measured.  10 steps of
+warm-up and 100 measured ones, 5 launches, with a single worker as base.  A cluster has one kind of
+device and of link: the study takes both as they are (--interface chooses the links), every model in
+single precision, and on GPUs in mixed precision as well; `make compare-results` holds two
+clusters or links against each other.
+
+The profile quick is a small form for one machine.  Devices are emulated at published speeds (K80,
+P100, V100; `point.published_speeds`); variables and links are 32 times smaller, so a transfer takes
+as long as on links of 1, 10 and 56 Gbit/s.  4 workers stand for the 32 of the original: the busiest
+link of a ring carries 1.5 times the gradients with 4, and 1.94 times with 32.
+VGG16 is left out at 1 Gbit/s, where a step takes 7 s.  2 steps of warm-up and 6 measured ones, 3
+launches.
+
+Cost: in the profile quick 48 launches, 10 to 15 minutes on two cores.
+
+It should show that the faster the device, the faster its network has to be, and that mixed
+precision gains only what the links let through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from experiments.studies.scope import Scope
+from experiments.studies.study import SmallForm, Study
+from experiments.sweep.sweep import QUICK, STANDARD, Profile
+from ps_allreduce.point.architectures import ImageModel, ScaledModel
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.measurement import FixedWarmup, Measurement
+from ps_allreduce.point.published_speeds import SPEEDS, PublishedSpeed
+from ps_allreduce.point.resources import Device
+from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
+
+#: As in the original, of whose models these two are named.
+BATCH = 64
+WORKLOADS = tuple(
+    Workload(model=ImageModel(name=name, image_size=224, num_classes=1000), batch_per_worker=BATCH)
+    for name in ("ResNet50", "MobileNetV2")
+)
+
+#: Of variables and links in the small form.
+DIVISOR = 32
+
+#: Bits per second, before they are divided: Ethernet, and InfiniBand FDR.
+LINKS = (1e9, 10e9, 56e9)
+
+#: A step that sends longer than this is left out of the small form, seconds.
+MOST_TRANSFER_S = 4.0
+
+#: Of the small form.  In a ring of n the busiest link carries 2(n - 1)/n times the gradients.
+WORKERS = 4
+
+#: Of the time of a step that computes; the backward pass has about twice the operations.
+FORWARD_SHARE = 1 / 3
+
+
+def _measured(warmup_steps: int, steps: int) -> Measurement:
+    warmup = FixedWarmup(least_steps=warmup_steps, least_s=0.0)
+    return Measurement(warmup=warmup, measured_steps=steps)
+
+
+PROFILES = {
+    QUICK: Profile(name=QUICK, measurement=_measured(2, 6), repetitions=3, deadline_s=60.0),
+    STANDARD: Profile(
+        name=STANDARD, measurement=_measured(10, 100), repetitions=5, deadline_s=900.0
+    ),
+}
+
+
+def _workload(speed: PublishedSpeed) -> Workload:
+    """A model on an emulated device of that speed."""
+    step_s = BATCH / speed.images_per_sec
+    return Workload(
+        model=ScaledModel(base=speed.model, divisor=DIVISOR),
+        batch_per_worker=BATCH,
+        emulated=EmulatedCompute(
+            forward_s=step_s * FORWARD_SHARE, backward_s=step_s * (1 - FORWARD_SHARE)
+        ),
+    )
+
+
+SMALL = SmallForm(
+    workloads=tuple(_workload(speed) for speed in SPEEDS), workers=(WORKERS,), hosts=WORKERS
+)
+
+
+def _points(scope: Scope) -> Iterator[Experiment]:
+    for workload in scope.workloads:
+        point = scope.reduced(workload, scope.scale.workers[-1])
+        if scope.brief and point.network is not None and point.network.is_unlimited:
+            yield from _on_links(scope, point)
+        else:
+            yield from _as_it_is(scope, workload)
+
+
+def _on_links(scope: Scope, point: Experiment) -> Iterator[Experiment]:
+    """The point on links of every rate that it does not keep busy for too long."""
+    assert point.network is not None
+    workers = point.num_workers
+    gradients = sum(v.num_bytes for v in scope.describe(point.workload) if v.trainable)
+    for rate in LINKS:
+        bits_per_s = rate / DIVISOR
+        if 2 * (workers - 1) / workers * gradients * 8 / bits_per_s <= MOST_TRANSFER_S:
+            yield replace(point, network=replace(point.network, bits_per_s=bits_per_s))
+
+
+def _as_it_is(scope: Scope, workload: Workload) -> Iterator[Experiment]:
+    """On the devices and links that there are."""
+    mixed = scope.device is Device.GPU and workload.precision is Precision.FLOAT32
+    for precision in (workload.precision, Precision.MIXED_FLOAT16)[: 1 + mixed]:
+        own = replace(workload, precision=precision)
+        yield from scope.bases(own)
+        yield scope.reduced(own, scope.scale.workers[-1])
+
+
+STUDY = Study(
+    about=__doc__,
+    points=_points,
+    profiles=PROFILES,
+    looks_first=False,
+    has_brief=True,
+    workloads=WORKLOADS,
+    small=SMALL,
+)

@@ -1,0 +1,109 @@
+"""A gradient for every batch or for four: the study of PCAD, with linear models of the time.
+
+Original: Brumati, Gulart, de Matos, "Performance Evaluation of TensorFlow Parallel Strategies for
+Deep Learning Training on HPC Clusters": hosts with an RTX 4070 each and a slow network,
+TinyImageNet-200 (100,000 images of 64 x 64, 200 classes).
+
+Axes: ResNet50 and EfficientNetB0; the loop, "sync" (model.fit(), which exchanges gradients after
+every batch) and "ctl" (a custom loop that exchanges them after four); batches of 32, 64 and 100; 1,
+2 and 3 hosts.  That makes 36 settings.
+
+Method: five launches of each in random order, 180 in all; linear and quadratic models of the time
+of an epoch with interactions, analysis of variance, diagnostics (analysis/published/pcad.py).
+Keras 3 does not run model.fit() on several hosts, so the strategy stock_allreduce is "sync":
+TensorFlow's own step and exchange.  "ctl" is the suite's loop with TensorFlow's one pack.
+
+The profile quick is a small form for one machine: emulated accelerators on 3 emulated hosts with
+links of 1 Gbit/s, gradients of their real sizes.  Times of compute have the ratios that were
+measured on processors (COMPUTE_S); all are scaled so that ResNet50 takes 0.1 s for 64 images.  2
+steps of warm-up and 4 measured ones, 2 launches of all 36 settings.
+
+Cost: in the profile quick 72 launches, 10 to 15 minutes on two cores.
+
+It should show that the exchange costs more than a second host brings, unless it is made less often,
+and that the size of the model decides how much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from experiments.studies.scope import Scope
+from experiments.studies.study import SmallForm, Study
+from experiments.sweep.sweep import QUICK, STANDARD, Profile
+from ps_allreduce.point.architectures import ImageModel, ScaledModel
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.measurement import FixedWarmup, Measurement
+from ps_allreduce.point.strategies import StockAllReduce
+from ps_allreduce.point.workload import EmulatedCompute, Workload
+
+#: Of TinyImageNet-200.
+IMAGE_SIZE, NUM_CLASSES = 64, 200
+
+#: Batches between two exchanges of the custom loop.
+ACCUMULATION = 4
+
+#: Seconds of forward and backward pass by batch, measured on processors (docs/studies/pcad.md).
+COMPUTE_S: Mapping[str, Mapping[int, float]] = {
+    "ResNet50": {32: 1.0, 64: 2.0, 100: 3.0},
+    "EfficientNetB0": {32: 1.0, 64: 2.0, 100: 3.0},
+}
+
+#: Of ResNet50 with a batch of 64 in the small form.
+SCALED_TO_S = 0.1
+
+FORWARD_SHARE = 1 / 3
+
+
+def _measured(warmup_steps: int, steps: int) -> Measurement:
+    warmup = FixedWarmup(least_steps=warmup_steps, least_s=0.0)
+    return Measurement(warmup=warmup, measured_steps=steps)
+
+
+PROFILES = {
+    QUICK: Profile(name=QUICK, measurement=_measured(2, 4), repetitions=2, deadline_s=60.0),
+    STANDARD: Profile(
+        name=STANDARD, measurement=_measured(10, 100), repetitions=5, deadline_s=900.0
+    ),
+}
+
+
+def _small(model: str, batch: int) -> Workload:
+    """The gradients of a model, and an accelerator that takes as long as stated above."""
+    seconds = COMPUTE_S[model][batch] * SCALED_TO_S / COMPUTE_S["ResNet50"][64]
+    return Workload(
+        model=ScaledModel(base=model, divisor=1),
+        batch_per_worker=batch,
+        emulated=EmulatedCompute(
+            forward_s=seconds * FORWARD_SHARE, backward_s=seconds * (1 - FORWARD_SHARE)
+        ),
+    )
+
+
+def _large(model: str, batch: int) -> Workload:
+    sized = ImageModel(name=model, image_size=IMAGE_SIZE, num_classes=NUM_CLASSES)
+    return Workload(model=sized, batch_per_worker=batch)
+
+
+def _all(make: Callable[[str, int], Workload]) -> tuple[Workload, ...]:
+    return tuple(make(model, batch) for model, batches in COMPUTE_S.items() for batch in batches)
+
+
+def _points(scope: Scope) -> Iterator[Experiment]:
+    for workload in scope.workloads:
+        accumulated = replace(workload, accumulation=ACCUMULATION)
+        for workers in scope.scale.workers:
+            yield scope.point(workload, StockAllReduce, workers)
+            yield scope.reduced(accumulated, workers, 0)
+
+
+STUDY = Study(
+    about=__doc__,
+    points=_points,
+    profiles=PROFILES,
+    looks_first=False,
+    has_brief=True,
+    workloads=_all(_large),
+    small=SmallForm(workloads=_all(_small), workers=(1, 2, 3), hosts=3, bandwidth=1e9),
+)
