@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.point.measurement import Measurement, RecordingComparison
-from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.point.network import EmulatedNetwork, render_rate
 from ps_allreduce.point.resources import Device, Resources
 from ps_allreduce.point.spread import Spread
 from ps_allreduce.point.strategies import AnyStrategy
@@ -86,7 +86,11 @@ class Experiment:
         """A short line for progress bars and messages."""
         workers = f"{self.num_workers} worker{'s' * (self.num_workers > 1)}"
         parts = [str(self.strategy), self.workload.model.name, workers]
+        if self.spread is not None and self.spread.workers_per_host > 1:
+            parts.append(f"{self.spread.workers_per_host} per host")
         parts += [*self.strategy.title_parts(), *self.workload.title_parts()]
+        if self.network is not None and self.network.bits_per_s is not None:
+            parts.append(f"links of {render_rate(self.network.bits_per_s)}")
         return ", ".join([*parts, *self.resources.title_parts()])
 
     def columns(self) -> dict[str, object]:

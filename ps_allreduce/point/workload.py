@@ -220,6 +220,8 @@ class Workload:
         parts = [f"accumulation {self.accumulation}"] if self.accumulation > 1 else []
         if self.scaling is Scaling.STRONG:
             parts.append("strong scaling")
+        if self.emulated is not None:
+            parts.append(f"{self.emulated.forward_s + self.emulated.backward_s:.3g} s of compute")
         if self.precision is not Precision.FLOAT32:
             parts.append(str(self.precision))
         return parts

@@ -145,7 +145,7 @@ def test_under_strong_scaling_workers_share_batch_and_time() -> None:
     alone = make_experiment(Single, 1, workload=shared)
     assert (alone.of_each.batch_per_worker, alone.global_batch) == (64, 128)
     assert experiment.columns()["scaling"] == "strong"
-    assert experiment.title.endswith("accumulation 2, strong scaling")
+    assert experiment.title.endswith("accumulation 2, strong scaling, 0.3 s of compute")
 
 
 def test_a_batch_without_equal_shares_is_refused() -> None:
