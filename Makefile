@@ -90,7 +90,7 @@ export PYTHONPATH := $(CURDIR)
 endif
 
 # The studies: one line of the catalogue each.
-SWEEPS := $(shell sed -n 's/^    "\([a-z-]*\)": .*/\1/p' experiments/studies/catalogue.py)
+SWEEPS := $(shell sed -n 's/^    "\([a-z0-9-]*\)": .*/\1/p' experiments/studies/catalogue.py)
 # "set -f" keeps a * in ARGS from becoming file names.
 RUN = @set -f; exec "$$SUITE_PYTHON" -m
 CHOICE = $${MODEL:+--model "$$MODEL"} $${NUM_PS:+--num-ps "$$NUM_PS"}
