@@ -222,60 +222,56 @@ WARMUP = option_group(
 CORES_PER_WORKER = _stated("--cores-per-worker", WHOLE, "Cores of every worker.", "an equal share")
 
 
+_OF_EVERY_SWEEP: tuple[Decorator[Any], ...] = (
+    _stated("--workers", COUNTS, "Numbers of workers, for instance 1,2,4."),
+    CORES_PER_WORKER,
+    _stated(
+        "--allreduce-threads",
+        COUNTS,
+        "TensorFlow's threads of every worker without servers: all-reduce, and the bases.",
+        "one less than its cores",
+    ),
+    _stated(
+        "--ps-threads",
+        COUNTS,
+        "TensorFlow's threads of every worker with servers.",
+        "one less than its cores",
+    ),
+    _stated("--repetitions", WHOLE, "Launches of every point, instead of as many as time allows."),
+    _stated("--budget-s", Parsed("s", parse_decimal), "Time for all launches, not the profile's."),
+    _stated(
+        "--traced-steps",
+        WHOLE,
+        "Trace so many steps after the window, for a timeline; 0: none.",
+        "the profile's",
+    ),
+    _given(
+        "--exchange",
+        one_of(ExchangeMode),
+        "How gradients travel: in buckets; whole, which is one pack or unbucketed; or what "
+        "suits links and cores. A setting of buckets, such as --in-flight, chooses buckets.",
+        ExchangeMode.AUTO,
+    ),
+    WARMUP,
+    _given("--seed", WHOLE, "Of the order of runs.", 1),
+    click.option(
+        "--jobs-by-size",
+        is_flag=True,
+        help="In a batch system: a job for each number of hosts, one after the other, instead "
+        "of one for all.",
+    ),
+    click.option(
+        "--retry-failed",
+        is_flag=True,
+        help="Try again what has failed as often as it is tried.",
+    ),
+    click.option("--dry-run", is_flag=True, help="Say what would be run, and run nothing."),
+)
+
+
 def sweep_options(profiles: Mapping[str, Profile]) -> Decorator[Any]:
     """How a sweep is made, with one of those profiles."""
-    return option_group(
-        "sweep",
-        SweepRequest,
-        _profile(profiles),
-        _stated("--workers", COUNTS, "Numbers of workers, for instance 1,2,4."),
-        CORES_PER_WORKER,
-        _stated(
-            "--allreduce-threads",
-            COUNTS,
-            "TensorFlow's threads of every worker without servers: all-reduce, and the bases.",
-            "one less than its cores",
-        ),
-        _stated(
-            "--ps-threads",
-            COUNTS,
-            "TensorFlow's threads of every worker with servers.",
-            "one less than its cores",
-        ),
-        _stated(
-            "--repetitions", WHOLE, "Launches of every point, instead of as many as time allows."
-        ),
-        _stated(
-            "--budget-s", Parsed("s", parse_decimal), "Time for all launches, not the profile's."
-        ),
-        _stated(
-            "--traced-steps",
-            WHOLE,
-            "Trace so many steps after the window, for a timeline; 0: none.",
-            "the profile's",
-        ),
-        _given(
-            "--exchange",
-            one_of(ExchangeMode),
-            "How gradients travel: in buckets; whole, which is one pack or unbucketed; or what "
-            "suits links and cores. A setting of buckets, such as --in-flight, chooses buckets.",
-            ExchangeMode.AUTO,
-        ),
-        WARMUP,
-        _given("--seed", WHOLE, "Of the order of runs.", 1),
-        click.option(
-            "--jobs-by-size",
-            is_flag=True,
-            help="In a batch system: a job for each number of hosts, one after the other, instead "
-            "of one for all.",
-        ),
-        click.option(
-            "--retry-failed",
-            is_flag=True,
-            help="Try again what has failed as often as it is tried.",
-        ),
-        click.option("--dry-run", is_flag=True, help="Say what would be run, and run nothing."),
-    )
+    return option_group("sweep", SweepRequest, _profile(profiles), *_OF_EVERY_SWEEP)
 
 
 def _profile(profiles: Mapping[str, Profile]) -> Decorator[Any]:

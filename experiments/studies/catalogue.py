@@ -13,15 +13,12 @@ from experiments.studies import (
     compare,
     horovod_sweep,
     ladder,
-    network,
-    p2,
-    pcad,
-    piz_daint,
     placement_sweep,
     ps_sweep,
     timeline,
     tuning_sweep,
 )
+from experiments.studies.literature import network, p2, pcad, piz_daint
 from experiments.studies.study import Study
 
 STUDIES: Mapping[str, Study] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.studies.piz_daint import STUDY
+from experiments.studies.literature.piz_daint import STUDY
 from ps_allreduce.point.placement import Policy, VariableSpec
 from ps_allreduce.point.strategies import SynchronousServers
 from tests.experiments.studies.scopes import make_scope

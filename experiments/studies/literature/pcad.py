@@ -29,14 +29,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
+from experiments.studies.literature.method import device, fixed_profiles
 from experiments.studies.scope import Scope
 from experiments.studies.study import SmallForm, Study
-from experiments.sweep.sweep import QUICK, STANDARD, Profile
 from ps_allreduce.point.architectures import ImageModel, ScaledModel
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.strategies import StockAllReduce
-from ps_allreduce.point.workload import EmulatedCompute, Workload
+from ps_allreduce.point.workload import Workload
 
 #: Of TinyImageNet-200.
 IMAGE_SIZE, NUM_CLASSES = 64, 200
@@ -53,31 +52,16 @@ COMPUTE_S: Mapping[str, Mapping[int, float]] = {
 #: Of ResNet50 with a batch of 64 in the small form.
 SCALED_TO_S = 0.1
 
-FORWARD_SHARE = 1 / 3
 
-
-def _measured(warmup_steps: int, steps: int) -> Measurement:
-    warmup = FixedWarmup(least_steps=warmup_steps, least_s=0.0)
-    return Measurement(warmup=warmup, measured_steps=steps)
-
-
-PROFILES = {
-    QUICK: Profile(name=QUICK, measurement=_measured(2, 4), repetitions=2, deadline_s=60.0),
-    STANDARD: Profile(
-        name=STANDARD, measurement=_measured(10, 100), repetitions=5, deadline_s=900.0
-    ),
-}
+PROFILES = fixed_profiles(2, 4, launches=2)
 
 
 def _small(model: str, batch: int) -> Workload:
     """The gradients of a model, and an accelerator that takes as long as stated above."""
-    seconds = COMPUTE_S[model][batch] * SCALED_TO_S / COMPUTE_S["ResNet50"][64]
     return Workload(
         model=ScaledModel(base=model, divisor=1),
         batch_per_worker=batch,
-        emulated=EmulatedCompute(
-            forward_s=seconds * FORWARD_SHARE, backward_s=seconds * (1 - FORWARD_SHARE)
-        ),
+        emulated=device(COMPUTE_S[model][batch] * SCALED_TO_S / COMPUTE_S["ResNet50"][64]),
     )
 
 

@@ -17,7 +17,7 @@ emulated accelerator, all variables of InceptionV3 32 times smaller, links of on
 kinds of hosts, round robin only (docs/studies/p2.md).  3 steps of warm-up and 10 measured ones, 3
 launches; the base is a single worker.
 
-Cost: in the profile quick 27 launches, 10 to 15 minutes on two cores.
+Cost: in the profile quick 21 launches, 10 to 15 minutes on two cores.
 
 It should show that eight workers behind one link keep the efficiency that eight hosts lose, because
 they send eight times less.
@@ -29,7 +29,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
-from experiments.studies.piz_daint import PROFILES, SMALL, WORKLOAD
+from experiments.studies.literature.piz_daint import PROFILES, SMALL, WORKLOAD
 from experiments.studies.scope import Scope
 from experiments.studies.study import Study
 from ps_allreduce.point.experiment import Experiment
@@ -41,7 +41,7 @@ from ps_allreduce.point.workload import Workload
 PLACEMENTS = (Policy.ROUND_ROBIN, Policy.PARTITIONED)
 
 #: With eight workers per host a job of 16 has two hosts; with one, 16 do not fit on 8 hosts.
-SMALL_FORM = replace(SMALL, workers=(1, 2, 4, 8, 16), workers_per_host=(1, 8))
+SMALL_FORM = replace(SMALL, workers=(1, 4, 8, 16), workers_per_host=(1, 8))
 
 #: Of hosts that have several workers.
 TOGETHER = StrategySettings(host_aggregation=True)

@@ -31,15 +31,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from experiments.studies.literature.method import device, fixed_profiles
 from experiments.studies.scope import Scope
 from experiments.studies.study import SmallForm, Study
-from experiments.sweep.sweep import QUICK, STANDARD, Profile
 from ps_allreduce.point.architectures import ImageModel, ScaledModel
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.published_speeds import SPEEDS, PublishedSpeed
 from ps_allreduce.point.resources import Device
-from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
+from ps_allreduce.point.workload import Precision, Workload
 
 #: As in the original, of whose models these two are named.
 BATCH = 64
@@ -60,32 +59,16 @@ MOST_TRANSFER_S = 4.0
 #: Of the small form.  In a ring of n the busiest link carries 2(n - 1)/n times the gradients.
 WORKERS = 4
 
-#: Of the time of a step that computes; the backward pass has about twice the operations.
-FORWARD_SHARE = 1 / 3
 
-
-def _measured(warmup_steps: int, steps: int) -> Measurement:
-    warmup = FixedWarmup(least_steps=warmup_steps, least_s=0.0)
-    return Measurement(warmup=warmup, measured_steps=steps)
-
-
-PROFILES = {
-    QUICK: Profile(name=QUICK, measurement=_measured(2, 6), repetitions=3, deadline_s=60.0),
-    STANDARD: Profile(
-        name=STANDARD, measurement=_measured(10, 100), repetitions=5, deadline_s=900.0
-    ),
-}
+PROFILES = fixed_profiles(2, 6, launches=3)
 
 
 def _workload(speed: PublishedSpeed) -> Workload:
     """A model on an emulated device of that speed."""
-    step_s = BATCH / speed.images_per_sec
     return Workload(
         model=ScaledModel(base=speed.model, divisor=DIVISOR),
         batch_per_worker=BATCH,
-        emulated=EmulatedCompute(
-            forward_s=step_s * FORWARD_SHARE, backward_s=step_s * (1 - FORWARD_SHARE)
-        ),
+        emulated=device(BATCH / speed.images_per_sec),
     )
 
 

@@ -29,12 +29,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+from experiments.studies.literature.method import fixed_profiles
 from experiments.studies.scope import Scope
 from experiments.studies.study import Search, SmallForm, Study
-from experiments.sweep.sweep import QUICK, STANDARD, Profile
 from ps_allreduce.point.architectures import ImageModel, ScaledModel
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import SynchronousServers
 from ps_allreduce.point.strategies.base import StrategySettings
@@ -77,17 +76,7 @@ SMALL = SmallForm(
 )
 
 
-def _measured(warmup_steps: int, steps: int) -> Measurement:
-    warmup = FixedWarmup(least_steps=warmup_steps, least_s=0.0)
-    return Measurement(warmup=warmup, measured_steps=steps)
-
-
-PROFILES = {
-    QUICK: Profile(name=QUICK, measurement=_measured(3, 10), repetitions=3, deadline_s=60.0),
-    STANDARD: Profile(
-        name=STANDARD, measurement=_measured(10, 100), repetitions=5, deadline_s=900.0
-    ),
-}
+PROFILES = fixed_profiles(3, 10, launches=3)
 
 
 def _searched(scope: Scope) -> Iterator[Experiment]:

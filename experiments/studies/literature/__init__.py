@@ -1,0 +1,1 @@
+"""Studies from the literature, one module each, with their forms for one machine."""

@@ -1,0 +1,45 @@
+"""What studies from the literature share: windows of fixed length, and devices of a known speed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from experiments.sweep.sweep import QUICK, STANDARD, Profile
+from ps_allreduce.point.measurement import FixedWarmup, Measurement
+from ps_allreduce.point.workload import EmulatedCompute
+
+#: Of the time of a step that computes; the backward pass has about twice the operations.
+FORWARD_SHARE = 1 / 3
+
+#: Seconds of a run, in the small form and on a cluster.
+QUICK_DEADLINE_S, STANDARD_DEADLINE_S = 60.0, 900.0
+
+
+def fixed_profiles(warmup_steps: int, steps: int, launches: int) -> Mapping[str, Profile]:
+    """The small form as stated; on a cluster 10 steps of warm-up, 100 measured ones, 5 launches."""
+    return {
+        QUICK: Profile(
+            name=QUICK,
+            measurement=_measured(warmup_steps, steps),
+            repetitions=launches,
+            deadline_s=QUICK_DEADLINE_S,
+        ),
+        STANDARD: Profile(
+            name=STANDARD,
+            measurement=_measured(10, 100),
+            repetitions=5,
+            deadline_s=STANDARD_DEADLINE_S,
+        ),
+    }
+
+
+def _measured(warmup_steps: int, steps: int) -> Measurement:
+    warmup = FixedWarmup(least_steps=warmup_steps, least_s=0.0)
+    return Measurement(warmup=warmup, measured_steps=steps)
+
+
+def device(step_s: float) -> EmulatedCompute:
+    """An emulated accelerator that computes a step in so many seconds."""
+    return EmulatedCompute(
+        forward_s=step_s * FORWARD_SHARE, backward_s=step_s * (1 - FORWARD_SHARE)
+    )
