@@ -214,7 +214,7 @@ NETWORK = PublishedStudy(
         "May 2017; NVIDIA Deep Learning Examples, 2020): other software than the original's, and "
         "of the V100 other batches than 64.",
         "P40 and MobileNet V2 are missing, because no speed of them was found in those sources.",
-        "4 workers with a link each stand for 32 devices in hosts of four.",
+        "2 workers with a link each stand for 32 devices in hosts of four.",
         "The original reduced with Horovod over NCCL or Intel MPI; here the suite's all-reduce "
         "sends buckets while later gradients are computed.",
         "In the small form variables and links are 32 times smaller, and links are named by what "

@@ -9,8 +9,8 @@ from analysis.published.study import PublishedStudy
 from ps_allreduce.point.placement import Policy
 
 SERIES = {
-    "here: round robin": placed(Policy.ROUND_ROBIN),
-    "here: partitioned": placed(Policy.PARTITIONED),
+    "here, round robin": placed(Policy.ROUND_ROBIN),
+    "here, partitioned": placed(Policy.PARTITIONED),
 }
 
 CURVES = (

@@ -12,8 +12,8 @@ CURVE = PublishedCurve(
     system="published: Piz Daint, greedy or round robin",
     csv="piz-daint.csv",
     series={
-        "here: round robin": placed(Policy.ROUND_ROBIN),
-        "here: partitioned": placed(Policy.PARTITIONED),
+        "here, round robin": placed(Policy.ROUND_ROBIN),
+        "here, partitioned": placed(Policy.PARTITIONED),
     },
 )
 

@@ -56,7 +56,9 @@ def show(
 def _show_part(console: Console, part: PagePart) -> None:
     """Its tables with what is said below them, and its sentences."""
     for each in part.tables:
-        table = Table(*map(str, each.rows.columns), title=each.title or None, title_justify="left")
+        table = Table(title=each.title or None, title_justify="left")
+        for name in each.rows.columns:
+            table.add_column(str(name), overflow="fold")
         for row in each.rows.itertuples(index=False):
             table.add_row(*(escape(str(cell)) for cell in row))
         _print_whole(console, table)

@@ -15,7 +15,7 @@ from analysis.published.piz_daint import CURVE, PIZ_DAINT
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import Single, SynchronousServers
-from tests.analysis.builders import case_of, reported, runs, times
+from tests.analysis.builders import case_of, invoke, reported, runs, save_all, times
 from tests.fakes import make_experiment
 
 
@@ -55,19 +55,19 @@ def test_a_row_of_the_table_holds_both_at_as_many_workers() -> None:
     two, four = rows["2"], rows["4"]
     assert four["published efficiency"] == "0.95"
     assert four["there"] == "distributed_replicated, 3 ps"
-    assert re.fullmatch(r"0\.50 \[.*\], 3 ps", four["here: round robin"])
-    assert re.fullmatch(r"0\.90 \[.*\], 4 ps", four["here: partitioned"])
+    assert re.fullmatch(r"0\.50 \[.*\], 3 ps", four["here, round robin"])
+    assert re.fullmatch(r"0\.90 \[.*\], 4 ps", four["here, partitioned"])
     # One server stands for every placement.
-    assert two["here: partitioned"] == two["here: round robin"]
-    assert re.fullmatch(r"0\.90 \[.*\], 1 ps", two["here: partitioned"])
-    assert rows["8"]["here: partitioned"] == ""
+    assert two["here, partitioned"] == two["here, round robin"]
+    assert re.fullmatch(r"0\.90 \[.*\], 1 ps", two["here, partitioned"])
+    assert rows["8"]["here, partitioned"] == ""
 
 
 def test_all_curves_are_drawn_from_the_data_of_the_figure() -> None:
     shown = PIZ_DAINT.show([repeated()])
     (figure,) = shown.figures
     assert [*figure.data["curve"].unique()] == [CURVE.system, *CURVE.series]
-    own = figure.data[figure.data["curve"] == "here: partitioned"]
+    own = figure.data[figure.data["curve"] == "here, partitioned"]
     assert [*own["num_workers"]] == [1, 2, 4]
     assert [*own["mean"].round(2)] == [1.0, 0.9, 0.9]
     drawn = [line.get_label() for line in figure.figure.axes[0].get_lines()]
@@ -88,3 +88,17 @@ def test_the_report_of_the_study_begins_with_its_page_and_picture(tmp_path: Path
     assert page.count("published.svg") == 1
     for kind in ("png", "svg", "pdf", "csv"):
         assert (tmp_path / f"published.{kind}").exists()
+
+
+def test_the_report_answers_the_question_of_the_study(tmp_path: Path) -> None:
+    """It has no all-reduce, so it has no verdict between two sides."""
+    save_all(tmp_path, RECORDS)
+    told = " ".join(invoke("report", str(tmp_path)).split())
+    page = " ".join((tmp_path / "report.html").read_text().split())
+    answer = "Efficiency with 4 workers: here, round robin 0.50 ["
+    assert answer in told
+    assert f"<strong>{answer}" in page
+    assert "No verdict" not in told + page
+    # The table beside the published numbers stands on the screen as well.
+    assert "published efficiency" in told
+    assert "Efficiency on a single worker, here with its interval" in told

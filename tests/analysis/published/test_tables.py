@@ -61,8 +61,8 @@ def test_hosts_of_one_and_of_eight_workers_stand_beside_their_own_instances() ->
     assert one.loc["128", "published efficiency"] == "0.28"
     assert eight.loc["128", "published efficiency"] == "0.85"
     assert eight.loc["8", "published cost of real images"] == "0.18"
-    assert str(one.loc["8", "here: round robin"]).startswith("0.50 [")
-    assert "here: partitioned" not in one
+    assert str(one.loc["8", "here, round robin"]).startswith("0.50 [")
+    assert "here, partitioned" not in one
     assert len(shown.figures) == 2
 
 
