@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.measure import Measurement
@@ -56,9 +57,8 @@ def show(
 def _show_part(console: Console, part: PagePart) -> None:
     """Its tables with what is said below them, and its sentences."""
     for each in part.tables:
-        table = Table(title=each.title or None, title_justify="left")
-        for name in each.rows.columns:
-            table.add_column(str(name), overflow="fold")
+        title, names = each.title or None, map(str, each.rows.columns)
+        table = Table(*names, title=title, title_justify="left", box=SIMPLE_HEAD)
         for row in each.rows.itertuples(index=False):
             table.add_row(*(escape(str(cell)) for cell in row))
         _print_whole(console, table)

@@ -53,8 +53,8 @@ def test_a_row_of_the_table_holds_both_at_as_many_workers() -> None:
     rows = {row["workers"]: row for row in table_beside(CURVE, repeated()).to_dict("records")}
     assert [*rows] == ["1", "2", "4", "8", "16", "32", "64", "128"]
     two, four = rows["2"], rows["4"]
-    assert four["published efficiency"] == "0.95"
-    assert four["there"] == "distributed_replicated, 3 ps"
+    assert four["efficiency there"] == "0.95"
+    assert four["servers there"] == "3"
     assert re.fullmatch(r"0\.50 \[.*\], 3 ps", four["here, round robin"])
     assert re.fullmatch(r"0\.90 \[.*\], 4 ps", four["here, partitioned"])
     # One server stands for every placement.
@@ -100,5 +100,4 @@ def test_the_report_answers_the_question_of_the_study(tmp_path: Path) -> None:
     assert f"<strong>{answer}" in page
     assert "No verdict" not in told + page
     # The table beside the published numbers stands on the screen as well.
-    assert "published efficiency" in told
-    assert "Efficiency on a single worker, here with its interval" in told
+    assert "There is the original, here this sweep." in told

@@ -58,9 +58,9 @@ def test_hosts_of_one_and_of_eight_workers_stand_beside_their_own_instances() ->
     by_host = {table.title.rpartition(" ")[2]: table.rows for table in shown.tables}
     assert {*by_host} == {"1", "8"}
     one, eight = (by_host[key].set_index("workers") for key in ("1", "8"))
-    assert one.loc["128", "published efficiency"] == "0.28"
-    assert eight.loc["128", "published efficiency"] == "0.85"
-    assert eight.loc["8", "published cost of real images"] == "0.18"
+    assert one.loc["128", "efficiency there"] == "0.28"
+    assert eight.loc["128", "efficiency there"] == "0.85"
+    assert eight.loc["8", "real images cost there"] == "0.18"
     assert str(one.loc["8", "here, round robin"]).startswith("0.50 [")
     assert "here, partitioned" not in one
     assert len(shown.figures) == 2
