@@ -213,8 +213,8 @@ NETWORK = PublishedStudy(
         "Speeds of emulated devices are published ones of a single device (TensorFlow benchmarks, "
         "May 2017; NVIDIA Deep Learning Examples, 2020): other software than the original's, and "
         "of the V100 other batches than 64.",
-        "P40 and MobileNet V2 are missing, because no speed of them was found in those sources, and "
-        "VGG16 on K80, whose published batch is 32.",
+        "P40 and MobileNet V2 are missing, because no speed of them was found in those sources; so "
+        "is VGG16 on K80, whose published batch is 32.",
         "2 workers with a link each stand for 32 devices in hosts of four.",
         "The original reduced with Horovod over NCCL or Intel MPI; here the suite's all-reduce "
         "sends buckets while later gradients are computed.",
