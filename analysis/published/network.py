@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from analysis.data.cases import Case, Point
 from analysis.figures.style import (
@@ -34,7 +35,8 @@ from ps_allreduce.point.published_speeds import SPEEDS
 
 TABLE = (
     "Of one step, milliseconds: what the device computes, what the busiest link needs for the "
-    "bytes, and what was measured, with its interval. Both times overlap as far as they can. "
+    "bytes, and what was measured, with its interval. Both times overlap as far as they can; "
+    "share is that of compute in the step. "
     "Rates of all workers: mean and highest launch. Precision is that of the published speed; "
     "gradients travel in float32."
 )
@@ -153,14 +155,19 @@ def _text(rows: pd.DataFrame) -> pd.DataFrame:
             "device": rows["device"],
             "model": rows["model"],
             "link": rows["link"].map(_link_text),
-            "compute": rows["compute_ms"].map(number),
-            "transfer": rows["transfer_ms"].map(number),
-            "step": [with_interval(number, *map(float, step)) for step in steps],
-            "compute / step": (rows["compute_ms"] / rows["step_ms"]).map(ratio),
-            "mean images/s": rows["mean_rate"].map(number),
-            "highest": rows["highest_rate"].map(number),
+            "compute": rows["compute_ms"].map(_short),
+            "transfer": rows["transfer_ms"].map(_short),
+            "step": [with_interval(_short, *map(float, step)) for step in steps],
+            "share": (rows["compute_ms"] / rows["step_ms"]).map(ratio),
+            "images/s": rows["mean_rate"].map(_short),
+            "highest": rows["highest_rate"].map(_short),
         }
     )
+
+
+def _short(value: float | None) -> str:
+    """Three digits, and no fraction from 100 on; a dash where it is not known."""
+    return number(value) if value is None or value < 100 else f"{value:.0f}"
 
 
 def _link_text(bits_per_s: float) -> str:
@@ -190,6 +197,9 @@ def _drawn(rows: pd.DataFrame) -> Figure:
         axes.set_yticks(places, [", ".join(name) for name in names])
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.grid(axis="x", visible=True)
         axes.set_xlabel("milliseconds of a step")
         legend_of_figure(figure, [axes], columns=3)

@@ -24,6 +24,10 @@ from analysis.report.screen_table import render_table, short_legend
 from analysis.report.traced import traced_sentence
 
 
+#: Wider than any table.
+_ANY = 1000
+
+
 def show(
     console: Console,
     results: SweepResults,
@@ -58,10 +62,14 @@ def _show_part(console: Console, part: PagePart) -> None:
     """Its tables with what is said below them, and its sentences."""
     for each in part.tables:
         title, names = each.title or None, map(str, each.rows.columns)
-        table = Table(*names, title=title, title_justify="left", box=SIMPLE_HEAD)
+        table = Table(
+            *names, title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
+        )
         for row in each.rows.itertuples(index=False):
             table.add_row(*(escape(str(cell)) for cell in row))
-        _print_whole(console, table)
+        # No word is cut; a terminal that is narrower folds the lines.
+        least = Measurement.get(console, console.options.update(max_width=_ANY), table).minimum
+        console.print(table, width=max(least, console.width), crop=False)
         console.print(each.caption, style="italic", markup=False)
     for line in part.sentences:
         console.print(line, markup=False)

@@ -11,6 +11,9 @@ from ps_allreduce.point.workload import EmulatedCompute
 #: Of the time of a step that computes; the backward pass has about twice the operations.
 FORWARD_SHARE = 1 / 3
 
+#: Digits behind the point that stated seconds have; results are named by them.
+DIGITS = 4
+
 #: Seconds of a run, in the small form and on a cluster.
 QUICK_DEADLINE_S, STANDARD_DEADLINE_S = 60.0, 900.0
 
@@ -40,6 +43,5 @@ def _measured(warmup_steps: int, steps: int) -> Measurement:
 
 def device(step_s: float) -> EmulatedCompute:
     """An emulated accelerator that computes a step in so many seconds."""
-    return EmulatedCompute(
-        forward_s=step_s * FORWARD_SHARE, backward_s=step_s * (1 - FORWARD_SHARE)
-    )
+    forward_s = round(step_s * FORWARD_SHARE, DIGITS)
+    return EmulatedCompute(forward_s=forward_s, backward_s=round(step_s - forward_s, DIGITS))

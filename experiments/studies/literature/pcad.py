@@ -15,10 +15,10 @@ TensorFlow's own step and exchange.  "ctl" is the suite's loop with TensorFlow's
 
 The profile quick is a small form for one machine: emulated accelerators on 3 emulated hosts with
 links of 1 Gbit/s, gradients of their real sizes.  Times of compute have the ratios that were
-measured on processors (COMPUTE_S); all are scaled so that ResNet50 takes 0.1 s for 64 images.  2
-steps of warm-up and 4 measured ones, one launch of all 36 settings; --repetitions makes more.
+measured on processors (COMPUTE_S); all are scaled so that ResNet50 takes 0.1 s for 64 images.  1
+step of warm-up and 3 measured ones, one launch of all 36 settings; --repetitions makes more.
 
-Cost: in the profile quick 36 launches, about 10 minutes on two cores.
+Cost: in the profile quick 36 launches, 10 to 15 minutes on two cores.
 
 It should show that the exchange costs more than a second host brings, unless it is made less often,
 and that the size of the model decides how much.
@@ -53,7 +53,7 @@ COMPUTE_S: Mapping[str, Mapping[int, float]] = {
 SCALED_TO_S = 0.1
 
 
-PROFILES = fixed_profiles(2, 4, launches=1)
+PROFILES = fixed_profiles(1, 3, launches=1)
 
 
 def _small(model: str, batch: int) -> Workload:
