@@ -152,8 +152,7 @@ def _text(rows: pd.DataFrame) -> pd.DataFrame:
     steps = rows[["step_ms", "step_low_ms", "step_high_ms"]].itertuples(index=False)
     return pd.DataFrame(
         {
-            "device": rows["device"],
-            "model": rows["model"],
+            "model, device": rows["model"] + ", " + rows["device"],
             "link": rows["link"].map(_link_text),
             "compute": rows["compute_ms"].map(_short),
             "transfer": rows["transfer_ms"].map(_short),

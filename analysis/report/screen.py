@@ -24,10 +24,6 @@ from analysis.report.screen_table import render_table, short_legend
 from analysis.report.traced import traced_sentence
 
 
-#: Wider than any table.
-_ANY = 1000
-
-
 def show(
     console: Console,
     results: SweepResults,
@@ -67,9 +63,7 @@ def _show_part(console: Console, part: PagePart) -> None:
         )
         for row in each.rows.itertuples(index=False):
             table.add_row(*(escape(str(cell)) for cell in row))
-        # No word is cut; a terminal that is narrower folds the lines.
-        least = Measurement.get(console, console.options.update(max_width=_ANY), table).minimum
-        console.print(table, width=max(least, console.width), crop=False)
+        _print_whole(console, table)
         console.print(each.caption, style="italic", markup=False)
     for line in part.sentences:
         console.print(line, markup=False)
