@@ -20,8 +20,8 @@ step of warm-up and 3 measured ones, one launch of all 36 settings; --repetition
 
 Cost: in the profile quick 36 launches, 10 to 15 minutes on two cores.
 
-It should show that the exchange costs more than a second host brings, unless it is made less often,
-and that the size of the model decides how much.
+It should show how much longer an epoch takes with more hosts if every batch is exchanged, how much
+of that fewer exchanges take away, and that the size of the model decides how much.
 """
 
 from __future__ import annotations
