@@ -40,15 +40,27 @@ _OF_LINKS = (Cause.HOT_SERVER, Cause.SLOW_LINK)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CausedPart:
-    """What a cause makes of the difference between two mean steps; seconds, with an interval."""
+    """What a cause makes of the difference between two mean steps.
+
+    Attributes:
+        seconds: with an interval.
+        proof: what tells whether the cause is there at all.  Of what a launch shows by itself
+            (`_SHOWN`) these are its seconds before others are taken off: those vary more.
+    """
 
     cause: Cause
     seconds: Estimate
+    proof: Estimate
 
     @property
     def sure(self) -> bool:
         """The interval lies above 0."""
         return self.seconds.low is not None and self.seconds.low > 0.0
+
+    @property
+    def there(self) -> bool:
+        """The interval of the proof lies above 0."""
+        return self.proof.low is not None and self.proof.low > 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +90,7 @@ class Difference:
         return tuple(
             part
             for part in self.parts
-            if part.sure and part.seconds.mean > least_s and (longer or part.cause in _SHOWN)
+            if part.there and part.seconds.mean > least_s and (longer or part.cause in _SHOWN)
         )
 
     @property
@@ -103,16 +115,17 @@ def difference(
     long, short = (explained_parts(rows, alone_s, best) for rows in (slower, faster))
     long[Cause.FEWER_WORKERS] = (growth - 1) * long.sum(axis="columns")
     short[Cause.FEWER_WORKERS] = 0.0
+    shown = {cause: subtract(long[cause], short[cause]) for cause in _SHOWN if cause in long}
     long, short = _netted(long, short)
     if _foreign(slower) - _foreign(faster) > FOREIGN_LIMIT:
         long, short = _disturbed(long), _disturbed(short)
     step = subtract(long.sum(axis="columns"), short.sum(axis="columns"))
+    seconds = {cause: subtract(long[cause], short[cause]) for cause in Cause if cause in long}
     parts = [
-        CausedPart(cause=cause, seconds=subtract(long[cause], short[cause]))
-        for cause in Cause
-        if cause in long
+        CausedPart(cause=cause, seconds=each, proof=shown.get(cause, each))
+        for cause, each in seconds.items()
+        if each.mean
     ]
-    parts = [part for part in parts if part.seconds.mean]
     return Difference(
         step=step,
         share=step.mean / float(short.sum(axis="columns").mean()),

@@ -192,7 +192,7 @@ def _around(turn: PlantedTurn, sound: pd.DataFrame, runs: pd.DataFrame) -> pd.Da
 
 
 def _promise(told: Difference, cause: Cause) -> float | None:
-    promises = (part.seconds.mean for part in told.causes if part.sure and part.cause is cause)
+    promises = (part.seconds.mean for part in told.causes if part.there and part.cause is cause)
     return next(promises, None)
 
 

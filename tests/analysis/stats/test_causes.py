@@ -104,6 +104,21 @@ def test_a_longer_computation_hides_more_of_the_exchange() -> None:
     assert found.causes[0].seconds.mean == pytest.approx(0.012)
 
 
+def test_what_a_launch_shows_is_not_hidden_by_what_is_taken_off_it() -> None:
+    """Workers wait for each other now more, now less: input that is late hides some of that."""
+    sound = launches()
+    uneven = pd.Series([0.0, 0.012, 0.0, 0.012])
+    sound = sound.assign(
+        waiting_s=sound["waiting_s"] + uneven, mean_step_s=sound["mean_step_s"] + uneven
+    )
+    late = launches(count=1, input_wait_s=0.012, last_input_s=0.012)
+    found = difference(late, sound, None)
+    assert [part.cause for part in found.told] == [Cause.INPUT]
+    # What there is to gain is less than the wait, and varies as the waits for others do.
+    assert found.told[0].seconds.mean < 0.01
+    assert not found.told[0].sure
+
+
 def test_links_are_held_against_those_of_the_other_side() -> None:
     """Of two hosts, a slow link makes both look slow."""
     slow = launches(exchange_s=0.02, network_s=0.015)
