@@ -3,10 +3,11 @@
 Axes: side, cause (slow worker, hot server, slow input, slow link, busy cores), share of a step.
 
 Method: a seed draws what is planted in each launch, on emulated hosts with an emulated accelerator.
-A launch without each cause follows in the same turn.  Some sound launches of either side come first
-and say how long a step is.  What is found is judged in `analysis.suite.planted_causes`.
+Launches without each cause come before it in the same turn.  The latest sound launches of a side
+say how long a step is, and so how much of a cause makes it longer by a share.  What is found is
+judged in `analysis.suite.planted_causes`.
 
-Cost: 60 launches with causes take about 150 launches of eight seconds.
+Cost: 60 launches with causes take about 150 launches of twelve seconds.
 
 It should show the right cause first in at least 54 of 60 launches, and none in sound ones.
 """
@@ -14,7 +15,7 @@ It should show the right cause first in at least 54 of 60 launches, and none in 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,6 @@ from analysis.suite.planted_causes import (
     read_turns,
     render_found,
     runs_table,
-    sound_runs,
     write_turns,
 )
 from experiments import surroundings
@@ -59,6 +59,9 @@ PROFILE = Profile(name=FOLDER, measurement=MEASUREMENT, repetitions=1, deadline_
 
 #: Sound launches of either side beforehand.
 BEFOREHAND = 5
+
+#: So many sound launches, the latest of a side, say how long its step is.
+LATEST = 3
 
 #: So often a launch that does not end well is made again.
 TRIES = 3
@@ -122,13 +125,10 @@ def _make_turns(where: _Place, drawn: list[Draw], ends_at: float) -> int:
         sum(_launches_of(draw) for _, draw in missing),
         sum(_launches_of(draw) for number, draw in wanted if number in numbers),
     )
-    steps: dict[str, SoundStep] = {}
     for done, (number, draw) in enumerate(missing):
         if time.monotonic() > ends_at:
             return len(missing) - done
-        if draw.sizes and not steps:
-            steps = _sound_steps(made, where.session.place.sweep_dir)
-        made.append(_turn(where, number, draw, steps.get(draw.side)))
+        made.append(_turn(where, number, draw, made))
         write_turns(where.notes, made)
     return 0
 
@@ -138,40 +138,39 @@ def _launches_of(draw: Draw) -> int:
     return 1 + len(draw.sizes)
 
 
-def _sound_steps(made: list[PlantedTurn], folder: Path) -> dict[str, SoundStep]:
-    """Of either side, of the launches beforehand only, so that a draw always means the same."""
-    before, runs = [turn for turn in made if turn.number < 0], runs_table(folder)
+def _sound_step(names: Sequence[str], folder: Path) -> SoundStep:
+    """The mean of sound launches."""
     columns = ["mean_step_s", "backward_s", "exchange_s", "network_s"]
-    means = {side: sound_runs(before, side, runs)[columns].astype(float).mean() for side in SIDES}
-    return {
-        side: SoundStep(
-            step_s=own["mean_step_s"],
-            travel_s=own["backward_s"] + own["exchange_s"],
-            network_s=own["network_s"],
-        )
-        for side, own in means.items()
-    }
+    own = runs_table(folder).loc[list(names), columns].astype(float).mean()
+    return SoundStep(
+        step_s=own["mean_step_s"],
+        travel_s=own["backward_s"] + own["exchange_s"],
+        network_s=own["network_s"],
+    )
 
 
-def _turn(where: _Place, number: int, draw: Draw, step: SoundStep | None) -> PlantedTurn:
-    """The launch with all causes, then one without each of them.
+def _turn(where: _Place, number: int, draw: Draw, made: Sequence[PlantedTurn]) -> PlantedTurn:
+    """The launches without each cause, then the one with all of them.
 
     Args:
-        step: None for a turn without any cause.
+        made: turns before this one.
     """
     sound, sizes = sound_point(draw.side), draw.sizes
-    others = {plant: {p: s for p, s in sizes.items() if p is not plant} for plant in sizes}
+    known = [turn.sound for turn in made if turn.side == draw.side and turn.sound]
 
     def launched(wanted: Mapping[Plant, float]) -> str:
-        planted = step and planted_point(sound, wanted, step, where.data_dir)
-        return _launched(where, planted or sound, burners(wanted))
+        if not wanted:
+            return _launched(where, sound, 0)
+        step = _sound_step(known[-LATEST:], where.session.place.sweep_dir)
+        return _launched(where, planted_point(sound, wanted, step, where.data_dir), burners(wanted))
 
+    without: dict[Plant, str] = {}
+    for plant in sizes:
+        others = {other: size for other, size in sizes.items() if other is not plant}
+        without[plant] = launched(others)
+        known += [] if others else [without[plant]]
     return PlantedTurn(
-        number=number,
-        side=draw.side,
-        sizes=sizes,
-        planted=launched(sizes),
-        without={plant: launched(wanted) for plant, wanted in others.items()},
+        number=number, side=draw.side, sizes=sizes, planted=launched(sizes), without=without
     )
 
 

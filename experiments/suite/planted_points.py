@@ -27,13 +27,13 @@ from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.scratch import scratch_folder
 
 #: Two workers, and two servers on hosts of their own.
-NETWORK = EmulatedNetwork(num_hosts=4, bits_per_s=200e6)
+NETWORK = EmulatedNetwork(num_hosts=4, bits_per_s=100e6)
 WORKERS, SERVERS = 2, 2
 
 #: Gradients travel in the backward pass and for some time after it, so a slower link shows.
-COMPUTE = EmulatedCompute(forward_s=0.04, backward_s=0.02)
+COMPUTE = EmulatedCompute(forward_s=0.08, backward_s=0.04)
 
-MEASUREMENT = Measurement(warmup=FixedWarmup(least_steps=5, least_s=0.3), measured_steps=40)
+MEASUREMENT = Measurement(warmup=FixedWarmup(least_steps=5, least_s=0.3), measured_steps=24)
 
 #: Equal tensors, which two servers get in turn: as many bytes each.
 COUNT, TENSOR_BYTES = 24, 64_800
@@ -41,7 +41,7 @@ COUNT, TENSOR_BYTES = 24, 64_800
 SIZES = (0.05, 0.10, 0.20)
 
 #: Programs that burn a core each, for a share of a step.
-BURNERS: Mapping[float, int] = {0.05: 4, 0.10: 6, 0.20: 8}
+BURNERS: Mapping[float, int] = {0.05: 5, 0.10: 6, 0.20: 8}
 
 #: Of messages: a tensor each keeps links evenly busy.
 MESSAGE_BYTES = 100_000

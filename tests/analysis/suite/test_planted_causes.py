@@ -109,7 +109,7 @@ def test_causes_are_planted_where_they_belong(tmp_path: Path) -> None:
     link = planted_point(sound, {Plant.SLOW_LINK: 0.1}, step, tmp_path)
     assert link.network is not None
     assert (link.network.slow_host, link.network.bits_per_s) == (3, NETWORK.bits_per_s)
-    assert link.network.slow_bits_per_s == pytest.approx(200e6 / 1.2, rel=1e-3)
+    assert link.network.slow_bits_per_s == pytest.approx(100e6 / 1.2, rel=1e-3)
     hot = planted_point(sound, {Plant.HOT_SERVER: 0.1}, step, tmp_path)
     assert hot.strategy == sound.strategy
     (module,) = tmp_path.glob("models/*/planted.py")
