@@ -92,7 +92,8 @@ def test_mixed_precision_is_measured_where_devices_have_it(
 
 
 def test_both_loops_train_both_models_with_every_batch_on_every_number_of_hosts() -> None:
-    for points in (small(pcad.STUDY), large(pcad.STUDY)):
+    # The small form leaves one number of hosts out for one batch.
+    for points, count in ((small(pcad.STUDY), 32), (large(pcad.STUDY), 36)):
         settings = {
             (
                 p.workload.model.name,
@@ -103,7 +104,7 @@ def test_both_loops_train_both_models_with_every_batch_on_every_number_of_hosts(
             )
             for p in points
         }
-        assert len(points) == len(settings) == 36
+        assert len(points) == len(settings) == count
         assert {s[1:3] for s in settings} == {(StockAllReduce, 1), (AllReduce, 4)}
 
 
