@@ -33,7 +33,8 @@ WORKERS, SERVERS = 2, 2
 #: Gradients travel in the backward pass and for some time after it, so a slower link shows.
 COMPUTE = EmulatedCompute(forward_s=0.08, backward_s=0.04)
 
-MEASUREMENT = Measurement(warmup=FixedWarmup(least_steps=5, least_s=0.3), measured_steps=24)
+WARMUP = FixedWarmup(least_steps=5, least_s=0.3)
+MEASUREMENT = Measurement(warmup=WARMUP, measured_steps=24)
 
 #: Equal tensors, which two servers get in turn: as many bytes each.
 COUNT, TENSOR_BYTES = 24, 64_800
@@ -42,6 +43,9 @@ SIZES = (0.05, 0.10, 0.20)
 
 #: Programs that burn a core each, for a share of a step.
 BURNERS: Mapping[float, int] = {0.05: 5, 0.10: 6, 0.20: 8}
+
+#: Batches that wait for a worker before the first step: slow input shows when they are used up.
+FETCHED_BEFOREHAND = 3
 
 #: Of messages: a tensor each keeps links evenly busy.
 MESSAGE_BYTES = 100_000
@@ -169,7 +173,7 @@ def planted_point(
             point = replace(point, workload=replace(point.workload, emulated=emulated))
         elif plant is Plant.SLOW_INPUT:
             late = _own_model(point.workload, data_dir, period_s=step.step_s + extra_s)
-            point = replace(point, workload=late)
+            point = replace(point, workload=late, measurement=_after_drained(share))
         elif plant is Plant.SLOW_LINK:
             point = replace(point, network=_slow_link(point, step, extra_s))
         elif plant is Plant.HOT_SERVER:
@@ -177,6 +181,12 @@ def planted_point(
             hotter = extra_s / step.network_s
             point = replace(point, workload=_own_model(point.workload, data_dir, hotter=hotter))
     return point
+
+
+def _after_drained(share: float) -> Measurement:
+    """The window begins when an input that is slower by this share has no batch left over."""
+    steps = WARMUP.least_steps + round(FETCHED_BEFOREHAND / share)
+    return replace(MEASUREMENT, warmup=replace(WARMUP, least_steps=steps))
 
 
 def _slow_link(point: Experiment, step: SoundStep, extra_s: float) -> EmulatedNetwork:

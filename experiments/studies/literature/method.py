@@ -15,7 +15,7 @@ FORWARD_SHARE = 1 / 3
 DIGITS = 4
 
 #: Seconds of a run, in the small form and on a cluster.
-QUICK_DEADLINE_S, STANDARD_DEADLINE_S = 60.0, 900.0
+QUICK_DEADLINE_S, STANDARD_DEADLINE_S = 120.0, 900.0
 
 
 def fixed_profiles(warmup_steps: int, steps: int, launches: int) -> Mapping[str, Profile]:

@@ -22,6 +22,7 @@ from experiments.suite.planted_points import (
     NETWORK,
     SIDES,
     SIZES,
+    WARMUP,
     SoundStep,
     burners,
     draws,
@@ -29,6 +30,7 @@ from experiments.suite.planted_points import (
     sound_point,
 )
 from ps_allreduce.errors import UserError
+from ps_allreduce.point.measurement import Measurement
 from tests.analysis.stats.test_causes import launches
 
 SOUND = [
@@ -116,5 +118,8 @@ def test_causes_are_planted_where_they_belong(tmp_path: Path) -> None:
     assert "SIZES = [20250, 12150, 20250," in module.read_text()
     late = planted_point(sound, {Plant.SLOW_INPUT: 0.1}, step, tmp_path)
     assert late.workload.model.name == "planted.py:build"
+    # Three batches that were fetched beforehand last for 30 steps.
+    assert isinstance(late.measurement, Measurement)
+    assert late.measurement.warmup.least_steps == WARMUP.least_steps + 30
     modules = tmp_path.glob("models/*/planted.py")
     assert any("PERIOD_US = 110000" in module.read_text() for module in modules)

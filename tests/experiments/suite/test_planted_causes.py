@@ -11,7 +11,7 @@ from experiments.suite.planted_causes import BEFOREHAND
 from experiments.suite.planted_points import SIDES, draws, sound_point
 from ps_allreduce.record.records import Status
 from tests.experiments.conftest import Machine, run
-from tests.fakes import FakeLauncher, bad_run
+from tests.fakes import FakeLauncher, bad_run, make_host, ok_run
 
 #: Draws neither a hot server, which needs links, nor busy cores, which would burn some.
 SEED = "15"
@@ -23,14 +23,16 @@ def test_turns_are_made_and_judged_once(
     words = ("planted-causes", "--seed", SEED, "--launches", "3")
     assert run(*words, "--budget-s", "0") == 1
     assert launcher.launched == []
-    launcher.script.append(bad_run(Status.FAILED))  # is made again
+    # Both are made again.
+    stolen = ok_run(hosts=(make_host(stolen_load=0.3),))
+    launcher.script += [bad_run(Status.FAILED), stolen]
     assert run(*words) == 0
     turns = read_turns(Path("results") / FOLDER / SEED / FILE)
     drawn = draws(int(SEED), 3)
     assert [turn.sizes for turn in turns[2 * BEFOREHAND :]] == [draw.sizes for draw in drawn]
     without = sum(len(draw.sizes) for draw in drawn)
-    assert len(launcher.launched) == 1 + 2 * BEFOREHAND + 3 + without
-    assert launcher.launched[1 : 1 + 2 * BEFOREHAND] == [sound_point(side) for side in SIDES] * 5
+    assert len(launcher.launched) == 2 + 2 * BEFOREHAND + 3 + without
+    assert launcher.launched[2 : 2 + 2 * BEFOREHAND] == [sound_point(side) for side in SIDES] * 5
     assert "right cause first: " in capsys.readouterr().out
     assert run(*words) == 0
-    assert len(launcher.launched) == 1 + 2 * BEFOREHAND + 3 + without
+    assert len(launcher.launched) == 2 + 2 * BEFOREHAND + 3 + without
