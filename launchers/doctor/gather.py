@@ -79,14 +79,7 @@ def gather(
         except LaunchError as error:
             return replace(facts, not_started=str(error))
         facts = replace(facts, start_s=time.monotonic() - begin)
-        checks = {
-            host: HostCheck(
-                facts=client.ready.facts,
-                address=site.address_of(client, interface),
-                import_s=client.ready.import_s,
-            )
-            for host, client in servers.clients.items()
-        }
+        checks = _first_facts(site, servers, interface)
         return CheckUp(servers, facts, tell, workload, checks).run()
 
 
@@ -103,6 +96,18 @@ def _about(site: Site, results: Path, *, mixed_hosts: bool) -> SiteFacts:
         own_digest=program_digest(),
         own_versions=package_versions(PACKAGES),
     )
+
+
+def _first_facts(site: Site, servers: HostServers, interface: str | None) -> dict[str, HostCheck]:
+    """What every fork server has told of its host when it was ready."""
+    return {
+        host: HostCheck(
+            facts=client.ready.facts,
+            address=site.address_of(client, interface),
+            import_s=client.ready.import_s,
+        )
+        for host, client in servers.clients.items()
+    }
 
 
 @dataclass(slots=True)

@@ -187,23 +187,9 @@ def merge_results(
     drivers = [_driver_result(path, offset_of(task)) for task, path in results.items()]
     offsets = [offset_of(TaskId(TaskType.WORKER, i)) for i in range(experiment.num_workers)]
     steps, events = _timings(results.values(), offsets)
-    problems, metrics = _judge(experiment, drivers, steps)
-    merged = replace(
-        run,
-        status=Status.INVALID if problems else Status.OK,
-        reason="; ".join(problems),
-        warnings=tuple(find_doubts(experiment, drivers, steps)),
-        phases=_phases(drivers, launched_at, ended_at),
-        metrics=metrics,
-        placement=next((d.placement for d in drivers if d.placement), None),
-        weights_digest=_digest(drivers),
-        gradient_bytes=drivers[0].gradient_bytes,
-        num_messages=drivers[0].num_messages,
-        messages=drivers[0].messages,
-        warmup_end=warmup_end(drivers),
-        steps=steps,
-        events=events,
-    )
+    phases = _phases(drivers, launched_at, ended_at)
+    timed = replace(run, phases=phases, steps=steps, events=events)
+    merged = _judged(_with_training(timed, drivers), experiment, drivers, steps)
     return merged, (max(d.warm_at for d in drivers), min(d.measured_at for d in drivers))
 
 
@@ -213,15 +199,37 @@ def _timings(results: Iterable[Path], offsets: Sequence[float]) -> tuple[StepTab
     return concatenate([steps for steps, _ in tables]), concatenate([e for _, e in tables])
 
 
-def _judge(
-    experiment: Experiment, drivers: Sequence[DriverResult], steps: StepTable
-) -> tuple[Sequence[str], Metrics | None]:
-    """What is wrong with a run, and its metrics; None if it has no common window."""
+def _with_training(run: LaunchedRun, drivers: Sequence[DriverResult]) -> LaunchedRun:
+    """The run with what its drivers tell of variables, gradients and warm-up."""
+    first = drivers[0]
+    return replace(
+        run,
+        placement=next((d.placement for d in drivers if d.placement), None),
+        weights_digest=_digest(drivers),
+        gradient_bytes=first.gradient_bytes,
+        num_messages=first.num_messages,
+        messages=first.messages,
+        warmup_end=warmup_end(drivers),
+    )
+
+
+def _judged(
+    run: LaunchedRun, experiment: Experiment, drivers: Sequence[DriverResult], steps: StepTable
+) -> LaunchedRun:
+    """The run with what is wrong with it, and its metrics; None if it has no common window."""
     problems = find_problems(experiment, drivers, steps)
+    metrics: Metrics | None = None
     try:
-        return problems, compute_metrics(steps, experiment.of_each.examples_per_step)
+        metrics = compute_metrics(steps, experiment.of_each.examples_per_step)
     except ValueError as error:
-        return [*problems, str(error)], None
+        problems = [*problems, str(error)]
+    return replace(
+        run,
+        status=Status.INVALID if problems else Status.OK,
+        reason="; ".join(problems),
+        warnings=tuple(find_doubts(experiment, drivers, steps)),
+        metrics=metrics,
+    )
 
 
 def read_result(cls: type[T], result: Path) -> T:
