@@ -25,13 +25,13 @@ from analysis.data.columns import write_summary
 from analysis.data.load import find_sweeps, read_sweep
 from analysis.data.prices import Prices, stated_prices
 from analysis.figures.save import save_figures
-from analysis.report.page import write_report
-from analysis.report.page_parts import CaseReport
-from analysis.report.screen import show
-from analysis.report.screen_table import SCREEN_WIDTH
-from analysis.report.study_page import study_page
-from analysis.report.two_results import show_two
-from analysis.report.verdict import verdict
+from analysis.report.pages.page import write_report
+from analysis.report.pages.page_parts import CaseReport
+from analysis.report.pages.study_page import study_page
+from analysis.report.screen.screen import show
+from analysis.report.screen.screen_table import SCREEN_WIDTH
+from analysis.report.screen.two_results import show_two
+from analysis.report.sentences.verdict import verdict
 from analysis.stats.two_results import shared_cases
 from analysis.suite.bench import summarise_bench
 from analysis.suite.envelope import check_envelope, render_agreements

@@ -2,7 +2,7 @@
 
 Decides which they are: other programs that used the processors, processors that were the limit
 where the network should have been, sides whose attempts failed unequally often, and a machine that
-drifted.  Doubts that leave a comparison its meaning are told in `report.circumstances`.
+drifted.  Doubts that leave a comparison its meaning are told in `report.sentences.circumstances`.
 """
 
 from __future__ import annotations

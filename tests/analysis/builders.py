@@ -15,7 +15,7 @@ from analysis.__main__ import cli
 from analysis.data.cases import Case, make_cases
 from analysis.data.columns import make_table
 from analysis.data.rows import row_of
-from analysis.report.verdict import Verdict, verdict
+from analysis.report.sentences.verdict import Verdict, verdict
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Shard
 from ps_allreduce.point.wire import Wire

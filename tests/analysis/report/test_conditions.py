@@ -9,7 +9,7 @@ import pytest
 
 from analysis.figures.against_settings import plot_against_servers
 from analysis.figures.bars import plot_placement
-from analysis.report.verdict import verdict
+from analysis.report.sentences.verdict import verdict
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from analysis.figures.against_workers import plot_throughput
 from analysis.figures.style import render_figure
-from analysis.report.verdict import verdict
-from analysis.report.what_was_run import what_was_run
+from analysis.report.sentences.verdict import verdict
+from analysis.report.tables.what_was_run import what_was_run
 from ps_allreduce.point.architectures import OwnModel
 from ps_allreduce.point.data import OwnDataset
 from ps_allreduce.point.strategies import AllReduce, AnyStrategy, SynchronousServers

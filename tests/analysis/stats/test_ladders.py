@@ -11,7 +11,7 @@ from analysis.data.cases import Case
 from analysis.figures.against_settings import plot_exchange
 from analysis.figures.ladder import plot_ladder
 from analysis.figures.save import save_figures
-from analysis.report.verdict import verdict
+from analysis.report.sentences.verdict import verdict
 from analysis.stats.decision import Outcome
 from analysis.stats.decisions import changed_points, decisions
 from analysis.stats.ladders import ladders

@@ -16,12 +16,12 @@ from itertools import pairwise
 import pandas as pd
 
 from analysis.data.cases import Case, Point
-from analysis.report.circumstances import attempts_lines, circumstances
-from analysis.report.constancy import drift_lines, steadiness_lines
 from analysis.report.explanation import main_reason
-from analysis.report.meetings import meeting_sentence, stock_sentence
-from analysis.report.sizes import basis_lines, basis_text, money_lines
-from analysis.report.what_was_run import notes_line
+from analysis.report.sentences.circumstances import attempts_lines, circumstances
+from analysis.report.sentences.constancy import drift_lines, steadiness_lines
+from analysis.report.sentences.meetings import meeting_sentence, stock_sentence
+from analysis.report.sentences.sizes import basis_lines, basis_text, money_lines
+from analysis.report.tables.what_was_run import notes_line
 from analysis.stats.decision import Outcome
 from analysis.stats.decisions import Decisions, all_pairs, decisions
 from analysis.stats.ladders import Ladder, ladders

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from analysis.report.verdict import verdict
+from analysis.report.sentences.verdict import verdict
 from analysis.stats.decision import Outcome
 from analysis.stats.decisions import all_pairs
 from ps_allreduce.point.experiment import Experiment

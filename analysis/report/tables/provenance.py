@@ -7,7 +7,7 @@ import shlex
 import pandas as pd
 
 from analysis.data.blocks import Block, SweepResults
-from analysis.report.what_was_run import Items
+from analysis.report.tables.what_was_run import Items
 from analysis.wording import count_text
 from ps_allreduce.record.records import Status
 

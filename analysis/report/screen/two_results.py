@@ -13,7 +13,7 @@ from rich.table import Table
 
 from analysis.data.blocks import Block, SweepResults, differences
 from analysis.data.cases import Point
-from analysis.report.verdict import verdict
+from analysis.report.sentences.verdict import verdict
 from analysis.stats.statistics import estimate
 from analysis.stats.two_results import (
     OF_MACHINES,

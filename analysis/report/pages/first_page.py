@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from analysis.data.blocks import SweepResults
 from analysis.data.cases import Case, Point
-from analysis.report.page_parts import CaseReport, Page
-from analysis.report.verdict import Verdict
+from analysis.report.pages.page_parts import CaseReport, Page
+from analysis.report.sentences.verdict import Verdict
 from analysis.stats.decisions import decisions
 from analysis.stats.points import point_table
 from analysis.stats.statistics import estimate

@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.data.cases import make_cases
-from analysis.report.table import report_table
-from analysis.report.verdict import verdict
+from analysis.report.sentences.verdict import verdict
+from analysis.report.tables.table import report_table
 from ps_allreduce.point.strategies import AllReduce, Single
 from tests.analysis.builders import reported, runs, table_of, times
 from tests.fakes import make_experiment

@@ -14,8 +14,8 @@ import pandas as pd
 
 from analysis.data.cases import Case, Point
 from analysis.figures.save import SavedFigure
-from analysis.report.verdict import Verdict
-from analysis.report.what_was_run import Items
+from analysis.report.sentences.verdict import Verdict
+from analysis.report.tables.what_was_run import Items
 from ps_allreduce.record.exchanges import ExchangeChoice
 
 

@@ -12,10 +12,15 @@ from dataclasses import replace
 
 from analysis.data.blocks import SweepResults
 from analysis.figures.save import SavedFigure
-from analysis.report.case_pages import CASE_PAGES
-from analysis.report.network_items import host_items, network_parts
-from analysis.report.page_parts import CaseReport, Page, PagePart, TextTable
-from analysis.report.provenance import block_lines, provenance_items, repeat_lines, unusable_rows
+from analysis.report.pages.case_pages import CASE_PAGES
+from analysis.report.pages.page_parts import CaseReport, Page, PagePart, TextTable
+from analysis.report.tables.network_items import host_items, network_parts
+from analysis.report.tables.provenance import (
+    block_lines,
+    provenance_items,
+    repeat_lines,
+    unusable_rows,
+)
 
 
 def report_pages(

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.data.cases import MARK, Case, processors_may_limit
-from analysis.report.what_was_run import differences_text
+from analysis.report.tables.what_was_run import differences_text
 from analysis.stats.points import base_of
 from analysis.stats.statistics import estimate
 from analysis.wording import count_text

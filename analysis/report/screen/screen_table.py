@@ -12,8 +12,8 @@ from rich import box
 from rich.table import Table
 
 from analysis.data.cases import Case
-from analysis.report.sizes import scaling_lines_of
-from analysis.report.table import (
+from analysis.report.sentences.sizes import scaling_lines_of
+from analysis.report.tables.table import (
     POINT,
     heading_of,
     is_bounded,

@@ -19,9 +19,9 @@ from analysis.data.blocks import SweepResults
 from analysis.data.columns import NO_TEXT
 from analysis.figures.save import SavedFigure
 from analysis.figures.style import IN_PAGE
-from analysis.report.first_page import key_numbers, warnings, with_verdict
-from analysis.report.page_parts import CaseReport, Page
-from analysis.report.pages import report_pages
+from analysis.report.pages.first_page import key_numbers, warnings, with_verdict
+from analysis.report.pages.page_parts import CaseReport, Page
+from analysis.report.pages.pages import report_pages
 from analysis.stats.decision import MARGIN
 from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES
 from ps_allreduce.record.files import write_atomically

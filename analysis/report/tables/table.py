@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.data.cases import MARK, Case, Point
-from analysis.report.circumstances import status_text
-from analysis.report.constancy import steadiness_text
-from analysis.report.sizes import scaling_lines_of
+from analysis.report.sentences.circumstances import status_text
+from analysis.report.sentences.constancy import steadiness_text
+from analysis.report.sentences.sizes import scaling_lines_of
 from analysis.stats.points import BASES, point_table
 from analysis.wording import NONE, count_text, number, ratio, with_interval
 from ps_allreduce.record.records import BUSY_LIMIT

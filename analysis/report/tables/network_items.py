@@ -13,7 +13,7 @@ from statistics import median
 import pandas as pd
 
 from analysis.data.blocks import HostKind, describe_kinds, host_kinds
-from analysis.report.what_was_run import Items
+from analysis.report.tables.what_was_run import Items
 from analysis.wording import count_text, rate_text
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork

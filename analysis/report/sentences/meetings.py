@@ -8,7 +8,7 @@ suite and plain TensorFlow it says the same words whichever is faster.  What is 
 from __future__ import annotations
 
 from analysis.data.cases import Case, Point
-from analysis.report.sizes import where_text
+from analysis.report.sentences.sizes import where_text
 from analysis.stats.decision import Decision, Outcome
 from analysis.stats.decisions import decisions
 from analysis.stats.sides import Meeting

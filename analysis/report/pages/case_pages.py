@@ -10,18 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 
-from analysis.report.comparisons import changed_rows, pair_rows
 from analysis.report.explanation import (
     EXPLANATION_NOTE,
     explanation_sentence,
     explanation_table,
     meanings_table,
 )
-from analysis.report.page_parts import CaseReport, PagePart, TextTable
-from analysis.report.table import legend, report_table, scaling_lines
-from analysis.report.traced import VIEWER, traced_table
-from analysis.report.what_was_run import what_was_run
-from analysis.report.where_time_goes import (
+from analysis.report.pages.page_parts import CaseReport, PagePart, TextTable
+from analysis.report.sentences.traced import VIEWER, traced_table
+from analysis.report.tables.comparisons import changed_rows, pair_rows
+from analysis.report.tables.table import legend, report_table, scaling_lines
+from analysis.report.tables.what_was_run import what_was_run
+from analysis.report.tables.where_time_goes import (
     PARTS_NOTE,
     POP_NOTE,
     parts_table,

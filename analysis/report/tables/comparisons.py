@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import pandas as pd
 
 from analysis.data.cases import Case
-from analysis.report.sizes import each_text
+from analysis.report.sentences.sizes import each_text
 from analysis.stats.decision import Decision, Outcome
 from analysis.stats.decisions import Pair, all_pairs, changed_points
 from analysis.stats.setting_pairs import varies_exchange

@@ -18,10 +18,10 @@ from rich.table import Table
 
 from analysis.data.blocks import SweepResults
 from analysis.data.cases import MARK
-from analysis.report.first_page import with_verdict
-from analysis.report.page_parts import CaseReport, Page, PagePart
-from analysis.report.screen_table import render_table, short_legend
-from analysis.report.traced import traced_sentence
+from analysis.report.pages.first_page import with_verdict
+from analysis.report.pages.page_parts import CaseReport, Page, PagePart
+from analysis.report.screen.screen_table import render_table, short_legend
+from analysis.report.sentences.traced import traced_sentence
 
 
 def show(

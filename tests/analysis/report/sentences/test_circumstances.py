@@ -10,9 +10,9 @@ import pytest
 
 from analysis.data.cases import Case
 from analysis.figures.against_workers import plot_efficiency
-from analysis.report.circumstances import circumstances
-from analysis.report.table import legend, text_table
-from analysis.report.what_was_run import what_was_run
+from analysis.report.sentences.circumstances import circumstances
+from analysis.report.tables.table import legend, text_table
+from analysis.report.tables.what_was_run import what_was_run
 from analysis.stats.points import point_table
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.jitter import Distribution, Jitter

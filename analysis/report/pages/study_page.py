@@ -12,7 +12,7 @@ from analysis.data.blocks import SweepResults
 from analysis.data.cases import Case
 from analysis.figures.save import save_with_data
 from analysis.published.catalogue import PUBLISHED
-from analysis.report.page_parts import Page, PagePart, TextTable
+from analysis.report.pages.page_parts import Page, PagePart, TextTable
 
 ANCHOR, TITLE = "published", "Beside the published numbers"
 

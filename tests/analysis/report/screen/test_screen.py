@@ -13,9 +13,9 @@ from rich.console import Console
 from analysis.data.blocks import analysed
 from analysis.data.cases import make_cases
 from analysis.data.load import read_sweep
-from analysis.report.page_parts import CaseReport
-from analysis.report.screen import show
-from analysis.report.verdict import verdict
+from analysis.report.pages.page_parts import CaseReport
+from analysis.report.screen.screen import show
+from analysis.report.sentences.verdict import verdict
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.spread import Spread

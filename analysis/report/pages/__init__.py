@@ -1,0 +1,1 @@
+"""What stands on the pages of `report.html`, in which order, and how it looks."""

@@ -1,0 +1,1 @@
+"""What is printed: the table of a sweep, its verdicts, and two results beside each other."""

@@ -1,0 +1,1 @@
+"""What is said in tables, and in lists of names and values, as text."""
