@@ -83,7 +83,7 @@ def accept_cluster(launcher: LauncherSettings) -> None:
     Doctor, gate, and two brief comparisons with plain TensorFlow and the bounds of the links.
     After an interruption, the same command makes the runs that are missing.
     """
-    from experiments.suite import accept_cluster as checklist
+    from experiments.suite.acceptance import accept_cluster as checklist
 
     sys.exit(checklist.accept_cluster(launcher))
 
@@ -92,7 +92,7 @@ def accept_cluster(launcher: LauncherSettings) -> None:
 @LAUNCHER
 def accept_gpu(launcher: LauncherSettings) -> None:
     """Go through the checklist for a first use on GPUs."""
-    from experiments.suite.accept_gpu import accept_gpu as go_through
+    from experiments.suite.acceptance.accept_gpu import accept_gpu as go_through
 
     sys.exit(go_through(launcher))
 
@@ -116,7 +116,7 @@ def gate(
     worker, are compared with a single worker's that takes the same batches.  Exit status: 0 all
     agree, 1 some do not, 2 a mistake in the request.
     """
-    from experiments.suite.gate import GateRequest, run_gate
+    from experiments.suite.weights.gate import GateRequest, run_gate
 
     request = GateRequest(
         num_workers=num_workers,

@@ -9,8 +9,13 @@ from pathlib import Path
 import click
 import pytest
 
-from experiments.suite import accept_cluster as checklist
-from experiments.suite.accept_cluster import AcceptancePart, accept_cluster, check_settings, parts
+from experiments.suite.acceptance import accept_cluster as checklist
+from experiments.suite.acceptance.accept_cluster import (
+    AcceptancePart,
+    accept_cluster,
+    check_settings,
+    parts,
+)
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.strategies import Single

@@ -16,9 +16,9 @@ import click
 from experiments import surroundings
 from experiments.cli.requests import SpreadRequest
 from experiments.studies.scope import Scope
-from experiments.suite import gpu_checks, gpu_points
-from experiments.suite.gpu_checks import Item, ItemVerdict
-from experiments.suite.training import launch_again, train
+from experiments.suite.acceptance import gpu_checks, gpu_points
+from experiments.suite.acceptance.gpu_checks import Item, ItemVerdict
+from experiments.suite.weights.training import launch_again, train
 from experiments.sweep.session import Session, Workplace, open_session
 from experiments.sweep.writable import check_writable
 from launchers.settings import LauncherSettings

@@ -20,7 +20,7 @@ from experiments.cli.requests import SpreadRequest, StudyRequest, SweepRequest
 from experiments.cli.sweep_command import run_study
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.catalogue import STUDIES
-from experiments.suite.gate import GateRequest, run_gate
+from experiments.suite.weights.gate import GateRequest, run_gate
 from experiments.sweep.sweep import PROFILES, QUICK
 from experiments.sweep.writable import check_writable
 from launchers.doctor.command import look_at_hosts

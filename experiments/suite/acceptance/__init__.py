@@ -1,0 +1,1 @@
+"""First checks of what a user has: a cluster of hosts, or GPUs."""

@@ -1,0 +1,1 @@
+"""Whether all strategies end with the same trained weights."""
