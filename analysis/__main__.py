@@ -32,7 +32,7 @@ from analysis.report.screen.screen import show
 from analysis.report.screen.screen_table import SCREEN_WIDTH
 from analysis.report.screen.two_results import show_two
 from analysis.report.sentences.verdict import verdict
-from analysis.stats.two_results import shared_cases
+from analysis.stats.pairs.two_results import shared_cases
 from analysis.suite.bench import summarise_bench
 from analysis.suite.envelope import check_envelope, render_agreements
 from analysis.suite.loading import time_loading

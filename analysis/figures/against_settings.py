@@ -30,9 +30,9 @@ from analysis.figures.style import (
 )
 from analysis.stats.decision import Outcome
 from analysis.stats.decisions import Pair, changed_points
-from analysis.stats.ladders import ladders
+from analysis.stats.pairs.ladders import ladders
+from analysis.stats.pairs.setting_pairs import varies_exchange
 from analysis.stats.points import launch_ratios
-from analysis.stats.setting_pairs import varies_exchange
 from analysis.wording import workers_text
 from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy
 

@@ -17,7 +17,7 @@ from analysis.figures.rows import Row, draw_row, name_rows
 from analysis.figures.style import COLOURS, MARKERS, WIDTH, legend_of_figure, name_figure, style
 from analysis.stats.decision import Decision, Outcome
 from analysis.stats.decisions import decisions
-from analysis.stats.ladders import Ladder, ladders
+from analysis.stats.pairs.ladders import Ladder, ladders
 from analysis.stats.statistics import estimate
 from analysis.wording import ratio, with_interval, workers_text
 from ps_allreduce.point.rungs import Rung

@@ -33,8 +33,8 @@ from analysis.figures.where_time_goes import (
     plot_breakdown,
     plot_explanation,
 )
+from analysis.stats.pairs.setting_pairs import without_changed
 from analysis.stats.points import point_table
-from analysis.stats.setting_pairs import without_changed
 from ps_allreduce.point.workload import Scaling
 from ps_allreduce.record.files import write_atomically
 

@@ -27,7 +27,7 @@ from analysis.figures.style import (
 )
 from analysis.stats.causes import Explanation, explanations
 from analysis.stats.explained_parts import Cause
-from analysis.stats.mean_parts import StepPart, mean_parts, measured_launches
+from analysis.stats.steps.mean_parts import StepPart, mean_parts, measured_launches
 from analysis.wording import ratio, workers_text
 
 _BAR = 0.68

@@ -1,7 +1,8 @@
 """Which of the measured settings is taken home: the fastest, or one that is named.
 
-Decides what "the fastest" is, as where two sides are compared (`stats.sides`): of the synchronous
-settings that communicate, on the most hosts (those of servers counted), that with the highest rate.
+Decides what "the fastest" is, as where two sides are compared (`stats.pairs.sides`): of the
+synchronous settings that communicate, on the most hosts (those of servers counted), that with the
+highest rate.
 Of several sweeps of one model the newest counts.  Runs of the gate are no measurements.
 """
 
@@ -14,7 +15,7 @@ from pathlib import Path
 from analysis.data.blocks import BEFOREHAND, analysed
 from analysis.data.cases import Point, make_cases
 from analysis.data.load import find_sweeps, read_sweep
-from analysis.stats.sides import Side, SideKind
+from analysis.stats.pairs.sides import Side, SideKind
 from analysis.stats.statistics import MIN_LAUNCHES, Estimate, estimate
 from analysis.wording import number, with_interval
 from ps_allreduce.errors import UserError

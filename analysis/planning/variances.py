@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.stats.step_spread import StepSpread, step_spread
+from analysis.stats.steps.step_spread import StepSpread, step_spread
 from ps_allreduce.point.layout import tasks_of
 from ps_allreduce.record.records import RunRecord
 
@@ -62,8 +62,8 @@ def pilot_of(launches: Mapping[Path, RunRecord]) -> PilotResult | None:
     """Take the variance of launches apart.
 
     The rates of a point vary by launch^2 + second^2/window.  The second part follows from the steps
-    (`stats.step_spread`), but is no more than what rates were seen to vary by; what is more than
-    that is the launch's.
+    (`stats.steps.step_spread`), but is no more than what rates were seen to vary by; what is more
+    than that is the launch's.
 
     Args:
         launches: records by their paths; at least two that measured of some point.

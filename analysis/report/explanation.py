@@ -15,7 +15,7 @@ from analysis.derive.network_causes import better_placement
 from analysis.stats.causes import CausedPart, Explanation, explanations
 from analysis.stats.decisions import decisions
 from analysis.stats.explained_parts import Cause
-from analysis.stats.ladders import ladders
+from analysis.stats.pairs.ladders import ladders
 from analysis.stats.statistics import MIN_LAUNCHES, launches_to_tell
 from analysis.wording import NONE, capital, factor_text, number, rate_text, workers_text
 

@@ -14,13 +14,13 @@ from functools import lru_cache
 from itertools import chain, product
 
 from analysis.data.cases import Case, Point
-from analysis.stats.cost import meet_otherwise
 from analysis.stats.decision import Contest, Decision, decide
 from analysis.stats.doubts import doubt_about
-from analysis.stats.ladders import without_rungs
 from analysis.stats.look_levels import ONCE
-from analysis.stats.setting_pairs import PointPair, changed_pairs, synchronous_pairs
-from analysis.stats.sides import (
+from analysis.stats.pairs.cost import meet_otherwise
+from analysis.stats.pairs.ladders import without_rungs
+from analysis.stats.pairs.setting_pairs import PointPair, changed_pairs, synchronous_pairs
+from analysis.stats.pairs.sides import (
     ALLREDUCE,
     PS_ASYNC,
     PS_SYNC,

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.signal import lfilter
 
-from analysis.stats.bootstrap import bootstrap_interval
 from analysis.stats.statistics import CONFIDENCE, compare
+from analysis.stats.steps.bootstrap import bootstrap_interval
 from analysis.suite.self_test import Share
 from analysis.suite.spreads import Spreads
 

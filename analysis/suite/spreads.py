@@ -18,7 +18,7 @@ from analysis.data.blocks import analysed
 from analysis.data.cases import Case, make_cases
 from analysis.data.load import find_sweeps, read_sweep
 from analysis.stats.statistics import MIN_LAUNCHES
-from analysis.stats.step_spread import step_spread
+from analysis.stats.steps.step_spread import step_spread
 from ps_allreduce.errors import UserError
 from ps_allreduce.record.records import Status
 

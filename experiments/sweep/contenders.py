@@ -1,7 +1,7 @@
 """Which points the main comparison may be of: these are launched as often as time allows.  Pure.
 
 Decides it before anything is measured.  Which of them are compared in the end is decided in
-`analysis.stats.sides`.
+`analysis.stats.pairs.sides`.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ from analysis.report.tables.where_time_goes import (
     tasks_table,
 )
 from analysis.stats.causes import explanations
+from analysis.stats.pairs.setting_pairs import without_changed
 from analysis.stats.points import PlacementPoint, placement_points
-from analysis.stats.setting_pairs import without_changed
 from analysis.stats.statistics import estimate
 from analysis.wording import number, ratio, with_interval
 from ps_allreduce.record.exchanges import exchange_sentence

@@ -1,6 +1,6 @@
 """What is printed of two folders of results that are compared: a table, and what sets them apart.
 
-Decides the sentences; what may be compared is decided in `stats.two_results`.
+Decides the sentences; what may be compared is decided in `stats.pairs.two_results`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from rich.table import Table
 from analysis.data.blocks import Block, SweepResults, differences
 from analysis.data.cases import Point
 from analysis.report.sentences.verdict import verdict
-from analysis.stats.statistics import estimate
-from analysis.stats.two_results import (
+from analysis.stats.pairs.two_results import (
     OF_MACHINES,
     SharedCase,
     SharedPoint,
     condition_differences,
 )
+from analysis.stats.statistics import estimate
 from analysis.wording import NONE, count_text, number, ratio, with_interval
 
 _NAMES = ("A", "B")

@@ -11,7 +11,7 @@ from analysis.data.cases import Case, Point
 from analysis.report.sentences.sizes import where_text
 from analysis.stats.decision import Decision, Outcome
 from analysis.stats.decisions import decisions
-from analysis.stats.sides import Meeting
+from analysis.stats.pairs.sides import Meeting
 from analysis.wording import capital, factor_text, launches_text, missing_text
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis.data.cases import Case
-from analysis.stats.cost import costs_alike
-from analysis.stats.sides import Basis, Meeting
+from analysis.stats.pairs.cost import costs_alike
+from analysis.stats.pairs.sides import Basis, Meeting
 from analysis.stats.statistics import estimate
 from analysis.wording import count_text, workers_text
 from ps_allreduce.point.workload import Scaling

@@ -24,9 +24,9 @@ from analysis.report.sentences.sizes import basis_lines, basis_text, money_lines
 from analysis.report.tables.what_was_run import notes_line
 from analysis.stats.decision import Outcome
 from analysis.stats.decisions import Decisions, all_pairs, decisions
-from analysis.stats.ladders import Ladder, ladders
+from analysis.stats.pairs.ladders import Ladder, ladders
+from analysis.stats.pairs.sides import ALLREDUCE, PS_SYNC, Meeting, Side, shared_transports
 from analysis.stats.points import base_of
-from analysis.stats.sides import ALLREDUCE, PS_SYNC, Meeting, Side, shared_transports
 from analysis.stats.statistics import MIN_LAUNCHES, compare, estimate
 from analysis.wording import (
     capital,

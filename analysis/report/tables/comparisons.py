@@ -14,7 +14,7 @@ from analysis.data.cases import Case
 from analysis.report.sentences.sizes import each_text
 from analysis.stats.decision import Decision, Outcome
 from analysis.stats.decisions import Pair, all_pairs, changed_points
-from analysis.stats.setting_pairs import varies_exchange
+from analysis.stats.pairs.setting_pairs import varies_exchange
 from analysis.stats.statistics import CONFIDENCE
 from analysis.wording import NONE, missing_text, ratio, with_interval
 

@@ -14,8 +14,8 @@ from analysis.data.cases import Case, Point
 from analysis.data.tasks import read_tasks
 from analysis.derive.pop import computation_scaling
 from analysis.stats.causes import alone_s
-from analysis.stats.mean_parts import mean_parts, measured_launches
 from analysis.stats.statistics import mean_of
+from analysis.stats.steps.mean_parts import mean_parts, measured_launches
 from analysis.wording import NONE, number, ratio, with_interval
 
 PARTS_NOTE = (

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from analysis.planning.variances import LEAST_SPREAD, pilot_of
-from analysis.stats.step_spread import StepSpread
+from analysis.stats.steps.step_spread import StepSpread
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
 from ps_allreduce.record.files import RunFiles
 from ps_allreduce.record.records import Phases, RunRecord

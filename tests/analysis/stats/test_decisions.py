@@ -22,7 +22,7 @@ from analysis.report.tables.comparisons import pair_rows
 from analysis.stats.decision import Outcome
 from analysis.stats.decisions import all_pairs, changed_points, decisions
 from analysis.stats.drift import drift_of
-from analysis.stats.sides import Meeting
+from analysis.stats.pairs.sides import Meeting
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import (
     AllReduce,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.stats.bootstrap import autocorrelation, block_length, bootstrap_interval
+from analysis.stats.steps.bootstrap import autocorrelation, block_length, bootstrap_interval
 from analysis.suite.bench import summarise_bench
 from analysis.suite.coverage import coverages
 from analysis.suite.self_comparisons import (

@@ -13,7 +13,7 @@ from itertools import product
 
 from analysis.data.cases import Case, Point
 from analysis.data.prices import Prices
-from analysis.stats.sides import (
+from analysis.stats.pairs.sides import (
     Basis,
     Meeting,
     Side,

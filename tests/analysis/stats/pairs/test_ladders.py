@@ -14,8 +14,8 @@ from analysis.figures.save import save_figures
 from analysis.report.sentences.verdict import verdict
 from analysis.stats.decision import Outcome
 from analysis.stats.decisions import changed_points, decisions
-from analysis.stats.ladders import ladders
-from analysis.stats.sides import meet_as_shipped
+from analysis.stats.pairs.ladders import ladders
+from analysis.stats.pairs.sides import meet_as_shipped
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.rungs import LADDERS, Rung
 from ps_allreduce.point.strategies import Single

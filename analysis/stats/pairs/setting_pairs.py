@@ -18,7 +18,7 @@ from itertools import combinations
 from analysis.data.cases import Case, Point
 from analysis.data.columns import SETTINGS
 from analysis.data.setting import EXCHANGE, MAX_TOGETHER, exchange_of
-from analysis.stats.ladders import rung_pairs, without_rungs
+from analysis.stats.pairs.ladders import rung_pairs, without_rungs
 from analysis.stats.statistics import MIN_LAUNCHES
 from ps_allreduce.point.wire import Collective
 

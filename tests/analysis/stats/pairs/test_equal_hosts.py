@@ -15,7 +15,7 @@ from analysis.data.prices import Prices, stated_prices
 from analysis.report.sentences.verdict import Verdict, verdict
 from analysis.stats.decision import Outcome
 from analysis.stats.decisions import all_pairs, decisions
-from analysis.stats.sides import Basis
+from analysis.stats.pairs.sides import Basis
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import (

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from analysis.data.load import load_steps
-from analysis.stats.bootstrap import autocorrelation
+from analysis.stats.steps.bootstrap import autocorrelation
 from ps_allreduce.errors import RecordFormatError
 
 #: Fewer steps tell nothing of their spread.

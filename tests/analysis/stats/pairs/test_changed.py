@@ -15,7 +15,7 @@ from analysis.figures.against_workers import plot_throughput
 from analysis.figures.save import save_figures
 from analysis.stats.decision import Outcome
 from analysis.stats.decisions import changed_points
-from analysis.stats.setting_pairs import varies_exchange, without_changed
+from analysis.stats.pairs.setting_pairs import varies_exchange, without_changed
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, SynchronousServers
 from ps_allreduce.point.wire import UNBUCKETED, Collective, Wire, WireType
