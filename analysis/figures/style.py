@@ -42,6 +42,9 @@ FORMATS = ("png", "svg", "pdf")
 #: Inches.  On a phone a point is then about a pixel.
 WIDTH = 5.2
 
+#: Dots per inch of a PNG, for whose texts places are found.
+_DPI = 200
+
 #: Characters that fit beside each other.
 _LINE = 72
 
@@ -108,7 +111,7 @@ def name_figure(figure: Figure, name: str) -> None:
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> dict[str, Path]:
-    """Write PNG (200 dots per inch), SVG and PDF; returns the paths by format.
+    """Write PNG, SVG and PDF; returns the paths by format.
 
     Raises:
         UserError: no permission, or no space left.
@@ -116,8 +119,6 @@ def save_figure(figure: Figure, folder: Path, name: str) -> dict[str, Path]:
     paths = {kind: folder / f"{name}.{kind}" for kind in FORMATS}
     for kind, path in paths.items():
         write_atomically(path, render_figure(figure, kind))
-        # The places of all parts are found once, which takes longer than anything else.
-        figure.set_layout_engine("none")
     return paths
 
 
@@ -125,8 +126,21 @@ def render_figure(figure: Figure, kind: str) -> bytes:
     """The bytes of a figure in one of `FORMATS`; the same plot always gives the same bytes."""
     stream = BytesIO()
     with style():
-        figure.savefig(stream, format=kind, dpi=200, metadata=_NO_DATE[kind])
+        _lay_out(figure)
+        figure.savefig(stream, format=kind, dpi=_DPI, metadata=_NO_DATE[kind])
     return stream.getvalue()
+
+
+def _lay_out(figure: Figure) -> None:
+    """Find the places of all parts once.
+
+    A figure that is saved with an engine for them, even one that does nothing, is drawn twice.
+    """
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        figure.set_dpi(_DPI)
+        engine.execute(figure)
+        figure.set_layout_engine(None)
 
 
 def legend_of_figure(figure: Figure, grid: Sequence[Axes], columns: int = 2) -> None:
