@@ -33,7 +33,6 @@ from analysis.report.screen.screen_table import SCREEN_WIDTH
 from analysis.report.screen.two_results import show_two
 from analysis.report.sentences.verdict import verdict
 from analysis.stats.pairs.two_results import shared_cases
-from analysis.suite.bench import summarise_bench
 from analysis.suite.envelope import check_envelope, render_agreements
 from analysis.suite.loading import time_loading
 from analysis.suite.sending import SUFFIX, unpack
@@ -125,6 +124,9 @@ def _only_sweep(folder: Path) -> Path:
 @_FOLDER
 def bench(folder: Path) -> None:
     """Write bench/bench.json from the sweeps of a bench below FOLDER/bench, and show it."""
+    # It simulates, with modules that a report would only wait for.
+    from analysis.suite.bench import summarise_bench
+
     click.echo("\n".join(summarise_bench(folder)))
 
 

@@ -36,7 +36,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linprog
 
 from ps_allreduce.bounds import Crossing, link_bytes, step_bound_s
 from ps_allreduce.cluster import TaskId, TaskType
@@ -205,6 +204,9 @@ def most_steps_per_s(shares: Sequence[Traffic], alone: Sequence[float], rates: R
         shares: bytes over the links in a step of each worker.
         alone: the least seconds of a step of each worker.
     """
+    # It takes long to import, and only asynchronous servers ask for it.
+    from scipy.optimize import linprog
+
     hosts = dict.fromkeys(host for share in shares for host in share)
     # No link may be used for more than a second in a second.
     usage = [

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from analysis.data.cases import Case, Point
 from analysis.figures.style import (
@@ -270,7 +270,7 @@ def _drawn_residuals(fitted: Sequence[_Fitted]) -> Figure:
             scaled = np.sort(each.model.residuals) / each.model.residual_std
             # Blom's places of sorted values (1958).
             ranks = (np.arange(1, len(scaled) + 1) - 0.375) / (len(scaled) + 0.25)
-            normal = norm.ppf(ranks)
+            normal = ndtri(ranks)
             below.plot(normal, scaled, "o", color=COLOURS[0], ms=3)
             below.plot(normal, normal, color=FAINT, linewidth=0.8)
             below.set_xlabel("normal")
