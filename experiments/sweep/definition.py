@@ -8,7 +8,7 @@ of machine and software, decides anew.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -112,13 +112,17 @@ def begun(sweep_dir: Path) -> tuple[frozenset[str], str | None]:
 def save_definition(sweep: Sweep, choices: Choices, sweep_dir: Path) -> None:
     """Write what was asked for, beside the runs: seed, order, points and choices.
 
+    Until the clock or a pilot has decided how often the main comparison is launched, the order ends
+    with what is launched in any case.
+
     Raises:
         UserError: the folder cannot be written.
     """
+    decided = sweep if LAUNCHES in choices.answers else replace(sweep, main_launches=None)
     content = {
         "name": sweep.name,
         "seed": sweep.seed,
-        "order": [f"{run.experiment.experiment_id}/{run.repetition}" for run in sweep.runs()],
+        "order": [f"{run.experiment.experiment_id}/{run.repetition}" for run in decided.runs()],
         "points": {point.experiment_id: point for point in sweep.points},
         "choices": choices.answers,
         "decided_for": {"request": choices.request, "block": choices.block},

@@ -23,6 +23,7 @@ from analysis.report.pages.first_page import key_numbers, warnings, with_verdict
 from analysis.report.pages.page_parts import CaseReport, Page
 from analysis.report.pages.pages import report_pages
 from analysis.stats.decision import MARGIN
+from analysis.stats.decisions import decisions
 from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES
 from ps_allreduce.record.files import write_atomically
 
@@ -55,7 +56,7 @@ def write_report(
     drawn = [figure for report in reports for figure in report.figures]
     picture = next(iter([*beside, *drawn]), None)
     page = environment.get_template("report.html.j2").render(
-        name=results.name,
+        title=_title(results.name, reports, study),
         headlines=[line for part in (study.parts if study else ()) for line in part.sentences],
         reports=[(report, key_numbers(report.case)) for report in with_verdict(reports, study)],
         warnings=warnings(results, [(report.case, report.verdict) for report in reports]),
@@ -67,6 +68,15 @@ def write_report(
         units=" and ".join(dict.fromkeys(report.case.unit for report in reports)),
     )
     write_atomically(path, page.encode(errors=NO_TEXT))
+
+
+def _title(name: str, reports: Sequence[CaseReport], study: Page | None) -> str:
+    """The sweep and its question; a published study has its own."""
+    if study:
+        return f"Study {name}"
+    sides = any(decisions(report.case).main for report in reports)
+    question = "parameter servers or all-reduce?" if sides else "which setting is fastest?"
+    return f"Sweep {name}: {question}"
 
 
 def _without(page: Page | None, picture: SavedFigure | None) -> list[Page]:

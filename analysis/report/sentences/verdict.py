@@ -57,16 +57,16 @@ class Verdict:
     """What is said about one case.
 
     Attributes:
-        headline: the main comparison, or why there is none; and what is not done as the user's
-            own model asks for.
+        headline: the main comparison; of one side alone, which settings are farthest apart; or why
+            there is no comparison; and what is not done as the user's own model asks for.
         otherwise: the same sides at equal workers and at equal cost, where that is another
             comparison.
         stock: the suite against plain TensorFlow, where both train alike.
         reason: where the difference of the main comparison comes from, and what to change; empty
             where no difference is shown.
-        network: what it has to do with networks, and where there is no main comparison which
-            settings are farthest apart; empty where nothing was compared.  That a single worker
-            is faster than both sides counts more.
+        network: what it has to do with networks, and where there is no main comparison that there
+            is none, or which settings are farthest apart; empty where nothing was compared.  That a
+            single worker is faster than both sides counts more.
         warnings: what hosts and compute the figures are of, and the doubts about them.
         details: further sentences, in order.
     """
@@ -94,9 +94,8 @@ def verdict(case: Case) -> Verdict:
         *_as_shipped(case),
     ]
     warnings = (*circumstances(case), *drift_lines(case), *attempts_lines(case.attempts))
-    headline = meeting_sentence(case, main) if main else _ladders_text(case) or _why_none(case)
-    network = _network_sentence(case, main.bests) if main else _of_one_side(case)
-    headline = " ".join(filter(None, [headline, notes_line(case)]))
+    opening, network = _opening(case, main)
+    headline = " ".join(filter(None, [opening, notes_line(case)]))
     otherwise = tuple(_otherwise_lines(case, main)) if main else ()
     if main and (alone := _alone_sentence(case, main)):
         details.insert(0, network)
@@ -110,6 +109,16 @@ def verdict(case: Case) -> Verdict:
         warnings=warnings,
         details=tuple(details),
     )
+
+
+def _opening(case: Case, main: Meeting | None) -> tuple[str, str]:
+    """What comes first, and what else is said of networks or of a side that is absent."""
+    if main:
+        return meeting_sentence(case, main), _network_sentence(case, main.bests)
+    apart, why_none = _of_one_side(case), _why_none(case)
+    if ladder := _ladders_text(case):
+        return ladder, apart
+    return (apart, why_none) if apart and _absent(case) else (why_none, apart)
 
 
 def _alone_sentence(case: Case, meeting: Meeting) -> str:
@@ -158,10 +167,14 @@ def _network_sentence(case: Case, points: tuple[Point, Point]) -> str:
     return f"Links (slowest: {slowest}) were busy {range_text(shares)}{processors}."
 
 
+def _absent(case: Case) -> list[str]:
+    """The sides of which there are no points."""
+    return [kind.name for kind in (ALLREDUCE, PS_SYNC) if not kind.points(case)]
+
+
 def _why_none(case: Case) -> str:
     kinds = [ALLREDUCE, PS_SYNC]
-    absent = [kind.name for kind in kinds if not kind.points(case)]
-    if absent:
+    if absent := _absent(case):
         return f"No verdict: there are no runs of {' or '.join(absent)}."
     names = " and ".join(kind.name for kind in kinds)
     shared = shared_transports(case, *kinds)

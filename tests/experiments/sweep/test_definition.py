@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from experiments.sweep.definition import DEFINITION, Choices, read_choices, save_definition
+from experiments.sweep.definition import (
+    DEFINITION,
+    LAUNCHES,
+    Choices,
+    read_choices,
+    save_definition,
+)
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.placement import Policy
+from ps_allreduce.record.files import read_json
 from tests.experiments.sweeps import SWEEP
 
 
@@ -26,6 +34,15 @@ def stored(tmp_path: Path) -> Path:
     assert choices.decide("best placement", Policy, lambda: Policy.GREEDY) is Policy.GREEDY
     save_definition(SWEEP, choices, tmp_path)
     return tmp_path
+
+
+def test_the_order_holds_what_is_launched_in_any_case(tmp_path: Path) -> None:
+    choices, longest = Choices(request="asked", block="here"), replace(SWEEP, main_launches=30)
+    save_definition(longest, choices, tmp_path)
+    assert len(read_json(tmp_path / DEFINITION)["order"]) == len(SWEEP.runs())
+    choices.answers[LAUNCHES] = 30
+    save_definition(longest, choices, tmp_path)
+    assert len(read_json(tmp_path / DEFINITION)["order"]) == len(longest.runs()) == 60
 
 
 @pytest.mark.parametrize("block", ["here", pytest.param(None, id="hosts are not known yet")])

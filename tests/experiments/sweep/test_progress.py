@@ -21,6 +21,8 @@ def test_a_log_tells_the_time_left_after_every_run(monkeypatch: pytest.MonkeyPat
         for _ in range(11):
             clock.now += 20.0
             shown.finish(make_record(), "")
-    ends = [line.partition("images/s")[2] for line in log.getvalue().splitlines()]
+    first, *lines = log.getvalue().splitlines()
+    assert first == "11 runs to make; each ends with a line."
+    ends = [line.partition("images/s")[2] for line in lines]
     assert ends[0] == "; about 3 min left"
     assert ends[8:] == ["; about 40 s left", "; about 20 s left", ""]
