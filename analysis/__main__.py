@@ -24,6 +24,7 @@ from analysis.data.cases import Case, make_cases
 from analysis.data.columns import write_summary
 from analysis.data.load import find_sweeps, read_sweep
 from analysis.data.prices import Prices, stated_prices
+from analysis.figures.names import file_names
 from analysis.figures.save import save_figures
 from analysis.report.pages.page import write_report
 from analysis.report.pages.page_parts import CaseReport
@@ -195,12 +196,12 @@ def summarise_sweep(results: SweepResults, _: Sequence[Case]) -> None:
 
 def report_sweep(results: SweepResults, cases: Sequence[Case]) -> None:
     """Write all files of one sweep, and print verdicts, tables and paths."""
-    folder = results.files.folder
+    folder, names = results.files.folder, file_names(cases)
     reports = [
         CaseReport(
             case=case,
             verdict=verdict(case),
-            figures=save_figures(case, folder, alone=len(cases) == 1),
+            figures=save_figures(case, folder, names[case]),
             exchanges=[
                 each for each in results.files.exchanges if each.model == case.conditions["model"]
             ],

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 from pandas.api.typing import DataFrameGroupBy
 
-from analysis.data.columns import CONDITIONS
+from analysis.data.columns import ASKED, CONDITIONS
 from analysis.data.prices import Prices
 from analysis.data.setting import Setting, exchange_order, settings_of
 from analysis.data.turns import turns_of
@@ -28,9 +28,6 @@ from ps_allreduce.record.records import BUSY_LIMIT, RunRecord, Status
 
 #: Stands at what the processors may have been the limit of, in tables and figures.
 MARK = "*"
-
-#: Conditions that users ask for under a shorter name.
-_ASKED = "asked_"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -232,7 +229,7 @@ def _with_one_name(runs: pd.DataFrame, records: Mapping[str, RunRecord]) -> pd.D
 
 def _case_names(cases: pd.DataFrame) -> list[str]:
     """The model, then whatever differs between the cases of one sweep."""
-    described = cases[list(CONDITIONS)].rename(columns=lambda name: name.removeprefix(_ASKED))
+    described = cases[list(CONDITIONS)].rename(columns=lambda name: name.removeprefix(ASKED))
     text = described.map(lambda value: "none" if value is None else str(value))
     names = []
     for model, own in zip(text["model"], text.to_dict("records"), strict=True):

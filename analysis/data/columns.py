@@ -96,6 +96,9 @@ OPTIMIZER_SETTINGS = (
     *("beta_1", "beta_2", "epsilon", "weight_decay"),
 )
 
+#: Conditions that users ask for under a shorter name.
+ASKED = "asked_"
+
 #: What was asked for otherwise: it must agree between runs that are compared.
 CONDITIONS = (
     *("model", "model_digest", "model_arguments", "image_size", "num_classes", "vocabulary"),

@@ -1,8 +1,7 @@
-"""Which figures a case gets, what they are called, and what is said below them."""
+"""Which figures a case gets, and what is said below them."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -224,11 +223,11 @@ KINDS = (
 )
 
 
-def save_figures(case: Case, folder: Path, alone: bool) -> Sequence[SavedFigure]:
+def save_figures(case: Case, folder: Path, told: str) -> Sequence[SavedFigure]:
     """Draw and write all figures of a case, and the data of each as CSV.
 
     Args:
-        alone: the case is the only one of its sweep, so file names need not tell it apart.
+        told: what file names tell of the case, see `names.file_names`.
 
     Raises:
         UserError: no permission, or no space left.
@@ -239,7 +238,7 @@ def save_figures(case: Case, folder: Path, alone: bool) -> Sequence[SavedFigure]
         drawn = case if kind.shows_changed else unchanged
         figure = kind.plot(drawn)
         if figure is not None:
-            name = kind.name if alone else f"{kind.name}-{slug(case.name)}"
+            name = f"{kind.name}-{told}" if told else kind.name
             caption = _caption(kind, drawn) + _LEFT_OUT * (drawn is not case)
             titles = (kind.title, f"{kind.title}, {case.name}", caption)
             saved.append(save_with_data(figure, kind.data(drawn), titles, folder / name, kind.page))
@@ -279,8 +278,3 @@ def _caption(kind: FigureKind, case: Case) -> str:
     starred = any(point.mark for point in case.points)
     scaled = f" {_SCALED[scaling]}" if kind.tells_scaling else ""
     return kind.caption + scaled + _BOUNDS * bool(bounded) + _STARS * starred
-
-
-def slug(name: str) -> str:
-    """A name as part of a file name."""
-    return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-")

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from analysis.data.cases import Case, Point
 from analysis.figures.curves import draw_curves
 from analysis.figures.marks import data_of, marks_of, top_of
-from analysis.figures.save import slug
+from analysis.figures.names import file_names
 from analysis.figures.style import finish_grid, name_figure, new_figure, style
 from analysis.published.study import Shown, StudyFigure, StudyTable
 from analysis.stats.points import point_table
@@ -86,6 +86,7 @@ class PublishedCurve:
 
 def show_curves(curves: Sequence[PublishedCurve], cases: Sequence[Case]) -> Shown:
     """A table and a figure of every case, beside the curve that it repeats."""
+    names = file_names(cases)
     pairs = [(curve, case) for case in cases for curve in curves if curve.of(case)]
     return Shown(
         sentences=[line for curve, case in pairs for line in _sentences(curve, case)],
@@ -93,7 +94,7 @@ def show_curves(curves: Sequence[PublishedCurve], cases: Sequence[Case]) -> Show
             StudyTable(rows=table_beside(curve, case), title=case.name, caption=TABLE)
             for curve, case in pairs
         ],
-        figures=[each for curve, case in pairs for each in _figures(curve, case, len(cases) == 1)],
+        figures=[each for curve, case in pairs for each in _figures(curve, case, names[case])],
     )
 
 
@@ -180,7 +181,7 @@ def _of_series(belongs: Callable[[Point], bool], case: Case) -> Iterator[Point]:
         yield from (own or alone)[:1]
 
 
-def _figures(curve: PublishedCurve, case: Case, alone: bool) -> list[StudyFigure]:
+def _figures(curve: PublishedCurve, case: Case, told: str) -> list[StudyFigure]:
     """Efficiency against workers, on a logarithmic axis; none where nothing was measured."""
     curves = _curves(curve, case)
     every = pd.concat(curves.values())
@@ -189,7 +190,7 @@ def _figures(curve: PublishedCurve, case: Case, alone: bool) -> list[StudyFigure
     data = data_of(pd.concat([marks.assign(curve=name) for name, marks in curves.items()]))
     return [
         StudyFigure(
-            name="published" if alone else f"published-{slug(case.name)}",
+            name=f"published-{told}" if told else "published",
             title="Beside the published numbers",
             caption=FIGURE,
             figure=_drawn(case.name, curves, every),

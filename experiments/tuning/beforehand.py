@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 
-from analysis.figures.save import slug
+from analysis.figures.names import slug
 from experiments.cli.requests import StudyRequest, SweepRequest
 from experiments.studies.defaults import default_models
 from experiments.tuning import candidates

@@ -19,7 +19,7 @@ from analysis.figures.bars import plot_placement
 from analysis.figures.curves import label_ends
 from analysis.figures.marks import BOUND, STARRED, top_of
 from analysis.figures.marks import FAILED as NOT_OK
-from analysis.figures.save import KINDS, save_figures, slug
+from analysis.figures.save import KINDS, save_figures
 from analysis.figures.style import render_figure
 from analysis.figures.where_time_goes import plot_breakdown
 from analysis.stats.points import point_table
@@ -316,19 +316,16 @@ def test_the_same_case_gives_the_same_bytes(kind: str) -> None:
 
 def test_files_are_named_after_the_figure_and_where_needed_the_case(tmp_path: Path) -> None:
     case = case_of(SINGLE)
-    alone = save_figures(case, tmp_path, alone=True)
+    alone = save_figures(case, tmp_path, "")
     assert [figure.png.name for figure in alone] == ["throughput.png", "breakdown.png"]
     assert alone[0].files == [f"throughput.{kind}" for kind in ("png", "svg", "pdf", "csv")]
-    shared = save_figures(case, tmp_path, alone=False)
+    shared = save_figures(case, tmp_path, "SmallCNN")
     assert shared[0].svg.name == "throughput-SmallCNN.svg"
     named = [name for figure in [*alone, *shared] for name in figure.files]
     assert all((tmp_path / name).stat().st_size for name in named)
     (row,) = pd.read_csv(alone[0].csv).to_dict("records")
     assert (row["setting"], row["num_workers"], row["ok"], row["planned"]) == ("single", 1, 3, 3)
     assert row["launches"] == "100 110 95"
-    assert slug("VGG16, input /data set, batch_per_worker 8") == (
-        "VGG16-input-data-set-batch_per_worker-8".replace("_", "-")
-    )
 
 
 def test_figures_do_not_depend_on_the_window_system_of_the_environment() -> None:

@@ -213,7 +213,7 @@ def test_a_mean_that_is_not_one_of_launches_of_the_same_repetition_is_in_the_axe
 
 def test_all_figures_of_a_whole_sweep_have_room(tmp_path: Path) -> None:
     # A layout that collapses is a warning of Matplotlib's, which is an error here.
-    found = save_figures(SWEEP, tmp_path, alone=True)
+    found = save_figures(SWEEP, tmp_path, "")
     names = [figure.png.stem for figure in found]
     assert "exchange" in names
     assert "packs" not in names

@@ -85,7 +85,7 @@ def test_the_figure_has_a_row_for_every_rung_and_its_ratio_beside(tmp_path: Path
     assert set(shown) >= {rung.name for rungs in LADDERS.values() for rung in rungs}
     assert sum(text.startswith("2.00 [") for text in shown) == 10
     assert plot_exchange(SWEEP) is None
-    assert "ladder" in [figure.png.stem for figure in save_figures(SWEEP, tmp_path, alone=True)]
+    assert "ladder" in [figure.png.stem for figure in save_figures(SWEEP, tmp_path, "")]
 
 
 def test_a_rung_without_a_good_launch_keeps_its_row() -> None:
