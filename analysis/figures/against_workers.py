@@ -38,7 +38,9 @@ _NOT_CLAIMABLE = "not claimable: processors may have been the limit *"
 
 
 def plot_throughput(case: Case) -> Figure | None:
-    """Examples per second against workers."""
+    """Examples per second against workers; a single point has nothing beside it to be seen."""
+    if len(case.points) < 2:
+        return None
     single = point_table(case)["base_single"].iloc[0]
     known = [] if math.isnan(single) else _workers(case)
     ideals = {count: count * single for count in known}

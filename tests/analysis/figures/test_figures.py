@@ -314,16 +314,23 @@ def test_the_same_case_gives_the_same_bytes(kind: str) -> None:
     assert first == second
 
 
+def test_a_single_point_has_no_figure_of_its_throughput(tmp_path: Path) -> None:
+    (figure,) = save_figures(case_of(SINGLE), tmp_path, "")
+    assert figure.png.name == "breakdown.png"
+
+
 def test_files_are_named_after_the_figure_and_where_needed_the_case(tmp_path: Path) -> None:
-    case = case_of(SINGLE)
+    case = case_of(SINGLE, RING)
     alone = save_figures(case, tmp_path, "")
-    assert [figure.png.name for figure in alone] == ["throughput.png", "breakdown.png"]
+    assert [each.png.name for each in alone] == [
+        f"{name}.png" for name in ("throughput", "efficiency", "breakdown")
+    ]
     assert alone[0].files == [f"throughput.{kind}" for kind in ("png", "svg", "pdf", "csv")]
     shared = save_figures(case, tmp_path, "SmallCNN")
     assert shared[0].svg.name == "throughput-SmallCNN.svg"
     named = [name for figure in [*alone, *shared] for name in figure.files]
     assert all((tmp_path / name).stat().st_size for name in named)
-    (row,) = pd.read_csv(alone[0].csv).to_dict("records")
+    row, *_ = pd.read_csv(alone[0].csv).to_dict("records")
     assert (row["setting"], row["num_workers"], row["ok"], row["planned"]) == ("single", 1, 3, 3)
     assert row["launches"] == "100 110 95"
 
