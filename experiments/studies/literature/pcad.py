@@ -16,7 +16,7 @@ TensorFlow's own step and exchange.  "ctl" is the suite's loop with TensorFlow's
 The profile quick is a small form for one machine: emulated accelerators on 3 emulated hosts with
 links of 1 Gbit/s, gradients of their real sizes.  Times of compute have the ratios that were
 measured on processors (COMPUTE_S); all are scaled so that ResNet50 takes 0.3 s for 64 images.  1
-step of warm-up and 2 measured ones, one launch of 24 settings: 1 host with every batch, 2 hosts
+step of warm-up and 3 measured ones, one launch of 24 settings: 1 host with every batch, 2 hosts
 with 64, 3 hosts with 32 and 100.  --repetitions makes more launches.
 
 Cost: in the profile quick 24 launches, 10 to 15 minutes on two cores.
@@ -56,7 +56,7 @@ SCALED_TO_S = 0.3
 #: Batches that several hosts train in the small form: the corners, and what quadratic models need.
 SMALL_BATCHES: Mapping[int, tuple[int, ...]] = {2: (64,), 3: (32, 100)}
 
-PROFILES = fixed_profiles(1, 2, launches=1)
+PROFILES = fixed_profiles(1, 3, launches=1)
 
 
 def _small(model: str, batch: int) -> Workload:
