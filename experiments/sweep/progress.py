@@ -86,7 +86,7 @@ class SweepProgress(RunListener):
         self._total, self._begun = total, monotonic()
         if kept:
             self._console.print(f"{kept} runs are there already, {total} to go.")
-        elif total and not self._console.is_terminal:
+        elif total > 1 and not self._console.is_terminal:
             self._console.print(f"{total} runs to make; each ends with a line.")
         self._bar.reset(self._task, total=total, doing="starting")
 

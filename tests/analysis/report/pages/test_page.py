@@ -266,8 +266,8 @@ def test_all_sweeps_below_a_folder_are_reported_also_where_one_cannot_be_read(
 
 def test_two_models_have_two_verdicts_and_files_of_their_own(tmp_path: Path) -> None:
     load = Workload(model=ImageModel(name="ResNet50"))
-    others = runs(make_experiment(Single, workload=load), RATES)
-    reported(tmp_path, compare_sweep(), others)
+    others = [runs(make_experiment(each, workload=load), RATES) for each in (Single, AllReduce)]
+    reported(tmp_path, compare_sweep(), *others)
     assert (tmp_path / "throughput-ResNet50.svg").exists()
     assert (tmp_path / "throughput-SmallCNN.svg").exists()
     headlines = " ".join(parse(tmp_path).text[:12])

@@ -223,9 +223,8 @@ def test_all_figures_of_a_whole_sweep_have_room(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wires", [WIRES, WIRES[:2]])
 def test_other_figures_tell_settings_apart_by_short_names(wires: tuple[Wire, ...]) -> None:
-    case = without_changed(
-        case_of(runs(SYNC, rates(1.0)), *(runs(with_wire(SYNC, w), rates(1.0)) for w in wires))
-    )
+    points = [RING, SYNC, *(with_wire(SYNC, wire) for wire in wires)]
+    case = without_changed(case_of(*(runs(point, rates(1.0)) for point in points)))
     figure = plot_throughput(case)
     assert figure is not None
     shown = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
