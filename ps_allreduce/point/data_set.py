@@ -1,0 +1,132 @@
+"""A converted data set: what its examples are, and which files hold them.
+
+Decides the form of `data_set.json`, which a converter leaves beside the TFRecord files of a split
+(training, validation, test).  Folders without it hold encoded images with three channels, a class
+each.  `experiments.data_sets` writes it, `point.data` reads it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from ps_allreduce.errors import RecordFormatError, UserError, at_least
+from ps_allreduce.serialization import from_json, parse_json
+
+MANIFEST = "data_set.json"
+
+
+class Target(StrEnum):
+    """What is learned of an example.
+
+    `class`: one of so many classes.  `labels`: any of so many labels, several at once.  `value`: a
+    number, such as an age.
+    """
+
+    CLASS = "class"
+    LABELS = "labels"
+    VALUE = "value"
+
+
+class Encoding(StrEnum):
+    """How the feature `image` of a record holds an image.
+
+    `encoded`: a JPEG, PNG, BMP or GIF, of any size.  `uint16`: little-endian numbers of 16 bits in
+    the order height, width, channel, of the stated size.
+    """
+
+    ENCODED = "encoded"
+    UINT16 = "uint16"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleForm:
+    """What every example of a data set is.
+
+    A record is a `tf.train.Example` with `image` (bytes) and `label` (int64: a class, the numbers
+    of all labels, or a whole-numbered value).
+
+    Attributes:
+        encoding: of the images.
+        channels: of an image.
+        image_size: pixels of the square images; None where they differ.
+        target: what is learned.
+        num_outputs: classes or labels; 1 for a value.
+        highest: the largest number that pixels take: they are divided by it.
+    """
+
+    encoding: Encoding = Encoding.ENCODED
+    channels: int = 3
+    image_size: int | None = None
+    target: Target = Target.CLASS
+    num_outputs: int
+    highest: float = 255.0
+
+    def __post_init__(self) -> None:
+        at_least(1, channels=self.channels, num_outputs=self.num_outputs)
+        if self.image_size is not None:
+            at_least(1, image_size=self.image_size)
+        if self.encoding is Encoding.UINT16 and self.image_size is None:
+            raise UserError("images of 16-bit numbers need an image_size: they do not tell it.")
+        if self.target is Target.VALUE and self.num_outputs != 1:
+            raise UserError(f"a value is one output, got num_outputs {self.num_outputs}.")
+        if not (math.isfinite(self.highest) and self.highest > 0):
+            raise UserError(f"highest must be above 0, got {self.highest}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileOfRecords:
+    """One TFRecord file: its name, its records, its size, and its SHA-256 in hexadecimal digits."""
+
+    name: str
+    records: int
+    num_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What `data_set.json` says of the files beside it.
+
+    Attributes:
+        version: of this form.
+        data_set: which one: `tiny-imagenet`, `class-folders`, `imdb-wiki`, `bigearthnet`.
+        split: `training`, `validation` or `test`.
+        form: of every example.
+        files: by name.
+        left_out: examples of the source that were not converted, by the reason.
+        names: of classes or labels, by number; empty for a value.
+    """
+
+    version: int = 1
+    data_set: str
+    split: str
+    form: ExampleForm
+    files: tuple[FileOfRecords, ...]
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
+
+    @property
+    def num_records(self) -> int:
+        """Of all files."""
+        return sum(each.records for each in self.files)
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """What a folder says of its files; None where it says nothing.
+
+    Raises:
+        UserError: it cannot be read, or makes no sense.
+    """
+    path = folder / MANIFEST
+    try:
+        return from_json(Manifest, parse_json(path.read_bytes()))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from error
+    except (ValueError, RecordFormatError) as error:
+        raise UserError(f"{path} makes no sense ({error}): convert the data again.") from error
