@@ -65,6 +65,9 @@ serialisation:f transfer:f hot_server_s:f slow_link_s:f fastest_link_bits_per_s:
 server_cpu_s:f
 
 fusion_bytes:i cycle_ms:f scaling
+
+channels:i target ordered_input:b parallel_reads:i parallel_maps:i prefetch:i cache shuffle:i
+flips:b
 """
 
 #: A command line may hold bytes that are no text; they are written by their numbers.
@@ -96,12 +99,18 @@ OPTIMIZER_SETTINGS = (
     *("beta_1", "beta_2", "epsilon", "weight_decay"),
 )
 
+#: How input files are read.
+PIPELINE_SETTINGS = (
+    *("ordered_input", "parallel_reads", "parallel_maps", "prefetch", "cache", "shuffle", "flips"),
+)
+
 #: Conditions that users ask for under a shorter name.
 ASKED = "asked_"
 
 #: What was asked for otherwise: it must agree between runs that are compared.
 CONDITIONS = (
     *("model", "model_digest", "model_arguments", "image_size", "num_classes", "vocabulary"),
+    *("channels", "target", *PIPELINE_SETTINGS),
     *("unit", "tokens_per_example", "input", "input_checksum", "optimizer", *OPTIMIZER_SETTINGS),
     *("batch_per_worker", "scaling", "accumulation", "seed", "precision"),
     *("compute", "emulated_forward_s", "emulated_backward_s", "emulated_groups"),

@@ -32,8 +32,10 @@ from launchers.cli.types import (
     size_text,
 )
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.data import Digits, RecordFiles, Synthetic
+from ps_allreduce.point.data import Digits, InputFiles, RecordFiles, Synthetic
+from ps_allreduce.point.image_files import PREFIX, ImageFiles
 from ps_allreduce.point.jitter import Distribution
+from ps_allreduce.point.pipeline import Cache, Pipeline
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Policy
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.spread import Coordinator, LayoutKind
@@ -46,21 +48,27 @@ from ps_allreduce.record.exchanges import ExchangeMode
 DEFAULT = Wire()
 
 
-def parse_input(text: str) -> Synthetic | Digits | RecordFiles:
-    """`synthetic`, `digits`, or a folder of TFRecord files, which are looked at now.
+def parse_input(text: str) -> Synthetic | Digits | InputFiles:
+    """`synthetic`, `digits`, or files, which are looked at now: those of a folder.
+
+    TFRecord files are in the folder itself; `images:` stands before one with a folder for each
+    class of loose images.
 
     Raises:
-        UserError: it is neither.
+        UserError: it is none of them.
     """
     for data in (Synthetic(), Digits()):
         if text == data.name:
             return data
-    if not text or not os.path.isdir(text):  # that of Path raises below what may not be searched
+    folder = text.removeprefix(PREFIX)
+    if not folder or not os.path.isdir(folder):  # that of Path raises what may not be searched
         raise UserError(
             f"{text!r} is neither {Synthetic().name}, {Digits().name} nor a folder of TFRecord "
-            "files (python -m experiments convert-images makes one)."
+            "files (python -m experiments convert-images makes one); loose images are "
+            f"{PREFIX}FOLDER."
         )
-    return RecordFiles.found_in(Path(text))
+    found = ImageFiles if text.startswith(PREFIX) else RecordFiles
+    return found.found_in(Path(folder))
 
 
 def _stated(option: str, kind: Any, text: str, default: object = None) -> Decorator[Any]:
@@ -100,6 +108,28 @@ MODEL_ARGS = click.option(
     help="An argument for the function of your own model; as often as needed.",
 )
 
+_PIPELINE = option_group(
+    "pipeline",
+    Pipeline,
+    click.option(
+        "--ordered-input",
+        "ordered",
+        is_flag=True,
+        help="Of input files: the same examples in the same step for every number of workers.",
+    ),
+    _stated("--parallel-reads", WHOLE, "Input files that are read at once.", "tf.data decides"),
+    _stated("--parallel-maps", WHOLE, "Images that are decoded at once.", "tf.data decides"),
+    _given("--prefetch", WHOLE, "Of input files: batches made beforehand.", Pipeline().prefetch),
+    _given("--cache", one_of(Cache), "Where images are kept once decoded.", Cache.NONE),
+    _given(
+        "--shuffle",
+        WHOLE,
+        "Of input files: the next example is drawn from so many; 0: from one.",
+        Pipeline().shuffle,
+    ),
+    click.option("--flips", is_flag=True, help="Mirror half of the images of input files."),
+)
+
 WORKLOAD = option_group(
     "workload",
     WorkloadRequest,
@@ -123,10 +153,11 @@ WORKLOAD = option_group(
     _stated("--accumulation", WHOLE, "Batches per exchange of gradients.", 1),
     _stated(
         "--input",
-        Parsed("synthetic, digits or folder", parse_input),
-        "What is trained with.",
+        Parsed("synthetic, digits, folder or images:folder", parse_input),
+        "What is trained with: a folder of TFRecord files, or of folders of images.",
         "digits",
     ),
+    _PIPELINE,
     _stated(
         "--emulate",
         Parsed("forward,backward in s", parse_emulate),

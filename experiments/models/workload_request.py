@@ -13,10 +13,12 @@ from experiments.models.model_text import is_own
 from experiments.studies.defaults import OwnTraining, default_workload
 from launchers.settings import option_of
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.architectures import ImageModel, Model, OwnModel
-from ps_allreduce.point.data import Digits, RecordFiles, Synthetic
+from ps_allreduce.point.architectures import ImageModel, Model, OwnModel, Weights
+from ps_allreduce.point.data import UNSTATED, Data, Digits, InputFiles, Synthetic
+from ps_allreduce.point.data_set import Target
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.jitter import Jitter
+from ps_allreduce.point.pipeline import Pipeline
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.workload import EmulatedCompute, Precision, Scaling, Workload
 from ps_allreduce.serialization import LATER
@@ -38,13 +40,14 @@ class WorkloadRequest:
     num_classes: int | None = None
     batch_per_worker: int | None = None
     accumulation: int | None = None
-    input: Synthetic | Digits | RecordFiles | None = None
+    input: Synthetic | Digits | InputFiles | None = None
     emulate: EmulatedCompute | None = None
     precision: Precision | None = None
     device: Device = Device.CPU
     worker_factors: tuple[float, ...] | None = field(default=None, metadata=LATER)
     jitter: Jitter | None = field(default=None, metadata=LATER)
     scaling: Scaling = field(default=Scaling.WEAK, metadata=LATER)
+    pipeline: Pipeline = field(default=Pipeline(), metadata=LATER)
 
     def __post_init__(self) -> None:
         self._check_own_model()
@@ -91,16 +94,24 @@ class WorkloadRequest:
         Raises:
             UserError: it cannot be trained like this.
         """
+        data = default.data if self.input is None else self.input
         return replace(
             default,
-            model=self.sized(default.model),
-            data=default.data if self.input is None else self.input,
+            model=self.sized(default.model, data),
+            data=data,
             batch_per_worker=_stated(self.batch_per_worker, default.batch_per_worker),
             accumulation=_stated(self.accumulation, default.accumulation),
             emulated=self.emulated or default.emulated,
             precision=self._precision(default),
             scaling=self.scaling,
+            pipeline=self._pipeline(default.model, data),
         )
+
+    def _pipeline(self, model: Model, data: Data) -> Pipeline:
+        """For weights alone it is the pipeline that is told the size of images."""
+        if isinstance(model, Weights) and isinstance(data, InputFiles):
+            return replace(self.pipeline, image_size=self.image_size)
+        return self.pipeline
 
     def _precision(self, default: Workload) -> Precision:
         stated = self.precision or default.precision
@@ -112,23 +123,41 @@ class WorkloadRequest:
             )
         return stated
 
-    def sized(self, default: Model) -> Model:
-        """A model in the stated sizes.
+    def sized(self, default: Model, data: Data | None = None) -> Model:
+        """A model in the stated sizes, or those of the data.
 
         Raises:
             UserError: it has no such sizes, or they are too small.
         """
         if isinstance(default, ImageModel):
+            fitted = default if data is None else _fitted(default, data)
             return replace(
-                default,
-                image_size=_stated(self.image_size, default.image_size),
-                num_classes=_stated(self.num_classes, default.num_classes),
+                fitted,
+                image_size=_stated(self.image_size, fitted.image_size),
+                num_classes=_stated(self.num_classes, fitted.num_classes),
             )
-        if self.image_size is not None or self.num_classes is not None:
+        reads = isinstance(default, Weights) and isinstance(data, InputFiles)
+        if self.num_classes is not None or (self.image_size is not None and not reads):
             raise UserError(
                 f"model {default.name} takes no images: leave --image-size and --num-classes out."
             )
         return default
+
+
+def _fitted(model: ImageModel, data: Data) -> ImageModel:
+    """A model that learns what the examples of input files tell, in their size if it can."""
+    if not isinstance(data, InputFiles) or data.form == UNSTATED:
+        return model
+    form = data.form
+    least = 2 if form.target is Target.CLASS else 1
+    size = form.image_size or 0
+    return replace(
+        model,
+        image_size=size if size >= model.sizes.minimum_image_size else model.image_size,
+        num_classes=max(least, form.num_outputs),
+        channels=form.channels,
+        target=form.target,
+    )
 
 
 def _stated(value: int | None, default: int) -> int:

@@ -14,10 +14,12 @@ from typing import ClassVar
 
 from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.model_files import models_in
+from ps_allreduce.point.data_set import Target
 from ps_allreduce.point.keras_applications import KERAS_APPLICATIONS, Architecture
 from ps_allreduce.point.known_shapes import KNOWN, known_variables
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.published_shapes import PUBLISHED
+from ps_allreduce.serialization import LATER
 
 
 class Unit(StrEnum):
@@ -49,7 +51,17 @@ TEXT_MODELS = (SMALL_GPT, SMALL_GPT_UNTIED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageModel:
-    """An architecture that classifies square images with three channels; sizes are in pixels."""
+    """An architecture that tells something of square images; sizes are in pixels.
+
+    A class or labels are told as logits; the losses are cross-entropies.  A value is told as a
+    hundredth of itself, by the mean squared error: so an age is about as large as an output is at
+    first, and gradients have the sizes that they have for classes.
+
+    Attributes:
+        num_classes: outputs: classes, labels, or 1 for a value.
+        channels: of an image.
+        target: what is learned.
+    """
 
     kind: ClassVar[str] = "image_model"
     unit: ClassVar[Unit] = Unit.IMAGES
@@ -59,6 +71,8 @@ class ImageModel:
     name: str = SMALL_CNN
     image_size: int = 32
     num_classes: int = 10
+    channels: int = field(default=3, metadata=LATER)
+    target: Target = field(default=Target.CLASS, metadata=LATER)
 
     def __post_init__(self) -> None:
         if self.name not in ARCHITECTURES:
@@ -70,8 +84,10 @@ class ImageModel:
                 f"use {minimum} or more."
             )
         at_most(1e4, image_size=self.image_size)
-        at_least(2, num_classes=self.num_classes)
-        at_most(1e6, num_classes=self.num_classes)
+        at_least(2 if self.target is Target.CLASS else 1, num_classes=self.num_classes)
+        at_most(1 if self.target is Target.VALUE else 1e6, num_classes=self.num_classes)
+        at_least(1, channels=self.channels)
+        at_most(1e4, channels=self.channels)
 
     @property
     def sizes(self) -> Architecture:
@@ -81,7 +97,7 @@ class ImageModel:
     @property
     def example_shape(self) -> tuple[int, ...]:
         """Of one float32 input."""
-        return (self.image_size, self.image_size, 3)
+        return (self.image_size, self.image_size, self.channels)
 
     def columns(self) -> dict[str, object]:
         """As columns of a table."""
@@ -89,6 +105,8 @@ class ImageModel:
             "model": self.name,
             "image_size": self.image_size,
             "num_classes": self.num_classes,
+            "channels": self.channels,
+            "target": self.target.value,
         }
 
 

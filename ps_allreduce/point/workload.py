@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_allreduce.errors import UserError, at_least, at_most
-from ps_allreduce.point.architectures import ImageModel, Model, Unit
-from ps_allreduce.point.data import Data, Synthetic, check_serves
+from ps_allreduce.point.architectures import ImageModel, Model, Unit, Weights
+from ps_allreduce.point.data import Data, InputFiles, Synthetic, check_serves
 from ps_allreduce.point.jitter import Jitter
 from ps_allreduce.point.optimizers import Momentum, Optimizer
+from ps_allreduce.point.pipeline import Pipeline
 from ps_allreduce.serialization import LATER
 
 
@@ -113,6 +114,7 @@ class Workload:
             of all of them in its own; None deals to the workers that there are.
         deterministic: layers that draw random numbers compute as in inference.
         scaling: under strong scaling the workers share the batch of a single one.
+        pipeline: how input files are read; other data have no such settings.
     """
 
     model: Model = field(default_factory=ImageModel)
@@ -126,6 +128,7 @@ class Workload:
     dealt_to: int | None = field(default=None, metadata=LATER)
     deterministic: bool = field(default=False, metadata=LATER)
     scaling: Scaling = field(default=Scaling.WEAK, metadata=LATER)
+    pipeline: Pipeline = field(default=Pipeline(), metadata=LATER)
 
     def __post_init__(self) -> None:
         at_least(1, batch_per_worker=self.batch_per_worker, accumulation=self.accumulation)
@@ -143,6 +146,23 @@ class Workload:
                 f"an emulated accelerator computes in no precision: leave {self.precision} out."
             )
         check_serves(self.data, self.model)
+        self._check_pipeline()
+
+    def _check_pipeline(self) -> None:
+        if not isinstance(self.data, InputFiles):
+            if changed := self.pipeline.title_parts():
+                raise UserError(
+                    f"input {self.data.name} is no input of files: leave {', '.join(changed)} out, "
+                    "or use a folder of files."
+                )
+        elif not isinstance(self.model, Weights):
+            if self.pipeline.image_size is not None:
+                raise UserError(f"model {self.model.name} has an image_size itself: state that.")
+        elif self.read_size is None:
+            raise UserError(
+                f"model {self.model.name} has no image_size, and {self.data.name} does not tell "
+                "one: state --image-size, in which images are to be read."
+            )
 
     def _check_dealing(self, dealt_to: int) -> None:
         at_least(1, dealt_to=dealt_to)
@@ -151,6 +171,15 @@ class Workload:
                 f"a worker that takes the batches of {dealt_to} takes equally many of each: "
                 f"accumulation {self.accumulation} is no multiple of it."
             )
+
+    @property
+    def read_size(self) -> int | None:
+        """Pixels of the square images that are read from files; None where none are read."""
+        if isinstance(self.model, ImageModel):
+            return self.model.image_size
+        if not isinstance(self.data, InputFiles):
+            return None
+        return self.pipeline.image_size or self.data.form.image_size
 
     @property
     def unit(self) -> Unit:
@@ -197,10 +226,12 @@ class Workload:
         emulated = self.emulated
         return {
             **self.model.columns(),
+            "image_size": self.read_size,
             "unit": self.unit.value,
             "tokens_per_example": self.model.tokens_per_example,
             "input": self.data.name,
             "input_checksum": self.data.checksum,
+            **(self.pipeline.columns() if isinstance(self.data, InputFiles) else {}),
             **self.optimizer.columns(),
             "batch_per_worker": self.batch_per_worker,
             "scaling": self.scaling.value,
@@ -224,7 +255,7 @@ class Workload:
             parts.append(f"{self.emulated.forward_s + self.emulated.backward_s:.3g} s of compute")
         if self.precision is not Precision.FLOAT32:
             parts.append(str(self.precision))
-        return parts
+        return [*parts, *self.pipeline.title_parts()]
 
 
 def _factors_text(factors: Sequence[float]) -> str | None:

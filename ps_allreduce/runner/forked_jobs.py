@@ -28,7 +28,8 @@ from ps_allreduce.fork_server.streams import receive_stream, send_stream
 from ps_allreduce.fork_server.traffic import receive_traffic, send_traffic
 from ps_allreduce.inspection import questions
 from ps_allreduce.inspection.check_up import CHECK_UP_JOBS
-from ps_allreduce.point.data import Digits, OwnDataset, RecordFiles, Synthetic
+from ps_allreduce.point.data import Digits, InputFiles, OwnDataset, Synthetic
+from ps_allreduce.point.image_files import ImageFiles
 from ps_allreduce.point.resources import Device
 from ps_allreduce.record.provenance import computing
 from ps_allreduce.runner.own_models import MODEL_JOBS
@@ -113,12 +114,15 @@ def prepare_input(request: messages.PrepareInput, report: Reporter) -> None:
         write_digits(data_dir)
     else:
         _see_unchanged(data)
+    if isinstance(data, ImageFiles):
+        report("input", counts={"images": data.num_files})
+        return
     report("input", counts={"records": check_files(record_files(data, data_dir))})
 
 
-def _see_unchanged(data: RecordFiles) -> None:
+def _see_unchanged(data: InputFiles) -> None:
     """Other files would be measured under the name of those that were asked for."""
-    if RecordFiles.found_in(Path(data.path)) != data:
+    if type(data).found_in(Path(data.path)) != data:
         raise InputDataError(
             f"the files in {data.path} on {socket.gethostname()} are not those that the sweep was "
             "planned with: copy the same files there, or begin again with these."

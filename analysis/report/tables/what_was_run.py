@@ -15,6 +15,7 @@ from analysis.data.cases import Case
 from analysis.data.setting import exchange_of
 from analysis.wording import capital
 from ps_allreduce.point.architectures import OwnModel
+from ps_allreduce.point.data_set import Target
 from ps_allreduce.point.optimizers import optimizer_text
 from ps_allreduce.point.workload import Scaling
 
@@ -94,12 +95,22 @@ def _model_text(case: Case) -> str:
     parts = [str(own["model"])]
     if own["image_size"] is not None:
         size = own["image_size"]
-        parts.append(f"{size} x {size} x 3, {own['num_classes']} classes")
+        channels = "" if own["channels"] is None else f" x {own['channels']}"
+        parts.append(f"{size} x {size}{channels}{_learned_text(own)}")
     if case.tokens_per_example is not None:
         parts.append(f"{case.tokens_per_example} tokens in an example")
     if own["vocabulary"] is not None:
         parts.append(f"vocabulary {own['vocabulary']}")
     return ", ".join(parts)
+
+
+def _learned_text(own: Mapping[str, Any]) -> str:
+    """What is learned of an image; nothing where weights alone are sent."""
+    if own["target"] is None:
+        return ""
+    if own["target"] == Target.VALUE:
+        return ", a value"
+    return f", {own['num_classes']} {'labels' if own['target'] == Target.LABELS else 'classes'}"
 
 
 def _profile_text(case: Case) -> str:

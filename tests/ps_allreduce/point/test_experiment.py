@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,14 +19,25 @@ from ps_allreduce.point.architectures import (
     TEXT_MODELS,
     ImageModel,
     PublishedModel,
+    ScaledModel,
     TensorSet,
     TextModel,
     shipped_model,
     tensor_set,
 )
 from ps_allreduce.point.data import Digits, RecordFiles
+from ps_allreduce.point.data_set import (
+    MANIFEST,
+    Encoding,
+    ExampleForm,
+    FileOfRecords,
+    Manifest,
+    Target,
+)
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.image_files import ImageFiles
 from ps_allreduce.point.measurement import FixedWarmup, Measurement, SteadyWarmup
+from ps_allreduce.point.pipeline import Cache, Pipeline
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.published_shapes import PUBLISHED
 from ps_allreduce.point.resources import Resources
@@ -33,9 +45,24 @@ from ps_allreduce.point.spread import Spread
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single
 from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.point.workload import EmulatedCompute, Precision, Scaling, Workload
+from ps_allreduce.serialization import to_json
 from tests.fakes import make_experiment
 
 COMPUTE = EmulatedCompute(forward_s=0.02, backward_s=0.04)
+
+FILES = RecordFiles(path="/data", num_files=2, num_bytes=100, checksum="0123")
+
+LABELLED = replace(
+    FILES,
+    form=ExampleForm(
+        encoding=Encoding.UINT16,
+        channels=12,
+        image_size=120,
+        target=Target.LABELS,
+        num_outputs=19,
+        highest=10_000.0,
+    ),
+)
 
 
 MISTAKES: list[tuple[Callable[..., object], dict[str, Any], str]] = [
@@ -57,6 +84,45 @@ MISTAKES: list[tuple[Callable[..., object], dict[str, Any], str]] = [
     (TextModel, {"sequence_length": 0}, "sequence_length must be at least 1, got 0."),
     (PublishedModel, {"name": "BERT"}, "unknown model 'BERT'"),
     (ImageModel, {"num_classes": 1}, "num_classes must be at least 2, got 1."),
+    (ImageModel, {"target": Target.VALUE}, "num_classes must be at most 1, got 10."),
+    (ImageModel, {"channels": 0}, "channels must be at least 1, got 0."),
+    (Pipeline, {"prefetch": -1}, "prefetch must be at least 0, got -1."),
+    (Pipeline, {"parallel_maps": 0}, "parallel_maps must be at least 1, got 0."),
+    (
+        Workload,
+        {"pipeline": Pipeline(prefetch=0, flips=True)},
+        "input synthetic is no input of files: leave prefetch 0, flips out",
+    ),
+    (
+        Workload,
+        {"data": LABELLED},
+        "input /data tells any labels of every image, and model SmallCNN is to learn one class",
+    ),
+    (
+        Workload,
+        {"data": LABELLED, "model": ImageModel(target=Target.LABELS, num_classes=20)},
+        "input /data has images of 12 channels, and model SmallCNN takes 3",
+    ),
+    (
+        Workload,
+        {"data": LABELLED, "model": ImageModel(target=Target.LABELS, num_classes=18, channels=12)},
+        "input /data has 19 labels, got num_classes 18.",
+    ),
+    (
+        Workload,
+        {"data": FILES, "model": ScaledModel(base="ResNet50", divisor=32), "emulated": COMPUTE},
+        "model ResNet50/32 has no image_size, and /data does not tell one: state --image-size",
+    ),
+    (
+        Workload,
+        {"data": LABELLED, "model": ScaledModel(base="BERT-base", divisor=9), "emulated": COMPUTE},
+        "model BERT-base/9 takes no images: use input synthetic, not /data.",
+    ),
+    (
+        Workload,
+        {"data": FILES, "pipeline": Pipeline(image_size=64)},
+        "model SmallCNN has an image_size itself",
+    ),
     (Workload, {"batch_per_worker": 0}, "batch_per_worker must be at least 1, got 0."),
     (Workload, {"accumulation": 0}, "accumulation must be at least 1, got 0."),
     (Workload, {"dealt_to": 0}, "dealt_to must be at least 1, got 0."),
@@ -204,6 +270,70 @@ def test_both_ends_of_a_large_file_count(tmp_path: Path) -> None:
 def test_a_folder_without_files_is_told_how_to_make_some(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="convert-images makes them"):
         RecordFiles.found_in(tmp_path)
+
+
+def converted(folder: Path, form: ExampleForm, sizes: dict[str, int]) -> None:
+    files = [FileOfRecords(name=n, records=3, num_bytes=s, sha256="") for n, s in sizes.items()]
+    told = Manifest(data_set="mine", split="training", form=form, files=tuple(files))
+    (folder / MANIFEST).write_text(json.dumps(to_json(told)))
+
+
+def test_files_are_what_their_manifest_tells(tmp_path: Path) -> None:
+    plain = records(tmp_path, a=b"one", b=b"two")
+    converted(tmp_path, LABELLED.form, {"a.tfrecord": 3, "b.tfrecord": 3})
+    told = RecordFiles.found_in(tmp_path)
+    assert (told.form, told.num_records) == (LABELLED.form, 6)
+    assert told != plain
+    for sizes, sentence in (
+        ({"a.tfrecord": 3}, "has b.tfrecord with 3 bytes, and its data_set.json tells of no b"),
+        ({"a.tfrecord": 3, "b.tfrecord": 4}, "tells of b.tfrecord with 4 bytes: convert"),
+    ):
+        converted(tmp_path, LABELLED.form, sizes)
+        with pytest.raises(UserError, match=re.escape(sentence)):
+            RecordFiles.found_in(tmp_path)
+
+
+def images(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"image")
+    return folder
+
+
+def test_loose_images_are_told_by_names_and_sizes(tmp_path: Path) -> None:
+    names = ("cat/a.jpg", "cat/b.PNG", "dog/a.jpg", "dog/read.me", "empty/no.txt")
+    here = ImageFiles.found_in(images(tmp_path / "here", *names))
+    assert (here.num_files, here.num_bytes, here.num_classes) == (3, 15, 2)
+    there = images(tmp_path / "there", *names)
+    assert ImageFiles.found_in(there) == here
+    (there / "dog/a.jpg").write_bytes(b"larger image")
+    assert ImageFiles.found_in(there) != here
+
+
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [(("cat/a.jpg",), "at least two folders"), (("cat/a\n.jpg", "dog/a.jpg"), "a line break")],
+)
+def test_loose_images_that_are_no_classes_are_refused(
+    tmp_path: Path, names: tuple[str, ...], sentence: str
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        ImageFiles.found_in(images(tmp_path, *names))
+
+
+def test_a_pipeline_is_told_where_files_are_read() -> None:
+    read = Workload(data=FILES, pipeline=Pipeline(prefetch=0, cache=Cache.MEMORY, ordered=True))
+    assert make_experiment(workload=read).title.endswith("ordered, prefetch 0, cache memory")
+    assert read.columns()["prefetch"] == 0
+    assert "prefetch" not in Workload(data=Digits()).columns()
+
+
+def test_weights_alone_read_images_of_the_size_of_the_data_or_of_the_stated_one() -> None:
+    scaled = ScaledModel(base="ResNet50", divisor=32)
+    told = Workload(model=scaled, data=LABELLED, emulated=COMPUTE)
+    stated = replace(told, data=FILES, pipeline=Pipeline(image_size=64))
+    assert (told.read_size, stated.read_size) == (120, 64)
+    assert stated.columns()["image_size"] == 64
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,14 @@ from ps_allreduce.point.architectures import (
     Unit,
 )
 from ps_allreduce.point.data import Digits, OwnDataset, RecordFiles, Synthetic
+from ps_allreduce.point.data_set import Encoding, ExampleForm, Target
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.image_files import ImageFiles
 from ps_allreduce.point.jitter import Distribution, Jitter
 from ps_allreduce.point.measurement import FixedWarmup
 from ps_allreduce.point.network import EmulatedNetwork, Traffic
 from ps_allreduce.point.optimizers import AdamW, Sgd
+from ps_allreduce.point.pipeline import Cache, Pipeline
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
@@ -81,6 +84,24 @@ DEALT = replace(GOLDEN, strategy=AsynchronousServers())
 
 READING = replace(GOLDEN, workload=Workload(data=FILES))
 
+TOLD = ExampleForm(num_outputs=10, image_size=32)
+
+OTHER_FORM: dict[str, object] = {
+    "encoding": Encoding.UINT16,
+    "channels": 12,
+    "image_size": 64,
+    "target": Target.LABELS,
+    "num_outputs": 9,
+    "highest": 15.0,
+}
+
+LOOSE = replace(
+    GOLDEN,
+    workload=Workload(
+        data=ImageFiles(path="/data", num_files=2, num_bytes=100, num_classes=2, checksum="0123")
+    ),
+)
+
 SENDING = replace(GOLDEN, workload=replace(GOLDEN.workload, model=TensorSet(count=2, num_bytes=80)))
 
 WRITING = replace(GOLDEN, workload=Workload(model=TextModel()))
@@ -88,6 +109,13 @@ WRITING = replace(GOLDEN, workload=Workload(model=TextModel()))
 SCALED = replace(
     SENDING,
     workload=replace(SENDING.workload, model=ScaledModel(base="InceptionV3", divisor=32)),
+)
+
+READ_FOR_NOTHING = replace(
+    SCALED,
+    workload=replace(
+        SCALED.workload, data=replace(FILES, form=TOLD), pipeline=Pipeline(image_size=48)
+    ),
 )
 
 PUBLISHED = replace(
@@ -157,6 +185,8 @@ CHANGES: list[tuple[str, Experiment, Any]] = [
     ("workload.model.name", GOLDEN, "ResNet50"),
     ("workload.model.image_size", GOLDEN, 33),
     ("workload.model.num_classes", GOLDEN, 11),
+    ("workload.model.channels", GOLDEN, 4),
+    ("workload.model.target", GOLDEN, Target.LABELS),
     ("workload.model.count", SENDING, 3),
     ("workload.model.num_bytes", SENDING, 88),
     ("workload.model.name", WRITING, SMALL_GPT_UNTIED),
@@ -176,6 +206,23 @@ CHANGES: list[tuple[str, Experiment, Any]] = [
     ("workload.data.num_files", READING, 3),
     ("workload.data.num_bytes", READING, 101),
     ("workload.data.checksum", READING, "4567"),
+    ("workload.data.form", READING, TOLD),
+    *(
+        (f"workload.data.form.{name}", READ_FOR_NOTHING, other)
+        for name, other in OTHER_FORM.items()
+    ),
+    ("workload.data.num_files", LOOSE, 3),
+    ("workload.data.num_bytes", LOOSE, 101),
+    ("workload.data.num_classes", LOOSE, 3),
+    ("workload.data.checksum", LOOSE, "4567"),
+    ("workload.pipeline.ordered", READING, True),
+    ("workload.pipeline.parallel_reads", READING, 2),
+    ("workload.pipeline.parallel_maps", READING, 2),
+    ("workload.pipeline.prefetch", READING, 0),
+    ("workload.pipeline.cache", READING, Cache.MEMORY),
+    ("workload.pipeline.shuffle", READING, 0),
+    ("workload.pipeline.flips", READING, True),
+    ("workload.pipeline.image_size", READ_FOR_NOTHING, 64),
     ("workload.optimizer.learning_rate", GOLDEN, 0.02),
     ("workload.optimizer.momentum", GOLDEN, 0.0),
     ("workload.optimizer.nesterov", GOLDEN, True),
@@ -214,7 +261,7 @@ CHANGES: list[tuple[str, Experiment, Any]] = [
 ]
 
 #: Where files are is no part of what they are, nor what they are called, nor what is said of them.
-NO_PART = {"workload.data.path", "workload.model.notes"}
+NO_PART = {"workload.data.path", "workload.data.num_records", "workload.model.notes"}
 
 
 def changed(value: Any, path: str, new: object) -> Any:
@@ -241,7 +288,7 @@ def paths(value: Any, prefix: str = "") -> set[str]:
 def test_no_field_is_left_out_of_the_changes() -> None:
     bases = (
         *(GOLDEN, SPREAD, REDUCED, DEALT, READING, SENDING, JITTERED, OWN, WRITING, PUBLISHED),
-        SCALED,
+        *(SCALED, LOOSE, READ_FOR_NOTHING),
     )
     found = set().union(*(paths(base) for base in bases))
     assert found - {path for path, _, _ in CHANGES} == NO_PART
@@ -251,6 +298,8 @@ def test_no_field_is_left_out_of_the_changes() -> None:
     ("path", "base", "new"),
     [
         ("workload.data.path", READING, "/moved"),
+        ("workload.data.path", LOOSE, "/moved"),
+        ("workload.data.num_records", READING, 50),
         ("workload.model.name", OWN, "moved/mine.py:build"),
         ("workload.model.notes", OWN, ()),
     ],
