@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ps_allreduce.point.measurement import WarmupEnd
+from ps_allreduce.record.evaluation import EvaluationTable, EvaluationTimes
 from ps_allreduce.record.hosts import HostRecord
 from ps_allreduce.record.messages import MessageRecord
 from ps_allreduce.record.placement_used import PlacementUsed
@@ -26,7 +27,7 @@ class LaunchedRun:
 
     Attributes:
         host_fault: a fault of a host, not of the run, which is interrupted then; its `reason`.
-        steps, events: raw timings; None if the run did not get so far.
+        steps, events, evaluated: raw timings; None if the run did not get so far.
         log: the output of all tasks, one after the other.
         log_tail: the last lines of the log that explains why the run did not succeed.
     """
@@ -53,7 +54,9 @@ class LaunchedRun:
     messages: tuple[MessageRecord, ...] = ()
     warmup_end: WarmupEnd | None = None
     recording: RecordingTimes | None = None
+    evaluation: EvaluationTimes | None = None
     steps: StepTable | None = None
+    evaluated: EvaluationTable | None = None
     events: EventTable | None = None
     log: str = ""
     log_tail: str = ""

@@ -68,6 +68,9 @@ fusion_bytes:i cycle_ms:f scaling
 
 channels:i target ordered_input:b parallel_reads:i parallel_maps:i prefetch:i cache shuffle:i
 flips:b
+
+evaluation evaluation_batches:i evaluation_s:f evaluation_examples_per_sec:f
+evaluation_input_wait_s:f
 """
 
 #: A command line may hold bytes that are no text; they are written by their numbers.
@@ -90,7 +93,7 @@ SETTINGS = (
     *("collective", "bytes_per_pack", "group_bytes", "cut_bytes", "in_flight"),
     *("gradients_on_wire", "host_aggregation", "staleness", "steps_per_dispatch"),
     *("join_rounds", "altered", "fusion_bytes", "cycle_ms"),
-    "threads_per_worker",
+    *("threads_per_worker", "evaluation", "evaluation_batches"),
 )
 
 #: Of the optimizer; each has some of them.

@@ -68,6 +68,7 @@ def row_of(record: RunRecord, place: str, steps: StepTable | RecordFormatError |
         **_what_it_took(record),
         **_figures(record),
         **_throughput(record),
+        **_evaluated(record),
         **_against_the_links(record, timings, window),
         **_where_time_goes(record, timings, window),
         "record_path": place,
@@ -132,6 +133,17 @@ def _workers_per_host(record: RunRecord) -> int | None:
     hosts = [t.host for t in record.tasks if TaskId.parse(t.task).type is TaskType.WORKER]
     counts = {hosts.count(host) for host in hosts}
     return counts.pop() if len(counts) == 1 else None
+
+
+def _evaluated(record: RunRecord) -> Row:
+    """Nothing where nothing was evaluated."""
+    if (times := record.evaluation) is None:
+        return {}
+    return {
+        "evaluation_s": times.seconds,
+        "evaluation_examples_per_sec": times.examples_per_sec,
+        "evaluation_input_wait_s": times.input_wait_s,
+    }
 
 
 def _figures(record: RunRecord) -> Row:

@@ -112,6 +112,7 @@ def _variant(own: pd.Series, differing: Collection[str]) -> list[str]:
         "collective": own["collective"],
         "altered": _altered_part(own["altered"]),
         "threads_per_worker": _threads_part(own["threads_per_worker"]),
+        "evaluation": own["evaluation"] and f"{own['evaluation']} evaluation",
     }
     shown = {"placement", *differing}
     return [text for name, text in said.items() if name in shown and text is not None]

@@ -14,7 +14,13 @@ from typing import Any
 import click
 
 from experiments.cli.accelerator_text import parse_emulate, parse_factors, parse_jitter
-from experiments.cli.requests import RunRequest, SpreadRequest, SweepRequest, WarmupRequest
+from experiments.cli.requests import (
+    EvaluationRequest,
+    RunRequest,
+    SpreadRequest,
+    SweepRequest,
+    WarmupRequest,
+)
 from experiments.models.model_text import EXAMPLES, parse_argument
 from experiments.models.workload_request import WorkloadRequest
 from experiments.sweep.sweep import PROFILES, Profile
@@ -33,6 +39,7 @@ from launchers.cli.types import (
 )
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.data import Digits, InputFiles, RecordFiles, Synthetic
+from ps_allreduce.point.evaluation import EvaluationMode
 from ps_allreduce.point.image_files import PREFIX, ImageFiles
 from ps_allreduce.point.jitter import Distribution
 from ps_allreduce.point.pipeline import Cache, Pipeline
@@ -250,6 +257,19 @@ WARMUP = option_group(
 )
 
 
+EVALUATION = option_group(
+    "evaluation",
+    EvaluationRequest,
+    _stated(
+        "--evaluation",
+        one_of(EvaluationMode),
+        "Who evaluates after the measured steps: the first worker, or all.",
+        "distributed",
+    ),
+    _stated("--evaluation-batches", WHOLE, "Evaluate so many batches, of all workers together."),
+)
+
+
 CORES_PER_WORKER = _stated("--cores-per-worker", WHOLE, "Cores of every worker.", "an equal share")
 
 
@@ -284,6 +304,7 @@ _OF_EVERY_SWEEP: tuple[Decorator[Any], ...] = (
         ExchangeMode.AUTO,
     ),
     WARMUP,
+    EVALUATION,
     _given("--seed", WHOLE, "Of the order of runs.", 1),
     click.option(
         "--jobs-by-size",
@@ -320,6 +341,7 @@ RUN = option_group(
     _given("--threads-per-worker", WHOLE, "TensorFlow's threads of every worker.", 1),
     _profile(PROFILES),
     WARMUP,
+    EVALUATION,
     click.option(
         "--weights",
         type=PATH,

@@ -19,6 +19,7 @@ from experiments.sweep.sweep import Profile
 from launchers.settings import LauncherSettings, option_of
 from launchers.sites import network_of, site_kind
 from ps_allreduce.errors import UserError, at_least, at_most
+from ps_allreduce.point.evaluation import Evaluation, EvaluationMode
 from ps_allreduce.point.experiment import MOST_WORKERS, Experiment
 from ps_allreduce.point.measurement import MOST_WARMUP_S, FixedWarmup, Measurement
 from ps_allreduce.point.spread import Coordinator, Spread
@@ -98,6 +99,28 @@ class WarmupRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationRequest:
+    """What is to be evaluated after the measured steps; nothing where no batches are stated."""
+
+    evaluation: EvaluationMode | None = None
+    evaluation_batches: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.evaluation is not None and self.evaluation_batches is None:
+            raise UserError(
+                "--evaluation says who evaluates: state with --evaluation-batches how many batches."
+            )
+
+    def put_into(self, measurement: Measurement) -> Measurement:
+        """The measurement with the evaluation that was stated."""
+        if self.evaluation_batches is None:
+            return measurement
+        mode = self.evaluation or EvaluationMode.DISTRIBUTED
+        stated = Evaluation(batches=self.evaluation_batches, mode=mode)
+        return replace(measurement, evaluation=stated)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepRequest:
     """How a sweep is to be made.
 
@@ -127,6 +150,7 @@ class SweepRequest:
     traced_steps: int | None = None
     exchange: ExchangeMode = ExchangeMode.AUTO
     warmup: WarmupRequest = field(default_factory=WarmupRequest)
+    evaluation: EvaluationRequest = field(default_factory=EvaluationRequest)
     seed: int = 1
     jobs_by_size: bool = False
     retry_failed: bool = False
@@ -142,9 +166,14 @@ class SweepRequest:
         profile = replace(
             self.profile,
             budget_s=self.profile.budget_s if self.budget_s is None else self.budget_s,
-            measurement=self.warmup.put_into(self._traced(self.profile.measurement)),
+            measurement=self._measurement,
         )
         return profile if self.repetitions is None else profile.without_budget(self.repetitions)
+
+    @property
+    def _measurement(self) -> Measurement:
+        traced = self._traced(self.profile.measurement)
+        return self.evaluation.put_into(self.warmup.put_into(traced))
 
     @property
     def threads(self) -> list[Threads]:
@@ -249,6 +278,7 @@ class RunRequest:
     threads_per_worker: int = 1
     profile: Profile
     warmup: WarmupRequest = field(default_factory=WarmupRequest)
+    evaluation: EvaluationRequest = field(default_factory=EvaluationRequest)
     weights: Path | None = None
     launcher: LauncherSettings
     spread: SpreadRequest

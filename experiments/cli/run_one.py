@@ -65,7 +65,9 @@ def single_experiment(request: RunRequest, describe: Describe) -> Experiment:
             threads_per_worker=request.threads_per_worker,
             device=request.workload.device,
         ),
-        measurement=request.warmup.put_into(request.profile.measurement),
+        measurement=request.evaluation.put_into(
+            request.warmup.put_into(request.profile.measurement)
+        ),
     )
     _refuse_unused(experiment, settings)
     check_servers([experiment], describe)
@@ -154,6 +156,8 @@ def one_line(record: RunRecord, sweep_dir: Path) -> dict[str, object]:
         "oversubscribed": record.oversubscribed,
         "warnings": [*record.warnings, *([BEGAN_BUSY] if record.began_busy else [])],
         **figures,
+        "evaluation_s": record.evaluation and record.evaluation.seconds,
+        "evaluation_examples_per_sec": record.evaluation and record.evaluation.examples_per_sec,
         "images_per_sec": rate if workload.unit is Unit.IMAGES else None,
         "tokens_per_sec": workload.tokens_per_sec(rate),
         **{f.name: getattr(record.phases, f.name) for f in fields(record.phases)},

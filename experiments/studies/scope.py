@@ -166,7 +166,7 @@ class Scope:
                 threads_per_worker=self.scale.threads.of(strategy, cores),
                 device=self.device,
             ),
-            measurement=self._measured(),
+            measurement=self._measured(strategy),
         )
 
     def _sent(
@@ -183,11 +183,15 @@ class Scope:
         whole = StrategySettings(bytes_per_pack=0) if strategy.uses_collective else UNBUCKETED
         return stated.changed_by(whole)
 
-    def _measured(self) -> Measurement:
+    def _measured(self, strategy: type[AnyStrategy] | AnyStrategy) -> Measurement:
+        """Of plain TensorFlow only training is measured."""
+        measurement = self.measurement
+        if strategy.as_shipped:
+            measurement = replace(measurement, evaluation=None)
         window_s = self.choices.answer(WINDOW, float)
         if window_s is None:
-            return self.measurement
-        return replace(self.measurement, measured_steps=FEWEST_STEPS, measured_s=window_s)
+            return measurement
+        return replace(measurement, measured_steps=FEWEST_STEPS, measured_s=window_s)
 
     def _network_of(self, workload: Workload) -> EmulatedNetwork | None:
         rate = self.choices.answer(rate_question(workload.model.name), float)
@@ -198,7 +202,11 @@ class Scope:
     def tuned_of(self, workload: Workload) -> list[Experiment]:
         """The settings that were tuned for a workload, measured as all points are."""
         return [
-            replace(point, network=self._network_of(workload), measurement=self._measured())
+            replace(
+                point,
+                network=self._network_of(workload),
+                measurement=self._measured(point.strategy),
+            )
             for point in self.tuned
             if point.workload == workload
         ]

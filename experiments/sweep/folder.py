@@ -186,7 +186,7 @@ def keep(record: RunRecord, launched: LaunchedRun, sweep_dir: Path) -> None:
     try:
         write_atomically(files.log, launched.log.encode())
         if launched.steps is not None and launched.events is not None:
-            save_raw(files.raw, launched.steps, launched.events)
+            save_raw(files.raw, launched.steps, launched.events, launched.evaluated)
         save_record(files.record, record)
     except (OSError, UserError) as error:
         for path in (files.log, files.raw):

@@ -28,7 +28,13 @@ from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import RecordingComparison
-from ps_allreduce.record.files import load_raw, read_json
+from ps_allreduce.record.evaluation import (
+    EvaluationTable,
+    EvaluationTimes,
+    evaluation_times,
+    joined,
+)
+from ps_allreduce.record.files import load_evaluation, load_raw, read_json
 from ps_allreduce.record.records import (
     BUSY_LIMIT,
     Phases,
@@ -188,7 +194,8 @@ def merge_results(
     offsets = [offset_of(TaskId(TaskType.WORKER, i)) for i in range(experiment.num_workers)]
     steps, events = _timings(results.values(), offsets)
     phases = _phases(drivers, launched_at, ended_at)
-    timed = replace(run, phases=phases, steps=steps, events=events)
+    evaluated = _evaluated(results.values(), offsets)
+    timed = replace(run, phases=phases, steps=steps, events=events, evaluated=evaluated)
     merged = _judged(_with_training(timed, drivers), experiment, drivers, steps)
     return merged, (max(d.warm_at for d in drivers), min(d.measured_at for d in drivers))
 
@@ -197,6 +204,11 @@ def _timings(results: Iterable[Path], offsets: Sequence[float]) -> tuple[StepTab
     """The raw timings of all drivers as one, on the launcher's clock."""
     tables = [shift_clocks(*load_raw(Path(f"{path}.npz")), offsets) for path in results]
     return concatenate([steps for steps, _ in tables]), concatenate([e for _, e in tables])
+
+
+def _evaluated(results: Iterable[Path], offsets: Sequence[float]) -> EvaluationTable:
+    """What all drivers evaluated, on the launcher's clock."""
+    return joined([load_evaluation(Path(f"{path}.npz")).shifted(offsets) for path in results])
 
 
 def _with_training(run: LaunchedRun, drivers: Sequence[DriverResult]) -> LaunchedRun:
@@ -219,8 +231,10 @@ def _judged(
     """The run with what is wrong with it, and its metrics; None if it has no common window."""
     problems = find_problems(experiment, drivers, steps)
     metrics: Metrics | None = None
+    evaluation: EvaluationTimes | None = None
     try:
         metrics = compute_metrics(steps, experiment.of_each.examples_per_step)
+        evaluation = _evaluation_of(run, experiment)
     except ValueError as error:
         problems = [*problems, str(error)]
     return replace(
@@ -229,7 +243,15 @@ def _judged(
         reason="; ".join(problems),
         warnings=tuple(find_doubts(experiment, drivers, steps)),
         metrics=metrics,
+        evaluation=evaluation,
     )
+
+
+def _evaluation_of(run: LaunchedRun, experiment: Experiment) -> EvaluationTimes | None:
+    if experiment.evaluation is None or run.evaluated is None:
+        return None
+    batch = experiment.of_each.batch_per_worker
+    return evaluation_times(run.evaluated, batch, experiment.num_workers)
 
 
 def read_result(cls: type[T], result: Path) -> T:

@@ -18,7 +18,13 @@ from ps_allreduce.backends.devices import COMPUTE
 from ps_allreduce.backends.exchange_settings import update_rule
 from ps_allreduce.backends.program_backend import ProgramBackend
 from ps_allreduce.backends.protocol import Rows, Task
-from ps_allreduce.backends.worker_step import checksum, initialise_worker, trace_step
+from ps_allreduce.backends.worker_step import (
+    EVALUATION_COLUMNS,
+    checksum,
+    initialise_worker,
+    trace_evaluation,
+    trace_step,
+)
 from ps_allreduce.exchange.replica import Alone, Mirrored, Replica
 from ps_allreduce.exchange.steps import Exchanged, traced_function
 from ps_allreduce.workloads.program import Program
@@ -38,17 +44,21 @@ class LocalWorker(ProgramBackend):
         """Create variables, their slots and the worker's own resources."""
         rule = update_rule(self._experiment.workload.optimizer)
         self._replica = Replica(program.initial_values(), rule, self._workers.make_variable)
-        worker = 0 if self._task.tf_config is None else self._task.tf_config.task.index
+        self._worker = 0 if self._task.tf_config is None else self._task.tf_config.task.index
         place = self._workers.place
         # In the scope of the step, which looks for the resources there.
-        traced_function(place(lambda: initialise_worker(program, worker)))()
+        traced_function(place(lambda: initialise_worker(program, self._worker)))()
 
         def step(events: bool, recorded: bool) -> tf.Tensor:
             self.traces += 1
             values = self._replica.values
             return trace_step(program, values, self.exchange, events=events, recorded=recorded)
 
+        def evaluate(count: tf.Tensor) -> tf.Tensor:
+            return trace_evaluation(program, self._replica.values, count)
+
         self._step = traced_function(place(step))
+        self._evaluate = traced_function(place(evaluate))
 
     def exchange(self, gradients: list[tf.Tensor]) -> Exchanged:
         """Apply the gradients to this worker's own copy."""
@@ -75,6 +85,13 @@ class LocalWorker(ProgramBackend):
     def fetch(self, made: Sequence[tf.Tensor]) -> Rows:
         """Rows are in this process already."""
         return np.stack([row.numpy() for row in made])
+
+    def evaluate_batches(self, shares: Sequence[int]) -> Rows:
+        """Evaluate this worker's share."""
+        share = shares[self._worker]
+        if not share:
+            return np.zeros((0, EVALUATION_COLUMNS))
+        return np.asarray(self._evaluate(tf.constant(share)).numpy())
 
     def agree(self, value: float) -> float:
         """The largest of all workers' values."""

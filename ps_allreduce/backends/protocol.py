@@ -12,6 +12,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from ps_allreduce.cluster import TfConfig
+from ps_allreduce.point.evaluation import Evaluation
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Held, Plan, VariableSpec
 from ps_allreduce.record.messages import MessageRecord
@@ -78,6 +79,10 @@ class Backend(ABC):
     def run(self, num_steps: int, *, events: bool = False) -> Rows:
         """Make that many steps and fetch their rows, one per step."""
         return self.fetch(self.make(num_steps, events=events))
+
+    @abstractmethod
+    def evaluate(self, evaluation: Evaluation) -> Rows:
+        """Evaluate what was trained; one row for each batch (`record.evaluation`)."""
 
     def agree(self, value: float) -> float:
         """The largest value that a driving task gives; every driving task gets this answer."""

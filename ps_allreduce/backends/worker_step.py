@@ -27,6 +27,9 @@ from ps_allreduce.record.steps import (
 from ps_allreduce.workloads.inputs import WorkerIndex
 from ps_allreduce.workloads.program import Program, now_after, run_program
 
+#: Of a row of an evaluated batch: those of `record.evaluation.EvaluationTable`.
+EVALUATION_COLUMNS = 5
+
 #: In the type of a row.
 WORKER = LocalVariable("worker_index", tf.float64, ())
 
@@ -140,6 +143,33 @@ def trace_step(
         row += [now_after([moment]) for moment in moments]
     with tf.device(HOST):  # where clocks are read
         return tf.stack(row)
+
+
+def trace_evaluation(program: Program, values: Values, count: tf.Tensor) -> tf.Tensor:
+    """Evaluate so many batches, one after the other; a row for each [count, 5]."""
+    held = values()
+    state = [variable.read(variable.handle()) for variable in program.state]
+    iterators = [iterator.handle() for iterator in program.evaluation_iterators]
+    with tf.device(HOST):
+        worker = WORKER.read(WORKER.handle())
+    rows = tf.TensorArray(tf.float64, size=count, element_shape=[EVALUATION_COLUMNS])
+
+    def body(
+        index: tf.Tensor, before: tf.Tensor, rows: tf.TensorArray
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
+        with tf.control_dependencies([before]):
+            loss, ready = program.evaluate(held, state, iterators)
+        end = now_after([loss])
+        row = tf.stack([worker, tf.cast(loss, tf.float64), before, ready, end])
+        return index + 1, end, rows.write(index, row)
+
+    _, _, rows = tf.while_loop(
+        lambda index, *_: index < count,
+        body,
+        (tf.constant(0), tf.timestamp(), rows),
+        parallel_iterations=1,
+    )
+    return rows.stack()
 
 
 def checksum(value: tf.Tensor) -> tf.Tensor:

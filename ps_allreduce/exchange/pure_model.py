@@ -98,14 +98,23 @@ class PureModel:
         return [np.asarray(variable) for variable in self.others]
 
     def loss(
-        self, batch: Any, values: Sequence[tf.Tensor], state: Sequence[tf.Tensor]
+        self,
+        batch: Any,
+        values: Sequence[tf.Tensor],
+        state: Sequence[tf.Tensor],
+        *,
+        training: bool = True,
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """The loss of a batch (inputs, targets[, weights]), float32, and the new state."""
+        """The loss of a batch (inputs, targets[, weights]), float32, and the new state.
+
+        Args:
+            training: as layers are told; they compute as in inference where it is false.
+        """
         mapped = [
             *zip(self.trainable, values, strict=True),
             *zip(self.others, state, strict=True),
         ]
-        loss, scope = training_loss(self.keras_model, batch, mapped)
+        loss, scope = training_loss(self.keras_model, batch, mapped, training=training)
         changed = [tf.convert_to_tensor(scope.get_current_value(v)) for v in self.others]
         return loss, changed
 
@@ -152,7 +161,12 @@ def _dense(
 
 
 def training_loss(
-    model: keras.Model, batch: Any, values: Mapped, scope_of: ScopeOf = keras.StatelessScope
+    model: keras.Model,
+    batch: Any,
+    values: Mapped,
+    scope_of: ScopeOf = keras.StatelessScope,
+    *,
+    training: bool = True,
 ) -> tuple[tf.Tensor, keras.StatelessScope]:
     """The loss of a batch (inputs, targets[, weights]), float32, and the scope after it.
 
@@ -166,17 +180,17 @@ def training_loss(
         without_strategy(),
         scope_of([*values, *counted], collect_losses=True) as scope,
     ):
-        outputs = model(inputs, **_training(model.call))
+        outputs = model(inputs, **_told(model.call, training))
         # By position, as Keras hands them over: an own compute_loss may call them as it likes.
         loss = model.compute_loss(
-            inputs, targets, outputs, weights, **_training(model.compute_loss)
+            inputs, targets, outputs, weights, **_told(model.compute_loss, training)
         )
     return tf.cast(loss, tf.float32), scope
 
 
-def _training(function: Callable[..., Any]) -> dict[str, bool]:
-    """Told to functions that want to know."""
-    return {"training": True} if "training" in inspect.signature(function).parameters else {}
+def _told(function: Callable[..., Any], training: bool) -> dict[str, bool]:
+    """What functions are told that want to know."""
+    return {"training": training} if "training" in inspect.signature(function).parameters else {}
 
 
 def is_built(model: keras.Model) -> bool:

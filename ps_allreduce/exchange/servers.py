@@ -107,6 +107,10 @@ class ServerExchange(ABC):
         """What the worker holds: the values that its last exchange has brought."""
         return [variable.read(variable.handle()) for variable in self._values]
 
+    def newest(self) -> list[tf.Tensor]:
+        """What servers hold now, brought to the worker that executes this."""
+        return self.served.assemble([tf.identity(flat) for flat in self.served.read()])
+
     def _store(self, flats: Sequence[tf.Tensor]) -> list[tf.Operation]:
         """Store values of all buckets on the worker that executes this."""
         whole = self.served.assemble([tf.identity(flat) for flat in flats])

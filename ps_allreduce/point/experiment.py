@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass, field
 
 from ps_allreduce.errors import UserError, at_least, at_most
+from ps_allreduce.point.evaluation import Evaluation
 from ps_allreduce.point.measurement import Measurement, RecordingComparison
 from ps_allreduce.point.network import EmulatedNetwork, render_rate
 from ps_allreduce.point.resources import Device, Resources
@@ -56,6 +57,11 @@ class Experiment:
                 f"num_workers {self.num_workers}."
             )
         self.workload.of_each(self.num_workers)
+        if self.evaluation is not None and self.strategy.as_shipped:
+            raise UserError(
+                f"{self.strategy.kind} is plain TensorFlow, of which only training is measured: "
+                "leave --evaluation out."
+            )
         self.strategy.check_fits(self.num_workers, self.spread, self.resources)
         if refusal := self.strategy.refusal(self.workload):
             raise UserError(refusal)
@@ -64,6 +70,11 @@ class Experiment:
     def num_ps(self) -> int:
         """Number of parameter servers."""
         return self.strategy.num_ps
+
+    @property
+    def evaluation(self) -> Evaluation | None:
+        """What comes after the measured steps; None for nothing."""
+        return self.measurement.evaluation if isinstance(self.measurement, Measurement) else None
 
     @property
     def of_each(self) -> Workload:
@@ -89,6 +100,8 @@ class Experiment:
         if self.spread is not None and self.spread.workers_per_host > 1:
             parts.append(f"{self.spread.workers_per_host} per host")
         parts += [*self.strategy.title_parts(), *self.workload.title_parts()]
+        if self.evaluation is not None:
+            parts.append(f"{self.evaluation.mode} evaluation")
         if self.network is not None and self.network.bits_per_s is not None:
             parts.append(f"links of {render_rate(self.network.bits_per_s)}")
         return ", ".join([*parts, *self.resources.title_parts()])

@@ -13,6 +13,8 @@ from enum import StrEnum
 from typing import ClassVar
 
 from ps_allreduce.errors import UserError, at_least, at_most
+from ps_allreduce.point.evaluation import Evaluation
+from ps_allreduce.serialization import LATER
 
 #: Longer than anybody waits, and finite.
 MOST_WARMUP_S = 1e10
@@ -169,6 +171,7 @@ class Measurement:
     Attributes:
         measured_steps, measured_s: per worker.
         event_steps: steps after the measured window that are traced tensor by tensor.
+        evaluation: comes last.
     """
 
     kind: ClassVar[str] = "window"
@@ -177,6 +180,7 @@ class Measurement:
     measured_steps: int = 100
     measured_s: float = 0.0
     event_steps: int = 0
+    evaluation: Evaluation | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         at_least(1, measured_steps=self.measured_steps)
@@ -207,6 +211,7 @@ class Measurement:
             "least_measured_steps": self.measured_steps,
             "least_measured_s": self.measured_s,
             "event_steps": self.event_steps,
+            **({} if self.evaluation is None else self.evaluation.columns()),
         }
 
 

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_allreduce.errors import OtherVersionError, RecordFormatError, UserError
+from ps_allreduce.record.evaluation import EvaluationTable
 from ps_allreduce.record.records import FORMAT_VERSION, RunRecord
 from ps_allreduce.record.sense import refuse_nonsense
 from ps_allreduce.record.steps import EventTable, StepTable
@@ -42,6 +43,9 @@ _NPY_BEGIN = 10
 #: Columns of raw timings that hold whole numbers, and the shapes of rows that are no single number.
 _WHOLE = frozenset({"worker", "step", "phase", "kind", "tensor"})
 _SHAPES: dict[str, tuple[int | None, ...]] = {"batches": (None, 3), "releases": (None,)}
+
+#: Begins the names of arrays of an evaluation.
+EVALUATION = "evaluation"
 
 #: The folder of a sweep's records.
 RUNS = "runs"
@@ -199,12 +203,23 @@ def _check_name_and_times(path: Path, record: RunRecord) -> None:
             raise RecordFormatError(f"{path}: {name} is not a time ({error}). {REMEDY}") from error
 
 
-def save_raw(path: Path, steps: StepTable, events: EventTable) -> None:
-    """Write both tables as one compressed NumPy archive (no pickles)."""
-    arrays = {f"steps_{field.name}": getattr(steps, field.name) for field in fields(StepTable)}
-    arrays |= {f"events_{field.name}": getattr(events, field.name) for field in fields(EventTable)}
+def save_raw(
+    path: Path, steps: StepTable, events: EventTable, evaluated: EvaluationTable | None = None
+) -> None:
+    """Write the tables as one compressed NumPy archive (no pickles).
+
+    Args:
+        evaluated: left out where it is empty.
+    """
+    arrays = _arrays("steps", steps) | _arrays("events", events)
+    if evaluated is not None and len(evaluated):
+        arrays |= _arrays(EVALUATION, evaluated)
     with path.open("wb") as stream:
         np.savez_compressed(stream, allow_pickle=False, **arrays)
+
+
+def _arrays(name: str, table: StepTable | EventTable | EvaluationTable) -> dict[str, Any]:
+    return {f"{name}_{each.name}": getattr(table, each.name) for each in fields(table)}
 
 
 def load_raw(path: Path) -> tuple[StepTable, EventTable]:
@@ -226,8 +241,23 @@ def load_raw(path: Path) -> tuple[StepTable, EventTable]:
         raise RecordFormatError(f"{path}: raw timings cannot be used ({error}).") from error
 
 
+def load_evaluation(path: Path) -> EvaluationTable:
+    """Read what `save_raw` wrote of an evaluation; empty where there was none.
+
+    Raises:
+        RecordFormatError: the file is missing or damaged.
+    """
+    try:
+        with open_regular(path) as stream, zipfile.ZipFile(stream) as archive:
+            if f"{EVALUATION}_worker.npy" not in archive.namelist():
+                return EvaluationTable.empty()
+            return EvaluationTable(**_columns(archive, EVALUATION, EvaluationTable))
+    except UNREADABLE as error:
+        raise RecordFormatError(f"{path}: raw timings cannot be read ({error}).") from error
+
+
 def _columns(
-    archive: zipfile.ZipFile, table: str, kind: type[StepTable | EventTable]
+    archive: zipfile.ZipFile, table: str, kind: type[StepTable | EventTable | EvaluationTable]
 ) -> dict[str, npt.NDArray[Any]]:
     names = [each.name for each in fields(kind)]
     return {name: _checked(name, _array(archive.read(f"{table}_{name}.npy"))) for name in names}

@@ -16,6 +16,7 @@ from enum import StrEnum
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import WarmupEnd
+from ps_allreduce.record.evaluation import EvaluationTimes
 from ps_allreduce.record.hosts import GpuSample, HostRecord
 from ps_allreduce.record.messages import MessageRecord
 from ps_allreduce.record.placement_used import PlacementUsed
@@ -177,6 +178,7 @@ class RunRecord:
         hosts: in the scheduler's order.
         machine_busy: share of this machine's processor time that was used in the measured window,
             where emulated hosts share one machine.
+        evaluation: of what was trained; None where nothing was to be evaluated.
         recording: of a run that compared recorded with bare steps; None of any other.
         gradient_bytes: of one worker and step, in float32.
         num_messages: that a worker sends per step.
@@ -218,6 +220,7 @@ class RunRecord:
     messages: tuple[MessageRecord, ...] = ()
     warmup_end: WarmupEnd | None = None
     recording: RecordingTimes | None = None
+    evaluation: EvaluationTimes | None = None
 
     def __post_init__(self) -> None:
         if min(self.repetition, self.attempt) < 0:

@@ -21,12 +21,13 @@ Integers = npt.NDArray[np.int64]
 
 
 class Phase(IntEnum):
-    """What a step was run for."""
+    """What a step was run for; what is evaluated is no step (`record.evaluation`)."""
 
     FIRST = 0
     WARMUP = 1
     MEASURED = 2
     EVENTS = 3
+    EVALUATION = 4
 
 
 class EventKind(IntEnum):

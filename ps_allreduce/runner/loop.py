@@ -1,4 +1,4 @@
-"""The timed loop: first step, warm-up, measured steps, traced steps.
+"""The timed loop: first step, warm-up, measured steps, traced steps, evaluation.
 
 Decides how many steps are made and to which phase each belongs, and says before each stretch how
 long the rest will take at least.  It knows no TensorFlow: a driver makes the steps, a clock is
@@ -15,6 +15,7 @@ from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
+from ps_allreduce.point.evaluation import Evaluation
 from ps_allreduce.point.measurement import SETTLING_STEPS, Measurement, WarmupEnd
 from ps_allreduce.record.steps import Floats, Integers, Phase
 from ps_allreduce.runner.steadiness import is_steady, round_times
@@ -25,6 +26,9 @@ RowsT_co = TypeVar("RowsT_co", covariant=True)
 #: The first steps are slow: a duration takes more steps than they suggest.
 MARGIN = 1.1
 
+#: Of a step, the share of a forward pass at least.
+FORWARD = 0.2
+
 #: Steps that the slowest worker makes once all have settled, where steps are dealt.
 LEAST_OF_SLOWEST = 5
 
@@ -34,6 +38,9 @@ class Driver(Protocol[RowsT_co]):
 
     def run(self, num_steps: int, *, events: bool = False) -> RowsT_co:
         """Make steps on all workers this task drives."""
+
+    def evaluate(self, evaluation: Evaluation) -> RowsT_co:
+        """Evaluate what was trained, on the workers this task drives."""
 
     def agree(self, value: float) -> float:
         """The largest of all driving tasks' values."""
@@ -56,10 +63,15 @@ class Stretch(Generic[RowsT]):
 
 @dataclass(frozen=True, slots=True)
 class TimedSteps(Generic[RowsT]):
-    """Everything that was run, and why the warm-up was over."""
+    """Everything that was run, and why the warm-up was over.
+
+    Attributes:
+        evaluated: a row for each batch; None where nothing was to be evaluated.
+    """
 
     stretches: list[Stretch[RowsT]]
     warmup_end: WarmupEnd
+    evaluated: RowsT | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +83,14 @@ class Surroundings(Generic[RowsT]):
         progress: told of every phase as it begins.
         expect: told how many seconds are needed from now on, at least.
         ends: of rows, the worker of each step and when it ended, in seconds on the worker's clock.
+        num_workers: of all driving tasks.
     """
 
     clock: Callable[[], float]
     progress: Callable[[Phase], None]
     expect: Callable[[float], None]
     ends: Callable[[RowsT], tuple[Integers, Floats]]
+    num_workers: int
 
 
 def timed_loop(
@@ -102,7 +116,12 @@ def timed_loop(
         around.progress(Phase.EVENTS)
         count = measurement.event_steps
         stretches.append(Stretch(Phase.EVENTS, count, driver.run(count, events=True)))
-    return TimedSteps(stretches, warmup_end)
+    evaluated = None
+    if measurement.evaluation is not None:
+        around.progress(Phase.EVALUATION)
+        around.expect(max(measurement.evaluation.shares(around.num_workers)) * FORWARD * step_s)
+        evaluated = driver.evaluate(measurement.evaluation)
+    return TimedSteps(stretches, warmup_end, evaluated)
 
 
 @dataclass(slots=True)

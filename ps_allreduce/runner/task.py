@@ -26,10 +26,11 @@ from ps_allreduce.fork_server.messages import StartTask
 from ps_allreduce.inspection.questions import Report
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import SETTLED_STEPS, Measurement, RecordingComparison
+from ps_allreduce.record.evaluation import EvaluationTable
 from ps_allreduce.record.files import save_raw
 from ps_allreduce.record.placement_used import PlacementUsed
 from ps_allreduce.record.records import RecordingTimes
-from ps_allreduce.record.steps import Phase, StepTable, concatenate
+from ps_allreduce.record.steps import EventTable, Phase, StepTable, concatenate
 from ps_allreduce.record.weights import RunWeights, save_weights
 from ps_allreduce.runner.loop import Stretch, Surroundings, TimedSteps, timed_loop
 from ps_allreduce.runner.validity import ClockPair, DriverResult
@@ -78,8 +79,8 @@ def drive(request: StartTask, task: Task, measurement: Measurement, report: Repo
     built_at = time.time()
     checksums_before = tuple(backend.weight_checksums())
     initial = None if request.weights is None else backend.read_weights()
-    timed, starts = _measure(backend, measurement, report)
-    _save_timings(Path(f"{request.result}.npz"), task.experiment, timed.stretches)
+    timed, starts = _measure(backend, task.experiment.num_workers, measurement, report)
+    _save_timings(Path(f"{request.result}.npz"), task.experiment, timed)
     if request.weights is not None and initial is not None:
         weights = RunWeights(initial=initial, final=backend.read_weights())
         save_weights(Path(request.weights), weights)
@@ -117,20 +118,24 @@ class PhaseStart:
 
 
 def _measure(
-    backend: Backend, measurement: Measurement, report: Report
+    backend: Backend, num_workers: int, measurement: Measurement, report: Report
 ) -> tuple[TimedSteps[Rows], dict[Phase, PhaseStart]]:
-    """Run the timed loop, and note when phases start; that of EVENTS ends the measured one."""
+    """Run the timed loop, and note when phases start.
+
+    That of EVENTS ends the measured one, whatever comes then.
+    """
     starts: dict[Phase, PhaseStart] = {}
 
     def progress(phase: Phase) -> None:
         report(f"phase:{phase.name.lower()}")
-        starts[phase] = PhaseStart(time.time(), backend.traces)
+        starts.setdefault(min(phase, Phase.EVENTS), PhaseStart(time.time(), backend.traces))
 
     around = Surroundings(
         clock=time.monotonic,
         progress=progress,
         expect=lambda seconds: report("needs", seconds=seconds),
         ends=RowLayout.ends,
+        num_workers=num_workers,
     )
     timed = timed_loop(backend, measurement, around)
     starts.setdefault(Phase.EVENTS, PhaseStart(time.time(), backend.traces))
@@ -179,8 +184,16 @@ def _placement_used(backend: Backend) -> PlacementUsed | None:
     return PlacementUsed.of(*placement, [spec.name for spec in backend.variables])
 
 
-def _save_timings(path: Path, experiment: Experiment, stretches: Sequence[Stretch[Rows]]) -> None:
-    """Unpack and save the rows of all stretches, and the events of the traced steps."""
+def _save_timings(path: Path, experiment: Experiment, timed: TimedSteps[Rows]) -> None:
+    """Unpack and save all rows: of steps, of the events of traced ones, of what was evaluated."""
+    steps, events = _unpacked(experiment, timed.stretches)
+    rows = timed.evaluated
+    save_raw(path, steps, events, None if rows is None else EvaluationTable.of_rows(rows))
+
+
+def _unpacked(
+    experiment: Experiment, stretches: Sequence[Stretch[Rows]]
+) -> tuple[StepTable, EventTable]:
     layout = RowLayout.of(stretches[0].rows, experiment.workload.accumulation)
     done: Counter[int] = Counter()
     steps, events = [], []
@@ -190,7 +203,7 @@ def _save_timings(path: Path, experiment: Experiment, stretches: Sequence[Stretc
         steps.append(table)
         events.append(layout.events(stretch.rows, table))
         done.update(table.worker.tolist())
-    save_raw(path, concatenate(steps), concatenate(events))
+    return concatenate(steps), concatenate(events)
 
 
 def _mark_leading(table: StepTable, leading: int, done: Counter[int]) -> StepTable:

@@ -23,6 +23,7 @@ import tensorflow as tf
 
 from ps_allreduce.exchange.batches import BatchOutputs
 from ps_allreduce.exchange.worker_local import HOST, LocalIterator, LocalVariable, assign
+from ps_allreduce.point.evaluation import Evaluation
 from ps_allreduce.point.jitter import CHOOSING_SHIFT, GOLDEN, ROUNDS, Jitter
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.workloads.inputs import WorkerIndex
@@ -45,10 +46,16 @@ GRADIENT_VALUE = 1e-6
 class EmulatedProgram(Program):
     """Takes the stated time per batch and yields constant gradients of a model's sizes."""
 
-    def __init__(self, workload: Workload, num_workers: int, data_dir: Path) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        num_workers: int,
+        data_dir: Path,
+        evaluation: Evaluation | None = None,
+    ) -> None:
         if workload.emulated is None:
             raise ValueError("the workload states no emulated compute")
-        super().__init__(workload, num_workers, data_dir)
+        super().__init__(workload, num_workers, data_dir, evaluation)
         self._compute: EmulatedCompute = workload.emulated
         trainable = [spec for spec in self.variables if spec.trainable]
         self._groups = backward_groups([s.num_bytes for s in trainable], self._compute.releases)
@@ -57,6 +64,7 @@ class EmulatedProgram(Program):
             for index, spec in enumerate(trainable)
         )
         self.iterators += (LocalIterator("accelerator", TICK),)
+        self.evaluation_iterators += (LocalIterator("evaluation/accelerator", TICK),)
 
     def _create_state(self) -> list[tf.Operation]:
         return [
@@ -75,6 +83,14 @@ class EmulatedProgram(Program):
             # A step draws while it waits for its first moment: that costs it no time.
             steps = tf.data.Dataset.range(1 << 40).map(lambda step: moments * draw(step))
         return [*created, self.iterators[1].start(_timer(steps.unbatch())), *_calibrate()]
+
+    def _initialise_evaluation(
+        self, worker: WorkerIndex, evaluation: Evaluation
+    ) -> list[tf.Operation]:
+        """Also create a timer of forward passes."""
+        created = super()._initialise_evaluation(worker, evaluation)
+        forward = tf.data.Dataset.from_tensors(self._moments(worker)[0]).repeat()
+        return [*created, self.evaluation_iterators[1].start(_timer(forward))]
 
     @staticmethod
     def fetch(values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -130,6 +146,21 @@ class EmulatedProgram(Program):
             moments=[input_ready, loss_ready, now_after(gradients)],
             releases=releases,
         )
+
+    def evaluate(
+        self,
+        values: Sequence[tf.Tensor],
+        state: Sequence[tf.Tensor],
+        iterators: Sequence[tf.Tensor],
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Wait the forward time."""
+        source, accelerator = self.evaluation_iterators
+        examples = source.next(iterators[0])
+        input_ready = now_after([*values, *examples])
+        with tf.control_dependencies([_begin([*values, *examples])]):
+            (tick,) = accelerator.next(iterators[1])
+        with tf.control_dependencies([tick]):
+            return tf.constant(1.0), input_ready
 
 
 def draws(

@@ -12,6 +12,7 @@ from ps_allreduce.exchange.drawn_examples import DrawnExamples
 from ps_allreduce.exchange.pure_model import PureModel
 from ps_allreduce.exchange.worker_local import LocalVariable, assign
 from ps_allreduce.point.architectures import OwnModel
+from ps_allreduce.point.evaluation import Evaluation
 from ps_allreduce.point.workload import Precision, Workload
 from ps_allreduce.workloads.program import Program, now_after
 from ps_allreduce.workloads.rehearsal import rehearse
@@ -35,8 +36,14 @@ class RealProgram(Program):
         notes: what tracing a step has shown of its gradients, a sentence each.
     """
 
-    def __init__(self, workload: Workload, num_workers: int, data_dir: Path) -> None:
-        super().__init__(workload, num_workers, data_dir)
+    def __init__(
+        self,
+        workload: Workload,
+        num_workers: int,
+        data_dir: Path,
+        evaluation: Evaluation | None = None,
+    ) -> None:
+        super().__init__(workload, num_workers, data_dir, evaluation)
         self._pure = self._model.pure
         self.keras_model = self._pure.keras_model
         self.precision = _precision_of(self._pure)
@@ -77,6 +84,19 @@ class RealProgram(Program):
             state=changed,
             moments=[input_ready, now_after([loss]), now_after(gradients)],
         )
+
+    def evaluate(
+        self,
+        values: Sequence[tf.Tensor],
+        state: Sequence[tf.Tensor],
+        iterators: Sequence[tf.Tensor],
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The loss of one batch, with the statistics that the worker has gathered."""
+        examples = self.evaluation_iterators[0].next(iterators[0])
+        input_ready = now_after([*values[:1], *examples])
+        batch = tf.nest.pack_sequence_as(self._structure, examples)
+        loss, _ = self._pure.loss(batch, values, state, training=False)
+        return loss, input_ready
 
     def _note(self, sentence: str) -> None:
         self.notes[sentence] = None

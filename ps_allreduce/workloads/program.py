@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import tensorflow as tf
 
 from ps_allreduce.exchange.batches import BatchOutputs, run_batches
 from ps_allreduce.exchange.worker_local import LocalIterator, LocalVariable, assign
+from ps_allreduce.point.evaluation import Evaluation
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.workloads.inputs import WorkerIndex, batch_structure, make_dataset
 from ps_allreduce.workloads.keras_models import build_model
@@ -39,7 +41,15 @@ class Program(ABC):
 
     state: tuple[LocalVariable, ...]
 
-    def __init__(self, workload: Workload, num_workers: int, data_dir: Path) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        num_workers: int,
+        data_dir: Path,
+        evaluation: Evaluation | None = None,
+    ) -> None:
+        """Build the model; `evaluation` is what comes after training."""
+        self._evaluation = evaluation
         self.accumulation = workload.accumulation
         self._workload = workload
         self._num_workers = num_workers
@@ -51,6 +61,11 @@ class Program(ABC):
         self._structure = batch_structure(workload, self._examples)
         self.iterators: tuple[LocalIterator, ...]
         self.iterators = (LocalIterator("input", tf.nest.flatten(self._structure)),)
+        #: Of the evaluation, in the same order.
+        self.evaluation_iterators: tuple[LocalIterator, ...]
+        self.evaluation_iterators = (
+            LocalIterator("evaluation/input", tf.nest.flatten(self._structure)),
+        )
 
     def initial_values(self) -> list[npt.NDArray[np.float32]]:
         """Initial values of the trainable variables, equal for equal seeds."""
@@ -61,7 +76,26 @@ class Program(ABC):
         dataset = make_dataset(
             self._workload, self._num_workers, worker, self._data_dir, self._examples
         )
-        return [*self._create_state(), self.iterators[0].start(dataset)]
+        created = [*self._create_state(), self.iterators[0].start(dataset)]
+        if self._evaluation is not None:
+            created += self._initialise_evaluation(worker, self._evaluation)
+        return created
+
+    def _initialise_evaluation(
+        self, worker: WorkerIndex, evaluation: Evaluation
+    ) -> list[tf.Operation]:
+        """Create the iterators of the evaluation; a worker that takes no part has some as well."""
+        evaluators = evaluation.evaluators(self._num_workers)
+        last = evaluators - 1
+        shard = min(worker, last) if isinstance(worker, int) else tf.minimum(worker, last)
+        dataset = make_dataset(
+            replace(self._workload, accumulation=1, dealt_to=None),
+            evaluators,
+            shard,
+            self._data_dir,
+            self._examples,
+        )
+        return [self.evaluation_iterators[0].start(dataset)]
 
     @abstractmethod
     def _create_state(self) -> list[tf.Operation]:
@@ -78,6 +112,19 @@ class Program(ABC):
 
         Its moments are input ready, loss ready and last gradient ready; its releases are when
         emulated gradients were released, by group.
+        """
+
+    @abstractmethod
+    def evaluate(
+        self,
+        values: Sequence[tf.Tensor],
+        state: Sequence[tf.Tensor],
+        iterators: Sequence[tf.Tensor],
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The loss of one batch as in inference, and the moment at which its input was there.
+
+        Args:
+            iterators: handles of `evaluation_iterators`.
         """
 
 

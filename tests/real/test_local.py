@@ -19,6 +19,9 @@ from analysis.timeline.trace_events import STEP, trace_of
 from analysis.timeline.traced import TracedRun
 from experiments.sweep.folder import NOTE
 from launchers.protocol import LaunchedRun
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.data import Digits
+from ps_allreduce.point.evaluation import Evaluation, EvaluationMode
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.optimizers import Momentum
 from ps_allreduce.point.placement import Policy
@@ -28,9 +31,10 @@ from ps_allreduce.point.strategies import (
     AnyStrategy,
     AsynchronousServers,
     Single,
+    StockAllReduce,
     SynchronousServers,
 )
-from ps_allreduce.point.workload import Workload
+from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.files import iter_record_paths, load_record
 from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.record.records import RunRecord, Status
@@ -58,6 +62,8 @@ def test_a_run_leaves_a_complete_measurement(
     workers = 1 if strategy is Single else 2
     # Workers that do not wait for each other need some steps for a window that all are in.
     measurement = replace(BRIEF, measured_steps=100, event_steps=2)
+    if not strategy.as_shipped:
+        measurement = replace(measurement, evaluation=Evaluation(batches=3))
     own = point(strategy, workers, measurement=measurement)
     run = launch(launcher, own)
     assert run.status is Status.OK, f"{run.reason}\n{run.log[-2000:]}"
@@ -71,6 +77,7 @@ def test_a_run_leaves_a_complete_measurement(
     assert "worker:0" in run.log
     if not strategy.as_shipped:  # of whose steps nobody sees the inside
         assert_events_are_traced(run, workers)
+        assert_all_was_evaluated(run, workers)
     assert_the_timeline_holds_all(run, own)
 
 
@@ -82,6 +89,41 @@ def assert_events_are_traced(run: LaunchedRun, workers: int) -> None:
     # Without messages, every variable; two steps, three kinds of moments.
     assert len(run.events.time) == workers * 2 * 3 * (run.num_messages or NUM_VARIABLES)
     assert (run.events.time > 1e9).all()
+
+
+def assert_all_was_evaluated(run: LaunchedRun, workers: int) -> None:
+    """By all workers, in less time than the run took."""
+    assert run.evaluation is not None
+    assert sum(run.evaluation.batches_per_worker) == 3
+    assert min(run.evaluation.batches_per_worker) == 3 // workers
+    assert 0 < run.evaluation.seconds < (run.phases.total_s or 0)
+
+
+@pytest.mark.parametrize("emulated", [None, EmulatedCompute(forward_s=0.05, backward_s=0.05)])
+def test_whoever_evaluates_finds_the_same_in_other_time(
+    emulated: EmulatedCompute | None, launcher: LocalLauncher
+) -> None:
+    found = []
+    for strategy, mode in zip((AllReduce, SynchronousServers), EvaluationMode, strict=True):
+        evaluation = Evaluation(batches=6, mode=mode)
+        measurement = replace(BRIEF, evaluation=evaluation)
+        workload = Workload(data=Digits(), emulated=emulated)
+        run = launch(launcher, point(strategy, 2, measurement=measurement, workload=workload))
+        assert run.evaluation is not None, run.reason
+        found.append(run.evaluation)
+    alone, together = found
+    assert alone.batches_per_worker == (6, 0)
+    assert together.batches_per_worker == (3, 3)
+    # The same examples, in other batches, by weights that both have trained.
+    assert alone.loss == pytest.approx(together.loss, rel=1e-4)
+    if emulated is not None:
+        assert alone.seconds == pytest.approx(6 * 0.05, rel=0.2)
+        assert together.seconds < 0.7 * alone.seconds
+
+
+def test_nothing_of_plain_tensorflow_is_evaluated() -> None:
+    with pytest.raises(UserError, match="only training is measured"):
+        point(StockAllReduce, 2, measurement=replace(BRIEF, evaluation=Evaluation(batches=3)))
 
 
 def assert_the_timeline_holds_all(run: LaunchedRun, own: Experiment) -> None:

@@ -10,6 +10,7 @@ import os
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -26,12 +27,17 @@ from ps_allreduce.backends.exchange_settings import (
 )
 from ps_allreduce.backends.program_backend import ProgramBackend
 from ps_allreduce.backends.protocol import Rows, Task
-from ps_allreduce.backends.worker_step import checksum, initialise_worker, trace_step
+from ps_allreduce.backends.worker_step import (
+    checksum,
+    initialise_worker,
+    trace_evaluation,
+    trace_step,
+)
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.exchange.buckets import Messages, holders
 from ps_allreduce.exchange.listening import wait_for_servers
 from ps_allreduce.exchange.served import ServedVariables
-from ps_allreduce.exchange.servers import ServerExchange, connect, fetch
+from ps_allreduce.exchange.servers import ServerExchange, connect, fetch, raise_first
 from ps_allreduce.exchange.steps import Exchange, Values, traced_function, worker_device
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Held, Plan, make_plan
 from ps_allreduce.point.strategies.servers import ParameterServers
@@ -80,6 +86,7 @@ class ServerBackend(ProgramBackend):
         self._served = ServedVariables(parts_of(self._plan), messages, rule, values)
         self._exchange = self._make_exchange(self._served, messages)
         self._initialiser = traced_function(self._exchange.on_device(self._initialise))
+        self._evaluator = traced_function(self._exchange.on_device(self._trace_evaluation))
         for worker in range(self._experiment.num_workers):
             self._initialise_on(worker)
 
@@ -100,6 +107,9 @@ class ServerBackend(ProgramBackend):
         with tf.control_dependencies(self._exchange.prepare()):
             return tf.identity(ready)
 
+    def _trace_evaluation(self, count: tf.Tensor) -> tf.Tensor:
+        return trace_evaluation(self._program, self._exchange.newest, count)
+
     def make(
         self, num_steps: int, *, events: bool = False, recorded: bool = True
     ) -> list[tf.Tensor]:
@@ -112,6 +122,20 @@ class ServerBackend(ProgramBackend):
         if (events, recorded) not in self._traced:
             self._traced[events, recorded] = self._exchange.trace(step)
         return self._exchange.make(self._traced[events, recorded], num_steps)
+
+    def evaluate_batches(self, shares: Sequence[int]) -> Rows:
+        """Have every worker fetch the present parameters, and evaluate its share with them."""
+        evaluate = self._evaluator.get_concrete_function(tf.TensorSpec([], tf.int32))
+
+        def on_worker(worker: int) -> list[tf.Tensor]:
+            with tf.device(worker_device(worker)):
+                return [evaluate(tf.constant(shares[worker]))]
+
+        taking = [worker for worker, share in enumerate(shares) if share]
+        with ThreadPoolExecutor(len(taking)) as pool:
+            futures = [pool.submit(on_worker, worker) for worker in taking]
+            raise_first(futures)
+        return np.concatenate([rows.numpy() for future in futures for rows in future.result()])
 
     def fetch(self, made: Sequence[tf.Tensor]) -> Rows:
         """Bring rows, or matrices of them, from their workers to the chief."""

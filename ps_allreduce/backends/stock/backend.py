@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from ps_allreduce.backends.protocol import Backend
+from ps_allreduce.backends.protocol import Backend, Rows
 from ps_allreduce.backends.stock.training import StockTraining, make_training, timed
 from ps_allreduce.errors import UserError
+from ps_allreduce.point.evaluation import Evaluation
 from ps_allreduce.record.messages import MessageRecord
 from ps_allreduce.workloads.inputs import WorkerIndex
 
@@ -64,6 +65,10 @@ class StockBackend(Backend):
             return self._training.step(batch).loss
 
         return self._strategy.run(replica, args=(batch,))
+
+    def evaluate(self, evaluation: Evaluation) -> Rows:
+        """Of plain TensorFlow only training is measured (`point.experiment`)."""
+        raise NotImplementedError
 
     def messages(self) -> list[MessageRecord]:
         """A gradient of each variable, as before any packing."""

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ps_allreduce.point.evaluation import Evaluation
 from ps_allreduce.point.measurement import (
     SETTLING_STEPS,
     FixedWarmup,
@@ -20,7 +21,7 @@ from ps_allreduce.point.measurement import (
     WarmupEnd,
 )
 from ps_allreduce.record.steps import Floats, Integers, Phase
-from ps_allreduce.runner.loop import Stretch, Surroundings, timed_loop
+from ps_allreduce.runner.loop import FORWARD, Stretch, Surroundings, timed_loop
 from tests.examples import fast
 from tests.fakes import FakeClock
 
@@ -58,6 +59,10 @@ class FakeDriver:
             self.made += 1
         return np.asarray(rows)
 
+    def evaluate(self, evaluation: Evaluation) -> Rows:
+        self.clock.now += evaluation.batches
+        return np.full((evaluation.batches, 3), self.made)
+
     def agree(self, value: float) -> float:
         return self.agreement(value)
 
@@ -71,7 +76,7 @@ def around(
     progress: Callable[[Phase], None] = lambda _: None,
     expect: Callable[[float], None] = lambda _: None,
 ) -> Surroundings[Rows]:
-    return Surroundings(clock=clock, progress=progress, expect=expect, ends=ends)
+    return Surroundings(clock=clock, progress=progress, expect=expect, ends=ends, num_workers=1)
 
 
 def run_loop(
@@ -224,6 +229,18 @@ def run_together(measurement: Measurement, speeds: list[float]) -> list[FakeDriv
     return drivers
 
 
+def test_an_evaluation_comes_last_and_the_loop_says_how_long_it_needs() -> None:
+    clock, told, needed = FakeClock(now=1000.0), list[Phase](), list[float]()
+    driver = FakeDriver(clock, steady(1.0))
+    evaluation = Evaluation(batches=7)
+    measurement = Measurement(measured_steps=2, event_steps=1, evaluation=evaluation)
+    timed = timed_loop(driver, measurement, around(clock, told.append, needed.append))
+    assert told[-3:] == [Phase.MEASURED, Phase.EVENTS, Phase.EVALUATION]
+    assert timed.evaluated is not None
+    assert (timed.evaluated == driver.made).all()  # all steps were made before
+    assert needed[-1] == pytest.approx(7 * FORWARD)
+
+
 @fast
 @given(st.lists(st.floats(0.005, 2), min_size=2, max_size=3), st.sampled_from([3.0, 0.0]))
 def test_drivers_of_different_speed_make_the_same_steps(
@@ -314,6 +331,9 @@ class DealingDriver:
             # Their clocks are an hour apart.
             rows.append((worker, self.clock.now + 3600.0 * worker, self.made))
         return np.asarray(rows)
+
+    def evaluate(self, evaluation: Evaluation) -> Rows:
+        raise AssertionError("nothing is evaluated here")
 
     def agree(self, value: float) -> float:
         return value
