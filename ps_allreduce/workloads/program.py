@@ -84,7 +84,10 @@ class Program(ABC):
     def _initialise_evaluation(
         self, worker: WorkerIndex, evaluation: Evaluation
     ) -> list[tf.Operation]:
-        """Create the iterators of the evaluation; a worker that takes no part has some as well."""
+        """Create the iterators of the evaluation; a worker that takes no part has some as well.
+
+        The first batch comes twice: once it does not count.
+        """
         evaluators = evaluation.evaluators(self._num_workers)
         last = evaluators - 1
         shard = min(worker, last) if isinstance(worker, int) else tf.minimum(worker, last)
@@ -95,7 +98,7 @@ class Program(ABC):
             self._data_dir,
             self._examples,
         )
-        return [self.evaluation_iterators[0].start(dataset)]
+        return [self.evaluation_iterators[0].start(dataset.take(1).concatenate(dataset))]
 
     @abstractmethod
     def _create_state(self) -> list[tf.Operation]:
