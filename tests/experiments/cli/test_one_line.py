@@ -41,6 +41,7 @@ KEYS = {
     ),
     *("input_wait_s", "warmup_steps", "measured_steps", "window_s", "steps_per_worker"),
     *("bring_up_s", "build_s", "first_step_s", "warmup_s", "measured_s", "total_s"),
+    *("evaluation_s", "evaluation_examples_per_sec"),
 }
 
 FAILED = make_record(status=Status.FAILED, reason="ps:0 was killed by SIGKILL", metrics=None)
