@@ -34,6 +34,7 @@ from ps_allreduce.errors import HostFault, LaunchError, UserError, in_a_sentence
 from ps_allreduce.point.architectures import OwnModel
 from ps_allreduce.point.data import Digits
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.image_files import ImageFiles
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.provenance import collect
@@ -213,7 +214,8 @@ def _launched(
 
 def _has_files(workload: Workload) -> bool:
     """The suite has put files of the workload on the hosts."""
-    return isinstance(workload.data, Digits) or isinstance(workload.model, OwnModel)
+    made = isinstance(workload.data, Digits | ImageFiles)
+    return made or isinstance(workload.model, OwnModel)
 
 
 def _limit_s(session: Session) -> float:

@@ -111,6 +111,15 @@ def classified(shape: tuple[int, ...], num_classes: int) -> DrawnExamples:
     )
 
 
+def told(shape: tuple[int, ...], target: str, num_outputs: int) -> DrawnExamples:
+    """Examples of a shape with what is told of each: a `class`, `labels`, or a `value`."""
+    if target == "class":
+        return classified(shape, num_outputs)
+    below = 2 if target == "labels" else 0
+    targets = Field(shape=(num_outputs,), dtype=tf.float32, below=below)
+    return DrawnExamples(Field(shape=shape, dtype=tf.float32), targets)
+
+
 def examples_for(model: PureModel, batch: int) -> DrawnExamples:
     """Examples of a model, in batches of so many; they index no row that a table does not have."""
     examples = examples_of(model.keras_model)

@@ -69,6 +69,8 @@ class ExampleForm:
         at_least(1, channels=self.channels, num_outputs=self.num_outputs)
         if self.image_size is not None:
             at_least(1, image_size=self.image_size)
+        if self.encoding is Encoding.ENCODED and self.channels not in (1, 3, 4):
+            raise UserError(f"encoded images have 1, 3 or 4 channels, got {self.channels}.")
         if self.encoding is Encoding.UINT16 and self.image_size is None:
             raise UserError("images of 16-bit numbers need an image_size: they do not tell it.")
         if self.target is Target.VALUE and self.num_outputs != 1:

@@ -28,7 +28,7 @@ from ps_allreduce.fork_server.streams import receive_stream, send_stream
 from ps_allreduce.fork_server.traffic import receive_traffic, send_traffic
 from ps_allreduce.inspection import questions
 from ps_allreduce.inspection.check_up import CHECK_UP_JOBS
-from ps_allreduce.point.data import Digits, InputFiles, OwnDataset, Synthetic
+from ps_allreduce.point.data import Digits, OwnDataset, RecordFiles, Synthetic
 from ps_allreduce.point.image_files import ImageFiles
 from ps_allreduce.point.resources import Device
 from ps_allreduce.record.provenance import computing
@@ -41,6 +41,7 @@ from ps_allreduce.workloads.image_files import (
     record_files,
     write_digits,
 )
+from ps_allreduce.workloads.image_lists import damage_in, existing_list, write_list
 from ps_allreduce.workloads.keras_models import build_model
 
 #: Imported here so that the fork server pays for it once, and not every task.
@@ -66,11 +67,21 @@ def start_task(request: messages.StartTask, report: Reporter) -> None:
             f"a file of the input {source} is damaged: {essence(str(error))}. Write it again."
         ) from error
     except (tf.errors.OpError, MemoryError) as error:
-        if isinstance(data := request.experiment.workload.data, Digits):
-            record_files(data, Path(request.data_dir))  # they may have been deleted meanwhile
+        _look_at_input(request, error)
         if reason := explain_out_of_memory(str(error), request.task):
             raise LaunchError(reason) from error
         raise
+
+
+def _look_at_input(request: messages.StartTask, error: Exception) -> None:
+    """What the suite has made may have been deleted meanwhile, and images may be damaged."""
+    data, data_dir = request.experiment.workload.data, Path(request.data_dir)
+    if isinstance(data, Digits):
+        record_files(data, data_dir)
+    if isinstance(data, ImageFiles):
+        existing_list(data, data_dir)
+        if "DecodeImage" in str(error) and (damage := damage_in(data)):
+            raise InputDataError(damage) from error
 
 
 def take_place(request: messages.StartTask, report: Reporter) -> None:
@@ -110,19 +121,25 @@ def prepare_input(request: messages.PrepareInput, report: Reporter) -> None:
     if isinstance(data, Synthetic | OwnDataset):
         report("input", counts={})
         return
+    if isinstance(data, ImageFiles):
+        report("input", counts={"images": write_list(data, data_dir)})
+        return
     if isinstance(data, Digits):
         write_digits(data_dir)
     else:
         _see_unchanged(data)
-    if isinstance(data, ImageFiles):
-        report("input", counts={"images": data.num_files})
-        return
-    report("input", counts={"records": check_files(record_files(data, data_dir))})
+    count = check_files(record_files(data, data_dir))
+    if isinstance(data, RecordFiles) and data.num_records not in (None, count):
+        raise InputDataError(
+            f"the files in {data.path} hold {count} records, and data_set.json beside them tells "
+            f"of {data.num_records}: convert the data again."
+        )
+    report("input", counts={"records": count})
 
 
-def _see_unchanged(data: InputFiles) -> None:
+def _see_unchanged(data: RecordFiles) -> None:
     """Other files would be measured under the name of those that were asked for."""
-    if type(data).found_in(Path(data.path)) != data:
+    if RecordFiles.found_in(Path(data.path)) != data:
         raise InputDataError(
             f"the files in {data.path} on {socket.gethostname()} are not those that the sweep was "
             "planned with: copy the same files there, or begin again with these."

@@ -1,7 +1,7 @@
 """TFRecord files of images: found, checked and written (TensorFlow).
 
 A TFRecord file holds `tf.train.Example`s with `image` (encoded bytes, PNG or JPEG) and `label`
-(integer).  `inputs` reads them.
+(integer).  `record_reader` reads them.
 """
 
 from __future__ import annotations
@@ -21,11 +21,6 @@ from ps_allreduce.errors import HostFault, InputDataError, UserError
 from ps_allreduce.point.data import PATTERN, Digits, RecordFiles
 from ps_allreduce.regular_files import open_regular
 from ps_allreduce.tf_internals.texts import cause_of_file_error
-
-FEATURES = {
-    "image": tf.io.FixedLenFeature([], tf.string),
-    "label": tf.io.FixedLenFeature([], tf.int64),
-}
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif")
 

@@ -1,15 +1,15 @@
 """The pipelines that hand a worker its batches (TensorFlow).
 
-Decides which examples a worker sees in which step.  All strategies deal examples in the same way:
-example i goes to worker i modulo the number of workers.  So the workers' batches of one step are
-together the batch of a single worker with the whole batch, in another order.  Only a dataset of the
-user's own is dealt by the user.  A single worker can also be dealt to as several would be
-(`Workload.dealt_to`): then its batches are theirs, in turn.
+Decides which examples a worker sees in which step.  All strategies deal examples in the same way.
+Where they are made up, or read in order, example i goes to worker i modulo the number of workers.
+So the workers' batches of one step are together the batch of a single worker with the whole batch,
+in another order.  Files that are not read in order are shared (`reading`, decision 0019).  Only a
+dataset of the user's own is dealt by the user.  A single worker can also be dealt to as several
+would be (`Workload.dealt_to`): then its batches are theirs, in turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,13 +18,24 @@ import tensorflow as tf
 
 from ps_allreduce.exchange.drawn_examples import DrawnExamples
 from ps_allreduce.point.architectures import ImageModel
-from ps_allreduce.point.data import Digits, RecordFiles
+from ps_allreduce.point.data import Digits, InputFiles
+from ps_allreduce.point.data_set import ExampleForm, Target
+from ps_allreduce.point.image_files import ImageFiles
+from ps_allreduce.point.pipeline import Cache
 from ps_allreduce.point.workload import Workload
-from ps_allreduce.workloads.image_files import FEATURES, record_files
+from ps_allreduce.workloads.decoding import Images
+from ps_allreduce.workloads.image_files import record_files
+from ps_allreduce.workloads.image_lists import existing_list
+from ps_allreduce.workloads.image_reader import ImageReader
 from ps_allreduce.workloads.own_dataset import DatasetExamples
+from ps_allreduce.workloads.reading import Reader, Settings, endless_batches
+from ps_allreduce.workloads.record_reader import RecordReader
 
 #: Batches of synthetic examples per worker, made once and then repeated from memory.
 SYNTHETIC_BATCHES = 4
+
+#: No class has a number as high.
+ANY_CLASS = 1 << 40
 
 #: A worker's number; a tensor where one function is traced for all workers.
 WorkerIndex: TypeAlias = "int | tf.Tensor"
@@ -68,9 +79,8 @@ def _shard(
         endless = examples.of_worker(worker, num_workers).repeat()
         return endless.batch(workload.batch_per_worker, drop_remainder=True).prefetch(2)
     shard = tf.cast(worker, tf.int64)
-    if isinstance(workload.data, Digits | RecordFiles):
-        files = record_files(workload.data, data_dir)
-        return _from_records(workload, files, num_workers, shard)
+    if isinstance(workload.data, Digits | InputFiles):
+        return _from_files(workload, data_dir, num_workers, shard)
     return _synthetic(workload, examples, num_workers, shard)
 
 
@@ -88,28 +98,62 @@ def _synthetic(
     return batches.take(SYNTHETIC_BATCHES * workload.accumulation).cache().repeat()
 
 
-def _from_records(
-    workload: Workload, files: Sequence[Path], num_workers: int, shard: tf.Tensor
+def _from_files(
+    workload: Workload, data_dir: Path, num_workers: int, shard: tf.Tensor
 ) -> tf.data.Dataset:
-    assert isinstance(workload.model, ImageModel)
-    height, width, _ = workload.model.example_shape
-    num_classes = workload.model.num_classes
+    return endless_batches(
+        reader_of(workload, data_dir),
+        settings_of(workload),
+        num_workers=num_workers,
+        worker=shard,
+        batch=workload.batch_per_worker,
+        seed=workload.seed,
+    )
 
-    @tf.autograph.experimental.do_not_convert
-    def decode(record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        parsed = tf.io.parse_single_example(record, FEATURES)
-        image = tf.io.decode_image(parsed["image"], channels=3, expand_animations=False)
-        image = tf.image.resize(tf.ensure_shape(image, [None, None, 3]), [height, width])
-        label = parsed["label"]
-        in_range = tf.debugging.assert_less(
-            label,
-            tf.constant(num_classes, tf.int64),
-            message=f"a label is not below num_classes {num_classes}",
-        )
-        with tf.control_dependencies([in_range]):
-            return image / 255.0, tf.identity(label)
 
-    records = tf.data.TFRecordDataset([str(path) for path in files]).repeat()
-    dealt = records.shuffle(2048, seed=workload.seed).shard(num_workers, shard)
-    batches = dealt.map(decode).batch(workload.batch_per_worker, drop_remainder=True)
-    return batches.prefetch(2)
+def reader_of(workload: Workload, data_dir: Path) -> Reader:
+    """What finds the workload's examples in files.
+
+    Raises:
+        InputDataError: there are none.
+        HostFault: there are none, and the suite itself had made them.
+    """
+    data = workload.data
+    assert isinstance(data, Digits | InputFiles)
+    images = _images_of(workload, data.form)
+    if isinstance(data, ImageFiles):
+        listed = existing_list(data, data_dir)
+        return ImageReader(folder=data.path, listed=str(listed), images=images)
+    return RecordReader(files=[str(each) for each in record_files(data, data_dir)], images=images)
+
+
+def _images_of(workload: Workload, form: ExampleForm) -> Images:
+    """Weights alone tell nothing: for them whatever the data tell is read."""
+    model, size = workload.model, workload.read_size
+    assert size is not None
+    outputs = ANY_CLASS if form.target is Target.CLASS else form.num_outputs
+    return Images(
+        encoding=form.encoding.value,
+        channels=form.channels,
+        stored_size=form.image_size,
+        size=size,
+        highest=form.highest,
+        target=form.target.value,
+        num_outputs=model.num_classes if isinstance(model, ImageModel) else outputs,
+    )
+
+
+def settings_of(workload: Workload) -> Settings:
+    """Digits are few and tiny: they are read in order, one after the other."""
+    if isinstance(workload.data, Digits):
+        return Settings(ordered=True, parallel_maps=1)
+    pipeline = workload.pipeline
+    return Settings(
+        ordered=pipeline.ordered,
+        parallel_reads=pipeline.parallel_reads,
+        parallel_maps=pipeline.parallel_maps,
+        prefetch=pipeline.prefetch,
+        cache=pipeline.cache is Cache.MEMORY,
+        shuffle=pipeline.shuffle,
+        flips=pipeline.flips,
+    )

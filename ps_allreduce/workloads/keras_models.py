@@ -6,6 +6,7 @@ placement counts variables in creation order, which is not the order of `model.v
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from ps_allreduce.exchange.drawn_examples import (
     classified,
     examples_of,
     next_tokens,
+    told,
 )
 from ps_allreduce.exchange.pure_model import PureModel, call_once, is_built
 from ps_allreduce.point.architectures import (
@@ -34,7 +36,8 @@ from ps_allreduce.point.architectures import (
     TextModel,
     Weights,
 )
-from ps_allreduce.point.data import OwnDataset
+from ps_allreduce.point.data import InputFiles, OwnDataset
+from ps_allreduce.point.data_set import Target
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Precision, Workload
 from ps_allreduce.workloads.own_dataset import DatasetExamples, dataset_examples
@@ -92,13 +95,30 @@ def build_model(workload: Workload, data_dir: Path) -> BuiltModel:
         if isinstance(model, OwnModel):
             return _build_own(workload, model, model.folder(data_dir))
         if isinstance(model, Weights):
-            return BuiltModel.of(_WeightsAlone(model.variables), ROWS)
+            return BuiltModel.of(_WeightsAlone(model.variables), _looked_at_by_nobody(workload))
         made, examples = _make(model)
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    made.compile(optimizer=None, loss=loss)
+    made.compile(optimizer=None, loss=_loss_of(model))
     if workload.deterministic:
         switch_off_randomness(made)
     return BuiltModel.of(made, examples)
+
+
+def _loss_of(model: ImageModel | TextModel) -> keras.losses.Loss:
+    target = model.target if isinstance(model, ImageModel) else Target.CLASS
+    if target is Target.LABELS:
+        return keras.losses.BinaryCrossentropy(from_logits=True)
+    if target is Target.VALUE:
+        return keras.losses.MeanSquaredError()
+    return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def _looked_at_by_nobody(workload: Workload) -> DrawnExamples:
+    """What is read for weights alone: images where there are files of them."""
+    if not isinstance(workload.data, InputFiles):
+        return ROWS
+    form, size = workload.data.form, workload.read_size
+    assert size is not None
+    return told((size, size, form.channels), form.target.value, form.num_outputs)
 
 
 @contextmanager
@@ -155,29 +175,33 @@ def _call_once(model: keras.Model, structure: Any, batch: int, folder: Path) -> 
 def _make(model: ImageModel | TextModel) -> tuple[keras.Model, DrawnExamples]:
     """A model that gives logits, not compiled, and what it is trained on unless files are read."""
     if isinstance(model, ImageModel):
-        return make_image_model(model), classified(model.example_shape, model.num_classes)
+        examples = told(model.example_shape, model.target.value, model.num_classes)
+        return make_image_model(model), examples
     length, vocabulary = model.sequence_length, model.vocabulary
     made = small_gpt(vocabulary, length, tied=model.name == SMALL_GPT)
     return made, next_tokens(length, vocabulary)
 
 
 def make_image_model(model: ImageModel) -> keras.Model:
-    """A classifier that gives logits, not compiled."""
+    """A model that gives logits, or a value; not compiled."""
     if model.name in _OWN_IMAGE_MODELS:
-        return _OWN_IMAGE_MODELS[model.name](model.image_size, model.num_classes)
-    # The loss takes logits; by default Keras' architectures end in a softmax.
-    return getattr(keras.applications, model.name)(
-        weights=None,
-        input_shape=model.example_shape,
-        classes=model.num_classes,
-        classifier_activation=None,
-    )
+        return _OWN_IMAGE_MODELS[model.name](model.example_shape, model.num_classes)
+    with warnings.catch_warnings():
+        # Keras expects one channel or three, and says so.
+        warnings.filterwarnings("ignore", "This model usually expects 1 or 3 input channels")
+        # The loss takes logits; by default Keras' architectures end in a softmax.
+        return getattr(keras.applications, model.name)(
+            weights=None,
+            input_shape=model.example_shape,
+            classes=model.num_classes,
+            classifier_activation=None,
+        )
 
 
-def _small_cnn(image_size: int, num_classes: int) -> keras.Model:
+def _small_cnn(shape: tuple[int, ...], num_classes: int) -> keras.Model:
     """Three convolutions and two dense layers, for laptops; no batch norm, no dropout."""
     layers = keras.layers
-    image = keras.Input((image_size, image_size, 3))
+    image = keras.Input(shape)
     tensor = image
     for filters in (16, 32, 64):
         tensor = layers.Conv2D(filters, 3, strides=2, padding="same", activation="relu")(tensor)
@@ -186,8 +210,8 @@ def _small_cnn(image_size: int, num_classes: int) -> keras.Model:
     return keras.Model(image, layers.Dense(num_classes)(tensor), name="small_cnn")
 
 
-#: Image models that Keras does not have: from the size of images and the number of classes.
-_OWN_IMAGE_MODELS: Mapping[str, Callable[[int, int], keras.Model]] = {
+#: Image models that Keras does not have: from the shape of images and the number of outputs.
+_OWN_IMAGE_MODELS: Mapping[str, Callable[[tuple[int, ...], int], keras.Model]] = {
     SMALL_CNN: _small_cnn,
     SMALL_VIT: small_vit,
 }

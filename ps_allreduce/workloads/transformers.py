@@ -37,13 +37,13 @@ class Positions(keras.layers.Layer):
         return inputs + self.table
 
 
-def small_vit(image_size: int, num_classes: int) -> keras.Model:
+def small_vit(shape: tuple[int, ...], num_classes: int) -> keras.Model:
     """A vision transformer for square images: logits [batch, num_classes] of the mean place.
 
     Pixels that fill no patch of 4 x 4 are left out.
     """
     layers = keras.layers
-    image = keras.Input((image_size, image_size, 3))
+    image = keras.Input(shape)
     patches = layers.Conv2D(VIT_WIDTH, PATCH, strides=PATCH)(image)
     tensor = Positions()(layers.Reshape((-1, VIT_WIDTH))(patches))
     for _ in range(BLOCKS):

@@ -100,9 +100,9 @@ ONCE = {"quick": Profile(name="quick", repetitions=1)}
 STUDY = Study(about=__doc__, points=_points, profiles=ONCE)
 '''
 
-MODEL = '''def _linear(image_size: int, num_classes: int) -> keras.Model:
+MODEL = '''def _linear(shape: tuple[int, ...], num_classes: int) -> keras.Model:
     """One dense layer."""
-    image = keras.Input((image_size, image_size, 3))
+    image = keras.Input(shape)
     tensor = keras.layers.Flatten()(image)
     return keras.Model(image, keras.layers.Dense(num_classes)(tensor), name="linear")
 

@@ -88,7 +88,7 @@ TOLD = ExampleForm(num_outputs=10, image_size=32)
 
 OTHER_FORM: dict[str, object] = {
     "encoding": Encoding.UINT16,
-    "channels": 12,
+    "channels": 1,
     "image_size": 64,
     "target": Target.LABELS,
     "num_outputs": 9,

@@ -1,0 +1,128 @@
+"""Endless batches of one worker from whatever a reader finds in files (TensorFlow).
+
+Decides who reads what (decision 0019), and everything behind a reader: cache, shuffling, decoding,
+mirroring, batches.  It imports nothing of the suite: exported trainings take it along.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import tensorflow as tf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How files are read.
+
+    Attributes:
+        ordered: the same examples in the same step for every number of workers.
+        parallel_reads, parallel_maps: files and images at once; None leaves it to tf.data.
+        prefetch: batches that are made beforehand.
+        cache: decoded images are kept in memory.
+        shuffle: the next example is drawn from so many; 0 shuffles nothing.
+        flips: half of the images are mirrored.
+    """
+
+    ordered: bool = False
+    parallel_reads: int | None = None
+    parallel_maps: int | None = None
+    prefetch: int = 2
+    cache: bool = False
+    shuffle: int = 2048
+    flips: bool = False
+
+
+class Reader(Protocol):
+    """Finds examples in files; an example is a scalar string until it is decoded."""
+
+    def everything(self) -> tf.data.Dataset:
+        """All examples once, in the same order everywhere."""
+        ...
+
+    def share(
+        self, num_workers: int, worker: tf.Tensor, settings: Settings, seed: int
+    ) -> tf.data.Dataset:
+        """One worker's examples once: those of all workers are all examples, each once."""
+        ...
+
+    def decode(self, example: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """The image, float32 [size, size, channels], and its target."""
+        ...
+
+
+def endless_batches(
+    reader: Reader,
+    settings: Settings,
+    *,
+    num_workers: int,
+    worker: tf.Tensor | int,
+    batch: int,
+    seed: int,
+    skipped: int = 0,
+) -> tf.data.Dataset:
+    """Batches of one worker: images [batch, size, size, channels], and their targets.
+
+    Args:
+        skipped: so many of the worker's examples are left out at first.
+    """
+    shard = tf.cast(worker, tf.int64)
+    decode = tf.autograph.experimental.do_not_convert(reader.decode)
+    found = _epoch(reader, settings, num_workers, shard, seed)
+    if settings.cache:
+        found = _mapped(found, decode, settings).cache()
+    found = found.repeat()
+    if settings.shuffle:
+        found = found.shuffle(settings.shuffle, seed=seed)
+    if settings.ordered:
+        found = found.shard(num_workers, shard)
+    if skipped:
+        found = found.skip(skipped)
+    examples = found if settings.cache else _mapped(found, decode, settings)
+    if settings.flips:
+        examples = _mirrored(examples, settings, num_workers, shard, seed, skipped)
+    batches = examples.batch(batch, drop_remainder=True)
+    return batches.prefetch(settings.prefetch) if settings.prefetch else batches
+
+
+def _epoch(
+    reader: Reader, settings: Settings, num_workers: int, shard: tf.Tensor, seed: int
+) -> tf.data.Dataset:
+    """In order, all workers read everything, and take their examples behind the shuffling."""
+    if settings.ordered:
+        return reader.everything()
+    return reader.share(num_workers, shard, settings, seed)
+
+
+def _mapped(examples: tf.data.Dataset, function: object, settings: Settings) -> tf.data.Dataset:
+    """One at a time needs no threads of its own."""
+    if settings.parallel_maps == 1:
+        return examples.map(function)
+    return examples.map(
+        function,
+        num_parallel_calls=settings.parallel_maps or tf.data.AUTOTUNE,
+        deterministic=settings.ordered,
+    )
+
+
+def _mirrored(
+    examples: tf.data.Dataset,
+    settings: Settings,
+    num_workers: int,
+    shard: tf.Tensor,
+    seed: int,
+    skipped: int,
+) -> tf.data.Dataset:
+    """A coin for every example, by its number among those of all workers."""
+
+    @tf.autograph.experimental.do_not_convert
+    def mirror(
+        number: tf.Tensor, example: tuple[tf.Tensor, tf.Tensor]
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        image, target = example
+        place = tf.stack([tf.constant(seed, tf.int64), number * num_workers + shard])
+        heads = tf.random.stateless_uniform([], place) < 0.5
+        return tf.where(heads, tf.reverse(image, [1]), image), target
+
+    return _mapped(examples.enumerate(start=skipped), mirror, settings)
