@@ -110,7 +110,7 @@ class WorkloadRequest:
     def _pipeline(self, model: Model, data: Data) -> Pipeline:
         """For weights alone it is the pipeline that is told the size of images."""
         if isinstance(model, Weights) and isinstance(data, InputFiles):
-            return replace(self.pipeline, image_size=self.image_size)
+            return replace(self.pipeline, read_size=self.image_size)
         return self.pipeline
 
     def _precision(self, default: Workload) -> Precision:

@@ -31,7 +31,7 @@ class Pipeline:
         cache: where decoded images are kept after the first epoch.
         shuffle: examples among which the next one is drawn; 0 shuffles nothing.
         flips: half of the images, at random, are mirrored left to right.
-        image_size: pixels of the images that are read for a model that takes none itself; None for
+        read_size: pixels of the images that are read for a model that takes none itself; None for
             those of the data.
     """
 
@@ -42,10 +42,10 @@ class Pipeline:
     cache: Cache = Cache.NONE
     shuffle: int = 2048
     flips: bool = False
-    image_size: int | None = None
+    read_size: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("parallel_reads", "parallel_maps", "image_size"):
+        for name in ("parallel_reads", "parallel_maps", "read_size"):
             if (value := getattr(self, name)) is not None:
                 at_least(1, **{name: value})
                 at_most(1e4, **{name: value})

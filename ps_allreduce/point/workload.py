@@ -156,7 +156,7 @@ class Workload:
                     "or use a folder of files."
                 )
         elif not isinstance(self.model, Weights):
-            if self.pipeline.image_size is not None:
+            if self.pipeline.read_size is not None:
                 raise UserError(f"model {self.model.name} has an image_size itself: state that.")
         elif self.read_size is None:
             raise UserError(
@@ -179,7 +179,7 @@ class Workload:
             return self.model.image_size
         if not isinstance(self.data, InputFiles):
             return None
-        return self.pipeline.image_size or self.data.form.image_size
+        return self.pipeline.read_size or self.data.form.image_size
 
     @property
     def unit(self) -> Unit:

@@ -80,9 +80,10 @@ def endless_batches(
     if skipped:
         found = found.skip(skipped)
     examples = found if settings.cache else _mapped(found, decode, settings)
-    if settings.flips:
-        examples = _mirrored(examples, settings, num_workers, shard, seed, skipped)
     batches = examples.batch(batch, drop_remainder=True)
+    if settings.flips:
+        numbers = tf.data.Dataset.range(skipped, 1 << 40, batch)
+        batches = _mirrored(batches, numbers, settings, Coins(num_workers, shard, batch, seed))
     return batches.prefetch(settings.prefetch) if settings.prefetch else batches
 
 
@@ -107,22 +108,37 @@ def _mapped(examples: tf.data.Dataset, function: object, settings: Settings) -> 
 
 
 def _mirrored(
-    examples: tf.data.Dataset,
-    settings: Settings,
-    num_workers: int,
-    shard: tf.Tensor,
-    seed: int,
-    skipped: int,
+    batches: tf.data.Dataset, numbers: tf.data.Dataset, settings: Settings, coins: Coins
 ) -> tf.data.Dataset:
-    """A coin for every example, by its number among those of all workers."""
+    """Whole batches: coins of single images would cost as much as decoding them."""
 
     @tf.autograph.experimental.do_not_convert
-    def mirror(
-        number: tf.Tensor, example: tuple[tf.Tensor, tf.Tensor]
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        image, target = example
-        place = tf.stack([tf.constant(seed, tf.int64), number * num_workers + shard])
-        heads = tf.random.stateless_uniform([], place) < 0.5
-        return tf.where(heads, tf.reverse(image, [1]), image), target
+    def mirror(first: tf.Tensor, batch: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+        images, targets = batch
+        heads = tf.reshape(coins.heads(first), [-1, 1, 1, 1])
+        return tf.where(heads, tf.reverse(images, [2]), images), targets
 
-    return _mapped(examples.enumerate(start=skipped), mirror, settings)
+    return _mapped(tf.data.Dataset.zip((numbers, batches)), mirror, settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Coins:
+    """A coin for every example, by its number among those of all workers."""
+
+    num_workers: int
+    worker: tf.Tensor
+    batch: int
+    seed: int
+
+    def heads(self, first: tf.Tensor) -> tf.Tensor:
+        """Of a batch, bool [batch], that begins with the worker's example of that number.
+
+        The mixing function is SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+        """
+        numbers = (first + tf.range(self.batch, dtype=tf.int64)) * self.num_workers + self.worker
+        state = tf.cast(numbers + (self.seed << 40), tf.uint64)
+        state *= tf.constant(0x9E3779B97F4A7C15, tf.uint64)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            shifted = tf.bitwise.right_shift(state, tf.constant(shift, tf.uint64))
+            state = tf.bitwise.bitwise_xor(state, shifted) * tf.constant(factor, tf.uint64)
+        return tf.bitwise.right_shift(state, tf.constant(63, tf.uint64)) > 0

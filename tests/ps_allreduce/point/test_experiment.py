@@ -120,7 +120,7 @@ MISTAKES: list[tuple[Callable[..., object], dict[str, Any], str]] = [
     ),
     (
         Workload,
-        {"data": FILES, "pipeline": Pipeline(image_size=64)},
+        {"data": FILES, "pipeline": Pipeline(read_size=64)},
         "model SmallCNN has an image_size itself",
     ),
     (Workload, {"batch_per_worker": 0}, "batch_per_worker must be at least 1, got 0."),
@@ -331,7 +331,7 @@ def test_a_pipeline_is_told_where_files_are_read() -> None:
 def test_weights_alone_read_images_of_the_size_of_the_data_or_of_the_stated_one() -> None:
     scaled = ScaledModel(base="ResNet50", divisor=32)
     told = Workload(model=scaled, data=LABELLED, emulated=COMPUTE)
-    stated = replace(told, data=FILES, pipeline=Pipeline(image_size=64))
+    stated = replace(told, data=FILES, pipeline=Pipeline(read_size=64))
     assert (told.read_size, stated.read_size) == (120, 64)
     assert stated.columns()["image_size"] == 64
 

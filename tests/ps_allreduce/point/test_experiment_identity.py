@@ -114,7 +114,7 @@ SCALED = replace(
 READ_FOR_NOTHING = replace(
     SCALED,
     workload=replace(
-        SCALED.workload, data=replace(FILES, form=TOLD), pipeline=Pipeline(image_size=48)
+        SCALED.workload, data=replace(FILES, form=TOLD), pipeline=Pipeline(read_size=48)
     ),
 )
 
@@ -222,7 +222,7 @@ CHANGES: list[tuple[str, Experiment, Any]] = [
     ("workload.pipeline.cache", READING, Cache.MEMORY),
     ("workload.pipeline.shuffle", READING, 0),
     ("workload.pipeline.flips", READING, True),
-    ("workload.pipeline.image_size", READ_FOR_NOTHING, 64),
+    ("workload.pipeline.read_size", READ_FOR_NOTHING, 64),
     ("workload.optimizer.learning_rate", GOLDEN, 0.02),
     ("workload.optimizer.momentum", GOLDEN, 0.0),
     ("workload.optimizer.nesterov", GOLDEN, True),
