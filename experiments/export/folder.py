@@ -17,6 +17,7 @@ from experiments.export.training import Start, Training
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.architectures import OwnModel
 from ps_allreduce.point.data import PATTERN, Digits
+from ps_allreduce.point.image_files import ImageFiles
 from ps_allreduce.point.placement import Plan
 from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.serialization import to_json
@@ -149,6 +150,11 @@ def _copy_user_files(folder: Path, training: Training) -> None:
     if isinstance(workload.data, Digits):
         source = training.data_dir / Digits.kind
         _copy_tree(source, folder / "data", f"the files {PATTERN} of {workload.data.name}")
+    if isinstance(workload.data, ImageFiles):
+        listed = workload.data.listed_in(training.data_dir)
+        if not listed.is_file():
+            raise UserError(f"the list of images {listed} is gone; run its sweep once more.")
+        shutil.copyfile(listed, folder / "images.txt")
 
 
 def _copy_tree(source: Path, target: Path, what: str) -> None:

@@ -27,15 +27,18 @@ from ps_allreduce.point.architectures import (
     SMALL_CNN,
     SMALL_GPT,
     SMALL_VIT,
+    ImageModel,
     Model,
     OwnModel,
     TextModel,
 )
-from ps_allreduce.point.data import Digits, OwnDataset, RecordFiles
+from ps_allreduce.point.data import Data, Digits, InputFiles, OwnDataset, RecordFiles
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.image_files import ImageFiles
+from ps_allreduce.point.pipeline import Cache, Pipeline
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers
-from ps_allreduce.point.workload import Precision
+from ps_allreduce.point.workload import Precision, Workload
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
@@ -43,7 +46,7 @@ TEMPLATES = Path(__file__).resolve().parent / "templates"
 IN_METHOD = 8
 
 #: What draws random examples, by the kind of model; others than these say it themselves.
-_DRAWN_BY = {"image": "classified", "text": "next_tokens"}
+_DRAWN_BY = {"image": "told", "text": "next_tokens"}
 
 #: How many images there are of those that the suite makes: scikit-learn's.
 NUM_DIGITS = 1797
@@ -183,17 +186,60 @@ def _rate_text(experiment: Experiment) -> str:
 
 
 def _data_context(training: Training) -> dict[str, object]:
-    data = training.experiment.workload.data
-    path = f"Path({quoted(data.path)})" if isinstance(data, RecordFiles) else 'HERE / "data"'
-    is_files = isinstance(data, RecordFiles | Digits)
-    kind = "own" if isinstance(data, OwnDataset) else "records" if is_files else "drawn"
+    workload = training.experiment.workload
+    data = workload.data
+    read = isinstance(data, InputFiles | Digits)
+    kind = "own" if isinstance(data, OwnDataset) else "records" if read else "drawn"
     return {
         "data_template": f"data_{kind}.py.j2",
         "drawn": kind == "drawn",
         "data_kind": kind,
-        "data_path": path,
-        "num_examples": NUM_DIGITS if isinstance(data, Digits) else None,
+        "loose": isinstance(data, ImageFiles),
+        "data_path": f"Path({quoted(data.path)})"
+        if isinstance(data, InputFiles)
+        else 'HERE / "data"',
+        "num_examples": _num_examples(data),
+        "images": _images_text(workload),
+        "reading": _reading_text(workload),
     }
+
+
+def _num_examples(data: Data) -> int | None:
+    """As far as somebody has counted them."""
+    if isinstance(data, RecordFiles):
+        return data.num_records
+    return data.num_files if isinstance(data, ImageFiles) else NUM_DIGITS
+
+
+def _images_text(workload: Workload) -> str:
+    """What images are and what becomes of them, as `decoding.Images`."""
+    model, data = workload.model, workload.data
+    if not isinstance(data, InputFiles | Digits) or not isinstance(model, ImageModel):
+        return ""
+    form = data.form
+    named = {
+        "encoding": form.encoding.value,
+        "channels": form.channels,
+        "stored_size": form.image_size,
+        "size": model.image_size,
+        "highest": form.highest,
+        "target": form.target.value,
+        "num_outputs": model.num_classes,
+    }
+    return call_text("Images", named)
+
+
+def _reading_text(workload: Workload) -> str:
+    """How files are read, as `reading.Settings`: what is not at its default."""
+    asked, plain = workload.reading, Pipeline()
+    named: dict[str, object] = {
+        name: getattr(asked, name)
+        for name in ("ordered", "parallel_reads", "parallel_maps", "prefetch", "shuffle", "flips")
+        if getattr(asked, name) != getattr(plain, name)
+    }
+    if asked.cache is Cache.MEMORY:
+        named["cache"] = True
+    return call_text("Settings", named)
 
 
 def _surroundings(training: Training) -> dict[str, object]:

@@ -80,6 +80,10 @@ class ImageFiles:
         """As users and results call it."""
         return PREFIX + self.path
 
+    def listed_in(self, data_dir: Path) -> Path:
+        """Where the list of the images is on a host."""
+        return data_dir / self.kind / f"{self.checksum}.txt"
+
     @property
     def form(self) -> ExampleForm:
         """What every example is."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.point.architectures import ImageModel, Model, Unit, Weights
-from ps_allreduce.point.data import Data, InputFiles, Synthetic, check_serves
+from ps_allreduce.point.data import Data, Digits, InputFiles, Synthetic, check_serves
 from ps_allreduce.point.jitter import Jitter
 from ps_allreduce.point.optimizers import Momentum, Optimizer
 from ps_allreduce.point.pipeline import Pipeline
@@ -180,6 +180,12 @@ class Workload:
         if not isinstance(self.data, InputFiles):
             return None
         return self.pipeline.read_size or self.data.form.image_size
+
+    @property
+    def reading(self) -> Pipeline:
+        """How files are read: digits, which are few and tiny, in order and one by one."""
+        digits = isinstance(self.data, Digits)
+        return Pipeline(ordered=True, parallel_maps=1) if digits else self.pipeline
 
     @property
     def unit(self) -> Unit:

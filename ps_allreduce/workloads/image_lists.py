@@ -1,6 +1,6 @@
 """The list of loose images on a host, and which of them is damaged (TensorFlow).
 
-Decides where the list is and in which order: that of no class, so that a short shuffling suffices.
+Decides the order of the list: that of no class, so that a short shuffling suffices.
 """
 
 from __future__ import annotations
@@ -13,18 +13,13 @@ import numpy as np
 import tensorflow as tf
 
 from ps_allreduce.errors import HostFault, InputDataError
+from ps_allreduce.exchange.image_reader import line_of
 from ps_allreduce.point.image_files import ImageFiles, images_below
 from ps_allreduce.regular_files import open_regular
 from ps_allreduce.tf_internals.texts import essence
-from ps_allreduce.workloads.image_reader import line_of
 
 #: So long is looked for a damaged image.
 SEARCH_S = 60.0
-
-
-def list_of(data: ImageFiles, data_dir: Path) -> Path:
-    """Where the list of these images is on a host."""
-    return data_dir / ImageFiles.kind / f"{data.checksum}.txt"
 
 
 def existing_list(data: ImageFiles, data_dir: Path) -> Path:
@@ -33,7 +28,7 @@ def existing_list(data: ImageFiles, data_dir: Path) -> Path:
     Raises:
         HostFault: it is gone.
     """
-    path = list_of(data, data_dir)
+    path = data.listed_in(data_dir)
     if not path.is_file():
         raise HostFault(f"the list of images that was made in {path} is gone.")
     return path
@@ -57,7 +52,7 @@ def write_list(data: ImageFiles, data_dir: Path) -> int:
         )
     order = np.random.default_rng(0).permutation(len(images))
     lines = (line_of(images[at].label, images[at].name) for at in order)
-    path = list_of(data, data_dir)
+    path = data.listed_in(data_dir)
     unfinished = path.with_suffix(f".{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

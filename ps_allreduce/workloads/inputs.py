@@ -16,20 +16,20 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from ps_allreduce.exchange.decoding import Images
 from ps_allreduce.exchange.drawn_examples import DrawnExamples
+from ps_allreduce.exchange.image_reader import ImageReader
+from ps_allreduce.exchange.reading import Reader, Settings, endless_batches
+from ps_allreduce.exchange.record_reader import RecordReader
 from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.point.data import Digits, InputFiles
 from ps_allreduce.point.data_set import ExampleForm, Target
 from ps_allreduce.point.image_files import ImageFiles
-from ps_allreduce.point.pipeline import Cache
+from ps_allreduce.point.pipeline import Cache, Pipeline
 from ps_allreduce.point.workload import Workload
-from ps_allreduce.workloads.decoding import Images
 from ps_allreduce.workloads.image_files import record_files
 from ps_allreduce.workloads.image_lists import existing_list
-from ps_allreduce.workloads.image_reader import ImageReader
 from ps_allreduce.workloads.own_dataset import DatasetExamples
-from ps_allreduce.workloads.reading import Reader, Settings, endless_batches
-from ps_allreduce.workloads.record_reader import RecordReader
 
 #: Batches of synthetic examples per worker, made once and then repeated from memory.
 SYNTHETIC_BATCHES = 4
@@ -103,7 +103,7 @@ def _from_files(
 ) -> tf.data.Dataset:
     return endless_batches(
         reader_of(workload, data_dir),
-        settings_of(workload),
+        settings_of(workload.reading),
         num_workers=num_workers,
         worker=shard,
         batch=workload.batch_per_worker,
@@ -143,11 +143,8 @@ def _images_of(workload: Workload, form: ExampleForm) -> Images:
     )
 
 
-def settings_of(workload: Workload) -> Settings:
-    """Digits are few and tiny: they are read in order, one after the other."""
-    if isinstance(workload.data, Digits):
-        return Settings(ordered=True, parallel_maps=1)
-    pipeline = workload.pipeline
+def settings_of(pipeline: Pipeline) -> Settings:
+    """The same, as `reading` takes it."""
     return Settings(
         ordered=pipeline.ordered,
         parallel_reads=pipeline.parallel_reads,

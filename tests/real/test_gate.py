@@ -20,8 +20,9 @@ from experiments.suite.weights.gate import GateRequest, run_gate
 from launchers.settings import LauncherSettings
 from ps_allreduce.exchange.buckets import Tensor, fill_buckets
 from ps_allreduce.point.architectures import ImageModel
-from ps_allreduce.point.data import Digits
+from ps_allreduce.point.data import Digits, RecordFiles
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.pipeline import Pipeline
 from ps_allreduce.point.placement import Policy, make_plan
 from ps_allreduce.point.strategies import (
     AllReduce,
@@ -104,6 +105,15 @@ def test_two_workers_train_like_one_that_takes_their_batches(
 ) -> None:
     need_module_of(type(SYNCHRONOUS[name].strategy))
     assert difference_from_single(launcher, SYNCHRONOUS[name]) < TOLERANCE
+
+
+def test_files_in_order_train_the_same_weights(
+    launcher: LocalLauncher, data_dir: Path, difference_from_single: Compare
+) -> None:
+    files = RecordFiles.found_in(data_dir / Digits.kind)
+    workload = Workload(data=files, batch_per_worker=8, pipeline=Pipeline(ordered=True))
+    experiment = point(AllReduce, 2, wire=UNBUCKETED, workload=workload)
+    assert difference_from_single(launcher, experiment) < TOLERANCE
 
 
 def _alone(policy: Policy, wire: Wire) -> Experiment:

@@ -17,11 +17,13 @@ import pytest
 from PIL import Image
 
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.architectures import ARCHITECTURES, ImageModel
+from ps_allreduce.point.architectures import ARCHITECTURES, ImageModel, ScaledModel
 from ps_allreduce.point.data import Digits, RecordFiles
+from ps_allreduce.point.image_files import ImageFiles
 from ps_allreduce.point.jitter import Distribution, Jitter
 from ps_allreduce.point.known_shapes import known_variables
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
+from ps_allreduce.point.pipeline import Pipeline
 from ps_allreduce.point.placement import Policy, make_plan
 from ps_allreduce.point.strategies import (
     AllReduce,
@@ -287,6 +289,28 @@ def test_made_input_that_is_gone_is_a_fault_of_the_host(
     launcher.prepare(trained.workload)
     assert (run.status, run.host_fault) == (Status.INTERRUPTED, run.reason)
     assert run.reason.endswith(f"the input that was made in {data_dir / Digits.kind} is gone.")
+
+
+def test_loose_images_train_and_are_read_for_weights_alone(
+    launcher: LocalLauncher, data_dir: Path, tmp_path: Path
+) -> None:
+    data = ImageFiles.found_in(_images(tmp_path / "images"))
+    real = Workload(data=data, model=ImageModel(num_classes=2), batch_per_worker=4)
+    launcher.prepare(real)
+    scaled = replace(
+        real,
+        model=ScaledModel(base="ResNet50", divisor=32),
+        emulated=EmulatedCompute(forward_s=0.002, backward_s=0.002),
+        pipeline=Pipeline(read_size=16),
+    )
+    for strategy, workload in ((SynchronousServers, real), (AllReduce, scaled)):
+        run = launch(launcher, point(strategy, 2, workload=workload))
+        assert run.status is Status.OK, run.reason
+    (tmp_path / "images" / "dark" / "3.png").write_bytes(b"no image")
+    run = launch(launcher, point(Single, workload=real))
+    assert (run.status, "dark/3.png is damaged: " in run.reason) == (Status.FAILED, True)
+    data.listed_in(data_dir).unlink()
+    assert "made in" in (launch(launcher, point(Single, workload=real)).host_fault or "")
 
 
 def test_images_that_cannot_be_read_are_named(launcher: LocalLauncher, tmp_path: Path) -> None:

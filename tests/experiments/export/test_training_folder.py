@@ -29,9 +29,12 @@ from ps_allreduce.point.architectures import (
     TextModel,
     Unit,
 )
-from ps_allreduce.point.data import Digits, OwnDataset
+from ps_allreduce.point.data import Digits, OwnDataset, RecordFiles
+from ps_allreduce.point.data_set import Encoding, ExampleForm, Target
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.image_files import ImageFiles
 from ps_allreduce.point.optimizers import AdamW
+from ps_allreduce.point.pipeline import Cache, Pipeline
 from ps_allreduce.point.placement import Plan, Policy, Shard
 from ps_allreduce.point.spread import LayoutKind, Spread
 from ps_allreduce.point.strategies import (
@@ -102,9 +105,32 @@ def test_any_setting_becomes_a_python_program(experiment: Experiment) -> None:
         assert len(program.text.splitlines()) < 380
 
 
+LOOSE = ImageFiles(path="/images", num_files=9, num_bytes=99, num_classes=2, checksum="0123")
+
+LABELS = Workload(
+    data=RecordFiles(
+        path="/records",
+        num_files=2,
+        num_bytes=99,
+        checksum="0123",
+        form=ExampleForm(
+            encoding=Encoding.UINT16,
+            channels=12,
+            image_size=120,
+            target=Target.LABELS,
+            num_outputs=19,
+        ),
+        num_records=50,
+    ),
+    model=ImageModel(target=Target.LABELS, channels=12, num_classes=19),
+    pipeline=Pipeline(cache=Cache.MEMORY, flips=True),
+)
+
 EXAMPLES = {
     "all-reduce": make_experiment(AllReduce, bytes_per_pack=None),
     "packs": make_experiment(AllReduce, workload=Workload(data=Digits())),
+    "labels": make_experiment(AllReduce, workload=LABELS),
+    "loose images": make_experiment(SynchronousServers, workload=Workload(data=LOOSE)),
     "servers": make_experiment(
         SynchronousServers, 4, host_aggregation=True, workload=Workload(optimizer=AdamW())
     ),
@@ -130,11 +156,14 @@ def test_a_folder_is_complete_tidy_and_needs_nothing_of_the_suite(
     for folder in ("models/d1", "digits"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "models/d1/mine.py").write_text("")
+    LOOSE.listed_in(tmp_path).parent.mkdir()
+    LOOSE.listed_in(tmp_path).write_text("0000000cat/a.jpg\n")
     target = tmp_path / HOSTILE.replace("/", "")
     write_training(training(EXAMPLES[name], data_dir=tmp_path), target)
     there = {path.name for path in target.iterdir()}
     assert {"train.py", "launch.py", "launch.sh", "README.md", "tasks.json", PACKAGE} <= there
     assert ("model" in there) == (name in ("own", "saved"))
+    assert ("images.txt" in there) == (name == "loose images")
     assert ("placement.json" in there) == EXAMPLES[name].strategy.uses_servers
     sources = [target / "train.py", *(target / PACKAGE).glob("*.py")]
     for path in sources:

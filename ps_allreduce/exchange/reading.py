@@ -84,7 +84,16 @@ def endless_batches(
     if settings.flips:
         numbers = tf.data.Dataset.range(skipped, 1 << 40, batch)
         batches = _mirrored(batches, numbers, settings, Coins(num_workers, shard, batch, seed))
-    return batches.prefetch(settings.prefetch) if settings.prefetch else batches
+    return _prefetched(batches, settings.prefetch)
+
+
+def _prefetched(batches: tf.data.Dataset, count: int) -> tf.data.Dataset:
+    """So many and no others: by itself TensorFlow adds a buffer where there is none."""
+    if count:
+        return batches.prefetch(count)
+    options = tf.data.Options()
+    options.experimental_optimization.inject_prefetch = False
+    return batches.with_options(options)
 
 
 def _epoch(
@@ -112,13 +121,13 @@ def _mirrored(
 ) -> tf.data.Dataset:
     """Whole batches: coins of single images would cost as much as decoding them."""
 
-    @tf.autograph.experimental.do_not_convert
     def mirror(first: tf.Tensor, batch: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         images, targets = batch
         heads = tf.reshape(coins.heads(first), [-1, 1, 1, 1])
         return tf.where(heads, tf.reverse(images, [2]), images), targets
 
-    return _mapped(tf.data.Dataset.zip((numbers, batches)), mirror, settings)
+    plain = tf.autograph.experimental.do_not_convert(mirror)
+    return _mapped(tf.data.Dataset.zip((numbers, batches)), plain, settings)
 
 
 @dataclass(frozen=True, slots=True)
