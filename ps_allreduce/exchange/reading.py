@@ -84,15 +84,14 @@ def endless_batches(
     if settings.flips:
         numbers = tf.data.Dataset.range(skipped, 1 << 40, batch)
         batches = _mirrored(batches, numbers, settings, Coins(num_workers, shard, batch, seed))
-    return _prefetched(batches, settings.prefetch)
+    return _as_asked(batches.prefetch(settings.prefetch) if settings.prefetch else batches)
 
 
-def _prefetched(batches: tf.data.Dataset, count: int) -> tf.data.Dataset:
-    """So many and no others: by itself TensorFlow adds a buffer where there is none."""
-    if count:
-        return batches.prefetch(count)
+def _as_asked(batches: tf.data.Dataset) -> tf.data.Dataset:
+    """By itself TensorFlow adds a buffer, and threads, to a pipeline that has none."""
     options = tf.data.Options()
     options.experimental_optimization.inject_prefetch = False
+    options.experimental_optimization.map_parallelization = False
     return batches.with_options(options)
 
 

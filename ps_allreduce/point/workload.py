@@ -183,9 +183,8 @@ class Workload:
 
     @property
     def reading(self) -> Pipeline:
-        """How files are read: digits, which are few and tiny, in order and one by one."""
-        digits = isinstance(self.data, Digits)
-        return Pipeline(ordered=True, parallel_maps=1) if digits else self.pipeline
+        """How files are read: digits, of which there are few, in order."""
+        return Pipeline(ordered=True) if isinstance(self.data, Digits) else self.pipeline
 
     @property
     def unit(self) -> Unit:

@@ -25,7 +25,7 @@ from experiments.export.training import Start, Training
 from launchers.run.launcher import HostsLauncher
 from launchers.sites.emulated.site import EmulatedSite
 from ps_allreduce.point.architectures import OwnModel, TextModel
-from ps_allreduce.point.data import OwnDataset
+from ps_allreduce.point.data import Digits, OwnDataset
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.network import EmulatedNetwork
@@ -231,6 +231,7 @@ POINTS: dict[str, tuple[str, type[AnyStrategy], int, Mapping[str, Any]]] = {
         {"workload": TEXT, "bytes_per_pack": 1_000_000},
     ),
     "asynchronous": ("local", AsynchronousServers, 1, {}),
+    "files": ("local", AllReduce, 2, {"workload": Workload(data=Digits(), batch_per_worker=4)}),
 }
 
 
