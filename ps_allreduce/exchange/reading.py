@@ -92,6 +92,7 @@ def _as_asked(batches: tf.data.Dataset) -> tf.data.Dataset:
     options = tf.data.Options()
     options.experimental_optimization.inject_prefetch = False
     options.experimental_optimization.map_parallelization = False
+    options.experimental_optimization.map_and_batch_fusion = False
     return batches.with_options(options)
 
 
