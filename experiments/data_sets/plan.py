@@ -1,0 +1,74 @@
+"""Which examples go into which file.
+
+Decides the number of files and their names.  Every file holds a part of a shuffled split, so a
+worker that reads a few of them sees all classes.  The same listing gives the same plan.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from experiments.data_sets.listing import SEED, Example, Listing, shuffled
+from ps_allreduce.serialization import to_json
+
+#: About 100 MB of ImageNet's images: TensorFlow's guide asks for that
+#: (www.tensorflow.org/tutorials/load_data/tfrecord).
+RECORDS_PER_FILE = 1000
+
+#: Small splits have more files, so that as many workers have one each.
+LEAST_FILES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """A file that is to be written.
+
+    Attributes:
+        split, name: of the file.
+        examples: its records, in their order.
+    """
+
+    split: str
+    name: str
+    examples: Sequence[Example]
+
+    @property
+    def key(self) -> str:
+        """Its path below the folder of a finished conversion."""
+        return f"{self.split}/{self.name}"
+
+
+def plan(listing: Listing) -> list[Shard]:
+    """The files of all splits."""
+    return [
+        Shard(split=split, name=f"part-{number:05d}.tfrecord", examples=part)
+        for split, examples in listing.splits.items()
+        for number, part in enumerate(_parts(_in_order(examples, split)))
+    ]
+
+
+def _in_order(examples: Sequence[Example], split: str) -> list[Example]:
+    # Two examples of one path have labels of their own.
+    named = {f"{example.path} {example.labels}": example for example in examples}
+    return [named[name] for name in shuffled(named, split)]
+
+
+def _parts(examples: Sequence[Example]) -> list[Sequence[Example]]:
+    """Consecutive parts whose sizes differ by one at most."""
+    number = max(-(-len(examples) // RECORDS_PER_FILE), min(len(examples), LEAST_FILES))
+    ends = [len(examples) * each // number for each in range(number + 1)]
+    return [examples[begin:end] for begin, end in zip(ends, ends[1:], strict=False)]
+
+
+def identity(layout: str, listing: Listing, shards: Sequence[Shard]) -> str:
+    """A SHA-256 over all that decides the content of the files, but for the images themselves."""
+    digest = hashlib.sha256()
+    about = (layout, SEED, to_json(listing.form), listing.names, sorted(listing.left_out.items()))
+    digest.update(repr(about).encode("utf-8", "surrogateescape"))
+    for shard in shards:
+        for example in shard.examples:
+            line = f"{shard.key} {example.path} {example.labels}\n"
+            digest.update(line.encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
