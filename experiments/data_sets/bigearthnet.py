@@ -40,8 +40,18 @@ SIZE = 120
 
 #: Pixels of each band, in the order of the channels.
 BANDS = {
-    **{"B01": 20, "B02": 120, "B03": 120, "B04": 120, "B05": 60, "B06": 60, "B07": 60},
-    **{"B08": 120, "B8A": 60, "B09": 20, "B11": 60, "B12": 60},
+    "B01": 20,
+    "B02": 120,
+    "B03": 120,
+    "B04": 120,
+    "B05": 60,
+    "B06": 60,
+    "B07": 60,
+    "B08": 120,
+    "B8A": 60,
+    "B09": 20,
+    "B11": 60,
+    "B12": 60,
 }
 
 REFLECTANCE_ONE = 10_000.0
@@ -106,9 +116,7 @@ class BigEarthNet:
         Raises:
             UserError: a band cannot be decoded, or has another size or kind of numbers.
         """
-        bands = [
-            _band(path / f"{path.name}_{band}.tif", pixels) for band, pixels in BANDS.items()
-        ]
+        bands = [_band(path / f"{path.name}_{band}.tif", pixels) for band, pixels in BANDS.items()]
         return np.stack(bands, axis=-1).astype("<u2", copy=False).tobytes()
 
     def image_bytes(self, path: Path) -> int:

@@ -19,6 +19,7 @@ from experiments.data_sets.plan import Shard, identity, plan
 from experiments.data_sets.records import encoded_example
 from experiments.data_sets.shard_files import read_shard, write_shard
 from experiments.data_sets.threads import Tally, in_threads
+from experiments.sweep.writable import check_folder
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.data_set import MANIFEST, Manifest
 from ps_allreduce.record.files import write_json
@@ -75,6 +76,7 @@ def _check_places(source: Path, out: Path) -> None:
         raise UserError(f"{source} is no folder: give the one that the data set was unpacked into.")
     if out.is_relative_to(source):
         raise UserError(f"{out} is inside of {source}, which is read: choose a folder elsewhere.")
+    check_folder(out)
 
 
 def _missing(journal: Journal, shards: Sequence[Shard]) -> list[Shard]:
@@ -119,9 +121,8 @@ def _make(
                 tally.add()
 
         def make(shard: Shard) -> None:
-            folder = journal.folder(shard.split)
-            folder.mkdir(exist_ok=True)
-            journal.add(shard.key, write_shard(folder / shard.name, records(shard)))
+            path = journal.folder(shard.split) / shard.name
+            journal.add(shard.key, write_shard(path, records(shard)))
 
         in_threads(make, missing, tally)
 

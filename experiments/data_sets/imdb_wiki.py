@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.io import loadmat
 
 from experiments.data_sets.encoded_images import UNDECODABLE, EncodedImages
 from experiments.data_sets.files import entries
@@ -108,6 +107,8 @@ def _person(example: Example) -> str:
 
 def _metadata(source: Path) -> dict[str, npt.NDArray[Any]]:
     """Fields by their names, each with one entry for every image."""
+    from scipy.io import loadmat  # the other layouts do without
+
     path = _metadata_file(source)
     try:
         content = loadmat(path)[path.stem][0, 0]

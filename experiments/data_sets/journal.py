@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 
-from experiments.sweep.writable import check_folder
 from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.point.data_set import FileOfRecords
 from ps_allreduce.record.files import read_json, write_json
@@ -90,12 +89,15 @@ class Journal:
         """Give a split its name.
 
         Raises:
-            OSError: the system refuses.
+            UserError: the system refuses.
         """
         folder = self.folder(split)
-        for left_over in folder.glob(".*"):
-            left_over.unlink()
-        folder.rename(self._out / split)
+        try:
+            for left_over in folder.glob(".*.partial"):
+                left_over.unlink()
+            folder.rename(self._out / split)
+        except OSError as error:
+            raise UserError(f"cannot rename {folder}: {error.strerror}.") from error
 
 
 @contextmanager
@@ -105,7 +107,6 @@ def opened(out: Path, asked: Conversion) -> Iterator[Journal]:
     Raises:
         UserError: the folder holds something else, or another conversion writes into it.
     """
-    check_folder(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
         lock = os.open(out / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

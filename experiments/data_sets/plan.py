@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from experiments.data_sets.listing import SEED, Example, Listing, shuffled
 from ps_allreduce.serialization import to_json
@@ -17,8 +18,8 @@ from ps_allreduce.serialization import to_json
 #: (www.tensorflow.org/tutorials/load_data/tfrecord).
 RECORDS_PER_FILE = 1000
 
-#: Small splits have more files, so that as many workers have one each.
-LEAST_FILES = 16
+#: Splits with fewer records than 16 such files still have up to 16, so that workers have some each.
+LEAST_FILES, FEW_RECORDS = 16, 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,16 +51,17 @@ def plan(listing: Listing) -> list[Shard]:
 
 
 def _in_order(examples: Sequence[Example], split: str) -> list[Example]:
-    # Two examples of one path have labels of their own.
+    # One path may be there with two labels; an example that is there twice is one.
     named = {f"{example.path} {example.labels}": example for example in examples}
     return [named[name] for name in shuffled(named, split)]
 
 
 def _parts(examples: Sequence[Example]) -> list[Sequence[Example]]:
     """Consecutive parts whose sizes differ by one at most."""
-    number = max(-(-len(examples) // RECORDS_PER_FILE), min(len(examples), LEAST_FILES))
+    most = min(LEAST_FILES, -(-len(examples) // FEW_RECORDS))
+    number = max(-(-len(examples) // RECORDS_PER_FILE), most)
     ends = [len(examples) * each // number for each in range(number + 1)]
-    return [examples[begin:end] for begin, end in zip(ends, ends[1:], strict=False)]
+    return [examples[begin:end] for begin, end in pairwise(ends)]
 
 
 def identity(layout: str, listing: Listing, shards: Sequence[Shard]) -> str:

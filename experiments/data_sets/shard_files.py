@@ -24,6 +24,7 @@ def write_shard(path: Path, records: Iterable[bytes]) -> FileOfRecords:
     """
     partial = path.with_name(f".{path.name}.partial")
     try:
+        path.parent.mkdir(exist_ok=True)
         try:
             made = _write(partial, path.name, records)
             partial.replace(path)

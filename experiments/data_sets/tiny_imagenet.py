@@ -48,14 +48,12 @@ class TinyImageNet(EncodedImages):
         """
         numbers = _numbers(source / "wnids.txt")
         form = ExampleForm(num_outputs=len(numbers), image_size=IMAGE_SIZE)
+        validation = _validation(source, numbers)
         num_unlabelled = len(entries(source / "test" / "images").images)
         return Listing(
             form=form,
             names=_names(source / "words.txt", numbers),
-            splits={
-                VALIDATION: _validation(source, numbers),
-                TRAINING: _training(source, numbers, report),
-            },
+            splits={TRAINING: _training(source, numbers, report), VALIDATION: validation},
             left_out={"test images that have no label": num_unlabelled},
         )
 
