@@ -168,7 +168,8 @@ def _band(path: Path, pixels: int) -> npt.NDArray[np.uint16]:
     except UNDECODABLE as error:
         raise damaged(path, error, "GeoTIFF") from error
     if pixels == SIZE:
-        return values.astype(np.uint16, copy=False)
+        return np.asarray(values, np.uint16)
     real = Image.fromarray(values.astype(np.float32))
     enlarged = np.asarray(real.resize((SIZE, SIZE), Image.Resampling.BICUBIC))
-    return np.clip(np.rint(enlarged), 0, _HIGHEST).astype(np.uint16)
+    clipped: npt.NDArray[np.uint16] = np.clip(np.rint(enlarged), 0, _HIGHEST).astype(np.uint16)
+    return clipped

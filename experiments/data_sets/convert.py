@@ -15,7 +15,7 @@ from pathlib import Path
 
 from experiments.data_sets.journal import Conversion, Journal, opened
 from experiments.data_sets.listing import Layout, Listing, Report
-from experiments.data_sets.plan import Shard, identity, plan
+from experiments.data_sets.plan import PlannedShard, identity, plan
 from experiments.data_sets.records import encoded_example
 from experiments.data_sets.shard_files import read_shard, write_shard
 from experiments.data_sets.threads import Tally, in_threads
@@ -79,17 +79,17 @@ def _check_places(source: Path, out: Path) -> None:
     check_folder(out)
 
 
-def _missing(journal: Journal, shards: Sequence[Shard]) -> list[Shard]:
+def _missing(journal: Journal, shards: Sequence[PlannedShard]) -> list[PlannedShard]:
     """Files that are not finished, or not there any more as they were."""
 
-    def is_there(shard: Shard) -> bool:
+    def is_there(shard: PlannedShard) -> bool:
         noted, path = journal.files.get(shard.key), journal.folder(shard.split) / shard.name
         return noted is not None and path.is_file() and path.stat().st_size == noted.num_bytes
 
     return [shard for shard in shards if not is_there(shard)]
 
 
-def _check_space(layout: Layout, source: Path, out: Path, missing: Sequence[Shard]) -> None:
+def _check_space(layout: Layout, source: Path, out: Path, missing: Sequence[PlannedShard]) -> None:
     """See that the disk has room for what a few examples let expect."""
     examples = [example for shard in missing for example in shard.examples]
     sampled = examples[:: max(1, len(examples) // _SAMPLED)]
@@ -106,7 +106,7 @@ def _make(
     layout: Layout,
     source: Path,
     journal: Journal,
-    missing: Sequence[Shard],
+    missing: Sequence[PlannedShard],
     total: int,
     bars: Bars,
 ) -> None:
@@ -115,19 +115,19 @@ def _make(
     with bars("examples converted") as report:
         tally = Tally(report, total, done)
 
-        def records(shard: Shard) -> Iterator[bytes]:
+        def records(shard: PlannedShard) -> Iterator[bytes]:
             for example in shard.examples:
                 yield encoded_example(layout.image(source / example.path), example.labels)
                 tally.add()
 
-        def make(shard: Shard) -> None:
+        def make(shard: PlannedShard) -> None:
             path = journal.folder(shard.split) / shard.name
             journal.add(shard.key, write_shard(path, records(shard)))
 
         in_threads(make, missing, tally)
 
 
-def _verify(journal: Journal, shards: Sequence[Shard], bars: Bars) -> None:
+def _verify(journal: Journal, shards: Sequence[PlannedShard], bars: Bars) -> None:
     """Read every file back, and compare its records, size and checksum with the journal.
 
     Raises:
@@ -136,7 +136,7 @@ def _verify(journal: Journal, shards: Sequence[Shard], bars: Bars) -> None:
     with bars("files verified") as report:
         tally = Tally(report, len(shards))
 
-        def is_as_written(shard: Shard) -> bool:
+        def is_as_written(shard: PlannedShard) -> bool:
             noted = journal.files[shard.key]
             found = read_shard(journal.folder(shard.split) / shard.name)
             tally.add()
@@ -154,7 +154,7 @@ def _verify(journal: Journal, shards: Sequence[Shard], bars: Bars) -> None:
 
 
 def _finish(
-    layout: Layout, listing: Listing, journal: Journal, shards: Sequence[Shard]
+    layout: Layout, listing: Listing, journal: Journal, shards: Sequence[PlannedShard]
 ) -> list[Manifest]:
     """Describe every split, and give it its name."""
     manifests = []

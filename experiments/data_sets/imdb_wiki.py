@@ -43,6 +43,10 @@ _EPOCH = 719_529
 
 _OLDEST = 100
 
+#: What SciPy raises, depending on which byte is wrong or on the version of the file.
+_UNREADABLE: tuple[type[Exception], ...]
+_UNREADABLE = (*UNDECODABLE, NotImplementedError, AttributeError, MemoryError)
+
 
 class ImdbWiki(EncodedImages):
     """`wiki.mat` or `imdb.mat`, and the folders of images that it names.
@@ -113,7 +117,7 @@ def _metadata(source: Path) -> dict[str, npt.NDArray[Any]]:
     try:
         content = loadmat(path)[path.stem][0, 0]
         names = content.dtype.names or ()
-    except (*UNDECODABLE, NotImplementedError, AttributeError, MemoryError) as error:
+    except _UNREADABLE as error:
         raise UserError(
             f"{path} does not hold the struct {path.stem} of a MATLAB 5 file ({error}): unpack it "
             "again."

@@ -23,7 +23,7 @@ LEAST_FILES, FEW_RECORDS = 16, 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shard:
+class PlannedShard:
     """A file that is to be written.
 
     Attributes:
@@ -41,10 +41,10 @@ class Shard:
         return f"{self.split}/{self.name}"
 
 
-def plan(listing: Listing) -> list[Shard]:
+def plan(listing: Listing) -> list[PlannedShard]:
     """The files of all splits."""
     return [
-        Shard(split=split, name=f"part-{number:05d}.tfrecord", examples=part)
+        PlannedShard(split=split, name=f"part-{number:05d}.tfrecord", examples=part)
         for split, examples in listing.splits.items()
         for number, part in enumerate(_parts(_in_order(examples, split)))
     ]
@@ -64,7 +64,7 @@ def _parts(examples: Sequence[Example]) -> list[Sequence[Example]]:
     return [examples[begin:end] for begin, end in pairwise(ends)]
 
 
-def identity(layout: str, listing: Listing, shards: Sequence[Shard]) -> str:
+def identity(layout: str, listing: Listing, shards: Sequence[PlannedShard]) -> str:
     """A SHA-256 over all that decides the content of the files, but for the images themselves."""
     digest = hashlib.sha256()
     about = (layout, SEED, to_json(listing.form), listing.names, sorted(listing.left_out.items()))

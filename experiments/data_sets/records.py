@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import BinaryIO
 
 from experiments.data_sets.crc32c import masked_crc32c
@@ -31,19 +32,25 @@ def _field(key: bytes, content: bytes) -> bytes:
     return key + _varint(len(content)) + content
 
 
+_NAME_OF_IMAGE = _field(_FIRST, b"image")
+
+
 def encoded_example(image: bytes, labels: Sequence[int]) -> bytes:
     """A `tf.train.Example` with `image` (bytes) and `label` (int64), as TensorFlow serialises it.
 
     The fields are those of tensorflow/core/example/example.proto and feature.proto: an Example has
     Features, a map from names to Feature, which is a list of bytes (1) or of int64 (3, packed).
     """
-    of_image = _field(_FIRST, _field(_FIRST, image))
-    of_label = _field(_THIRD, _field(_FIRST, b"".join(map(_varint, labels))))
-    entries = ((b"image", of_image), (b"label", of_label))
-    features = [
-        _field(_FIRST, _field(_FIRST, name) + _field(_SECOND, feature)) for name, feature in entries
-    ]
-    return _field(_FIRST, b"".join(features))
+    feature = _field(_FIRST, _field(_FIRST, image))
+    entry = _NAME_OF_IMAGE + _SECOND + _varint(len(feature)) + feature
+    return _field(_FIRST, _field(_FIRST, entry) + _label_entry(tuple(labels)))
+
+
+@lru_cache(maxsize=4096)
+def _label_entry(labels: tuple[int, ...]) -> bytes:
+    """Many examples have the same labels."""
+    feature = _field(_THIRD, _field(_FIRST, b"".join(map(_varint, labels))))
+    return _field(_FIRST, _field(_FIRST, b"label") + _field(_SECOND, feature))
 
 
 def framed(record: bytes) -> bytes:

@@ -9,15 +9,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections import namedtuple
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from experiments.data_sets import convert as module
-from experiments.data_sets import plan, shard_files
+from experiments.data_sets import plan
 from experiments.data_sets.convert import Converted, convert
 from experiments.data_sets.layouts import LAYOUTS
 from experiments.data_sets.listing import Report
@@ -92,7 +91,7 @@ def test_a_full_disk_leaves_no_half_file(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as full:
-        full.setattr(shard_files.os, "fsync", refuse_the_fourth)
+        full.setattr(os, "fsync", refuse_the_fourth)
         with pytest.raises(UserError, match="No space left on device"):
             converted("class-folders", source, tmp_path / "out")
     assert not list(tmp_path.glob("out/*/.part*"))
@@ -104,8 +103,7 @@ def test_a_full_disk_leaves_no_half_file(
 def test_a_disk_that_is_too_small_is_told_beforehand(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usage = namedtuple("usage", "total used free")(1, 1, 1000)
-    monkeypatch.setattr(module.shutil, "disk_usage", lambda path: usage)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
     with pytest.raises(UserError, match=r"needs about 0\.0 GB more and its disk has 0\.0 GB left"):
         converted("class-folders", source, tmp_path / "out")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -274,6 +275,12 @@ def test_content_counts_and_not_the_suffix(mode: str, kind: str, tmp_path: Path)
     path = tmp_path / "a.JPEG"
     path.write_bytes(_saved(mode, kind))
     assert LAYOUTS["class-folders"].image(path) == path.read_bytes()
+
+
+def test_a_pipe_is_no_image(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.png")
+    with pytest.raises(UserError, match=r"a\.png cannot be read: a\.png is no file but"):
+        LAYOUTS["class-folders"].image(tmp_path / "a.png")
 
 
 def test_a_folder_may_be_a_link(tmp_path: Path) -> None:
