@@ -6,10 +6,10 @@ Exit status: 0 all is well, 1 some points failed, 2 the user's mistake, 130 inte
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from ps_allreduce.early_end import end_at_once, end_in_order
@@ -36,6 +36,8 @@ from experiments.cli.placement import placement
 from experiments.cli.requests import RunRequest, SpreadRequest, StudyRequest, SweepRequest
 from experiments.cli.small_form import in_small_form
 from experiments.cli.sweep_command import run_study
+from experiments.data_sets.layouts import LAYOUTS
+from experiments.data_sets.listing import Layout
 from experiments.models.models_table import render_models
 from experiments.models.settle_model import settle_model
 from experiments.models.workload_request import WorkloadRequest
@@ -46,13 +48,11 @@ from experiments.suite_commands import SUITE_COMMANDS
 from experiments.sweep.progress import SweepProgress, counting_bar, plain_console
 from experiments.sweep.session import Workplace
 from experiments.sweep.sweep import STANDARD
-from experiments.sweep.writable import check_folder
 from experiments.tuning import candidates
 from launchers.cli.options import LAUNCHER_OR_AUTO
 from launchers.cli.run import run_command_line
-from launchers.cli.types import PATH, WHOLE, named
+from launchers.cli.types import PATH, WHOLE, OneOf, named
 from launchers.settings import LauncherSettings
-from ps_allreduce.errors import UserError
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.record.records import Status
 
@@ -152,21 +152,21 @@ def models() -> None:
     click.echo(render_models())
 
 
-@cli.command("convert-images")
+@cli.command("convert")
+@click.argument("layout", type=OneOf(LAYOUTS))
 @click.argument("source", type=PATH, metavar="SOURCE")
-@click.argument("target", type=PATH, metavar="TARGET")
-def convert_images(source: Path, target: Path) -> None:
-    """Write the images below SOURCE/<class>/ as TFRecord files into TARGET."""
-    if not os.path.isdir(source):
-        raise UserError(f"{source} is no folder; images are expected below {source}/<class>/.")
-    check_folder(target)
-    with (
-        surroundings.this_machine(target) as launcher,
-        counting_bar(plain_console(), "images") as progress,
-    ):
-        counts = launcher.convert(source.resolve(), target.resolve(), progress)
-    for name, count in counts.items():
-        click.echo(f"{name}: {count} images")
+@click.argument("out", type=PATH, metavar="OUT")
+def convert(layout: Layout, source: Path, out: Path) -> None:
+    """Write a public data set in the folder SOURCE as TFRecord files into OUT.
+
+    One folder for each split, which --input takes.  The same command goes on where it stopped; once
+    all is there, it verifies the files.
+    """
+    from experiments.data_sets.convert import convert as write
+    from experiments.data_sets.told import told
+
+    made = write(layout, source, out, partial(counting_bar, plain_console()))
+    click.echo("\n".join(told(made, out)))
 
 
 @cli.command("tune")
@@ -242,7 +242,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     interrupted = (
         "Interrupted. To make the runs of a sweep that are missing, give the same command again; "
-        "anything else begins anew."
+        "a conversion goes on likewise, and anything else begins anew."
     )
     return run_command_line(cli, words, "python -m experiments", interrupted)
 

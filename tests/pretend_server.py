@@ -100,11 +100,6 @@ def prepare(request: Any, report: Any) -> None:
     report("input", counts={"records": 1})
 
 
-def convert(request: Any, report: Any) -> None:
-    report("progress", counts={"done": 100, "total": 150})
-    report("input", counts={request.source: 100, request.target: 50})
-
-
 def do_nothing(request: Any, report: Any) -> None:
     pass
 
@@ -140,7 +135,6 @@ def jobs() -> dict[type[Any], Job]:
         FindModel: find,
         TryModel: try_out,
         messages.PrepareInput: prepare,
-        messages.ConvertImages: convert,
         questions.ReceiveStream: receive_stream,
         questions.SendStream: send_stream,
     }

@@ -186,7 +186,8 @@ NEIGHBOURS = {
         "models": ("studies",),
         "export": (),
         "cli": ("models", "studies", "sweep"),
-        "suite": ("cli", "models", "studies", "sweep"),
+        "data_sets": ("sweep",),
+        "suite": ("cli", "data_sets", "models", "studies", "sweep"),
         "tuning": ("cli", "models", "studies", "sweep"),
     },
     "analysis": {

@@ -18,6 +18,7 @@ import pandas as pd
 from analysis.data.blocks import analysed
 from analysis.data.load import SweepFiles, read_sweep
 from analysis.stats.statistics import compare
+from analysis.suite.conversion import render_conversion
 from analysis.suite.coverage import render_coverages
 from analysis.suite.observing import render_clocks, render_recording
 from analysis.suite.self_comparisons import FILE, add_to, compared_in, render_self_comparisons
@@ -77,6 +78,7 @@ def summarise_bench(results: Path) -> list[str]:
     content = read_bench(folder / "bench.json")
     lines = [line for name, path in sweeps.items() for line in _sweep(name, path, content)]
     lines += _statistics(results, content)
+    lines += render_conversion(folder, content)
     write_json(folder / "bench.json", content)
     return [*lines, str(folder / "bench.json")]
 

@@ -71,7 +71,7 @@ def parse_input(text: str) -> Synthetic | Digits | InputFiles:
     if not folder or not os.path.isdir(folder):  # that of Path raises what may not be searched
         raise UserError(
             f"{text!r} is neither {Synthetic().name}, {Digits().name} nor a folder of TFRecord "
-            "files (python -m experiments convert-images makes one); loose images are "
+            "files (python -m experiments convert makes one); loose images are "
             f"{PREFIX}FOLDER."
         )
     found = ImageFiles if text.startswith(PREFIX) else RecordFiles

@@ -29,6 +29,7 @@ from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.scope import SERVER_STRATEGIES, Scope
 from experiments.studies.study import Study
 from experiments.suite import widths, wire_points
+from experiments.suite.conversion import time_conversion
 from experiments.suite.crowd import time_crowds
 from experiments.sweep.sweep import PROFILES, QUICK, STANDARD, Profile
 from experiments.sweep.writable import check_writable
@@ -159,6 +160,7 @@ def run_bench(launcher: LauncherSettings) -> int:
     if not site_kind(launcher.launcher).several_hosts:
         for sentence in time_crowds():
             click.echo(sentence, err=True)
+        time_conversion(launcher.results / "bench")
     for request in requests:
         click.echo(f"{request.name}:", err=True)
         status = run_study(request)

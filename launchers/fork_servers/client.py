@@ -208,13 +208,8 @@ class ForkServerClient:
             f"the fork server on {self.host} does not answer within {ANSWER_DEADLINE_S:.0f} s."
         )
 
-    def ask(
-        self,
-        request: object,
-        deadline_s: float,
-        hear: Callable[[Event], None] = lambda _: None,
-    ) -> Event:
-        """Have one job done and return its answer, its last event; `hear` is told of every one.
+    def ask(self, request: object, deadline_s: float) -> Event:
+        """Have one job done and return its answer, its last event.
 
         Raises:
             UserError: the job found a mistake of the user's.
@@ -224,7 +219,6 @@ class ForkServerClient:
         answer: Event | None = None
         for message in self._messages(deadline_s):
             if isinstance(message, Event):
-                hear(message)
                 answer = message
             if isinstance(message, Exited):
                 return _checked(answer, message)

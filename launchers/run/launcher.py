@@ -23,7 +23,7 @@ from launchers.run.state import LaunchRequest, result_path
 from launchers.site import Site, task_address
 from ps_allreduce.environment import has_module
 from ps_allreduce.errors import HostFault, UserError
-from ps_allreduce.fork_server.messages import ConvertImages, DescribeModel, Event, PrepareInput
+from ps_allreduce.fork_server.messages import DescribeModel, Event, PrepareInput
 from ps_allreduce.inspection.model_facts import FindModel, FoundModel, TriedModel, TryModel
 from ps_allreduce.point.architectures import Model, OwnModel
 from ps_allreduce.point.cores import plan_cores, plan_gpus
@@ -38,8 +38,6 @@ from ps_allreduce.scratch import remove_left_overs, scratch_folder
 from ps_allreduce.tf_internals.texts import PORT_TAKEN
 
 JOB_DEADLINE_S = 300.0
-
-CONVERT_DEADLINE_S = 24 * 3600.0
 
 
 class HostsLauncher:
@@ -218,33 +216,6 @@ class HostsLauncher:
                 for client in clients:
                     bring_copies(client, model, self._data_dir)
             return [client.ask(request_for(client), deadline_s) for client in clients]
-
-    def convert(
-        self, source: Path, target: Path, progress: Callable[[int, int], None]
-    ) -> Mapping[str, int]:
-        """Write the images below `source/<class>/` as TFRecord files into `target`.
-
-        Args:
-            progress: told how many images are done, of how many.
-
-        Returns:
-            The number of images per class.
-
-        Raises:
-            UserError: there are no images, or one cannot be read.
-        """
-
-        def hear(event: Event) -> None:
-            if event.event == "progress":
-                progress(event.counts["done"], event.counts["total"])
-
-        host = self._site.hosts[0]
-        with self._site.servers({host: 1}, None) as servers:
-            client = servers.clients[host]
-            request = ConvertImages(
-                source=str(source), target=str(target), log=client.job_log("convert")
-            )
-            return client.ask(request, CONVERT_DEADLINE_S, hear).counts
 
     def launch(
         self,

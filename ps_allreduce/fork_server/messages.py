@@ -75,15 +75,6 @@ class PrepareInput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConvertImages:
-    """Fork a process that writes a folder of images as TFRecord files."""
-
-    source: str
-    target: str
-    log: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareRun:
     """Make a folder on this host, and hold free ports until the run is over."""
 
@@ -182,9 +173,8 @@ class Event:
         host_fault: the failure is a fault of the host.
         variables: the answer to `DescribeModel`.
         counts: for `variables` how long the model took to build (ns); the answer to
-            `PrepareInput` (records), `ConvertImages` (images per class),
-            `ReceiveStream` and `SendStream`, the bytes `carried` so far, and to what a check-up
-            asks for.
+            `PrepareInput` (records), `ReceiveStream` and `SendStream`, the bytes `carried` so far,
+            and to what a check-up asks for.
         state: the answer to `CheckHost`.
         found, tried: the answers to `FindModel` and `TryModel`.
         cores, gpus, settings: what a task was really given, for `placed`; `settings` are variables
@@ -235,7 +225,6 @@ MESSAGES: dict[str, type[Any]] = {
         FindModel,
         TryModel,
         PrepareInput,
-        ConvertImages,
         questions.ReceiveStream,
         questions.SendStream,
         questions.ReceiveTraffic,

@@ -89,8 +89,8 @@ class RecordFiles:
         files = sorted(folder.glob(PATTERN))
         if not files:
             raise UserError(
-                f"no {PATTERN} file in {folder}: python -m experiments convert-images makes them "
-                "from a folder of images."
+                f"no {PATTERN} file in {folder}: python -m experiments convert makes them from a "
+                "data set."
             )
         try:
             sizes = [path.stat().st_size for path in files]

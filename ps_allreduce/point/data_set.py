@@ -55,7 +55,7 @@ class ExampleForm:
         image_size: pixels of the square images; None where they differ.
         target: what is learned.
         num_outputs: classes or labels; 1 for a value.
-        highest: the largest number that pixels take: they are divided by it.
+        highest: pixels are divided by it; those of `uint16` may lie above.
     """
 
     encoding: Encoding = Encoding.ENCODED

@@ -37,7 +37,6 @@ from ps_allreduce.runner.task import run_task
 from ps_allreduce.tf_internals.texts import essence
 from ps_allreduce.workloads.image_files import (
     check_files,
-    convert_images,
     record_files,
     write_digits,
 )
@@ -146,21 +145,10 @@ def _see_unchanged(data: RecordFiles) -> None:
         )
 
 
-def convert(request: messages.ConvertImages, report: Reporter) -> None:
-    """Write a folder of images as TFRecord files."""
-
-    def tell(done: int, total: int) -> None:
-        if done % 100 == 0:
-            report("progress", counts={"done": done, "total": total})
-
-    report("input", counts=convert_images(Path(request.source), Path(request.target), tell))
-
-
 JOBS: Mapping[type[Any], Callable[[Any, Reporter], None]] = {
     messages.StartTask: start_task,
     messages.DescribeModel: describe_model,
     messages.PrepareInput: prepare_input,
-    messages.ConvertImages: convert,
     questions.ReceiveStream: receive_stream,
     questions.SendStream: send_stream,
     questions.ReceiveTraffic: receive_traffic,

@@ -7,10 +7,9 @@ A TFRecord file holds `tf.train.Example`s with `image` (encoded bytes, PNG or JP
 from __future__ import annotations
 
 import io
-import json
 import os
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +18,7 @@ from PIL import Image
 
 from ps_allreduce.errors import HostFault, InputDataError, UserError
 from ps_allreduce.point.data import PATTERN, Digits, RecordFiles
-from ps_allreduce.regular_files import open_regular
 from ps_allreduce.tf_internals.texts import cause_of_file_error
-
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif")
 
 RECORDS_PER_FILE = 5000
 
@@ -40,8 +36,8 @@ def record_files(data: Digits | RecordFiles, data_dir: Path) -> list[Path]:
         raise HostFault(f"the input that was made in {folder} is gone.")
     if not files:
         raise InputDataError(
-            f"no {PATTERN} file in {folder}: python -m experiments convert-images makes them from "
-            "a folder of images."
+            f"no {PATTERN} file in {folder}: python -m experiments convert makes them from a data "
+            "set."
         )
     return files
 
@@ -105,62 +101,6 @@ def write_digits(data_dir: Path) -> Path:
     if not list(folder.glob(PATTERN)):
         _write(folder, samples())
     return folder
-
-
-def convert_images(
-    source: Path, target: Path, report: Callable[[int, int], None]
-) -> dict[str, int]:
-    """Write the images below `source/<class>/` as TFRecord files into `target`.
-
-    Classes are numbered in alphabetical order; `classes.json` beside the files names them.
-    Records are shuffled, with a fixed seed, so that every file holds all classes.  `report` gets
-    the number of images that are done, and of all.
-
-    Returns:
-        The number of images per class.
-
-    Raises:
-        UserError: there are no images, one cannot be decoded, or the target holds records already.
-    """
-    if list(target.glob(PATTERN)):
-        raise UserError(f"{target} holds TFRecord files already: choose another folder.")
-    by_class = _images_by_class(source)
-    classes = {name: number for number, name in enumerate(sorted(by_class))}
-    labelled = [(path, classes[name]) for name, paths in by_class.items() for path in paths]
-    order = np.random.default_rng(0).permutation(len(labelled))
-
-    def samples() -> Iterator[tuple[bytes, int]]:
-        for done, index in enumerate(order):
-            path, label = labelled[index]
-            yield _checked_image(path), label
-            report(done + 1, len(order))
-
-    _write(target, samples())
-    (target / "classes.json").write_text(json.dumps(classes, indent=1) + "\n", encoding="utf-8")
-    return {name: len(paths) for name, paths in sorted(by_class.items())}
-
-
-def _images_by_class(source: Path) -> dict[str, list[Path]]:
-    by_class: dict[str, list[Path]] = {}
-    for path in sorted(source.glob("*/*")):
-        if path.suffix.lower() in IMAGE_SUFFIXES:
-            by_class.setdefault(path.parent.name, []).append(path)
-    if len(by_class) < 2:
-        raise UserError(
-            f"{source} needs at least two subfolders, one per class, with images "
-            f"({', '.join(IMAGE_SUFFIXES)}); found {len(by_class)}."
-        )
-    return by_class
-
-
-def _checked_image(path: Path) -> bytes:
-    try:
-        with open_regular(path) as stream:
-            content = stream.read()
-        Image.open(io.BytesIO(content)).verify()
-    except (OSError, ValueError, SyntaxError) as error:
-        raise UserError(f"{path} is not a readable image ({error}).") from error
-    return content
 
 
 def _write(folder: Path, samples: Iterable[tuple[bytes, int]]) -> None:

@@ -61,6 +61,7 @@ def bench(launcher: FakeLauncher, machine: Machine, monkeypatch: pytest.MonkeyPa
     made = Bench(num_hosts=6)
     monkeypatch.setattr(surroundings, "launcher_of", lambda _: made)
     monkeypatch.setattr(bench_command, "time_crowds", lambda: iter(["a crowd"]))  # it is real
+    monkeypatch.setattr(bench_command, "time_conversion", lambda folder: None)
     for module in (judged, widths):
         monkeypatch.setattr(module, "PAIRS", 1)
     return made

@@ -433,12 +433,3 @@ def test_input_is_prepared_wherever_there_are_files_of_their_own(
     cluster.shares_files = shares_files
     HostsLauncher(cluster, tmp_path).prepare(Workload())
     assert len(list(tmp_path.glob("prepared-*"))) == count
-
-
-def test_images_are_converted_on_the_first_host(cluster: Cluster, tmp_path: Path) -> None:
-    heard: list[tuple[int, int]] = []
-    counts = HostsLauncher(cluster, tmp_path).convert(
-        Path("cats"), Path("out"), lambda done, total: heard.append((done, total))
-    )
-    assert counts == {"cats": 100, "out": 50}
-    assert heard == [(100, 150)]

@@ -67,7 +67,6 @@ EXAMPLES: list[Any] = [
     FindModel(root="/a", module="b.c", function="d", arguments=("e=1",), log="/log"),
     TryModel(workload=Workload(model=OWN, data=OwnDataset()), data_dir="/data", log="/log"),
     messages.PrepareInput(workload=Workload(), data_dir="/data", log="/log"),
-    messages.ConvertImages(source="/a", target="/b", log="/log"),
     questions.ReceiveStream(address="10.0.0.1", log="/log"),
     questions.SendStream(address="10.0.0.1", port=40001, seconds=0.4, log="/log"),
     questions.ReceiveTraffic(task="r", address="10.0.0.1", log="/log"),

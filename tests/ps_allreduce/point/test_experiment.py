@@ -268,7 +268,7 @@ def test_both_ends_of_a_large_file_count(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_files_is_told_how_to_make_some(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="convert-images makes them"):
+    with pytest.raises(UserError, match="experiments convert makes them"):
         RecordFiles.found_in(tmp_path)
 
 

@@ -1,0 +1,1 @@
+"""From a public data set as it was downloaded to TFRecord files that training reads."""

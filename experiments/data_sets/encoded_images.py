@@ -1,0 +1,92 @@
+"""Images that are stored as they are: JPEG, PNG, GIF and BMP.
+
+Decides that each is decoded once while it is converted, and stored byte for byte; and that what
+TensorFlow cannot decode is refused rather than encoded anew, which would change pixels of JPEGs.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from pathlib import Path
+
+from PIL import Image, UnidentifiedImageError
+
+from ps_allreduce.errors import UserError
+from ps_allreduce.regular_files import open_regular
+
+#: Those that `tf.io.decode_image` knows.
+_FORMATS = ("JPEG", "PNG", "GIF", "BMP")
+
+#: What Pillow raises, depending on which byte of an image is wrong.
+UNDECODABLE: tuple[type[Exception], ...]
+UNDECODABLE = (OSError, EOFError, ValueError, SyntaxError, TypeError, IndexError, KeyError)
+UNDECODABLE += (OverflowError, struct.error, zlib.error, Image.DecompressionBombError)
+
+#: 24 bits a pixel, and no compression: the one BMP that TensorFlow decodes as it looks
+#: (tensorflow/core/kernels/image/decode_image_op.cc takes 8 bits for shades of grey).
+_PLAIN_BMP = struct.pack("<HI", 24, 0)
+
+
+class EncodedImages:
+    """What all layouts of encoded images share.
+
+    Args:
+        size: pixels of square images, if the data set says so.
+    """
+
+    def __init__(self, size: int | None = None) -> None:
+        self._size = size
+
+    def image(self, path: Path) -> bytes:
+        """The file, once it has been decoded without fault.
+
+        Raises:
+            UserError: it cannot be decoded, or is of another size.
+        """
+        content = read_source(path)
+        try:
+            with Image.open(io.BytesIO(content), formats=_FORMATS) as image:
+                image.load()
+                if image.format == "BMP" and content[28:34] != _PLAIN_BMP:
+                    raise ValueError("TensorFlow decodes BMP with 24 bits a pixel only")
+                if self._size is not None and image.size != (self._size, self._size):
+                    raise ValueError(f"{image.size} pixels, not {self._size} x {self._size}")
+        except UNDECODABLE as error:
+            raise damaged(path, error, "JPEG, PNG, GIF or BMP") from error
+        return content
+
+    def image_bytes(self, path: Path) -> int:
+        """The size of the file.
+
+        Raises:
+            UserError: there is no such file.
+        """
+        try:
+            return path.stat().st_size
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def read_source(path: Path) -> bytes:
+    """All bytes of a file of the data set.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    try:
+        with open_regular(path) as stream:
+            return stream.read()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def damaged(path: Path, error: Exception, wanted: str) -> UserError:
+    """That a file is no image of the wanted kind, and what to do."""
+    # Pillow names the stream that it was given, which tells nobody anything.
+    reason = "unknown format" if isinstance(error, UnidentifiedImageError) else error
+    return UserError(
+        f"{path} is no {wanted} that can be decoded ({reason}). Put a good copy in its place and "
+        "give the same command again: what is finished is kept."
+    )

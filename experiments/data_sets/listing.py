@@ -1,0 +1,115 @@
+"""What a converter finds in a data set, and what a layout has to tell.
+
+Decides the words that all layouts share, the order of examples and how a data set without splits is
+divided.  Both follow from a stated seed and the examples' names, by SHA-256: they are the same on
+every machine and with every version of the suite's packages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from ps_allreduce.point.data_set import ExampleForm
+
+TRAINING, VALIDATION, TEST = "training", "validation", "test"
+
+#: Of every order and division.
+SEED = 1
+
+#: Told how many are done, of how many.
+Report = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """One example of a data set.
+
+    Attributes:
+        path: of its image, or of the folder that holds its bands, below the data set's folder.
+        labels: a class, the numbers of all labels, or a value.
+    """
+
+    path: str
+    labels: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """All examples of a data set that can be converted.
+
+    Attributes:
+        form: of each.
+        splits: examples by the name of their split; none is empty.
+        names: of classes or labels, by number.
+        left_out: how many others there are, by the reason.
+    """
+
+    form: ExampleForm
+    splits: Mapping[str, Sequence[Example]]
+    names: tuple[str, ...] = ()
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+
+class Layout(Protocol):
+    """How a data set lies on the disk.  Everything it refuses is a `UserError` that names a file.
+
+    Attributes:
+        name: of the layout, for the command line.
+    """
+
+    @property
+    def name(self) -> str:
+        """As users choose it."""
+        ...
+
+    def list_examples(self, source: Path, report: Report) -> Listing:
+        """Look at all that can be known of a data set without decoding an image."""
+        ...
+
+    def image(self, path: Path) -> bytes:
+        """What the feature `image` of a record holds, once it has been decoded without fault."""
+        ...
+
+    def image_bytes(self, path: Path) -> int:
+        """How many bytes that will be."""
+        ...
+
+
+def shuffled(names: Iterable[str], purpose: str) -> list[str]:
+    """Names in an order that follows from the seed, a purpose and the names."""
+
+    def place(name: str) -> bytes:
+        text = f"{SEED} {purpose} {name}"
+        return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
+
+    return sorted(names, key=place)
+
+
+def divided(names: Iterable[str], shares: Mapping[str, float]) -> dict[str, str]:
+    """The split of each name.
+
+    Args:
+        shares: of each split; they add up to one.
+    """
+    order = shuffled(set(names), "split")
+    found, begin, share_before = {}, 0, 0.0
+    for split, share in shares.items():
+        share_before += share
+        end = round(share_before * len(order))
+        found.update(dict.fromkeys(order[begin:end], split))
+        begin = end
+    return found
+
+
+def by_split(
+    examples: Iterable[Example], split_of: Callable[[Example], str]
+) -> dict[str, list[Example]]:
+    """Examples by their split; splits without any are left out."""
+    found: dict[str, list[Example]] = {name: [] for name in (TRAINING, VALIDATION, TEST)}
+    for example in examples:
+        found[split_of(example)].append(example)
+    return {name: members for name, members in found.items() if members}

@@ -1,0 +1,82 @@
+"""TFRecord files, byte by byte: records of `tf.train.Example` written, and read back.
+
+Decides nothing: both forms are TensorFlow's.  Without TensorFlow, a conversion begins at once, and
+its threads have no interpreter to share with it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import BinaryIO
+
+from experiments.data_sets.crc32c import masked_crc32c
+
+#: Keys of Protocol Buffers: the number of a field, and that its length follows.
+_FIRST, _SECOND, _THIRD = b"\x0a", b"\x12", b"\x1a"
+
+
+def _varint(number: int) -> bytes:
+    """Seven bits a byte, the lowest first; two's complement of 64 bits."""
+    number &= 2**64 - 1
+    made = bytearray()
+    while number > 127:
+        made.append(number & 127 | 128)
+        number >>= 7
+    made.append(number)
+    return bytes(made)
+
+
+def _field(key: bytes, content: bytes) -> bytes:
+    return key + _varint(len(content)) + content
+
+
+_NAME_OF_IMAGE = _field(_FIRST, b"image")
+
+
+def encoded_example(image: bytes, labels: Sequence[int]) -> bytes:
+    """A `tf.train.Example` with `image` (bytes) and `label` (int64), as TensorFlow serialises it.
+
+    The fields are those of tensorflow/core/example/example.proto and feature.proto: an Example has
+    Features, a map from names to Feature, which is a list of bytes (1) or of int64 (3, packed).
+    """
+    feature = _field(_FIRST, _field(_FIRST, image))
+    entry = _NAME_OF_IMAGE + _SECOND + _varint(len(feature)) + feature
+    return _field(_FIRST, _field(_FIRST, entry) + _label_entry(tuple(labels)))
+
+
+@lru_cache(maxsize=4096)
+def _label_entry(labels: tuple[int, ...]) -> bytes:
+    """Many examples have the same labels."""
+    feature = _field(_THIRD, _field(_FIRST, b"".join(map(_varint, labels))))
+    return _field(_FIRST, _field(_FIRST, b"label") + _field(_SECOND, feature))
+
+
+def framed(record: bytes) -> bytes:
+    """A record as a file holds it: length, checksum, data, checksum.
+
+    Source: tensorflow/core/lib/io/record_writer.h.
+    """
+    length = struct.pack("<Q", len(record))
+    parts = (
+        length,
+        struct.pack("<I", masked_crc32c(length)),
+        record,
+        struct.pack("<I", masked_crc32c(record)),
+    )
+    return b"".join(parts)
+
+
+def read_framed(stream: BinaryIO) -> Iterator[bytes]:
+    """Every record of a file as the file holds it; checksums are not compared.
+
+    Raises:
+        ValueError: the file ends inside a record.
+    """
+    while header := stream.read(12):
+        length = struct.unpack("<Q", header[:8])[0] if len(header) == 12 else 0
+        rest = stream.read(length + 4)
+        if len(header) + len(rest) < length + 16:
+            raise ValueError("it ends inside a record")
+        yield header + rest
