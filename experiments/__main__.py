@@ -34,6 +34,7 @@ from experiments.cli.options import (
 )
 from experiments.cli.placement import placement
 from experiments.cli.requests import RunRequest, SpreadRequest, StudyRequest, SweepRequest
+from experiments.cli.sample_inputs import with_samples
 from experiments.cli.small_form import in_small_form
 from experiments.cli.sweep_command import run_study
 from experiments.data_sets.layouts import LAYOUTS
@@ -96,7 +97,7 @@ def _run(request: StudyRequest) -> int:
     launcher, sentence = settle_launcher(request.launcher, study.hosts, request.workload.device)
     if sentence:
         plain_console().print(sentence)
-    request = replace(request, launcher=launcher)
+    request = with_samples(replace(request, launcher=launcher), plain_console())
     if study.tunes and request.sweep.profile.name == STANDARD:
         from experiments.tuning.beforehand import tuned_first
 

@@ -182,10 +182,10 @@ NEIGHBOURS = {
     },
     "experiments": {
         "sweep": (),
-        "studies": ("sweep",),
+        "studies": ("data_sets", "sweep"),
         "models": ("studies",),
         "export": (),
-        "cli": ("models", "studies", "sweep"),
+        "cli": ("data_sets", "models", "studies", "sweep"),
         "data_sets": ("sweep",),
         "suite": ("cli", "data_sets", "models", "studies", "sweep"),
         "tuning": ("cli", "models", "studies", "sweep"),

@@ -66,8 +66,8 @@ server_cpu_s:f
 
 fusion_bytes:i cycle_ms:f scaling
 
-channels:i target ordered_input:b parallel_reads:i parallel_maps:i prefetch:i cache shuffle:i
-flips:b
+input_place channels:i target ordered_input:b parallel_reads:i parallel_maps:i prefetch:i cache
+shuffle:i flips:b
 
 evaluation evaluation_batches:i evaluation_s:f evaluation_examples_per_sec:f
 evaluation_input_wait_s:f
@@ -114,7 +114,15 @@ ASKED = "asked_"
 CONDITIONS = (
     *("model", "model_digest", "model_arguments", "image_size", "num_classes", "vocabulary"),
     *("channels", "target", *PIPELINE_SETTINGS),
-    *("unit", "tokens_per_example", "input", "input_checksum", "optimizer", *OPTIMIZER_SETTINGS),
+    *(
+        "unit",
+        "tokens_per_example",
+        "input",
+        "input_checksum",
+        "input_place",
+        "optimizer",
+        *OPTIMIZER_SETTINGS,
+    ),
     *("batch_per_worker", "scaling", "accumulation", "seed", "precision"),
     *("compute", "emulated_forward_s", "emulated_backward_s", "emulated_groups"),
     *("emulated_factors", "emulated_jitter", "launcher", "network", "network_hosts"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,11 @@ from analysis.figures.names import file_names
 from analysis.figures.style import finish_grid, name_figure, new_figure, style
 from analysis.published.study import Shown, StudyFigure, StudyTable
 from analysis.stats.points import point_table
+from analysis.stats.statistics import compare, estimate
 from analysis.wording import number, ratio, with_interval
+from ps_allreduce.point.data import InputFiles, Synthetic
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.pipeline import Pipeline
 from ps_allreduce.point.placement import Policy
 
 FOLDER = Path(__file__).resolve().parent
@@ -36,6 +40,11 @@ FIGURE = (
     "Efficiency on a single worker. Small circles: single launches. Large markers: geometric means "
     "with 95 % intervals. Strokes: the bound that the links set. What sets both studies apart is "
     "told below the table."
+)
+
+READING = (
+    "Images per second with synthetic and with real images, and the share that real ones take: "
+    "(synthetic - real) / synthetic, here with its interval."
 )
 
 #: Inches.
@@ -87,15 +96,60 @@ class PublishedCurve:
 def show_curves(curves: Sequence[PublishedCurve], cases: Sequence[Case]) -> Shown:
     """A table and a figure of every case, beside the curve that it repeats."""
     names = file_names(cases)
-    pairs = [(curve, case) for case in cases for curve in curves if curve.of(case)]
+    made_up = [case for case in cases if not _reads(case)]
+    pairs = [(curve, case) for case in made_up for curve in curves if curve.of(case)]
+    reading = reading_costs(curves, cases)
+    tables = [
+        StudyTable(rows=table_beside(curve, case), title=case.name, caption=TABLE)
+        for curve, case in pairs
+    ]
+    if not reading.empty:
+        tables.append(StudyTable(rows=reading, title="What real images cost", caption=READING))
     return Shown(
         sentences=[line for curve, case in pairs for line in _sentences(curve, case)],
-        tables=[
-            StudyTable(rows=table_beside(curve, case), title=case.name, caption=TABLE)
-            for curve, case in pairs
-        ],
+        tables=tables,
         figures=[each for curve, case in pairs for each in _figures(curve, case, names[case])],
     )
+
+
+def _reads(case: Case) -> bool:
+    return isinstance(case.points[0].experiment.workload.data, InputFiles)
+
+
+def reading_costs(curves: Sequence[PublishedCurve], cases: Sequence[Case]) -> pd.DataFrame:
+    """Of every point that reads files and has a twin with synthetic images, what that costs."""
+    points = [(case, p) for case in cases for p in case.points if len(p.rates)]
+    plain = {_but_for_input(p.experiment): p for case, p in points if not _reads(case)}
+    rows = [
+        _cost(curve, point, base)
+        for case, point in points
+        if _reads(case)
+        for curve in curves
+        if curve.of(case) and (base := plain.get(_but_for_input(point.experiment)))
+    ]
+    return pd.DataFrame(rows)
+
+
+def _but_for_input(experiment: Experiment) -> str:
+    """What two points share that differ in their input only."""
+    made_up = replace(experiment.workload, data=Synthetic(), pipeline=Pipeline())
+    return replace(experiment, workload=made_up).experiment_id
+
+
+def _cost(curve: PublishedCurve, point: Point, base: Point) -> dict[str, str]:
+    left = [math.nan if end is None else end for end in compare(point.rates, base.rates).ends]
+    kept, low, high = left
+    published = {row["workers"]: row for row in curve.rows().to_dict("records")}
+    there = published.get(point.num_workers, {}).get("real_cost", math.nan)
+    return {
+        "workers": str(point.num_workers),
+        "setting": point.setting.label,
+        "synthetic/s": number(estimate(base.rates).mean),
+        "real/s": number(estimate(point.rates).mean),
+        "cost here": with_interval(ratio, 1 - kept, 1 - high, 1 - low),
+        "cost there": ratio(there),
+        "there": curve.system.removeprefix("published: "),
+    }
 
 
 def _sentences(curve: PublishedCurve, case: Case) -> list[str]:

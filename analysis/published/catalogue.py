@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from analysis.published.claix import CLAIX
 from analysis.published.network import NETWORK
+from analysis.published.osu import OSU
 from analysis.published.p2 import P2
 from analysis.published.pcad import PCAD
 from analysis.published.piz_daint import PIZ_DAINT
+from analysis.published.storage import STORAGE
 from analysis.published.study import PublishedStudy
 
 PUBLISHED: Mapping[str, PublishedStudy] = {
-    each.name: each for each in (PIZ_DAINT, P2, PCAD, NETWORK)
+    each.name: each for each in (PIZ_DAINT, P2, PCAD, NETWORK, STORAGE, OSU, CLAIX)
 }

@@ -158,11 +158,13 @@ WORKLOAD = option_group(
         Scaling.WEAK,
     ),
     _stated("--accumulation", WHOLE, "Batches per exchange of gradients.", 1),
-    _stated(
+    click.option(
         "--input",
-        Parsed("synthetic, digits, folder or images:folder", parse_input),
-        "What is trained with: a folder of TFRecord files, or of folders of images.",
-        "digits",
+        "inputs",
+        type=Parsed("synthetic, digits, folder or images:folder", parse_input),
+        multiple=True,
+        help="What is trained with: a folder of TFRecord files, or of folders of images; a sweep "
+        "takes as many as are to be compared.  [default: digits]",
     ),
     _PIPELINE,
     _stated(

@@ -31,6 +31,7 @@ from experiments.sweep.sweep import (
     job_sizes,
 )
 from launchers.protocol import Capacity
+from launchers.run.launcher import absence
 from launchers.settings import option_of
 from launchers.sites import SITES, network_of, site_kind
 from ps_allreduce.bounds import nominal_network_s
@@ -100,8 +101,13 @@ def _with_ps_hosts(request: StudyRequest, capacity: Capacity) -> StudyRequest:
 
 
 def _points(study: Study, scopes: Sequence[Scope]) -> list[Experiment]:
-    """Those of all scopes, each once: bases of one side do not change with the other's threads."""
-    return list(dict.fromkeys(point for scope in scopes for point in study.points(scope)))
+    """Those of all scopes, each once: bases of one side do not change with the other's threads.
+
+    Optional strategies whose package is not installed have none.
+    """
+    made = dict.fromkeys(point for scope in scopes for point in study.points(scope))
+    absent = {each.kind for each in study.optional if absence(each)}
+    return [point for point in made if point.strategy.kind not in absent]
 
 
 def _scopes(
@@ -125,6 +131,7 @@ def _scopes(
         choices=choices,
         brief=_is_brief(request),
         num_ps_hosts=capacity.num_ps_hosts,
+        host_cores=capacity.shared_cores or capacity.cores_per_host,
         exchange=request.exchange,
         tuned=request.tuned,
     )
@@ -187,7 +194,7 @@ def _tell_of_refusals(study: Study, scope: Scope, console: Console) -> None:
         strategy.kind: refusal
         for workload in scope.workloads
         for strategy in study.optional
-        if (refusal := strategy.refusal(workload))
+        if (refusal := strategy.refusal(workload) or absence(strategy))
     }
     if refusals:
         console.print(f"Left out: {', '.join(refusals)}; {next(iter(refusals.values()))}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from experiments.cli.requests import SpreadRequest, StudyRequest
+from experiments.models.workload_request import StatedInput
 from experiments.studies.defaults import default_models
 from experiments.studies.study import SmallForm
 from experiments.sweep.sweep import QUICK
@@ -65,11 +66,20 @@ def _spread(stated: SpreadRequest, launcher: LauncherSettings, small: SmallForm)
 
 
 def workloads_of(request: StudyRequest) -> tuple[Workload, ...]:
-    """What is trained: the stated model, else what the study or its form has, else the profile."""
+    """What is trained with every input: the stated model, else what the study or its form has.
+
+    Else the models of the profile.
+    """
+    inputs = request.workload.inputs or (None,)
+    return tuple(workload for data in inputs for workload in _with_input(request, data))
+
+
+def _with_input(request: StudyRequest, data: StatedInput | None) -> list[Workload]:
     asked, study = request.workload, request.study
     if asked.model is not None:
-        return (asked.workload(asked.model),)
+        return [asked.workload(asked.model, data)]
     small = study.small if request.sweep.profile.name == QUICK else None
     if own := (study if small is None else small).workloads:
-        return tuple(asked.over(each) for each in own)
-    return tuple(asked.workload(name) for name in default_models(request.sweep.chosen_profile))
+        return [asked.over(each, data) for each in own]
+    models = default_models(request.sweep.chosen_profile)
+    return [asked.workload(name, data) for name in models]

@@ -23,6 +23,9 @@ from ps_allreduce.point.resources import Device
 from ps_allreduce.point.workload import EmulatedCompute, Precision, Scaling, Workload
 from ps_allreduce.serialization import LATER
 
+#: What can be asked for by --input.
+StatedInput = Synthetic | Digits | InputFiles
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadRequest:
@@ -32,6 +35,7 @@ class WorkloadRequest:
         model: None for those that a study trains by default; the user's own has been tried, or
             is text still (`settle_model`).
         model_args: of the function that makes it, `name=value` each.
+        inputs: what is trained with; every one makes points of its own in a sweep.
     """
 
     model: str | OwnTraining | None = None
@@ -40,7 +44,7 @@ class WorkloadRequest:
     num_classes: int | None = None
     batch_per_worker: int | None = None
     accumulation: int | None = None
-    input: Synthetic | Digits | InputFiles | None = None
+    inputs: tuple[StatedInput, ...] = ()
     emulate: EmulatedCompute | None = None
     precision: Precision | None = None
     device: Device = Device.CPU
@@ -70,6 +74,17 @@ class WorkloadRequest:
                 )
 
     @property
+    def input(self) -> StatedInput | None:
+        """The only input that was stated; None where none was.
+
+        Raises:
+            UserError: there are several.
+        """
+        if len(self.inputs) > 1:
+            raise UserError("--input: only a sweep takes several; state one.")
+        return next(iter(self.inputs), None)
+
+    @property
     def emulated(self) -> EmulatedCompute | None:
         """The emulated accelerators of all workers; None for real compute.
 
@@ -80,21 +95,27 @@ class WorkloadRequest:
             return None
         return replace(self.emulate, factors=self.worker_factors or (), jitter=self.jitter)
 
-    def workload(self, model: str | OwnTraining) -> Workload:
+    def workload(self, model: str | OwnTraining, data: StatedInput | None = None) -> Workload:
         """A model's default workload, with what was stated instead.
+
+        Args:
+            data: one of several inputs.
 
         Raises:
             UserError: there is no such model, or it cannot be trained like this.
         """
-        return self.over(default_workload(model, self.emulate))
+        return self.over(default_workload(model, self.emulate), data)
 
-    def over(self, default: Workload) -> Workload:
+    def over(self, default: Workload, stated: StatedInput | None = None) -> Workload:
         """A workload, with what was stated instead.
+
+        Args:
+            stated: one of several inputs.
 
         Raises:
             UserError: it cannot be trained like this.
         """
-        data = default.data if self.input is None else self.input
+        data = stated or self.input or default.data
         return replace(
             default,
             model=self.sized(default.model, data),
@@ -136,7 +157,10 @@ class WorkloadRequest:
                 image_size=_stated(self.image_size, fitted.image_size),
                 num_classes=_stated(self.num_classes, fitted.num_classes),
             )
-        reads = isinstance(default, Weights) and isinstance(data, InputFiles)
+        # A size is of no use beside synthetic examples, but it may be for another input.
+        reads = isinstance(default, Weights) and any(
+            isinstance(each, InputFiles) for each in self.inputs
+        )
         if self.num_classes is not None or (self.image_size is not None and not reads):
             raise UserError(
                 f"model {default.name} takes no images: leave --image-size and --num-classes out."

@@ -18,7 +18,7 @@ from experiments.studies import (
     timeline,
     tuning_sweep,
 )
-from experiments.studies.literature import network, p2, pcad, piz_daint
+from experiments.studies.literature import claix, network, osu, p2, pcad, piz_daint, storage
 from experiments.studies.study import Study
 
 STUDIES: Mapping[str, Study] = {
@@ -34,4 +34,7 @@ STUDIES: Mapping[str, Study] = {
     "p2": p2.STUDY,
     "pcad": pcad.STUDY,
     "network": network.STUDY,
+    "storage": storage.STUDY,
+    "osu": osu.STUDY,
+    "claix": claix.STUDY,
 }

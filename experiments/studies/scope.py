@@ -113,6 +113,7 @@ class Scope:
         choices: remembers what is decided automatically.
         brief: one worker and the most are enough, and so is a single worker as base.
         num_ps_hosts: hosts that are named for servers.
+        host_cores: of a host that shares them with no other.
         exchange: how gradients travel; `auto` is buckets until it is chosen.
         tuned: settings that a tuning has found, which a study may measure as well.
     """
@@ -130,6 +131,7 @@ class Scope:
     choices: Choices = field(default_factory=Choices)
     brief: bool = False
     num_ps_hosts: int = 0
+    host_cores: int = 1
     exchange: ExchangeMode = ExchangeMode.BUCKETS
     tuned: tuple[Experiment, ...] = ()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from experiments.data_sets.sample_images import SampleImages
 from experiments.studies.scope import Scope
 from experiments.sweep.sweep import PROFILES, Profile
 from ps_allreduce.point.experiment import Experiment
@@ -31,6 +32,8 @@ class SmallForm:
         bandwidth: of every emulated link and direction, bits per second; None where the study gives
             each point its own.
         settings: of strategies, scaled as the workloads are.
+        samples: real images that are made where no input is stated, and read as loose files and as
+            TFRecord files beside synthetic ones.
     """
 
     workloads: tuple[Workload, ...]
@@ -39,6 +42,7 @@ class SmallForm:
     workers_per_host: tuple[int, ...] = (1,)
     bandwidth: float | None = None
     settings: StrategySettings = field(default_factory=StrategySettings)
+    samples: SampleImages | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -273,10 +273,19 @@ def _keep_weights(run: LaunchedRun, source: Path, target: Path) -> LaunchedRun:
     return run
 
 
+def absence(strategy: AnyStrategy | type[AnyStrategy]) -> str:
+    """Why a strategy cannot train here, a sentence; empty if it can.
+
+    Hosts have the environment of this machine, so what is missing here is missing there.
+    """
+    if strategy.module is None or has_module(strategy.module):
+        return ""
+    return (
+        f"strategy {strategy.kind} needs {strategy.label}, which this environment lacks: make "
+        f"setup {strategy.module.upper()}=1 builds it (docs/setup.md)."
+    )
+
+
 def _require_module(strategy: AnyStrategy) -> None:
-    """Hosts have the environment of this machine, so what is missing here is missing there."""
-    if strategy.module is not None and not has_module(strategy.module):
-        raise UserError(
-            f"strategy {strategy.kind} needs {strategy.label}, which this environment lacks: make "
-            f"setup {strategy.module.upper()}=1 builds it (docs/setup.md)."
-        )
+    if missing := absence(strategy):
+        raise UserError(missing)

@@ -66,6 +66,8 @@ class RecordFiles:
         checksum: sixteen hexadecimal digits over names, sizes, and both ends of every file.
         form: of every example, as `data_set.json` beside the files states it.
         num_records: of all files, as it states them too; no part of the identity.
+        place: where the files are, in a study that compares places; None elsewhere, because files
+            that were moved are the same data.
     """
 
     kind: ClassVar[str] = "tfrecord"
@@ -76,6 +78,7 @@ class RecordFiles:
     checksum: str
     form: ExampleForm = field(default=UNSTATED, metadata=LATER)
     num_records: int | None = field(default=None, compare=False)
+    place: str | None = field(default=None, metadata=LATER)
 
     @classmethod
     def found_in(cls, folder: Path) -> RecordFiles:

@@ -15,6 +15,7 @@ from typing import ClassVar
 
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.data_set import ExampleForm
+from ps_allreduce.serialization import LATER
 
 #: Endings of the files that count, in small letters.
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif")
@@ -42,6 +43,8 @@ class ImageFiles:
         num_classes: folders that hold images.
         checksum: sixteen hexadecimal digits over names and sizes: nobody reads a million files to
             tell them from others.
+        place: where the files are, in a study that compares places; None elsewhere, because files
+            that were moved are the same data.
     """
 
     kind: ClassVar[str] = "image_files"
@@ -51,6 +54,7 @@ class ImageFiles:
     num_bytes: int
     num_classes: int
     checksum: str
+    place: str | None = field(default=None, metadata=LATER)
 
     @classmethod
     def found_in(cls, folder: Path) -> ImageFiles:

@@ -236,6 +236,7 @@ class Workload:
             "tokens_per_example": self.model.tokens_per_example,
             "input": self.data.name,
             "input_checksum": self.data.checksum,
+            "input_place": self.data.place if isinstance(self.data, InputFiles) else None,
             **(self.pipeline.columns() if isinstance(self.data, InputFiles) else {}),
             **self.optimizer.columns(),
             "batch_per_worker": self.batch_per_worker,

@@ -10,6 +10,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,7 @@ def prepare_input(request: messages.PrepareInput, report: Reporter) -> None:
 
 def _see_unchanged(data: RecordFiles) -> None:
     """Other files would be measured under the name of those that were asked for."""
-    if RecordFiles.found_in(Path(data.path)) != data:
+    if RecordFiles.found_in(Path(data.path)) != replace(data, place=None):
         raise InputDataError(
             f"the files in {data.path} on {socket.gethostname()} are not those that the sweep was "
             "planned with: copy the same files there, or begin again with these."

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +46,7 @@ def write_list(data: ImageFiles, data_dir: Path) -> int:
     """
     folder = Path(data.path)
     images = images_below(folder)
-    if ImageFiles.of(folder, images) != data:
+    if ImageFiles.of(folder, images) != replace(data, place=None):
         raise InputDataError(
             f"the images in {folder} on {os.uname().nodename} are not those that the sweep was "
             "planned with: copy the same files there, or begin again with these."

@@ -11,15 +11,17 @@ Method: for every number of workers a search launches the numbers of servers wit
 once each.  The best number of servers of each placement is then measured on launches of its own.
 10 steps of warm-up and 100 measured ones, 5 launches; the original says no more about its search.
 Up to 8 servers all numbers are tried, then numbers that grow by half, and those next to the number
-of workers.  Bases are a single worker and workers that do not communicate.
+of workers.  Bases are a single worker and workers that do not communicate.  With several --input
+the search has the first, and all are measured: real images then stand beside synthetic ones.
 
 The profile quick is a small form for one machine: 1 to 8 emulated hosts, real communication, an
 emulated accelerator, all variables of InceptionV3 32 times smaller.  With 8 workers the busiest
 link is then as busy, for the time of a step, as with 128 hosts there (docs/studies/piz-daint.md).
 It searches nothing: there are as many servers as workers, as nearly in the original (116 for 128).
-3 steps of warm-up and 10 measured ones, 3 launches; the base is a single worker.
+3 steps of warm-up and 10 measured ones, 3 launches; the base is a single worker.  Real images are
+read by one worker, and by 4 with partitioned variables.
 
-Cost: in the profile quick 21 launches, 10 to 15 minutes on two cores.
+Cost: in the profile quick 24 launches, 10 to 15 minutes on two cores.
 
 It should show the knee that the original saw, and that partitioned variables remove it.
 """
@@ -28,12 +30,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
+from experiments.data_sets.sample_images import SampleImages
 from experiments.studies.literature.method import fixed_profiles
 from experiments.studies.scope import Scope
 from experiments.studies.study import Search, SmallForm, Study
 from ps_allreduce.point.architectures import ImageModel, ScaledModel
+from ps_allreduce.point.data import RecordFiles
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.image_files import ImageFiles
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import SynchronousServers
 from ps_allreduce.point.strategies.base import StrategySettings
@@ -47,6 +53,13 @@ FEW_PLACEMENTS = (Policy.ROUND_ROBIN, Policy.PARTITIONED)
 
 #: Up to so many servers every number is tried.
 EVERY_UP_TO = 8
+
+#: Workers that read real images in the small form, besides a single one; and the images.
+SMALL_READERS = 4
+IMAGES = SampleImages(count=2000, pixels=64)
+
+#: Workers of the small form where only the faster placement is measured.
+FEW_WORKERS = 2
 
 #: Larger numbers grow by this factor.
 GROWTH = 1.5
@@ -73,6 +86,7 @@ SMALL = SmallForm(
     hosts=8,
     bandwidth=110e6,
     settings=StrategySettings(group_bytes=MESSAGE_BYTES, cut_bytes=MESSAGE_BYTES),
+    samples=IMAGES,
 )
 
 
@@ -80,7 +94,7 @@ PROFILES = fixed_profiles(3, 10, launches=3)
 
 
 def _searched(scope: Scope) -> Iterator[Experiment]:
-    for workload, workers in itertools.product(scope.workloads, _several(scope)):
+    for workload, workers in itertools.product(scope.workloads[:1], _several(scope)):
         for num_ps in _numbers_of_servers(workers):
             # On one server every placement is the same.
             for policy in PLACEMENTS if num_ps > 1 else PLACEMENTS[:1]:
@@ -110,13 +124,26 @@ def _contests(point: Experiment) -> Iterator[tuple[int, Policy]]:
 
 def _points(scope: Scope) -> Iterator[Experiment]:
     for workload in scope.workloads:
+        if scope.brief:
+            yield from _small(scope, workload)
+            continue
         yield from scope.bases(workload)
-        yield from _small(scope, workload) if scope.brief else scope.tuned_of(workload)
+        for best in scope.tuned_of(scope.workloads[0]):
+            yield replace(best, workload=workload)
 
 
 def _small(scope: Scope, workload: Workload) -> Iterator[Experiment]:
+    """All placements with synthetic images, the best one with real ones."""
+    if isinstance(workload.data, ImageFiles):
+        return
+    yield from scope.bases(workload)
+    if isinstance(workload.data, RecordFiles):
+        readers = SMALL_READERS
+        yield scope.served(workload, SynchronousServers, readers, readers, Policy.PARTITIONED)
+        return
     for workers, policy in itertools.product(_several(scope), FEW_PLACEMENTS):
-        yield scope.served(workload, SynchronousServers, workers, workers, policy)
+        if workers > FEW_WORKERS or policy is Policy.PARTITIONED:
+            yield scope.served(workload, SynchronousServers, workers, workers, policy)
 
 
 STUDY = Study(

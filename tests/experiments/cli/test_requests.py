@@ -183,7 +183,7 @@ def test_tensors_have_no_images_to_be_described() -> None:
     with pytest.raises(UserError, match="takes no images: leave --image-size"):
         replace(request, image_size=32).workload("Tensors-2-1MB")
     with pytest.raises(UserError, match="takes no images: use input synthetic, not digits"):
-        replace(request, input=Digits()).workload("Tensors-2-1MB")
+        replace(request, inputs=(Digits(),)).workload("Tensors-2-1MB")
     with pytest.raises(UserError, match="computes nothing: state an emulated accelerator"):
         WorkloadRequest().workload("Tensors-2-1MB")
 
@@ -193,7 +193,8 @@ def test_files_that_were_moved_are_the_same_data(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.tfrecord").write_bytes(b"images")
     before, after = (
-        WorkloadRequest(input=RecordFiles.found_in(tmp_path / name)) for name in ("before", "after")
+        WorkloadRequest(inputs=(RecordFiles.found_in(tmp_path / name),))
+        for name in ("before", "after")
     )
     assert asked(workload=before).identity == asked(workload=after).identity
     assert planned(asked(workload=before)).points == planned(asked(workload=after)).points

@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from experiments.studies.literature import network, p2, pcad
+from experiments.studies.literature import (
+    claix,
+    network,
+    osu,
+    p2,
+    pcad,
+    piz_daint,
+    storage,
+)
 from experiments.studies.study import Study
+from ps_allreduce.point.data import Data, InputFiles, RecordFiles
+from ps_allreduce.point.evaluation import EvaluationMode
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.image_files import ImageFiles
 from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.point.pipeline import Pipeline
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.spread import Spread
-from ps_allreduce.point.strategies import AllReduce, Single, StockAllReduce, SynchronousServers
-from ps_allreduce.point.workload import Precision, Workload
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    Horovod,
+    Single,
+    StockAllReduce,
+    SynchronousServers,
+)
+from ps_allreduce.point.workload import Precision, Scaling, Workload
 from tests.experiments.studies.scopes import make_scope
+from tests.fakes import TWO_LAYERS
 
 
-def small(study: Study, workers_per_host: int = 1) -> list[Experiment]:
+def small(study: Study, workers_per_host: int = 1, host_cores: int = 1) -> list[Experiment]:
     form = study.small
     assert form is not None
     scope = make_scope(
@@ -26,8 +47,9 @@ def small(study: Study, workers_per_host: int = 1) -> list[Experiment]:
         spread=Spread(workers_per_host=workers_per_host),
         network=EmulatedNetwork(num_hosts=form.hosts, bits_per_s=form.bandwidth),
         settings=form.settings,
-        describe=lambda workload: workload.model.variables,
+        describe=lambda workload: getattr(workload.model, "variables", TWO_LAYERS),
         brief=True,
+        host_cores=host_cores,
     )
     return [*study.points(scope)]
 
@@ -37,7 +59,7 @@ def test_workers_of_a_host_send_one_gradient_to_one_server_for_each_host() -> No
     assert [(p.num_workers, p.num_ps) for p in apart] == [(4, 4), (8, 8), (16, 16)]
     assert not any(p.strategy.host_aggregation for p in apart)
     beside = [p for p in small(p2.STUDY, 8) if isinstance(p.strategy, SynchronousServers)]
-    assert [(p.num_workers, p.num_ps) for p in beside] == [(4, 1), (8, 1), (16, 2)]
+    assert [(p.num_workers, p.num_ps) for p in beside] == [(8, 1), (16, 2)]
     assert all(p.strategy.host_aggregation for p in beside)
 
 
@@ -121,3 +143,82 @@ def test_times_of_compute_keep_the_measured_ratios() -> None:
     measured = pcad.COMPUTE_S["EfficientNetB0"][32] / pcad.COMPUTE_S["ResNet50"][100]
     scaled = by_model["EfficientNetB0/1", 32] / by_model["ResNet50/1", 100]
     assert scaled == pytest.approx(measured, rel=0.01)
+
+
+def reading(study: Study, data: Data, workers_per_host: int = 1) -> list[Experiment]:
+    """The points of a small form that read some files."""
+    form = study.small
+    assert form is not None
+    assert form.samples is not None
+    pipeline = Pipeline(read_size=form.samples.pixels)
+    read = [replace(each, data=data, pipeline=pipeline) for each in form.workloads]
+    return small(replace(study, small=replace(form, workloads=tuple(read))), workers_per_host)
+
+
+RECORDS = RecordFiles(path="/a", num_files=2, num_bytes=100, checksum="ab" * 8)
+LOOSE = ImageFiles(path="/b", num_files=9, num_bytes=100, num_classes=2, checksum="cd" * 8)
+
+
+def test_real_images_are_read_where_the_original_tells_what_they_cost() -> None:
+    assert [p.num_workers for p in reading(piz_daint.STUDY, RECORDS)] == [1, 4]
+    assert [p.num_workers for p in reading(p2.STUDY, RECORDS, 8)] == [1, 8]
+    assert reading(p2.STUDY, RECORDS) == []
+    assert reading(piz_daint.STUDY, LOOSE) == reading(p2.STUDY, LOOSE, 8) == []
+
+
+def test_every_pipeline_reads_every_format_and_synthetic_images_need_none() -> None:
+    assert len(small(storage.STUDY)) == len(storage.SMALL_SPEEDS) + 1  # one in two precisions
+    for data in (RECORDS, LOOSE):
+        points = reading(storage.STUDY, data)
+        assert len({p.experiment_id for p in points}) == len(points) == 3 * len(storage.PIPELINES)
+        read = {p.workload.data for p in points}
+        assert [each.place for each in read if isinstance(each, InputFiles)] == [data.path]
+
+
+def test_both_evaluations_follow_training_with_several_workers_and_one_with_a_single_one() -> None:
+    points = small(claix.STUDY)
+    sequential, distributed = EvaluationMode
+    weak = {
+        (p.num_workers, p.evaluation and p.evaluation.mode)
+        for p in points
+        if isinstance(p.strategy, AllReduce) and p.workload.scaling is Scaling.WEAK
+    }
+    assert weak == {(n, mode) for n in (2, 4, 8) for mode in (sequential, distributed)}
+    strong = [p for p in points if p.workload.scaling is Scaling.STRONG]
+    assert {p.evaluation and p.evaluation.mode for p in strong} == {sequential}
+    assert sum(isinstance(p.strategy, Single) for p in points) == 2
+    fused = [p.strategy.fusion_bytes for p in points if isinstance(p.strategy, Horovod)]
+    assert fused == [size // claix.DIVISOR for size in claix.FUSION_BYTES]
+
+
+def test_processes_of_a_host_share_its_cores_and_have_a_thread_for_each() -> None:
+    form = osu.STUDY.small
+    assert form is not None
+    shared = [
+        (p.num_workers, p.resources.cores_per_worker, p.resources.threads_per_worker)
+        for p in small(osu.STUDY, host_cores=4)
+        if p.workload.emulated is None and p.workload.model.name == "VGG16"
+    ]
+    assert shared == [(1, 4, 4), (2, 2, 2), (4, 1, 1)]
+
+
+def test_the_best_of_a_host_is_measured_on_more_hosts_by_all_strategies() -> None:
+    scope = make_scope(
+        (1, 2), workloads=osu.STUDY.workloads[:1], launcher="ssh", spread=Spread(), host_cores=4
+    )
+    assert osu.STUDY.search is not None
+    searched = [*osu.STUDY.search.points(scope)]
+    assert {(p.num_workers, p.global_batch) for p in searched} == {
+        (processes, batch) for processes in osu.PROCESSES for batch in osu.BATCHES
+    }
+    best = next(p for p in searched if (p.num_workers, p.global_batch) == (4, 128))
+    measured = [p for p in osu.STUDY.points(replace(scope, tuned=(best,))) if p.num_workers > 1]
+    told = {(type(p.strategy), p.num_workers, str(p.workload.scaling)) for p in measured}
+    strategies = (AllReduce, Horovod, SynchronousServers)
+    assert told == {
+        (strategy, 4 * hosts, scaling)
+        for strategy in strategies
+        for hosts in (1, 2)
+        for scaling in ("weak", "strong")
+    }
+    assert {p.of_each.batch_per_worker for p in measured} == {32, 16}

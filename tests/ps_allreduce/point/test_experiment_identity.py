@@ -21,10 +21,11 @@ from ps_allreduce.point.architectures import (
 )
 from ps_allreduce.point.data import Digits, OwnDataset, RecordFiles, Synthetic
 from ps_allreduce.point.data_set import Encoding, ExampleForm, Target
+from ps_allreduce.point.evaluation import Evaluation, EvaluationMode
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.image_files import ImageFiles
 from ps_allreduce.point.jitter import Distribution, Jitter
-from ps_allreduce.point.measurement import FixedWarmup
+from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.network import EmulatedNetwork, Traffic
 from ps_allreduce.point.optimizers import AdamW, Sgd
 from ps_allreduce.point.pipeline import Cache, Pipeline
@@ -83,6 +84,8 @@ def test_the_identity_of_a_point_stays() -> None:
 DEALT = replace(GOLDEN, strategy=AsynchronousServers())
 
 READING = replace(GOLDEN, workload=Workload(data=FILES))
+
+EVALUATED = replace(GOLDEN, measurement=Measurement(evaluation=Evaluation(batches=2)))
 
 TOLD = ExampleForm(num_outputs=10, image_size=32)
 
@@ -166,6 +169,11 @@ CHANGES: list[tuple[str, Experiment, Any]] = [
     ("strategy.collective", REDUCED, Collective.AUTO),
     ("strategy.sending.bytes_per_pack", REDUCED, 1),
     ("strategy.sending", REDUCED, Wire()),
+    ("measurement.evaluation", GOLDEN, Evaluation(batches=2)),
+    ("measurement.evaluation.batches", EVALUATED, 3),
+    ("measurement.evaluation.mode", EVALUATED, EvaluationMode.SEQUENTIAL),
+    ("workload.data.place", READING, "/nfs"),
+    ("workload.data.place", LOOSE, "/nfs"),
     ("launcher", GOLDEN, "slurm"),
     ("spread", GOLDEN, Spread()),
     ("spread.workers_per_host", SPREAD, 1),

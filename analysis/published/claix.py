@@ -1,0 +1,311 @@
+"""The study of CLAIX: epochs of training and evaluation, and POP metrics, for the sweep `claix`.
+
+Decides how an epoch is put together from the rates of both phases, and the bound that a sequential
+evaluation sets.
+
+With T seconds of training and V of evaluation for a single worker, n workers that train s(n) times
+as fast take T / s(n) + V if one of them evaluates.  So whatever they do, they are at most
+(T + V) / V times as fast (Amdahl 1967).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.data.cases import Case, Point
+from analysis.figures.style import (
+    COLOURS,
+    FAINT,
+    IDEAL,
+    INK,
+    LINES,
+    MARKERS,
+    PAPER,
+    legend_of_figure,
+    new_figure,
+    style,
+)
+from analysis.published.study import PublishedStudy, Shown, StudyFigure, StudyTable
+from analysis.stats.statistics import compare, estimate
+from analysis.wording import NONE, number, ratio, with_interval
+from ps_allreduce.point.evaluation import EvaluationMode
+from ps_allreduce.point.strategies import Horovod
+from ps_allreduce.point.workload import Scaling
+
+#: Patches of BigEarthNet, and the shares that are trained and tested in every epoch.
+PATCHES, TRAINED, TESTED = 590_326, 0.6, 0.2
+
+#: POP metrics of the original by its number of GPUs.
+PUBLISHED_POP = {48: (0.27, 0.99, 0.26), 64: (0.34, 0.99, 0.33)}
+
+EPOCHS = (
+    "Seconds of an epoch from both measured rates: 60 % of 590,326 patches are trained, 20 % are "
+    "evaluated. Speed-up over a single worker with the same scaling, with its interval; share: of "
+    "evaluation in the epoch."
+)
+POP = (
+    "Of training. Parallel efficiency is load balance times communication efficiency. The "
+    "original's waiting for input counts as communication; here its share of a step has a column."
+)
+FUSION = "Horovod with the most workers, by the size of the buffer in which gradients are fused."
+CAPTION = (
+    "Speed-up of an epoch over a single worker, on logarithmic scales; small circles are launches. "
+    "The dashed line is the bound that a sequential evaluation sets, however many workers train."
+)
+
+#: Columns of `_rows` that tell a curve.
+_CURVE = ["scaling", "evaluation"]
+
+_HEIGHT = 3.6
+
+
+def _show(cases: Sequence[Case]) -> Shown:
+    rows = pd.DataFrame([row for case in cases for row in _rows(case)])
+    if rows.empty:
+        return Shown(sentences=["Nothing was evaluated, so there is no epoch to tell of."])
+    curves = rows[rows["strategy"] != Horovod.kind]
+    tables = [
+        StudyTable(rows=_epochs(curves), title="Time of an epoch", caption=EPOCHS),
+        StudyTable(rows=_pop(curves), title="POP metrics", caption=POP),
+    ]
+    fused = rows[rows["strategy"] == Horovod.kind]
+    if not fused.empty:
+        tables.append(StudyTable(rows=_fusion(fused), title="Fusion buffer", caption=FUSION))
+    return Shown(
+        sentences=[*_sentences(curves)],
+        tables=tables,
+        figures=[_figure(curves)] if curves["workers"].nunique() > 1 else [],
+    )
+
+
+def _rows(case: Case) -> Iterator[dict[str, object]]:
+    """Every point that was evaluated, beside the single worker of its case."""
+    base = next((p for p in case.points if p.setting.traits.max_workers == 1), None)
+    for point in case.points:
+        if len(_epoch_s(point)) and base is not None and len(_epoch_s(base)):
+            yield _row(case, point, base)
+
+
+def _row(case: Case, point: Point, base: Point) -> dict[str, object]:
+    evaluation = point.experiment.evaluation
+    assert evaluation is not None
+    training, evaluating = _phases_s(base)
+    return {
+        "case": case.name,
+        "scaling": str(point.experiment.workload.scaling),
+        "strategy": point.setting.strategy,
+        "label": point.setting.label,
+        "evaluation": str(evaluation.mode),
+        "workers": point.num_workers,
+        "training_rate": estimate(point.rates).mean,
+        "evaluation_rate": estimate(point.known("evaluation_examples_per_sec")).mean,
+        "epoch_s": estimate(_epoch_s(point)).mean,
+        **_speed_up(point, base),
+        "launches": tuple(estimate(_epoch_s(base)).mean / _epoch_s(point)),
+        "share": float((_phases_s(point)[1] / _epoch_s(point)).mean()),
+        "bound": float(((training + evaluating) / evaluating).mean()),
+        "input": _share_of_step(point, "input_wait_s"),
+        **{name: _mean(point, name) for name in ("load_balance", "serialisation", "transfer")},
+    }
+
+
+def _phases_s(point: Point) -> tuple[pd.Series, pd.Series]:
+    """Seconds that an epoch trains and evaluates, of each launch."""
+    evaluated = point.known("evaluation_examples_per_sec")
+    rates = point.rates.reindex(evaluated.index)
+    return PATCHES * TRAINED / rates, PATCHES * TESTED / evaluated
+
+
+def _epoch_s(point: Point) -> pd.Series:
+    training, evaluating = _phases_s(point)
+    return (training + evaluating).dropna()
+
+
+def _speed_up(point: Point, base: Point) -> dict[str, float]:
+    """Of an epoch over the base's, with its interval; not a number where unknown."""
+    if point is base:
+        return {"speed_up": 1.0, "low": math.nan, "high": math.nan}
+    ends = compare(1 / _epoch_s(point), 1 / _epoch_s(base)).ends
+    known = [math.nan if end is None else end for end in ends]
+    return dict(zip(("speed_up", "low", "high"), known, strict=True))
+
+
+def _mean(point: Point, column: str) -> float:
+    return float(point.known(column).mean())
+
+
+def _share_of_step(point: Point, column: str) -> float:
+    return _mean(point, column) / _mean(point, "mean_step_s")
+
+
+def _sentences(rows: pd.DataFrame) -> Iterator[str]:
+    """What the most workers gain with either evaluation, and what bounds the sequential one."""
+    weak = rows[rows["scaling"] == Scaling.WEAK]
+    most = weak[weak["workers"] == weak["workers"].max()]
+    if most.empty or most["workers"].iloc[0] == 1:
+        return
+    told = [
+        f"{with_interval(ratio, row['speed_up'], row['low'], row['high'])} with a "
+        f"{row['evaluation']} evaluation"
+        for row in most.to_dict("records")
+    ]
+    yield (
+        f"With {most['workers'].iloc[0]} workers an epoch is so many times as fast as with one: "
+        f"{', '.join(told)}. A sequential evaluation bounds it by {ratio(most['bound'].iloc[0])}."
+    )
+
+
+def _epochs(rows: pd.DataFrame) -> pd.DataFrame:
+    speed_ups = rows[["speed_up", "low", "high"]].itertuples(index=False)
+    return pd.DataFrame(
+        {
+            "workers": rows["workers"].map(str),
+            "scaling": rows["scaling"],
+            "evaluation": [
+                evaluation if count > 1 else "of one"
+                for evaluation, count in zip(rows["evaluation"], rows["workers"], strict=True)
+            ],
+            "training/s": rows["training_rate"].map(number),
+            "evaluated/s": rows["evaluation_rate"].map(number),
+            "epoch s": rows["epoch_s"].map(number),
+            "speed-up": [with_interval(ratio, *map(float, each)) for each in speed_ups],
+            "share": rows["share"].map(ratio),
+        }
+    )
+
+
+def _pop(rows: pd.DataFrame) -> pd.DataFrame:
+    """Ours, then those of the original; where both evaluations were measured, of one of them."""
+    own = rows.drop_duplicates(["scaling", "workers"])
+    here = [_pop_row(str(row["scaling"]), row) for row in own.to_dict("records")]
+    there = [
+        {
+            "": "published, GPUs",
+            "workers": str(count),
+            "parallel efficiency": ratio(parallel),
+            "load balance": ratio(balance),
+            "communication": ratio(communication),
+            "input": NONE,
+        }
+        for count, (parallel, balance, communication) in PUBLISHED_POP.items()
+    ]
+    return pd.DataFrame([*here, *there])
+
+
+def _pop_row(name: str, row: Mapping[Hashable, Any]) -> dict[str, str]:
+    balance, serial, transfer = (row[n] for n in ("load_balance", "serialisation", "transfer"))
+    return {
+        "": f"here, {name}",
+        "workers": str(row["workers"]),
+        "parallel efficiency": ratio(balance * serial * transfer),
+        "load balance": ratio(balance),
+        "communication": ratio(serial * transfer),
+        "input": ratio(row["input"]),
+    }
+
+
+def _fusion(rows: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "setting": rows["label"],
+            "workers": rows["workers"].map(str),
+            "training/s": rows["training_rate"].map(number),
+        }
+    )
+
+
+def _figure(rows: pd.DataFrame) -> StudyFigure:
+    return StudyFigure(
+        name="speed-up-of-an-epoch",
+        title="Speed-up of an epoch",
+        caption=CAPTION,
+        figure=_drawn(rows),
+        data=rows.assign(launches=rows["launches"].map(lambda v: " ".join(f"{x:.6g}" for x in v))),
+    )
+
+
+def _drawn(rows: pd.DataFrame) -> Figure:
+    counts = sorted(rows["workers"].unique())
+    with style():
+        figure, (axes,) = new_figure(1, 1, _HEIGHT)
+        axes.plot(counts, counts, color=IDEAL, linewidth=0.8, label="ideal")
+        for place, (names, own) in enumerate(_curves(rows)):
+            _draw_curve(axes, place, ", ".join(names), own)
+        _draw_bound(axes, rows)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log", base=2)
+        axes.set_xticks(counts, [str(count) for count in counts])
+        ends = 2.0 ** np.arange(0, math.ceil(math.log2(max(*counts, rows["bound"].max()))) + 1)
+        axes.set_yticks(ends, [f"{end:g}" for end in ends])
+        axes.set_xlabel("workers")
+        axes.set_ylabel("speed-up of an epoch")
+        axes.grid(axis="y", visible=True)
+        legend_of_figure(figure, [axes])
+    return figure
+
+
+def _curves(rows: pd.DataFrame) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
+    """By scaling and evaluation; a single worker begins each."""
+    alone = rows[rows["workers"] == 1]
+    for names, own in rows[rows["workers"] > 1].groupby(_CURVE, sort=False):
+        scaling, evaluation = str(names[0]), str(names[1])
+        told = (f"{scaling} scaling", f"{evaluation} evaluation")
+        yield told, pd.concat([alone[alone["scaling"] == scaling], own])
+
+
+def _draw_curve(axes: Axes, place: int, name: str, own: pd.DataFrame) -> None:
+    for count, launches in zip(own["workers"], own["launches"], strict=True):
+        axes.plot([count] * len(launches), launches, "o", mfc="none", mec=FAINT, ms=3, mew=0.7)
+    low, high = own["speed_up"] - own["low"], own["high"] - own["speed_up"]
+    axes.errorbar(
+        own["workers"],
+        own["speed_up"],
+        yerr=[low.fillna(0.0), high.fillna(0.0)],
+        fmt=MARKERS[place] + LINES[place % len(LINES)],
+        color=COLOURS[place],
+        mec=PAPER,
+        ms=6,
+        label=name,
+    )
+
+
+def _draw_bound(axes: Axes, rows: pd.DataFrame) -> None:
+    sequential = rows[rows["evaluation"] == EvaluationMode.SEQUENTIAL]
+    if len(sequential):
+        bound = float(sequential["bound"].mean())
+        axes.axhline(bound, color=INK, linestyle="--", linewidth=1.0)
+        axes.annotate(
+            f"bound of a sequential evaluation: {bound:.1f}",
+            (0.02, bound),
+            xycoords=("axes fraction", "data"),
+            xytext=(0, 3),
+            textcoords="offset points",
+            fontsize=7,
+        )
+
+
+CLAIX = PublishedStudy(
+    name="claix",
+    source="Kozhokanova, Performance Analysis of Large Scale Distributed DL: A Case Study, "
+    "aiXcelerate 2021: ResNet-50 on BigEarthNet, Horovod 0.18 over NCCL, up to 64 V100 of CLAIX. "
+    "Its text has POP metrics of 48 and 64 GPUs, and no times.",
+    differences=(
+        "The original trained for 10 epochs; here an epoch follows from the rates of both phases.",
+        "Its validation phase (20 % of the data) is not counted: its text tells of the testing "
+        "phase only.",
+        "It reduced with Horovod over NCCL; here the suite's all-reduce, and Horovod over Gloo "
+        "for the fusion buffer.",
+        "Half of its time GPUs waited for input that Python made while they trained; here "
+        "examples are made up unless --input names converted patches.",
+        "In the small form the accelerator is emulated, and variables, buffers and links are "
+        "scaled.",
+    ),
+    show=_show,
+)

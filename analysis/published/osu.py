@@ -1,0 +1,278 @@
+"""The study of Ohio State: processes of a host, then speed-up over hosts, for the sweep `osu`.
+
+Decides which points tell of one host and which of scaling, and that speed-up is over one host with
+the same model and scaling.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.data.cases import Case, Point
+from analysis.figures.style import (
+    COLOURS,
+    FAINT,
+    IDEAL,
+    INK,
+    LINES,
+    MARKERS,
+    PAPER,
+    legend_of_figure,
+    new_figure,
+    style,
+)
+from analysis.published.study import PublishedStudy, Shown, StudyFigure, StudyTable
+from analysis.stats.statistics import compare, estimate
+from analysis.wording import number, ratio, with_interval
+from ps_allreduce.point.architectures import ScaledModel
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.workload import Scaling
+
+#: Published rates of one and of eight hosts, and speed-up of strong scaling on processors.
+PUBLISHED = pd.read_csv(Path(__file__).with_name("osu.csv"))
+
+#: Hosts of the published speed-ups.
+MOST_THERE = 8
+
+HOST = (
+    "One host: processes and threads of each, and the batch of all its processes. The original "
+    "measured 1 x 28, 2 x 14 and 4 x 7 with a batch of 128; its best rates were 22.97 (ResNet50; "
+    "23.34 with 2 x 14), 19.46 (InceptionV3) and 8.57 (VGG16) images/s with 4 x 7."
+)
+SCALING = (
+    "Speed-up over one host with the same model and scaling, here with its interval, published on "
+    "8 hosts with processors and with GPUs."
+)
+CAPTION = (
+    "Speed-up over one host, a panel for each model; small circles are launches, bars 95 % "
+    "intervals. Crosses: published on 8 hosts with processors, weak scaling; plus signs: strong."
+)
+
+_HEIGHT = 3.4
+
+
+def _show(cases: Sequence[Case]) -> Shown:
+    points = [point for case in cases for point in case.points if len(point.rates)]
+    tables, figures = [], []
+    alone = [point for point in points if hosts_of(point.experiment) == 1]
+    computed = [point for point in alone if point.experiment.workload.emulated is None]
+    if computed:
+        tables.append(StudyTable(rows=_host_table(computed), title="One host", caption=HOST))
+    rows = pd.DataFrame([*_scaling(points)])
+    if not rows.empty:
+        told = _scaling_table(rows)
+        tables.append(StudyTable(rows=told, title="More hosts", caption=SCALING))
+        figures.append(_figure(rows))
+    return Shown(
+        sentences=[*_host_sentences(computed), *_scaling_sentences(rows)],
+        tables=tables,
+        figures=figures,
+    )
+
+
+def hosts_of(experiment: Experiment) -> int:
+    """Hosts of the workers."""
+    if experiment.spread is None:
+        return 1
+    return math.ceil(experiment.num_workers / experiment.spread.workers_per_host)
+
+
+def _name(experiment: Experiment) -> str:
+    model = experiment.workload.model
+    return model.base if isinstance(model, ScaledModel) else model.name
+
+
+def _processes(point: Point) -> str:
+    return f"{point.num_workers} x {point.threads}"
+
+
+def _host_table(points: Sequence[Point]) -> pd.DataFrame:
+    in_order = sorted(
+        points, key=lambda p: (_name(p.experiment), p.experiment.global_batch, p.num_workers)
+    )
+    return pd.DataFrame(
+        [
+            {
+                "model": _name(point.experiment),
+                "processes x threads": _processes(point),
+                "batch": str(point.experiment.global_batch),
+                "images/s": with_interval(number, *estimate(point.rates).ends),
+            }
+            for point in in_order
+        ]
+    )
+
+
+def _host_sentences(points: Sequence[Point]) -> Iterator[str]:
+    """Of each model, the best number of processes with the batch that most were measured with."""
+    names = dict.fromkeys(_name(point.experiment) for point in points)
+    best = []
+    for name in names:
+        own = [point for point in points if _name(point.experiment) == name]
+        batches = pd.Series([point.experiment.global_batch for point in own])
+        alike = [p for p in own if p.experiment.global_batch == batches.mode().iloc[0]]
+        if len({point.num_workers for point in alike}) > 1:
+            best.append(f"{name} {_processes(max(alike, key=lambda p: estimate(p.rates).mean))}")
+    if best:
+        yield f"Processes x threads of a host that were fastest: {', '.join(best)}."
+
+
+def _scaling(points: Sequence[Point]) -> Iterator[dict[str, object]]:
+    """Points on several hosts, beside one host with the same model and scaling."""
+    bases = {_trained(p.experiment): p for p in points if hosts_of(p.experiment) == 1}
+    for point in points:
+        base = bases.get(_trained(point.experiment))
+        if hosts_of(point.experiment) > 1 and base is not None:
+            yield _row(point, base)
+
+
+def _trained(experiment: Experiment) -> tuple[object, ...]:
+    """What a point shares with the one host that it is held against."""
+    load = experiment.workload
+    return _name(experiment), load.scaling, load.batch_per_worker, load.emulated is None
+
+
+def _row(point: Point, base: Point) -> dict[str, object]:
+    ends = compare(point.rates, base.rates).ends
+    known = [math.nan if end is None else end for end in ends]
+    return {
+        "model": _name(point.experiment),
+        "scaling": str(point.experiment.workload.scaling),
+        "strategy": point.setting.strategy,
+        "hosts": hosts_of(point.experiment),
+        "rate": estimate(point.rates).mean,
+        **dict(zip(("speed_up", "low", "high"), known, strict=True)),
+        "launches": tuple(point.rates / estimate(base.rates).mean),
+        "mark": point.mark,
+    }
+
+
+def _scaling_table(rows: pd.DataFrame) -> pd.DataFrame:
+    ordered = rows.sort_values(
+        ["model", "scaling", "hosts", "strategy"], ascending=[True, False, True, True]
+    )
+    return pd.DataFrame([_scaling_cells(row) for row in ordered.to_dict("records")])
+
+
+def _scaling_cells(row: Mapping[Hashable, Any]) -> dict[str, str]:
+    ends = (row[name] for name in ("speed_up", "low", "high"))
+    cpu, gpu = _published(row["model"], row["scaling"], row["hosts"])
+    return {
+        "model": str(row["model"]),
+        "scaling": str(row["scaling"]),
+        "hosts": str(row["hosts"]),
+        "strategy": str(row["strategy"]),
+        "images/s": number(row["rate"]) + row["mark"],
+        "speed-up": with_interval(ratio, *ends),
+        "CPU there": "" if math.isnan(cpu) else ratio(cpu),
+        "GPU there": "" if math.isnan(gpu) else ratio(gpu),
+    }
+
+
+def _published(model: str, scaling: str, hosts: int) -> tuple[float, float]:
+    """Speed-up on processors and on GPUs; not a number where it was not published."""
+    rows = PUBLISHED[PUBLISHED["model"] == model].to_dict("records")
+    if not rows or hosts != MOST_THERE:
+        return math.nan, math.nan
+    one, most = rows
+    if scaling == Scaling.STRONG:
+        return most["strong_speed_up_cpu"], math.nan
+    cpu, gpu = (most[rate] / one[rate] for rate in ("cpu_images_per_sec", "gpu_images_per_sec"))
+    return cpu, gpu
+
+
+def _scaling_sentences(rows: pd.DataFrame) -> Iterator[str]:
+    if rows.empty:
+        return
+    most = rows[(rows["hosts"] == rows["hosts"].max()) & (rows["scaling"] == Scaling.WEAK)]
+    told = [
+        f"{model} {with_interval(ratio, *map(float, best[['speed_up', 'low', 'high']]))} "
+        f"({best['strategy']})"
+        for model, own in most.groupby("model")
+        for best in [own.loc[own["speed_up"].idxmax()]]
+    ]
+    if told:
+        yield f"Weak scaling on {rows['hosts'].max()} hosts, speed-up over one: {', '.join(told)}."
+
+
+def _figure(rows: pd.DataFrame) -> StudyFigure:
+    return StudyFigure(
+        name="speed-up-over-hosts",
+        title="Speed-up over hosts",
+        caption=CAPTION,
+        figure=_drawn(rows),
+        data=rows.assign(launches=rows["launches"].map(lambda v: " ".join(f"{x:.6g}" for x in v))),
+    )
+
+
+def _drawn(rows: pd.DataFrame) -> Figure:
+    models = sorted(rows["model"].unique())
+    curves = list(dict.fromkeys(zip(rows["scaling"], rows["strategy"], strict=True)))
+    hosts = sorted({1, *rows["hosts"]})
+    with style():
+        figure, grid = new_figure(1, len(models), _HEIGHT, alike="all")
+        for axes, model in zip(grid, models, strict=True):
+            axes.plot(hosts, hosts, color=IDEAL, linewidth=0.8, label="ideal")
+            for place, (scaling, strategy) in enumerate(curves):
+                own = rows[(rows["model"] == model) & (rows["scaling"] == scaling)]
+                _draw_curve(axes, place, scaling, own[own["strategy"] == strategy])
+            _draw_published(axes, model)
+            axes.set_title(model, loc="left")
+            axes.set_xlabel("hosts")
+            axes.set_xticks(hosts)
+            axes.set_ylim(0, None)
+        grid[0].set_ylabel("speed-up")
+        legend_of_figure(figure, grid, columns=3)
+    return figure
+
+
+def _draw_curve(axes: Axes, place: int, scaling: str, own: pd.DataFrame) -> None:
+    if own.empty:
+        return
+    for count, launches in zip(own["hosts"], own["launches"], strict=True):
+        axes.plot([count] * len(launches), launches, "o", mfc="none", mec=FAINT, ms=3, mew=0.7)
+    low, high = own["speed_up"] - own["low"], own["high"] - own["speed_up"]
+    axes.errorbar(
+        [1, *own["hosts"]],
+        [1.0, *own["speed_up"]],
+        yerr=np.nan_to_num(np.array([[0.0, *low], [0.0, *high]])),
+        fmt=MARKERS[place] + LINES[place % len(LINES)],
+        color=COLOURS[place],
+        mec=PAPER,
+        ms=5,
+        label=f"{own['strategy'].iloc[0]}, {scaling}",
+    )
+
+
+def _draw_published(axes: Axes, model: str) -> None:
+    for scaling, marker in ((Scaling.WEAK, "x"), (Scaling.STRONG, "+")):
+        cpu, _ = _published(model, scaling, MOST_THERE)
+        if not math.isnan(cpu):
+            label = f"published, {scaling}"
+            axes.plot(MOST_THERE, cpu, marker, color=INK, ms=8, mew=1.6, label=label)
+
+
+OSU = PublishedStudy(
+    name="osu",
+    source="Chen, Liu, Isaacson, Xu, CSE 5194.01 Lab 2: TF_Horovod, Ohio State University 2020: "
+    "ResNet50, InceptionV3 and VGG16 on IMDB-WIKI, 1 to 8 hosts of OSC Owens. Rates of strong "
+    "scaling are in its figures only; its text has speed-ups.",
+    differences=(
+        "The original's hosts had 28 cores; here a host's cores are divided by 1, 2 and 4.",
+        "Its speed-up of VGG16 on GPUs is above 8 (10.5), so its single host is doubtful.",
+        "It reduced with Horovod over MVAPICH2; here the suite's all-reduce, Horovod over Gloo "
+        "and synchronous servers.",
+        "In the small form one host trains small images for real, and several hosts emulate "
+        "accelerators at the speed of the original's hosts; age is learned from made-up images "
+        "unless --input names converted ones.",
+    ),
+    show=_show,
+)

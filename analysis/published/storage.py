@@ -1,0 +1,205 @@
+"""The study of storage and formats: rates relative to synthetic images, for the sweep `storage`.
+
+Decides how inputs and pipelines are named, and what each is held against: the same model on the
+same device with synthetic images.  The original's text has no numbers, so there are none beside
+ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.data.cases import Case, Point
+from analysis.figures.style import (
+    COLOURS,
+    FAINT,
+    INK,
+    MARKERS,
+    PAPER,
+    legend_of_figure,
+    new_figure,
+    style,
+)
+from analysis.published.network import device_name
+from analysis.published.study import PublishedStudy, Shown, StudyFigure, StudyTable
+from analysis.stats.statistics import compare, estimate
+from analysis.wording import number, ratio, with_interval
+from ps_allreduce.point.architectures import ScaledModel
+from ps_allreduce.point.data import InputFiles, RecordFiles
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.pipeline import Pipeline
+
+TABLE = (
+    "Rates of all workers, mean and highest launch. Relative: over the mean rate with synthetic "
+    "images, with its interval. Wait: share of a step in which a worker waits for its batch."
+)
+CAPTION = (
+    "Rate relative to that with synthetic images, by model and device; small circles are launches, "
+    "bars 95 % intervals. At 1 reading costs nothing."
+)
+
+#: Inches: of a row, and of what is around all rows.
+_ROW_HEIGHT, _AROUND = 0.24, 1.3
+
+_RELATIVE = ["relative", "low", "high"]
+
+
+def _show(cases: Sequence[Case]) -> Shown:
+    points = [point for case in cases for point in case.points if len(point.rates)]
+    rows = pd.DataFrame([*_rows(points)])
+    if rows.empty:
+        told = "Nothing can be held against synthetic images: state --input synthetic and others."
+        return Shown(sentences=[told])
+    figure = StudyFigure(
+        name="relative-to-synthetic",
+        title="What reading costs",
+        caption=CAPTION,
+        figure=_drawn(rows),
+        data=rows.assign(launches=rows["launches"].map(lambda v: " ".join(f"{x:.6g}" for x in v))),
+    )
+    return Shown(
+        sentences=[*_sentences(rows)],
+        tables=[StudyTable(rows=_text(rows), caption=TABLE)],
+        figures=[figure],
+    )
+
+
+def _rows(points: Sequence[Point]) -> Iterator[dict[str, object]]:
+    """Points that read files, beside the same with synthetic images."""
+    plain = {_trained(p.experiment): p for p in points if not _reads(p.experiment)}
+    for point in points:
+        base = plain.get(_trained(point.experiment))
+        if _reads(point.experiment) and base is not None:
+            yield _row(point, base)
+
+
+def _reads(experiment: Experiment) -> bool:
+    return isinstance(experiment.workload.data, InputFiles)
+
+
+def _trained(experiment: Experiment) -> tuple[str, int, str]:
+    """What two points share that differ in their input only."""
+    return _of(experiment), experiment.num_workers, str(experiment.workload.precision)
+
+
+def _of(experiment: Experiment) -> str:
+    model = experiment.workload.model
+    name = model.base if isinstance(model, ScaledModel) else model.name
+    return f"{name}, {device_name(experiment)}"
+
+
+def _row(point: Point, base: Point) -> dict[str, object]:
+    ends = compare(point.rates, base.rates).ends
+    relative = [math.nan if end is None else end for end in ends]
+    return {
+        "of": _of(point.experiment),
+        "input": input_name(point.experiment),
+        "rate": estimate(point.rates).mean,
+        "highest": point.rates.max(),
+        "synthetic": estimate(base.rates).mean,
+        **dict(zip(_RELATIVE, relative, strict=True)),
+        "launches": tuple(point.rates / estimate(base.rates).mean),
+        "wait": float(point.known("input_wait_s").mean() / point.known("mean_step_s").mean()),
+    }
+
+
+def input_name(experiment: Experiment) -> str:
+    """The format of the files, the last part of their place, and what is set of the pipeline."""
+    load = experiment.workload
+    assert isinstance(load.data, InputFiles)
+    is_records = isinstance(load.data, RecordFiles)
+    place = Path(load.data.path)
+    # Converters give a folder for each split: the data set's name stands above it.
+    named = place.parent.name if is_records and (place / "data_set.json").exists() else place.name
+    kind = "TFRecord" if is_records else "loose"
+    told = f"{kind}, {named}" if load.data.place is not None else kind
+    return ", ".join([told, *_changed(load.pipeline)])
+
+
+def _changed(pipeline: Pipeline) -> list[str]:
+    if pipeline.prefetch == 0 and pipeline.parallel_maps == 1:
+        return ["badly set"]
+    return replace(pipeline, read_size=None).title_parts()
+
+
+def _sentences(rows: pd.DataFrame) -> Iterator[str]:
+    """Of each model on its device, the best and the worst way to read."""
+    for of, own in rows.groupby("of", sort=False):
+        best, worst = (own.loc[own["relative"].agg(pick)] for pick in ("idxmax", "idxmin"))
+        yield (
+            f"{of}: {ratio(best['relative'])} of the rate with synthetic images from "
+            f"{best['input']}, {ratio(worst['relative'])} from {worst['input']}."
+        )
+
+
+def _text(rows: pd.DataFrame) -> pd.DataFrame:
+    relative = rows[_RELATIVE].itertuples(index=False)
+    return pd.DataFrame(
+        {
+            "model, device": rows["of"],
+            "input": rows["input"],
+            "images/s": rows["rate"].map(number),
+            "highest": rows["highest"].map(number),
+            "relative": [with_interval(ratio, *map(float, each)) for each in relative],
+            "wait": rows["wait"].map(ratio),
+        }
+    )
+
+
+def _drawn(rows: pd.DataFrame) -> Figure:
+    inputs = list(dict.fromkeys(rows["input"]))
+    places = {name: float(place) for place, name in enumerate(inputs)}
+    with style():
+        figure, (axes,) = new_figure(1, 1, _AROUND + 3 * _ROW_HEIGHT * len(inputs))
+        groups = list(rows.groupby("of", sort=False))
+        for place, (of, own) in enumerate(groups):
+            shift = (place - (len(groups) - 1) / 2) * 0.7 / len(groups)
+            _draw(axes, place, str(of), own, own["input"].map(places) + shift)
+        axes.axvline(1.0, color=INK, linewidth=0.8)
+        axes.set_yticks(list(places.values()), inputs)
+        axes.set_ylim(len(inputs) - 0.4, -0.6)
+        axes.set_xlim(0.0, max(1.05, 1.03 * max(max(each) for each in rows["launches"])))
+        axes.grid(axis="x", visible=True)
+        axes.set_xlabel("rate relative to synthetic images")
+        legend_of_figure(figure, [axes])
+    return figure
+
+
+def _draw(axes: Axes, place: int, name: str, own: pd.DataFrame, heights: pd.Series) -> None:
+    for height, launches in zip(heights, own["launches"], strict=True):
+        axes.plot(launches, [height] * len(launches), "o", mfc="none", mec=FAINT, ms=3, mew=0.7)
+    low, high = own["relative"] - own["low"], own["high"] - own["relative"]
+    axes.errorbar(
+        own["relative"],
+        heights,
+        xerr=np.nan_to_num(np.array([low, high])),
+        fmt=MARKERS[place],
+        color=COLOURS[place],
+        mec=PAPER,
+        ms=6,
+        label=name,
+    )
+
+
+STORAGE = PublishedStudy(
+    name="storage",
+    source="Salvaris, Distributed Deep Learning: effects of storage and of data type; ResNet50 in "
+    "three frameworks, V100, batch 64, local disks, NFS and Blob storage. Its text has no numbers.",
+    differences=(
+        "One framework, TensorFlow; the original also compared PyTorch and Keras.",
+        "Storage is what the paths are on that --input names; the small form reads from the local "
+        "disk only, and its files fit into memory, so a disk is read once.",
+        "In the small form devices are emulated at published speeds, and both workers decode "
+        "images with the two cores of one machine.",
+        "Speeds in mixed precision are published ones; gradients travel in float32.",
+    ),
+    show=_show,
+)
