@@ -42,8 +42,7 @@ class Images:
         A JPEG in grey or CMYK gets three channels too.  How a camera was held (EXIF) is not read.
         """
         pixels = self._numbers(content) if self.encoding == "uint16" else self._decoded(content)
-        resized = tf.image.resize(pixels, [self.size, self.size])
-        return tf.clip_by_value(resized / self.highest, 0.0, 1.0)
+        return tf.image.resize(pixels, [self.size, self.size]) / self.highest
 
     def _decoded(self, content: tf.Tensor) -> tf.Tensor:
         pixels = tf.io.decode_image(content, channels=self.channels, expand_animations=False)
@@ -57,7 +56,8 @@ class Images:
             tf.size(numbers), tf.reduce_prod(shape), f"an image is not of the shape {shape}"
         )
         with tf.control_dependencies([fits]):
-            return tf.reshape(tf.cast(numbers, tf.float32), shape)
+            shaped = tf.reshape(tf.cast(numbers, tf.float32), shape)
+        return tf.minimum(shaped, self.highest)
 
     def told(self, label: tf.Tensor) -> tf.Tensor:
         """The target of an example, from int64 [numbers of its label].
@@ -67,12 +67,12 @@ class Images:
         if self.target == "value":
             return tf.ensure_shape(tf.cast(label, tf.float32) / VALUE_SCALE, [1])
         named = "num_classes" if self.target == "class" else "the number of labels,"
-        above = f"a label is not below {named} {self.num_outputs}"
-        in_range = [
-            tf.debugging.assert_less(label, tf.constant(self.num_outputs, tf.int64), above),
-            tf.debugging.assert_non_negative(label, "a label is below 0"),
-        ]
-        with tf.control_dependencies(in_range):
+        in_range = tf.debugging.assert_less(
+            tf.cast(label, tf.uint64),  # what is below 0 becomes very large
+            tf.constant(self.num_outputs, tf.uint64),
+            f"a label is not below {named} {self.num_outputs}, or is below 0",
+        )
+        with tf.control_dependencies([in_range]):
             if self.target == "class":
                 return tf.reshape(label, [])
             marks = tf.one_hot(label, self.num_outputs)

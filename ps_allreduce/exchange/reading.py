@@ -84,11 +84,14 @@ def endless_batches(
     if settings.flips:
         numbers = tf.data.Dataset.range(skipped, 1 << 40, batch)
         batches = _mirrored(batches, numbers, settings, Coins(num_workers, shard, batch, seed))
-    return _as_asked(batches.prefetch(settings.prefetch) if settings.prefetch else batches)
+    if settings.prefetch:
+        batches = batches.prefetch(settings.prefetch)
+    is_bare = settings.prefetch == 0 or settings.parallel_maps == 1
+    return _as_asked(batches) if is_bare else batches
 
 
 def _as_asked(batches: tf.data.Dataset) -> tf.data.Dataset:
-    """By itself TensorFlow adds a buffer, and threads, to a pipeline that has none."""
+    """By itself TensorFlow adds a buffer, and threads, to a pipeline that is to have none."""
     options = tf.data.Options()
     options.experimental_optimization.inject_prefetch = False
     options.experimental_optimization.map_parallelization = False

@@ -14,11 +14,6 @@ import tensorflow as tf
 from .decoding import Images
 from .reading import Settings
 
-FEATURES = {
-    "image": tf.io.FixedLenFeature([], tf.string),
-    "label": tf.io.VarLenFeature(tf.int64),
-}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordReader:
@@ -55,6 +50,10 @@ class RecordReader:
 
     def decode(self, example: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Image and target of a record."""
-        parsed = tf.io.parse_single_example(example, FEATURES)
-        label = tf.sparse.to_dense(parsed["label"])
-        return self.images.image(parsed["image"]), self.images.told(label)
+        # Any number of labels takes longer to read than one number.
+        several = self.images.target == "labels"
+        label = tf.io.VarLenFeature(tf.int64) if several else tf.io.FixedLenFeature([1], tf.int64)
+        features = {"image": tf.io.FixedLenFeature([], tf.string), "label": label}
+        parsed = tf.io.parse_single_example(example, features)
+        told = tf.sparse.to_dense(parsed["label"]) if several else parsed["label"]
+        return self.images.image(parsed["image"]), self.images.told(told)

@@ -86,13 +86,14 @@ class Program(ABC):
     ) -> list[tf.Operation]:
         """Create the iterators of the evaluation; a worker that takes no part has some as well.
 
-        The first batch comes twice: once it does not count.
+        The first batch comes twice: once it does not count.  No image is mirrored.
         """
         evaluators = evaluation.evaluators(self._num_workers)
         last = evaluators - 1
         shard = min(worker, last) if isinstance(worker, int) else tf.minimum(worker, last)
+        plain = replace(self._workload.pipeline, flips=False)
         dataset = make_dataset(
-            replace(self._workload, accumulation=1, dealt_to=None),
+            replace(self._workload, accumulation=1, dealt_to=None, pipeline=plain),
             evaluators,
             shard,
             self._data_dir,
