@@ -8,9 +8,9 @@ ours.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -33,7 +33,7 @@ from analysis.published.study import PublishedStudy, Shown, StudyFigure, StudyTa
 from analysis.stats.statistics import compare, estimate
 from analysis.wording import number, ratio, with_interval
 from ps_allreduce.point.architectures import ScaledModel
-from ps_allreduce.point.data import InputFiles, RecordFiles
+from ps_allreduce.point.data import InputFiles
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.pipeline import Pipeline
 
@@ -58,6 +58,7 @@ def _show(cases: Sequence[Case]) -> Shown:
     if rows.empty:
         told = "Nothing can be held against synthetic images: state --input synthetic and others."
         return Shown(sentences=[told])
+    rows = rows.sort_values(["of", "input"])
     figure = StudyFigure(
         name="relative-to-synthetic",
         title="What reading costs",
@@ -74,11 +75,13 @@ def _show(cases: Sequence[Case]) -> Shown:
 
 def _rows(points: Sequence[Point]) -> Iterator[dict[str, object]]:
     """Points that read files, beside the same with synthetic images."""
+    names = _names(points)
     plain = {_trained(p.experiment): p for p in points if not _reads(p.experiment)}
     for point in points:
-        base = plain.get(_trained(point.experiment))
-        if _reads(point.experiment) and base is not None:
-            yield _row(point, base)
+        data, base = point.experiment.workload.data, plain.get(_trained(point.experiment))
+        if isinstance(data, InputFiles) and base is not None:
+            read = ", ".join([names[data], *_changed(point.experiment.workload.pipeline)])
+            yield {"input": read, **_row(point, base)}
 
 
 def _reads(experiment: Experiment) -> bool:
@@ -101,7 +104,6 @@ def _row(point: Point, base: Point) -> dict[str, object]:
     relative = [math.nan if end is None else end for end in ends]
     return {
         "of": _of(point.experiment),
-        "input": input_name(point.experiment),
         "rate": estimate(point.rates).mean,
         "highest": point.rates.max(),
         "synthetic": estimate(base.rates).mean,
@@ -111,17 +113,14 @@ def _row(point: Point, base: Point) -> dict[str, object]:
     }
 
 
-def input_name(experiment: Experiment) -> str:
-    """The format of the files, the last part of their place, and what is set of the pipeline."""
-    load = experiment.workload
-    assert isinstance(load.data, InputFiles)
-    is_records = isinstance(load.data, RecordFiles)
-    place = Path(load.data.path)
-    # Converters give a folder for each split: the data set's name stands above it.
-    named = place.parent.name if is_records and (place / "data_set.json").exists() else place.name
-    kind = "TFRecord" if is_records else "loose"
-    told = f"{kind}, {named}" if load.data.place is not None else kind
-    return ", ".join([told, *_changed(load.pipeline)])
+def _names(points: Sequence[Point]) -> dict[InputFiles, str]:
+    """The format of files, and where there are several places of one format, their place."""
+    loads = [point.experiment.workload.data for point in points]
+    found = dict.fromkeys(each for each in loads if isinstance(each, InputFiles))
+    kinds = Counter(type(each) for each in found)
+    return {
+        each: each.title + (f", {each.path}" if kinds[type(each)] > 1 else "") for each in found
+    }
 
 
 def _changed(pipeline: Pipeline) -> list[str]:

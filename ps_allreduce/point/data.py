@@ -71,6 +71,7 @@ class RecordFiles:
     """
 
     kind: ClassVar[str] = "tfrecord"
+    title: ClassVar[str] = "TFRecord files"
 
     path: str = field(compare=False)
     num_files: int

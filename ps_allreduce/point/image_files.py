@@ -48,6 +48,7 @@ class ImageFiles:
     """
 
     kind: ClassVar[str] = "image_files"
+    title: ClassVar[str] = "loose images"
 
     path: str = field(compare=False)
     num_files: int

@@ -255,6 +255,8 @@ class Workload:
     def title_parts(self) -> list[str]:
         """What a short line says: what is not at its default."""
         parts = [f"accumulation {self.accumulation}"] if self.accumulation > 1 else []
+        if isinstance(self.data, InputFiles):
+            parts.append(self.data.title)
         if self.scaling is Scaling.STRONG:
             parts.append("strong scaling")
         if self.emulated is not None:

@@ -67,14 +67,14 @@ def test_every_way_to_read_is_held_against_synthetic_images() -> None:
     (table,) = shown.tables
     relative = dict(zip(table.rows["input"], table.rows["relative"], strict=True))
     assert {name: text.partition(" ")[0] for name, text in relative.items()} == {
-        "TFRecord, a": "0.90",
-        "TFRecord, a, badly set": "0.50",
-        "loose, b": "0.80",
+        "TFRecord files": "0.90",
+        "TFRecord files, badly set": "0.50",
+        "loose images": "0.80",
     }
     assert {*table.rows["model, device"]} == {"ResNet50, V100"}
     assert shown.sentences == [
-        "ResNet50, V100: 0.90 of the rate with synthetic images from TFRecord, a, 0.50 from "
-        "TFRecord, a, badly set."
+        "ResNet50, V100: 0.90 of the rate with synthetic images from TFRecord files, 0.50 "
+        "from TFRecord files, badly set."
     ]
     assert len(shown.figures) == 1
 
