@@ -226,6 +226,22 @@ def scaling_lines(case: Case) -> list[str]:
     return lines + _mark_lines(case)
 
 
+def unclaimed_lines(case: Case) -> list[str]:
+    """Whose efficiency is not claimed at any number of workers, and why."""
+    points = point_table(case)
+    beyond = points[(points["num_workers"] > 1) & (points["launches"] > 0)]
+    known = beyond[beyond["base_single"].notna()]
+    claimed = known.groupby("setting", sort=False)["efficiency_single"].count()
+    without = [str(setting) for setting in claimed.index[claimed == 0]]
+    if not without:
+        return []
+    whose = "; ".join(without) if len(without) < len(claimed) else "any setting"
+    return [
+        f"Not claimable at any number of workers is the efficiency of {whose}: processors may have "
+        "been the limit, of the point or of the single worker that it is held against."
+    ]
+
+
 def _mark_lines(case: Case) -> list[str]:
     if MARK not in "".join(point_table(case)["marks"]):
         return []
