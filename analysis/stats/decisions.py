@@ -2,9 +2,8 @@
 
 Decides which comparisons are planned: the main one (the best synchronous servers against the best
 all-reduce, at equal hosts), which is not corrected; those with TensorFlow as it ships; and where
-one side was measured alone, its best setting against the default: these are corrected for their own
-number.  All others that anybody shows are one family.  A pair is decided once, so it cannot be told
-in two ways.
+one side was measured alone, its settings against the default: these are families of their own.  All
+others that anybody shows are one family.  A pair is decided once, so it cannot be told in two ways.
 """
 
 from __future__ import annotations
@@ -110,7 +109,7 @@ class Decisions:
     @property
     def _planned(self) -> list[set[Point]]:
         met = [{*each.bests} for each in (*((self.main,) if self.main else ()), *self.stock)]
-        return met + [{each.best, each.default_of(each.best)} for each in self.contenders]
+        return met + [{*pair} for each in self.contenders for pair in each.against_defaults]
 
 
 @lru_cache(maxsize=_CASES)
@@ -159,20 +158,12 @@ def _with_stock(case: Case, meetings: Sequence[Meeting]) -> dict[PointPair, Deci
 
 
 def _with_defaults(case: Case, alone: Sequence[Contenders]) -> dict[PointPair, Decision]:
-    """A family of their own; nothing of settings whose default is the fastest."""
-    found = [each for each in alone if each.default_of(each.best) is not each.best]
-    pairs = [(each.best, each.default_of(each.best)) for each in found]
-    contests = [
-        Contest(
-            comparisons=tuple(
-                (compare(one.rates, each.default_of(one).rates),) for one in each.changed
-            ),
-            best=(each.changed.index(pair[0]), 0),
-            doubt=doubt_about(case, *pair),
-        )
-        for each, pair in zip(found, pairs, strict=True)
-    ]
-    return dict(zip(pairs, decide(contests), strict=True))
+    """Every setting against the default: any of those that compute the same could be the best."""
+    decided: dict[PointPair, Decision] = {}
+    for each in alone:
+        family = decide([_contest_of_two(case, *pair) for pair in each.against_defaults])
+        decided |= dict(zip(each.against_defaults, family, strict=True))
+    return decided
 
 
 def _contest(case: Case, meeting: Meeting) -> Contest:

@@ -39,9 +39,10 @@ class Contenders:
         return min(self.points, key=_rate)
 
     @property
-    def changed(self) -> tuple[Point, ...]:
-        """Those that are no default."""
-        return tuple(point for point in self.points if self.default_of(point) is not point)
+    def against_defaults(self) -> list[tuple[Point, Point]]:
+        """Every setting that is no default, beside its default."""
+        pairs = [(point, self.default_of(point)) for point in self.points]
+        return [(point, default) for point, default in pairs if point is not default]
 
     def default_of(self, point: Point) -> Point:
         """What a setting is held against: defaults stand first in the order of a case."""
