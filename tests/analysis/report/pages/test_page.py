@@ -356,7 +356,7 @@ def test_the_table_shows_figures_and_statuses() -> None:
 def test_of_many_warnings_five_are_open_and_the_rest_is_folded(tmp_path: Path) -> None:
     told = [f"{name} was slow" for name in ("disk", "clock", "link", "host", "input", "memory")]
     page = reported(tmp_path, [run(make_experiment(Single), 1.0, warnings=tuple(told))])
-    opened, folded = page.split("<details>\n<summary>All warnings (7)</summary>")
+    opened, folded = page.split("<summary>All warnings: 2 more</summary>")
     assert opened.count("was slow (1 run)</li>") == 4
     assert folded.partition("</details>")[0].count("was slow (1 run)</li>") == 2
 

@@ -66,8 +66,8 @@ def test_a_setting_is_held_against_round_robin_with_as_many_servers() -> None:
         (
             served(),
             "ps_sync, partitioned, 2 ps is the fastest of 3 synchronous settings at 2 workers, 200 "
-            "[190.4, 210.1] images/s: 1.33x [1.33, 1.33] faster than ps_sync, round_robin, 2 ps, the "
-            "default, 3 launches each.",
+            "[190.4, 210.1] images/s: 1.33x [1.33, 1.33] faster than ps_sync, round_robin, 2 ps, "
+            "the default, 3 launches each.",
         ),
         (
             served(round_robin_1=4.0),
