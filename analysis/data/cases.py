@@ -96,9 +96,14 @@ class Point:
         return MARK * bool(processors_may_limit(self.launches).any())
 
     @cached_property
+    def measured(self) -> pd.DataFrame:
+        """The launches whose raw timings were read."""
+        return _rows_where(self.launches, self.launches["mean_step_s"].notna())
+
+    @cached_property
     def unusable(self) -> pd.DataFrame:
         """Attempts that are not ok."""
-        return self.attempts[self.attempts["status"] != Status.OK]
+        return _rows_where(self.attempts, self.attempts["status"] != Status.OK)
 
     @property
     def counting(self) -> list[RunRecord]:
@@ -118,7 +123,7 @@ class Point:
         return len(set(self.attempts["repetition"]) - set(self.launches["repetition"]))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Case:
     """Points that may be compared with each other, by setting and workers.
 
@@ -140,12 +145,12 @@ class Case:
         """In the order of the points."""
         return tuple(dict.fromkeys(point.setting for point in self.points))
 
-    @property
+    @cached_property
     def attempts(self) -> pd.DataFrame:
         """The rows of all attempts at all points."""
         return pd.concat([point.attempts for point in self.points])
 
-    @property
+    @cached_property
     def launches(self) -> pd.DataFrame:
         """The rows that count, of all points."""
         return pd.concat([point.launches for point in self.points])
@@ -170,6 +175,13 @@ class Case:
         """The point of a setting at a number of workers."""
         at = (p for p in self.points if (p.setting, p.num_workers) == (setting, num_workers))
         return next(at, None)
+
+
+def _rows_where(table: pd.DataFrame, wanted: pd.Series) -> pd.DataFrame:
+    """Rows of a table; to copy one of so many columns takes long, so all or none are no copy."""
+    if wanted.all():
+        return table
+    return table[wanted] if wanted.any() else table[:0]
 
 
 def processors_may_limit(runs: pd.DataFrame) -> pd.Series:

@@ -15,13 +15,17 @@ from ps_allreduce.record.records import Status
 PAUSE_S = 60.0
 
 
+#: Columns that tell when runs were made.
+_MOMENTS = ["job_id", "repetition", "status", "started_at", "finished_at", "total_s"]
+
+
 def turns_of(table: pd.DataFrame) -> pd.Series:
     """For every run the number of its turn: equal for runs of one job and repetition, in a row.
 
     Args:
         table: all attempts of a block, whatever became of them.
     """
-    runs = table.assign(job_id=table["job_id"].fillna(""))
+    runs = table[_MOMENTS].assign(job_id=table["job_id"].fillna(""))
     runs = runs.sort_values(["job_id", "started_at"], kind="stable")
     before = runs[["job_id", "repetition"]].shift()
     pause = runs["started_at"] - _ends(runs).shift()

@@ -34,6 +34,9 @@ _LEAST_SIZES = 3
 #: More rows than nobody takes in, where a figure against servers shows the same points.
 _MOST_ROWS = 2 * MAX_TOGETHER
 
+#: Settings by the title of the axes that they share.
+SettingGroups = Mapping[str, Sequence[Setting]]
+
 _NOT_CLAIMABLE = "not claimable: processors may have been the limit *"
 
 
@@ -77,20 +80,34 @@ def _plot(case: Case, column: str, quantity: Quantity) -> Figure | None:
         # A single worker is the base itself.
         alone = [point.setting.traits.max_workers == 1 for point in case.points]
         marks = marks[~pd.Series(alone, marks.index)]
-    unclaimed = marks["starred"] & (marks["ok"] > 0)
-    if not (marks["launches"].notna() | unclaimed).any():
+    if marks["launches"].isna().all():
         return None
     if marks.groupby("setting")["num_workers"].nunique().max() < _LEAST_SIZES:
         if len(case.settings) > _MOST_ROWS and varied_servers(case):
             return None
         return plot_settings(marks, quantity, case.name)
-    return _plot_lines(case, marks, quantity)
-
-
-def _plot_lines(case: Case, marks: pd.DataFrame, quantity: Quantity) -> Figure:
-    """Axes for each group of settings, all on the same scales."""
-    workers = _workers(case)
     groups = setting_groups([s for s in case.settings if s.label in set(marks["setting"])])
+    if len(groups) > 1:
+        groups = _without_silent(groups)
+    drawn = {setting.label for settings in groups.values() for setting in settings}
+    marks = marks[marks["setting"].isin(drawn)]
+    return None if marks["launches"].isna().all() else _plot_lines(case, marks, quantity, groups)
+
+
+def _without_silent(groups: SettingGroups) -> SettingGroups:
+    """Without what sends nothing, which is so fast that it would press all others down."""
+    sending = {
+        name: [setting for setting in settings if setting.traits.communicates()]
+        for name, settings in groups.items()
+    }
+    return {name: settings for name, settings in sending.items() if settings}
+
+
+def _plot_lines(
+    case: Case, marks: pd.DataFrame, quantity: Quantity, groups: SettingGroups
+) -> Figure:
+    """Axes for each group of settings, all on the same scales; none where nothing is claimed."""
+    workers = _workers(case)
     place = {count: worker_position(count, workers) for count in workers}
     names = {setting.label: _curve_name(setting, len(groups)) for setting in case.settings}
     marks = marks.assign(x=marks["num_workers"].map(place), label=marks["setting"].map(names))
@@ -98,6 +115,7 @@ def _plot_lines(case: Case, marks: pd.DataFrame, quantity: Quantity) -> Figure:
         name: own
         for name, settings in groups.items()
         if worth_drawing(own := marks[marks["setting"].isin([each.label for each in settings])])
+        and not (quantity.unclaimed and own["launches"].isna().all())
     }
     columns = min(len(shown), _COLUMNS)
     rows = math.ceil(len(shown) / columns)
@@ -143,16 +161,16 @@ def _draw_ideal(axes: Axes, ideals: Mapping[int, float], workers: Sequence[int])
     )
 
 
-def setting_groups(settings: Sequence[Setting]) -> dict[str, list[Setting]]:
+def setting_groups(settings: Sequence[Setting]) -> SettingGroups:
     """All settings in one axes if they can be told apart, else one axes per strategy.
 
     Strategies without servers share one axes; a strategy with too many settings gets one for each
-    number of servers.
+    number of servers, those with as many servers beside each other.
     """
     if len(settings) <= MAX_TOGETHER:
         return {"": [*settings]}
     groups: dict[str, list[Setting]] = {}
-    for setting in settings:
+    for setting in sorted(settings, key=lambda each: each.num_ps or 0):
         groups.setdefault(_group_name(setting, settings), []).append(setting)
     return groups
 

@@ -23,6 +23,7 @@ from analysis.figures.against_workers import (
     rate_data,
 )
 from analysis.figures.bars import placement_data, plot_placement
+from analysis.figures.contenders import contenders_data, plot_contenders
 from analysis.figures.ladder import ladder_data, plot_ladder
 from analysis.figures.style import save_figure
 from analysis.figures.timeline import plot_timeline, timeline_data
@@ -113,6 +114,16 @@ class SavedFigure:
 
 
 KINDS = (
+    FigureKind(
+        name="settings",
+        title="Every setting at the most workers",
+        caption=f"{_LAUNCHES} {_COUNTS} The default is what the fastest setting is held against. "
+        "Asynchronous settings do not compute the same as synchronous ones and stand apart.",
+        plot=plot_contenders,
+        shows_bounds=True,
+        shows_changed=True,
+        data=contenders_data,
+    ),
     FigureKind(
         name="throughput",
         title="Throughput",

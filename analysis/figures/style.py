@@ -35,7 +35,8 @@ IN_PAGE: Mapping[str, str] = {
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", INK, "#7f7f7f", "#e69f00", "#56b4e9")
 MARKERS = ("o", "s", "^", "D", "v", "p", "<", ">")
 LINES = ("-", "--", "-.", ":")
-HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++", "ooo", "---")
+#: Straight lines only: dots and circles make a picture ten times as large, and slow to draw.
+HATCHES = ("", "///", "|||", "xxx", "\\\\\\", "+++", "//||", "---")
 IDEAL = "#8c8c8c"
 FORMATS = ("png", "svg", "pdf")
 

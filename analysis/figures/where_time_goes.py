@@ -27,7 +27,7 @@ from analysis.figures.style import (
 )
 from analysis.stats.causes import Explanation, explanations
 from analysis.stats.explained_parts import Cause
-from analysis.stats.steps.mean_parts import StepPart, mean_parts, measured_launches
+from analysis.stats.steps.mean_parts import StepPart, mean_parts
 from analysis.wording import ratio, workers_text
 
 _BAR = 0.68
@@ -61,7 +61,7 @@ def plot_breakdown(case: Case) -> Figure | None:
     workers = pd.Series([point.num_workers for point in shown])
     positions = [0.0, *np.where(workers.diff()[1:] > 0, 1.6, 1.0).cumsum()]
     parts = pd.DataFrame([mean_parts(case, point) * 1e3 for point in shown])
-    steps = [measured_launches(point)["mean_step_s"].astype(float) * 1e3 for point in shown]
+    steps = [point.measured["mean_step_s"].astype(float) * 1e3 for point in shown]
     with style():
         figure, (axes,) = new_figure(1, 1, 1.8 + 0.27 * (positions[-1] + 1))
         _draw_stacks(axes, parts, positions)
@@ -75,7 +75,7 @@ def plot_breakdown(case: Case) -> Figure | None:
 
 def _measured(case: Case) -> list[Point]:
     """The points whose raw timings were read, by workers."""
-    measured = [point for point in case.points if len(measured_launches(point))]
+    measured = [point for point in case.points if len(point.measured)]
     return sorted(measured, key=lambda point: point.num_workers)
 
 

@@ -231,11 +231,16 @@ def _row(told: Explanation) -> dict[str, str]:
 
 
 def main_reason(case: Case) -> str:
-    """Why the main comparison came out so, in a sentence; empty where it shows no difference."""
-    main = decisions(case).main
-    if main is None:
+    """Why what the headline compares came out so; empty where it shows no difference."""
+    decided = decisions(case)
+    if decided.main is not None:
+        compared = {*decided.main.bests}
+    elif decided.contenders:
+        best = decided.contenders[0].best
+        compared = {best, decided.contenders[0].default_of(best)}
+    else:
         return ""
-    found = (told for told in explanations(case) if {told.faster, told.slower} == {*main.bests})
+    found = (told for told in explanations(case) if {told.faster, told.slower} == compared)
     return next((_reason(told) for told in found), "")
 
 

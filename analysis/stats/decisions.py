@@ -1,9 +1,9 @@
 """What may be said of every pair of points of a case: decided once, for headline, tables, figures.
 
 Decides which comparisons are planned: the main one (the best synchronous servers against the best
-all-reduce, at equal hosts), which is not corrected, and those with TensorFlow as it ships, which
-are corrected for their own number.  All others that anybody shows are one family.  A pair is
-decided once, so it cannot be told in two ways.
+all-reduce, at equal hosts), which is not corrected; those with TensorFlow as it ships; and where
+one side was measured alone, its settings against the default: these are families of their own.  All
+others that anybody shows are one family.  A pair is decided once, so it cannot be told in two ways.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from analysis.data.cases import Case, Point
 from analysis.stats.decision import Contest, Decision, decide
 from analysis.stats.doubts import doubt_about
 from analysis.stats.look_levels import ONCE
+from analysis.stats.pairs.contenders import Contenders, contenders
 from analysis.stats.pairs.cost import meet_otherwise
 from analysis.stats.pairs.ladders import without_rungs
 from analysis.stats.pairs.setting_pairs import PointPair, changed_pairs, synchronous_pairs
@@ -68,6 +69,7 @@ class Decisions:
         asynchronous: meetings of asynchronous servers with all-reduce.
         stock: meetings of the suite with TensorFlow as it ships, both of which train alike.
         as_shipped: the meeting of TensorFlow's own two strategies, which do not train alike.
+        contenders: of one side that was measured alone, its settings; synchronous ones first.
         by_pair: a decision for each pair, in one of its two orders.
     """
 
@@ -78,6 +80,7 @@ class Decisions:
     asynchronous: tuple[Meeting, ...]
     stock: tuple[Meeting, ...]
     as_shipped: tuple[Meeting, ...]
+    contenders: tuple[Contenders, ...]
     by_pair: Mapping[PointPair, Decision]
 
     def of(self, first: Point, second: Point) -> Decision:
@@ -100,12 +103,13 @@ class Decisions:
             first=first,
             second=second,
             decision=self.of(first, second),
-            planned=any({*each.bests} == {first, second} for each in self._planned),
+            planned={first, second} in self._planned,
         )
 
     @property
-    def _planned(self) -> tuple[Meeting, ...]:
-        return (*((self.main,) if self.main else ()), *self.stock)
+    def _planned(self) -> list[set[Point]]:
+        met = [{*each.bests} for each in (*((self.main,) if self.main else ()), *self.stock)]
+        return met + [{*pair} for each in self.contenders for pair in each.against_defaults]
 
 
 @lru_cache(maxsize=_CASES)
@@ -116,7 +120,9 @@ def decisions(case: Case) -> Decisions:
     asynchronous, as_shipped = [*meet(ends, PS_ASYNC, ALLREDUCE)], [*meet_as_shipped(ends)]
     stock = [*meet_stock(ends)]
     otherwise = [*meet_otherwise(case, alike[0])] if alike else []
+    alone = [*contenders(ends)]
     planned = (_main(case, alike[0]) if alike else {}) | _with_stock(case, stock)
+    planned |= _with_defaults(case, alone)
     pairs = [
         pair
         for pair in _others(case, [*otherwise, *alike[1:], *apart, *asynchronous, *as_shipped])
@@ -131,6 +137,7 @@ def decisions(case: Case) -> Decisions:
         asynchronous=tuple(asynchronous),
         stock=tuple(stock),
         as_shipped=tuple(as_shipped),
+        contenders=tuple(alone),
         by_pair={**planned, **dict(zip(pairs, decided, strict=True))},
     )
 
@@ -148,6 +155,15 @@ def _with_stock(case: Case, meetings: Sequence[Meeting]) -> dict[PointPair, Deci
     """A family of their own."""
     decided = decide([_contest(case, meeting) for meeting in meetings])
     return dict(zip((meeting.bests for meeting in meetings), decided, strict=True))
+
+
+def _with_defaults(case: Case, alone: Sequence[Contenders]) -> dict[PointPair, Decision]:
+    """Every setting against the default: any of those that compute the same could be the best."""
+    decided: dict[PointPair, Decision] = {}
+    for each in alone:
+        family = decide([_contest_of_two(case, *pair) for pair in each.against_defaults])
+        decided |= dict(zip(each.against_defaults, family, strict=True))
+    return decided
 
 
 def _contest(case: Case, meeting: Meeting) -> Contest:

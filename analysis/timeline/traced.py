@@ -95,10 +95,10 @@ class TracedRun:
 
 def traced_run(point: Point) -> TracedRun | None:
     """Of the launches of a point that count, the one with the median rate; None without any."""
-    by_rate = point.launches.sort_values("examples_per_sec")["run_id"]
-    if by_rate.empty:
+    by_rate = point.rates.to_numpy().argsort(kind="stable")
+    if not len(by_rate):
         return None
-    run_id = by_rate.iloc[(len(by_rate) - 1) // 2]
+    run_id = point.launches["run_id"].iloc[by_rate[(len(by_rate) - 1) // 2]]
     path = Path(point.attempts.index[point.attempts["run_id"] == run_id][0])
     raw = RunFiles(path).raw
     if not raw.exists():

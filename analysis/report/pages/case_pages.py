@@ -19,7 +19,7 @@ from analysis.report.explanation import (
 from analysis.report.pages.page_parts import CaseReport, PagePart, TextTable
 from analysis.report.sentences.traced import VIEWER, traced_table
 from analysis.report.tables.comparisons import changed_rows, pair_rows
-from analysis.report.tables.table import legend, report_table, scaling_lines
+from analysis.report.tables.table import legend, report_table, scaling_lines, unclaimed_lines
 from analysis.report.tables.what_was_run import what_was_run
 from analysis.report.tables.where_time_goes import (
     PARTS_NOTE,
@@ -83,6 +83,7 @@ def _comparisons(report: CaseReport) -> PagePart:
 
 def _scaling(report: CaseReport) -> PagePart:
     return PagePart(
+        sentences=unclaimed_lines(report.case),
         tables=[TextTable(rows=report_table(report.case, "scaling"))],
         notes=scaling_lines(report.case),
     )

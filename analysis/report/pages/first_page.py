@@ -6,6 +6,7 @@ them.  The sentences of the verdict are decided in `verdict`.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from analysis.data.cases import Case, Point
 from analysis.report.pages.page_parts import CaseReport, Page
 from analysis.report.sentences.verdict import Verdict
 from analysis.stats.decisions import decisions
+from analysis.stats.pairs.contenders import Contenders
 from analysis.stats.points import point_table
 from analysis.stats.statistics import estimate
 from analysis.wording import (
@@ -27,6 +29,11 @@ from analysis.wording import (
     workers_text,
 )
 from ps_allreduce.record.records import Status
+
+_SHARES = {
+    "efficiency_single": "efficiency on a single worker",
+    "fraction": "of the speed that links and computation allow",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +59,10 @@ def with_verdict(reports: Sequence[CaseReport], study: Page | None) -> list[Case
 
 
 def key_numbers(case: Case) -> list[KeyNumber]:
-    """The rates of both sides, the faster one first, and their ratio; else the fastest exchange."""
-    main = decisions(case).main
+    """The rates of both sides, the faster one first, and their ratio; else the fastest setting."""
+    main, alone = decisions(case).main, decisions(case).contenders
+    if main is None and alone:
+        return _numbers_of_contenders(case, alone[0])
     if main is None:
         measured = [point for point in case.points if len(point.rates)]
         exchanging = [point for point in measured if point.setting.traits.communicates()]
@@ -70,6 +79,28 @@ def key_numbers(case: Case) -> list[KeyNumber]:
     value = with_interval(ratio, *decision.ends)
     meaning = " over ".join(point.setting.label for point in points)
     return [*rates, KeyNumber(value=value, meaning=f"ratio: {meaning}")]
+
+
+def _numbers_of_contenders(case: Case, alone: Contenders) -> list[KeyNumber]:
+    """The fastest rate, its gain over the default, and how far it is from what could be."""
+    best, default, slowest = alone.best, alone.default_of(alone.best), alone.slowest
+    if best is default:
+        times = estimate(best.rates).mean / estimate(slowest.rates).mean
+        gain = KeyNumber(value=ratio(times), meaning=f"over the slowest, {slowest.setting.label}")
+    else:
+        value = with_interval(ratio, *decisions(case).of(best, default).ends)
+        gain = KeyNumber(value=value, meaning=f"over the default, {default.setting.label}")
+    return [_rate_number(case, best), gain, *_share_numbers(case, best)]
+
+
+def _share_numbers(case: Case, point: Point) -> list[KeyNumber]:
+    """Efficiency, or where none is claimed the share of the bound; nothing where neither is."""
+    own = point_table(case).iloc[case.points.index(point)]
+    for name, meaning in _SHARES.items():
+        if not math.isnan(own[name]):
+            ends = (own[name], own[f"{name}_low"], own[f"{name}_high"])
+            return [KeyNumber(value=with_interval(ratio, *ends), meaning=meaning)]
+    return []
 
 
 def _rate_number(case: Case, point: Point) -> KeyNumber:

@@ -27,6 +27,9 @@ from analysis.stats.decisions import decisions
 from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES
 from ps_allreduce.record.files import write_atomically
 
+#: More warnings than these are folded: whoever reads a first page reads no list.
+_MOST_WARNINGS = 5
+
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 
@@ -60,6 +63,7 @@ def write_report(
         headlines=[line for part in (study.parts if study else ()) for line in part.sentences],
         reports=[(report, key_numbers(report.case)) for report in with_verdict(reports, study)],
         warnings=warnings(results, [(report.case, report.verdict) for report in reports]),
+        most_warnings=_MOST_WARNINGS,
         picture=picture,
         pages=[*_without(study, picture), *report_pages(results, reports, picture)],
         confidence=round(CONFIDENCE * 100),

@@ -2,7 +2,8 @@
 
 Decides what is said: synchronous parameter servers against all-reduce on equal hosts and the same
 transport first, with the interval and the number of launches; then at equal workers and equal cost;
-then the suite against plain TensorFlow; then what the figures are about.  Asynchronous training
+then the suite against plain TensorFlow; then what the figures are about.  Of one side that was
+measured alone it says which setting is fastest, as told in `fastest`.  Asynchronous training
 does not compute the same thing, and another transport is another network: each gets a sentence of
 its own that says so.  How two sides are told is decided in `meetings`.
 """
@@ -13,17 +14,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-import pandas as pd
-
 from analysis.data.cases import Case, Point
 from analysis.report.explanation import main_reason
 from analysis.report.sentences.circumstances import attempts_lines, circumstances
 from analysis.report.sentences.constancy import drift_lines, steadiness_lines
+from analysis.report.sentences.fastest import farthest_apart, fastest_sentence, network_sentence
 from analysis.report.sentences.meetings import meeting_sentence, stock_sentence
 from analysis.report.sentences.sizes import basis_lines, basis_text, money_lines
 from analysis.report.tables.what_was_run import notes_line
 from analysis.stats.decision import Outcome
-from analysis.stats.decisions import Decisions, all_pairs, decisions
+from analysis.stats.decisions import Decisions, decisions
 from analysis.stats.pairs.ladders import Ladder, ladders
 from analysis.stats.pairs.sides import ALLREDUCE, PS_SYNC, Meeting, Side, shared_transports
 from analysis.stats.points import base_of
@@ -31,9 +31,6 @@ from analysis.stats.statistics import MIN_LAUNCHES, compare, estimate
 from analysis.wording import (
     capital,
     count_text,
-    factor_text,
-    range_text,
-    rate_text,
     ratio,
     transports_label,
     with_interval,
@@ -57,16 +54,16 @@ class Verdict:
     """What is said about one case.
 
     Attributes:
-        headline: the main comparison; of one side alone, which settings are farthest apart; or why
-            there is no comparison; and what is not done as the user's own model asks for.
+        headline: the main comparison; of one side alone, which setting is fastest; or why there is
+            no comparison; and what is not done as the user's own model asks for.
         otherwise: the same sides at equal workers and at equal cost, where that is another
-            comparison.
+            comparison; of one side alone, the fastest asynchronous setting.
         stock: the suite against plain TensorFlow, where both train alike.
         reason: where the difference of the main comparison comes from, and what to change; empty
             where no difference is shown.
-        network: what it has to do with networks, and where there is no main comparison that there
-            is none, or which settings are farthest apart; empty where nothing was compared.  That a
-            single worker is faster than both sides counts more.
+        network: what it has to do with networks, and where two sides do not meet which settings
+            are farthest apart; empty where nothing was compared.  That a single worker is faster
+            than both sides counts more.
         warnings: what hosts and compute the figures are of, and the doubts about them.
         details: further sentences, in order.
     """
@@ -96,7 +93,7 @@ def verdict(case: Case) -> Verdict:
     warnings = (*circumstances(case), *drift_lines(case), *attempts_lines(case.attempts))
     opening, network = _opening(case, main)
     headline = " ".join(filter(None, [opening, notes_line(case)]))
-    otherwise = tuple(_otherwise_lines(case, main)) if main else ()
+    otherwise = tuple(_otherwise_lines(case, main) if main else _further_contenders(case))
     if main and (alone := _alone_sentence(case, main)):
         details.insert(0, network)
         network = alone
@@ -112,13 +109,17 @@ def verdict(case: Case) -> Verdict:
 
 
 def _opening(case: Case, main: Meeting | None) -> tuple[str, str]:
-    """What comes first, and what else is said of networks or of a side that is absent."""
+    """What comes first, and what else is said of networks or of sides that do not meet."""
     if main:
-        return meeting_sentence(case, main), _network_sentence(case, main.bests)
-    apart, why_none = _of_one_side(case), _why_none(case)
+        return meeting_sentence(case, main), network_sentence(case, main.bests)
+    if alone := decisions(case).contenders:
+        best = alone[0].best
+        network = network_sentence(case, (best, alone[0].default_of(best)))
+        return fastest_sentence(case, alone[0]), network
+    apart = farthest_apart(case)
     if ladder := _ladders_text(case):
         return ladder, apart
-    return (apart, why_none) if apart and _absent(case) else (why_none, apart)
+    return _why_none(case), apart
 
 
 def _alone_sentence(case: Case, meeting: Meeting) -> str:
@@ -134,42 +135,15 @@ def _alone_sentence(case: Case, meeting: Meeting) -> str:
     return f"A single worker is {factor} faster than {together}: more hosts do not pay."
 
 
-def _of_one_side(case: Case) -> str:
-    """Where the two sides do not meet, the fastest synchronous setting against the slowest."""
-    compared = {point for pair in all_pairs(case) for point in (pair.first, pair.second)}
-    if not compared:
-        return ""
-    points = sorted(compared, key=lambda point: -estimate(point.rates).mean)
-    fastest, slowest = points[0], points[-1]
-    decision, where = decisions(case).of(fastest, slowest), workers_text(fastest.num_workers)
-    first, second = fastest.setting.label, slowest.setting.label
-    said = (
-        f"{first} is {factor_text(decision)} faster than {second}, the slowest"
-        if decision.outcome is Outcome.FASTER
-        else f"{first} and {second} are farthest apart: {decision.outcome}, {factor_text(decision)}"
-    )
-    return f"At {where} {said}. {_network_sentence(case, (fastest, slowest))}".rstrip()
-
-
-def _network_sentence(case: Case, points: tuple[Point, Point]) -> str:
-    """What links and processors did under both settings; empty where a circumstance counts more."""
-    if decisions(case).of(*points).outcome is Outcome.NO_VERDICT:
-        return ""
-    launches = pd.concat([point.launches for point in points])
-    # A link that was measured a little too low would be busy for more than the step.
-    shares = (launches["network_s"] / launches["step_s"]).dropna().clip(upper=1.0)
-    if shares.empty:
-        if (launches["num_hosts"] > 1).any():
-            return "Links were not measured."
-        return "All tasks ran on one host: this says nothing about a network."
-    slowest, busy = rate_text(launches["link_bits_per_s"].median()), launches["busy"].dropna()
-    processors = f", processors {range_text(busy)}" if len(busy) else ""
-    return f"Links (slowest: {slowest}) were busy {range_text(shares)}{processors}."
-
-
 def _absent(case: Case) -> list[str]:
     """The sides of which there are no points."""
     return [kind.name for kind in (ALLREDUCE, PS_SYNC) if not kind.points(case)]
+
+
+def _further_contenders(case: Case) -> Iterator[str]:
+    """The fastest asynchronous setting, where the headline is about synchronous ones."""
+    for alone in decisions(case).contenders[1:]:
+        yield f"Apart, since it is not the same training: {fastest_sentence(case, alone)}"
 
 
 def _why_none(case: Case) -> str:

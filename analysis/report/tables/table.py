@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -84,6 +85,9 @@ _IN_REPORT: Mapping[str, tuple[str, ...]] = {
     "bounds": (*(*POINT, "network_s", "bound_s", "bound_step_s", "fraction", "launches"),),
 }
 
+#: Several tables and the screen show columns of the same text.
+_CASES = 16
+
 
 def report_table(case: Case, what: str) -> pd.DataFrame:
     """A table of a report, as text under its headings; of bounds only points that have one.
@@ -130,6 +134,7 @@ def on_several_hosts(case: Case) -> bool:
     return bool((point_table(case)["num_hosts"] > 1).any())
 
 
+@lru_cache(maxsize=_CASES)
 def text_table(case: Case) -> pd.DataFrame:
     """A row for each point, in the order of the case, as text.
 
@@ -224,6 +229,22 @@ def scaling_lines(case: Case) -> list[str]:
             "or an efficiency of 1: that much the launches differ on this machine."
         )
     return lines + _mark_lines(case)
+
+
+def unclaimed_lines(case: Case) -> list[str]:
+    """Whose efficiency is not claimed at any number of workers, and why."""
+    points = point_table(case)
+    beyond = points[(points["num_workers"] > 1) & (points["launches"] > 0)]
+    known = beyond[beyond["base_single"].notna()]
+    claimed = known.groupby("setting", sort=False)["efficiency_single"].count()
+    without = [str(setting) for setting in claimed.index[claimed == 0]]
+    if not without:
+        return []
+    whose = f" of {'; '.join(without)}" if len(without) < len(claimed) else ""
+    return [
+        f"No efficiency on a single worker is claimable{whose}: processors may have been the "
+        "limit, of the point or of the single worker, so no figure shows it."
+    ]
 
 
 def _mark_lines(case: Case) -> list[str]:

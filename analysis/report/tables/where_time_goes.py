@@ -15,7 +15,7 @@ from analysis.data.tasks import read_tasks
 from analysis.derive.pop import computation_scaling
 from analysis.stats.causes import alone_s
 from analysis.stats.statistics import mean_of
-from analysis.stats.steps.mean_parts import mean_parts, measured_launches
+from analysis.stats.steps.mean_parts import mean_parts
 from analysis.wording import NONE, number, ratio, with_interval
 
 PARTS_NOTE = (
@@ -40,12 +40,12 @@ POP_NOTE = (
 
 def parts_table(case: Case) -> pd.DataFrame:
     """A row for each point whose raw timings were read: the parts of its mean step, ms."""
-    rows = [_parts_row(case, point) for point in case.points if len(measured_launches(point))]
+    rows = [_parts_row(case, point) for point in case.points if len(point.measured)]
     return pd.DataFrame(rows)
 
 
 def _parts_row(case: Case, point: Point) -> dict[str, str]:
-    launches = measured_launches(point)
+    launches = point.measured
     beside = launches["network_s"] - (launches["mean_step_s"] - launches["compute_s"])
     beyond = {
         "hidden at least ms": beside.astype(float).clip(lower=0.0).mean(),

@@ -45,6 +45,8 @@ class Ladder:
 
 def ladders(case: Case) -> Iterator[Ladder]:
     """All ladders of a case, in the order of the sides; most cases have none."""
+    if not any(point.experiment.strategy.is_altered for point in case.points):
+        return
     for name, rungs in LADDERS.items():
         found = [each for each in product(rungs, case.points) if each[0].holds(each[1].experiment)]
         found.sort(key=lambda each: repr(_common(each[1])))

@@ -35,11 +35,6 @@ _USED = [
 ]
 
 
-def measured_launches(point: Point) -> pd.DataFrame:
-    """Those whose raw timings were read."""
-    return point.launches[point.launches["mean_step_s"].notna()]
-
-
 def mean_parts(case: Case, point: Point) -> pd.Series:
     """Seconds by part, means over the measured launches; they add up to the mean step.
 
@@ -47,7 +42,7 @@ def mean_parts(case: Case, point: Point) -> pd.Series:
     asked for, else what `single` took; where neither is known, all of compute is there.  What is
     slowed comes from the means: single launches vary to both sides, and would only add to it.
     """
-    means = measured_launches(point)[_USED].astype(float).mean()
+    means = point.measured[_USED].astype(float).mean()
     alone = means["stated_compute_s"]
     if math.isnan(alone):
         alone = alone_s(case, point) or math.nan

@@ -16,12 +16,14 @@ from analysis.data.setting import MAX_TOGETHER
 from analysis.figures.against_settings import plot_against_packs, plot_against_servers
 from analysis.figures.against_workers import plot_efficiency, plot_throughput, setting_groups
 from analysis.figures.bars import plot_placement
+from analysis.figures.contenders import contenders_data, plot_contenders
 from analysis.figures.curves import label_ends
 from analysis.figures.marks import BOUND, STARRED, top_of
 from analysis.figures.marks import FAILED as NOT_OK
 from analysis.figures.save import KINDS, save_figures
 from analysis.figures.style import render_figure
 from analysis.figures.where_time_goes import plot_breakdown
+from analysis.report.tables.table import unclaimed_lines
 from analysis.stats.points import point_table
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import (
@@ -37,7 +39,8 @@ from ps_allreduce.record.records import RunRecord
 from tests.analysis.builders import case_of, on_own_hosts, placement_used, runs
 from tests.fakes import make_experiment
 
-RATES: dict[int, float | None] = {0: 100.0, 1: 110.0, 2: 95.0}
+GOOD = {0: 100.0, 1: 110.0, 2: 95.0}
+RATES: dict[int, float | None] = {**GOOD}
 FAILED: dict[int, float | None] = {0: None, 1: None}
 SINGLE = runs(make_experiment(Single), RATES)
 RING = [record for n in (1, 2) for record in runs(make_experiment(AllReduce, n), RATES)]
@@ -122,6 +125,12 @@ def test_what_claims_no_efficiency_says_so() -> None:
     crowded = runs(make_experiment(AllReduce, 2), RATES, oversubscribed=True)
     figure = plot_efficiency(case_of(SINGLE, crowded, reduced(1)))
     assert any("not claimable" in text for text in texts(figure))
+    # Where nothing is claimed there is nothing to draw: a sentence says why.
+    nothing = case_of(SINGLE, crowded)
+    assert plot_efficiency(nothing) is None
+    (sentence,) = unclaimed_lines(nothing)
+    assert sentence.startswith("No efficiency on a single worker is claimable: processors may have")
+    assert unclaimed_lines(case_of(SINGLE, RING)) == []
     figure = plot_efficiency(case_of(SINGLE, crowded, reduced(1, 4)))
     assert stars(figure) == 1
     assert STARRED in legend(figure)
@@ -164,8 +173,9 @@ def test_all_figures_of_rates_have_stars_where_the_table_has_them() -> None:
 def test_too_many_settings_get_axes_per_strategy() -> None:
     case = case_of(SINGLE, RING, SERVERS)
     groups = setting_groups(case.settings)
+    # Those with as many servers stand beside each other.
     assert list(groups) == ["without servers"] + [
-        f"{strategy}, {count} ps" for strategy in ("ps_async", "ps_sync") for count in (1, 2, 4)
+        f"{strategy}, {count} ps" for count in (1, 2, 4) for strategy in ("ps_async", "ps_sync")
     ]
     assert all(len(settings) <= MAX_TOGETHER for settings in groups.values())
     # The figure against servers shows the same points.
@@ -180,18 +190,32 @@ def test_panels_share_scales_and_a_legend() -> None:
         for policy in policies
         for workers in (1, 2, 4)
     ]
-    case = case_of(SINGLE, *(runs(own, RATES) for own in points))
+    # What sends nothing is far above the others, and would press them to the bottom.
+    silent = runs(make_experiment(Single), {turn: 9.0 * rate for turn, rate in GOOD.items()})
+    case = case_of(silent, *(runs(own, RATES) for own in points))
     figure = drawn(plot_throughput(case))
-    *panels, last = figure.axes
-    assert titles(figure) == ["without servers", "ps_async", "ps_sync", ""]
-    assert (
-        len({axes.get_ylim() for axes in panels}) == len({axes.get_xlim() for axes in panels}) == 1
-    )
-    # It stands where a fourth panel would.
-    told = last.get_legend()
-    assert told is not None
-    named = [text.get_text() for text in told.get_texts()]
-    assert [name for name in named if name in {str(policy) for policy in policies}] == policies
+    assert titles(figure) == ["ps_async", "ps_sync"]
+    assert {axes.get_ylim() for axes in figure.axes} == {(0.0, 1.3 * 110)}
+    assert len({axes.get_xlim() for axes in figure.axes}) == 1
+    assert [name for name in legend(figure) if name in {str(each) for each in policies}] == policies
+
+
+def test_one_side_alone_has_a_row_for_each_setting_at_the_most_workers() -> None:
+    rates = {Policy.ROUND_ROBIN: 1.0, Policy.GREEDY: 3.0, Policy.PARTITIONED: 2.0}
+    servers = [
+        record
+        for policy, factor in rates.items()
+        for workers in (1, 2)
+        for record in runs(
+            make_experiment(SynchronousServers, workers, num_ps=2, placement=policy),
+            {turn: factor * rate for turn, rate in GOOD.items()},
+        )
+    ]
+    case = case_of(SINGLE, servers)
+    fastest_first = ["ps_sync, greedy", "ps_sync, partitioned", "ps_sync, round_robin (default)"]
+    assert rows(plot_contenders(case)) == fastest_first
+    assert contenders_data(case)["num_workers"].tolist() == [2, 2, 2]
+    assert plot_contenders(case_of(servers, RING)) is None
 
 
 def test_servers_are_drawn_where_their_number_varies() -> None:

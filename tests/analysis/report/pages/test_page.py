@@ -353,6 +353,34 @@ def test_the_table_shows_figures_and_statuses() -> None:
     assert "same turn" not in " ".join(scaling_lines(case))
 
 
+def test_of_many_warnings_five_are_open_and_the_rest_is_folded(tmp_path: Path) -> None:
+    told = [f"{name} was slow" for name in ("disk", "clock", "link", "host", "input", "memory")]
+    page = reported(tmp_path, [run(make_experiment(Single), 1.0, warnings=tuple(told))])
+    opened, folded = page.split("<summary>All warnings: 2 more</summary>")
+    assert opened.count("was slow (1 run)</li>") == 4
+    assert folded.partition("</details>")[0].count("was slow (1 run)</li>") == 2
+
+
+def test_the_first_page_of_one_side_answers_which_setting_is_fastest(tmp_path: Path) -> None:
+    rates = {Policy.ROUND_ROBIN: 1.0, Policy.PARTITIONED: 2.0, Policy.GREEDY: 1.5}
+    servers = [
+        record
+        for policy, factor in rates.items()
+        for record in runs(
+            make_experiment(SynchronousServers, 2, num_ps=2, placement=policy), times(factor)
+        )
+    ]
+    text = reported(tmp_path, servers, runs(make_experiment(Single), times(1.2)))
+    assert "No verdict" not in text.partition("<nav")[0]
+    assert "Every setting at the most workers" in text.partition("<nav")[0]
+    case = case_of(servers, runs(make_experiment(Single), times(1.2)))
+    assert [(each.value, each.meaning) for each in key_numbers(case)] == [
+        ("200 [190.4, 210.1]", "images/s: ps_sync, partitioned, 2 workers"),
+        ("2.00 [2.00, 2.00]", "over the default, ps_sync, round_robin"),
+        ("0.83 [0.83, 0.83]", "efficiency on a single worker"),
+    ]
+
+
 def test_an_efficiency_above_one_is_a_warning_on_the_first_page(tmp_path: Path) -> None:
     fast = runs(make_experiment(AllReduce, 2), times(3.0))
     page = reported(tmp_path / "fast", runs(make_experiment(Single), times(1.0)), fast)

@@ -68,7 +68,8 @@ def test_chance_findings_among_many_settings_are_corrected() -> None:
     noisy: dict[int, float | None] = {0: 100.0 * 1.05, 1: 104.0 * 1.06, 2: 98.0 * 1.04}
     others = [with_wire(SYNC, wire) for wire in WIRES]
     alone = case_of(runs(SYNC, rates(1.0)), runs(others[0], noisy))
-    among = case_of(runs(SYNC, rates(1.0)), *(runs(own, noisy) for own in others))
+    ring = runs(RING, rates(0.5))
+    among = case_of(ring, runs(SYNC, rates(1.0)), *(runs(own, noisy) for own in others))
     assert [item.decision.outcome for item in changed_points(alone)] == [Outcome.FASTER]
     assert {item.decision.outcome for item in changed_points(among)} == {Outcome.UNDECIDED}
 

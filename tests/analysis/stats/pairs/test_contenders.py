@@ -1,0 +1,104 @@
+"""Sweeps of one side: which settings contend, and what each is held against."""
+
+from __future__ import annotations
+
+import pytest
+
+from analysis.data.cases import Case
+from analysis.report.sentences.verdict import verdict
+from analysis.stats.decision import Outcome
+from analysis.stats.decisions import all_pairs, decisions
+from analysis.stats.pairs.contenders import contenders
+from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, SynchronousServers
+from tests.analysis.builders import case_of, runs, times
+from tests.fakes import make_experiment
+
+ROUND, EVEN = Policy.ROUND_ROBIN, Policy.PARTITIONED
+
+#: Factors by servers and placement.
+RATES = {(1, ROUND): 1.0, (2, ROUND): 1.5, (2, EVEN): 2.0}
+
+
+def served(launches: int = 3, **factors: float) -> Case:
+    """Synchronous and asynchronous servers at one and two workers."""
+    return case_of(
+        *(
+            runs(
+                make_experiment(strategy, workers, num_ps=count, placement=policy),
+                times(factors.get(f"{policy}_{count}", factor) * share, launches),
+            )
+            for strategy, share in ((SynchronousServers, 1.0), (AsynchronousServers, 3.0))
+            for workers in (1, 2)
+            for (count, policy), factor in RATES.items()
+        )
+    )
+
+
+def test_synchronous_and_asynchronous_settings_contend_apart_at_the_most_workers() -> None:
+    found = [*contenders(served())]
+    assert [{point.setting.strategy for point in each.points} for each in found] == [
+        {"ps_sync"},
+        {"ps_async"},
+    ]
+    assert {point.num_workers for each in found for point in each.points} == {2}
+    assert {len(each.points) for each in found} == {3}
+
+
+def test_a_setting_is_held_against_round_robin_with_as_many_servers() -> None:
+    case = served()
+    alone = decisions(case).contenders[0]
+    default = alone.default_of(alone.best)
+    assert (alone.best.setting.label, default.setting.label) == (
+        "ps_sync, partitioned, 2 ps",
+        "ps_sync, round_robin, 2 ps",
+    )
+    decision = decisions(case).of(alone.best, default)
+    assert decision.outcome is Outcome.FASTER
+    assert decision.ratio == pytest.approx(2.0 / 1.5)
+    planned = [each for each in all_pairs(case) if each.planned]
+    assert [{each.first, each.second} for each in planned] == [{alone.best, default}]
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        (
+            served(),
+            "ps_sync, partitioned, 2 ps is the fastest of 3 synchronous settings at 2 workers, 200 "
+            "[190.4, 210.1] images/s: 1.33x [1.33, 1.33] faster than ps_sync, round_robin, 2 ps, "
+            "the default, 3 launches each.",
+        ),
+        (
+            served(round_robin_1=4.0),
+            "ps_sync, round_robin, 1 ps is the fastest of 3 synchronous settings at 2 workers, 400 "
+            "[380.8, 420.2] images/s. It is the default: no other setting is faster.",
+        ),
+        (
+            served(launches=2),
+            "ps_sync, partitioned, 2 ps is the fastest of 3 synchronous settings at 2 workers, 202 "
+            "images/s: whether it is faster than ps_sync, round_robin, 2 ps, the default, takes "
+            "three launches of each.",
+        ),
+        (
+            served(round_robin_2=1.99),
+            "ps_sync, partitioned, 2 ps is the fastest of 3 synchronous settings at 2 workers, 200 "
+            "[190.4, 210.1] images/s: equal within 3 % to ps_sync, round_robin, 2 ps, the default "
+            "(1.01x [1.01, 1.01], 3 launches each).",
+        ),
+    ],
+    ids=["faster", "default", "too few", "equal"],
+)
+def test_the_headline_says_which_setting_is_fastest_and_whether_it_beats_the_default(
+    case: Case, said: str
+) -> None:
+    assert verdict(case).headline == said
+    (apart,) = verdict(case).otherwise
+    assert apart.startswith("Apart, since it is not the same training: ps_async, ")
+
+
+def test_nobody_contends_where_both_sides_were_measured_or_one_setting_only() -> None:
+    ring = runs(make_experiment(AllReduce, 2), times(1.0))
+    servers = runs(make_experiment(SynchronousServers, 2), times(1.0))
+    for case in (case_of(ring), case_of(ring, servers)):
+        assert not [*contenders(case)]
