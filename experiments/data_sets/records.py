@@ -11,7 +11,10 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import BinaryIO
 
-from experiments.data_sets.crc32c import masked_crc32c
+import google_crc32c
+
+#: What TFRecord files add to a checksum (tensorflow/core/lib/hash/crc32c.h).
+_MASK = 0xA282EAD8
 
 #: Keys of Protocol Buffers: the number of a field, and that its length follows.
 _FIRST, _SECOND, _THIRD = b"\x0a", b"\x12", b"\x1a"
@@ -61,11 +64,17 @@ def framed(record: bytes) -> bytes:
     length = struct.pack("<Q", len(record))
     parts = (
         length,
-        struct.pack("<I", masked_crc32c(length)),
+        _masked_checksum(length),
         record,
-        struct.pack("<I", masked_crc32c(record)),
+        _masked_checksum(record),
     )
     return b"".join(parts)
+
+
+def _masked_checksum(content: bytes) -> bytes:
+    """CRC-32C, turned by 15 bits, plus a constant."""
+    crc = int(google_crc32c.value(content))
+    return struct.pack("<I", (crc >> 15 | crc << 17) + _MASK & 0xFFFFFFFF)
 
 
 def read_framed(stream: BinaryIO) -> Iterator[bytes]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ps_allreduce.point.architectures import ImageModel
@@ -185,6 +185,7 @@ REDUCED = st.builds(
 )
 
 
+@settings(max_examples=10)
 @given(st.lists(SERVED | DEALT | REDUCED, unique=True, min_size=1, max_size=8))
 def test_no_two_settings_are_called_the_same(points: list[Experiment]) -> None:
     assert len(set(labels(points))) == len(points)

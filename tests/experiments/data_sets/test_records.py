@@ -8,35 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.data_sets.crc32c import crc32c
 from experiments.data_sets.records import encoded_example, framed, read_framed
-
-
-def _bit_by_bit(content: bytes) -> int:
-    crc = 0xFFFFFFFF
-    for value in content:
-        crc ^= value
-        for _ in range(8):
-            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
-def test_the_checksum_is_that_of_the_standard() -> None:
-    """RFC 3720, appendix B.4."""
-    assert crc32c(bytes(32)) == 0x8A9136AA
-    assert crc32c(b"\xff" * 32) == 0x62A8AB43
-    assert crc32c(bytes(range(32))) == 0x46DD794E
-
-
-@given(st.binary(max_size=40), st.integers(0, 2))
-def test_the_checksum_is_that_of_its_definition(content: bytes, blocks: int) -> None:
-    longer = content + bytes(range(256)) * 8 * blocks
-    assert crc32c(longer) == _bit_by_bit(longer)
-
-
-def test_many_blocks_have_the_checksum_of_one_after_the_other() -> None:
-    content = bytes(range(251)) * 800
-    assert crc32c(content) == _bit_by_bit(content)
 
 
 @given(st.lists(st.binary(max_size=3000), max_size=4))

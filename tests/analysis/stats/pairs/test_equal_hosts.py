@@ -98,7 +98,7 @@ def measured(draw: st.DrawFn) -> dict[Experiment, dict[int, float | None]]:
     return {own: times(1.0, draw(launches)) for own in (*rings, *(served(*each) for each in sizes))}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(measured())
 def test_the_headline_is_on_the_most_equal_hosts_with_enough_launches(
     points: dict[Experiment, dict[int, float | None]],

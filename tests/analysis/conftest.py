@@ -1,0 +1,22 @@
+"""What tests of the analysis share: figures are rendered where figures are tested."""
+
+from __future__ import annotations
+
+import pytest
+from matplotlib.figure import Figure
+
+from analysis.figures import style
+
+
+@pytest.fixture(autouse=True)
+def blank_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere they are plotted, and their files hold a word: rendering takes most of a report.
+
+    A whole report with real files is opened in tests/real/test_page.py.
+    """
+
+    def blank(figure: Figure, kind: str) -> bytes:
+        return f"<svg>{kind}</svg>".encode()
+
+    if "figures" not in request.path.parts:
+        monkeypatch.setattr(style, "render_figure", blank)
