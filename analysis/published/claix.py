@@ -54,7 +54,7 @@ POP = (
     "Of training. Parallel efficiency is load balance times communication efficiency. The "
     "original's waiting for input counts as communication; here its share of a step has a column."
 )
-FUSION = "Horovod with the most workers, by the size of the buffer in which gradients are fused."
+FUSION = "Horovod by the size of the buffer in which gradients are fused."
 CAPTION = (
     "Speed-up of an epoch over a single worker, on logarithmic scales; small circles are launches. "
     "The dashed line is the bound that a sequential evaluation sets, however many workers train."

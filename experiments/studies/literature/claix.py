@@ -16,9 +16,9 @@ takes converted BigEarthNet patches (docs/data.md); without it examples are made
 
 The profile quick is a small form for one machine: up to 8 emulated hosts, variables of ResNet50 32
 times smaller, an emulated accelerator, buffers 32 times smaller too (docs/studies/claix.md).  2
-steps of warm-up and 5 measured ones, 3 launches.
+steps of warm-up and 5 measured ones, 3 launches; strong scaling and buffers with up to 4 workers.
 
-Cost: in the profile quick 48 launches, 10 to 15 minutes on two cores.
+Cost: in the profile quick 39 launches, 10 to 15 minutes on two cores.
 
 It should show that a sequential evaluation bounds what more workers bring, and that a distributed
 one does not.
@@ -26,7 +26,7 @@ one does not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from experiments.studies.literature.method import device, fixed_profiles
@@ -95,7 +95,7 @@ def _points(scope: Scope) -> Iterator[Experiment]:
 
 def _scaled(scope: Scope, workload: Workload) -> Iterator[Experiment]:
     """With both evaluations, which are the same for one worker."""
-    for point in _trained(scope, workload):
+    for point in _trained(scope, workload, scope.scale.workers):
         for mode in EvaluationMode if point.num_workers > 1 else (EvaluationMode.SEQUENTIAL,):
             yield _evaluated(point, mode)
 
@@ -103,13 +103,19 @@ def _scaled(scope: Scope, workload: Workload) -> Iterator[Experiment]:
 def _strong(scope: Scope, workload: Workload) -> Iterator[Experiment]:
     """Workers share the batch; the evaluation is that of the original."""
     shared = replace(workload, scaling=Scaling.STRONG)
-    for point in _trained(scope, shared):
+    for point in _trained(scope, shared, _fewer(scope)):
         yield _evaluated(point, EvaluationMode.SEQUENTIAL)
 
 
-def _trained(scope: Scope, workload: Workload) -> Iterator[Experiment]:
+def _fewer(scope: Scope) -> tuple[int, ...]:
+    """Numbers of workers; in the small form all but the most, whose launches take longest."""
+    numbers = scope.scale.workers
+    return numbers[:-1] if scope.brief and len(numbers) > 1 else numbers
+
+
+def _trained(scope: Scope, workload: Workload, numbers: Sequence[int]) -> Iterator[Experiment]:
     yield scope.bases(workload)[0]
-    for workers in scope.scale.workers:
+    for workers in numbers:
         if workers > 1:
             yield scope.reduced(workload, workers)
 
@@ -119,8 +125,8 @@ def _last(scope: Scope, workload: Workload) -> Experiment:
 
 
 def _fused(scope: Scope, workload: Workload) -> Iterator[Experiment]:
-    """Horovod with the most workers, by the size of its buffer."""
-    workers = scope.scale.workers[-1]
+    """Horovod with many workers, by the size of its buffer."""
+    workers = _fewer(scope)[-1]
     divisor = DIVISOR if isinstance(workload.model, ScaledModel) else 1
     for size in FUSION_BYTES if workers > 1 else ():
         settings = scope.settings.only(Horovod.understands)

@@ -187,6 +187,7 @@ def test_both_evaluations_follow_training_with_several_workers_and_one_with_a_si
     strong = [p for p in points if p.workload.scaling is Scaling.STRONG]
     assert {p.evaluation and p.evaluation.mode for p in strong} == {sequential}
     assert sum(isinstance(p.strategy, Single) for p in points) == 2
+    assert {p.num_workers for p in strong} == {1, 2, 4}
     fused = [p.strategy.fusion_bytes for p in points if isinstance(p.strategy, Horovod)]
     assert fused == [size // claix.DIVISOR for size in claix.FUSION_BYTES]
 
