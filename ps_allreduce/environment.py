@@ -40,6 +40,7 @@ MODULE_OF = {
     "scikit-learn": "sklearn",
     "pytest-timeout": "pytest_timeout",
     "pytest-xdist": "xdist",
+    "google-crc32c": "google_crc32c",
     "nvidia-ml-py": "pynvml",
 }
 
