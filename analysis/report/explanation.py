@@ -79,7 +79,7 @@ def _to_tell(told: Explanation, part: CausedPart) -> str:
     wanted = launches_to_tell(part.seconds, made) if made >= MIN_LAUNCHES else MIN_LAUNCHES
     if wanted is None:
         return "it varies too much from launch to launch"
-    return f"about {wanted} launches of each would tell"
+    return f"about {wanted} launches of each in all would tell"
 
 
 def _ratio_text(told: Explanation) -> str:

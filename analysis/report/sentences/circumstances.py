@@ -33,8 +33,8 @@ _ONE_MACHINE = (
 )
 _EMULATED_HOSTS = (
     "Hosts are emulated: they share one machine's processors and memory, and only their links are "
-    "like those of a cluster. It says something about traffic on such links, and nothing about a "
-    "cluster's processors."
+    "like those of a cluster. The report says something about traffic on such links, and nothing "
+    "about a cluster's processors."
 )
 _EMULATED_COMPUTE = (
     "Compute is emulated: forward and backward passes take a stated time and use no processor, so "

@@ -132,7 +132,10 @@ def _alone_sentence(case: Case, meeting: Meeting) -> str:
     if low is None or low <= 1:
         return ""
     factor, together = f"{faster:.2f}x [{low:.2f}, {high:.2f}]", fastest.setting.strategy
-    return f"A single worker is {factor} faster than {together}: more hosts do not pay."
+    return (
+        f"A single worker is {factor} faster than {workers_text(fastest.num_workers)} of "
+        f"{together}: more hosts do not pay here."
+    )
 
 
 def _absent(case: Case) -> list[str]:
