@@ -16,7 +16,7 @@ def blank_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     """
 
     def blank(figure: Figure, kind: str) -> bytes:
-        return f"<svg>{kind}</svg>".encode()
+        return f'<svg viewBox="0 0 9 9"><metadata>{kind}</metadata></svg>'.encode()
 
     if "figures" not in request.path.parts:
         monkeypatch.setattr(style, "render_figure", blank)
