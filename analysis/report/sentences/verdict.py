@@ -133,8 +133,8 @@ def _alone_sentence(case: Case, meeting: Meeting) -> str:
         return ""
     factor, together = f"{faster:.2f}x [{low:.2f}, {high:.2f}]", fastest.setting.strategy
     return (
-        f"A single worker is {factor} faster than {workers_text(fastest.num_workers)} of "
-        f"{together}: more hosts do not pay here."
+        f"A single worker is {factor} faster than {fastest.num_workers} of {together}: more do not "
+        "pay here."
     )
 
 

@@ -135,6 +135,7 @@ def test_the_first_line_of_the_report_is_the_verdict(tmp_path: Path) -> None:
     assert "Bounds by the links" not in page.text
 
 
+@pytest.mark.usefixtures("rendered")
 def test_the_report_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     text = reported(tmp_path, compare_sweep())
     page = parse(tmp_path)
