@@ -40,8 +40,8 @@ P2 = PublishedStudy(
         "Its mode distributed_replicated keeps variables on each GPU and adds gradients up on the "
         "host; here the workers of a host send one mean gradient and fetch new values once.",
         "It sent every variable by itself; here variables travel in buckets.",
-        "In the small form all hosts share the cores of one machine, so real images would cost the "
-        "same however workers are spread: the sweep reads none.",
+        "In the small form all hosts share the cores of one machine, so what real images cost is "
+        "measured with one worker and with eight on one host only.",
     ),
     show=partial(show_curves, CURVES),
 )
