@@ -29,7 +29,6 @@ from experiments.cli.options import (
     SPREAD,
     SPREADS,
     SWEEP_SETTINGS,
-    WORKLOAD,
     sweep_options,
 )
 from experiments.cli.placement import placement
@@ -37,6 +36,7 @@ from experiments.cli.requests import RunRequest, SpreadRequest, StudyRequest, Sw
 from experiments.cli.sample_inputs import with_samples
 from experiments.cli.small_form import in_small_form
 from experiments.cli.sweep_command import run_study
+from experiments.cli.workload_options import WORKLOAD
 from experiments.data_sets.layouts import LAYOUTS
 from experiments.data_sets.listing import Layout
 from experiments.models.models_table import render_models

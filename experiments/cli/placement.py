@@ -13,8 +13,9 @@ from pathlib import Path
 import click
 
 from experiments import surroundings
-from experiments.cli.options import MODEL_ARGS, SPLIT_BYTES
+from experiments.cli.options import SPLIT_BYTES
 from experiments.cli.placement_table import render_placements
+from experiments.cli.workload_options import MODEL_ARGS
 from experiments.models.settle_model import settle_model
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.defaults import OwnTraining

@@ -42,6 +42,17 @@ def option_group(parameter: str, cls: type[Any], *options: Decorator[Any]) -> De
     return decorate
 
 
+def stated_option(option: str, kind: Any, text: str, default: object = None) -> Decorator[Any]:
+    """An option that is None unless it is stated; help shows the default that holds then."""
+    shown = "" if default is None else f"  [default: {default}]"
+    return click.option(option, type=kind, help=text + shown)
+
+
+def given_option(option: str, kind: Any, text: str, default: object) -> Decorator[Any]:
+    """An option that has its default where it is not stated."""
+    return click.option(option, type=kind, help=text, default=default, show_default=True)
+
+
 def together(*decorators: Decorator[Any]) -> Decorator[Any]:
     """Several groups or options as one decorator, in the order in which help shows them."""
 
