@@ -20,9 +20,9 @@ from analysis.figures.curves import draw_curves
 from analysis.figures.marks import data_of, marks_of, top_of
 from analysis.figures.names import file_names
 from analysis.figures.style import finish_grid, name_figure, new_figure, style
-from analysis.published.study import Shown, StudyFigure, StudyTable
+from analysis.published.study import Shown, StudyFigure, StudyTable, rate_over
 from analysis.stats.points import point_table
-from analysis.stats.statistics import compare, estimate
+from analysis.stats.statistics import estimate
 from analysis.wording import number, ratio, with_interval
 from ps_allreduce.point.data import InputFiles, Synthetic
 from ps_allreduce.point.experiment import Experiment
@@ -137,8 +137,7 @@ def _but_for_input(experiment: Experiment) -> str:
 
 
 def _cost(curve: PublishedCurve, point: Point, base: Point) -> dict[str, str]:
-    left = [math.nan if end is None else end for end in compare(point.rates, base.rates).ends]
-    kept, low, high = left
+    kept, low, high = rate_over(point, base)
     published = {row["workers"]: row for row in curve.rows().to_dict("records")}
     there = published.get(point.num_workers, {}).get("real_cost", math.nan)
     return {

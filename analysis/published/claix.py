@@ -32,7 +32,7 @@ from analysis.figures.style import (
     new_figure,
     style,
 )
-from analysis.published.study import PublishedStudy, Shown, StudyFigure, StudyTable
+from analysis.published.study import PublishedStudy, Shown, StudyFigure, StudyTable, known, spaced
 from analysis.stats.statistics import compare, estimate
 from analysis.wording import NONE, number, ratio, with_interval
 from ps_allreduce.point.evaluation import EvaluationMode
@@ -133,8 +133,7 @@ def _speed_up(point: Point, base: Point) -> dict[str, float]:
     if point is base:
         return {"speed_up": 1.0, "low": math.nan, "high": math.nan}
     ends = compare(1 / _epoch_s(point), 1 / _epoch_s(base)).ends
-    known = [math.nan if end is None else end for end in ends]
-    return dict(zip(("speed_up", "low", "high"), known, strict=True))
+    return dict(zip(("speed_up", "low", "high"), map(known, ends), strict=True))
 
 
 def _mean(point: Point, column: str) -> float:
@@ -227,7 +226,7 @@ def _figure(rows: pd.DataFrame) -> StudyFigure:
         title="Speed-up of an epoch",
         caption=CAPTION,
         figure=_drawn(rows),
-        data=rows.assign(launches=rows["launches"].map(lambda v: " ".join(f"{x:.6g}" for x in v))),
+        data=rows.assign(launches=rows["launches"].map(spaced)),
     )
 
 

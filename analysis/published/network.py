@@ -26,7 +26,7 @@ from analysis.figures.style import (
     new_figure,
     style,
 )
-from analysis.published.study import PublishedStudy, Shown, StudyFigure, StudyTable
+from analysis.published.study import PublishedStudy, Shown, StudyFigure, StudyTable, spaced
 from analysis.stats.statistics import estimate
 from analysis.wording import number, rate_text, ratio, with_interval
 from ps_allreduce.point.architectures import ScaledModel
@@ -66,7 +66,7 @@ def _show(cases: Sequence[Case]) -> Shown:
         title="Compute beside transfer",
         caption=CAPTION,
         figure=_drawn(rows),
-        data=rows.assign(steps_ms=rows["steps_ms"].map(_spaced)),
+        data=rows.assign(steps_ms=rows["steps_ms"].map(spaced)),
     )
     table = StudyTable(rows=_text(rows), caption=TABLE)
     return Shown(sentences=[*_sentences(rows)], tables=[table], figures=[figure])
@@ -171,10 +171,6 @@ def _short(value: float | None) -> str:
 
 def _link_text(bits_per_s: float) -> str:
     return "not measured" if math.isnan(bits_per_s) else rate_text(bits_per_s)
-
-
-def _spaced(values: Sequence[float]) -> str:
-    return " ".join(f"{value:.6g}" for value in values)
 
 
 def _drawn(rows: pd.DataFrame) -> Figure:

@@ -29,8 +29,15 @@ from analysis.figures.style import (
     new_figure,
     style,
 )
-from analysis.published.study import PublishedStudy, Shown, StudyFigure, StudyTable
-from analysis.stats.statistics import compare, estimate
+from analysis.published.study import (
+    PublishedStudy,
+    Shown,
+    StudyFigure,
+    StudyTable,
+    rate_over,
+    spaced,
+)
+from analysis.stats.statistics import estimate
 from analysis.wording import number, ratio, with_interval
 from ps_allreduce.point.architectures import ScaledModel
 from ps_allreduce.point.experiment import Experiment
@@ -141,15 +148,13 @@ def _trained(experiment: Experiment) -> tuple[object, ...]:
 
 
 def _row(point: Point, base: Point) -> dict[str, object]:
-    ends = compare(point.rates, base.rates).ends
-    known = [math.nan if end is None else end for end in ends]
     return {
         "model": _name(point.experiment),
         "scaling": str(point.experiment.workload.scaling),
         "strategy": point.setting.strategy,
         "hosts": hosts_of(point.experiment),
         "rate": estimate(point.rates).mean,
-        **dict(zip(("speed_up", "low", "high"), known, strict=True)),
+        **dict(zip(("speed_up", "low", "high"), rate_over(point, base), strict=True)),
         "launches": tuple(point.rates / estimate(base.rates).mean),
         "mark": point.mark,
     }
@@ -209,7 +214,7 @@ def _figure(rows: pd.DataFrame) -> StudyFigure:
         title="Speed-up over hosts",
         caption=CAPTION,
         figure=_drawn(rows),
-        data=rows.assign(launches=rows["launches"].map(lambda v: " ".join(f"{x:.6g}" for x in v))),
+        data=rows.assign(launches=rows["launches"].map(spaced)),
     )
 
 

@@ -7,7 +7,6 @@ ours.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -29,8 +28,15 @@ from analysis.figures.style import (
     style,
 )
 from analysis.published.network import device_name
-from analysis.published.study import PublishedStudy, Shown, StudyFigure, StudyTable
-from analysis.stats.statistics import compare, estimate
+from analysis.published.study import (
+    PublishedStudy,
+    Shown,
+    StudyFigure,
+    StudyTable,
+    rate_over,
+    spaced,
+)
+from analysis.stats.statistics import estimate
 from analysis.wording import number, ratio, with_interval
 from ps_allreduce.point.architectures import ScaledModel
 from ps_allreduce.point.data import InputFiles
@@ -67,7 +73,7 @@ def _show(cases: Sequence[Case]) -> Shown:
         title="What reading costs",
         caption=CAPTION,
         figure=_drawn(rows),
-        data=rows.assign(launches=rows["launches"].map(lambda v: " ".join(f"{x:.6g}" for x in v))),
+        data=rows.assign(launches=rows["launches"].map(spaced)),
     )
     return Shown(
         sentences=[*_sentences(rows)],
@@ -103,14 +109,12 @@ def _of(experiment: Experiment) -> str:
 
 
 def _row(point: Point, base: Point) -> dict[str, object]:
-    ends = compare(point.rates, base.rates).ends
-    relative = [math.nan if end is None else end for end in ends]
     return {
         "of": _of(point.experiment),
         "rate": estimate(point.rates).mean,
         "highest": point.rates.max(),
         "synthetic": estimate(base.rates).mean,
-        **dict(zip(_RELATIVE, relative, strict=True)),
+        **dict(zip(_RELATIVE, rate_over(point, base), strict=True)),
         "launches": tuple(point.rates / estimate(base.rates).mean),
         "wait": float(point.known("input_wait_s").mean() / point.known("mean_step_s").mean()),
     }

@@ -6,13 +6,15 @@ in its module.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.data.cases import Case
+from analysis.data.cases import Case, Point
+from analysis.stats.statistics import compare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,3 +65,19 @@ class PublishedStudy:
     source: str
     differences: tuple[str, ...]
     show: Callable[[Sequence[Case]], Shown]
+
+
+def rate_over(point: Point, base: Point) -> tuple[float, float, float]:
+    """The rate of a point over that of another with its interval; not a number where unknown."""
+    ratio, low, high = compare(point.rates, base.rates).ends
+    return known(ratio), known(low), known(high)
+
+
+def known(end: float | None) -> float:
+    """A number for figures and tables; not a number where it is None."""
+    return math.nan if end is None else end
+
+
+def spaced(values: Sequence[float]) -> str:
+    """Several values in one field of a CSV file."""
+    return " ".join(f"{value:.6g}" for value in values)
