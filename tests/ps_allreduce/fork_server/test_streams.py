@@ -101,6 +101,22 @@ def test_what_was_saved_up_in_pauses_does_not_change_the_rate() -> None:
     assert num_bytes / duration_ns == pytest.approx(step_bytes / step_ns, rel=0.01)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_receiver_that_is_held_up_does_not_change_the_rate(seed: int) -> None:
+    """A third of the time, at random, it takes in nothing, and then all that waited at once."""
+    step_ns, step_bytes, packets = 1_600_000, 10_000, 250
+    draw = np.random.default_rng(seed)
+    moments = step_ns * np.arange(packets)
+    for begin in np.sort(draw.integers(0, moments[-1], 8)):
+        end = begin + draw.exponential(20e6)
+        waited = (moments >= begin) & (moments < end)
+        moments[waited] = end + 10_000 * np.arange(np.count_nonzero(waited))
+    arrivals = np.maximum.accumulate(moments)
+    marks = [(int(moment), step_bytes * number) for number, moment in enumerate(arrivals)]
+    num_bytes, duration_ns = fast_part(marks)
+    assert num_bytes / duration_ns == pytest.approx(step_bytes / step_ns, rel=0.01)
+
+
 def test_a_sender_that_sends_nothing_is_no_crash(listening: tuple[Ear, int]) -> None:
     ear, port = listening
     with socket.create_connection(("127.0.0.2", port), timeout=PATIENCE_S) as connection:
