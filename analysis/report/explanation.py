@@ -31,8 +31,9 @@ WORTH_MOVING = 0.98
 EXPLANATION_NOTE = (
     "Milliseconds of a mean step that the slower setting takes more (with a minus, less) than the "
     "faster one, with 95 % intervals over launches; the parts of a row add up to its difference. "
-    "The intervals are plain estimates: only the ratio is a decision. Where the global batches "
-    "differ, the slower setting's step is taken for as many examples."
+    "The intervals are plain estimates: only the ratio is a decision. It is the ratio of geometric "
+    "means of rates, so it may differ a little from that of the mean steps. Where the global "
+    "batches differ, the slower setting's step is taken for as many examples."
 )
 
 
@@ -117,7 +118,7 @@ def _unseen_text(case: Case, told: Explanation) -> str:
     seen = f"Nobody sees into the steps of {names}"
     found = _largest_rung(case)
     if not found:
-        return f"{seen}: make ladder shows what each change between it and the suite brings."
+        return f"{seen}. make ladder measures one by one what the suite does otherwise."
     return f"{seen}. Of the ladder's changes, {found} brings most."
 
 

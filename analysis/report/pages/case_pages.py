@@ -18,7 +18,7 @@ from analysis.report.explanation import (
 )
 from analysis.report.pages.page_parts import CaseReport, PagePart, TextTable
 from analysis.report.sentences.traced import VIEWER, traced_table
-from analysis.report.tables.comparisons import changed_rows, pair_rows
+from analysis.report.tables.comparisons import CORRECTED, changed_rows, pair_rows
 from analysis.report.tables.table import legend, report_table, scaling_lines, unclaimed_lines
 from analysis.report.tables.what_was_run import what_was_run
 from analysis.report.tables.where_time_goes import (
@@ -46,8 +46,7 @@ def _results(report: CaseReport) -> PagePart:
         rows=changed_rows(case),
         title="Changed settings",
         caption=f"Each setting against the one that it is changed from: ratio of {case.unit}/s "
-        "with its interval; interval and p are corrected for all comparisons but the planned ones "
-        "(Holm).",
+        f"with its interval. {CORRECTED}",
     )
     return PagePart(
         tables=[TextTable(rows=report_table(case, "results")), changed],
@@ -66,8 +65,8 @@ def _comparisons(report: CaseReport) -> PagePart:
         tables=[
             TextTable(
                 rows=pairs,
-                caption=f"Ratio of {case.unit}/s, first over second, with its interval; interval "
-                "and p are corrected for all comparisons but the planned ones (Holm).",
+                caption=f"Ratio of {case.unit}/s, first over second, with its interval. "
+                f"{CORRECTED}",
                 folded=f"All pairs of synchronous settings on the same transport ({len(pairs)})",
             ),
             TextTable(

@@ -73,16 +73,16 @@ def _difference_lines(own: Mapping[str, Any]) -> list[str]:
 def busy_lines(records: Sequence[RunRecord]) -> list[str]:
     """How many runs others disturbed; the load average counts where it was not measured."""
     lines = []
-    for whoever, name in (("other programs", "foreign_load"), ("the hypervisor", "stolen_load")):
-        loads = [getattr(record, name) or 0.0 for record in records]
-        disturbed = sum(load > FOREIGN_LIMIT for load in loads)
-        if disturbed:
-            lines.append(
-                f"In {disturbed} of {len(records)} runs {whoever} took more than "
-                f"{FOREIGN_LIMIT:.0%} of a host's processor time, up to {max(loads):.0%}: they may "
-                "have been disturbed. Measure again in another RESULTS folder when nothing else "
-                "runs; make doctor shows what does."
-            )
+    by_whom = [
+        _load_text([getattr(record, name) or 0.0 for record in records], whoever)
+        for whoever, name in (("other programs", "foreign_load"), ("the hypervisor", "stolen_load"))
+    ]
+    if told := "; ".join(filter(None, by_whom)):
+        lines.append(
+            f"Of {count_text(len(records), 'run')}, some may have been disturbed: more than "
+            f"{FOREIGN_LIMIT:.0%} of a host's processor time went to {told}. Measure again in "
+            "another RESULTS folder when nothing else runs; make doctor lists busy programs."
+        )
     busy = sum(record.began_busy for record in records)
     if busy:
         lines.append(
@@ -92,6 +92,11 @@ def busy_lines(records: Sequence[RunRecord]) -> list[str]:
             "before."
         )
     return lines
+
+
+def _load_text(loads: Sequence[float], whoever: str) -> str:
+    disturbed = sum(load > FOREIGN_LIMIT for load in loads)
+    return f"{whoever} in {disturbed} (up to {max(loads):.0%})" if disturbed else ""
 
 
 def _processor_lines(launches: pd.DataFrame) -> list[str]:

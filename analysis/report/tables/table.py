@@ -189,8 +189,8 @@ def pairs_lines(case: Case, bases: Sequence[str]) -> list[str]:
     ]
 
 
-def _above_the_bound(case: Case) -> bool:
-    """A point is faster than workers that exchange nothing, or than so many workers alone."""
+def _bounds_passed(case: Case) -> list[str]:
+    """Upper bounds that some point is above: what workers do that exchange nothing, or alone."""
     table = point_table(case)
     rates = list(zip(case.points, table["rate"], strict=True))
     free = {
@@ -199,10 +199,14 @@ def _above_the_bound(case: Case) -> bool:
         if not point.setting.traits.communicates() and point.setting.traits.max_workers != 1
     }
     efficiency = table[[f"efficiency_{base}" for base in BASES]].to_numpy()
-    return bool((efficiency > 1).any()) or any(
-        point.setting.traits.communicates() and rate > free.get(point.num_workers, math.inf)
-        for point, rate in rates
-    )
+    passed = {
+        "that of no_communication with as many workers": any(
+            point.setting.traits.communicates() and rate > free.get(point.num_workers, math.inf)
+            for point, rate in rates
+        ),
+        "an efficiency of 1": bool((efficiency > 1).any()),
+    }
+    return [bound for bound, is_passed in passed.items() if is_passed]
 
 
 def legend(case: Case) -> str:
@@ -223,10 +227,10 @@ def legend(case: Case) -> str:
 def scaling_lines(case: Case) -> list[str]:
     """What speed-ups and efficiencies rest on, and why some are not claimed."""
     lines = [*scaling_lines_of(case), *pairs_lines(case, BASES)]
-    if _above_the_bound(case):
+    if passed := _bounds_passed(case):
         lines.append(
-            "Some points are faster than their upper bound, no_communication with as many workers "
-            "or an efficiency of 1: that much the launches differ on this machine."
+            f"Some points are faster than their upper bound, {' or '.join(passed)}: that much the "
+            "launches differ on this machine."
         )
     return lines + _mark_lines(case)
 
