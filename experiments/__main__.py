@@ -20,9 +20,11 @@ if __name__ == "__main__":
 import click
 
 from experiments import surroundings
-from experiments.cli import run_one as single
+from experiments.cli.commands import run_one as single
+from experiments.cli.commands.doctor import doctor
+from experiments.cli.commands.placement import placement
+from experiments.cli.commands.sweep_command import run_study
 from experiments.cli.default_launcher import settle_launcher
-from experiments.cli.doctor import doctor
 from experiments.cli.options import (
     CORES_PER_WORKER,
     RUN,
@@ -31,11 +33,9 @@ from experiments.cli.options import (
     SWEEP_SETTINGS,
     sweep_options,
 )
-from experiments.cli.placement import placement
 from experiments.cli.requests import RunRequest, SpreadRequest, StudyRequest, SweepRequest
 from experiments.cli.sample_inputs import with_samples
 from experiments.cli.small_form import in_small_form
-from experiments.cli.sweep_command import run_study
 from experiments.cli.workload_options import WORKLOAD
 from experiments.data_sets.layouts import LAYOUTS
 from experiments.data_sets.listing import Layout

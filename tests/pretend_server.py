@@ -30,7 +30,8 @@ from ps_allreduce.inspection.facts import look_around
 from ps_allreduce.inspection.gpu import GpuSampler
 from ps_allreduce.inspection.model_facts import FindModel, FoundModel, TriedModel, TryModel
 from ps_allreduce.model_files import names_in
-from ps_allreduce.point.architectures import OwnModel, Unit
+from ps_allreduce.point.models.names import Unit
+from ps_allreduce.point.models.own import OwnModel
 from ps_allreduce.point.optimizers import Sgd
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Precision

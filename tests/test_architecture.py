@@ -92,7 +92,7 @@ DOCUMENTS = [
 ]
 
 #: The domain: it is imported by everything and imports nothing but itself.
-CORE = [r for r in SOURCES if re.fullmatch(r"ps_allreduce/((point|record)/)?[^/]+", r)]
+CORE = [r for r in SOURCES if re.fullmatch(r"ps_allreduce/((point|record)/.+|[^/]+)", r)]
 
 
 @cache

@@ -20,9 +20,10 @@ from analysis.data.columns import ASKED, CONDITIONS
 from analysis.data.prices import Prices
 from analysis.data.setting import Setting, exchange_order, settings_of
 from analysis.data.turns import turns_of
-from ps_allreduce.point.architectures import Model, Unit
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import room_for_workers
+from ps_allreduce.point.models.model import Model
+from ps_allreduce.point.models.names import Unit
 from ps_allreduce.record.looks import Looks
 from ps_allreduce.record.records import BUSY_LIMIT, RunRecord, Status
 

@@ -27,7 +27,7 @@ from analysis.derive.step_parts import parts_of, pop_of
 from analysis.derive.tracing import traced_step_s
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import RecordFormatError
-from ps_allreduce.point.architectures import Unit
+from ps_allreduce.point.models.names import Unit
 from ps_allreduce.record.hosts import kinds
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.record.steps import StepTable, Window, measurement_window

@@ -24,9 +24,9 @@ from analysis.published.study import Shown, StudyFigure, StudyTable, rate_over
 from analysis.stats.points import point_table
 from analysis.stats.statistics import estimate
 from analysis.wording import number, ratio, with_interval
-from ps_allreduce.point.data import InputFiles, Synthetic
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.pipeline import Pipeline
+from ps_allreduce.point.inputs.data import InputFiles, Synthetic
+from ps_allreduce.point.inputs.pipeline import Pipeline
 from ps_allreduce.point.placement import Policy
 
 FOLDER = Path(__file__).resolve().parent

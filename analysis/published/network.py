@@ -29,8 +29,8 @@ from analysis.figures.style import (
 from analysis.published.study import PublishedStudy, Shown, StudyFigure, StudyTable, spaced
 from analysis.stats.statistics import estimate
 from analysis.wording import number, rate_text, ratio, with_interval
-from ps_allreduce.point.architectures import ScaledModel
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.models.weights import ScaledModel
 from ps_allreduce.point.published_speeds import SPEEDS
 
 TABLE = (

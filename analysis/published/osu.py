@@ -39,8 +39,8 @@ from analysis.published.study import (
 )
 from analysis.stats.statistics import estimate
 from analysis.wording import number, ratio, with_interval
-from ps_allreduce.point.architectures import ScaledModel
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.models.weights import ScaledModel
 from ps_allreduce.point.workload import Scaling
 
 #: Published rates of one and of eight hosts, and speed-up of strong scaling on processors.

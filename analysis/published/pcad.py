@@ -33,7 +33,7 @@ from analysis.published.study import PublishedStudy, Shown, StudyFigure, StudyTa
 from analysis.stats.linear_models import CHANCE, F_VALUE, FREEDOM, SHARE, LinearModel, fit_linear
 from analysis.stats.statistics import estimate
 from analysis.wording import number, ratio, with_interval
-from ps_allreduce.point.architectures import ScaledModel
+from ps_allreduce.point.models.weights import ScaledModel
 
 #: Images of an epoch of TinyImageNet-200.
 EPOCH = 100_000

@@ -38,10 +38,10 @@ from analysis.published.study import (
 )
 from analysis.stats.statistics import estimate
 from analysis.wording import number, ratio, with_interval
-from ps_allreduce.point.architectures import ScaledModel
-from ps_allreduce.point.data import InputFiles
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.pipeline import Pipeline
+from ps_allreduce.point.inputs.data import InputFiles
+from ps_allreduce.point.inputs.pipeline import Pipeline
+from ps_allreduce.point.models.weights import ScaledModel
 
 TABLE = (
     "Rates of all workers, mean and highest launch. Relative: over the mean rate with synthetic "

@@ -19,13 +19,13 @@ from analysis.data.blocks import analysed
 from analysis.data.load import SweepFiles, read_sweep
 from analysis.stats.statistics import compare
 from analysis.suite.conversion import render_conversion
-from analysis.suite.coverage import render_coverages
 from analysis.suite.observing import render_clocks, render_recording
-from analysis.suite.self_comparisons import FILE, add_to, compared_in, render_self_comparisons
-from analysis.suite.self_test import PLANTED, render_self_test
-from analysis.suite.spreads import Spreads, measured_spreads
+from analysis.suite.rule.coverage import render_coverages
+from analysis.suite.rule.self_comparisons import FILE, add_to, compared_in, render_self_comparisons
+from analysis.suite.rule.self_test import PLANTED, render_self_test
+from analysis.suite.rule.spreads import Spreads, measured_spreads
+from analysis.suite.rule.widths import WIDTHS, new_sweeps, render_widths
 from analysis.suite.targets import no_less_than, target_text, up_to
-from analysis.suite.widths import WIDTHS, new_sweeps, render_widths
 from analysis.suite.wire_targets import wire_table
 from analysis.suite.wire_text import render_wire
 from ps_allreduce.errors import UserError

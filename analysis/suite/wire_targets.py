@@ -14,8 +14,8 @@ from enum import StrEnum
 import pandas as pd
 
 from analysis.derive.fastest_step import bound_of, step_time_s
-from ps_allreduce.point.architectures import TensorSet
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.models.weights import TensorSet
 from ps_allreduce.point.strategies.base import Altered
 from ps_allreduce.point.wire import UNBUCKETED
 from ps_allreduce.record.records import RunRecord, Status

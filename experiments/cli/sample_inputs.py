@@ -11,13 +11,13 @@ from functools import partial
 from rich.console import Console
 
 from experiments.cli.requests import StudyRequest
-from experiments.data_sets.class_folders import ClassFolders
 from experiments.data_sets.convert import convert
+from experiments.data_sets.layouts.class_folders import ClassFolders
 from experiments.data_sets.sample_images import write_samples
 from experiments.sweep.progress import counting_bar
 from experiments.sweep.sweep import QUICK
-from ps_allreduce.point.data import RecordFiles, Synthetic
-from ps_allreduce.point.image_files import ImageFiles
+from ps_allreduce.point.inputs.data import RecordFiles, Synthetic
+from ps_allreduce.point.inputs.image_files import ImageFiles
 
 #: Below the results folder.
 FOLDER = "samples"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 
+from experiments.cli.commands.sweep_command import INTERRUPTED, run_study
 from experiments.cli.requests import StudyRequest
-from experiments.cli.sweep_command import INTERRUPTED, run_study
 from experiments.studies.study import Search
 from experiments.sweep.definition import begun
 from experiments.sweep.history import kept_records

@@ -21,7 +21,7 @@ from experiments.data_sets.shard_files import read_shard, write_shard
 from experiments.data_sets.threads import Tally, in_threads
 from experiments.sweep.writable import check_folder
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.data_set import MANIFEST, Manifest
+from ps_allreduce.point.inputs.data_set import MANIFEST, Manifest
 from ps_allreduce.record.files import write_json
 
 #: Makes a bar, from what is counted.

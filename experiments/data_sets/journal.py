@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Lock
 
 from ps_allreduce.errors import RecordFormatError, UserError
-from ps_allreduce.point.data_set import FileOfRecords
+from ps_allreduce.point.inputs.data_set import FileOfRecords
 from ps_allreduce.record.files import read_json, write_json
 from ps_allreduce.serialization import from_json
 

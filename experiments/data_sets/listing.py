@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from ps_allreduce.point.data_set import ExampleForm
+from ps_allreduce.point.inputs.data_set import ExampleForm
 
 TRAINING, VALIDATION, TEST = "training", "validation", "test"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from experiments.data_sets.convert import Converted
-from ps_allreduce.point.data_set import Manifest
+from ps_allreduce.point.inputs.data_set import Manifest
 
 
 def told(made: Converted, out: Path) -> Iterator[str]:

@@ -15,9 +15,9 @@ from experiments.export.render import Rendered, render
 from experiments.export.tasks import environment_of
 from experiments.export.training import Start, Training
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.architectures import OwnModel
-from ps_allreduce.point.data import PATTERN, Digits
-from ps_allreduce.point.image_files import ImageFiles
+from ps_allreduce.point.inputs.data import PATTERN, Digits
+from ps_allreduce.point.inputs.image_files import ImageFiles
+from ps_allreduce.point.models.own import OwnModel
 from ps_allreduce.point.placement import Plan
 from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.serialization import to_json

@@ -23,19 +23,14 @@ from experiments.export.python_text import (
     quoted,
 )
 from experiments.export.training import Start, Training
-from ps_allreduce.point.architectures import (
-    SMALL_CNN,
-    SMALL_GPT,
-    SMALL_VIT,
-    ImageModel,
-    Model,
-    OwnModel,
-    TextModel,
-)
-from ps_allreduce.point.data import Data, Digits, InputFiles, OwnDataset, RecordFiles
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.image_files import ImageFiles
-from ps_allreduce.point.pipeline import Cache, Pipeline
+from ps_allreduce.point.inputs.data import Data, Digits, InputFiles, OwnDataset, RecordFiles
+from ps_allreduce.point.inputs.image_files import ImageFiles
+from ps_allreduce.point.inputs.pipeline import Cache, Pipeline
+from ps_allreduce.point.models.model import Model
+from ps_allreduce.point.models.names import SMALL_CNN, SMALL_GPT, SMALL_VIT
+from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.models.trained import ImageModel, TextModel
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers
 from ps_allreduce.point.workload import Precision, Workload

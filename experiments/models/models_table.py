@@ -5,14 +5,10 @@ from __future__ import annotations
 import textwrap
 
 from experiments.models.model_text import EXAMPLES
-from ps_allreduce.point.architectures import (
-    ARCHITECTURES,
-    TEXT_MODELS,
-    PublishedModel,
-    TextModel,
-)
-from ps_allreduce.point.known_shapes import KNOWN
-from ps_allreduce.point.published_shapes import PUBLISHED
+from ps_allreduce.point.models.known_shapes import KNOWN
+from ps_allreduce.point.models.published_shapes import PUBLISHED
+from ps_allreduce.point.models.trained import ARCHITECTURES, TEXT_MODELS, TextModel
+from ps_allreduce.point.models.weights import PublishedModel
 
 _NAMES = ", ".join(KNOWN)
 

@@ -13,12 +13,15 @@ from experiments.models.model_text import is_own
 from experiments.studies.defaults import OwnTraining, default_workload
 from launchers.settings import option_of
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.architectures import ImageModel, Model, OwnModel, Weights
-from ps_allreduce.point.data import UNSTATED, Data, Digits, InputFiles, Synthetic
-from ps_allreduce.point.data_set import Target
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.inputs.data import UNSTATED, Data, Digits, InputFiles, Synthetic
+from ps_allreduce.point.inputs.data_set import Target
+from ps_allreduce.point.inputs.pipeline import Pipeline
 from ps_allreduce.point.jitter import Jitter
-from ps_allreduce.point.pipeline import Pipeline
+from ps_allreduce.point.models.model import Model
+from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.models.trained import ImageModel
+from ps_allreduce.point.models.weights import Weights
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.workload import EmulatedCompute, Precision, Scaling, Workload
 from ps_allreduce.serialization import LATER

@@ -21,10 +21,10 @@ from analysis.suite.bench import (
     WIRE,
     summarise_bench,
 )
-from analysis.suite.self_test import PLANTED
-from analysis.suite.widths import NOW, WIDTHS
+from analysis.suite.rule.self_test import PLANTED
+from analysis.suite.rule.widths import NOW, WIDTHS
+from experiments.cli.commands.sweep_command import run_study
 from experiments.cli.requests import StudyRequest, SweepRequest
-from experiments.cli.sweep_command import run_study
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.scope import SERVER_STRATEGIES, Scope
 from experiments.studies.study import Study
@@ -35,7 +35,6 @@ from experiments.sweep.sweep import PROFILES, QUICK, STANDARD, Profile
 from experiments.sweep.writable import check_writable
 from launchers.settings import LauncherSettings
 from launchers.sites import network_of, site_kind
-from ps_allreduce.point.architectures import SMALL_CNN
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import (
     FixedWarmup,
@@ -43,6 +42,7 @@ from ps_allreduce.point.measurement import (
     RecordingComparison,
     SteadyWarmup,
 )
+from ps_allreduce.point.models.names import SMALL_CNN
 from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.workload import EmulatedCompute

@@ -19,17 +19,17 @@ from functools import partial
 import click
 
 from analysis.suite.envelope import EMULATION_CHECK, check_envelope, render_agreements, slowed_down
+from experiments.cli.commands.sweep_command import run_study
 from experiments.cli.requests import StudyRequest, SweepRequest
-from experiments.cli.sweep_command import run_study
 from experiments.studies.scope import Scope
 from experiments.studies.study import Study
 from experiments.sweep.sweep import Profile
 from launchers.settings import LauncherSettings
 from launchers.sites import SITES, network_of, site_kind
 from ps_allreduce.errors import UserError, at_least
-from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
+from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.spread import LayoutKind
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
 from ps_allreduce.point.strategies.base import StrategySettings

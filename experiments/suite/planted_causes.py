@@ -6,7 +6,7 @@ Method: a seed draws what is planted in each launch, on emulated hosts with an e
 Launches without each cause come before it in the same turn.  The latest sound launches of a side
 say how long a step is, and so how much of a cause makes it longer by a share.  A launch from which
 others took much of the processors is made again.  What is found is judged in
-`analysis.suite.planted_causes`.
+`analysis.suite.rule.planted_causes`.
 
 Cost: 60 launches with causes take about 150 launches of twelve seconds.
 
@@ -23,7 +23,7 @@ from pathlib import Path
 
 import click
 
-from analysis.suite.planted_causes import (
+from analysis.suite.rule.planted_causes import (
     FILE,
     FOLDER,
     Plant,

@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from analysis.suite.planted_causes import Plant
+from analysis.suite.rule.planted_causes import Plant
 from ps_allreduce.model_files import copy_files
-from ps_allreduce.point.architectures import OwnModel, TensorSet
-from ps_allreduce.point.data import OwnDataset
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.inputs.data import OwnDataset
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
+from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.models.weights import TensorSet
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.spread import LayoutKind, Spread

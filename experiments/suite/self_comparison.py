@@ -3,7 +3,7 @@
 Axes: none; an all-reduce and a synchronous server, each launched as often as two sides need.
 
 Method: one sweep for each session, with the measurement of the profile `quick`.  Which launches are
-pairs, and what is said of them, is decided in `analysis.suite.self_comparisons`.
+pairs, and what is said of them, is decided in `analysis.suite.rule.self_comparisons`.
 
 Cost: 2 points, each with twice the launches of a side for every comparison.
 
@@ -17,22 +17,22 @@ from functools import partial
 
 import click
 
-from analysis.suite.self_comparisons import (
+from analysis.suite.rule.self_comparisons import (
     FILE,
     FOLDER,
     add_to,
     compare_with_itself,
     render_self_comparisons,
 )
+from experiments.cli.commands.sweep_command import run_study
 from experiments.cli.requests import StudyRequest, SweepRequest
-from experiments.cli.sweep_command import run_study
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.study import Study
 from experiments.suite.two_sides import two_sides
 from experiments.sweep.sweep import PROFILES, QUICK
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import at_least
-from ps_allreduce.point.architectures import SMALL_CNN
+from ps_allreduce.point.models.names import SMALL_CNN
 
 
 def run_self_comparisons(launcher: LauncherSettings, comparisons: int, launches: int) -> int:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from analysis.planning.budget import FEWEST_STEPS, WINDOWS_S
-from analysis.suite.widths import BEFORE, NOW, PAIRS, name_of
+from analysis.suite.rule.widths import BEFORE, NOW, PAIRS, name_of
 from experiments.studies.study import Study
 from experiments.suite.two_sides import two_sides
 from experiments.sweep.sweep import QUICK_WARMUP, Profile

@@ -28,9 +28,9 @@ from experiments.studies.study import Study
 from experiments.sweep.sweep import Profile
 from ps_allreduce.bounds import nominal_network_s
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.architectures import TensorSet
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
+from ps_allreduce.point.models.weights import TensorSet
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.rungs import LADDERS

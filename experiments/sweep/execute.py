@@ -19,7 +19,7 @@ from experiments.sweep.session import Session, Workplace, open_session, run_once
 from experiments.sweep.sweep import PlannedRun, Profile, Sweep, longest_run_s
 from experiments.sweep.writable import check_writable
 from launchers.run.launcher import HostsLauncher
-from ps_allreduce.point.data import InputFiles
+from ps_allreduce.point.inputs.data import InputFiles
 from ps_allreduce.record.files import iter_record_paths
 from ps_allreduce.record.records import Phases, RunRecord, Status
 

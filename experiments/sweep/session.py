@@ -31,10 +31,10 @@ from launchers.protocol import LaunchedRun
 from launchers.run.launcher import HostsLauncher
 from launchers.sites import site_kind
 from ps_allreduce.errors import HostFault, LaunchError, UserError, in_a_sentence
-from ps_allreduce.point.architectures import OwnModel
-from ps_allreduce.point.data import Digits
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.image_files import ImageFiles
+from ps_allreduce.point.inputs.data import Digits
+from ps_allreduce.point.inputs.image_files import ImageFiles
+from ps_allreduce.point.models.own import OwnModel
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.provenance import collect

@@ -15,10 +15,10 @@ from rich.console import Console
 from analysis.figures.race import plot_race
 from analysis.figures.style import save_figure
 from experiments import surroundings
+from experiments.cli.commands.sweep_command import INTERRUPTED, NO_TIME
 from experiments.cli.links import FirstLook
 from experiments.cli.plan import plan_sweep
 from experiments.cli.requests import StudyRequest
-from experiments.cli.sweep_command import INTERRUPTED, NO_TIME
 from experiments.models.settle_model import settle_model
 from experiments.sweep.definition import Choices, read_choices, save_definition
 from experiments.sweep.execute import Stop, look_ahead

@@ -18,8 +18,9 @@ from analysis.wording import ratio, with_interval
 from experiments.tuning.halving import LaunchOutcome, Moment, SideStanding, mean_rate
 from launchers.cli.types import size_text
 from launchers.settings import option_of
-from ps_allreduce.point.architectures import Model, OwnModel
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.models.model import Model
+from ps_allreduce.point.models.own import OwnModel
 from ps_allreduce.point.network import render_rate
 
 #: Rows of the table on the screen.

@@ -25,9 +25,10 @@ from ps_allreduce.environment import has_module
 from ps_allreduce.errors import HostFault, UserError
 from ps_allreduce.fork_server.messages import DescribeModel, Event, PrepareInput
 from ps_allreduce.inspection.model_facts import FindModel, FoundModel, TriedModel, TryModel
-from ps_allreduce.point.architectures import Model, OwnModel
 from ps_allreduce.point.cores import plan_cores, plan_gpus
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.models.model import Model
+from ps_allreduce.point.models.own import OwnModel
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.strategies import AnyStrategy

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ps_allreduce.point.architectures import Unit
+from ps_allreduce.point.models.names import Unit
 from ps_allreduce.point.optimizers import Optimizer
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Precision, Workload

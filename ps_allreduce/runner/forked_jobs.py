@@ -29,8 +29,8 @@ from ps_allreduce.fork_server.streams import receive_stream, send_stream
 from ps_allreduce.fork_server.traffic import receive_traffic, send_traffic
 from ps_allreduce.inspection import questions
 from ps_allreduce.inspection.check_up import CHECK_UP_JOBS
-from ps_allreduce.point.data import Digits, OwnDataset, RecordFiles, Synthetic
-from ps_allreduce.point.image_files import ImageFiles
+from ps_allreduce.point.inputs.data import Digits, OwnDataset, RecordFiles, Synthetic
+from ps_allreduce.point.inputs.image_files import ImageFiles
 from ps_allreduce.point.resources import Device
 from ps_allreduce.record.provenance import computing
 from ps_allreduce.runner.own_models import MODEL_JOBS

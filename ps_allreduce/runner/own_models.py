@@ -21,8 +21,8 @@ from ps_allreduce.backends.local_worker import LocalWorker
 from ps_allreduce.backends.protocol import Task
 from ps_allreduce.inspection.model_facts import FindModel, FoundModel, TriedModel, TryModel
 from ps_allreduce.inspection.questions import Report
-from ps_allreduce.point.architectures import Unit
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.models.names import Unit
 from ps_allreduce.point.strategies import Single
 from ps_allreduce.workloads.compiled_optimizer import optimizer_of
 from ps_allreduce.workloads.keras_program import RealProgram

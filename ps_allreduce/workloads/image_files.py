@@ -17,7 +17,7 @@ import tensorflow as tf
 from PIL import Image
 
 from ps_allreduce.errors import HostFault, InputDataError, UserError
-from ps_allreduce.point.data import PATTERN, Digits, RecordFiles
+from ps_allreduce.point.inputs.data import PATTERN, Digits, RecordFiles
 from ps_allreduce.tf_internals.texts import cause_of_file_error
 
 RECORDS_PER_FILE = 5000

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from ps_allreduce.errors import HostFault, InputDataError
 from ps_allreduce.exchange.image_reader import line_of
-from ps_allreduce.point.image_files import ImageFiles, images_below
+from ps_allreduce.point.inputs.image_files import ImageFiles, images_below
 from ps_allreduce.regular_files import open_regular
 from ps_allreduce.tf_internals.texts import essence
 

@@ -21,11 +21,11 @@ from ps_allreduce.exchange.drawn_examples import DrawnExamples
 from ps_allreduce.exchange.image_reader import ImageReader
 from ps_allreduce.exchange.reading import Reader, Settings, endless_batches
 from ps_allreduce.exchange.record_reader import RecordReader
-from ps_allreduce.point.architectures import ImageModel
-from ps_allreduce.point.data import Digits, InputFiles
-from ps_allreduce.point.data_set import ExampleForm, Target
-from ps_allreduce.point.image_files import ImageFiles
-from ps_allreduce.point.pipeline import Cache, Pipeline
+from ps_allreduce.point.inputs.data import Digits, InputFiles
+from ps_allreduce.point.inputs.data_set import ExampleForm, Target
+from ps_allreduce.point.inputs.image_files import ImageFiles
+from ps_allreduce.point.inputs.pipeline import Cache, Pipeline
+from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.workloads.image_files import record_files
 from ps_allreduce.workloads.image_lists import existing_list

@@ -16,7 +16,7 @@ from typing import Any
 import keras
 
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.architectures import Unit
+from ps_allreduce.point.models.names import Unit
 from ps_allreduce.workloads.user_code import blaming, call_with_words, import_module, own_files
 
 

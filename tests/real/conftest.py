@@ -12,8 +12,8 @@ import pytest
 from launchers.run.launcher import HostsLauncher
 from launchers.sites.emulated.held_network import hold_network
 from ps_allreduce.errors import SuiteError
-from ps_allreduce.point.data import Digits
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.inputs.data import Digits
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.workload import Workload
 from tests.cluster import LocalLauncher

@@ -10,7 +10,7 @@ import sys
 
 import keras
 
-from ps_allreduce.point.architectures import ARCHITECTURES, ImageModel
+from ps_allreduce.point.models.trained import ARCHITECTURES, ImageModel
 from ps_allreduce.workloads.keras_models import make_image_model
 
 #: Quick to build.

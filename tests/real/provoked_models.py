@@ -24,8 +24,8 @@ from ps_allreduce.backends.worker_step import initialise_worker
 from ps_allreduce.errors import UserError
 from ps_allreduce.exchange.pure_model import FLOAT16_LOSS_SCALE
 from ps_allreduce.exchange.steps import traced_function
-from ps_allreduce.point.architectures import OwnModel
-from ps_allreduce.point.data import OwnDataset, Synthetic
+from ps_allreduce.point.inputs.data import OwnDataset, Synthetic
+from ps_allreduce.point.models.own import OwnModel
 from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer, Sgd
 from ps_allreduce.point.workload import Precision, Workload
 from ps_allreduce.workloads.compiled_optimizer import optimizer_of

@@ -21,7 +21,7 @@ from ps_allreduce.exchange.decoding import Images
 from ps_allreduce.exchange.image_reader import ImageReader
 from ps_allreduce.exchange.reading import Reader, Settings, endless_batches
 from ps_allreduce.exchange.record_reader import RecordReader
-from ps_allreduce.point.image_files import ImageFiles
+from ps_allreduce.point.inputs.image_files import ImageFiles
 from ps_allreduce.workloads.image_lists import damage_in, write_list
 
 #: Pixels of stored images, and of those that are read.

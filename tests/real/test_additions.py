@@ -172,7 +172,7 @@ CHANGED = {
         ],
     },
     "a model": {
-        "ps_allreduce/point/architectures.py": [
+        "ps_allreduce/point/models/trained.py": [
             (
                 "    SMALL_CNN: Architecture(",
                 '    "Linear": Architecture(minimum_image_size=1, designed_image_size=32),\n'

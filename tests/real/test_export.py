@@ -24,10 +24,11 @@ from experiments.export.tasks import task_lines
 from experiments.export.training import Start, Training
 from launchers.run.launcher import HostsLauncher
 from launchers.sites.emulated.site import EmulatedSite
-from ps_allreduce.point.architectures import OwnModel, TextModel
-from ps_allreduce.point.data import Digits, OwnDataset
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.inputs.data import Digits, OwnDataset
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
+from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.models.trained import TextModel
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.optimizers import Adam
 from ps_allreduce.point.placement import Policy, make_plan

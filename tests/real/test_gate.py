@@ -19,10 +19,10 @@ from experiments.suite.weights.agreement import LIMIT
 from experiments.suite.weights.gate import GateRequest, run_gate
 from launchers.settings import LauncherSettings
 from ps_allreduce.exchange.buckets import Tensor, fill_buckets
-from ps_allreduce.point.architectures import ImageModel
-from ps_allreduce.point.data import Digits, RecordFiles
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.pipeline import Pipeline
+from ps_allreduce.point.inputs.data import Digits, RecordFiles
+from ps_allreduce.point.inputs.pipeline import Pipeline
+from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.placement import Policy, make_plan
 from ps_allreduce.point.strategies import (
     AllReduce,

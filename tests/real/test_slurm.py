@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 import psutil
 import pytest
 
-from ps_allreduce.point.architectures import OwnModel
+from ps_allreduce.point.models.own import OwnModel
 from ps_allreduce.record.files import iter_record_paths, load_record
 from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.record.records import RunRecord, Status

@@ -18,14 +18,15 @@ from PIL import Image
 from experiments.data_sets.convert import convert
 from experiments.data_sets.layouts import LAYOUTS
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.architectures import ARCHITECTURES, ImageModel, ScaledModel
-from ps_allreduce.point.data import Digits, RecordFiles
-from ps_allreduce.point.data_set import MANIFEST
-from ps_allreduce.point.image_files import ImageFiles
+from ps_allreduce.point.inputs.data import Digits, RecordFiles
+from ps_allreduce.point.inputs.data_set import MANIFEST
+from ps_allreduce.point.inputs.image_files import ImageFiles
+from ps_allreduce.point.inputs.pipeline import Pipeline
 from ps_allreduce.point.jitter import Distribution, Jitter
-from ps_allreduce.point.known_shapes import known_variables
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
-from ps_allreduce.point.pipeline import Pipeline
+from ps_allreduce.point.models.known_shapes import known_variables
+from ps_allreduce.point.models.trained import ARCHITECTURES, ImageModel
+from ps_allreduce.point.models.weights import ScaledModel
 from ps_allreduce.point.placement import Policy, make_plan
 from ps_allreduce.point.strategies import (
     AllReduce,

@@ -14,8 +14,8 @@ import pandas as pd
 from analysis.data.cases import Case
 from analysis.data.setting import exchange_of
 from analysis.wording import capital
-from ps_allreduce.point.architectures import OwnModel
-from ps_allreduce.point.data_set import Target
+from ps_allreduce.point.inputs.data_set import Target
+from ps_allreduce.point.models.own import OwnModel
 from ps_allreduce.point.optimizers import optimizer_text
 from ps_allreduce.point.workload import Scaling
 

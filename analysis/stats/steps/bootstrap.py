@@ -1,7 +1,7 @@
 """The two-level bootstrap of a ratio: launches are drawn anew, then blocks of their steps.
 
 Decides the length of a block from the autocorrelation of the steps.  It needs no normal
-distribution, but of few launches it draws too little: `suite.coverage` holds it against the
+distribution, but of few launches it draws too little: `suite.rule.coverage` holds it against the
 t-interval of `statistics`, which decides.
 """
 

@@ -36,9 +36,10 @@ from dataclasses import replace
 from experiments.studies.literature.method import device, fixed_profiles
 from experiments.studies.scope import Scope, Threads
 from experiments.studies.study import Search, SmallForm, Study
-from ps_allreduce.point.architectures import ImageModel, ScaledModel
-from ps_allreduce.point.data_set import Target
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.inputs.data_set import Target
+from ps_allreduce.point.models.trained import ImageModel
+from ps_allreduce.point.models.weights import ScaledModel
 from ps_allreduce.point.optimizers import Momentum
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Device

@@ -33,8 +33,8 @@ from dataclasses import replace
 from experiments.studies.literature.piz_daint import PROFILES, SMALL, WORKLOAD
 from experiments.studies.scope import Scope
 from experiments.studies.study import Study
-from ps_allreduce.point.data import InputFiles, RecordFiles
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.inputs.data import InputFiles, RecordFiles
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import SynchronousServers
 from ps_allreduce.point.strategies.base import StrategySettings

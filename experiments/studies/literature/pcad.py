@@ -33,8 +33,9 @@ from dataclasses import replace
 from experiments.studies.literature.method import device, fixed_profiles
 from experiments.studies.scope import Scope
 from experiments.studies.study import SmallForm, Study
-from ps_allreduce.point.architectures import ImageModel, ScaledModel
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.models.trained import ImageModel
+from ps_allreduce.point.models.weights import ScaledModel
 from ps_allreduce.point.strategies import StockAllReduce
 from ps_allreduce.point.workload import Workload
 

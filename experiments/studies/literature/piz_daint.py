@@ -36,10 +36,11 @@ from experiments.data_sets.sample_images import SampleImages
 from experiments.studies.literature.method import fixed_profiles
 from experiments.studies.scope import Scope
 from experiments.studies.study import Search, SmallForm, Study
-from ps_allreduce.point.architectures import ImageModel, ScaledModel
-from ps_allreduce.point.data import RecordFiles
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.image_files import ImageFiles
+from ps_allreduce.point.inputs.data import RecordFiles
+from ps_allreduce.point.inputs.image_files import ImageFiles
+from ps_allreduce.point.models.trained import ImageModel
+from ps_allreduce.point.models.weights import ScaledModel
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import SynchronousServers
 from ps_allreduce.point.strategies.base import StrategySettings

@@ -35,10 +35,11 @@ from experiments.studies.literature.network import BATCH, DIVISOR
 from experiments.studies.literature.network import SMALL as NETWORK_FORM
 from experiments.studies.scope import Scope
 from experiments.studies.study import SmallForm, Study
-from ps_allreduce.point.architectures import ImageModel, ScaledModel
-from ps_allreduce.point.data import InputFiles
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.pipeline import Cache, Pipeline
+from ps_allreduce.point.inputs.data import InputFiles
+from ps_allreduce.point.inputs.pipeline import Cache, Pipeline
+from ps_allreduce.point.models.trained import ImageModel
+from ps_allreduce.point.models.weights import ScaledModel
 from ps_allreduce.point.published_speeds import SPEEDS, PublishedSpeed
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.workload import Precision, Workload

@@ -16,8 +16,8 @@ from io import StringIO
 import click
 
 from analysis.suite.sending import SUFFIX, pack
+from experiments.cli.commands.sweep_command import run_study
 from experiments.cli.requests import SpreadRequest, StudyRequest, SweepRequest
-from experiments.cli.sweep_command import run_study
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.catalogue import STUDIES
 from experiments.suite.weights.gate import GateRequest, run_gate
@@ -27,7 +27,7 @@ from launchers.doctor.command import look_at_hosts
 from launchers.settings import LauncherSettings
 from launchers.sites import site_kind
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.architectures import SMALL_CNN
+from ps_allreduce.point.models.names import SMALL_CNN
 from ps_allreduce.point.workload import EmulatedCompute
 
 NAME = "accept-cluster"

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from experiments.studies.scope import Describe, Scale, Scope
 from experiments.sweep.sweep import Profile
-from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
+from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.strategies import (
     AllReduce,

@@ -12,10 +12,11 @@ from dataclasses import replace
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.scope import Scope, Threads
 from ps_allreduce.environment import has_module
-from ps_allreduce.point.architectures import SMALL_CNN, OwnModel
-from ps_allreduce.point.data import Digits, InputFiles, Synthetic
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.inputs.data import Digits, InputFiles, Synthetic
 from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.models.names import SMALL_CNN
+from ps_allreduce.point.models.own import OwnModel
 from ps_allreduce.point.optimizers import Adam, AdamW
 from ps_allreduce.point.placement import Policy, VariableSpec
 from ps_allreduce.point.spread import Spread, workers_together

@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from ps_allreduce.point.architectures import OwnModel
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.models.own import OwnModel
 from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer, Sgd
 from ps_allreduce.workloads.emulated_accelerator import EmulatedProgram
 from ps_allreduce.workloads.inputs import WorkerIndex, batch_structure, make_dataset

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, SynchronousServers
 from ps_allreduce.point.wire import UNBUCKETED, Wire, WireType

@@ -12,8 +12,8 @@ from analysis.published.network import NETWORK, device_name
 from analysis.published.p2 import P2
 from analysis.published.pcad import PCAD
 from analysis.published.study import PublishedStudy
-from ps_allreduce.point.architectures import ScaledModel
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.models.weights import ScaledModel
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.spread import Spread
 from ps_allreduce.point.strategies import AllReduce, Single, StockAllReduce, SynchronousServers

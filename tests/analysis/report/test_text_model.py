@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from analysis.figures.against_workers import plot_throughput
-from ps_allreduce.point.architectures import TextModel
+from ps_allreduce.point.models.trained import TextModel
 from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
 from ps_allreduce.point.workload import Workload
 from tests.analysis.builders import RATES, case_of, invoke, runs, save_all, times

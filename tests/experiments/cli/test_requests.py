@@ -19,7 +19,7 @@ from experiments.sweep.sweep import PROFILES, Sweep
 from launchers.protocol import Capacity
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.data import Digits, RecordFiles
+from ps_allreduce.point.inputs.data import Digits, RecordFiles
 from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.workload import EmulatedCompute

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ps_allreduce.point.architectures import ScaledModel
-from ps_allreduce.point.data import RecordFiles
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.inputs.data import RecordFiles
 from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.models.weights import ScaledModel
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy, VariableSpec
 from ps_allreduce.point.strategies import SynchronousServers

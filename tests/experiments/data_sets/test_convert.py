@@ -21,7 +21,7 @@ from experiments.data_sets.convert import Converted, convert
 from experiments.data_sets.layouts import LAYOUTS
 from experiments.data_sets.listing import Report
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.data_set import MANIFEST, read_manifest
+from ps_allreduce.point.inputs.data_set import MANIFEST, read_manifest
 from tests import data_sets
 from tests.data_sets import COPIES
 

@@ -14,13 +14,13 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from experiments.data_sets.bigearthnet import BANDS as CHANNELS
-from experiments.data_sets.bigearthnet import label_names
-from experiments.data_sets.imdb_wiki import age_of
 from experiments.data_sets.layouts import LAYOUTS
+from experiments.data_sets.layouts.bigearthnet import BANDS as CHANNELS
+from experiments.data_sets.layouts.bigearthnet import label_names
+from experiments.data_sets.layouts.imdb_wiki import age_of
 from experiments.data_sets.listing import Listing
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.data_set import Target
+from ps_allreduce.point.inputs.data_set import Target
 from tests import data_sets
 from tests.data_sets import COPIES
 

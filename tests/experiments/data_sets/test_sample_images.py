@@ -9,7 +9,7 @@ from PIL import Image
 
 from experiments.data_sets.sample_images import UNFINISHED, SampleImages, write_samples
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.image_files import ImageFiles
+from ps_allreduce.point.inputs.image_files import ImageFiles
 
 FEW = SampleImages(count=6, pixels=24)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from experiments.models.model_text import TAKEN, in_order, is_own, model_code, parse_argument
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.architectures import ARCHITECTURES
+from ps_allreduce.point.models.trained import ARCHITECTURES
 
 HERE = Path("/home/user")
 

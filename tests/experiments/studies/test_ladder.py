@@ -8,8 +8,8 @@ import pytest
 
 from experiments.studies.catalogue import STUDIES
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.architectures import TensorSet
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.models.weights import TensorSet
 from ps_allreduce.point.placement import Policy, VariableSpec
 from ps_allreduce.point.rungs import LADDERS
 from ps_allreduce.point.strategies import (

@@ -15,9 +15,9 @@ from experiments.studies.scope import Scale, Threads
 from experiments.sweep.definition import Choices
 from experiments.sweep.sweep import PROFILES
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import SteadyWarmup
+from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.placement import Policy, VariableSpec
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.spread import LayoutKind, Spread

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from analysis.planning.budget import MOST_LAUNCHES
-from analysis.suite import widths as judged
-from analysis.suite.self_test import FEWEST, LAUNCHES, PRECISION
+from analysis.suite.rule import widths as judged
+from analysis.suite.rule.self_test import FEWEST, LAUNCHES, PRECISION
 from experiments import surroundings
 from experiments.suite import bench as bench_command
 from experiments.suite import widths

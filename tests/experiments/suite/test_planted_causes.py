@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.suite.planted_causes import FILE, FOLDER, read_turns
+from analysis.suite.rule.planted_causes import FILE, FOLDER, read_turns
 from experiments.suite.planted_causes import BEFOREHAND
 from experiments.suite.planted_points import SIDES, draws, sound_point
 from ps_allreduce.record.records import Status

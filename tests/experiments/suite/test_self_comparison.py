@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.suite.self_comparisons import FILE, read_from
+from analysis.suite.rule.self_comparisons import FILE, read_from
 from tests.experiments.conftest import Machine, run
 from tests.fakes import FakeLauncher
 

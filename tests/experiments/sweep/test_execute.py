@@ -15,7 +15,7 @@ from experiments.sweep.execute import SessionResult, Stop
 from experiments.sweep.history import MAX_ATTEMPTS, History
 from experiments.sweep.sweep import LAUNCH_ALLOWANCE_S, longest_run_s
 from ps_allreduce.errors import RecordFormatError, UserError
-from ps_allreduce.point.data import RecordFiles
+from ps_allreduce.point.inputs.data import RecordFiles
 from ps_allreduce.point.strategies import Single
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.files import RunFiles, iter_record_paths, load_raw, read_run

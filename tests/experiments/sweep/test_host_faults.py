@@ -14,7 +14,7 @@ import pytest
 from experiments.sweep.session import ALL_FAULTS
 from launchers.protocol import LaunchedRun
 from ps_allreduce.errors import HostFault, LaunchError
-from ps_allreduce.point.data import Digits, RecordFiles
+from ps_allreduce.point.inputs.data import Digits, RecordFiles
 from ps_allreduce.point.strategies import Single
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status

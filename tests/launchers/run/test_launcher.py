@@ -21,8 +21,8 @@ from launchers.run.launcher import HostsLauncher
 from ps_allreduce.cluster import TfConfig
 from ps_allreduce.errors import UserError
 from ps_allreduce.fork_server.messages import AskTime, TimeTold
-from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.resources import Device, Resources
 from ps_allreduce.point.spread import Coordinator, Spread
 from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers

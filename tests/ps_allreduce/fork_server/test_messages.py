@@ -21,7 +21,7 @@ from ps_allreduce.fork_server.file_messages import (
 from ps_allreduce.fork_server.messages import MESSAGES, decode, encode
 from ps_allreduce.inspection import questions
 from ps_allreduce.inspection.model_facts import FindModel, TryModel
-from ps_allreduce.point.data import OwnDataset
+from ps_allreduce.point.inputs.data import OwnDataset
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Workload
 from tests.examples import experiments, fast, seconds, workloads

@@ -14,19 +14,9 @@ from typing import Any
 import pytest
 
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.architectures import (
-    ARCHITECTURES,
-    TEXT_MODELS,
-    ImageModel,
-    PublishedModel,
-    ScaledModel,
-    TensorSet,
-    TextModel,
-    shipped_model,
-    tensor_set,
-)
-from ps_allreduce.point.data import Digits, RecordFiles
-from ps_allreduce.point.data_set import (
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.inputs.data import Digits, RecordFiles
+from ps_allreduce.point.inputs.data_set import (
     MANIFEST,
     Encoding,
     ExampleForm,
@@ -34,12 +24,14 @@ from ps_allreduce.point.data_set import (
     Manifest,
     Target,
 )
-from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.image_files import ImageFiles
+from ps_allreduce.point.inputs.image_files import ImageFiles
+from ps_allreduce.point.inputs.pipeline import Cache, Pipeline
 from ps_allreduce.point.measurement import FixedWarmup, Measurement, SteadyWarmup
-from ps_allreduce.point.pipeline import Cache, Pipeline
+from ps_allreduce.point.models.model import shipped_model
+from ps_allreduce.point.models.published_shapes import PUBLISHED
+from ps_allreduce.point.models.trained import ARCHITECTURES, TEXT_MODELS, ImageModel, TextModel
+from ps_allreduce.point.models.weights import PublishedModel, ScaledModel, TensorSet, tensor_set
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.published_shapes import PUBLISHED
 from ps_allreduce.point.resources import Resources
 from ps_allreduce.point.spread import Spread
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single

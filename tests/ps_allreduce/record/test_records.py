@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import pytest
 
 from ps_allreduce.errors import RecordFormatError, UserError
-from ps_allreduce.point.data import RecordFiles
+from ps_allreduce.point.inputs.data import RecordFiles
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.files import (
     REFUSED,

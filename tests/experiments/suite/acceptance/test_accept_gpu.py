@@ -23,10 +23,10 @@ from experiments.suite.acceptance.gpu_points import (
 )
 from launchers.protocol import LaunchedRun
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.architectures import ImageModel
 from ps_allreduce.point.cores import plan_gpus
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import place_tasks
+from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.strategies import STRATEGIES, Single, SynchronousServers
 from ps_allreduce.point.wire import Collective

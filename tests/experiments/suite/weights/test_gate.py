@@ -18,9 +18,9 @@ from experiments.suite.weights.gate import notes
 from experiments.suite.weights.gate_arms import arms
 from launchers.protocol import LaunchedRun
 from launchers.settings import LauncherSettings
-from ps_allreduce.point.architectures import OwnModel
-from ps_allreduce.point.data import Digits, Synthetic
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.inputs.data import Digits, Synthetic
+from ps_allreduce.point.models.own import OwnModel
 from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer
 from ps_allreduce.point.placement import Policy, VariableSpec, make_plan
 from ps_allreduce.point.strategies import (

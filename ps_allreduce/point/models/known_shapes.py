@@ -10,8 +10,8 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
+from ps_allreduce.point.models.published_shapes import PUBLISHED
 from ps_allreduce.point.placement import VariableSpec
-from ps_allreduce.point.published_shapes import PUBLISHED
 
 _FOLDER = Path(__file__).resolve().parent / "keras_shapes"
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from analysis.stats.explained_parts import Cause
-from analysis.suite.planted_causes import (
+from analysis.suite.rule.planted_causes import (
     FILE,
     Plant,
     PlantedTurn,

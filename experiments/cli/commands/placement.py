@@ -13,8 +13,8 @@ from pathlib import Path
 import click
 
 from experiments import surroundings
+from experiments.cli.commands.placement_table import render_placements
 from experiments.cli.options import SPLIT_BYTES
-from experiments.cli.placement_table import render_placements
 from experiments.cli.workload_options import MODEL_ARGS
 from experiments.models.settle_model import settle_model
 from experiments.models.workload_request import WorkloadRequest
@@ -22,11 +22,9 @@ from experiments.studies.defaults import OwnTraining
 from experiments.sweep.progress import plain_console
 from launchers.cli.types import WHOLE
 from ps_allreduce.errors import at_least
-from ps_allreduce.point.architectures import (
-    ImageModel,
-    Weights,
-    shipped_model,
-)
+from ps_allreduce.point.models.model import shipped_model
+from ps_allreduce.point.models.trained import ImageModel
+from ps_allreduce.point.models.weights import Weights
 from ps_allreduce.point.placement import VariableSpec, default_split_bytes
 from ps_allreduce.point.strategies.base import Servers
 from ps_allreduce.point.workload import Workload

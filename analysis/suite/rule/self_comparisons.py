@@ -20,7 +20,7 @@ from analysis.data.load import read_sweep
 from analysis.stats.decision import Contest, Outcome, decide
 from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES, compare
 from analysis.suite.json_lines import read_lines, write_lines
-from analysis.suite.self_test import Share
+from analysis.suite.rule.self_test import Share
 from analysis.suite.targets import no_less_than, target_text
 from analysis.wording import count_text
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.suite.self_comparisons import compared_in
-from analysis.suite.widths import (
+from analysis.suite.rule.self_comparisons import compared_in
+from analysis.suite.rule.widths import (
     BEFORE,
     NOW,
     PAIRS,

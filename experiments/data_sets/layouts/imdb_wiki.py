@@ -28,7 +28,7 @@ from experiments.data_sets.listing import (
     divided,
 )
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.data_set import ExampleForm, Target
+from ps_allreduce.point.inputs.data_set import ExampleForm, Target
 
 _FIELDS = ("dob", "photo_taken", "full_path", "face_score")
 

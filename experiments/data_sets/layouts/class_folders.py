@@ -13,7 +13,7 @@ from experiments.data_sets.encoded_images import EncodedImages
 from experiments.data_sets.files import SUFFIXES, entries
 from experiments.data_sets.listing import TEST, TRAINING, VALIDATION, Example, Listing, Report
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.data_set import ExampleForm
+from ps_allreduce.point.inputs.data_set import ExampleForm
 
 #: Folders of splits, as they are called.
 _SPLITS = {"train": TRAINING, "val": VALIDATION, "test": TEST}

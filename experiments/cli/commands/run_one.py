@@ -17,8 +17,8 @@ from experiments.sweep.session import Workplace, open_session, run_once_more
 from experiments.sweep.writable import check_writable
 from launchers.sites import network_of
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.architectures import SMALL_CNN, Unit
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.models.names import SMALL_CNN, Unit
 from ps_allreduce.point.placement import Policy, default_split_bytes
 from ps_allreduce.point.resources import Resources
 from ps_allreduce.point.spread import workers_together

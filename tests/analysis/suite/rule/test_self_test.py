@@ -11,16 +11,16 @@ import pytest
 
 from analysis.stats.steps.bootstrap import autocorrelation, block_length, bootstrap_interval
 from analysis.suite.bench import summarise_bench
-from analysis.suite.coverage import coverages
-from analysis.suite.self_comparisons import (
+from analysis.suite.rule.coverage import coverages
+from analysis.suite.rule.self_comparisons import (
     FILE,
     add_to,
     compare_with_itself,
     read_from,
     render_self_comparisons,
 )
-from analysis.suite.self_test import detections, false_alarms, limit_of_detection
-from analysis.suite.spreads import Spreads, measured_spreads
+from analysis.suite.rule.self_test import detections, false_alarms, limit_of_detection
+from analysis.suite.rule.spreads import Spreads, measured_spreads
 from ps_allreduce.errors import SuiteError
 from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
 from tests.analysis.builders import run, runs, save_all
@@ -46,7 +46,7 @@ def test_a_planted_difference_is_found_where_launches_agree() -> None:
 
 
 def test_the_limit_of_detection_lies_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("analysis.suite.self_test.SWEEPS_OF_A_SPREAD", 40)
+    monkeypatch.setattr("analysis.suite.rule.self_test.SWEEPS_OF_A_SPREAD", 40)
     limit = limit_of_detection(SPREADS)
     assert limit is not None
     assert 0.03 < limit < 0.1

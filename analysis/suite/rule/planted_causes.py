@@ -21,7 +21,7 @@ from analysis.data.load import read_sweep
 from analysis.stats.causes import Difference, difference
 from analysis.stats.explained_parts import Cause
 from analysis.suite.json_lines import read_lines, write_lines
-from analysis.suite.self_test import Share
+from analysis.suite.rule.self_test import Share
 from analysis.wording import NONE, ratio
 
 #: The folder of the results, and the file in it that says what was planted where.

@@ -2,7 +2,7 @@
 
 Decides the form of `data_set.json`, which a converter leaves beside the TFRecord files of a split
 (training, validation, test).  Folders without it hold encoded images with three channels, a class
-each.  `experiments.data_sets` writes it, `point.data` reads it.
+each.  `experiments.data_sets` writes it, `point.inputs.data` reads it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ps_allreduce.point.architectures import PublishedModel
+from ps_allreduce.point.models.weights import PublishedModel
 from ps_allreduce.point.placement import Policy, make_plan
 
 #: Parameters; the largest variable in MB; max/mean on 2, 4 and 8 servers with round robin, and on 8

@@ -32,7 +32,7 @@ from experiments.data_sets.listing import (
 )
 from experiments.data_sets.threads import Tally, in_threads
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.data_set import Encoding, ExampleForm, Target
+from ps_allreduce.point.inputs.data_set import Encoding, ExampleForm, Target
 from ps_allreduce.serialization import parse_json
 
 #: Pixels of a patch of 1.2 km at 10 m.

@@ -14,9 +14,19 @@ from pathlib import Path
 from typing import ClassVar
 
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.architectures import ImageModel, Model, OwnModel, Unit, Weights
-from ps_allreduce.point.data_set import MANIFEST, ExampleForm, Manifest, Target, read_manifest
-from ps_allreduce.point.image_files import ImageFiles
+from ps_allreduce.point.inputs.data_set import (
+    MANIFEST,
+    ExampleForm,
+    Manifest,
+    Target,
+    read_manifest,
+)
+from ps_allreduce.point.inputs.image_files import ImageFiles
+from ps_allreduce.point.models.model import Model
+from ps_allreduce.point.models.names import Unit
+from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.models.trained import ImageModel
+from ps_allreduce.point.models.weights import Weights
 from ps_allreduce.regular_files import open_regular
 from ps_allreduce.serialization import LATER
 

@@ -16,7 +16,7 @@ from scipy import stats
 
 from analysis.stats.decision import Contest, Outcome, decide
 from analysis.stats.statistics import CONFIDENCE, compare
-from analysis.suite.spreads import Spreads
+from analysis.suite.rule.spreads import Spreads
 from analysis.suite.targets import no_less_than, target_text, up_to
 from ps_allreduce.record.looks import Looks
 

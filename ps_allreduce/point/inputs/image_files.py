@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.data_set import ExampleForm
+from ps_allreduce.point.inputs.data_set import ExampleForm
 from ps_allreduce.serialization import LATER
 
 #: Endings of the files that count, in small letters.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ps_allreduce.point.data import RecordFiles
+from ps_allreduce.point.inputs.data import RecordFiles
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers
 from ps_allreduce.point.wire import Collective, Wire, WireType

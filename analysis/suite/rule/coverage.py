@@ -15,8 +15,8 @@ from scipy.signal import lfilter
 
 from analysis.stats.statistics import CONFIDENCE, compare
 from analysis.stats.steps.bootstrap import bootstrap_interval
-from analysis.suite.self_test import Share
-from analysis.suite.spreads import Spreads
+from analysis.suite.rule.self_test import Share
+from analysis.suite.rule.spreads import Spreads
 
 LAUNCHES, SWEEPS = (3, 5, 10), 300
 

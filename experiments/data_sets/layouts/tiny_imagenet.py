@@ -18,7 +18,7 @@ from experiments.data_sets.encoded_images import EncodedImages
 from experiments.data_sets.files import entries, text_lines
 from experiments.data_sets.listing import TRAINING, VALIDATION, Example, Listing, Report
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.data_set import ExampleForm
+from ps_allreduce.point.inputs.data_set import ExampleForm
 
 IMAGE_SIZE = 64
 

@@ -1,0 +1,36 @@
+"""All kinds of models, and how users name those that the suite brings."""
+
+from __future__ import annotations
+
+from ps_allreduce.point.models.names import unknown_model
+from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.models.published_shapes import PUBLISHED
+from ps_allreduce.point.models.trained import ARCHITECTURES, TEXT_MODELS, ImageModel, TextModel
+from ps_allreduce.point.models.weights import (
+    PublishedModel,
+    Weights,
+    scaled_model,
+    tensor_set,
+)
+
+Model = ImageModel | TextModel | OwnModel | Weights
+
+
+def shipped_model(name: str) -> ImageModel | TextModel | Weights:
+    """A model by its exact name; images have the size that it was designed for.
+
+    Raises:
+        UserError: there is none of that name, or these tensors make no sense.
+    """
+    if scaled := scaled_model(name):
+        return scaled
+    if name in ARCHITECTURES:
+        return ImageModel(name=name, image_size=ARCHITECTURES[name].designed_image_size)
+    if name in TEXT_MODELS:
+        return TextModel(name=name)
+    if name in PUBLISHED:
+        return PublishedModel(name=name)
+    tensors = tensor_set(name)
+    if tensors is None:
+        raise unknown_model(name)
+    return tensors
