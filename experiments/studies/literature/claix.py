@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from experiments.studies.literature.method import device, fixed_profiles
+from experiments.studies.literature.method import emulated, fixed_profiles
 from experiments.studies.scope import Scope
 from experiments.studies.study import SmallForm, Study
 from ps_allreduce.point.evaluation import Evaluation, EvaluationMode
@@ -67,13 +67,7 @@ STEP_S = 0.6
 MESSAGE_BYTES = 100_000
 
 SMALL = SmallForm(
-    workloads=(
-        Workload(
-            model=ScaledModel(base="ResNet50", divisor=DIVISOR),
-            batch_per_worker=64,
-            emulated=device(STEP_S),
-        ),
-    ),
+    workloads=(emulated("ResNet50", divisor=DIVISOR, batch=64, step_s=STEP_S),),
     workers=(1, 4, 8),
     hosts=8,
     bandwidth=100e6,

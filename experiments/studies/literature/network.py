@@ -31,16 +31,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from experiments.studies.literature.method import device, fixed_profiles
+from experiments.studies.literature.method import emulated, fixed_profiles, in_precisions
 from experiments.studies.scope import Scope
 from experiments.studies.study import SmallForm, Study
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.trained import ImageModel
-from ps_allreduce.point.models.weights import ScaledModel
-from ps_allreduce.point.published_speeds import SPEEDS, PublishedSpeed
-from ps_allreduce.point.resources import Device
+from ps_allreduce.point.published_speeds import SPEEDS
 from ps_allreduce.point.strategies.base import StrategySettings
-from ps_allreduce.point.workload import Precision, Workload
+from ps_allreduce.point.workload import Workload
 
 #: As in the original, of whose models these two are named.
 BATCH = 64
@@ -68,17 +66,11 @@ MESSAGE_BYTES = 100_000
 PROFILES = fixed_profiles(2, 4, launches=3)
 
 
-def _workload(speed: PublishedSpeed) -> Workload:
-    """A model on an emulated device of that speed."""
-    return Workload(
-        model=ScaledModel(base=speed.model, divisor=DIVISOR),
-        batch_per_worker=BATCH,
-        emulated=device(BATCH / speed.images_per_sec),
-    )
-
-
 SMALL = SmallForm(
-    workloads=tuple(_workload(speed) for speed in SPEEDS),
+    workloads=tuple(
+        emulated(s.model, divisor=DIVISOR, batch=BATCH, step_s=BATCH / s.images_per_sec)
+        for s in SPEEDS
+    ),
     workers=(WORKERS,),
     hosts=WORKERS,
     settings=StrategySettings(group_bytes=MESSAGE_BYTES, cut_bytes=MESSAGE_BYTES),
@@ -107,9 +99,7 @@ def _on_links(scope: Scope, point: Experiment) -> Iterator[Experiment]:
 
 def _as_it_is(scope: Scope, workload: Workload) -> Iterator[Experiment]:
     """On the devices and links that there are."""
-    mixed = scope.device is Device.GPU and workload.precision is Precision.FLOAT32
-    for precision in (workload.precision, Precision.MIXED_FLOAT16)[: 1 + mixed]:
-        own = replace(workload, precision=precision)
+    for own in in_precisions(scope, workload):
         yield from scope.bases(own)
         yield scope.reduced(own, scope.scale.workers[-1])
 

@@ -33,13 +33,12 @@ import itertools
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from experiments.studies.literature.method import device, fixed_profiles
+from experiments.studies.literature.method import emulated, fixed_profiles
 from experiments.studies.scope import Scope, Threads
 from experiments.studies.study import Search, SmallForm, Study
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data_set import Target
 from ps_allreduce.point.models.trained import ImageModel
-from ps_allreduce.point.models.weights import ScaledModel
 from ps_allreduce.point.optimizers import Momentum
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Device
@@ -94,11 +93,8 @@ def _faces(name: str, size: int, batch: int) -> Workload:
 
 
 def _emulated(name: str) -> Workload:
-    return Workload(
-        model=ScaledModel(base=name, divisor=DIVISOR),
-        batch_per_worker=HOST_BATCH,
-        emulated=device(HOST_BATCH / HOST_RATES[name] / SPEED_UP),
-    )
+    step_s = HOST_BATCH / HOST_RATES[name] / SPEED_UP
+    return emulated(name, divisor=DIVISOR, batch=HOST_BATCH, step_s=step_s)
 
 
 def _searched(scope: Scope) -> Iterator[Experiment]:

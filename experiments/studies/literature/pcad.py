@@ -30,12 +30,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from experiments.studies.literature.method import device, fixed_profiles
+from experiments.studies.literature.method import emulated, fixed_profiles
 from experiments.studies.scope import Scope
 from experiments.studies.study import SmallForm, Study
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.trained import ImageModel
-from ps_allreduce.point.models.weights import ScaledModel
 from ps_allreduce.point.strategies import StockAllReduce
 from ps_allreduce.point.workload import Workload
 
@@ -62,11 +61,8 @@ PROFILES = fixed_profiles(1, 3, launches=1)
 
 def _small(model: str, batch: int) -> Workload:
     """The gradients of a model, and an accelerator that takes as long as stated above."""
-    return Workload(
-        model=ScaledModel(base=model, divisor=1),
-        batch_per_worker=batch,
-        emulated=device(COMPUTE_S[model][batch] * SCALED_TO_S / COMPUTE_S["ResNet50"][64]),
-    )
+    step_s = COMPUTE_S[model][batch] * SCALED_TO_S / COMPUTE_S["ResNet50"][64]
+    return emulated(model, divisor=1, batch=batch, step_s=step_s)
 
 
 def _large(model: str, batch: int) -> Workload:

@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from experiments.data_sets.sample_images import SampleImages
-from experiments.studies.literature.method import device, fixed_profiles
+from experiments.studies.literature.method import emulated, fixed_profiles, in_precisions
 from experiments.studies.literature.network import BATCH, DIVISOR
 from experiments.studies.literature.network import SMALL as NETWORK_FORM
 from experiments.studies.scope import Scope
@@ -39,10 +39,8 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import InputFiles
 from ps_allreduce.point.inputs.pipeline import Cache, Pipeline
 from ps_allreduce.point.models.trained import ImageModel
-from ps_allreduce.point.models.weights import ScaledModel
-from ps_allreduce.point.published_speeds import SPEEDS, PublishedSpeed
-from ps_allreduce.point.resources import Device
-from ps_allreduce.point.workload import Precision, Workload
+from ps_allreduce.point.published_speeds import SPEEDS
+from ps_allreduce.point.workload import Workload
 
 #: One image at a time, and a batch only when it is asked for.
 BADLY_SET = Pipeline(parallel_reads=1, parallel_maps=1, prefetch=0)
@@ -60,26 +58,11 @@ WORKERS = 2
 PROFILES = fixed_profiles(3, 10, launches=3)
 
 
-def _emulated(speed: PublishedSpeed) -> Workload:
-    return Workload(
-        model=ScaledModel(base=speed.model, divisor=DIVISOR),
-        batch_per_worker=BATCH,
-        emulated=device(BATCH / speed.images_per_sec),
-    )
-
-
 def _points(scope: Scope) -> Iterator[Experiment]:
     workers = scope.scale.workers[-1]
     for workload in scope.workloads:
-        for own in _precisions(scope, workload):
+        for own in in_precisions(scope, workload):
             yield from (scope.reduced(read, workers) for read in _read(own))
-
-
-def _precisions(scope: Scope, workload: Workload) -> Iterator[Workload]:
-    """GPUs compute in mixed precision as well."""
-    yield workload
-    if scope.device is Device.GPU and workload.precision is Precision.FLOAT32:
-        yield replace(workload, precision=Precision.MIXED_FLOAT16)
 
 
 def _read(workload: Workload) -> Iterator[Workload]:
@@ -112,7 +95,9 @@ STUDY = Study(
     ),
     small=SmallForm(
         workloads=tuple(
-            _emulated(speed) for speed in SPEEDS if (speed.device, speed.model) in SMALL_SPEEDS
+            emulated(s.model, divisor=DIVISOR, batch=BATCH, step_s=BATCH / s.images_per_sec)
+            for s in SPEEDS
+            if (s.device, s.model) in SMALL_SPEEDS
         ),
         workers=(WORKERS,),
         hosts=WORKERS,
