@@ -34,6 +34,43 @@ class Settings:
     flips: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """The part of all examples that one worker trains with.
+
+    Attributes:
+        worker: its number.
+        batch: its examples in a step.
+        seed: of everything that is drawn.
+    """
+
+    num_workers: int
+    worker: tf.Tensor | int
+    batch: int
+    seed: int
+
+    @property
+    def index(self) -> tf.Tensor:
+        """The worker's number, int64."""
+        return tf.cast(self.worker, tf.int64)
+
+    def heads(self, first: tf.Tensor) -> tf.Tensor:
+        """A coin for every example of a batch, bool [batch], by its number among all examples.
+
+        The mixing function is SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+
+        Args:
+            first: number of the batch's first example among those of the worker, int64.
+        """
+        numbers = (first + tf.range(self.batch, dtype=tf.int64)) * self.num_workers + self.index
+        state = tf.cast(numbers + (self.seed << 40), tf.uint64)
+        state *= tf.constant(0x9E3779B97F4A7C15, tf.uint64)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            shifted = tf.bitwise.right_shift(state, tf.constant(shift, tf.uint64))
+            state = tf.bitwise.bitwise_xor(state, shifted) * tf.constant(factor, tf.uint64)
+        return tf.bitwise.right_shift(state, tf.constant(63, tf.uint64)) > 0
+
+
 class Reader(Protocol):
     """Finds examples in files; an example is a scalar string until it is decoded."""
 
@@ -53,37 +90,29 @@ class Reader(Protocol):
 
 
 def endless_batches(
-    reader: Reader,
-    settings: Settings,
-    *,
-    num_workers: int,
-    worker: tf.Tensor | int,
-    batch: int,
-    seed: int,
-    skipped: int = 0,
+    reader: Reader, settings: Settings, share: Share, *, skipped: int = 0
 ) -> tf.data.Dataset:
     """Batches of one worker: images [batch, size, size, channels], and their targets.
 
     Args:
         skipped: so many of the worker's examples are left out at first.
     """
-    shard = tf.cast(worker, tf.int64)
     decode = tf.autograph.experimental.do_not_convert(reader.decode)
-    found = _epoch(reader, settings, num_workers, shard, seed)
+    found = _epoch(reader, settings, share)
     if settings.cache:
         found = _mapped(found, decode, settings).cache()
     found = found.repeat()
     if settings.shuffle:
-        found = found.shuffle(settings.shuffle, seed=seed)
+        found = found.shuffle(settings.shuffle, seed=share.seed)
     if settings.ordered:
-        found = found.shard(num_workers, shard)
+        found = found.shard(share.num_workers, share.index)
     if skipped:
         found = found.skip(skipped)
     examples = found if settings.cache else _mapped(found, decode, settings)
-    batches = examples.batch(batch, drop_remainder=True)
+    batches = examples.batch(share.batch, drop_remainder=True)
     if settings.flips:
-        numbers = tf.data.Dataset.range(skipped, 1 << 40, batch)
-        batches = _mirrored(batches, numbers, settings, Coins(num_workers, shard, batch, seed))
+        numbers = tf.data.Dataset.range(skipped, 1 << 40, share.batch)
+        batches = _mirrored(batches, numbers, settings, share)
     if settings.prefetch:
         batches = batches.prefetch(settings.prefetch)
     is_bare = settings.prefetch == 0 or settings.parallel_maps == 1
@@ -99,13 +128,11 @@ def _as_asked(batches: tf.data.Dataset) -> tf.data.Dataset:
     return batches.with_options(options)
 
 
-def _epoch(
-    reader: Reader, settings: Settings, num_workers: int, shard: tf.Tensor, seed: int
-) -> tf.data.Dataset:
+def _epoch(reader: Reader, settings: Settings, share: Share) -> tf.data.Dataset:
     """In order, all workers read everything, and take their examples behind the shuffling."""
     if settings.ordered:
         return reader.everything()
-    return reader.share(num_workers, shard, settings, seed)
+    return reader.share(share.num_workers, share.index, settings, share.seed)
 
 
 def _mapped(examples: tf.data.Dataset, function: object, settings: Settings) -> tf.data.Dataset:
@@ -120,37 +147,14 @@ def _mapped(examples: tf.data.Dataset, function: object, settings: Settings) -> 
 
 
 def _mirrored(
-    batches: tf.data.Dataset, numbers: tf.data.Dataset, settings: Settings, coins: Coins
+    batches: tf.data.Dataset, numbers: tf.data.Dataset, settings: Settings, share: Share
 ) -> tf.data.Dataset:
     """Whole batches: coins of single images would cost as much as decoding them."""
 
     def mirror(first: tf.Tensor, batch: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         images, targets = batch
-        heads = tf.reshape(coins.heads(first), [-1, 1, 1, 1])
+        heads = tf.reshape(share.heads(first), [-1, 1, 1, 1])
         return tf.where(heads, tf.reverse(images, [2]), images), targets
 
     plain = tf.autograph.experimental.do_not_convert(mirror)
     return _mapped(tf.data.Dataset.zip((numbers, batches)), plain, settings)
-
-
-@dataclass(frozen=True, slots=True)
-class Coins:
-    """A coin for every example, by its number among those of all workers."""
-
-    num_workers: int
-    worker: tf.Tensor
-    batch: int
-    seed: int
-
-    def heads(self, first: tf.Tensor) -> tf.Tensor:
-        """Of a batch, bool [batch], that begins with the worker's example of that number.
-
-        The mixing function is SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-        """
-        numbers = (first + tf.range(self.batch, dtype=tf.int64)) * self.num_workers + self.worker
-        state = tf.cast(numbers + (self.seed << 40), tf.uint64)
-        state *= tf.constant(0x9E3779B97F4A7C15, tf.uint64)
-        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-            shifted = tf.bitwise.right_shift(state, tf.constant(shift, tf.uint64))
-            state = tf.bitwise.bitwise_xor(state, shifted) * tf.constant(factor, tf.uint64)
-        return tf.bitwise.right_shift(state, tf.constant(63, tf.uint64)) > 0
