@@ -55,7 +55,7 @@ MOST_PAIRS = 12
 def plot_breakdown(case: Case) -> Figure | None:
     """Stacked parts of the mean step, a bar per point, grouped by workers."""
     shown = _measured(case)
-    if not shown:
+    if len(shown) < 2:  # a bar alone says no more than its row of the table
         return None
     # From the top, with a gap where the number of workers changes.
     workers = pd.Series([point.num_workers for point in shown])

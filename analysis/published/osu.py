@@ -55,8 +55,8 @@ HOST = (
     "23.34 with 2 x 14), 19.46 (InceptionV3) and 8.57 (VGG16) images/s with 4 x 7."
 )
 SCALING = (
-    "Speed-up over one host with the same model and scaling, here with its interval, published on "
-    "8 hosts with processors and with GPUs."
+    "Speed-up over one host with the same model and scaling, with its interval; efficiency is "
+    "speed-up over hosts. There: published efficiency of 8 hosts, with processors and with GPUs."
 )
 CAPTION = (
     "Speed-up over one host, a panel for each model; small circles are launches, bars 95 % "
@@ -169,7 +169,7 @@ def _scaling_table(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _scaling_cells(row: Mapping[Hashable, Any]) -> dict[str, str]:
     ends = (row[name] for name in ("speed_up", "low", "high"))
-    cpu, gpu = _published(row["model"], row["scaling"], row["hosts"])
+    cpu, gpu = _published(row["model"], row["scaling"])
     return {
         "model": str(row["model"]),
         "scaling": str(row["scaling"]),
@@ -177,15 +177,16 @@ def _scaling_cells(row: Mapping[Hashable, Any]) -> dict[str, str]:
         "strategy": str(row["strategy"]),
         "images/s": number(row["rate"]) + row["mark"],
         "speed-up": with_interval(ratio, *ends),
-        "CPU there": "" if math.isnan(cpu) else ratio(cpu),
-        "GPU there": "" if math.isnan(gpu) else ratio(gpu),
+        "efficiency": ratio(row["speed_up"] / row["hosts"]),
+        "CPU there": "" if math.isnan(cpu) else ratio(cpu / MOST_THERE),
+        "GPU there": "" if math.isnan(gpu) else ratio(gpu / MOST_THERE),
     }
 
 
-def _published(model: str, scaling: str, hosts: int) -> tuple[float, float]:
-    """Speed-up on processors and on GPUs; not a number where it was not published."""
+def _published(model: str, scaling: str) -> tuple[float, float]:
+    """Speed-up of `MOST_THERE` hosts with processors and with GPUs; NaN if it was not published."""
     rows = PUBLISHED[PUBLISHED["model"] == model].to_dict("records")
-    if not rows or hosts != MOST_THERE:
+    if not rows:
         return math.nan, math.nan
     one, most = rows
     if scaling == Scaling.STRONG:
@@ -221,7 +222,7 @@ def _figure(rows: pd.DataFrame) -> StudyFigure:
 def _drawn(rows: pd.DataFrame) -> Figure:
     models = sorted(rows["model"].unique())
     curves = list(dict.fromkeys(zip(rows["scaling"], rows["strategy"], strict=True)))
-    hosts = sorted({1, *rows["hosts"]})
+    hosts = sorted({1, *rows["hosts"], MOST_THERE})
     with style():
         figure, grid = new_figure(1, len(models), _HEIGHT, alike="all")
         for axes, model in zip(grid, models, strict=True):
@@ -233,7 +234,7 @@ def _drawn(rows: pd.DataFrame) -> Figure:
             axes.set_title(model, loc="left")
             axes.set_xlabel("hosts")
             axes.set_xticks(hosts)
-            axes.set_ylim(0, None)
+        grid[0].set_ylim(0, None)
         grid[0].set_ylabel("speed-up")
         legend_of_figure(figure, grid, columns=3)
     return figure
@@ -259,7 +260,7 @@ def _draw_curve(axes: Axes, place: int, scaling: str, own: pd.DataFrame) -> None
 
 def _draw_published(axes: Axes, model: str) -> None:
     for scaling, marker in ((Scaling.WEAK, "x"), (Scaling.STRONG, "+")):
-        cpu, _ = _published(model, scaling, MOST_THERE)
+        cpu, _ = _published(model, scaling)
         if not math.isnan(cpu):
             label = f"published, {scaling}"
             axes.plot(MOST_THERE, cpu, marker, color=INK, ms=8, mew=1.6, label=label)

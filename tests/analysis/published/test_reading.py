@@ -177,9 +177,10 @@ def test_processes_of_a_host_and_speed_up_over_hosts_stand_beside_published_ones
     assert {*host.rows["batch"]} == {"32"}
     rows = {row["scaling"]: row for row in more.rows.to_dict("records")}
     assert str(rows["weak"]["speed-up"]).startswith("7.00 [")
-    assert (rows["weak"]["CPU there"], rows["weak"]["GPU there"]) == ("6.84", "7.70")
+    assert rows["weak"]["efficiency"] == "0.88"
+    assert (rows["weak"]["CPU there"], rows["weak"]["GPU there"]) == ("0.86", "0.96")
     assert str(rows["strong"]["speed-up"]).startswith("5.00 [")
-    assert (rows["strong"]["CPU there"], rows["strong"]["GPU there"]) == ("7.20", "")
+    assert (rows["strong"]["CPU there"], rows["strong"]["GPU there"]) == ("0.90", "")
     assert "SmallCNN 2 x 1" in shown.sentences[0]
     assert shown.sentences[1].startswith(
         "Weak scaling on 8 hosts, speed-up over one: ResNet50 7.00"
