@@ -46,9 +46,9 @@ PATCHES, TRAINED, TESTED = 590_326, 0.6, 0.2
 PUBLISHED_POP = {48: (0.27, 0.99, 0.26), 64: (0.34, 0.99, 0.33)}
 
 EPOCHS = (
-    "Seconds of an epoch from both measured rates: 60 % of 590,326 patches are trained, 20 % are "
-    "evaluated. Speed-up over a single worker with the same scaling, with its interval; share: of "
-    "evaluation in the epoch."
+    "Seconds of an epoch from the patches/s that are trained and evaluated: 60 % of 590,326 are "
+    "trained, 20 % evaluated. Speed-up over a single worker with the same scaling, with its "
+    "interval; share: of evaluation in the epoch."
 )
 POP = (
     "Of training. Parallel efficiency is load balance times communication efficiency. The "
@@ -165,14 +165,13 @@ def _epochs(rows: pd.DataFrame) -> pd.DataFrame:
     speed_ups = rows[["speed_up", "low", "high"]].itertuples(index=False)
     return pd.DataFrame(
         {
-            "workers": rows["workers"].map(str),
-            "scaling": rows["scaling"],
+            "workers": rows["workers"].map(str) + ", " + rows["scaling"],
             "evaluation": [
                 evaluation if count > 1 else "of one"
                 for evaluation, count in zip(rows["evaluation"], rows["workers"], strict=True)
             ],
-            "training/s": rows["training_rate"].map(number),
-            "evaluated/s": rows["evaluation_rate"].map(number),
+            "train/s": rows["training_rate"].map(number),
+            "eval/s": rows["evaluation_rate"].map(number),
             "epoch s": rows["epoch_s"].map(number),
             "speed-up": [with_interval(ratio, *map(float, each)) for each in speed_ups],
             "share": rows["share"].map(ratio),
@@ -215,7 +214,7 @@ def _fusion(rows: pd.DataFrame) -> pd.DataFrame:
         {
             "setting": rows["label"],
             "workers": rows["workers"].map(str),
-            "training/s": rows["training_rate"].map(number),
+            "train/s": rows["training_rate"].map(number),
         }
     )
 

@@ -55,8 +55,8 @@ HOST = (
     "23.34 with 2 x 14), 19.46 (InceptionV3) and 8.57 (VGG16) images/s with 4 x 7."
 )
 SCALING = (
-    "Speed-up over one host with the same model and scaling, with its interval; efficiency is "
-    "speed-up over hosts. There: published efficiency of 8 hosts, with processors and with GPUs."
+    "Efficiency: speed-up over one host with the same model and scaling, over the number of hosts, "
+    "with its interval. There: published efficiency of 8 hosts with processors, and with GPUs."
 )
 CAPTION = (
     "Speed-up over one host, a panel for each model; small circles are launches, bars 95 % "
@@ -168,18 +168,15 @@ def _scaling_table(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _scaling_cells(row: Mapping[Hashable, Any]) -> dict[str, str]:
-    ends = (row[name] for name in ("speed_up", "low", "high"))
-    cpu, gpu = _published(row["model"], row["scaling"])
+    ends = (row[name] / row["hosts"] for name in ("speed_up", "low", "high"))
+    there = (speed_up / MOST_THERE for speed_up in _published(row["model"], row["scaling"]))
     return {
         "model": str(row["model"]),
-        "scaling": str(row["scaling"]),
-        "hosts": str(row["hosts"]),
+        "hosts": f"{row['hosts']}, {row['scaling']}",
         "strategy": str(row["strategy"]),
         "images/s": number(row["rate"]) + row["mark"],
-        "speed-up": with_interval(ratio, *ends),
-        "efficiency": ratio(row["speed_up"] / row["hosts"]),
-        "CPU there": "" if math.isnan(cpu) else ratio(cpu / MOST_THERE),
-        "GPU there": "" if math.isnan(gpu) else ratio(gpu / MOST_THERE),
+        "efficiency": with_interval(ratio, *ends),
+        "there": ", ".join(ratio(known) for known in there if not math.isnan(known)),
     }
 
 

@@ -142,9 +142,9 @@ def test_a_sequential_evaluation_bounds_the_speed_up_of_an_epoch() -> None:
     training, evaluating = PATCHES * 0.6 / 100, PATCHES * 0.2 / 300
     speed_up = (training + evaluating) / (training / 4 + evaluating)
     rows = {(row["workers"], row["evaluation"]): row for row in epochs.rows.to_dict("records")}
-    assert str(rows["4", "sequential"]["speed-up"]).startswith(f"{speed_up:.2f} [")
-    assert str(rows["4", "distributed"]["speed-up"]).startswith("4.00 [")
-    assert rows["1", "of one"]["speed-up"] == "1.00"
+    assert str(rows["4, weak", "sequential"]["speed-up"]).startswith(f"{speed_up:.2f} [")
+    assert str(rows["4, weak", "distributed"]["speed-up"]).startswith("4.00 [")
+    assert rows["1, weak", "of one"]["speed-up"] == "1.00"
     bound = (training + evaluating) / evaluating
     assert f"A sequential evaluation bounds it by {bound:.2f}." in shown.sentences[0]
     assert {*pop.rows[""]} >= {"here, weak", "published, GPUs"}
@@ -175,12 +175,11 @@ def test_processes_of_a_host_and_speed_up_over_hosts_stand_beside_published_ones
     host, more = shown.tables
     assert [*host.rows["processes x threads"]] == ["1 x 1", "2 x 1"]
     assert {*host.rows["batch"]} == {"32"}
-    rows = {row["scaling"]: row for row in more.rows.to_dict("records")}
-    assert str(rows["weak"]["speed-up"]).startswith("7.00 [")
-    assert rows["weak"]["efficiency"] == "0.88"
-    assert (rows["weak"]["CPU there"], rows["weak"]["GPU there"]) == ("0.86", "0.96")
-    assert str(rows["strong"]["speed-up"]).startswith("5.00 [")
-    assert (rows["strong"]["CPU there"], rows["strong"]["GPU there"]) == ("0.90", "")
+    rows = {row["hosts"]: row for row in more.rows.to_dict("records")}
+    assert str(rows["8, weak"]["efficiency"]).startswith("0.88 [")
+    assert rows["8, weak"]["there"] == "0.86, 0.96"
+    assert str(rows["8, strong"]["efficiency"]).startswith("0.62 [")
+    assert rows["8, strong"]["there"] == "0.90"
     assert "SmallCNN 2 x 1" in shown.sentences[0]
     assert shown.sentences[1].startswith(
         "Weak scaling on 8 hosts, speed-up over one: ResNet50 7.00"
