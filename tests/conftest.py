@@ -69,7 +69,7 @@ def few_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
         ("self_test", "SWEEPS_OF_A_SPREAD", 1),
         ("coverage", "SWEEPS", 2),
     ):
-        monkeypatch.setattr(f"analysis.suite.{module}.{name}", value)
+        monkeypatch.setattr(f"analysis.suite.rule.{module}.{name}", value)
 
 
 @pytest.fixture(scope="session")
