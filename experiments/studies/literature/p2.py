@@ -15,7 +15,7 @@ images cost, which in the original was constant with eight workers per host.
 
 The profile quick is a small form for one machine: up to 8 emulated hosts, real communication, an
 emulated accelerator, all variables of InceptionV3 32 times smaller, links of one rate for both
-kinds of hosts, round robin only (docs/studies/p2.md).  3 steps of warm-up and 10 measured ones, 3
+kinds of hosts, round robin only (docs/studies/p2.md).  2 steps of warm-up and 6 measured ones, 3
 launches; the base is a single worker.  Real images are read by one worker and by eight on one host.
 
 Cost: in the profile quick 24 launches, 10 to 15 minutes on two cores.

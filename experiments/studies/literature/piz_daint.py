@@ -18,7 +18,7 @@ The profile quick is a small form for one machine: 1 to 8 emulated hosts, real c
 emulated accelerator, all variables of InceptionV3 32 times smaller.  With 8 workers the busiest
 link is then as busy, for the time of a step, as with 128 hosts there (docs/studies/piz-daint.md).
 It searches nothing: there are as many servers as workers, as nearly in the original (116 for 128).
-3 steps of warm-up and 10 measured ones, 3 launches; the base is a single worker.  Real images are
+2 steps of warm-up and 6 measured ones, 3 launches; the base is a single worker.  Real images are
 read by one worker, and by 4 with partitioned variables.
 
 Cost: in the profile quick 24 launches, 10 to 15 minutes on two cores.
@@ -91,7 +91,7 @@ SMALL = SmallForm(
 )
 
 
-PROFILES = fixed_profiles(3, 10, launches=3)
+PROFILES = fixed_profiles(2, 6, launches=3)
 
 
 def _searched(scope: Scope) -> Iterator[Experiment]:
