@@ -113,10 +113,10 @@ class Point:
         return [record for record in self.records if record.run_id in run_ids]
 
     @property
-    def launch_paths(self) -> list[Path]:
-        """The paths of the records of the launches."""
-        counts = self.attempts["run_id"].isin(self.launches["run_id"])
-        return [Path(str(path)) for path in self.attempts.index[counts]]
+    def launch_files(self) -> list[tuple[RunRecord, Path]]:
+        """The records of the launches, and where they are."""
+        paths = dict(zip(self.attempts["run_id"], self.attempts.index, strict=True))
+        return [(record, Path(str(paths[record.run_id]))) for record in self.counting]
 
     @property
     def lost_repetitions(self) -> int:

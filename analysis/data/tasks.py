@@ -17,7 +17,7 @@ from analysis.derive.hidden import hidden_seconds
 from analysis.derive.step_parts import PARTS, parts_of
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import RecordFormatError
-from ps_allreduce.record.files import RunFiles, load_raw, read_run
+from ps_allreduce.record.files import RunFiles, load_raw
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.record.steps import measurement_window
 
@@ -25,23 +25,20 @@ from ps_allreduce.record.steps import measurement_window
 COLUMNS = ("step_s", *PARTS, "hidden_s", "cpu_s", "num_bytes")
 
 
-def read_tasks(path: Path) -> pd.DataFrame:
-    """A row for each worker and server of a run; none where files cannot be read.
+def read_tasks(record: RunRecord, path: Path) -> pd.DataFrame:
+    """A row for each worker and server of a run; none where its raw timings cannot be read.
 
     Columns: task (its name), step_s and the parts of a worker's mean step; hidden_s, communication
     beside compute in traced steps; cpu_s, processor seconds in a step of all workers; num_bytes of
     trainable variables on a server.
 
     Args:
-        path: of its record.
+        path: of the record.
     """
-    record = read_run(path)
     try:
         steps, events = load_raw(RunFiles(path).raw)
         window = measurement_window(steps)
     except (RecordFormatError, ValueError):
-        return pd.DataFrame()
-    if isinstance(record, RecordFormatError):
         return pd.DataFrame()
     workers = parts_of(record.experiment, steps).by_worker()
     workers["hidden_s"] = hidden_seconds(steps, events)

@@ -99,7 +99,7 @@ def tasks_table(case: Case) -> pd.DataFrame:
     """A row for each task of each point: means of a worker's steps, bytes of a server."""
     rows = []
     for point in case.points:
-        found = [read_tasks(path) for path in point.launch_paths]
+        found = [read_tasks(record, path) for record, path in point.launch_files]
         tables = [table for table in found if not table.empty]
         if tables:
             means = pd.concat(tables).groupby("task", sort=False).mean()
