@@ -243,13 +243,24 @@ def _with_one_name(runs: pd.DataFrame, records: Mapping[str, RunRecord]) -> pd.D
 def _case_names(cases: pd.DataFrame) -> list[str]:
     """The model, then whatever differs between the cases of one sweep."""
     described = cases[list(CONDITIONS)].rename(columns=lambda name: name.removeprefix(ASKED))
-    text = described.map(lambda value: "none" if value is None else str(value))
     names = []
-    for model, own in zip(text["model"], text.to_dict("records"), strict=True):
-        rivals = text[text["model"] == model]
-        differing = sorted(str(name) for name in rivals if rivals[name].nunique() > 1)
-        names.append(", ".join([model, *(f"{name} {own[name]}" for name in differing)]))
+    for _, own in described.iterrows():
+        told = _telling(described[described["model"] == own["model"]])
+        values = (f"{name} {'none' if own[name] is None else own[name]}" for name in told)
+        names.append(", ".join([str(own["model"]), *values]))
     return names
+
+
+def _telling(rivals: pd.DataFrame) -> list[str]:
+    """The conditions that differ.
+
+    One that some cases do not have, and all others alike, follows from what these differ in: made
+    images have no size of a buffer.  It is told only if nothing else tells cases apart.
+    """
+    text = rivals.map(str)
+    differing = sorted(str(name) for name in text if text[name].nunique() > 1)
+    apart = [name for name in differing if rivals[name].dropna().map(str).nunique() > 1]
+    return apart if apart and not text[apart].duplicated().any() else differing
 
 
 def _points(

@@ -43,16 +43,23 @@ def _told(case: Case, cases: Sequence[Case]) -> str:
 
 
 def _needed(rivals: Sequence[Case]) -> list[str]:
-    """The conditions that tell some cases apart which those before them do not."""
+    """The conditions that tell some cases apart which those before them do not.
+
+    Those that some cases do not have come last.
+    """
     needed: list[str] = []
     told_apart = 1
-    for column in CONDITIONS:
+    for column in sorted(CONDITIONS, key=lambda name: len(_values(rivals, name)) < 2):
         columns = (*needed, column)
         found = len({tuple(str(case.conditions[name]) for name in columns) for case in rivals})
         if found > told_apart:
             needed.append(column)
             told_apart = found
     return needed
+
+
+def _values(rivals: Sequence[Case], column: str) -> set[str]:
+    return {str(case.conditions[column]) for case in rivals} - {str(None)}
 
 
 def _value_text(column: str, value: Any) -> str:

@@ -59,6 +59,14 @@ def test_numbers_stand_behind_what_they_count() -> None:
     ]
 
 
+def test_what_only_some_cases_have_is_told_last() -> None:
+    told = names(
+        case("SmallCNN", {"image_size": None, "input": "synthetic"}),
+        case("SmallCNN", {"image_size": 64, "input": "/data"}),
+    )
+    assert told == ["SmallCNN-synthetic", "SmallCNN-data"]
+
+
 def test_names_that_would_be_alike_end_in_a_digest() -> None:
     told = names(
         case("SmallCNN", {"least_warmup_s": 1.0001}),

@@ -11,6 +11,7 @@ from analysis.figures.against_settings import plot_against_servers
 from analysis.figures.bars import plot_placement
 from analysis.report.sentences.verdict import verdict
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.inputs.data import RecordFiles
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
@@ -56,6 +57,17 @@ def test_other_networks_interfaces_and_workers_per_host_are_another_case(
 ) -> None:
     cases = cases_of([run(own, 1.0) for own in (one, other)])
     assert [case.name for case in cases] == [f"SmallCNN, {name}" for name in names]
+
+
+def test_what_only_some_inputs_have_is_told_of_none() -> None:
+    """Files have a checksum and a pipeline; made-up examples have neither."""
+    files = RecordFiles(path="/data", num_files=1, num_bytes=9, checksum="ab" * 8)
+    read = replace(OWN, workload=replace(OWN.workload, data=files))
+    cases = cases_of([run(own, 1.0) for own in (OWN, read)])
+    assert [case.name for case in cases] == [
+        f"SmallCNN, input {'ab' * 8}",
+        "SmallCNN, input synthetic",
+    ]
 
 
 DEDICATED: dict[str, Any] = {"layout": LayoutKind.DEDICATED}
