@@ -131,7 +131,9 @@ def render_figure(figure: Figure, kind: str) -> bytes:
     stream = BytesIO()
     with style():
         _lay_out(figure)
-        options = {"pil_kwargs": {"compress_level": _COMPRESSION}} if kind == "png" else {}
+        options: dict[str, Any] = {}
+        if kind == "png":
+            options["pil_kwargs"] = {"compress_level": _COMPRESSION}
         figure.savefig(stream, format=kind, dpi=_DPI, metadata=_NO_DATE[kind], **options)
     return stream.getvalue()
 

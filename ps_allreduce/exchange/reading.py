@@ -35,7 +35,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class WorkerShare:
     """The part of all examples that one worker trains with.
 
     Attributes:
@@ -90,7 +90,7 @@ class Reader(Protocol):
 
 
 def endless_batches(
-    reader: Reader, settings: Settings, share: Share, *, skipped: int = 0
+    reader: Reader, settings: Settings, share: WorkerShare, *, skipped: int = 0
 ) -> tf.data.Dataset:
     """Batches of one worker: images [batch, size, size, channels], and their targets.
 
@@ -128,7 +128,7 @@ def _as_asked(batches: tf.data.Dataset) -> tf.data.Dataset:
     return batches.with_options(options)
 
 
-def _epoch(reader: Reader, settings: Settings, share: Share) -> tf.data.Dataset:
+def _epoch(reader: Reader, settings: Settings, share: WorkerShare) -> tf.data.Dataset:
     """In order, all workers read everything, and take their examples behind the shuffling."""
     if settings.ordered:
         return reader.everything()
@@ -147,7 +147,7 @@ def _mapped(examples: tf.data.Dataset, function: object, settings: Settings) -> 
 
 
 def _mirrored(
-    batches: tf.data.Dataset, numbers: tf.data.Dataset, settings: Settings, share: Share
+    batches: tf.data.Dataset, numbers: tf.data.Dataset, settings: Settings, share: WorkerShare
 ) -> tf.data.Dataset:
     """Whole batches: coins of single images would cost as much as decoding them."""
 

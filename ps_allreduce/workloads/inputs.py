@@ -19,7 +19,7 @@ import tensorflow as tf
 from ps_allreduce.exchange.decoding import Images
 from ps_allreduce.exchange.drawn_examples import DrawnExamples
 from ps_allreduce.exchange.image_reader import ImageReader
-from ps_allreduce.exchange.reading import Reader, Settings, Share, endless_batches
+from ps_allreduce.exchange.reading import Reader, Settings, WorkerShare, endless_batches
 from ps_allreduce.exchange.record_reader import RecordReader
 from ps_allreduce.point.inputs.data import Digits, InputFiles
 from ps_allreduce.point.inputs.data_set import ExampleForm, Target
@@ -101,7 +101,7 @@ def _synthetic(
 def _from_files(
     workload: Workload, data_dir: Path, num_workers: int, shard: tf.Tensor
 ) -> tf.data.Dataset:
-    share = Share(
+    share = WorkerShare(
         num_workers=num_workers,
         worker=shard,
         batch=workload.batch_per_worker,

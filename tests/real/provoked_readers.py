@@ -19,7 +19,7 @@ from PIL import Image
 
 from ps_allreduce.exchange.decoding import Images
 from ps_allreduce.exchange.image_reader import ImageReader
-from ps_allreduce.exchange.reading import Reader, Settings, Share, endless_batches
+from ps_allreduce.exchange.reading import Reader, Settings, WorkerShare, endless_batches
 from ps_allreduce.exchange.record_reader import RecordReader
 from ps_allreduce.point.inputs.image_files import ImageFiles
 from ps_allreduce.workloads.image_lists import damage_in, write_list
@@ -120,7 +120,7 @@ def batches_of(
     reader: Reader, asked: Settings, workers: int = 1, worker: int = 0, count: int = 20
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """The first batches of a worker: of 6 examples together."""
-    share = Share(num_workers=workers, worker=worker, batch=6 // workers, seed=3)
+    share = WorkerShare(num_workers=workers, worker=worker, batch=6 // workers, seed=3)
     endless = endless_batches(reader, asked, share)
     return list(endless.take(count).as_numpy_iterator())
 

@@ -222,7 +222,7 @@ def test_a_sentence_says_how_much_and_what_to_change() -> None:
     )
     assert "the largest part is the hottest server, " in main_reason(case)
     unseen = explanation_sentence(case, told["stock_allreduce", "allreduce"])
-    assert "Nobody sees into the steps of stock_allreduce: make ladder" in unseen
+    assert "Nobody sees into the steps of stock_allreduce. make ladder" in unseen
     rows = explanation_table(case)
     assert len(rows) == len(told)
     assert list(rows["the hottest server ms"]) != ["-"] * len(rows)

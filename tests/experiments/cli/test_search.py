@@ -161,7 +161,7 @@ def test_the_small_form_is_what_nothing_else_is_stated_about(
     assert point.network == EmulatedNetwork(num_hosts=8, bits_per_s=110e6)
     assert point.strategy.wire == Wire(group_bytes=60_000, cut_bytes=60_000)
     assert isinstance(point.measurement, Measurement)
-    assert point.measurement.measured_steps == 10
+    assert point.measurement.measured_steps == 6
     assert not (tmp_path / "results" / "search").exists()
 
 
