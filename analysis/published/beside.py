@@ -127,7 +127,9 @@ def reading_costs(curves: Sequence[PublishedCurve], cases: Sequence[Case]) -> pd
         for curve in curves
         if curve.of(case) and (base := plain.get(_but_for_input(point.experiment)))
     ]
-    return pd.DataFrame(rows)
+    costs = pd.DataFrame(rows)
+    has_one_original = bool(rows) and costs["there"].nunique() == 1
+    return costs.drop(columns="there") if has_one_original else costs
 
 
 def _but_for_input(experiment: Experiment) -> str:
