@@ -129,8 +129,8 @@ $(SWEEPS): environment
 study: environment
 	@test -n "$$NAME" || { \
 		echo "Error: make study needs a NAME, such as NAME=piz-daint: choose one of $(SWEEPS)." >&2; exit 2; }
-	@case " $(SWEEPS) " in *" $$NAME "*) ;; *) \
-		echo "Error: NAME=$$NAME is no study: choose one of $(SWEEPS)." >&2; exit 2 ;; esac; $(RUN_STUDY)
+	@printf '%s\n' $(SWEEPS) | grep -qxFe "$$NAME" || { \
+		echo "Error: NAME=$$NAME is no study: choose one of $(SWEEPS)." >&2; exit 2; }; $(RUN_STUDY)
 
 placement: environment
 	$(RUN) experiments placement $(CHOICE) $$ARGS

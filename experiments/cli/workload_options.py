@@ -39,6 +39,8 @@ def parse_input(text: str) -> Synthetic | Digits | InputFiles:
             return data
     folder = text.removeprefix(PREFIX)
     if not folder or not os.path.isdir(folder):  # that of Path raises what may not be searched
+        if text.startswith(PREFIX):
+            raise UserError(f"{text!r}: {folder!r} is no folder; write {PREFIX}FOLDER.")
         raise UserError(
             f"{text!r} is neither {Synthetic().name}, {Digits().name} nor a folder of TFRecord "
             "files (python -m experiments convert makes one); loose images are "

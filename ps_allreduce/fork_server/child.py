@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 import time
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +81,14 @@ def report_failure(reporter: Reporter, error: BaseException) -> None:
     short = isinstance(error, OSError) and error.errno in SHORTAGES
     fault = short or isinstance(error, HostFault)
     reporter("failed", text=text, user_error=mistake, host_fault=fault)
+
+
+def log_failure(error: BaseException) -> None:
+    """Write to the log where it happened; of a user's mistake only the sentence."""
+    if isinstance(error, UserError | InputDataError):
+        print(error, file=sys.stderr)
+    else:
+        traceback.print_exception(error)
 
 
 def explain_out_of_memory(text: str, task: str) -> str:

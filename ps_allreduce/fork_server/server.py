@@ -20,7 +20,6 @@ import socket
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -38,6 +37,7 @@ from ps_allreduce.fork_server.child import (
     KernelWatch,
     Reporter,
     detach,
+    log_failure,
     report_failure,
 )
 from ps_allreduce.fork_server.guard import go_on_guarded
@@ -160,7 +160,7 @@ class ForkServer:
         except BaseException as error:
             report_failure(reporter, error)
             with suppress(OSError):  # a full disk takes no log
-                traceback.print_exc()
+                log_failure(error)
         finally:
             with suppress(OSError):
                 sys.stdout.flush()

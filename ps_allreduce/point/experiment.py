@@ -60,7 +60,7 @@ class Experiment:
         if self.evaluation is not None and self.strategy.as_shipped:
             raise UserError(
                 f"{self.strategy.kind} is plain TensorFlow, of which only training is measured: "
-                "leave --evaluation out."
+                "leave --evaluation-batches out."
             )
         self.strategy.check_fits(self.num_workers, self.spread, self.resources)
         if refusal := self.strategy.refusal(self.workload):

@@ -64,7 +64,8 @@ def start_task(request: messages.StartTask, report: Reporter) -> None:
     except tf.errors.DataLossError as error:
         source = request.experiment.workload.data.name
         raise InputDataError(
-            f"a file of the input {source} is damaged: {essence(str(error))}. Write it again."
+            f"a file of the input {source} is damaged: {essence(str(error))}. The command that "
+            "converted it names the file if you give it again."
         ) from error
     except (tf.errors.OpError, MemoryError) as error:
         _look_at_input(request, error)

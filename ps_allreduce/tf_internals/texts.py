@@ -35,6 +35,9 @@ TENSOR = re.compile(r"tensor with shape(\[[\d,]*\]) and type (\w+)")
 #: Names the node that failed, on the line after the cause.
 NODE = "[[{{node"
 
+#: Which operation failed on which device; users know neither.
+PLACES = re.compile(r"\{\{function_node [^}]*\}\} ?|\s*\[Op:\w+\]")
+
 #: Follows the cause, in every operation that comes after an aborted collective.
 AFTERTHOUGHT = "The error could be from a previous operation."
 
@@ -52,7 +55,7 @@ def essence(text: str) -> str:
     stripped = [line.strip() for line in text.strip().splitlines()]
     lines = [line for line in stripped if line and not line.startswith(AFTERTHOUGHT)] or [""]
     nodes = [number for number, line in enumerate(lines) if line.startswith(NODE)]
-    return lines[nodes[0] - 1 if nodes and nodes[0] else 0][:300]
+    return PLACES.sub("", lines[nodes[0] - 1 if nodes and nodes[0] else 0])[:300]
 
 
 def cause_of_file_error(text: str) -> str:

@@ -75,7 +75,8 @@ def damage_in(data: ImageFiles) -> str | None:
             with open_regular(folder / image.name) as stream:
                 tf.io.decode_image(stream.read(), channels=3, expand_animations=False)
         except (OSError, tf.errors.OpError) as error:
-            return f"{folder / image.name} is damaged: {essence(str(error))}."
+            reason = essence(str(error)).rstrip(".")
+            return f"{folder / image.name} is damaged: {reason}."
         if time.monotonic() > ends_at:
             return None
     return None

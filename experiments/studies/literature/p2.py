@@ -63,7 +63,8 @@ def _points(scope: Scope) -> Iterator[Experiment]:
 def _measured(scope: Scope, workload: Workload) -> Sequence[int]:
     """All numbers of workers; of the small form those that fill hosts, and with real images one."""
     per_host = 1 if scope.spread is None else scope.spread.workers_per_host
-    filling = [n for n in scope.scale.workers if n == 1 or n >= per_host]
+    most = per_host * SMALL_FORM.hosts
+    filling = [n for n in scope.scale.workers if n == 1 or per_host <= n <= most]
     if not scope.brief:
         return scope.scale.workers
     if not isinstance(workload.data, InputFiles):

@@ -103,8 +103,8 @@ class RecordFiles:
         files = sorted(folder.glob(PATTERN))
         if not files:
             raise UserError(
-                f"no {PATTERN} file in {folder}: python -m experiments convert makes them from a "
-                "data set."
+                f"no {PATTERN} file in {folder}{_elsewhere(folder)}: python -m experiments convert "
+                "makes them from a data set."
             )
         try:
             sizes = [path.stat().st_size for path in files]
@@ -199,6 +199,12 @@ def _check_form(data: Digits | InputFiles, model: ImageModel) -> None:
             f"input {data.name} has {form.num_outputs} {counted}, got num_classes "
             f"{model.num_classes}."
         )
+
+
+def _elsewhere(folder: Path) -> str:
+    """Folders below this one that hold such files, for a message."""
+    found = sorted({path.parent.name for path in folder.glob(f"*/{PATTERN}")})
+    return f", but in its folders {', '.join(found)}" if found else ""
 
 
 def _check_files(folder: Path, manifest: Manifest, sizes: Mapping[str, int]) -> None:

@@ -47,6 +47,7 @@ MISTYPED = {
     "compare --input nowhere": (
         "'nowhere' is neither synthetic, digits nor a folder of TFRecord files"
     ),
+    "compare --input images:nowhere": "'images:nowhere': 'nowhere' is no folder; write images:",
     "compare --input ''": "'' is neither synthetic, digits nor a folder of TFRecord files",
     "compare --results --dry-run": "'--dry-run' looks like an option; write ./--dry-run if it is",
     "compare --results ''": "an empty text names no file or folder.",

@@ -262,6 +262,11 @@ def test_both_ends_of_a_large_file_count(tmp_path: Path) -> None:
 def test_a_folder_without_files_is_told_how_to_make_some(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="experiments convert makes them"):
         RecordFiles.found_in(tmp_path)
+    for split in ("training", "test"):
+        (tmp_path / split).mkdir()
+        records(tmp_path / split, a=b"one")
+    with pytest.raises(UserError, match=r"but in its folders test, training: python -m"):
+        RecordFiles.found_in(tmp_path)
 
 
 def converted(folder: Path, form: ExampleForm, sizes: dict[str, int]) -> None:

@@ -29,6 +29,7 @@ Detected at node Sum defined at (most recent call last):
             "Collective ops is aborted by: no peer",
         ),
         ("[[{{node Sum}}]]", "[[{{node Sum}}]]"),
+        ("{{function_node __wrapped__Decode_device_/cpu:0}} no image [Op:Decode]", "no image"),
         ("x" * 400, "x" * 300),
     ],
 )
