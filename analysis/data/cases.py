@@ -215,8 +215,7 @@ def make_cases(
     """
     attempts = table.assign(turn=turns_of(table)).groupby("experiment_id", sort=False)
     experiments = _with_one_name(attempts.head(1), records).set_index("experiment_id", drop=False)
-    # A folder that was moved holds the same data still.
-    experiments["input"] = experiments["input_checksum"].fillna(experiments["input"])
+    experiments["input"] = _inputs(experiments)
     asked = experiments.astype(object).where(experiments.notna(), None)
     groups = [group for _, group in asked.groupby(list(CONDITIONS), sort=False, dropna=False)]
     names = _case_names(pd.concat([group.head(1) for group in groups]))
@@ -240,6 +239,21 @@ def _with_one_name(runs: pd.DataFrame, records: Mapping[str, RunRecord]) -> pd.D
     return runs.assign(model=[names.setdefault(model, model.name) for model in models])
 
 
+def _inputs(experiments: pd.DataFrame) -> list[str]:
+    """A short name of every input; a folder that was moved holds the same data still."""
+    names: dict[object, str] = {}
+    told = zip(experiments["input_checksum"], experiments["input"], strict=True)
+    return [
+        str(name) if pd.isna(checksum) else names.setdefault(checksum, _ending(str(name)))
+        for checksum, name in told
+    ]
+
+
+def _ending(path: str) -> str:
+    """The last two folders of a path."""
+    return "/".join([part for part in Path(path).parts if part != "/"][-2:])
+
+
 def _case_names(cases: pd.DataFrame) -> list[str]:
     """The model, then whatever differs between the cases of one sweep."""
     described = cases[list(CONDITIONS)].rename(columns=lambda name: name.removeprefix(ASKED))
@@ -255,12 +269,15 @@ def _telling(rivals: pd.DataFrame) -> list[str]:
     """The conditions that differ.
 
     One that some cases do not have, and all others alike, follows from what these differ in: made
-    images have no size of a buffer.  It is told only if nothing else tells cases apart.
+    images have no size of a buffer.  It is told only if nothing else tells cases apart, and a
+    checksum only where inputs have the same name.
     """
     text = rivals.map(str)
     differing = sorted(str(name) for name in text if text[name].nunique() > 1)
     apart = [name for name in differing if rivals[name].dropna().map(str).nunique() > 1]
-    return apart if apart and not text[apart].duplicated().any() else differing
+    readable = [name for name in apart if name != "input_checksum"]
+    unique = (told for told in (readable, apart) if told and not text[told].duplicated().any())
+    return next(unique, differing)
 
 
 def _points(

@@ -61,13 +61,16 @@ def test_other_networks_interfaces_and_workers_per_host_are_another_case(
 
 def test_what_only_some_inputs_have_is_told_of_none() -> None:
     """Files have a checksum and a pipeline; made-up examples have neither."""
-    files = RecordFiles(path="/data", num_files=1, num_bytes=9, checksum="ab" * 8)
+    files = RecordFiles(path="/big/data/faces", num_files=1, num_bytes=9, checksum="ab" * 8)
     read = replace(OWN, workload=replace(OWN.workload, data=files))
     cases = cases_of([run(own, 1.0) for own in (OWN, read)])
     assert [case.name for case in cases] == [
-        f"SmallCNN, input {'ab' * 8}",
+        "SmallCNN, input data/faces",
         "SmallCNN, input synthetic",
     ]
+    other = replace(OWN, workload=replace(OWN.workload, data=replace(files, checksum="cd" * 8)))
+    names = [case.name for case in cases_of([run(own, 1.0) for own in (read, other)])]
+    assert names == [f"SmallCNN, input_checksum {pair * 8}" for pair in ("ab", "cd")]
 
 
 DEDICATED: dict[str, Any] = {"layout": LayoutKind.DEDICATED}
