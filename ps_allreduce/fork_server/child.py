@@ -26,6 +26,9 @@ from ps_allreduce.fork_server.messages import Event, encode
 from ps_allreduce.signals import ENDING, signal_when_parent_ends
 from ps_allreduce.tf_internals.texts import ALLOCATOR, OUT_OF_MEMORY, TENSOR, essence
 
+#: What a user can mend; where it happened in the code tells them nothing.
+MISTAKES = (UserError, InputDataError)
+
 ADVICE = "use a smaller --batch-per-worker"
 
 
@@ -77,7 +80,7 @@ def report_failure(reporter: Reporter, error: BaseException) -> None:
     """Report in a sentence why the job could not be done."""
     understood = isinstance(error, SuiteError)
     text = str(error) if understood else f"{type(error).__name__}: {essence(str(error))}"
-    mistake = isinstance(error, UserError | InputDataError)
+    mistake = isinstance(error, MISTAKES)
     short = isinstance(error, OSError) and error.errno in SHORTAGES
     fault = short or isinstance(error, HostFault)
     reporter("failed", text=text, user_error=mistake, host_fault=fault)
@@ -85,7 +88,7 @@ def report_failure(reporter: Reporter, error: BaseException) -> None:
 
 def log_failure(error: BaseException) -> None:
     """Write to the log where it happened; of a user's mistake only the sentence."""
-    if isinstance(error, UserError | InputDataError):
+    if isinstance(error, MISTAKES):
         print(error, file=sys.stderr)
     else:
         traceback.print_exception(error)

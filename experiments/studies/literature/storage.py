@@ -30,8 +30,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from experiments.data_sets.sample_images import SampleImages
-from experiments.studies.literature.method import emulated, fixed_profiles, in_precisions
-from experiments.studies.literature.network import BATCH, DIVISOR
+from experiments.studies.literature.method import fixed_profiles, in_precisions
 from experiments.studies.literature.network import SMALL as NETWORK_FORM
 from experiments.studies.scope import Scope
 from experiments.studies.study import SmallForm, Study
@@ -47,7 +46,7 @@ BADLY_SET = Pipeline(parallel_reads=1, parallel_maps=1, prefetch=0)
 
 PIPELINES = (Pipeline(), BADLY_SET, Pipeline(cache=Cache.MEMORY))
 
-#: Devices and models whose speed is known, from the slowest on.
+#: Devices and models of the study `network`, from the slowest on.
 SMALL_SPEEDS = (("P100", "VGG16"), ("V100", "ResNet50"))
 
 #: Of which models of different sizes.
@@ -95,9 +94,9 @@ STUDY = Study(
     ),
     small=SmallForm(
         workloads=tuple(
-            emulated(s.model, divisor=DIVISOR, batch=BATCH, step_s=BATCH / s.images_per_sec)
-            for s in SPEEDS
-            if (s.device, s.model) in SMALL_SPEEDS
+            workload
+            for speed, workload in zip(SPEEDS, NETWORK_FORM.workloads, strict=True)
+            if (speed.device, speed.model) in SMALL_SPEEDS
         ),
         workers=(WORKERS,),
         hosts=WORKERS,
