@@ -242,8 +242,8 @@ def export(
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     interrupted = (
-        "Interrupted. To make the runs of a sweep that are missing, give the same command again; "
-        "a conversion goes on likewise, and anything else begins anew."
+        "Interrupted. The same command makes the missing runs of a sweep, or goes on with a "
+        "conversion; anything else begins anew."
     )
     return run_command_line(cli, words, "python -m experiments", interrupted)
 

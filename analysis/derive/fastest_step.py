@@ -45,6 +45,9 @@ from ps_allreduce.record.records import RunRecord
 #: Of a run that did not get so far, its bound is that of so many steps.
 UNMEASURED_STEPS = 1000
 
+#: Uses of a link that differ by less, relatively, are the same.
+_SAME = 1e-9
+
 #: Bytes per second that every host's link has for gradients, out and in.
 Rates = Mapping[str, tuple[float, float]]
 
@@ -204,18 +207,39 @@ def most_steps_per_s(shares: Sequence[Traffic], alone: Sequence[float], rates: R
         shares: bytes over the links in a step of each worker.
         alone: the least seconds of a step of each worker.
     """
-    # It takes long to import, and only asynchronous servers ask for it.
+    hosts = dict.fromkeys(host for share in shares for host in share)
+    # Seconds that a worker's step uses a link.
+    usage = np.array(
+        [
+            [share.get(host, (0.0, 0.0))[direction] / rates[host][direction] for share in shares]
+            for host in hosts
+            for direction in (0, 1)
+        ]
+    )
+    fastest = 1 / np.array(alone)
+    used = usage @ fastest
+    busiest = usage[int(np.argmax(used))]
+    if used.max() <= 1.0:
+        return float(fastest.sum())
+    if np.allclose(busiest, busiest[0], rtol=_SAME, atol=0.0):
+        # It carries so many steps, whoever makes them.
+        return float(1 / busiest[0])
+    return _best_division(usage, fastest)
+
+
+def _best_division(usage: npt.NDArray[np.float64], fastest: npt.NDArray[np.float64]) -> float:
+    """Most steps per second, of no worker more than it can; no link is used all the time or longer.
+
+    Args:
+        usage: seconds that a worker's step uses a link [links, workers].
+        fastest: steps per second of each worker alone.
+    """
+    # It takes long to import, and few clusters ask for it.
     from scipy.optimize import linprog
 
-    hosts = dict.fromkeys(host for share in shares for host in share)
-    # No link may be used for more than a second in a second.
-    usage = [
-        [share.get(host, (0.0, 0.0))[direction] / rates[host][direction] for share in shares]
-        for host in hosts
-        for direction in (0, 1)
-    ]
-    limits = [(0.0, 1 / seconds) for seconds in alone]
-    found = linprog([-1.0] * len(shares), A_ub=usage, b_ub=[1.0] * len(usage), bounds=limits)
+    links, workers = usage.shape
+    limits = [(0.0, most) for most in fastest]
+    found = linprog([-1.0] * workers, A_ub=usage, b_ub=[1.0] * links, bounds=limits)
     if found.x is None:
         raise ValueError(f"the best division of steps was not found: {found.message}")
     return float(found.x.sum())

@@ -3,12 +3,12 @@
 Axes: side, cause (slow worker, hot server, slow input, slow link, busy cores), share of a step.
 
 Method: a seed draws what is planted in each launch, on emulated hosts with an emulated accelerator.
-Launches without each cause come before it in the same turn.  The latest sound launches of a side
-say how long a step is, and so how much of a cause makes it longer by a share.  A launch from which
-others took much of the processors is made again.  What is found is judged in
+Launches without each cause come before and after it in the same turn.  The latest sound launches
+of a side say how long a step is, and so how much of a cause makes it longer by a share.  A launch
+from which others took much of the processors is made again.  What is found is judged in
 `analysis.suite.rule.planted_causes`.
 
-Cost: 60 launches with causes take about 150 launches of twelve seconds.
+Cost: 60 launches with causes take about 220 launches of twelve seconds.
 
 It should show the right cause first in at least 54 of 60 launches, and none in sound ones.
 """
@@ -138,8 +138,8 @@ def _make_turns(where: _Place, drawn: list[Draw], ends_at: float) -> int:
 
 
 def _launches_of(draw: Draw) -> int:
-    """One with all causes, and one without each of them."""
-    return 1 + len(draw.sizes)
+    """One with all causes, and without each of them one before and one after it."""
+    return 1 + 2 * len(draw.sizes)
 
 
 def _sound_step(names: Sequence[str], folder: Path) -> SoundStep:
@@ -154,13 +154,15 @@ def _sound_step(names: Sequence[str], folder: Path) -> SoundStep:
 
 
 def _turn(where: _Place, number: int, draw: Draw, made: Sequence[PlantedTurn]) -> PlantedTurn:
-    """The launches without each cause, then the one with all of them.
+    """The launches without each cause, the one with all of them, and those without each again.
+
+    Launches that get slower or faster meanwhile do so on both sides of the one with all causes.
 
     Args:
         made: turns before this one.
     """
     sound, sizes = sound_point(draw.side), draw.sizes
-    known = [turn.sound for turn in made if turn.side == draw.side and turn.sound]
+    known = [name for turn in made if turn.side == draw.side for name in turn.sound]
 
     def launched(wanted: Mapping[Plant, float]) -> str:
         if not wanted:
@@ -168,13 +170,23 @@ def _turn(where: _Place, number: int, draw: Draw, made: Sequence[PlantedTurn]) -
         step = _sound_step(known[-LATEST:], where.session.place.sweep_dir)
         return _launched(where, planted_point(sound, wanted, step, where.data_dir), burners(wanted))
 
-    without: dict[Plant, str] = {}
-    for plant in sizes:
-        others = {other: size for other, size in sizes.items() if other is not plant}
-        without[plant] = launched(others)
-        known += [] if others else [without[plant]]
+    def without_each() -> dict[Plant, str]:
+        return {
+            plant: launched({other: sizes[other] for other in sizes if other is not plant})
+            for plant in sizes
+        }
+
+    before = without_each()
+    if len(sizes) == 1:
+        known += before.values()
+    planted = launched(sizes)
+    after = without_each()
     return PlantedTurn(
-        number=number, side=draw.side, sizes=sizes, planted=launched(sizes), without=without
+        number=number,
+        side=draw.side,
+        sizes=sizes,
+        planted=planted,
+        without={plant: (before[plant], after[plant]) for plant in sizes},
     )
 
 

@@ -40,6 +40,9 @@ class Scaling(StrEnum):
     STRONG = "strong"
 
 
+#: The default; a short line of a point names others.
+BATCH = 16
+
 #: Time from one release of gradients to the next, at least: one takes about a millisecond where
 #: processors are busy, and a pass that releases more often takes longer than stated.
 LEAST_RELEASE_S = 0.002
@@ -123,7 +126,7 @@ class Workload:
     model: Model = field(default_factory=ImageModel)
     data: Data = field(default_factory=Synthetic)
     optimizer: Optimizer = field(default_factory=Momentum)
-    batch_per_worker: int = 16
+    batch_per_worker: int = BATCH
     accumulation: int = 1
     seed: int = 1
     emulated: EmulatedCompute | None = None
@@ -257,7 +260,9 @@ class Workload:
 
     def title_parts(self) -> list[str]:
         """What a short line says: what is not at its default."""
-        parts = [f"accumulation {self.accumulation}"] if self.accumulation > 1 else []
+        parts = [] if self.batch_per_worker == BATCH else [f"batch {self.batch_per_worker}"]
+        if self.accumulation > 1:
+            parts.append(f"accumulation {self.accumulation}")
         if isinstance(self.data, InputFiles):
             parts.append(self.data.title)
         if self.scaling is Scaling.STRONG:

@@ -3,8 +3,9 @@
 Decides what is held against what.  A launch with planted causes meets the sound launches of its
 side that were made around the same time, without the one of its own turn: the largest part of the
 difference must be the cause that was planted, or of two the larger one.  What a part promises is
-held against what launches in the same turn gained without that cause.  Every sound launch also
-meets the others: no cause may be found there.
+held against what launches in the same turn, before and after it, gained without that cause.  How
+often those two agree shows what chance leaves of a promise.  Every sound launch also meets the
+others: no cause may be found there.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+from statistics import fmean
 
 import pandas as pd
 
@@ -63,21 +65,21 @@ class PlantedTurn:
         side: the strategy.
         sizes: planted causes, and how large each was to be as a share of a step.
         planted: the launch with all of them; of a sound turn, that launch.
-        without: of each cause, the launch with all others.
+        without: of each cause, the launches with all others.
     """
 
     number: int
     side: str
     sizes: Mapping[Plant, float]
     planted: str
-    without: Mapping[Plant, str]
+    without: Mapping[Plant, tuple[str, ...]]
 
     @property
-    def sound(self) -> str | None:
-        """The launch of the turn without any cause; None where there is none."""
+    def sound(self) -> tuple[str, ...]:
+        """The launches of the turn without any cause."""
         if not self.sizes:
-            return self.planted
-        return next(iter(self.without.values())) if len(self.sizes) == 1 else None
+            return (self.planted,)
+        return next(iter(self.without.values())) if len(self.sizes) == 1 else ()
 
 
 def read_turns(path: Path) -> list[PlantedTurn]:
@@ -115,7 +117,8 @@ class Found:
         plant, size: what was planted; None for a sound launch.
         first: the part that comes first; None where no difference is told.
         right: it is the answer.
-        promised_s, gained_s: of this cause; None where its part was not found.
+        promised_s: of this cause; None where its part was not found.
+        gains_s: by each launch without it.
     """
 
     side: str
@@ -124,7 +127,12 @@ class Found:
     first: Cause | None
     right: bool
     promised_s: float | None = None
-    gained_s: float | None = None
+    gains_s: tuple[float, ...] = ()
+
+    @property
+    def gained_s(self) -> float | None:
+        """The mean gain; None where no launch tells it."""
+        return fmean(self.gains_s) if self.gains_s else None
 
     @property
     def kept(self) -> bool:
@@ -132,6 +140,13 @@ class Found:
         if self.promised_s is None or self.gained_s is None:
             return False
         return abs(self.gained_s - self.promised_s) <= TOLERANCE * self.promised_s
+
+    @property
+    def repeated(self) -> bool:
+        """The launches without the cause gain within 20 % of the same."""
+        if self.gained_s is None:
+            return False
+        return max(self.gains_s) - min(self.gains_s) <= TOLERANCE * abs(self.gained_s)
 
 
 def judge(turns: Sequence[PlantedTurn], runs: pd.DataFrame) -> pd.DataFrame:
@@ -147,13 +162,14 @@ def judge(turns: Sequence[PlantedTurn], runs: pd.DataFrame) -> pd.DataFrame:
 def _sound_again(turns: Sequence[PlantedTurn]) -> list[PlantedTurn]:
     """The sound launches of turns with a cause, as turns of their own."""
     return [
-        replace(turn, sizes={}, planted=turn.sound, without={})
+        replace(turn, sizes={}, planted=sound, without={})
         for turn in turns
-        if turn.sizes and turn.sound is not None
+        if turn.sizes
+        for sound in turn.sound
     ]
 
 
-_FIELDS = ("side", "plant", "size", "first", "right", "promised_s", "gained_s", "kept")
+_FIELDS = ("side", "plant", "size", "first", "right", "promised_s", "gained_s", "kept", "repeated")
 
 
 def _found(turn: PlantedTurn, turns: Sequence[PlantedTurn], runs: pd.DataFrame) -> list[Found]:
@@ -172,7 +188,7 @@ def _found(turn: PlantedTurn, turns: Sequence[PlantedTurn], runs: pd.DataFrame) 
             first=first,
             right=first in answers,
             promised_s=_promise(told, ANSWERS[plant]),
-            gained_s=_gain(turn, plant, runs),
+            gains_s=_gains(turn, plant, runs),
         )
         for plant, size in turn.sizes.items()
     ]
@@ -180,13 +196,13 @@ def _found(turn: PlantedTurn, turns: Sequence[PlantedTurn], runs: pd.DataFrame) 
 
 def sound_runs(turns: Sequence[PlantedTurn], side: str, runs: pd.DataFrame) -> pd.DataFrame:
     """The sound launches of a side."""
-    names = [turn.sound for turn in turns if turn.side == side and turn.sound is not None]
+    names = [name for turn in turns if turn.side == side for name in turn.sound]
     return runs.loc[[name for name in names if name in runs.index]]
 
 
 def _around(turn: PlantedTurn, sound: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """The sound launches nearest in time, without the turn's own: what it gains is the proof."""
-    others = sound.drop(index=[] if turn.sound is None else [turn.sound], errors="ignore")
+    others = sound.drop(index=list(turn.sound), errors="ignore")
     begun = others["started_at"] - runs["started_at"].loc[[turn.planted]].iloc[0]
     return others[others.index.isin(begun.abs().nsmallest(NEAREST).index)]
 
@@ -196,14 +212,13 @@ def _promise(told: Difference, cause: Cause) -> float | None:
     return next(promises, None)
 
 
-def _gain(turn: PlantedTurn, plant: Plant, runs: pd.DataFrame) -> float | None:
-    steps = runs["mean_step_s"].astype(float)
-    gain = steps.get(turn.planted, float("nan")) - steps.get(turn.without[plant], float("nan"))
-    return None if pd.isna(gain) else float(gain)
+def _gains(turn: PlantedTurn, plant: Plant, runs: pd.DataFrame) -> tuple[float, ...]:
+    steps = runs["mean_step_s"].astype(float).reindex([turn.planted, *turn.without[plant]])
+    return tuple(float(gain) for gain in (steps.iloc[0] - steps.iloc[1:]).dropna())
 
 
 def render_found(found: pd.DataFrame) -> list[str]:
-    """A line for each kind of cause, and for all together."""
+    """A line for all causes together, for each kind, and for each of its sizes."""
     planted = found[found["plant"].notna()]
     if planted.empty:
         return ["no planted cause yet."]
@@ -211,8 +226,12 @@ def render_found(found: pd.DataFrame) -> list[str]:
     lines = [
         f"right cause first: {Share(count=int(launches.sum()), of=len(launches))} launches; "
         f"promise kept within {TOLERANCE:.0%}: "
-        f"{Share(count=int(planted['kept'].sum()), of=len(planted))} causes"
+        f"{Share(count=int(planted['kept'].sum()), of=len(planted))} causes",
+        f"  launches without a cause agree on its gain within {TOLERANCE:.0%}: "
+        f"{Share(count=int(planted['repeated'].sum()), of=len(planted))} causes",
     ]
+    for cause, group in planted.groupby("plant"):
+        lines.append(f"  {cause}: {_group_text(group)}")
     for (plant, size), group in planted.groupby(["plant", "size"]):
         lines.append(f"  {plant}, {size:.0%} of a step: {_group_text(group)}")
     sound = found[found["plant"].isna()]

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linprog
 
-from analysis.derive.fastest_step import Bound, bound_of, step_time_s
+from analysis.derive.fastest_step import Bound, bound_of, most_steps_per_s, step_time_s
 from analysis.stats.points import point_table
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.jitter import Distribution, Jitter
@@ -267,3 +270,29 @@ def test_a_point_averages_over_its_launches() -> None:
     assert point["bound_step_s"] == pytest.approx((20 + 10 + 5) / 3)
     assert point["fraction"] == pytest.approx(0.45)
     assert point["rate_bound"] == pytest.approx(20 / 4.5)
+
+
+@given(
+    sizes=st.lists(st.integers(1, 3), min_size=1, max_size=5),
+    alone=st.lists(st.floats(0.1, 10.0), min_size=5, max_size=5),
+    rate=st.floats(1.0, 1000.0),
+)
+def test_steps_are_divided_as_well_as_by_a_linear_program(
+    sizes: list[int], alone: list[float], rate: float
+) -> None:
+    # Each worker sends so much to one server and takes as much from it; workers have faster links.
+    shares = [{"server": (n, n), f"worker{w}": (n, n)} for w, n in enumerate(sizes)]
+    rates = {host: (5 * rate, 5 * rate) for share in shares for host in share}
+    rates["server"] = (rate, 2 * rate)
+    of_each = alone[: len(sizes)]
+    usage = [[n / rate for n in sizes]] + [
+        [n / (5 * rate) * (i == w) for i, n in enumerate(sizes)] for w in range(len(sizes))
+    ]
+    best = linprog(
+        [-1.0] * len(sizes),
+        A_ub=usage,
+        b_ub=[1.0] * len(usage),
+        bounds=[(0.0, 1 / seconds) for seconds in of_each],
+    )
+    assert best.x is not None
+    assert most_steps_per_s(shares, of_each, rates) == pytest.approx(best.x.sum(), rel=1e-6)

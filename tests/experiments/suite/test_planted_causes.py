@@ -30,7 +30,7 @@ def test_turns_are_made_and_judged_once(
     turns = read_turns(Path("results") / FOLDER / SEED / FILE)
     drawn = draws(int(SEED), 3)
     assert [turn.sizes for turn in turns[2 * BEFOREHAND :]] == [draw.sizes for draw in drawn]
-    without = sum(len(draw.sizes) for draw in drawn)
+    without = 2 * sum(len(draw.sizes) for draw in drawn)
     assert len(launcher.launched) == 2 + 2 * BEFOREHAND + 3 + without
     assert launcher.launched[2 : 2 + 2 * BEFOREHAND] == [sound_point(side) for side in SIDES] * 5
     assert "right cause first: " in capsys.readouterr().out
