@@ -152,10 +152,10 @@ def _fits(fitted: Sequence[_Fitted]) -> pd.DataFrame:
         [
             {
                 "model": each.name,
-                "coefficients": str(len(each.model.coefficients)),
+                "terms": str(len(each.model.coefficients)),
                 "R\N{SUPERSCRIPT TWO}": f"{each.model.r_squared:.4f}",
-                "adjusted R\N{SUPERSCRIPT TWO}": f"{each.model.adjusted_r_squared:.4f}",
-                "residual std": number(each.model.residual_std),
+                "adj. R\N{SUPERSCRIPT TWO}": f"{each.model.adjusted_r_squared:.4f}",
+                "resid. std": number(each.model.residual_std),
                 "AIC": f"{each.model.aic:.1f}",
                 "p, normal": _chance(each.model.normal_p),
                 "p, alike": _chance(each.model.even_p),

@@ -16,7 +16,7 @@ from rich.console import Console
 from experiments.cli.requests import StudyRequest
 from experiments.sweep.definition import Choices
 from experiments.sweep.link_rate import LINKS, MOST_BUSY, Look, choose_rate
-from experiments.sweep.session import RunListener, Workplace, open_session, run_once_more
+from experiments.sweep.session import RunListener, Workplace, open_session, run_uninterrupted
 from ps_allreduce.bounds import nominal_network_s
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.point.experiment import Experiment
@@ -25,7 +25,7 @@ from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.network import EmulatedNetwork, render_rate
 from ps_allreduce.record.exchanges import ExchangeMode
 from ps_allreduce.record.link_rates import rate_question
-from ps_allreduce.record.records import RunRecord, Status
+from ps_allreduce.record.records import RunRecord
 
 #: The folder of its records; it is no sweep.
 NAME = "first-look"
@@ -145,10 +145,7 @@ class FirstLook:
         place.launcher.check(point)
         place.launcher.prepare(point.workload)
         with open_session(place, NAME, self.request.sweep.chosen_profile) as session:
-            record = run_once_more(session, point)
-        if record.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt
-        return record
+            return run_uninterrupted(session, point)
 
 
 def _busiest(points: Iterable[Experiment]) -> Experiment | None:

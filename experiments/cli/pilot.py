@@ -20,12 +20,18 @@ from analysis.planning.variances import pilot_of
 from experiments.cli.requests import StudyRequest
 from experiments.sweep.contenders import main_points
 from experiments.sweep.definition import LAUNCHES, WINDOW, Choices
-from experiments.sweep.session import RunListener, Session, Workplace, open_session, run_once_more
+from experiments.sweep.session import (
+    RunListener,
+    Session,
+    Workplace,
+    open_session,
+    run_uninterrupted,
+)
 from experiments.sweep.sweep import Sweep
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import tasks_of
 from ps_allreduce.record.files import RunFiles
-from ps_allreduce.record.records import RunRecord, Status
+from ps_allreduce.record.records import RunRecord
 
 #: The folder of its records; it is no sweep.
 NAME = "pilot"
@@ -161,9 +167,7 @@ def _pair(points: Sequence[Experiment]) -> list[Experiment]:
 def _launched(session: Session, point: Experiment) -> tuple[Path, RunRecord]:
     profile = session.profile.measurement
     window = replace(profile, measured_s=WINDOW_S, measured_steps=FEWEST_STEPS)
-    record = run_once_more(session, replace(point, measurement=window))
-    if record.status is Status.INTERRUPTED:
-        raise KeyboardInterrupt
+    record = run_uninterrupted(session, replace(point, measurement=window))
     files = RunFiles.of(
         session.place.sweep_dir, record.experiment_id, record.repetition, record.attempt
     )

@@ -47,7 +47,7 @@ from experiments.suite.planted_points import (
     sound_point,
 )
 from experiments.sweep.progress import SweepProgress, plain_console
-from experiments.sweep.session import Session, Workplace, open_session, run_once_more
+from experiments.sweep.session import Session, Workplace, open_session, run_uninterrupted
 from experiments.sweep.sweep import Profile
 from experiments.sweep.writable import check_writable
 from launchers.processes import start_in_background
@@ -91,6 +91,7 @@ def plant_causes(results: Path, seed: int, launches: int, budget_s: float) -> in
     Raises:
         UserError: there can be no emulated hosts here, or a folder cannot be written.
         LaunchError: a point cannot be launched.
+        KeyboardInterrupt: somebody has interrupted a launch.
     """
     ends_at, folder = time.monotonic() + budget_s, results / FOLDER / str(seed)
     settings = LauncherSettings(
@@ -199,7 +200,7 @@ def _launched(where: _Place, point: Experiment, count: int) -> str:
     ended_well: dict[str, float] = {}
     for _ in range(TRIES):
         with _burning(count, log):
-            record = run_once_more(where.session, point)
+            record = run_uninterrupted(where.session, point)
         if record.status is Status.OK:
             ended_well[record.run_id] = _disturbed(record, count)
             if ended_well[record.run_id] <= MOST_DISTURBED:

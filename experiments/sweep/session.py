@@ -234,6 +234,20 @@ def run_once_more(
     return run_once(session, PlannedRun(experiment=experiment, repetition=repetition), weights)
 
 
+def run_uninterrupted(
+    session: Session, experiment: Experiment, weights: Path | None = None
+) -> RunRecord:
+    """The same, for a command that ends when a run of it is interrupted.
+
+    Raises:
+        KeyboardInterrupt: somebody has interrupted the run.
+    """
+    record = run_once_more(session, experiment, weights)
+    if record.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    return record
+
+
 def _note_of(session: Session, run: PlannedRun) -> InFlight:
     return InFlight(
         sweep=session.sweep_name,

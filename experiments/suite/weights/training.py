@@ -5,9 +5,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from experiments.sweep.session import Session, run_once_more
+from experiments.sweep.session import Session, run_uninterrupted
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.record.records import RunRecord, Status
+from ps_allreduce.record.records import RunRecord
 from ps_allreduce.record.weights import RunWeights, load_weights
 
 
@@ -23,10 +23,7 @@ def launch_again(session: Session, point: Experiment, weights: Path | None = Non
         KeyboardInterrupt: somebody has ended the run.
     """
     session.place.launcher.check(point)
-    record = run_once_more(session, point, weights)
-    if record.status is Status.INTERRUPTED:
-        raise KeyboardInterrupt
-    return record
+    return run_uninterrupted(session, point, weights)
 
 
 def train(session: Session, point: Experiment) -> tuple[RunRecord, RunWeights | None]:

@@ -23,6 +23,10 @@ def test_turns_are_made_and_judged_once(
     words = ("planted-causes", "--seed", SEED, "--launches", "3")
     assert run(*words, "--budget-s", "0") == 1
     assert launcher.launched == []
+    launcher.script = [bad_run(Status.INTERRUPTED)]
+    assert run(*words) == 130
+    assert len(launcher.launched) == 1
+    launcher.launched.clear()
     # Both are made again.
     stolen = ok_run(hosts=(make_host(stolen_load=0.3),))
     launcher.script += [bad_run(Status.FAILED), stolen]
