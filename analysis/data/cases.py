@@ -216,7 +216,7 @@ def make_cases(
     attempts = table.assign(turn=turns_of(table)).groupby("experiment_id", sort=False)
     experiments = _with_one_name(attempts.head(1), records).set_index("experiment_id", drop=False)
     experiments["input"] = _inputs(experiments)
-    asked = experiments.astype(object).where(experiments.notna(), None)
+    asked = _objects(experiments)
     groups = [group for _, group in asked.groupby(list(CONDITIONS), sort=False, dropna=False)]
     names = _case_names(pd.concat([group.head(1) for group in groups]))
     cases = [
@@ -230,6 +230,13 @@ def make_cases(
         for name, group in zip(names, groups, strict=True)
     ]
     return tuple(sorted(cases, key=lambda case: case.name))
+
+
+def _objects(table: pd.DataFrame) -> pd.DataFrame:
+    """The values as Python has them; None where one is not known."""
+    values = table.to_numpy(dtype=object)
+    values[table.isna().to_numpy()] = None
+    return pd.DataFrame(values, table.index, table.columns, dtype=object)
 
 
 def _with_one_name(runs: pd.DataFrame, records: Mapping[str, RunRecord]) -> pd.DataFrame:

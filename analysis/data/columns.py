@@ -7,10 +7,12 @@ names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+from pandas.api.extensions import ExtensionArray
 from pandas.api.types import pandas_dtype
 
 from ps_allreduce.point.placement import Policy
@@ -143,21 +145,26 @@ def make_table(rows: Iterable[Mapping[str, object]], index: Iterable[str]) -> pd
     Raises:
         ValueError: a row has a column that is not one of `COLUMNS`, or a value of another type.
     """
-    raw = pd.DataFrame(list(rows), index=pd.Index(list(index), name="record", dtype="object"))
-    if unknown := set(raw.columns) - set(COLUMNS):
+    known = list(rows)
+    if unknown := {name for row in known for name in row} - set(COLUMNS):
         raise ValueError(f"the table of runs has no column {', '.join(sorted(unknown))}")
-    raw = raw.reindex(columns=list(COLUMNS))
-    table = pd.DataFrame({name: _typed(raw[name], kind) for name, kind in COLUMNS.items()})
+    table = pd.DataFrame(
+        {name: _typed(name, [row.get(name) for row in known]) for name in COLUMNS},
+        index=pd.Index(list(index), name="record", dtype="object"),
+    )
     return table.sort_values(["experiment_id", "repetition", "attempt"])
 
 
-def _typed(values: pd.Series, kind: str) -> pd.Series:
-    if values.name in _ORDERED:
-        categories = [str(each) for each in _ORDERED[str(values.name)]]
-        return values.astype(pd.CategoricalDtype(categories, ordered=True))
-    if kind == MOMENT:
-        return pd.to_datetime(values, utc=True).astype(pandas_dtype(kind))
-    return values.astype(object).where(values.notna(), None).astype(pandas_dtype(kind))
+def _typed(name: str, values: Sequence[Any]) -> ExtensionArray:
+    dtype: Any = pandas_dtype(COLUMNS[name])
+    typed: ExtensionArray
+    if name in _ORDERED:
+        typed = pd.Categorical(values, [str(each) for each in _ORDERED[name]], ordered=True)
+    elif dtype == MOMENT:
+        typed = pd.DatetimeIndex(pd.to_datetime(values, utc=True)).astype(dtype).array
+    else:
+        typed = pd.array([None if pd.isna(each) else each for each in values], dtype=dtype)
+    return typed
 
 
 def write_summary(path: Path, table: pd.DataFrame) -> None:

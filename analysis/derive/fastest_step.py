@@ -45,14 +45,17 @@ from ps_allreduce.record.records import RunRecord
 #: Of a run that did not get so far, its bound is that of so many steps.
 UNMEASURED_STEPS = 1000
 
-#: Uses of a link that differ by less, relatively, are the same.
-_SAME = 1e-9
+#: Of sums of shares of a second.
+_ROUNDING = 1e-9
 
 #: Bytes per second that every host's link has for gradients, out and in.
 Rates = Mapping[str, tuple[float, float]]
 
 #: Bytes over the links of the hosts that send or receive any.
 Traffic = Mapping[str, Crossing]
+
+#: Per second, of each worker.
+_Steps = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,18 +220,31 @@ def most_steps_per_s(shares: Sequence[Traffic], alone: Sequence[float], rates: R
         ]
     )
     fastest = 1 / np.array(alone)
-    used = usage @ fastest
-    busiest = usage[int(np.argmax(used))]
-    if used.max() <= 1.0:
-        return float(fastest.sum())
-    if np.allclose(busiest, busiest[0], rtol=_SAME, atol=0.0):
-        # It carries so many steps, whoever makes them.
-        return float(1 / busiest[0])
+    busiest = usage[int(np.argmax(usage @ fastest))]
+    steps = _shared(busiest, fastest)
+    if (usage @ steps).max() <= 1.0 + _ROUNDING:
+        return float(steps.sum())
     return _best_division(usage, fastest)
 
 
+def _shared(usage: npt.NDArray[np.float64], fastest: npt.NDArray[np.float64]) -> _Steps:
+    """Steps per second of each worker where one link limits them: who uses it least comes first.
+
+    Args:
+        usage: seconds that a worker's step uses the link.
+        fastest: steps per second of each worker alone.
+    """
+    order = np.argsort(usage)
+    least = usage[order]
+    wanted = least * fastest[order]
+    left = np.clip(1.0 - (np.cumsum(wanted) - wanted), 0.0, None)
+    steps = np.empty_like(fastest)
+    steps[order] = np.minimum(fastest[order], left / np.maximum(least, _ROUNDING))
+    return steps
+
+
 def _best_division(usage: npt.NDArray[np.float64], fastest: npt.NDArray[np.float64]) -> float:
-    """Most steps per second, of no worker more than it can; no link is used all the time or longer.
+    """Most steps per second of all workers together, where several links limit them.
 
     Args:
         usage: seconds that a worker's step uses a link [links, workers].
