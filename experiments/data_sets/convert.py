@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.data_sets.journal import Conversion, Journal, opened
+from experiments.data_sets.layouts import LAYOUTS
 from experiments.data_sets.listing import Layout, Listing, Report
 from experiments.data_sets.plan import PlannedShard, identity, plan
 from experiments.data_sets.records import encoded_example
@@ -54,7 +55,7 @@ def convert(layout: Layout, source: Path, out: Path, bars: Bars) -> Converted:
     source, out = source.resolve(), out.resolve()
     _check_places(source, out)
     with bars("looking at the data set") as report:
-        listing = layout.list_examples(source, report)
+        listing = _listed(layout, source, report)
     shards = plan(listing)
     asked = Conversion(
         layout=layout.name,
@@ -69,6 +70,17 @@ def convert(layout: Layout, source: Path, out: Path, bars: Bars) -> Converted:
             _make(layout, source, journal, missing, asked.examples, bars)
         _verify(journal, shards, bars)
         return Converted(manifests=_finish(layout, listing, journal, shards), written=len(missing))
+
+
+def _listed(layout: Layout, source: Path, report: Report) -> Listing:
+    try:
+        return layout.list_examples(source, report)
+    except UserError as error:
+        others = (each for each in LAYOUTS.values() if each.name != layout.name)
+        fitting = next((each.name for each in others if each.recognises(source)), None)
+        if fitting is None:
+            raise
+        raise UserError(f"{error} The folder looks like {fitting}: convert it as that.") from error
 
 
 def _check_places(source: Path, out: Path) -> None:

@@ -66,6 +66,10 @@ class Layout(Protocol):
         """As users choose it."""
         ...
 
+    def recognises(self, source: Path) -> bool:
+        """Whether a folder holds a file that only this layout has."""
+        ...
+
     def list_examples(self, source: Path, report: Report) -> Listing:
         """Look at all that can be known of a data set without decoding an image."""
         ...

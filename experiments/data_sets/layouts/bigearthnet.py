@@ -76,6 +76,10 @@ class BigEarthNet:
 
     name = "bigearthnet"
 
+    def recognises(self, source: Path) -> bool:
+        """Whether there is a patch with labels."""
+        return any(source.glob(f"*/*{_LABELS}"))
+
     def list_examples(self, source: Path, report: Report) -> Listing:
         """All patches, with their labels.
 

@@ -29,6 +29,10 @@ class ClassFolders(EncodedImages):
 
     name = "class-folders"
 
+    def recognises(self, source: Path) -> bool:
+        """Never: folders of images are a part of other layouts, too."""
+        return False
+
     def list_examples(self, source: Path, report: Report) -> Listing:
         """All images below folders of classes.
 

@@ -57,6 +57,10 @@ class ImdbWiki(EncodedImages):
 
     name = "imdb-wiki"
 
+    def recognises(self, source: Path) -> bool:
+        """Whether there are metadata."""
+        return bool(_metadata_files(source))
+
     def list_examples(self, source: Path, report: Report) -> Listing:
         """All images with a face and an age of 0 to 100 years.
 
@@ -130,8 +134,12 @@ def _metadata(source: Path) -> dict[str, npt.NDArray[Any]]:
     return found
 
 
+def _metadata_files(source: Path) -> list[Path]:
+    return [path for name in ("wiki", "imdb") if (path := source / f"{name}.mat").exists()]
+
+
 def _metadata_file(source: Path) -> Path:
-    found = [path for name in ("wiki", "imdb") if (path := source / f"{name}.mat").exists()]
+    found = _metadata_files(source)
     if len(found) != 1:
         raise UserError(
             f"{source} must hold one of wiki.mat and imdb.mat beside its folders of images, as "

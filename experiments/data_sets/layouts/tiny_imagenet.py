@@ -27,6 +27,8 @@ _ANNOTATIONS = "val/val_annotations.txt"
 #: A number by the class's WordNet number.
 Numbers = Mapping[str, int]
 
+_CLASSES = "wnids.txt"
+
 
 class TinyImageNet(EncodedImages):
     """`train/<class>/images`, and `val/images` with a file of annotations.
@@ -40,13 +42,17 @@ class TinyImageNet(EncodedImages):
     def __init__(self) -> None:
         super().__init__(IMAGE_SIZE)
 
+    def recognises(self, source: Path) -> bool:
+        """Whether there is a list of classes."""
+        return (source / _CLASSES).is_file()
+
     def list_examples(self, source: Path, report: Report) -> Listing:
         """All images that have a label.
 
         Raises:
             UserError: a class, an image or an annotation is missing, or one is too many.
         """
-        numbers = _numbers(source / "wnids.txt")
+        numbers = _numbers(source / _CLASSES)
         form = ExampleForm(num_outputs=len(numbers), image_size=IMAGE_SIZE)
         validation = _validation(source, numbers)
         num_unlabelled = len(entries(source / "test" / "images").images)

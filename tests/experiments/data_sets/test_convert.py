@@ -166,6 +166,13 @@ def test_another_source_or_layout_is_refused(source: Path, tmp_path: Path) -> No
         converted("class-folders", source, out)
 
 
+@pytest.mark.parametrize("layout", ["bigearthnet", "tiny-imagenet"])
+def test_the_layout_that_fits_is_named(layout: str, tmp_path: Path) -> None:
+    source = COPIES[layout](tmp_path / "source")
+    with pytest.raises(UserError, match=f"looks like {layout}: convert it as that"):
+        converted("class-folders", source, tmp_path / "out")
+
+
 def test_one_conversion_at_a_time(source: Path, tmp_path: Path) -> None:
     def interfere(done: int, total: int) -> None:
         if done == total > 70:

@@ -52,6 +52,14 @@ def test_examples_have_images_and_labels_of_the_stated_form(layout: str, tmp_pat
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
+def test_nothing_but_its_own_data_set_is_recognised(layout: str, tmp_path: Path) -> None:
+    source = COPIES[layout](tmp_path / "source")
+    assert {name for name in LAYOUTS if LAYOUTS[name].recognises(source)} == {layout} - {
+        "class-folders"
+    }
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_an_empty_folder_is_refused(layout: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=str(tmp_path)):
         listed(layout, tmp_path)
