@@ -242,8 +242,8 @@ def export(
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     interrupted = (
-        "Interrupted. The same command makes the missing runs of a sweep, or goes on with a "
-        "conversion; anything else begins anew."
+        "Interrupted. What is recorded is kept: the same command goes on with a sweep or a "
+        "conversion."
     )
     return run_command_line(cli, words, "python -m experiments", interrupted)
 

@@ -54,8 +54,7 @@ Rates = Mapping[str, tuple[float, float]]
 #: Bytes over the links of the hosts that send or receive any.
 Traffic = Mapping[str, Crossing]
 
-#: Per second, of each worker.
-_Steps = npt.NDArray[np.float64]
+_Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,9 +135,9 @@ class _Compute:
 
     before_s: float
     last_s: float
-    scales: npt.NDArray[np.float64]
+    scales: _Floats
 
-    def step_s(self, scales: npt.NDArray[np.float64], network_s: float) -> float:
+    def step_s(self, scales: _Floats, network_s: float) -> float:
         """The least seconds of a step, mean over steps that are scaled so."""
         each = [step_bound_s(self.before_s * s, self.last_s * s, network_s) for s in scales]
         return float(np.mean(each))
@@ -227,7 +226,7 @@ def most_steps_per_s(shares: Sequence[Traffic], alone: Sequence[float], rates: R
     return _best_division(usage, fastest)
 
 
-def _shared(usage: npt.NDArray[np.float64], fastest: npt.NDArray[np.float64]) -> _Steps:
+def _shared(usage: _Floats, fastest: _Floats) -> _Floats:
     """Steps per second of each worker where one link limits them: who uses it least comes first.
 
     Args:
@@ -243,7 +242,7 @@ def _shared(usage: npt.NDArray[np.float64], fastest: npt.NDArray[np.float64]) ->
     return steps
 
 
-def _best_division(usage: npt.NDArray[np.float64], fastest: npt.NDArray[np.float64]) -> float:
+def _best_division(usage: _Floats, fastest: _Floats) -> float:
     """Most steps per second of all workers together, where several links limit them.
 
     Args:

@@ -130,7 +130,7 @@ def test_an_interruption_in_or_between_runs_makes_status_130_and_says_how_to_go_
     assert "The same command makes the runs that are missing." in capsys.readouterr().err
     launcher.on_launch = lambda _: os.kill(os.getpid(), signal.SIGTERM)
     assert run("compare", "--workers", "1") == 130
-    assert "Interrupted. The same command makes the missing runs" in capsys.readouterr().err
+    assert "Interrupted. What is recorded is kept: the same command" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("launcher")
