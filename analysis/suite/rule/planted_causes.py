@@ -24,7 +24,7 @@ from analysis.stats.causes import Difference, difference
 from analysis.stats.explained_parts import Cause
 from analysis.suite.json_lines import read_lines, write_lines
 from analysis.suite.rule.self_test import Share
-from analysis.wording import NONE, ratio
+from analysis.wording import ratio
 
 #: The folder of the results, and the file in it that says what was planted where.
 FOLDER, FILE = "planted-causes", "planted.jsonl"
@@ -241,10 +241,12 @@ def render_found(found: pd.DataFrame) -> list[str]:
 
 
 def _group_text(group: pd.DataFrame) -> str:
-    promised, gained = group["promised_s"].astype(float), group["gained_s"].astype(float)
-    both = promised.notna() & gained.notna()
-    kept = ratio(gained[both].mean() / promised[both].mean()) if both.any() else NONE
+    right = f"{int(group['right'].sum())} of {len(group)} right"
+    told = group[["promised_s", "gained_s"]].astype(float).dropna()
+    if told.empty:
+        return right
+    promised, gained = told["promised_s"].mean(), told["gained_s"].mean()
     return (
-        f"{int(group['right'].sum())} of {len(group)} right, promised "
-        f"{promised.mean() * 1e3:.2f} ms, gained {gained.mean() * 1e3:.2f} ms (ratio {kept})"
+        f"{right}; {len(told)} told: promised {promised * 1e3:.2f} ms, "
+        f"gained {gained * 1e3:.2f} ms (ratio {ratio(gained / promised)})"
     )

@@ -133,7 +133,7 @@ def test_a_candidate_that_fails_twice_is_out_with_its_reason(
     assert run(*TUNE) == 0
     told = capsys.readouterr().out
     first, second = (record for record in kept() if record.status is Status.FAILED)
-    assert told.count("one pack: failed, worker:1 was killed by SIGKILL.") == 2
+    assert told.count("one pack, batch 32: failed, worker:1 was killed by SIGKILL.") == 2
     assert first.experiment_id == second.experiment_id
     assert first.experiment_id not in [row["best_experiment_id"] for row in table()]
 
