@@ -2,7 +2,7 @@
 
 A *case* is what may be compared: one workload under the same conditions.  A *setting* is a way to
 train it: a strategy with its servers and placement, or its collective.  A *point* is a setting at a
-number of workers, with all its attempts.
+number of workers, with all its attempts.  What a case is called is decided in `case_names`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 import pandas as pd
 from pandas.api.typing import DataFrameGroupBy
 
-from analysis.data.columns import ASKED, CONDITIONS
+from analysis.data.case_names import case_names, input_names, model_names
+from analysis.data.columns import CONDITIONS
 from analysis.data.prices import Prices
 from analysis.data.setting import Setting, exchange_order, settings_of
 from analysis.data.turns import turns_of
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import room_for_workers
-from ps_allreduce.point.models.model import Model
 from ps_allreduce.point.models.names import Unit
 from ps_allreduce.record.looks import Looks
 from ps_allreduce.record.records import BUSY_LIMIT, RunRecord, Status
@@ -214,11 +214,12 @@ def make_cases(
         planned: runs that were asked for, each `<experiment_id>/<repetition>`.
     """
     attempts = table.assign(turn=turns_of(table)).groupby("experiment_id", sort=False)
-    experiments = _with_one_name(attempts.head(1), records).set_index("experiment_id", drop=False)
-    experiments["input"] = _inputs(experiments)
+    runs = attempts.head(1)
+    runs = runs.assign(model=model_names(runs, records), input=input_names(runs))
+    experiments = runs.set_index("experiment_id", drop=False)
     asked = _objects(experiments)
     groups = [group for _, group in asked.groupby(list(CONDITIONS), sort=False, dropna=False)]
-    names = _case_names(pd.concat([group.head(1) for group in groups]))
+    names = case_names(pd.concat([group.head(1) for group in groups]))
     cases = [
         Case(
             name=name,
@@ -237,54 +238,6 @@ def _objects(table: pd.DataFrame) -> pd.DataFrame:
     values = table.to_numpy(dtype=object)
     values[table.isna().to_numpy()] = None
     return pd.DataFrame(values, table.index, table.columns, dtype=object)
-
-
-def _with_one_name(runs: pd.DataFrame, records: Mapping[str, RunRecord]) -> pd.DataFrame:
-    """Give a model one name: that of a user's own file may have been typed in several ways."""
-    models = [records[str(path)].experiment.workload.model for path in runs.index]
-    names: dict[Model, str] = {}
-    return runs.assign(model=[names.setdefault(model, model.name) for model in models])
-
-
-def _inputs(experiments: pd.DataFrame) -> list[str]:
-    """A short name of every input; a folder that was moved holds the same data still."""
-    names: dict[object, str] = {}
-    told = zip(experiments["input_checksum"], experiments["input"], strict=True)
-    return [
-        str(name) if pd.isna(checksum) else names.setdefault(checksum, _ending(str(name)))
-        for checksum, name in told
-    ]
-
-
-def _ending(path: str) -> str:
-    """The last two folders of a path."""
-    return "/".join([part for part in Path(path).parts if part != "/"][-2:])
-
-
-def _case_names(cases: pd.DataFrame) -> list[str]:
-    """The model, then whatever differs between the cases of one sweep."""
-    described = cases[list(CONDITIONS)].rename(columns=lambda name: name.removeprefix(ASKED))
-    names = []
-    for _, own in described.iterrows():
-        told = _telling(described[described["model"] == own["model"]])
-        values = (f"{name} {'none' if own[name] is None else own[name]}" for name in told)
-        names.append(", ".join([str(own["model"]), *values]))
-    return names
-
-
-def _telling(rivals: pd.DataFrame) -> list[str]:
-    """The conditions that differ.
-
-    One that some cases do not have, and all others alike, follows from what these differ in: made
-    images have no size of a buffer.  It is told only if nothing else tells cases apart, and a
-    checksum only where inputs have the same name.
-    """
-    text = rivals.map(str)
-    differing = sorted(str(name) for name in text if text[name].nunique() > 1)
-    apart = [name for name in differing if rivals[name].dropna().map(str).nunique() > 1]
-    readable = [name for name in apart if name != "input_checksum"]
-    unique = (told for told in (readable, apart) if told and not text[told].duplicated().any())
-    return next(unique, differing)
 
 
 def _points(

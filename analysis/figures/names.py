@@ -1,7 +1,7 @@
 """What the files of a case are called: short, readable, and never twice in a sweep.
 
 Decides which conditions of a case its name tells: the fewest that set it apart from the others of
-its model.  What a case is called on pages is decided in `data.cases`.
+its model.  What a case is called on pages is decided in `data.case_names`.
 """
 
 from __future__ import annotations

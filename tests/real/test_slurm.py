@@ -227,7 +227,9 @@ def test_ps_sweep_survives_a_cancelled_job_a_dead_node_and_a_killed_fork_server(
     cluster.output("scancel", str(job_id))
     assert suite.wait(FOLLOWED_S) == MAKE_FAILED
     cancelled = [r for r in records(results, "ps-sweep") if r.status is Status.INTERRUPTED]
-    assert [r.reason for r in cancelled] == [f"job {job_id} was cancelled"]
+    (reason,) = (r.reason for r in cancelled)
+    # The suite in the job may first have seen that a fork server ended.
+    assert reason.endswith(f"job {job_id} was cancelled")
 
     suite = start_and_wait(len(records(results, "ps-sweep")) + 1)
     cluster.kill("n9")
@@ -358,7 +360,7 @@ def test_a_preempted_job_is_recorded_as_such_and_the_job_of_the_next_size_begins
     assert suite.wait(FOLLOWED_S) == MAKE_FAILED
     reasons = {record.job_id: record.reason for record in records(results, "allreduce-sweep")}
     assert "preempt" in reasons[first].replace("-", "")
-    assert reasons[second] == f"job {second} was cancelled"
+    assert reasons[second].endswith(f"job {second} was cancelled")
     assert f"Following jobs {first}, {second}." in output_file.read_text()
     nothing_is_left(cluster)
 
