@@ -80,7 +80,7 @@ def _listed(layout: Layout, source: Path, report: Report) -> Listing:
         fitting = next((each.name for each in others if each.recognises(source)), None)
         if fitting is None:
             raise
-        raise UserError(f"{error} The folder looks like {fitting}: convert it as that.") from error
+        raise UserError(f"{source} looks like {fitting}: convert it as that. {error}") from error
 
 
 def _check_places(source: Path, out: Path) -> None:

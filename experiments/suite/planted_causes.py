@@ -52,7 +52,7 @@ from experiments.sweep.sweep import Profile
 from experiments.sweep.writable import check_writable
 from launchers.processes import start_in_background
 from launchers.settings import LauncherSettings
-from ps_allreduce.errors import LaunchError
+from ps_allreduce.errors import LaunchError, at_least
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.records import RunRecord, Status
 
@@ -89,10 +89,13 @@ def plant_causes(results: Path, seed: int, launches: int, budget_s: float) -> in
         The exit status.
 
     Raises:
-        UserError: there can be no emulated hosts here, or a folder cannot be written.
+        UserError: there can be no emulated hosts here, a folder cannot be written, or there is no
+            launch or no time.
         LaunchError: a point cannot be launched.
         KeyboardInterrupt: somebody has interrupted a launch.
     """
+    at_least(1, launches=launches)
+    at_least(0.0, budget_s=budget_s)
     ends_at, folder = time.monotonic() + budget_s, results / FOLDER / str(seed)
     settings = LauncherSettings(
         launcher="emulated",
