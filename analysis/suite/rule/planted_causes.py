@@ -142,7 +142,7 @@ class Found:
         return abs(self.gained_s - self.promised_s) <= TOLERANCE * self.promised_s
 
     @property
-    def repeated(self) -> bool:
+    def gains_agree(self) -> bool:
         """The launches without the cause gain within 20 % of the same."""
         if self.gained_s is None:
             return False
@@ -169,7 +169,10 @@ def _sound_again(turns: Sequence[PlantedTurn]) -> list[PlantedTurn]:
     ]
 
 
-_FIELDS = ("side", "plant", "size", "first", "right", "promised_s", "gained_s", "kept", "repeated")
+_FIELDS = (
+    *("side", "plant", "size", "first", "right"),
+    *("promised_s", "gained_s", "kept", "gains_agree"),
+)
 
 
 def _found(turn: PlantedTurn, turns: Sequence[PlantedTurn], runs: pd.DataFrame) -> list[Found]:
@@ -228,7 +231,7 @@ def render_found(found: pd.DataFrame) -> list[str]:
         f"promise kept within {TOLERANCE:.0%}: "
         f"{Share(count=int(planted['kept'].sum()), of=len(planted))} causes",
         f"  launches without a cause agree on its gain within {TOLERANCE:.0%}: "
-        f"{Share(count=int(planted['repeated'].sum()), of=len(planted))} causes",
+        f"{Share(count=int(planted['gains_agree'].sum()), of=len(planted))} causes",
     ]
     for cause, group in planted.groupby("plant"):
         lines.append(f"  {cause}: {_group_text(group)}")
@@ -247,6 +250,6 @@ def _group_text(group: pd.DataFrame) -> str:
         return right
     promised, gained = told["promised_s"].mean(), told["gained_s"].mean()
     return (
-        f"{right}; {len(told)} told: promised {promised * 1e3:.2f} ms, "
+        f"{right}; part found in {len(told)}: promised {promised * 1e3:.2f} ms, "
         f"gained {gained * 1e3:.2f} ms (ratio {ratio(gained / promised)})"
     )

@@ -23,11 +23,10 @@ from ps_allreduce.point.inputs.data_set import ExampleForm
 IMAGE_SIZE = 64
 
 _ANNOTATIONS = "val/val_annotations.txt"
+_CLASSES = "wnids.txt"
 
 #: A number by the class's WordNet number.
 Numbers = Mapping[str, int]
-
-_CLASSES = "wnids.txt"
 
 
 class TinyImageNet(EncodedImages):

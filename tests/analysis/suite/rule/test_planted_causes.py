@@ -61,7 +61,7 @@ def test_a_cause_is_found_and_its_promise_kept() -> None:
     found = judge([*SOUND, turn({Plant.SLOW_WORKER: 0.2})], runs_of(0.02))
     row = found[found["turn"] == 0].iloc[0]
     assert (row["first"], row["right"], row["kept"]) == (Cause.WORKER, True, True)
-    assert row["repeated"]
+    assert row["gains_agree"]
     assert row["promised_s"] == pytest.approx(0.02, rel=0.05)
     assert row["gained_s"] == pytest.approx(0.02, rel=0.05)
     assert found[found["turn"] < 0]["right"].all()
@@ -79,7 +79,7 @@ def test_launches_that_disagree_keep_a_promise_only_in_the_mean() -> None:
     apart = pd.Series({"before": 0.006, "after": -0.006}).reindex(steps.index, fill_value=0.0)
     runs["mean_step_s"] = steps + apart
     row = judge([*SOUND, turn({Plant.SLOW_WORKER: 0.2})], runs).iloc[4]
-    assert (row["kept"], row["repeated"]) == (True, False)
+    assert (row["kept"], row["gains_agree"]) == (True, False)
 
 
 def test_what_is_too_small_or_something_else_is_not_right() -> None:
