@@ -32,6 +32,8 @@ class LauncherSettings:
         slow_host: the number, counted from 0, of a host whose link has the rate `slow_bandwidth`.
         racks: 1 or 2, joined by a link of the rate `uplink`.
         traffic: what links carry besides what tasks send.
+        congestion: the algorithm of TCP on the hosts.
+        port_buffer: bytes that a port of a switch holds.
         time_limit: of a job, minutes.
         sbatch, ps_sbatch: further options for the scheduler, as they are typed there; of hosts
             of workers, and of those that are named for servers.
@@ -53,6 +55,8 @@ class LauncherSettings:
     racks: int | None = None
     uplink: float | None = None
     traffic: tuple[Traffic, ...] = ()
+    congestion: str | None = None
+    port_buffer: int | None = None
     partition: str | None = None
     account: str | None = None
     time_limit: int | None = None

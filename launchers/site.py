@@ -122,6 +122,14 @@ class Site(ABC):
         interfaces, preset = client.ready.facts.interfaces, self.preset_address(client.host)
         return task_address(client.host, interfaces, wanted, preset)
 
+    def dropped(self) -> Mapping[str, int]:
+        """Packets so far that were lost on the way to each host, where the network can be asked.
+
+        Raises:
+            HostFault: it does not answer.
+        """
+        return {}
+
     def time_left_s(self) -> float | None:
         """How long runs may still be made; None without a limit."""
         return None

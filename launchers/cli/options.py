@@ -14,9 +14,22 @@ from typing import Any, TypeVar
 
 import click
 
-from launchers.cli.types import DELAY, INTERFACE, MINUTES, PATH, RATE, TRAFFIC, WHOLE, WORDS, named
+from launchers.cli.types import (
+    DELAY,
+    INTERFACE,
+    MINUTES,
+    PATH,
+    RATE,
+    SIZE,
+    TRAFFIC,
+    WHOLE,
+    WORDS,
+    named,
+    size_text,
+)
 from launchers.settings import AUTO, LauncherSettings, option_of
 from launchers.sites import SITES, site_kind
+from ps_allreduce.point.network import CONGESTION, PORT_BUFFER_BYTES
 
 F = TypeVar("F", bound=Callable[..., Any])
 Decorator = Callable[[F], F]
@@ -99,6 +112,12 @@ _OPTIONS = (
         "as needed.",
         type=TRAFFIC,
         multiple=True,
+    ),
+    _option("congestion", f"TCP's congestion control; {CONGESTION} if not given."),
+    _option(
+        "port_buffer",
+        f"of every port of a switch; {size_text(PORT_BUFFER_BYTES)} if not given.",
+        type=SIZE,
     ),
     _option("partition", "as sbatch takes it."),
     _option("account", "as sbatch takes it."),

@@ -1,7 +1,7 @@
 """A network as an emulated one is asked for: hosts, rates of links, what else these carry.
 
-Decides what such a network consists of, which make sense, and how rates, delays and background
-traffic are spelled.  How one comes into being is the business of `launchers.sites.emulated`.
+Decides what such a network consists of, which make sense, what TCP and ports are like where nothing
+is stated, and how rates, delays and background traffic are spelled.  How one comes into being is the business of `launchers.sites.emulated`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,22 @@ MAX_DELAY_S = 10.0
 
 #: As a rate: links that nothing limits.
 UNLIMITED = "unlimited"
+
+#: The default of Linux, and so of nearly every cluster.
+CONGESTION = "cubic"
+
+#: What one busy port takes of a switch's shared memory, whatever its rate: of 12 MB (Broadcom
+#: Trident II) with the dynamic threshold alpha = 1/2 that is alpha / (1 + alpha) of all.  Source of
+#: the threshold: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998.
+PORT_BUFFER_BYTES = 4_000_000
+
+#: A port holds one full packet at least.
+MIN_PORT_BUFFER_BYTES = 1_600
+
+MAX_PORT_BUFFER_BYTES = 1_000_000_000
+
+#: The least time after which Linux sends a lost segment again (TCP_RTO_MIN in include/net/tcp.h).
+RTO_MIN_S = 0.2
 
 RATE_UNITS = {"gbit": 1e9, "mbit": 1e6, "kbit": 1e3, "bit": 1.0}
 
@@ -64,6 +80,9 @@ class EmulatedNetwork:
         racks: 1, or 2 with a switch each; the first half of the hosts is in rack 0.
         uplink_bits_per_s: rate of the link between two racks, per direction; None for no limit.
         traffic: what links carry besides what tasks send.
+        congestion: the algorithm of TCP that hosts use, as Linux calls it.
+        port_buffer_bytes: that may wait at a port of a switch before it loses packets.
+        rto_min_s: the least time after which TCP sends a lost segment again.
     """
 
     num_hosts: int
@@ -74,6 +93,9 @@ class EmulatedNetwork:
     racks: int = 1
     uplink_bits_per_s: float | None = None
     traffic: tuple[Traffic, ...] = field(default=(), metadata=LATER)
+    congestion: str = CONGESTION
+    port_buffer_bytes: int = PORT_BUFFER_BYTES
+    rto_min_s: float = RTO_MIN_S
 
     def __post_init__(self) -> None:
         if problem := next(self._problems(), None):
@@ -96,7 +118,17 @@ class EmulatedNetwork:
         if not 0 <= self.delay_s <= MAX_DELAY_S:  # "not a number" is in no range
             wanted = f"0 to {MAX_DELAY_S:g} s"
             yield f"the delay of an emulated network is {wanted}, got {self.delay_s:g} s."
+        yield from self._problems_of_tcp()
         yield from self._problems_of_traffic()
+
+    def _problems_of_tcp(self) -> Iterator[str]:
+        if not re.fullmatch(r"[a-z][a-z0-9_]{0,14}", self.congestion):
+            yield f"{self.congestion!r} names no congestion control; cubic, reno and bbr do."
+        least, most = MIN_PORT_BUFFER_BYTES, MAX_PORT_BUFFER_BYTES
+        if not least <= self.port_buffer_bytes <= most:
+            yield f"a port buffers {least} to {most} bytes, got {self.port_buffer_bytes}."
+        if not 1e-3 <= self.rto_min_s <= 100:
+            yield f"the least retransmission timeout is 1 ms to 100 s, got {self.rto_min_s:g} s."
 
     def _problems_of_traffic(self) -> Iterator[str]:
         if self.traffic and self.num_hosts < 2:
@@ -172,11 +204,20 @@ class EmulatedNetwork:
             parts.append(f"{self.racks} racks")
         if self.uplink_bits_per_s is not None:
             parts.append(f"uplink {render_rate(self.uplink_bits_per_s)}")
+        if self.congestion != CONGESTION:
+            parts.append(self.congestion)
+        if self.port_buffer_bytes != PORT_BUFFER_BYTES:
+            parts.append(f"ports of {self.port_buffer_bytes / 1e3:g} kB")
+        if self.rto_min_s != RTO_MIN_S:
+            parts.append(f"timeouts from {self.rto_min_s * 1e3:g}ms")
         parts += map(str, self.traffic)
         return ", ".join(parts)
 
     def scaled(self, factor: float) -> EmulatedNetwork:
-        """The same network on another time scale: rates times a factor, delays divided by it."""
+        """The same network on another time scale: rates times a factor, times divided by it.
+
+        Bytes stay: buffers hold as many of the same messages.
+        """
         if not (math.isfinite(factor) and factor > 0):
             raise UserError(f"a network is scaled by a number above 0, got {factor:g}.")
 
@@ -187,6 +228,7 @@ class EmulatedNetwork:
             self,
             bits_per_s=scale(self.bits_per_s),
             delay_s=self.delay_s / factor,
+            rto_min_s=self.rto_min_s / factor,
             slow_bits_per_s=scale(self.slow_bits_per_s),
             uplink_bits_per_s=scale(self.uplink_bits_per_s),
             traffic=tuple(replace(t, bits_per_s=t.bits_per_s * factor) for t in self.traffic),

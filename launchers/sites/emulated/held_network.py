@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO, ClassVar, TypeVar
 
 from launchers.processes import ChildProcess, fork_server_environment, start_with_socket
 from ps_allreduce.errors import HostFault, UserError
@@ -58,6 +58,7 @@ class HoldNetwork:
         with_user: its process has a user namespace of its own, to which the hosts belong.
     """
 
+    kind: ClassVar[str] = "hold"
     network: EmulatedNetwork
     names: tuple[str, ...]
     with_user: bool
@@ -73,6 +74,13 @@ class HoldNetwork:
                 raise UserError(
                     f"{name!r} is no name for a host: up to 64 letters, digits, hyphens and dots."
                 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountDropped:
+    """The launcher asks how many packets the ports have lost."""
+
+    kind: ClassVar[str] = "count-dropped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,11 +104,14 @@ class HeldNetwork:
     """The answer: an emulated network that exists, or why there is none.
 
     Attributes:
+        dropped: packets that the port towards each host lost since its link was last changed, if
+            they were asked for.
         error: one sentence, if there is no network.
         user_error: the request asks for what this machine cannot do, or does not allow.
     """
 
     hosts: tuple[EmulatedHost, ...] = ()
+    dropped: tuple[int, ...] = ()
     error: str = ""
     user_error: bool = False
 
@@ -125,8 +136,20 @@ class Holder:
             HostFault: the process is gone, or it fails.
         """
         names = tuple(host.name for host in self.hosts)
-        request = HoldNetwork(network=network, names=names, with_user=False)
-        _raise_if_refused(_ask(self.program, request) or HeldNetwork(error=GONE))
+        self._ask(HoldNetwork(network=network, names=names, with_user=False))
+
+    def dropped(self) -> Sequence[int]:
+        """Packets that the port towards each host lost since its link was last changed.
+
+        Raises:
+            HostFault: the process is gone, or it fails.
+        """
+        return self._ask(CountDropped()).dropped
+
+    def _ask(self, request: HoldNetwork | CountDropped) -> HeldNetwork:
+        answer = _ask(self.program, request) or HeldNetwork(error=GONE)
+        _raise_if_refused(answer)
+        return answer
 
 
 def encode(message: object) -> bytes:
@@ -137,6 +160,12 @@ def encode(message: object) -> bytes:
 def decode(kind: type[T], line: bytes) -> T:
     """Read a line that `encode` made of such a message."""
     return from_json(kind, json.loads(line))
+
+
+def decode_request(line: bytes) -> HoldNetwork | CountDropped:
+    """Read a line that `encode` made of a request."""
+    request: Any = HoldNetwork | CountDropped
+    return decode(request, line)  # type: ignore[no-any-return]
 
 
 @contextmanager
@@ -172,7 +201,7 @@ def hold_network(network: EmulatedNetwork, names: Sequence[str]) -> Iterator[Hol
             program.end()
 
 
-def _ask(program: ChildProcess, request: HoldNetwork) -> HeldNetwork | None:
+def _ask(program: ChildProcess, request: HoldNetwork | CountDropped) -> HeldNetwork | None:
     """The answer of the process; None if it ended without one."""
     program.connection.settimeout(DEADLINE_S)
     try:

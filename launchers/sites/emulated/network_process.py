@@ -20,10 +20,11 @@ import click
 from pyroute2 import IPRoute, NetlinkError  # type: ignore[import-untyped]
 
 from launchers.sites.emulated.held_network import (
+    CountDropped,
     EmulatedHost,
     HeldNetwork,
     HoldNetwork,
-    decode,
+    decode_request,
     encode,
     enter_words,
     explain_refusal,
@@ -35,10 +36,12 @@ from launchers.sites.emulated.switch import (
     build_host,
     build_switch,
     check_kernel,
+    dropped_packets,
     limit_host,
     limit_switch,
     plug_in_host,
 )
+from launchers.sites.emulated.tcp import pin_tcp, use_congestion
 from ps_allreduce.errors import LaunchError, SuiteError, UserError
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.signals import signal_when_parent_ends
@@ -64,10 +67,12 @@ class Keeper:
     namespaces: list[int] = field(default_factory=list)
     thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=1))
 
-    def answer(self, request: HoldNetwork) -> HeldNetwork:
-        """Build the network, or give its links other rates; or say why not."""
+    def answer(self, request: HoldNetwork | CountDropped) -> HeldNetwork:
+        """Build the network, give its links other rates or count what was lost; or say why not."""
         try:
             with IPRoute() as ip:
+                if isinstance(request, CountDropped):
+                    return HeldNetwork(dropped=dropped_packets(ip, len(self.hosts)))
                 check_kernel(ip, request.network)
                 if not self.hosts:
                     self._build(ip, request)
@@ -116,6 +121,8 @@ class Keeper:
             raise LaunchError(f"host {host} cannot be entered: {os.strerror(ctypes.get_errno())}.")
         with IPRoute() as ip:
             limit_host(ip, network, host)
+            use_congestion(ip, network, host)
+        pin_tcp()
 
 
 def _kept(kind: str) -> int:
@@ -139,7 +146,7 @@ def main(descriptor: int) -> None:
     keeper = Keeper()
     with socket.socket(fileno=descriptor) as connection, connection.makefile("rwb") as lines:
         for line in iter(lines.readline, b""):
-            lines.write(encode(keeper.answer(decode(HoldNetwork, line))))
+            lines.write(encode(keeper.answer(decode_request(line))))
             lines.flush()
 
 

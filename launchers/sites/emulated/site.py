@@ -24,7 +24,7 @@ from launchers.sites.local import LocalForkServer
 from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts
-from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.point.network import CONGESTION, PORT_BUFFER_BYTES, EmulatedNetwork
 
 #: What a fork server holds for itself when TensorFlow is imported.
 FORK_SERVER_BYTES = 200_000_000
@@ -32,9 +32,14 @@ FORK_SERVER_BYTES = 200_000_000
 
 @dataclass(frozen=True, slots=True)
 class BuiltNetwork:
-    """A network as it is now, its hosts' fork servers, and what ends all of it."""
+    """A network, its hosts' fork servers, and what ends all of it.
 
-    network: EmulatedNetwork
+    Attributes:
+        network: as it is now; None while its links are being changed, and after that failed.
+    """
+
+    network: EmulatedNetwork | None
+    racks: int
     holder: Holder
     servers: Mapping[str, LocalForkServer]
     stack: ExitStack
@@ -84,7 +89,7 @@ class EmulatedSite(Site):
             }
             for server in servers.values():
                 stack.callback(server.close)
-            return BuiltNetwork(network, holder, servers, stack.pop_all())
+            return BuiltNetwork(network, network.racks, holder, servers, stack.pop_all())
 
     def __exit__(self, *_: object) -> None:
         if self._built is not None:
@@ -133,14 +138,20 @@ class EmulatedSite(Site):
         """The network, with these links; a new one if it is gone, or has other racks."""
         network = replace(network, traffic=())  # which tasks of a run make
         built = self._built
-        if built is None or built.holder.is_gone or built.network.racks != network.racks:
+        if built is None or built.holder.is_gone or built.racks != network.racks:
             self.__exit__()
             built = self._build(network)
         elif built.network != network:
+            # Some links may have been changed when one cannot be.
+            self._built = replace(built, network=None)
             built.holder.change_links(network)
             built = replace(built, network=network)
         self._built = built
         return built
+
+    def dropped(self) -> Mapping[str, int]:
+        """Packets that the switch's port towards each host lost since its link was last changed."""
+        return dict(zip(self.hosts, self.holder.dropped(), strict=True))
 
     def preset_address(self, host: str) -> str:
         """That of its only link."""
@@ -183,6 +194,8 @@ def network_of(settings: LauncherSettings) -> EmulatedNetwork:
         racks=1 if settings.racks is None else settings.racks,
         uplink_bits_per_s=settings.uplink,
         traffic=settings.traffic,
+        congestion=CONGESTION if settings.congestion is None else settings.congestion,
+        port_buffer_bytes=PORT_BUFFER_BYTES if settings.port_buffer is None else settings.port_buffer,
     )
 
 
@@ -192,7 +205,7 @@ EMULATED = SiteKind(
     understands=frozenset(
         {
             *("hosts", "ps_hosts", "bandwidth", "delay", "slow_host", "slow_bandwidth", "racks"),
-            *("uplink", "traffic"),
+            *("uplink", "traffic", "congestion", "port_buffer"),
         }
     ),
     network=network_of,

@@ -29,6 +29,8 @@ INTERFACE = "eth0"
 
 LOOPBACK = "lo"
 
+SUBNET = "10.77.0.0"
+
 PREFIX_LENGTH = 16
 
 MEANINGS = {"tbf": "the rate of a link", "netem": "delay"}
@@ -49,11 +51,15 @@ MAX_TRAIN_BYTES = 65536
 #: Two trains and the headers of all their packets, which the kernel counts as well.
 TRAINS_PER_BURST = 2.2
 
-#: What a port buffers before it loses packets.  With 50 ms, acknowledgements waited so long
-#: behind data that a link which was slower than the others lost a third of its other direction.
-QUEUE_S = 0.01
+#: A host never loses packets of its own: Linux stops a socket that has so much on its way to the
+#: link (tcp_limit_output_bytes), and this holds what several of them have.
+HOST_QUEUE_BYTES = 64_000_000
 
-MIN_QUEUE_BYTES = 128 * 1024
+#: A port never buffers more than its link sends in this time, unless that is less than
+MOST_QUEUE_S = 1.0
+
+#: one train of each of two hosts.
+LEAST_QUEUE_BYTES = 2 * 65536
 
 #: Handles that the kernel knows the disciplines by: `1:`, its only class `1:1`, and `10:`.
 ROOT, CLASS, CHILD = 0x10000, 0x10001, 0x100000
@@ -130,7 +136,7 @@ def limit_host(ip: Any, network: EmulatedNetwork, host: int) -> None:
     """
     index, rate = _index(ip, INTERFACE), network.link_bits_per_s(host)
     ip.link("set", index=index, gso_max_size=train_bytes(rate))
-    shape(ip, index, rate)
+    shape(ip, index, rate, HOST_QUEUE_BYTES)
 
 
 def limit_switch(ip: Any, network: EmulatedNetwork) -> None:
@@ -141,10 +147,27 @@ def limit_switch(ip: Any, network: EmulatedNetwork) -> None:
     train = longest_train(network)
     for host in range(network.num_hosts):
         index, rate = _index(ip, f"port{host}"), network.link_bits_per_s(host)
-        shape(ip, index, rate, train=train, delay_s=network.delay_s)
+        shape(ip, index, rate, network.port_buffer_bytes, train=train, delay_s=network.delay_s)
     if network.racks == 2:
         for rack in range(2):
-            shape(ip, _index(ip, f"uplink{rack}"), network.uplink_bits_per_s, train=train)
+            index, rate = _index(ip, f"uplink{rack}"), network.uplink_bits_per_s
+            shape(ip, index, rate, network.port_buffer_bytes, train=train)
+
+
+def dropped_packets(ip: Any, num_hosts: int) -> tuple[int, ...]:
+    """What the port towards each host has lost since its link was last limited.
+
+    Args:
+        ip: pyroute2.IPRoute in the switch's namespace.
+    """
+    lost: dict[int, int] = {}
+    for discipline in ip.get_qdiscs():
+        statistics = discipline.get_attr("TCA_STATS2")
+        queue = statistics.get_attr("TCA_STATS_QUEUE") if statistics else None
+        # What a discipline within another one loses, the outer one counts as well.
+        index, drops = discipline["index"], queue["drops"] if queue else 0
+        lost[index] = max(lost.get(index, 0), drops)
+    return tuple(lost[_index(ip, f"port{host}")] for host in range(num_hosts))
 
 
 def _plug_in(ip: Any, index: int, rack: int) -> None:
@@ -167,9 +190,9 @@ def burst_bytes(bits_per_s: float, train: int = 0) -> int:
     return max(MIN_BURST_BYTES, math.ceil(max(sizes)))
 
 
-def queue_bytes(bits_per_s: float) -> int:
-    """What may wait at a link before packets are lost."""
-    return max(MIN_QUEUE_BYTES, round(bits_per_s / 8 * QUEUE_S))
+def queue_bytes(bits_per_s: float, wanted: int) -> int:
+    """What may wait at a link before packets are lost: as wanted, where that is no long wait."""
+    return min(wanted, max(LEAST_QUEUE_BYTES, round(bits_per_s / 8 * MOST_QUEUE_S)))
 
 
 def train_bytes(bits_per_s: float | None) -> int:
@@ -187,12 +210,18 @@ def longest_train(network: EmulatedNetwork) -> int:
 def needed_disciplines(network: EmulatedNetwork) -> dict[str, dict[str, int]]:
     """The queueing disciplines that a network is made of, each with arguments to try it with."""
     rates = [network.bits_per_s, network.slow_bits_per_s, network.uplink_bits_per_s]
-    needed = {"tbf": _bucket(1e9, 0)} if any(rates) else {}
+    needed = {"tbf": _bucket(1e9, HOST_QUEUE_BYTES, 0)} if any(rates) else {}
     return needed | ({"netem": _delay_line(1e-3)} if network.delay_s else {})
 
 
 def shape(
-    ip: Any, index: int, bits_per_s: float | None, *, train: int = 0, delay_s: float = 0.0
+    ip: Any,
+    index: int,
+    bits_per_s: float | None,
+    buffer_bytes: int,
+    *,
+    train: int = 0,
+    delay_s: float = 0.0,
 ) -> None:
     """Limit what an interface sends, and delay it, instead of as before.
 
@@ -200,11 +229,12 @@ def shape(
         ip: pyroute2.IPRoute in the interface's network namespace.
         index: of the interface.
         bits_per_s: None for no limit.
+        buffer_bytes: that may wait before packets are lost.
         train: bytes of the longest train that comes in.
     """
     _remove_discipline(ip, index)
     if bits_per_s is not None:
-        ip.tc("add", "tbf", index, ROOT, **_bucket(bits_per_s, train))
+        ip.tc("add", "tbf", index, ROOT, **_bucket(bits_per_s, buffer_bytes, train))
     if delay_s and bits_per_s is not None:
         ip.tc("add", "netem", index, CHILD, parent=CLASS, **_delay_line(delay_s))
     elif delay_s:
@@ -219,12 +249,12 @@ def _remove_discipline(ip: Any, index: int) -> None:
             raise
 
 
-def _bucket(bits_per_s: float, train: int) -> dict[str, int]:
+def _bucket(bits_per_s: float, buffer_bytes: int, train: int) -> dict[str, int]:
     burst = burst_bytes(bits_per_s, train)
     return {
         "rate": round(bits_per_s / 8),
         "burst": burst,
-        "limit": queue_bytes(bits_per_s) + burst,
+        "limit": queue_bytes(bits_per_s, buffer_bytes) + burst,
     }
 
 
