@@ -34,6 +34,10 @@ THROTTLING: Mapping[str, str] = {
     "hw_power_brake_slowdown": "an external power brake",
 }
 
+#: Share of segments that may be lost, and how many at least are no accident.
+LOST_LIMIT = 1e-4
+LEAST_LOST = 10
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interface:
@@ -130,6 +134,11 @@ class TcpCounters:
     def lost(self) -> int:
         """How many segments were lost, about: a probe may also send one for the first time."""
         return max(0, self.sent_again - self.probes)
+
+    @property
+    def is_lossy(self) -> bool:
+        """More was lost than on a network that has room for what is sent."""
+        return self.lost >= LEAST_LOST and self.lost > LOST_LIMIT * self.sent
 
     def since(self, earlier: TcpCounters) -> TcpCounters | None:
         """What was counted since an earlier look; None if a counter has begun anew."""
