@@ -12,6 +12,7 @@ from ps_allreduce.record.placement_used import PlacementUsed
 from ps_allreduce.record.records import (
     LinkRecord,
     Phases,
+    PortRecord,
     RecordingTimes,
     Sample,
     Status,
@@ -39,6 +40,7 @@ class LaunchedRun:
     hosts: tuple[HostRecord, ...] = ()
     links: tuple[LinkRecord, ...] = ()
     traffic: tuple[TrafficRecord, ...] = ()
+    ports: tuple[PortRecord, ...] = ()
     machine_busy: float | None = None
     job_id: str | None = None
     oversubscribed: bool = False

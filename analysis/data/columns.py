@@ -74,6 +74,7 @@ shuffle:i flips:b
 evaluation evaluation_batches:i evaluation_s:f evaluation_examples_per_sec:f
 evaluation_input_wait_s:f
 
+port_buffer_bytes:i port_drops:i
 segments_sent:i segments_sent_again:i loss_probes:i tcp_timeouts:i congestion
 """
 
@@ -130,6 +131,7 @@ CONDITIONS = (
     *("batch_per_worker", "scaling", "accumulation", "seed", "precision"),
     *("compute", "emulated_forward_s", "emulated_backward_s", "emulated_groups"),
     *("emulated_factors", "emulated_jitter", "launcher", "network", "network_hosts"),
+    "port_buffer_bytes",
     *("asked_interface", "asked_workers_per_host", "device", "devices_per_worker"),
     *("cores_per_worker", "warmup", "least_warmup_steps"),
     *("least_warmup_s", "most_warmup_steps", "most_warmup_s"),

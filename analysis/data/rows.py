@@ -39,7 +39,7 @@ _FIELDS = (
     *("sweep", "profile", "experiment_id", "run_id", "repetition", "attempt", "status", "reason"),
     *("job_id", "oversubscribed", "interface", "link_bits_per_s", "machine_busy", "total_cores"),
     *("gradient_bytes", "num_messages", "traffic_bits_per_s", "warmup_end"),
-    *("foreign_load", "stolen_load"),
+    *("foreign_load", "stolen_load", "port_drops"),
 )
 
 #: Columns that are figures of the measured window under the same name.

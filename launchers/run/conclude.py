@@ -69,6 +69,7 @@ def conclude(state: RunState) -> LaunchedRun:
         status=state.status,
         hosts=with_loads(state.hosts, monitor.samples),
         links=state.links,
+        ports=state.ports,
         job_id=state.job_id,
         oversubscribed=state.cores.oversubscribed,
         total_cores=state.cores.total,

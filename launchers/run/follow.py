@@ -33,7 +33,7 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import cluster_of, drivers_of
 from ps_allreduce.record.hosts import HostRecord
 from ps_allreduce.record.provenance import computing
-from ps_allreduce.record.records import Status
+from ps_allreduce.record.records import PortRecord, Status
 from ps_allreduce.tf_internals.texts import TASK_ENVIRONMENT
 
 #: How long after a first failure other tasks may still tell the better reason.
@@ -97,12 +97,17 @@ def _run_on(servers: HostServers, site: Site, state: RunState, progress: Progres
         site.refuse_mixture({host: c.ready.facts for host, c in servers.clients.items()})
     with_tasks = [host for host in servers.clients if host in state.placed.values()]
     prepare_run(servers.only(with_tasks), site, state)  # others only carry background traffic
+    dropped_before = site.dropped()
     try:
         state.launched_at += start_traffic(servers, site, state.monitor)  # as for links
         for task, request in state.tasks.items():
             servers.clients[state.placed[task]].send(request)
         state.status = _watch(servers, state, progress)
         _blame_host(servers, state)
+        state.ports = tuple(
+            PortRecord(host=host, dropped=dropped - dropped_before[host])
+            for host, dropped in site.dropped().items()
+        )
     except LaunchError as error:
         state.fail(error)
     except KeyboardInterrupt:

@@ -19,7 +19,7 @@ from ps_allreduce.point.cores import CorePlan
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import Placed
 from ps_allreduce.record.hosts import HostRecord
-from ps_allreduce.record.records import LinkRecord, Sample, Status
+from ps_allreduce.record.records import LinkRecord, PortRecord, Sample, Status
 
 #: A first look at the time of a step is a poor one, and results are fetched in the end.
 SLACK = 1.5
@@ -189,6 +189,7 @@ class RunState:
     post_mortem: str = ""
     hosts: tuple[HostRecord, ...] = ()
     links: tuple[LinkRecord, ...] = ()
+    ports: tuple[PortRecord, ...] = ()
     cores: CorePlan = field(default_factory=lambda: CorePlan({}, 0, False))
     remote: Mapping[str, str] = field(default_factory=dict)
     addresses: Mapping[TaskId, str] = field(default_factory=dict)

@@ -122,5 +122,6 @@ class Experiment:
             "coordinator": servers_spread.coordinator.value if servers_spread else None,
             "network": None if self.network is None else str(self.network),
             "network_hosts": None if self.network is None else self.network.num_hosts,
+            "port_buffer_bytes": None if self.network is None else self.network.port_buffer_bytes,
             "asked_interface": self.interface,
         }

@@ -1,7 +1,8 @@
 """A network as an emulated one is asked for: hosts, rates of links, what else these carry.
 
 Decides what such a network consists of, which make sense, what TCP and ports are like where nothing
-is stated, and how rates, delays and background traffic are spelled.  How one comes into being is the business of `launchers.sites.emulated`.
+is stated, and how rates, delays and background traffic are spelled.  How one comes into being is
+the business of `launchers.sites.emulated`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import os
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import lru_cache
@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from ps_allreduce.errors import OtherVersionError, RecordFormatError, UserError
 from ps_allreduce.record.evaluation import EvaluationTable
-from ps_allreduce.record.records import FORMAT_VERSION, RunRecord
+from ps_allreduce.record.records import BEFORE_STATED_NETWORKS, FORMAT_VERSION, RunRecord
 from ps_allreduce.record.sense import refuse_nonsense
 from ps_allreduce.record.steps import EventTable, StepTable
 from ps_allreduce.regular_files import open_regular
@@ -173,12 +173,19 @@ def _check_version(path: Path, content: object) -> None:
         raise RecordFormatError(
             f"{path}: format_version is {short(version)}, which is no whole number. {REMEDY}"
         )
+    if version == BEFORE_STATED_NETWORKS and not _is_emulated(content):
+        return
     if version != FORMAT_VERSION:
         advice = "Start" if version < FORMAT_VERSION else "Update the suite, or start"
         raise OtherVersionError(
             f"{path}: record of format version {short(version)}, this suite reads "
             f"{FORMAT_VERSION}. {advice} a new RESULTS folder."
         )
+
+
+def _is_emulated(content: Mapping[str, Any]) -> bool:
+    experiment = content.get("experiment")
+    return not isinstance(experiment, dict) or experiment.get("network") is not None
 
 
 def read_run(path: Path) -> RunRecord | RecordFormatError:

@@ -23,7 +23,10 @@ from ps_allreduce.record.placement_used import PlacementUsed
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.steps import Metrics
 
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
+
+#: The version before knew no buffers and no congestion control of emulated networks.
+BEFORE_STATED_NETWORKS = 7
 
 #: From this share of its processor time on, a machine may be what limits a run on hosts that are
 #: emulated on it, and not their network.
@@ -141,6 +144,18 @@ class TrafficRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PortRecord:
+    """The port of an emulated switch towards a host.
+
+    Attributes:
+        dropped: packets that it lost during the whole run.
+    """
+
+    host: str
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Phases:
     """How long the parts of a run took; seconds, None where a run did not get so far.
 
@@ -207,6 +222,7 @@ class RunRecord:
     hosts: tuple[HostRecord, ...] = ()
     links: tuple[LinkRecord, ...] = ()
     traffic: tuple[TrafficRecord, ...] = ()
+    ports: tuple[PortRecord, ...] = ()
     machine_busy: float | None = None
     job_id: str | None = None
     oversubscribed: bool
@@ -248,6 +264,11 @@ class RunRecord:
     def traffic_bits_per_s(self) -> float | None:
         """Rate of the slowest stream of background traffic; None without any."""
         return min((stream.bits_per_s for stream in self.traffic), default=None)
+
+    @property
+    def port_drops(self) -> int | None:
+        """Packets that all ports lost; None where no port can be asked."""
+        return sum(port.dropped for port in self.ports) if self.ports else None
 
     @property
     def tcp(self) -> TcpCounters | None:

@@ -203,6 +203,54 @@ def test_links_are_limited_in_both_directions_at_once_and_can_be_changed() -> No
             check_rates([(a, b), (b, a)], [bits_per_s, bits_per_s])
 
 
+ALGORITHM = """
+import socket, sys
+option = (socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+with socket.create_server((sys.argv[1], int(sys.argv[2]))) as server:
+    print("ready", flush=True)
+    client, _ = server.accept()
+    print(client.getsockopt(*option).rstrip(b"\\0").decode())
+"""
+
+ASK_ALGORITHM = """
+import socket, sys
+option = (socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=10) as connection:
+    print(connection.getsockopt(*option).rstrip(b"\\0").decode())
+"""
+
+
+def algorithms(hosts: Sequence[EmulatedHost]) -> set[str]:
+    """What both ends of a connection use."""
+    server, client = hosts
+    with running([*server.enter, *python(ALGORITHM, server.address, PORT)]) as listening:
+        assert line(listening) == "ready"
+        asked = output([*client.enter, *python(ASK_ALGORITHM, server.address, PORT)])
+        return {asked, line(listening)}
+
+
+def test_both_ends_use_the_stated_congestion_control_whatever_this_machine_uses() -> None:
+    network = EmulatedNetwork(num_hosts=2, bits_per_s=1e9)
+    with hold_network(network, names(2)) as held:
+        assert algorithms(held.hosts) == {"cubic"}
+        held.change_links(replace(network, congestion="reno"))
+        assert algorithms(held.hosts) == {"reno"}
+        with pytest.raises(UserError, match=r"no congestion control swift: choose one of .*reno"):
+            held.change_links(replace(network, congestion="swift"))
+
+
+@timed
+def test_a_shallow_port_loses_packets_of_several_senders_and_counts_them() -> None:
+    network = EmulatedNetwork(num_hosts=4, bits_per_s=1e8, port_buffer_bytes=30_000)
+    with hold_network(network, names(4)) as held:
+        assert list(held.dropped()) == [0, 0, 0, 0]
+        target, *senders = held.hosts
+        rates([(sender, target) for sender in senders])
+        lost = held.dropped()
+        assert lost[0] > 0
+        assert list(lost[1:]) == [0, 0, 0]
+
+
 @timed
 def test_a_hosts_receiving_is_limited_too() -> None:
     with hold_network(EmulatedNetwork(num_hosts=4, bits_per_s=2e8), names(4)) as held:

@@ -194,8 +194,8 @@ def network_of(settings: LauncherSettings) -> EmulatedNetwork:
         racks=1 if settings.racks is None else settings.racks,
         uplink_bits_per_s=settings.uplink,
         traffic=settings.traffic,
-        congestion=CONGESTION if settings.congestion is None else settings.congestion,
-        port_buffer_bytes=PORT_BUFFER_BYTES if settings.port_buffer is None else settings.port_buffer,
+        congestion=settings.congestion or CONGESTION,
+        port_buffer_bytes=settings.port_buffer or PORT_BUFFER_BYTES,
     )
 
 

@@ -40,7 +40,7 @@ _OWN_ROUTE = {"scope": 253, "proto": 2}
 
 
 def pin_tcp(folder: Path = SETTINGS) -> None:
-    """Give the network namespace of this thread the settings; those that are unknown do not matter.
+    """Give this thread's network namespace the settings that its kernel knows.
 
     Raises:
         UserError: one cannot be written, and has another value.
@@ -56,11 +56,11 @@ def _write(path: Path, wanted: str) -> None:
         path.write_text(wanted, encoding="ascii")
         problem = f"it stays {_value(path)}"
     except OSError as error:
-        problem = error.strerror
+        problem = str(error.strerror)
     if _value(path) != wanted:
         raise UserError(
             f"emulated hosts need {path} to be {wanted!r}, which cannot be set ({problem}): have "
-            f"root set it on this machine, or run this where /proc/sys can be written."
+            "root set it on this machine, or run this where /proc/sys can be written."
         )
 
 

@@ -48,6 +48,8 @@ TYPED = {
     "racks": ("--racks", "2"),
     "uplink": ("--uplink", "2.5gbit"),
     "traffic": ("--traffic", "0-1:100mbit"),
+    "congestion": ("--congestion", "reno"),
+    "port_buffer": ("--port-buffer", "128kB"),
     "partition": ("--partition", "gpu"),
     "account": ("--account", "p1"),
     "time_limit": ("--time", "1:30:00"),

@@ -12,10 +12,12 @@ import pytest
 
 from launchers.settings import LauncherSettings
 from launchers.sites.emulated.held_network import (
+    CountDropped,
     EmulatedHost,
     HeldNetwork,
     HoldNetwork,
     decode,
+    decode_request,
     encode,
     enter_words,
     explain_refusal,
@@ -41,7 +43,8 @@ from launchers.sites.emulated.switch import (
     shape,
     train_bytes,
 )
-from ps_allreduce.errors import UserError
+from launchers.sites.emulated.tcp import PINNED, pin_tcp
+from ps_allreduce.errors import HostFault, UserError
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.spread import LayoutKind, Spread
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
@@ -85,16 +88,81 @@ def test_two_trains_of_any_host_fit_into_the_burst_of_any_receiver(
     assert 2 * longest_train(uneven) < burst_bytes(own, longest_train(uneven))
 
 
-@pytest.mark.parametrize(("rate", "size"), [(1e8, 128 * 1024), (1e9, 1_250_000)])
-def test_a_port_buffers_ten_milliseconds_but_no_less_than_small_switches(
-    rate: float, size: int
+@pytest.mark.parametrize(
+    ("rate", "wanted", "size"),
+    [
+        (1e10, 4_000_000, 4_000_000),
+        (1e8, 4_000_000, 4_000_000),
+        (1e7, 4_000_000, 2_500_000),
+        (1e5, 4_000_000, 131_072),
+        (1e5, 20_000, 20_000),
+    ],
+)
+def test_a_port_buffers_what_is_stated_whatever_the_rate_but_no_more_than_two_seconds(
+    rate: float, wanted: int, size: int
 ) -> None:
-    assert queue_bytes(rate) == size
+    assert queue_bytes(rate, wanted) == size
+
+
+def test_settings_of_tcp_are_written_where_they_differ_and_read_back(tmp_path: Path) -> None:
+    for name, wanted in PINNED.items():
+        (tmp_path / name).write_text(wanted.replace(" ", "\t") + "\n")
+    (tmp_path / "tcp_rmem").write_text("4096\t131072\t33554432\n")
+    (tmp_path / "tcp_notsent_lowat").unlink()  # an older kernel
+    pin_tcp(tmp_path)
+    found = {path.name: " ".join(path.read_text().split()) for path in tmp_path.iterdir()}
+    assert found == {name: PINNED[name] for name in PINNED if name != "tcp_notsent_lowat"}
+
+
+def test_a_setting_of_tcp_that_does_not_take_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tcp_wmem").write_text("1 2 3")
+    monkeypatch.setattr(Path, "write_text", lambda *_, **__: 0)
+    with pytest.raises(UserError, match=r"tcp_wmem to be '4096 16384 4194304'.*stays 1 2 3"):
+        pin_tcp(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"congestion": "../cubic"}, "names no congestion control"),
+        ({"port_buffer_bytes": 1000}, "a port buffers 1600 to"),
+        ({"rto_min_s": 0.0}, "least retransmission timeout"),
+    ],
+)
+def test_a_network_that_makes_no_sense_is_refused(changes: dict[str, Any], problem: str) -> None:
+    with pytest.raises(UserError, match=problem):
+        EmulatedNetwork(num_hosts=2, bits_per_s=1e9, **changes)
+
+
+def test_another_time_scale_has_other_timers_and_the_same_buffers() -> None:
+    slow = EmulatedNetwork(num_hosts=2, bits_per_s=1e9, port_buffer_bytes=50_000).scaled(0.5)
+    assert (slow.rto_min_s, slow.port_buffer_bytes) == (0.4, 50_000)
+
+
+def test_links_whose_change_failed_are_changed_again_before_the_next_run() -> None:
+    first = EmulatedNetwork(num_hosts=2, bits_per_s=1e8)
+    other = replace(first, bits_per_s=1e9)
+    asked: list[EmulatedNetwork] = []
+
+    def change_links(network: EmulatedNetwork) -> None:
+        asked.append(network)
+        if len(asked) == 1:
+            raise HostFault("half of the links are changed")
+
+    site = EmulatedSite(first)
+    holder: Any = SimpleNamespace(is_gone=False, change_links=change_links)
+    site._built = BuiltNetwork(first, 1, holder, {}, ExitStack())
+    with pytest.raises(HostFault):
+        site._with_links_of(other)
+    site._with_links_of(first)
+    assert asked == [other, first]
 
 
 def test_a_delay_comes_behind_the_limit_of_the_same_link() -> None:
     kernel = FakeNetlink()
-    shape(kernel, 7, 1e9, delay_s=0.005)
+    shape(kernel, 7, 1e9, 10**6, delay_s=0.005)
     assert [(call[1], call[3], call[4].get("parent")) for call in kernel.added] == [
         ("tbf", 0x10000, None),
         ("netem", 0x100000, 0x10001),
@@ -104,9 +172,9 @@ def test_a_delay_comes_behind_the_limit_of_the_same_link() -> None:
 
 def test_an_unlimited_link_is_delayed_or_left_alone() -> None:
     kernel = FakeNetlink()
-    shape(kernel, 7, None)
+    shape(kernel, 7, None, 10**6)
     assert kernel.added == []
-    shape(kernel, 7, None, delay_s=0.005)
+    shape(kernel, 7, None, 10**6, delay_s=0.005)
     assert [(call[1], call[3]) for call in kernel.added] == [("netem", 0x10000)]
 
 
@@ -200,7 +268,7 @@ def test_bad_names_are_refused_before_anything_is_started(
 
 
 def test_messages_are_lines_that_come_back_the_same() -> None:
-    request = HoldNetwork(
+    request: HoldNetwork | CountDropped = HoldNetwork(
         network=EmulatedNetwork(num_hosts=2, bits_per_s=1e9),
         names=("node-1", "node-2.local"),
         with_user=True,
@@ -208,7 +276,8 @@ def test_messages_are_lines_that_come_back_the_same() -> None:
     host = EmulatedHost(name="node-1", address="10.77.0.1", interface="eth0", enter=("nsenter",))
     held = HeldNetwork(hosts=(host,))
     assert encode(request).count(b"\n") == 1
-    assert decode(HoldNetwork, encode(request)) == request
+    for each in (request, CountDropped()):
+        assert decode_request(encode(each)) == each
     assert decode(HeldNetwork, encode(held)) == held
 
 
@@ -236,7 +305,7 @@ def test_only_hosts_that_a_run_needs_get_a_fork_server() -> None:
     site = EmulatedSite(EmulatedNetwork(num_hosts=200, bits_per_s=None))
     holder: Any = SimpleNamespace(is_gone=False, program=SimpleNamespace(connection=None))
     servers: Any = {host: NotedServer() for host in site.hosts}
-    site._built = BuiltNetwork(site.network, holder, servers, ExitStack())
+    site._built = BuiltNetwork(site.network, 1, holder, servers, ExitStack())
     with site.servers({"emulated0": 1, "emulated7": 1}, None) as found:
         assert list(found.clients) == ["emulated0", "emulated7"]
     asked = {host: server.asked for host, server in servers.items() if server.asked}

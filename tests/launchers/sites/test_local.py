@@ -20,7 +20,7 @@ from launchers.processes import start_with_socket
 from launchers.protocol import Capacity, LaunchedRun
 from launchers.run import follow
 from launchers.run.launcher import HostsLauncher
-from launchers.sites.emulated.held_network import EmulatedHost, Holder
+from launchers.sites.emulated.held_network import EmulatedHost, HeldNetwork, Holder, encode
 from launchers.sites.emulated.site import EmulatedSite
 from launchers.sites.local import LocalForkServer, LocalSite
 from ps_allreduce.errors import UserError
@@ -214,7 +214,12 @@ def interrupt_when_there(path: Path) -> Callable[..., NoReturn]:
 @contextmanager
 def held(_: EmulatedNetwork, names: Sequence[str]) -> Iterator[Holder]:
     """Hosts of a network that is no network, and a process that seems to hold it."""
-    wait = "import socket, sys; socket.socket(fileno=int(sys.argv[-1])).recv(1)"
+    none = encode(HeldNetwork(dropped=(0,) * len(names)))
+    wait = (
+        "import socket, sys\n"
+        "line = socket.socket(fileno=int(sys.argv[-1]))\n"
+        f"while line.recv(1000): line.sendall({none!r})"
+    )
     program = start_with_socket((sys.executable, "-S", "-c", wait), Path(os.devnull), {})
     hosts = [EmulatedHost(name=n, address="127.0.0.1", interface="lo", enter=()) for n in names]
     try:

@@ -72,7 +72,7 @@ def test_the_identity_of_a_point_stays() -> None:
     # holds) is added, renamed or given another default: that makes every point a new one, so it
     # needs a new records.FORMAT_VERSION and a line in its history. Only then, update them.
     identities = [point.experiment_id for point in (GOLDEN, SPREAD, REDUCED)]
-    assert identities == ["c3e84078006c", "67b4adfcf359", "a252823b8eb7"]
+    assert identities == ["c3e84078006c", "c2be5e00ee1c", "a252823b8eb7"]
 
 
 DEALT = replace(GOLDEN, strategy=AsynchronousServers())
@@ -181,6 +181,9 @@ CHANGES: list[tuple[str, Experiment, Any]] = [
     ("network.slow_bits_per_s", SPREAD, 2e8),
     ("network.racks", replace(SPREAD, network=UNLIMITED), 2),
     ("network.uplink_bits_per_s", SPREAD, 2e9),
+    ("network.congestion", SPREAD, "reno"),
+    ("network.port_buffer_bytes", SPREAD, 65536),
+    ("network.rto_min_s", SPREAD, 0.4),
     ("network.traffic", SPREAD, (Traffic(bits_per_s=1e7),)),
     ("interface", GOLDEN, "eth0"),
     ("workload.model", SENDING, ImageModel()),

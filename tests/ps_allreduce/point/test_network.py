@@ -107,7 +107,7 @@ def test_a_slow_host_has_a_link_of_its_own() -> None:
 
 
 def test_scaling_changes_rates_and_delays_against_each_other_and_no_limit_stays_none() -> None:
-    assert network(bits_per_s=None).scaled(10) == network(bits_per_s=None)
+    assert network(bits_per_s=None).scaled(10) == network(bits_per_s=None, rto_min_s=0.02)
     original = network(
         delay_s=0.001, slow_host=0, slow_bits_per_s=1e8, racks=2, uplink_bits_per_s=2e9
     )
@@ -118,6 +118,7 @@ def test_scaling_changes_rates_and_delays_against_each_other_and_no_limit_stays_
         slow_bits_per_s=5e7,
         racks=2,
         uplink_bits_per_s=1e9,
+        rto_min_s=0.4,
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from ps_allreduce.errors import RecordFormatError, UserError
+from ps_allreduce.errors import OtherVersionError, RecordFormatError, UserError
 from ps_allreduce.point.inputs.data import RecordFiles
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.files import (
@@ -28,7 +28,7 @@ from ps_allreduce.record.files import (
     save_record,
     write_atomically,
 )
-from ps_allreduce.record.records import FORMAT_VERSION, Status
+from ps_allreduce.record.records import BEFORE_STATED_NETWORKS, FORMAT_VERSION, Status
 from ps_allreduce.serialization import to_json
 from tests.fakes import PROVENANCE, make_experiment, make_host, make_record, make_sample
 
@@ -117,7 +117,7 @@ def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "advice"),
     [
-        (FORMAT_VERSION - 1, r"Start a new RESULTS folder\."),
+        (BEFORE_STATED_NETWORKS - 1, r"Start a new RESULTS folder\."),
         (FORMAT_VERSION + 1, "Update the suite"),
     ],
 )
@@ -129,6 +129,18 @@ def test_a_record_of_another_version_says_what_to_do(
         RecordFormatError,
         match=rf"0-0.json: record of format version {version}, this suite reads .*{advice}",
     ):
+        load_record(path)
+
+
+def test_records_before_networks_were_stated_are_read_but_those_of_emulated_hosts(
+    tmp_path: Path,
+) -> None:
+    path = saved(tmp_path, format_version=BEFORE_STATED_NETWORKS)
+    assert load_record(path).experiment == FULL.experiment
+    content = json.loads(path.read_text())
+    content["experiment"]["network"] = {"num_hosts": 2, "bits_per_s": 1e9}
+    path.write_text(json.dumps(content))
+    with pytest.raises(OtherVersionError, match="format version 7"):
         load_record(path)
 
 
