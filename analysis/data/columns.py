@@ -75,6 +75,7 @@ evaluation evaluation_batches:i evaluation_s:f evaluation_examples_per_sec:f
 evaluation_input_wait_s:f
 
 port_buffer_bytes:i port_drops:i
+segments_sent:i segments_sent_again:i loss_probes:i tcp_timeouts:i congestion
 """
 
 #: A command line may hold bytes that are no text; they are written by their numbers.

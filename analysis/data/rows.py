@@ -66,6 +66,8 @@ def row_of(record: RunRecord, place: str, steps: StepTable | RecordFormatError |
         **{name: getattr(record, name) for name in _FIELDS},
         **_when_and_where(record),
         **_what_it_took(record),
+        **(record.tcp.columns() if record.tcp else {}),
+        "congestion": _congestion(record),
         **_figures(record),
         **_throughput(record),
         **_evaluated(record),
@@ -122,6 +124,14 @@ def _what_it_took(record: RunRecord) -> Row:
         "placement_max_over_mean": placement.max_over_mean if placement else None,
         "placement_deviations": len(placement.deviations) if placement else None,
     }
+
+
+def _congestion(record: RunRecord) -> str | None:
+    """What the emulated network states, else what all hosts have; None if they differ."""
+    if record.experiment.network is not None:
+        return record.experiment.network.congestion
+    found = {host.facts.congestion for host in record.hosts}
+    return (found.pop() or None) if len(found) == 1 else None
 
 
 def _largest(values: Iterable[float | None]) -> float | None:

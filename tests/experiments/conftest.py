@@ -32,9 +32,10 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     """A machine of which nothing is asked; of a cluster, the kinds of its hosts."""
     machine = Machine()
 
-    def collect(commit: str, hosts: Sequence[HostFacts] = ()) -> object:
+    def collect(commit: str, hosts: Sequence[HostFacts] = (), congestion: str = "") -> object:
         kinds = "".join(sorted({fact.kind for fact in hosts}))
-        return replace(PROVENANCE, commit=commit, fingerprint=f"{machine.fingerprint}{kinds}")
+        block = f"{machine.fingerprint}{kinds}{congestion}"
+        return replace(PROVENANCE, commit=commit, fingerprint=block)
 
     monkeypatch.setattr(session, "collect", collect)
     return machine
