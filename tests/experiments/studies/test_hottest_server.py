@@ -66,6 +66,15 @@ def test_the_hottest_server_alone_predicts_the_published_knee() -> None:
     assert predicted(KNEE) == pytest.approx(KNEE.efficiency, abs=0.02)
 
 
+@pytest.mark.parametrize(("backward", "efficiency"), [(0.6, 0.46), (0.65, 0.51), (0.7, 0.57)])
+def test_what_is_predicted_depends_on_the_unknown_share_of_the_backward_pass(
+    backward: float, efficiency: float
+) -> None:
+    share = USUAL.efficiency / HOT.efficiency - backward
+    share *= KNEE.hot_bytes / HOT.hot_bytes
+    assert USUAL.efficiency / (2 * share) == pytest.approx(efficiency, abs=0.005)
+
+
 def test_neither_equal_shares_nor_an_exchange_without_overlap_predict_it() -> None:
     equal = share_of(HOT) * (KNEE.workers - 1) * GRADIENT_BYTES / KNEE.num_ps / HOT.hot_bytes
     assert equal < FORWARD  # nothing would be lost
