@@ -116,9 +116,13 @@ class SavedFigure:
 KINDS = (
     FigureKind(
         name="settings",
-        title="Every setting at the most workers",
-        caption=f"{_LAUNCHES} {_COUNTS} The default is what the fastest setting is held against. "
-        "Asynchronous settings do not compute the same as synchronous ones and stand apart.",
+        title="What the verdict compares, and every setting beside it",
+        caption="Above: the two settings that the verdict compares, on an axis of their own, which "
+        "need not begin at 0; a launch that lies beyond it is not drawn. Below: every setting that "
+        "exchanges gradients, at as many workers; bars begin at 0. Of one side alone, its fastest "
+        "setting is held against the default, or, where it is the default, against the slowest. "
+        "Asynchronous settings do not compute the same as synchronous ones and stand apart. "
+        f"{_LAUNCHES} {_COUNTS}",
         plot=plot_contenders,
         shows_bounds=True,
         shows_changed=True,

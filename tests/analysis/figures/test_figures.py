@@ -10,13 +10,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from analysis.data.cases import Case
 from analysis.data.setting import MAX_TOGETHER
 from analysis.figures.against_settings import plot_against_packs, plot_against_servers
 from analysis.figures.against_workers import plot_efficiency, plot_throughput, setting_groups
 from analysis.figures.bars import plot_placement
-from analysis.figures.contenders import contenders_data, plot_contenders
+from analysis.figures.contenders import contenders_data, pair_axis, plot_contenders
 from analysis.figures.curves import label_ends
 from analysis.figures.marks import BOUND, STARRED, top_of
 from analysis.figures.marks import FAILED as NOT_OK
@@ -29,6 +30,7 @@ from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import (
     AllReduce,
     AsynchronousServers,
+    NoCommunication,
     Single,
     StockAllReduce,
     StockServers,
@@ -200,6 +202,61 @@ def test_panels_share_scales_and_a_legend() -> None:
     assert [name for name in legend(figure) if name in {str(each) for each in policies}] == policies
 
 
+INTERVALS = [(540.0, 560.0), (590.0, 600.0)]
+
+
+@pytest.mark.parametrize(
+    ("intervals", "others", "least"),
+    [
+        (INTERVALS, [], 0.88),
+        (INTERVALS, [5000.0, 2.0, 545.0], 0.88),
+        (INTERVALS, [530.0, 610.0, 5000.0], 1 / 3),
+        (INTERVALS[:1], [500.0 + number for number in range(200)], 1 / 3),
+        ([], [550.0, 551.0], 0.0),
+        ([], [550.0], 0.0),
+    ],
+)
+def test_intervals_of_what_is_compared_fill_a_third_of_their_axis(
+    intervals: list[tuple[float, float]], others: list[float], least: float
+) -> None:
+    low, high = pair_axis(intervals, others)
+    ends = [end for interval in intervals for end in interval] or others
+    assert low < min(ends) <= max(ends) < high
+    assert (max(ends) - min(ends)) / (high - low) >= least - 1e-9
+
+
+def test_what_is_near_to_the_intervals_is_on_their_axis() -> None:
+    low, high = pair_axis(INTERVALS, [535.0, 5000.0])
+    assert low < 535.0
+    assert high < 5000.0
+
+
+def test_the_first_figure_shows_what_the_verdict_compares_whatever_else_was_measured() -> None:
+    fast = {turn: 30.0 * rate for turn, rate in GOOD.items()}
+    silent = [own for n in (1, 4) for own in runs(make_experiment(NoCommunication, n), fast)]
+    slower: dict[int, float | None] = {0: 90.0, 1: 97.0, 2: 91.0}
+    sides = runs(make_experiment(AllReduce, 4), RATES)
+    sides += runs(make_experiment(SynchronousServers, 4), slower)
+    shipped = runs(make_experiment(StockServers, 4), {turn: 0.2 * x for turn, x in GOOD.items()})
+    case = case_of(runs(make_experiment(Single), fast), silent, sides, shipped)
+    above, below = drawn(next(f for kind in KINDS if (f := kind.plot(case)))).axes
+    names = [text.get_text() for text in above.get_yticklabels()]
+    assert names == ["allreduce\n3 launches", "ps_sync, round_robin\n3 launches"]
+    assert above.get_xlabel() == "images/s; this axis does not begin at 0"
+    lows, highs = contenders_data(case)[["low", "high"]][:2].to_numpy().T
+    left, right = above.get_xlim()
+    assert left < lows.min() <= highs.max() < right
+    assert (highs.max() - lows.min()) / (right - left) >= 1 / 3
+    # Below are all that exchange gradients, with bars from 0.
+    assert [text.get_text() for text in below.get_yticklabels()] == [
+        "allreduce",
+        "ps_sync, round_robin",
+        "stock_ps, round_robin",
+    ]
+    assert below.get_xlim()[0] == 0.0
+    assert {patch.get_x() for patch in below.patches if isinstance(patch, Rectangle)} == {0.0}
+
+
 def test_one_side_alone_has_a_row_for_each_setting_at_the_most_workers() -> None:
     rates = {Policy.ROUND_ROBIN: 1.0, Policy.GREEDY: 3.0, Policy.PARTITIONED: 2.0}
     servers = [
@@ -213,9 +270,13 @@ def test_one_side_alone_has_a_row_for_each_setting_at_the_most_workers() -> None
     ]
     case = case_of(SINGLE, servers)
     fastest_first = ["ps_sync, greedy", "ps_sync, partitioned", "ps_sync, round_robin (default)"]
-    assert rows(plot_contenders(case)) == fastest_first
+    compared, beside = drawn(plot_contenders(case)).axes
+    assert [text.get_text() for text in beside.get_yticklabels()] == fastest_first
+    assert [text.get_text().split("\n")[0] for text in compared.get_yticklabels()] == [
+        "ps_sync, greedy",
+        "ps_sync, round_robin (default)",
+    ]
     assert contenders_data(case)["num_workers"].tolist() == [2, 2, 2]
-    assert plot_contenders(case_of(servers, RING)) is None
 
 
 def test_servers_are_drawn_where_their_number_varies() -> None:
