@@ -37,7 +37,7 @@ FILLED, _MARGIN = 1 / 3, 0.06
 _AROUND_ONE = 0.05
 
 #: Inches: of the axes of the two, of a row below them, and of what is around all axes.
-_PAIR, _ROW_HEIGHT, _AROUND = 0.8, 0.22, 2.4
+_PAIR, _ROW_HEIGHT, _AROUND = 0.8, 0.22, 2.5
 
 #: Between settings that do not compute the same, in rows.
 _BETWEEN = 0.7
