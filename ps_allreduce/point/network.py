@@ -64,6 +64,8 @@ class EmulatedNetwork:
         racks: 1, or 2 with a switch each; the first half of the hosts is in rack 0.
         uplink_bits_per_s: rate of the link between two racks, per direction; None for no limit.
         traffic: what links carry besides what tasks send.
+        congestion: TCP's congestion control.
+        port_buffer_bytes: that a port of a switch keeps for its link.
     """
 
     num_hosts: int
@@ -74,6 +76,8 @@ class EmulatedNetwork:
     racks: int = 1
     uplink_bits_per_s: float | None = None
     traffic: tuple[Traffic, ...] = field(default=(), metadata=LATER)
+    congestion: str = field(default="cubic", metadata=LATER)
+    port_buffer_bytes: int = field(default=4_000_000, metadata=LATER)
 
     def __post_init__(self) -> None:
         if problem := next(self._problems(), None):

@@ -182,6 +182,8 @@ CHANGES: list[tuple[str, Experiment, Any]] = [
     ("network.racks", replace(SPREAD, network=UNLIMITED), 2),
     ("network.uplink_bits_per_s", SPREAD, 2e9),
     ("network.traffic", SPREAD, (Traffic(bits_per_s=1e7),)),
+    ("network.congestion", SPREAD, "bbr"),
+    ("network.port_buffer_bytes", SPREAD, 65_536),
     ("interface", GOLDEN, "eth0"),
     ("workload.model", SENDING, ImageModel()),
     ("workload.model.name", GOLDEN, "ResNet50"),
