@@ -50,11 +50,14 @@ class Stalls:
         hump_s: middle of the main hump; of workers that do not meet, the mean over their steps.
         second_hump_s: median of the smaller group of steps, where there are two.
         stalled_s: what stalled steps take beyond the hump, a mean over all steps of all workers.
+        stalled_waiting_s: of it, what workers wait for others beyond what they do in steps that
+            did not stall; not a number where nobody sees into a step.
     """
 
     hump_s: float
     second_hump_s: float | None
     stalled_s: float
+    stalled_waiting_s: float
 
     def columns(self) -> dict[str, object]:
         """Columns of the table of runs."""
@@ -62,6 +65,7 @@ class Stalls:
             "hump_s": self.hump_s,
             "second_hump_s": self.second_hump_s,
             "stalled_s": self.stalled_s,
+            "stalled_waiting_s": self.stalled_waiting_s,
         }
 
 
@@ -77,11 +81,13 @@ def stalls_of(parts: StepParts) -> Stalls:
         hump[group == each], width[group == each] = main_hump(parts.step_s[group == each])
     late = parts.step_s - hump
     stalled = late >= np.maximum(STALL_S, STALL_WIDTHS * width)
+    waited = parts.waiting_s - np.median(parts.waiting_s[~stalled])
     hump_s = float(hump.mean())
     return Stalls(
         hump_s=hump_s,
         second_hump_s=second_hump(hump_s + late, hump_s),
-        stalled_s=float(np.where(stalled, late, 0.0).mean()),
+        stalled_s=float((late * stalled).mean()),
+        stalled_waiting_s=float((np.clip(waited, 0.0, late) * stalled).mean()),
     )
 
 

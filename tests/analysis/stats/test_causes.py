@@ -49,6 +49,12 @@ SOUND = {
     "slow_worker_s": 0.0,
     "fastest_link_bits_per_s": 1e8,
     "foreign_load": 0.0,
+    "stalled_s": 0.0,
+    "stalled_waiting_s": 0.0,
+    "segments_sent": 100_000,
+    "segments_sent_again": 30,
+    "loss_probes": 29,
+    "port_drops": 0,
 }
 
 
@@ -75,6 +81,13 @@ SLOWER: Mapping[Cause, Mapping[str, float]] = {
     Cause.HOT_SERVER: {"exchange_s": 0.02, "hot_server_s": 0.018, "network_s": 0.018},
     Cause.SLOW_LINK: {"exchange_s": 0.02, "slow_link_s": 0.018, "network_s": 0.018},
     Cause.SLOWED: {"compute_s": 0.02, "fastest_compute_s": 0.02},
+    Cause.LOST: {
+        "exchange_s": 0.015,
+        "waiting_s": 0.005,
+        "stalled_s": 0.02,
+        "stalled_waiting_s": 0.005,
+        "segments_sent_again": 200,
+    },
     Cause.EXCHANGE: {"exchange_s": 0.02},
     Cause.DISPATCH: {"dispatch_s": 0.02},
     Cause.FOREIGN: {"exchange_s": 0.02, "foreign_load": 0.5},
