@@ -23,7 +23,7 @@ from enum import StrEnum
 import numpy as np
 import pandas as pd
 
-from analysis.stats.losses import COUNTED, LOST_LIMIT, lost_shares
+from analysis.stats.losses import COUNTED, lost_shares
 
 
 class Cause(StrEnum):
@@ -94,13 +94,12 @@ _USED = (
 
 def _lost(own: pd.DataFrame, in_turn: pd.Series) -> pd.DataFrame:
     """What lost packets make longer of the waits for others and of the exchange, at most all."""
-    lossy = lost_shares(own) > LOST_LIMIT
     stalled_s = {
         "waiting_s": (own["stalled_waiting_s"], in_turn),
         "exchange_s": (own["stalled_s"] - own["stalled_waiting_s"], own["exchange_s"]),
     }
     found = {
-        part: each.where(lossy, 0.0).clip(lower=0.0, upper=hiding.clip(lower=0.0))
+        part: each.where(lost_shares(own) > 0.0, 0.0).clip(lower=0.0, upper=hiding.clip(lower=0.0))
         for part, (each, hiding) in stalled_s.items()
     }
     return pd.DataFrame(found).fillna(0.0)

@@ -1,4 +1,4 @@
-"""What lost packets cost a launch: which share of its segments was lost, and of its time stalled.
+"""Which share of their segments launches lost, and for which share of their time they stalled.
 
 Decides from when on either is worth telling.
 """
@@ -7,29 +7,34 @@ from __future__ import annotations
 
 import pandas as pd
 
-#: Share of the segments: of 16 to 91 that launches without loss sent again nearly all were probes.
-LOST_LIMIT = 1e-4
+from analysis.stats.decision import MARGIN
 
-#: Share of the window.
-STALLED_LIMIT = 0.03
+#: Share of the segments, and their number: launches that exchange nothing send few, and may lose
+#: one.
+LOST_LIMIT, LEAST_LOST = 1e-4, 10
+
+#: Share of the time: what takes less makes no side the faster one.
+STALLED_LIMIT = MARGIN
 
 #: Columns of the table of runs that tell of lost segments.
 COUNTED = ("segments_sent", "segments_sent_again", "loss_probes", "port_drops")
 
 
 def lost_shares(launches: pd.DataFrame) -> pd.Series:
-    """Of each launch: segments that were lost over those that were sent; unknown is not a number.
+    """Of each launch: segments lost over segments sent; 0 if unknown or not worth telling.
 
-    What is sent again is lost, but for probes: TCP sends those of its own accord.  Where one
+    What is sent again was lost, but for probes, which TCP sends of its own accord.  Where a probe
     repairs a loss, only ports know of it.
     """
     own = launches[[*COUNTED]].astype(float)
     again = (own["segments_sent_again"] - own["loss_probes"]).clip(lower=0.0)
     lost = pd.concat([again, own["port_drops"]], axis="columns").max(axis="columns")
-    return lost / own["segments_sent"].where(own["segments_sent"] > 0.0)
+    shares = lost / own["segments_sent"]
+    return shares.where((lost >= LEAST_LOST) & (shares > LOST_LIMIT), 0.0)
 
 
 def stalled_shares(launches: pd.DataFrame) -> pd.Series:
-    """Of each launch: the time beyond the main hump of steps that stalled; unknown is NaN."""
+    """Of each launch: the time of stalled steps over that of all; 0 if unknown or not worth it."""
     own = launches[["stalled_s", "mean_step_s"]].astype(float)
-    return own["stalled_s"] / own["mean_step_s"]
+    shares = own["stalled_s"] / own["mean_step_s"]
+    return shares.where(shares > STALLED_LIMIT, 0.0)
