@@ -22,6 +22,7 @@ from analysis.derive.costs import (
 )
 from analysis.derive.fastest_step import bound_of, step_time_s, traffic_of
 from analysis.derive.network_causes import network_causes
+from analysis.derive.stalls import LEAST_STEPS, stalls_of
 from analysis.derive.steadiness import steadiness_of
 from analysis.derive.step_parts import parts_of, pop_of
 from analysis.derive.tracing import traced_step_s
@@ -216,9 +217,11 @@ def _where_time_goes(record: RunRecord, steps: StepTable | None, window: Window 
         return {}
     parts = parts_of(record.experiment, steps)
     pop, causes = pop_of(parts, window), network_causes(record)
+    enough = record.metrics.measured_steps >= LEAST_STEPS
     seconds = task_seconds(record, window, step_time_s(record) or 0.0)
     return {
         **parts.columns(),
+        **(stalls_of(parts).columns() if enough else {}),
         **(pop.columns() if pop else {}),
         **(causes.columns() if causes else {}),
         "worker_cpu_s": mean_seconds(seconds, TaskType.WORKER),

@@ -17,7 +17,7 @@ from itertools import pairwise
 from analysis.data.cases import Case, Point
 from analysis.report.explanation import main_reason
 from analysis.report.sentences.circumstances import attempts_lines, circumstances
-from analysis.report.sentences.constancy import drift_lines, steadiness_lines
+from analysis.report.sentences.constancy import drift_lines, humps_lines, steadiness_lines
 from analysis.report.sentences.fastest import farthest_apart, fastest_sentence, network_sentence
 from analysis.report.sentences.meetings import meeting_sentence, stock_sentence
 from analysis.report.sentences.sizes import basis_lines, basis_text, money_lines
@@ -84,6 +84,7 @@ def verdict(case: Case) -> Verdict:
     details = [
         *(_share_lines(case, main) if main else ()),
         *steadiness_lines(case.launches),
+        *humps_lines(case.launches),
         *([*_doubts(main), *_selection_lines(main)] if main else ()),
         *(meeting_sentence(case, meeting) for meeting in decided.alike),
         *_transports_apart(case),
