@@ -36,6 +36,7 @@ from ps_allreduce.point.workload import EmulatedCompute, Workload
 from tests.experiments.studies.scopes import make_scope
 
 QUICK = PROFILES["quick"]
+ACCELERATOR = EmulatedCompute(forward_s=0.02, backward_s=0.04)
 
 
 def points_of(name: str, workers: tuple[int, ...] = (1, 2), **changes: Any) -> list[Experiment]:
