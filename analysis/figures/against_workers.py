@@ -77,8 +77,8 @@ def _workers(case: Case) -> list[int]:
 def _plot(case: Case, column: str, quantity: Quantity) -> Figure | None:
     marks = marks_of(case, column)
     if quantity.unclaimed:
-        bases = [base_of(case, point, "single") is point for point in case.points]
-        marks = marks[~pd.Series(bases, marks.index)]
+        bases = {base_of(case, point, "single") for point in case.points}
+        marks = marks[[point not in bases for point in case.points]]
     if marks["launches"].isna().all():
         return None
     if marks.groupby("setting")["num_workers"].nunique().max() < _LEAST_SIZES:
