@@ -21,7 +21,7 @@ from analysis.figures.curves import curves_of, draw_curves, label_ends
 from analysis.figures.marks import data_of, marks_of, top_of, worth_drawing
 from analysis.figures.rows import Quantity, plot_settings
 from analysis.figures.style import IDEAL, finish_grid, name_figure, new_figure, style
-from analysis.stats.points import base_of, point_table
+from analysis.stats.points import base_of, base_text, point_table
 
 _COLUMNS = 2
 
@@ -45,15 +45,15 @@ def plot_throughput(case: Case) -> Figure | None:
     if len(case.points) < 2:
         return None
     single = point_table(case)["base_single"].iloc[0]
-    known = [] if math.isnan(single) else _workers(case)
+    known = [] if math.isnan(single) or case.shares_cores else _workers(case)
     ideals = {count: count * single for count in known}
     return _plot(case, "rate", Quantity(label=f"{case.unit}/s", ideals=ideals))
 
 
 def plot_efficiency(case: Case) -> Figure | None:
-    """Efficiency against workers, on the base single; points that claim none are named."""
+    """Efficiency against workers; points that claim none are named."""
     quantity = Quantity(
-        label="efficiency on a single worker",
+        label=f"efficiency on {base_text(case)}",
         ideals=dict.fromkeys(_workers(case), 1.0),
         unclaimed=_NOT_CLAIMABLE,
     )
@@ -77,8 +77,8 @@ def _workers(case: Case) -> list[int]:
 def _plot(case: Case, column: str, quantity: Quantity) -> Figure | None:
     marks = marks_of(case, column)
     if quantity.unclaimed:
-        bases = [base_of(case, point, "single") for point in case.points]
-        marks = marks[[base is not own for base, own in zip(bases, case.points, strict=True)]]
+        bases = {base_of(case, point, "single") for point in case.points}
+        marks = marks[[point not in bases for point in case.points]]
     if marks["launches"].isna().all():
         return None
     if max(_sizes(case).values()) < _LEAST_SIZES:

@@ -136,7 +136,8 @@ KINDS = (
     FigureKind(
         name="throughput",
         title="Throughput",
-        caption=f"{_LAUNCHES} {_COUNTS} Dotted: workers times the rate of strategy single. "
+        caption=f"{_LAUNCHES} {_COUNTS} Dotted: workers times the rate of strategy single, where "
+        "workers have cores of their own. "
         "Asynchronous settings (ps_async, stock_ps) do not compute the same as synchronous ones. "
         f"stock_ps and stock_allreduce are TensorFlow as it ships. {_SEVERAL}",
         plot=plot_throughput,
@@ -145,8 +146,9 @@ KINDS = (
     ),
     FigureKind(
         name="efficiency",
-        title="Efficiency on a single worker",
-        caption=f"Speed-up on strategy single, over workers. {_LAUNCHES} {_COUNTS} "
+        title="Efficiency",
+        caption="Speed-up on strategy single, over workers; where workers share cores, the rate "
+        f"over that of as many workers that do not communicate. {_LAUNCHES} {_COUNTS} "
         "Where nothing is claimed, the reason stands on the row, or a star at the bottom. "
         f"{_SEVERAL}",
         plot=plot_efficiency,

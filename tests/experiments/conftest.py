@@ -43,7 +43,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 @pytest.fixture
 def launcher(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeLauncher:
-    """Launchers of every name that start nothing, in an empty folder; cores enough, no job."""
+    """Launchers of every name that start nothing, in an empty folder; no hosts are emulated."""
     fake = FakeLauncher()
 
     def launcher_of(settings: LauncherSettings) -> FakeLauncher:
@@ -52,7 +52,8 @@ def launcher(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeLauncher:
 
     monkeypatch.setattr(surroundings, "launcher_of", launcher_of)
     monkeypatch.setattr(surroundings, "this_machine", lambda _: fake)
-    monkeypatch.setattr(surroundings, "num_cores", lambda: 8)
+    # As within a job, whose hosts are those that a study gets where nobody states a launcher.
+    monkeypatch.setattr(surroundings, "inside_job", lambda: True)
     monkeypatch.setattr(surroundings, "source_state", lambda: "0123456789ab")
     for variable in ("SLURM_JOB_ID", "SLURM_JOBID"):
         monkeypatch.delenv(variable, raising=False)

@@ -124,9 +124,12 @@ def _opening(case: Case, main: Meeting | None) -> tuple[str, str]:
 
 
 def _alone_sentence(case: Case, meeting: Meeting) -> str:
-    """A single worker that is faster than the workers of both sides; else empty."""
+    """A single worker that is faster than the workers of both sides; else empty.
+
+    It says nothing where workers share cores, of which a single one has as many as it uses.
+    """
     fastest = max(meeting.bests, key=lambda point: estimate(point.rates).mean)
-    alone = base_of(case, fastest, "single")
+    alone = None if case.shares_cores else base_of(case, fastest, "single")
     if alone is None or decisions(case).of(*meeting.bests).outcome is Outcome.NO_VERDICT:
         return ""
     faster, low, high = compare(alone.rates, fastest.rates).ends
