@@ -37,6 +37,9 @@ COMPUTE = EmulatedCompute(forward_s=0.08, backward_s=0.04)
 WARMUP = FixedWarmup(least_steps=5, least_s=0.3)
 MEASUREMENT = Measurement(warmup=WARMUP, measured_steps=24)
 
+#: Fewer steps tell no stalls (`analysis.derive.stalls`).
+STALLING = replace(MEASUREMENT, measured_steps=100)
+
 #: Equal tensors, which two servers get in turn: as many bytes each.
 COUNT, TENSOR_BYTES = 24, 64_800
 
@@ -44,6 +47,18 @@ SIZES = (0.05, 0.10, 0.20)
 
 #: Programs that burn a core each, for a share of a step.
 BURNERS: Mapping[float, int] = {0.05: 5, 0.10: 6, 0.20: 8}
+
+#: Bytes that the ports of a switch buffer, for a share of a step.
+PORTS: Mapping[float, int] = {0.05: 32_000, 0.10: 16_000, 0.20: 8_000}
+
+#: Whether a cause needs a side with servers, or one without.  All-reduce has no hottest server, and
+#: loses nothing at a shallow port: one host sends to it, no faster than its link.  Servers leave
+#: cores idle for most of a step, and then whoever sleeps goes before whoever burns.
+ONLY: Mapping[Plant, bool] = {
+    Plant.HOT_SERVER: True,
+    Plant.SHALLOW_PORT: True,
+    Plant.BUSY_CORES: False,
+}
 
 #: Batches that wait for a worker before the first step: slow input shows when they are used up.
 FETCHED_BEFOREHAND = 3
@@ -177,6 +192,9 @@ def planted_point(
             point = replace(point, workload=late, measurement=_after_drained(share))
         elif plant is Plant.SLOW_LINK:
             point = replace(point, network=_slow_link(point, step, extra_s))
+        elif plant is Plant.SHALLOW_PORT:
+            network = replace(_network(point), port_buffer_bytes=PORTS[share])
+            point = replace(point, network=network, measurement=STALLING)
         elif plant is Plant.HOT_SERVER:
             # Servers get tensors in turn, so one gets all the larger ones.
             hotter = extra_s / step.network_s
@@ -192,9 +210,15 @@ def _after_drained(share: float) -> Measurement:
 
 def _slow_link(point: Experiment, step: SoundStep, extra_s: float) -> EmulatedNetwork:
     """The link of the last host that a point uses is slower."""
-    assert NETWORK.bits_per_s is not None
-    rate = NETWORK.bits_per_s / (1 + extra_s / step.travel_s)
-    return replace(NETWORK, slow_host=WORKERS + point.num_ps - 1, slow_bits_per_s=round(rate, -3))
+    network = _network(point)
+    assert network.bits_per_s is not None
+    rate = network.bits_per_s / (1 + extra_s / step.travel_s)
+    return replace(network, slow_host=WORKERS + point.num_ps - 1, slow_bits_per_s=round(rate, -3))
+
+
+def _network(point: Experiment) -> EmulatedNetwork:
+    assert point.network is not None
+    return point.network
 
 
 def burners(sizes: Mapping[Plant, float]) -> int:
@@ -214,17 +238,15 @@ class Draw:
 def draws(seed: int, launches: int) -> list[Draw]:
     """What is planted in every launch: on both sides in turn, one cause or in a fifth two.
 
-    Slow input comes alone: an input that takes longer than a step hides everything else.  Only
-    all-reduce has busy cores: servers leave cores idle for most of a step, and then whoever sleeps
-    goes before whoever burns.
+    Slow input comes alone: an input that takes longer than a step hides everything else.
     """
     chance = random.Random(seed)
     return [_draw(chance, list(SIDES)[number % len(SIDES)]) for number in range(launches)]
 
 
 def _draw(chance: random.Random, side: str) -> Draw:
-    absent = Plant.BUSY_CORES if SIDES[side].uses_servers else Plant.HOT_SERVER
-    possible = [plant for plant in Plant if plant is not absent]
+    served = SIDES[side].uses_servers
+    possible = [plant for plant in Plant if ONLY.get(plant, served) is served]
     together = [p for p in possible if p is not Plant.SLOW_INPUT]
     chosen = chance.sample(together, 2) if chance.random() < 0.2 else [chance.choice(possible)]
     return Draw(side=side, sizes={plant: chance.choice(SIZES) for plant in chosen})

@@ -14,7 +14,7 @@ from tests.experiments.conftest import Machine, run
 from tests.fakes import FakeLauncher, bad_run, make_host, ok_run
 
 #: Draws neither a hot server, which needs links, nor busy cores, which would burn some.
-SEED = "15"
+SEED = "49"
 
 
 @pytest.mark.parametrize("words", [("--launches", "0"), ("--budget-s", "nan")])
