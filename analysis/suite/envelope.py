@@ -1,9 +1,13 @@
 """How far emulated hosts can be trusted on a machine: the sweep `emulation-check`.
 
 A network at half the rate with computation of twice the duration must make every step take exactly
-twice as long; where it does not, the machine's processors were part of the result.  Decides which
-points are one another's half, and when two scales agree.  The idea is time dilation, as in Gupta
-et al., To Infinity and Beyond: Time-Warped Network Emulation, NSDI 2006.
+twice as long; where it does not, the machine's processors were part of the result.  Everything that
+waits is stretched alike: computation, delays, and the least timeout of TCP.  Messages and buffers
+keep their bytes.  And no port may lose packets: steps would tell how long TCP waits for them.
+
+Decides which points are one another's half, when two scales agree, and what is said of both.  The
+idea is time dilation, as in Gupta et al., To Infinity and Beyond: Time-Warped Network Emulation,
+NSDI 2006.
 """
 
 from __future__ import annotations
@@ -11,7 +15,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import permutations
 from pathlib import Path
 
 import pandas as pd
@@ -19,8 +22,10 @@ import pandas as pd
 from analysis.data.blocks import analysed
 from analysis.data.cases import Point, make_cases
 from analysis.data.load import read_sweep
+from analysis.wording import NONE, count_text
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.layout import num_hosts
 from ps_allreduce.point.network import render_rate
 from ps_allreduce.record.files import write_json
 
@@ -30,9 +35,18 @@ TOLERANCE = 0.03
 
 _STEP = "step_time_p50_s"
 
+_AGREEMENT = ("ratio", "low", "high", "num_pairs", "holds")
+
+#: Columns of the screen: heading, column of the table, what it is divided by, digits.
+_SHOWN = (
+    *(("hosts", "num_hosts", 1, 0), ("MB", "gradient_bytes", 1e6, 1), ("ratio", "ratio", 1, 3)),
+    *(("low", "low", 1, 3), ("high", "high", 1, 3), ("pairs", "num_pairs", 1, 0)),
+    ("lost", "port_drops", 1, 0),
+)
+
 
 def check_envelope(results: Path) -> pd.DataFrame:
-    """Compare the scales of the check below a folder, and write `envelope.json` beside them.
+    """Judge all points of the check below a folder, and write `envelope.json` beside them.
 
     Raises:
         UserError: there are no two scales to compare, or a file cannot be read or written.
@@ -40,34 +54,35 @@ def check_envelope(results: Path) -> pd.DataFrame:
     folder = results / EMULATION_CHECK
     sweep = analysed(read_sweep(folder))
     cases = make_cases(sweep.block.table, sweep.files.records)
-    agreements = agreements_of([point for case in cases for point in case.points])
-    if agreements.empty:
+    envelope = envelope_of([point for case in cases for point in case.points])
+    if envelope["ratio"].isna().all():
         raise UserError(f"{folder} holds no two scales of a point that both ended well.")
-    content = json.loads(agreements.to_json(orient="records", double_precision=15))
+    content = json.loads(envelope.to_json(orient="records", double_precision=15))
     write_json(folder / "envelope.json", content)
-    return agreements
+    return envelope
 
 
-def agreements_of(points: Sequence[Point]) -> pd.DataFrame:
-    """Every point that there is at half the rate as well, by strategy and hosts, fastest first.
+def envelope_of(points: Sequence[Point]) -> pd.DataFrame:
+    """Every point that ended well, by strategy, hosts and bytes, fastest first.
 
     Columns:
-        strategy, num_hosts, bits_per_s (of the faster links).
-        ratio: step time at half the rate over twice that at the whole one; 1 is perfect.
+        strategy, num_hosts, gradient_bytes, bits_per_s (of the links).
+        port_drops: packets that ports lost in all its launches; unknown if one does not tell.
+        ratio: step time at half the rate over twice that at the whole one; 1 is perfect.  Unknown
+            where the point is not there at half the rate.
         low, high: smallest and largest ratio of the launches' pairs, num_pairs their number.
         holds: the two agree.
     """
+    there: dict[Experiment | None, Point] = {
+        point.experiment: point for point in points if len(point.launches)
+    }
     rows = [
-        row
-        for whole, half in permutations(points, 2)
-        if slowed_down(whole.experiment, 2) == half.experiment
-        for row in _agreement(whole, half)
+        _row(point) | _agreement(point, there.get(slowed_down(point.experiment, 2)))
+        for point in there.values()
     ]
-    if not rows:
-        return pd.DataFrame()
-    return pd.DataFrame(rows).sort_values(
-        ["strategy", "num_hosts", "bits_per_s"], ascending=[True, True, False], ignore_index=True
-    )
+    order = ["strategy", "num_hosts", "gradient_bytes", "bits_per_s"]
+    table = pd.DataFrame(rows, columns=[*order, "port_drops", *_AGREEMENT])
+    return table.sort_values(order, ascending=[True, True, True, False], ignore_index=True)
 
 
 def slowed_down(experiment: Experiment, scale: int) -> Experiment | None:
@@ -86,21 +101,29 @@ def slowed_down(experiment: Experiment, scale: int) -> Experiment | None:
     return replace(experiment, network=network.scaled(1 / scale), workload=workload)
 
 
-def _agreement(whole: Point, half: Point) -> Iterator[dict[str, object]]:
-    """Nothing without a turn or a repetition that both scales completed."""
-    ratios = _ratios(whole, half)
-    network = whole.experiment.network
-    if len(ratios) and network is not None:
-        yield {
-            "strategy": whole.setting.strategy,
-            "num_hosts": network.num_hosts,
-            "bits_per_s": network.bits_per_s,
-            "ratio": ratios.median(),
-            "low": ratios.min(),
-            "high": ratios.max(),
-            "num_pairs": len(ratios),
-            "holds": bool(abs(ratios.median() - 1) <= TOLERANCE),
-        }
+def _row(point: Point) -> dict[str, object]:
+    """What was trained where, and what ports lost meanwhile."""
+    network, lost = point.experiment.network, point.launches["port_drops"]
+    return {
+        "strategy": point.setting.strategy,
+        "num_hosts": num_hosts(point.experiment),
+        "gradient_bytes": point.common("gradient_bytes"),
+        "bits_per_s": None if network is None else network.bits_per_s,
+        "port_drops": None if lost.isna().any() else int(lost.sum()),
+    }
+
+
+def _agreement(whole: Point, half: Point | None) -> dict[str, object]:
+    """Unknown without a turn or a repetition that both scales completed."""
+    ratios = _ratios(whole, half) if half else pd.Series(dtype=float)
+    middle = ratios.median()
+    return {
+        "ratio": middle,
+        "low": ratios.min(),
+        "high": ratios.max(),
+        "num_pairs": len(ratios),
+        "holds": bool(abs(middle - 1) <= TOLERANCE) if len(ratios) else None,
+    }
 
 
 def _ratios(whole: Point, half: Point) -> pd.Series:
@@ -115,22 +138,26 @@ def _ratios(whole: Point, half: Point) -> pd.Series:
     return (slow / (2 * fast)).dropna().astype(float)
 
 
-def render_agreements(agreements: pd.DataFrame) -> list[str]:
-    """A table, and the envelope in a sentence per strategy and number of hosts."""
-    rates = agreements["bits_per_s"].map(render_rate)
-    names = {"num_hosts": "hosts", "bits_per_s": "rate", "num_pairs": "pairs"}
-    shown = agreements.drop(columns="holds").assign(bits_per_s=rates).rename(columns=names)
+def render_envelope(envelope: pd.DataFrame) -> list[str]:
+    """A table; then up to which rate time scales agree, and on what ports lost packets."""
+    shown = pd.DataFrame({"strategy": envelope["strategy"]})
+    for heading, column, size, digits in _SHOWN:
+        values = envelope[column].astype(float) / size
+        shown[heading] = [NONE if pd.isna(value) else f"{value:.{digits}f}" for value in values]
+    shown.insert(3, "rate", envelope["bits_per_s"].map(render_rate))
+    judged = envelope[envelope["ratio"].notna()]
     return [
-        *shown.to_string(index=False, float_format="{:.3f}".format).splitlines(),
+        *shown.to_string(index=False).splitlines(),
         *(
-            f"{strategy}, {hosts} hosts: {_envelope(rows)}"
-            for (strategy, hosts), rows in agreements.groupby(["strategy", "num_hosts"])
+            f"{strategy}, {hosts} hosts: {_trusted(rows)}"
+            for (strategy, hosts), rows in judged.groupby(["strategy", "num_hosts"])
         ),
+        *_losses(envelope),
     ]
 
 
-def _envelope(agreements: pd.DataFrame) -> str:
-    good = agreements[agreements["holds"]]["bits_per_s"]
+def _trusted(agreements: pd.DataFrame) -> str:
+    good = agreements[agreements["holds"].astype(bool)]["bits_per_s"]
     if len(good):
         return (
             f"emulation can be trusted within {TOLERANCE:.0%} up to {render_rate(good.max())} on "
@@ -140,4 +167,33 @@ def _envelope(agreements: pd.DataFrame) -> str:
     return (
         f"emulation cannot be trusted at {slowest} or above on this machine: its processors are "
         "the limit"
+    )
+
+
+def _losses(envelope: pd.DataFrame) -> Iterator[str]:
+    """Of every point with which ports lost packets; in one sentence where they lost none."""
+    known = envelope[envelope["port_drops"].notna()]
+    lossy = known[known["port_drops"] > 0]
+    for _, row in lossy.iterrows():
+        yield f"{_words(row)}: ports lost {count_text(int(row['port_drops']), 'packet')}"
+    clean = known[known["port_drops"] == 0]
+    if len(clean):
+        yield (
+            f"ports lost no packet with {', '.join(clean['strategy'].unique())} at "
+            f"{count_text(len(clean), 'point')}: {_span(clean['num_hosts'])} hosts, "
+            f"{_span(clean['gradient_bytes'] / 1e6)} MB of gradients, links of "
+            f"{render_rate(clean['bits_per_s'].max())} or less"
+        )
+
+
+def _span(values: pd.Series) -> str:
+    """`2 to 4`; a single number where all are the same."""
+    return " to ".join(dict.fromkeys(f"{value:.3g}" for value in (values.min(), values.max())))
+
+
+def _words(row: pd.Series) -> str:
+    """The name of a row."""
+    return (
+        f"{row['strategy']}, {row['num_hosts']} hosts, {row['gradient_bytes'] / 1e6:.3g} MB at "
+        f"{render_rate(row['bits_per_s'])}"
     )
