@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -22,6 +22,7 @@ import pandas as pd
 from analysis.data.blocks import analysed
 from analysis.data.cases import Point, make_cases
 from analysis.data.load import read_sweep
+from analysis.suite.json_lines import read_lines
 from analysis.wording import NONE, count_text
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
@@ -30,6 +31,9 @@ from ps_allreduce.point.network import render_rate
 from ps_allreduce.record.files import write_json
 
 EMULATION_CHECK = "emulation-check"
+
+#: In the place of a strategy.
+PLAIN_TCP = "plain TCP"
 
 TOLERANCE = 0.03
 
@@ -41,8 +45,29 @@ _AGREEMENT = ("ratio", "low", "high", "num_pairs", "holds")
 _SHOWN = (
     *(("hosts", "num_hosts", 1, 0), ("MB", "gradient_bytes", 1e6, 1), ("ratio", "ratio", 1, 3)),
     *(("low", "low", 1, 3), ("high", "high", 1, 3), ("pairs", "num_pairs", 1, 0)),
-    ("lost", "port_drops", 1, 0),
+    *(("TCP", "reached", 1, 3), ("lost", "port_drops", 1, 0)),
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainTcp:
+    """Streams of all but one of some hosts to that one.
+
+    Attributes:
+        bits_per_s: rate of the links.
+        reached: payload per second over that rate.
+        port_drops: packets that the port towards the one lost.
+    """
+
+    num_hosts: int
+    bits_per_s: float
+    reached: float
+    port_drops: int
+
+
+def plain_tcp_path(results: Path) -> Path:
+    """A `PlainTcp` on every line, for `check_envelope` to show beside training."""
+    return results / EMULATION_CHECK / "plain_tcp.jsonl"
 
 
 def check_envelope(results: Path) -> pd.DataFrame:
@@ -54,7 +79,8 @@ def check_envelope(results: Path) -> pd.DataFrame:
     folder = results / EMULATION_CHECK
     sweep = analysed(read_sweep(folder))
     cases = make_cases(sweep.block.table, sweep.files.records)
-    envelope = envelope_of([point for case in cases for point in case.points])
+    plain = read_lines(plain_tcp_path(results), PlainTcp)
+    envelope = envelope_of([point for case in cases for point in case.points], plain)
     if envelope["ratio"].isna().all():
         raise UserError(f"{folder} holds no two scales of a point that both ended well.")
     content = json.loads(envelope.to_json(orient="records", double_precision=15))
@@ -62,11 +88,13 @@ def check_envelope(results: Path) -> pd.DataFrame:
     return envelope
 
 
-def envelope_of(points: Sequence[Point]) -> pd.DataFrame:
+def envelope_of(points: Sequence[Point], plain: Sequence[PlainTcp] = ()) -> pd.DataFrame:
     """Every point that ended well, by strategy, hosts and bytes, fastest first.
 
     Columns:
-        strategy, num_hosts, gradient_bytes, bits_per_s (of the links).
+        strategy (or plain TCP), num_hosts, gradient_bytes, bits_per_s (of the links).
+        reached: payload of plain TCP over that rate; in launches of one stream on each link and
+            direction, right before them.
         port_drops: packets that ports lost in all its launches; unknown if one does not tell.
         ratio: step time at half the rate over twice that at the whole one; 1 is perfect.  Unknown
             where the point is not there at half the rate.
@@ -76,12 +104,13 @@ def envelope_of(points: Sequence[Point]) -> pd.DataFrame:
     there: dict[Experiment | None, Point] = {
         point.experiment: point for point in points if len(point.launches)
     }
-    rows = [
+    rows = [{"strategy": PLAIN_TCP} | asdict(each) | {"num_pairs": 0} for each in plain]
+    rows += [
         _row(point) | _agreement(point, there.get(slowed_down(point.experiment, 2)))
         for point in there.values()
     ]
     order = ["strategy", "num_hosts", "gradient_bytes", "bits_per_s"]
-    table = pd.DataFrame(rows, columns=[*order, "port_drops", *_AGREEMENT])
+    table = pd.DataFrame(rows, columns=[*order, "reached", "port_drops", *_AGREEMENT])
     return table.sort_values(order, ascending=[True, True, True, False], ignore_index=True)
 
 
@@ -104,11 +133,13 @@ def slowed_down(experiment: Experiment, scale: int) -> Experiment | None:
 def _row(point: Point) -> dict[str, object]:
     """What was trained where, and what ports lost meanwhile."""
     network, lost = point.experiment.network, point.launches["port_drops"]
+    rate = None if network is None else network.bits_per_s
     return {
         "strategy": point.setting.strategy,
         "num_hosts": num_hosts(point.experiment),
         "gradient_bytes": point.common("gradient_bytes"),
-        "bits_per_s": None if network is None else network.bits_per_s,
+        "bits_per_s": rate,
+        "reached": point.known("link_bits_per_s").median() / rate if rate else None,
         "port_drops": None if lost.isna().any() else int(lost.sum()),
     }
 
@@ -139,61 +170,55 @@ def _ratios(whole: Point, half: Point) -> pd.Series:
 
 
 def render_envelope(envelope: pd.DataFrame) -> list[str]:
-    """A table; then up to which rate time scales agree, and on what ports lost packets."""
+    """A table; then per strategy and number of hosts how far it is trusted, and what was lost."""
     shown = pd.DataFrame({"strategy": envelope["strategy"]})
     for heading, column, size, digits in _SHOWN:
         values = envelope[column].astype(float) / size
         shown[heading] = [NONE if pd.isna(value) else f"{value:.{digits}f}" for value in values]
     shown.insert(3, "rate", envelope["bits_per_s"].map(render_rate))
-    judged = envelope[envelope["ratio"].notna()]
     return [
         *shown.to_string(index=False).splitlines(),
         *(
-            f"{strategy}, {hosts} hosts: {_trusted(rows)}"
-            for (strategy, hosts), rows in judged.groupby(["strategy", "num_hosts"])
+            f"{strategy}, {hosts} hosts: {'; '.join([*_trusted(rows), *_lost(rows)])}"
+            for (strategy, hosts), rows in envelope.groupby(["strategy", "num_hosts"])
         ),
-        *_losses(envelope),
     ]
 
 
-def _trusted(agreements: pd.DataFrame) -> str:
-    good = agreements[agreements["holds"].astype(bool)]["bits_per_s"]
+def _trusted(rows: pd.DataFrame) -> Iterator[str]:
+    """Up to which rate two time scales agree; nothing where there are no two."""
+    judged = rows[rows["holds"].notna()]
+    good = judged[judged["holds"].astype(bool)]["bits_per_s"]
     if len(good):
-        return (
+        yield (
             f"emulation can be trusted within {TOLERANCE:.0%} up to {render_rate(good.max())} on "
             "this machine"
         )
-    slowest = render_rate(agreements["bits_per_s"].min())
-    return (
-        f"emulation cannot be trusted at {slowest} or above on this machine: its processors are "
-        "the limit"
-    )
-
-
-def _losses(envelope: pd.DataFrame) -> Iterator[str]:
-    """Of every point with which ports lost packets; in one sentence where they lost none."""
-    known = envelope[envelope["port_drops"].notna()]
-    lossy = known[known["port_drops"] > 0]
-    for _, row in lossy.iterrows():
-        yield f"{_words(row)}: ports lost {count_text(int(row['port_drops']), 'packet')}"
-    clean = known[known["port_drops"] == 0]
-    if len(clean):
+    elif len(judged):
+        slowest = render_rate(judged["bits_per_s"].min())
         yield (
-            f"ports lost no packet with {', '.join(clean['strategy'].unique())} at "
-            f"{count_text(len(clean), 'point')}: {_span(clean['num_hosts'])} hosts, "
-            f"{_span(clean['gradient_bytes'] / 1e6)} MB of gradients, links of "
-            f"{render_rate(clean['bits_per_s'].max())} or less"
+            f"emulation cannot be trusted at {slowest} or above on this machine: its processors "
+            "are the limit"
         )
 
 
-def _span(values: pd.Series) -> str:
-    """`2 to 4`; a single number where all are the same."""
-    return " to ".join(dict.fromkeys(f"{value:.3g}" for value in (values.min(), values.max())))
+def _lost(rows: pd.DataFrame) -> Iterator[str]:
+    """What ports lost with which bytes at which rate; in one clause where they lost nothing."""
+    known = rows[rows["port_drops"].notna()]
+    for _, row in known[known["port_drops"] > 0].iterrows():
+        packets = count_text(int(row["port_drops"]), "packet")
+        yield f"ports lost {packets}{_sized([row['gradient_bytes']])}{_at(row['bits_per_s'])}"
+    if len(known) and not known["port_drops"].any():
+        rate = _at(known["bits_per_s"].max())
+        yield f"ports lost no packet{_sized(known['gradient_bytes'])}{rate}"
 
 
-def _words(row: pd.Series) -> str:
-    """The name of a row."""
-    return (
-        f"{row['strategy']}, {row['num_hosts']} hosts, {row['gradient_bytes'] / 1e6:.3g} MB at "
-        f"{render_rate(row['bits_per_s'])}"
-    )
+def _sized(sizes: Sequence[float] | pd.Series) -> str:
+    """` with 2.5 to 100 MB of gradients`; nothing for plain TCP."""
+    ends = [each for each in (min(sizes), max(sizes)) if pd.notna(each)]
+    span = " to ".join(dict.fromkeys(f"{each / 1e6:.3g}" for each in ends))
+    return f" with {span} MB of gradients" if span else ""
+
+
+def _at(bits_per_s: float) -> str:
+    return f" at {render_rate(bits_per_s)}"

@@ -8,7 +8,8 @@ Method: all-reduce on all hosts, and synchronous servers with one host for the s
 at one rate has one at half the rate; those of the first two rates are made in an order that mixes
 them.  The next rate is tried only where the last two do not agree; when they do is decided in
 `analysis.suite.envelope`.  Before that, workers that only communicate send all gradients at once,
-with a server beside every worker, and what ports lose is counted.
+with a server beside every worker, and what ports lose is counted; plain TCP sends from one host to
+another, and from all others to one.
 
 Cost: 30 points with one launch each, 4 with three, and 2 more for every further rate.
 
@@ -24,7 +25,16 @@ from itertools import product
 
 import click
 
-from analysis.suite.envelope import EMULATION_CHECK, check_envelope, render_envelope, slowed_down
+from analysis.suite.envelope import (
+    EMULATION_CHECK,
+    PlainTcp,
+    check_envelope,
+    plain_tcp_path,
+    render_envelope,
+    slowed_down,
+)
+from analysis.suite.json_lines import write_lines
+from experiments import surroundings
 from experiments.cli.commands.sweep_command import run_study
 from experiments.cli.requests import StudyRequest, SweepRequest
 from experiments.studies.scope import Scope
@@ -107,6 +117,7 @@ def check_emulation(launcher: LauncherSettings, repetitions: int) -> int:
         raise UserError("the emulation is checked with --bandwidth and 2 or more --hosts.")
     if status := _run(launcher, network.num_hosts, _bursts, 1):
         return status
+    write_lines(plain_tcp_path(launcher.results), _plain_tcp(launcher, network.bits_per_s))
     for scale in SCALES[1:]:
         if status := _run(launcher, network.num_hosts, partial(_points, scale), repetitions):
             return status
@@ -117,6 +128,19 @@ def check_emulation(launcher: LauncherSettings, repetitions: int) -> int:
             break
     click.echo("\n".join(render_envelope(table)))
     return 0
+
+
+def _plain_tcp(launcher: LauncherSettings, bits_per_s: float) -> list[PlainTcp]:
+    """What streams of one host to another, and of all others to one, make of the rate."""
+    return [
+        PlainTcp(
+            num_hosts=flows.senders + 1,
+            bits_per_s=bits_per_s,
+            reached=flows.bits_per_s / bits_per_s,
+            port_drops=flows.dropped,
+        )
+        for flows in surroundings.flows_of(launcher)
+    ]
 
 
 def _run(

@@ -9,13 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from analysis.suite.envelope import check_envelope, render_envelope, slowed_down
+from analysis.suite.envelope import (
+    PlainTcp,
+    check_envelope,
+    plain_tcp_path,
+    render_envelope,
+    slowed_down,
+)
+from analysis.suite.json_lines import write_lines
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.spread import Spread
 from ps_allreduce.point.workload import EmulatedCompute, Workload
-from ps_allreduce.record.records import PortRecord, RunRecord
+from ps_allreduce.record.records import LinkRecord, PortRecord, RunRecord
 from tests.analysis.builders import metrics, run, save_all
 from tests.fakes import make_experiment
 
@@ -110,14 +117,9 @@ def two_scales(*dropped: int | None) -> list[RunRecord]:
 @pytest.mark.parametrize(
     ("dropped", "lost", "said"),
     [
-        (
-            (0, 0),
-            0,
-            "ports lost no packet with ps_sync at 2 points: 3 hosts, 0.0004 MB of gradients, links "
-            "of 1gbit or less",
-        ),
-        ((0, 7), 7, "ps_sync, 3 hosts, 0.0004 MB at 1gbit: ports lost 7 packets"),
-        ((0, None), None, "ports lost no packet with ps_sync at 1 point"),
+        ((0, 0), 0, "ports lost no packet with 0.0004 MB of gradients at 1gbit"),
+        ((0, 7), 7, "ports lost 7 packets with 0.0004 MB of gradients at 1gbit"),
+        ((0, None), None, "ports lost no packet with 0.0004 MB of gradients at 500mbit"),
     ],
 )
 def test_packets_that_ports_lost_are_added_up_and_named(
@@ -126,7 +128,24 @@ def test_packets_that_ports_lost_are_added_up_and_named(
     save_all(tmp_path / "emulation-check", two_scales(*dropped))
     envelope = check_envelope(tmp_path)
     assert json.loads(envelope.to_json())["port_drops"]["0"] == lost
-    assert said in "\n".join(render_envelope(envelope))
+    trusted = "ps_sync, 3 hosts: emulation can be trusted within 3% up to 1gbit on this machine"
+    assert render_envelope(envelope)[-1] == f"{trusted}; {said}"
+
+
+def test_plain_tcp_stands_beside_training_and_is_judged_by_what_ports_lose(tmp_path: Path) -> None:
+    points = [replace(each, links=(STREAM,)) for each in two_scales(0)]
+    save_all(tmp_path / "emulation-check", points)
+    found = [PlainTcp(num_hosts=n, bits_per_s=1e9, reached=0.95, port_drops=n - 2) for n in (2, 4)]
+    write_lines(plain_tcp_path(tmp_path), found)
+    envelope = check_envelope(tmp_path)
+    assert list(envelope["reached"]) == [0.95, 0.95, 0.5, 1.0]
+    assert render_envelope(envelope)[-3:-1] == [
+        "plain TCP, 2 hosts: ports lost no packet at 1gbit",
+        "plain TCP, 4 hosts: ports lost 2 packets at 1gbit",
+    ]
+
+
+STREAM = LinkRecord(source="n1", target="n2", bits_per_s=5e8, round_trip_s=1e-3)
 
 
 def test_one_scale_is_too_few(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from experiments import surroundings
+from launchers.sites.emulated.flows import Flows
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts
 from ps_allreduce.point.models.trained import ImageModel
@@ -41,7 +43,9 @@ def rates(points: Iterable[Experiment]) -> list[float]:
 
 
 @pytest.fixture
-def exact(launcher: FakeLauncher, machine: Machine) -> FakeLauncher:
+def exact(
+    launcher: FakeLauncher, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> FakeLauncher:
     """A launcher whose steps take as long as they should at 500 Mbit/s and below."""
 
     def launch(experiment: Experiment) -> None:
@@ -58,6 +62,9 @@ def exact(launcher: FakeLauncher, machine: Machine) -> FakeLauncher:
 
     launcher.num_hosts = 3
     launcher.on_launch = launch
+    flows = [Flows(senders=1, bits_per_s=9.5e8, dropped=0)]
+    flows.append(Flows(senders=2, bits_per_s=9e8, dropped=3))
+    monkeypatch.setattr(surroundings, "flows_of", lambda _: flows)
     return launcher
 
 
@@ -115,7 +122,9 @@ def test_every_strategy_bursts_at_the_whole_rate_on_two_hosts_and_on_all(
         assert point.num_ps in (0, point.num_workers)
         assert num_hosts(point) == point.num_workers
     out = capsys.readouterr().out
-    assert "ps_async, 3 hosts, 25 MB at 1gbit: ports lost 5 packets" in out
+    assert ["plain", "TCP", "3", "-", "1gbit"] in [line.split()[:5] for line in out.splitlines()]
+    assert "plain TCP, 3 hosts: ports lost 3 packets at 1gbit" in out
+    assert "ps_async, 3 hosts: ports lost 5 packets with 25 MB of gradients at 1gbit" in out
 
 
 def num_bytes(point: Experiment) -> int:
