@@ -29,8 +29,8 @@
 #: Variables (make compare PROFILE=standard ...):
 #:   PROFILE=quick          or standard, the one to publish
 #:   LAUNCHER=local         how tasks are started: local, emulated, slurm or ssh; where it is not
-#:                          given, compare, ladder, timeline and tune emulate hosts on machines
-#:                          with few cores
+#:                          given, compare, ps-sweep, allreduce-sweep, placement-sweep, ladder,
+#:                          timeline and tune emulate hosts where the machine allows namespaces
 #:   RESULTS=results        folder of the records
 #:   MODEL= NUM_PS=         passed on as --model and --num-ps if given
 #:   A= B=                  folders of make compare-results, each with one sweep

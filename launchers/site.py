@@ -49,6 +49,8 @@ class Site(ABC):
         one_machine: the hosts share the cores of this machine.
         shares_files: all hosts see the same files, so that input is prepared once.
         job_id: of the scheduler's job; None without one.
+        congestion: this machine's TCP congestion control where tasks use it; empty where hosts have
+            their own, or the emulated network states it.
     """
 
     hosts: Sequence[str] = ()
@@ -56,6 +58,7 @@ class Site(ABC):
     one_machine: bool = False
     shares_files: bool = True
     job_id: str | None = None
+    congestion: str = ""
     advice: Advice = Advice()
 
     def __enter__(self) -> Self:

@@ -308,6 +308,7 @@ class FakeLauncher(HostsLauncher):
     tried: TriedModel | Exception = TRIED
     asked: list[object] = field(default_factory=list)
     job_id: str | None = None
+    congestion: str = ""
     time_left: Callable[[], float | None] = lambda: None
 
     def __enter__(self) -> Self:

@@ -7,6 +7,7 @@ number of workers, with all its attempts.  What a case is called is decided in `
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +22,7 @@ from analysis.data.columns import CONDITIONS
 from analysis.data.prices import Prices
 from analysis.data.setting import Setting, exchange_order, settings_of
 from analysis.data.turns import turns_of
+from ps_allreduce.cluster import TaskType
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import room_for_workers
 from ps_allreduce.point.models.names import Unit
@@ -70,6 +72,11 @@ class Point:
     def worker_cores(self) -> int:
         """Cores of all workers together."""
         return self.num_workers * self.experiment.resources.cores_per_worker
+
+    @cached_property
+    def shares_cores(self) -> bool:
+        """Workers that compute were dealt the same cores of one machine, in some launch."""
+        return self.experiment.workload.emulated is None and any(map(_share_cores, self.records))
 
     @property
     def transport(self) -> str | None:
@@ -172,10 +179,27 @@ class Case:
         """The compute of this case is emulated."""
         return bool(self.conditions["compute"] == "emulated")
 
+    @cached_property
+    def shares_cores(self) -> bool:
+        """Workers share cores: several lose to a single one before a byte is sent."""
+        return any(point.shares_cores for point in self.points)
+
     def at(self, setting: Setting, num_workers: int) -> Point | None:
         """The point of a setting at a number of workers."""
         at = (p for p in self.points if (p.setting, p.num_workers) == (setting, num_workers))
         return next(at, None)
+
+
+def _share_cores(record: RunRecord) -> bool:
+    """Some core was dealt to two workers; emulated hosts are one machine."""
+    one_machine = record.experiment.network is not None
+    dealt = Counter(
+        ("" if one_machine else task.host, core)
+        for task in record.tasks
+        if task.task.startswith(TaskType.WORKER)
+        for core in task.cores
+    )
+    return max(dealt.values(), default=0) > 1
 
 
 def _rows_where(table: pd.DataFrame, wanted: pd.Series) -> pd.DataFrame:

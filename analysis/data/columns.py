@@ -64,7 +64,7 @@ tokens_per_sec:f vocabulary:i model_arguments clock_ratio:f traced_step_s:f
 mean_step_s:f dispatch_s:f waiting_s:f exchange_s:f stated_compute_s:f last_input_s:f
 fastest_compute_s:f fastest_stated_s:f slow_worker_s:f slowest_worker:i load_balance:f
 serialisation:f transfer:f hot_server_s:f slow_link_s:f fastest_link_bits_per_s:f worker_cpu_s:f
-server_cpu_s:f
+server_cpu_s:f hump_s:f second_hump_s:f stalled_s:f stalled_waiting_s:f
 
 fusion_bytes:i cycle_ms:f scaling
 
@@ -75,6 +75,7 @@ evaluation evaluation_batches:i evaluation_s:f evaluation_examples_per_sec:f
 evaluation_input_wait_s:f
 
 port_buffer_bytes:i port_drops:i
+segments_sent:i segments_sent_again:i loss_probes:i tcp_timeouts:i congestion
 """
 
 #: A command line may hold bytes that are no text; they are written by their numbers.

@@ -22,6 +22,7 @@ from analysis.derive.costs import (
 )
 from analysis.derive.fastest_step import bound_of, step_time_s, traffic_of
 from analysis.derive.network_causes import network_causes
+from analysis.derive.stalls import LEAST_STEPS, stalls_of
 from analysis.derive.steadiness import steadiness_of
 from analysis.derive.step_parts import parts_of, pop_of
 from analysis.derive.tracing import traced_step_s
@@ -66,6 +67,8 @@ def row_of(record: RunRecord, place: str, steps: StepTable | RecordFormatError |
         **{name: getattr(record, name) for name in _FIELDS},
         **_when_and_where(record),
         **_what_it_took(record),
+        **(record.tcp.columns() if record.tcp else {}),
+        "congestion": _congestion(record),
         **_figures(record),
         **_throughput(record),
         **_evaluated(record),
@@ -122,6 +125,14 @@ def _what_it_took(record: RunRecord) -> Row:
         "placement_max_over_mean": placement.max_over_mean if placement else None,
         "placement_deviations": len(placement.deviations) if placement else None,
     }
+
+
+def _congestion(record: RunRecord) -> str | None:
+    """What the emulated network states, else what all hosts have; None if they differ."""
+    if record.experiment.network is not None:
+        return record.experiment.network.congestion
+    found = {host.facts.congestion for host in record.hosts}
+    return (found.pop() or None) if len(found) == 1 else None
 
 
 def _largest(values: Iterable[float | None]) -> float | None:
@@ -206,9 +217,11 @@ def _where_time_goes(record: RunRecord, steps: StepTable | None, window: Window 
         return {}
     parts = parts_of(record.experiment, steps)
     pop, causes = pop_of(parts, window), network_causes(record)
+    enough = record.metrics.measured_steps >= LEAST_STEPS
     seconds = task_seconds(record, window, step_time_s(record) or 0.0)
     return {
         **parts.columns(),
+        **(stalls_of(parts).columns() if enough else {}),
         **(pop.columns() if pop else {}),
         **(causes.columns() if causes else {}),
         "worker_cpu_s": mean_seconds(seconds, TaskType.WORKER),

@@ -22,7 +22,6 @@ from analysis.figures.style import (
     FAINT,
     IDEAL,
     MARKERS,
-    WIDTH,
     finish_grid,
     name_figure,
     new_figure,
@@ -169,11 +168,10 @@ def plot_exchange(case: Case) -> Figure | None:
     limits = _limits([item for items in groups.values() for item in items])
     with style():
         # The case above all axes: with a long name a title would run off the edge.
-        figure = Figure(figsize=(WIDTH, sum(heights) + 0.8), layout="constrained")
+        height = sum(heights) + 0.8
+        figure, grid = new_figure(len(groups), 1, height, alike="row", heights=heights)
         name_figure(figure, case.name)
-        grid = figure.subplots(len(groups), 1, squeeze=False, height_ratios=heights, sharex=True)
-        for number, (title, items) in enumerate(groups.items()):
-            axes = grid[number, 0]
+        for number, (axes, (title, items)) in enumerate(zip(grid, groups.items(), strict=True)):
             _draw_rows(axes, items, number, limits)
             axes.set_title(title, loc="left")
         axes.set_xlim(limits)

@@ -21,7 +21,7 @@ from analysis.figures.curves import curves_of, draw_curves, label_ends
 from analysis.figures.marks import data_of, marks_of, top_of, worth_drawing
 from analysis.figures.rows import Quantity, plot_settings
 from analysis.figures.style import IDEAL, finish_grid, name_figure, new_figure, style
-from analysis.stats.points import point_table
+from analysis.stats.points import base_of, base_text, point_table
 
 _COLUMNS = 2
 
@@ -45,15 +45,15 @@ def plot_throughput(case: Case) -> Figure | None:
     if len(case.points) < 2:
         return None
     single = point_table(case)["base_single"].iloc[0]
-    known = [] if math.isnan(single) else _workers(case)
+    known = [] if math.isnan(single) or case.shares_cores else _workers(case)
     ideals = {count: count * single for count in known}
     return _plot(case, "rate", Quantity(label=f"{case.unit}/s", ideals=ideals))
 
 
 def plot_efficiency(case: Case) -> Figure | None:
-    """Efficiency against workers, on the base single; points that claim none are named."""
+    """Efficiency against workers; points that claim none are named."""
     quantity = Quantity(
-        label="efficiency on a single worker",
+        label=f"efficiency on {base_text(case)}",
         ideals=dict.fromkeys(_workers(case), 1.0),
         unclaimed=_NOT_CLAIMABLE,
     )
@@ -77,12 +77,11 @@ def _workers(case: Case) -> list[int]:
 def _plot(case: Case, column: str, quantity: Quantity) -> Figure | None:
     marks = marks_of(case, column)
     if quantity.unclaimed:
-        # A single worker is the base itself.
-        alone = [point.setting.traits.max_workers == 1 for point in case.points]
-        marks = marks[~pd.Series(alone, marks.index)]
+        bases = {base_of(case, point, "single") for point in case.points}
+        marks = marks[[point not in bases for point in case.points]]
     if marks["launches"].isna().all():
         return None
-    if marks.groupby("setting")["num_workers"].nunique().max() < _LEAST_SIZES:
+    if max(_sizes(case).values()) < _LEAST_SIZES:
         if len(case.settings) > _MOST_ROWS and varied_servers(case):
             return None
         return plot_settings(marks, quantity, case.name)
@@ -92,6 +91,14 @@ def _plot(case: Case, column: str, quantity: Quantity) -> Figure | None:
     drawn = {setting.label for settings in groups.values() for setting in settings}
     marks = marks[marks["setting"].isin(drawn)]
     return None if marks["launches"].isna().all() else _plot_lines(case, marks, quantity, groups)
+
+
+def _sizes(case: Case) -> Mapping[Setting, int]:
+    """Numbers of workers of the settings that exchange gradients; of all, if none of them does."""
+    sizes = dict.fromkeys(case.settings, 0)
+    for point in case.points:
+        sizes[point.setting] += 1
+    return {each: n for each, n in sizes.items() if each.traits.communicates()} or sizes
 
 
 def _without_silent(groups: SettingGroups) -> SettingGroups:
@@ -108,8 +115,12 @@ def _plot_lines(
 ) -> Figure:
     """Axes for each group of settings, all on the same scales; none where nothing is claimed."""
     workers = _workers(case)
-    place = {count: worker_position(count, workers) for count in workers}
-    names = {setting.label: _curve_name(setting, len(groups)) for setting in case.settings}
+    place = {count: worker_position(count) for count in workers}
+    names = {
+        setting.label: _curve_name(setting, title)
+        for title, settings in groups.items()
+        for setting in settings
+    }
     marks = marks.assign(x=marks["num_workers"].map(place), label=marks["setting"].map(names))
     shown = {
         name: own
@@ -138,9 +149,11 @@ def _plot_lines(
     return figure
 
 
-def _curve_name(setting: Setting, num_groups: int) -> str:
-    """In a group the strategy and the number of servers are in the title."""
-    return setting.label if num_groups == 1 else setting.variant or setting.label
+def _curve_name(setting: Setting, title: str) -> str:
+    """Without what the title of its axes says: the strategy, and perhaps the number of servers."""
+    if title == setting.strategy:
+        return setting.label.removeprefix(f"{setting.strategy}, ")
+    return setting.variant if title.startswith(f"{setting.strategy},") else setting.label
 
 
 def _draw_ideal(axes: Axes, ideals: Mapping[int, float], workers: Sequence[int]) -> None:
@@ -151,7 +164,7 @@ def _draw_ideal(axes: Axes, ideals: Mapping[int, float], workers: Sequence[int])
     slope = (ideals[high] - ideals[low]) / (high - low)
     fine = [low + (high - low) * part / 50 for part in range(51)]
     axes.plot(
-        [worker_position(count, workers) for count in fine],
+        [worker_position(count) for count in fine],
         [ideals[low] + slope * (count - low) for count in fine],
         color=IDEAL,
         linewidth=1.0,
@@ -184,6 +197,6 @@ def _group_name(setting: Setting, settings: Sequence[Setting]) -> str:
     return f"{setting.strategy}, {setting.num_ps} ps" if many else setting.strategy
 
 
-def worker_position(count: float, counts: Sequence[float]) -> float:
-    """Linear up to 8 workers, logarithmic beyond, where doublings are what is measured."""
-    return math.log2(count) if max(counts) > 8 else count
+def worker_position(count: float) -> float:
+    """Doublings are what is measured, so they are equally far apart."""
+    return math.log2(count)

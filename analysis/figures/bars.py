@@ -12,11 +12,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case
-from analysis.figures.marks import data_of, draw_cross, marks_of, note_signs
-from analysis.figures.rows import Row, count_beside, draw_row, name_rows
+from analysis.figures.marks import BOUND, STROKE, data_of, marks_of, note_signs, top_of
+from analysis.figures.rows import count_beside, draw_mark, name_rows
 from analysis.figures.style import (
     COLOURS,
-    FAINT,
+    INK,
     MARKERS,
     bar_fill,
     legend_of_figure,
@@ -25,32 +25,46 @@ from analysis.figures.style import (
     style,
 )
 from analysis.stats.points import PlacementPoint, placement_points
-from analysis.stats.statistics import estimate
 from analysis.wording import workers_text
 
 _BAR = 0.68
 
 
 def plot_placement(case: Case) -> Figure | None:
-    """Bytes per server beside the throughput per policy, at the largest number of workers."""
+    """Bytes per server beside the throughput per policy, at the largest number of workers.
+
+    The placement with the least bytes on its hottest server is at the top.
+    """
     found = placement_points(case)
     if not found:
         return None
     workers = max(item.point.num_workers for item in found)
     shown = [item for item in found if item.point.num_workers == workers]
+    shown.sort(key=lambda item: max(item.worst.bytes_per_server))
     labels = list(dict.fromkeys(_category(item) for item in shown))
     with style():
         figure, (left, right) = new_figure(1, 2, 1.9 + 0.36 * len(labels))
         _draw_loads(left, shown, labels)
-        _draw_rates(right, case.unit, shown, labels)
-        own = [item.point for item in shown]
-        note_signs(right, marks_of(case, "rate")[[point in own for point in case.points]])
+        _draw_rates(right, case.unit, _marks(case, shown), labels)
         # Above both axes: a long name would run from the left one into the right one.
         name_figure(figure, case.name)
         left.set_title("bytes per server", loc="left")
         right.set_title(f"throughput, {workers_text(workers)}", loc="left")
         legend_of_figure(figure, [left, right])
     return figure
+
+
+def _marks(case: Case, shown: Sequence[PlacementPoint]) -> pd.DataFrame:
+    """The rates of points with their strategies and the labels of their rows."""
+    order = [case.points.index(item.point) for item in shown]
+    return (
+        marks_of(case, "rate")
+        .iloc[order]
+        .assign(
+            strategy=[item.point.setting.strategy for item in shown],
+            label=[_category(item) for item in shown],
+        )
+    )
 
 
 def placement_data(case: Case) -> pd.DataFrame:
@@ -72,52 +86,40 @@ def _category(item: PlacementPoint) -> str:
 
 
 def _draw_loads(axes: Axes, shown: Sequence[PlacementPoint], labels: Sequence[str]) -> None:
-    """One bar per placement, one segment per server, the hottest server's excess beside it."""
+    """One bar per placement, the hottest server first, whose excess stands beside it."""
     total = max(sum(item.worst.bytes_per_server) for item in shown)
     unit, name = (1e6, "MB") if total >= 1e6 else (1e3, "kB")
     servers = max(len(item.worst.bytes_per_server) for item in shown)
     by_label = {_category(item): item for item in reversed(shown)}
     for row, label in enumerate(labels):
         used, end = by_label[label].worst, 0.0
-        for server, size in enumerate(used.bytes_per_server):
-            axes.barh(row, size / unit, _BAR, left=end, **bar_fill(server))
+        for rank, size in enumerate(sorted(used.bytes_per_server, reverse=True)):
+            axes.barh(row, size / unit, _BAR, left=end, **bar_fill(min(rank, 1)))
             end += size / unit
         axes.text(end + total / unit * 0.02, row, f"{used.max_over_mean:.2f}", va="center")
-    for server in range(servers):
-        axes.barh([0], [0], label=f"ps:{server}", **bar_fill(server))
+    for number, told in enumerate(("hottest server", "other servers")[:servers]):
+        axes.barh([0], [0], label=told, **bar_fill(number))
     name_rows(axes, labels)
     axes.set_xlabel(f"{name}; beside: hottest over mean")
     axes.set_xlim(0, total / unit * 1.14)
 
 
-def _draw_rates(
-    axes: Axes, unit: str, shown: Sequence[PlacementPoint], labels: Sequence[str]
-) -> None:
-    """Launches and mean of every strategy on the row of its placement."""
-    strategies = list(dict.fromkeys(item.point.setting.strategy for item in shown))
-    right = max((rate for item in shown for rate in item.point.rates), default=1.0) * 1.3
+def _draw_rates(axes: Axes, unit: str, marks: pd.DataFrame, labels: Sequence[str]) -> None:
+    """Launches, mean and bound of every strategy on the row of its placement."""
+    strategies, right = marks["strategy"].unique(), top_of(marks)
     for index, strategy in enumerate(strategies):
         shift = (index - (len(strategies) - 1) / 2) * 0.3
-        colour, marker = COLOURS[index], MARKERS[index]
-        for item in (item for item in shown if item.point.setting.strategy == strategy):
-            rates, y = item.point.rates, labels.index(_category(item)) + shift
-            if len(item.point.unusable):
-                draw_cross(axes, 0.0, y, colour)
-            count_beside(axes, y, len(rates), item.point.planned)
-            if rates.empty:
-                what = "   no launch ended well"
-                axes.text(0.0, y, what, color=FAINT, va="center", fontsize=7)
-            else:
-                row = Row(
-                    y=y,
-                    launches=[*rates],
-                    ends=estimate(rates).ends,
-                    colour=colour,
-                    marker=marker,
-                    starred=bool(item.point.mark),
-                )
-                draw_row(axes, row, (0.0, right))
-        axes.plot([], [], marker, color=colour, label=strategy)
+        look = COLOURS[index], MARKERS[index]
+        own = marks[marks["strategy"] == strategy]
+        own = own.assign(y=[labels.index(label) + shift for label in own["label"]])
+        for mark in own.itertuples():
+            draw_mark(axes, mark, look, (0.0, right))
+        for y, ok, planned in zip(own["y"], own["ok"], own["planned"], strict=True):
+            count_beside(axes, y, ok, planned)
+        axes.plot([], [], look[1], color=look[0], label=strategy)
+    if marks["bound"].notna().any():
+        axes.plot([], [], "|", color=INK, **STROKE, label=BOUND)
+    note_signs(axes, marks)
     name_rows(axes, labels)
     axes.set_xlabel(f"{unit}/s")
     axes.tick_params(axis="y", length=0, labelleft=False)

@@ -1,23 +1,21 @@
-"""The settings of one side at the most workers, fastest first.
+"""The two settings that the verdict compares, and every setting at as many workers.
 
-It answers what a sweep of parameter servers or of all-reduce alone asks: a case in, a figure out,
-or None where both sides were measured.  Other numbers of workers, and what sends nothing, stand in
-other figures.
+It answers what a sweep asks: a case in, a figure out, or None where nothing is compared.  Decides
+the axis of the two, which nothing else that was measured may squash, and what stands below it.
+Other numbers of workers, and what sends nothing, stand in other figures.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
-from analysis.figures.marks import BOUND, STROKE, data_of, draw_cross, marks_of, note_signs, top_of
-from analysis.figures.rows import Row, count_beside, draw_row
+from analysis.figures.marks import BOUND, STROKE, data_of, marks_of, note_signs, top_of
+from analysis.figures.rows import count_beside, draw_mark, name_rows
 from analysis.figures.style import (
     COLOURS,
     INK,
@@ -28,40 +26,45 @@ from analysis.figures.style import (
     style,
 )
 from analysis.stats.decisions import decisions
+from analysis.stats.pairs.sides import ALLREDUCE, PS_ASYNC, PS_SYNC
 from analysis.stats.statistics import estimate
 from analysis.wording import workers_text
 
-#: Inches: of a row, and of what is around all rows.
-_ROW_HEIGHT, _AROUND = 0.22, 1.5
+#: Of the axis of the two: the least share that their intervals fill, and what is left at each end.
+FILLED, _MARGIN = 1 / 3, 0.06
+
+#: Half an axis around a single value, as a share of it.
+_AROUND_ONE = 0.05
+
+#: Inches: of the axes of the two, of a row below them, and of what is around all axes.
+_PAIR, _ROW_HEIGHT, _AROUND = 0.8, 0.22, 2.5
 
 #: Between settings that do not compute the same, in rows.
 _BETWEEN = 0.7
 
+#: Colour and marker of every side.
+_SIDES = (ALLREDUCE.name, PS_SYNC.name, PS_ASYNC.name)
+_LOOKS = dict(zip(_SIDES, zip(COLOURS, MARKERS, strict=True), strict=False))
+
+#: How thick and how pale the bars are.
+_BAR, _PALE = 0.62, 0.2
+
 
 def plot_contenders(case: Case) -> Figure | None:
-    """A row for each setting, the fastest at the top; asynchronous settings stand apart, below."""
-    if not decisions(case).contenders:
+    """What is compared on an axis that need not begin at 0; below it all settings, from 0.
+
+    The fastest are at the top; asynchronous settings stand apart, below.
+    """
+    if not _compared(case):
         return None
     marks = _marks(case)
-    right = top_of(marks)
+    height = _ROW_HEIGHT * (marks["y"].max() + 1.3)
     with style():
-        figure, (axes,) = new_figure(1, 1, _ROW_HEIGHT * (marks["y"].max() + 1) + _AROUND)
+        figure, (above, below) = new_figure(2, 1, _PAIR + height + _AROUND, heights=(_PAIR, height))
         name_figure(figure, case.name)
-        for number, (training, own) in enumerate(marks.groupby("training", sort=False)):
-            look = COLOURS[number], MARKERS[number]
-            axes.plot([], [], look[1], color=look[0], label=training)
-            for mark in own.itertuples():
-                _draw_mark(axes, mark, look, right)
-        axes.set_yticks(marks["y"], marks["name"])
-        axes.set_ylim(marks["y"].max() + 0.6, -0.7)
-        axes.grid(axis="y", visible=False)
-        axes.grid(axis="x", visible=True)
-        axes.set_xlim(0, right)
-        axes.set_xlabel(f"{case.unit}/s at {workers_text(int(marks['num_workers'].iloc[0]))}")
-        if marks["bound"].notna().any():
-            axes.plot([], [], "|", color=INK, **STROKE, label=BOUND)
-        note_signs(axes, marks)
-        legend_of_figure(figure, [axes])
+        _draw_pair(above, marks, case.unit)
+        _draw_all(below, marks, case.unit)
+        legend_of_figure(figure, [below])
     return figure
 
 
@@ -70,43 +73,108 @@ def contenders_data(case: Case) -> pd.DataFrame:
     return data_of(_marks(case).drop(columns=["y", "name"]))
 
 
+def pair_axis(
+    intervals: Sequence[tuple[float, float]], others: Sequence[float]
+) -> tuple[float, float]:
+    """Where an axis begins and ends of which intervals fill at least a third.
+
+    Args:
+        intervals: of what is compared; from the lowest end to the highest one they fill the axis.
+            Where there are none, the other values do.
+        others: values that are shown as far as there is room for them, the nearest first.
+    """
+    filling = [end for interval in intervals for end in interval] or [*others]
+    low, high = min(filling), max(filling)
+    if low == high:
+        low, high = low * (1 - _AROUND_ONE), high * (1 + _AROUND_ONE)
+    longest = (high - low) / FILLED * (1 - 2 * _MARGIN)
+    for value in sorted(others, key=lambda each: max(low - each, each - high)):
+        if max(high, value) - min(low, value) <= longest:
+            low, high = min(low, value), max(high, value)
+    margin = (high - low) * _MARGIN / (1 - 2 * _MARGIN)
+    return low - margin, high + margin
+
+
+def _compared(case: Case) -> tuple[Point, ...]:
+    """The best of both sides; of one side alone, its best and the default, or the slowest."""
+    decided = decisions(case)
+    if decided.main is not None:
+        return decided.main.bests
+    if not decided.contenders:
+        return ()
+    alone = decided.contenders[0]
+    default = alone.default_of(alone.best)
+    return alone.best, alone.slowest if default is alone.best else default
+
+
 def _marks(case: Case) -> pd.DataFrame:
-    """The rates of all contenders with the heights and names of their rows."""
-    rows = pd.DataFrame(_rows(case), columns=["number", "y", "name", "training"])
+    """The rates of what is compared and of all settings with as many workers, and their rows."""
+    rows = pd.DataFrame(_rows(case), columns=["number", "y", "name", "side", "compared"])
     marks = marks_of(case, "rate").iloc[rows["number"]].reset_index(drop=True)
     return marks.assign(**rows.drop(columns="number"))
 
 
-def _rows(case: Case) -> Iterator[tuple[int, float, str, str]]:
-    """The position of a point in the case, and its row."""
-    y = 0.0
-    for alone in decisions(case).contenders:
-        default = alone.default_of(alone.best)
-        training = "synchronous" if alone.best.setting.traits.synchronous else "asynchronous"
-        for point in sorted(alone.points, key=_slowness):
-            name = point.setting.label + " (default)" * (point is default)
-            yield case.points.index(point), y, name, training
-            y += 1.0
-        y += _BETWEEN
+def _rows(case: Case) -> Iterator[tuple[int, float, str, str, bool]]:
+    """The position of a point in the case, its row, name and side, and whether it is compared."""
+    compared = _compared(case)
+    workers = {point.num_workers for point in compared}
+    defaults = [alone.default_of(alone.best) for alone in decisions(case).contenders]
+    y, last = -1.0, True
+    for point in sorted(_exchanging(case, workers), key=_order):
+        synchronous = point.setting.traits.synchronous
+        y, last = y + 1.0 + _BETWEEN * (synchronous is not last), synchronous
+        name = point.setting.label + " (default)" * (point in defaults)
+        name += f", {workers_text(point.num_workers)}" * (len(workers) > 1)
+        yield case.points.index(point), y, name, _side(point), point in compared
 
 
-def _slowness(point: Point) -> float:
-    return -estimate(point.rates).mean
+def _exchanging(case: Case, workers: set[int]) -> list[Point]:
+    of_size = [point for point in case.points if point.num_workers in workers]
+    return [point for point in of_size if point.setting.traits.communicates()]
 
 
-def _draw_mark(axes: Axes, mark: Any, look: tuple[str, str], right: float) -> None:
-    mean, low, high = (None if math.isnan(x) else x for x in (mark.mean, mark.low, mark.high))
-    row = Row(
-        y=mark.y,
-        launches=mark.launches,
-        ends=(mean, low, high),
-        colour=look[0],
-        marker=look[1],
-        starred=mark.starred,
-    )
-    draw_row(axes, row, (0.0, right))
-    if not math.isnan(mark.bound):
-        axes.plot([mark.bound], [mark.y], "|", color=look[0], **STROKE)
-    if mark.failed:
-        draw_cross(axes, 0.0, mark.y, look[0])
-    count_beside(axes, mark.y, mark.ok, mark.planned)
+def _order(point: Point) -> tuple[bool, float]:
+    rate = estimate(point.rates).mean if len(point.rates) else 0.0
+    return not point.setting.traits.synchronous, -rate
+
+
+def _side(point: Point) -> str:
+    """TensorFlow as it ships stands with those that train alike."""
+    traits = point.setting.traits
+    if traits.uses_collective:
+        return ALLREDUCE.name
+    return PS_SYNC.name if traits.synchronous else PS_ASYNC.name
+
+
+def _draw_pair(axes: Axes, marks: pd.DataFrame, unit: str) -> None:
+    pair = marks[marks["compared"]]
+    ends = pair[["low", "high"]].dropna().itertuples(index=False, name=None)
+    launches = pair["launches"].explode().dropna()
+    limits = pair_axis([*ends], [*launches, *pair["bound"].dropna()])
+    for mark in pair.assign(y=range(len(pair))).itertuples():
+        draw_mark(axes, mark, _LOOKS[str(mark.side)], limits)
+    counts = [f"{count} launch{'es' * (count != 1)}" for count in pair["ok"]]
+    name_rows(axes, [f"{n}\n{c}" for n, c in zip(pair["name"], counts, strict=True)])
+    axes.set_xlim(limits)
+    axes.set_title("what the verdict compares", loc="left")
+    axes.set_xlabel(f"{unit}/s" + "; this axis does not begin at 0" * (limits[0] > 0))
+
+
+def _draw_all(axes: Axes, marks: pd.DataFrame, unit: str) -> None:
+    right = top_of(marks)
+    for side, own in marks.groupby("side", sort=False):
+        colour, marker = _LOOKS[str(side)]
+        axes.barh(own["y"], own["mean"], _BAR, color=colour, alpha=_PALE, zorder=1)
+        axes.plot([], [], marker, color=colour, label=side)
+        for mark in own.itertuples():
+            draw_mark(axes, mark, (colour, marker), (0.0, right))
+    for y, ok, planned in zip(marks["y"], marks["ok"], marks["planned"], strict=True):
+        count_beside(axes, y, ok, planned)
+    name_rows(axes, marks["name"].tolist(), marks["y"].tolist())
+    axes.set_xlim(0, right)
+    workers = [workers_text(int(count)) for count in sorted(marks["num_workers"].unique())]
+    axes.set_title(f"every setting at {' and '.join(workers)}", loc="left")
+    axes.set_xlabel(f"{unit}/s")
+    if marks["bound"].notna().any():
+        axes.plot([], [], "|", color=INK, **STROKE, label=BOUND)
+    note_signs(axes, marks)

@@ -1,4 +1,4 @@
-"""Draw measured curves: means with intervals beside their launches, failures at the bottom.
+"""Draw measured curves: means with intervals beside launches and bounds, failures at the bottom.
 
 Decides what of a point is drawn where, that a line breaks where a point has no launch, and that
 labels stand beside the ends of lines; which points are drawn is decided by the figures, and how
@@ -18,7 +18,6 @@ from matplotlib.ticker import NullLocator
 
 from analysis.figures.marks import (
     BOUND,
-    STROKE,
     draw_cross,
     draw_launches,
     draw_star,
@@ -30,6 +29,15 @@ from analysis.figures.style import COLOURS, FAINT, INK, LINES, MARKERS, PAPER
 
 #: Least distance of two labels, as a share of the axis.
 _LABEL_GAP = 0.055
+
+#: A bound is a thin line with a stroke at each point, in the colour of what it bounds.
+_BOUND: Mapping[str, Any] = {
+    "marker": "_",
+    "markersize": 8,
+    "markeredgewidth": 1.4,
+    "linewidth": 0.6,
+    "zorder": 1.5,
+}
 
 #: Curves by their labels: a row for each point, see `marks_of`, at the position `x` of an axis.
 #: One without launches and failures keeps its place and its colour but is not drawn.
@@ -80,7 +88,6 @@ def _draw_curve(
 ) -> None:
     colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
     marks = marks.sort_values("x")
-    bounds = marks.dropna(subset="bound")
     axes.plot(
         marks["x"],
         marks["mean"],
@@ -96,7 +103,9 @@ def _draw_curve(
     )
     for mark in marks.itertuples():
         _draw_mark(axes, mark, colour, top)
-    axes.plot(bounds["x"], bounds["bound"], "_", **STROKE, color=colour)
+    if marks["bound"].notna().any():
+        joined = "none" if named[1] == "none" else "-"
+        axes.plot(marks["x"], marks["bound"], **_BOUND, linestyle=joined, color=colour)
 
 
 def _draw_mark(axes: Axes, mark: Any, colour: str, top: float) -> None:
@@ -159,5 +168,5 @@ def _note_signs(axes: Axes, curves: Curves) -> None:
     """Explain thin lines, circles, stars and crosses in the legend, if there are any."""
     marks = pd.concat(curves.values())
     if marks["bound"].notna().any():
-        axes.plot([], [], "_", **STROKE, color=INK, label=BOUND)
+        axes.plot([], [], **_BOUND, linestyle="-", color=INK, label=BOUND)
     note_signs(axes, marks)

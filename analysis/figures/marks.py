@@ -13,7 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.transforms import offset_copy
 
-from analysis.data.cases import Case
+from analysis.data.cases import Case, Point
 from analysis.figures.style import INK
 from analysis.stats.points import base_of, launch_ratios, point_table
 
@@ -58,7 +58,7 @@ def marks_of(case: Case, column: str) -> pd.DataFrame:
     rivals = [base_of(case, point, base) if base else None for point in case.points]
     share = points["num_workers"] if what == "efficiency" else pd.Series(1.0, points.index)
     launches = [
-        tuple((launch_ratios(point.rates, rival.rates) if rival else point.rates) / over)
+        tuple((_over_each(point.rates, rival) if rival else point.rates) / over)
         for point, rival, over in zip(case.points, rivals, share, strict=True)
     ]
     over = share * points[f"base_{base}"] if base else share
@@ -80,6 +80,11 @@ def marks_of(case: Case, column: str) -> pd.DataFrame:
             "starred": starred,
         }
     )
+
+
+def _over_each(rates: pd.Series, base: Point) -> pd.Series:
+    """Launches over those of each worker of a base."""
+    return launch_ratios(rates, base.rates / base.num_workers)
 
 
 def data_of(marks: pd.DataFrame) -> pd.DataFrame:

@@ -93,10 +93,15 @@ def count_beside(axes: Axes, y: float, ok: int, planned: int) -> None:
     axes.text(1.01, y, told, transform=right, va="center", fontsize=7, color=FAINT)
 
 
-def name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """Names at the left, from the top; lines of a grid along the values only."""
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.45, -0.6)
+def name_rows(axes: Axes, names: Sequence[str], heights: Sequence[float] | None = None) -> None:
+    """Names at the left, from the top; lines of a grid along the values only.
+
+    Args:
+        heights: of the rows; a distance of 1 between them where none are given.
+    """
+    heights = range(len(names)) if heights is None else heights
+    axes.set_yticks(heights, names)
+    axes.set_ylim(heights[-1] + 0.55, -0.6)
     axes.grid(axis="y", visible=False)
     axes.grid(axis="x", visible=True)
 
@@ -130,7 +135,8 @@ def plot_settings(marks: pd.DataFrame, quantity: Quantity, title: str) -> Figure
             look = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
             axes.plot([], [], look[1], color=look[0], label=workers_text(int(count)))
             for mark in placed[placed["num_workers"] == count].itertuples():
-                _draw_mark(axes, mark, look, right, quantity)
+                draw_mark(axes, mark, look, (0.0, right), quantity.unclaimed)
+                count_beside(axes, mark.y, mark.ok, mark.planned)
         _draw_ideals(axes, quantity.ideals, right)
         axes.set_yticks([*names], [*names.values()])
         axes.set_ylim(placed["y"].max() + 0.6, -0.7)
@@ -170,10 +176,19 @@ def _draw_ideals(axes: Axes, ideals: Mapping[int, float], right: float) -> None:
             axes.text(ideal, 1.0, told, transform=above, ha="center", color=FAINT, fontsize=7)
 
 
-def _draw_mark(
-    axes: Axes, mark: Any, look: tuple[str, str], right: float, quantity: Quantity
+def draw_mark(
+    axes: Axes,
+    mark: Any,
+    look: tuple[str, str],
+    limits: tuple[float, float],
+    unclaimed: str = "",
 ) -> None:
-    """One mark in the colour and with the marker of its number of workers, or why there is none."""
+    """One mark in a colour and with a marker on the row `y`, or why there is none.
+
+    Args:
+        mark: a row of the table of marks, see `marks_of`.
+        unclaimed: what stands where a point has launches and no value.
+    """
     colour, marker = look
     low_to_high = (mark.mean, mark.low, mark.high)
     mean, low, high = (None if math.isnan(end) else end for end in low_to_high)
@@ -185,12 +200,11 @@ def _draw_mark(
         marker=marker,
         starred=mark.starred,
     )
-    draw_row(axes, row, (0.0, right))
-    if not math.isnan(mark.bound):
+    draw_row(axes, row, limits)
+    if limits[0] <= mark.bound <= limits[1]:
         axes.plot([mark.bound], [mark.y], "|", color=colour, **STROKE)
     if mark.failed:
-        draw_cross(axes, 0.0, mark.y, colour)
+        draw_cross(axes, limits[0], mark.y, colour)
     if mean is None:
-        told = quantity.unclaimed if mark.ok else "no launch ended well"
-        axes.text(0.0, mark.y, f"   {told}", color=FAINT, va="center", fontsize=7)
-    count_beside(axes, mark.y, mark.ok, mark.planned)
+        told = unclaimed if mark.ok else "no launch ended well"
+        axes.text(limits[0], mark.y, f"   {told}", color=FAINT, va="center", fontsize=7)

@@ -57,11 +57,16 @@ _SCALED = {
     Scaling.STRONG: "Scaling is strong: all workers share the batch of a single one.",
 }
 
+_SEVERAL = (
+    "Doublings of workers are equally far apart. Where settings have axes of their own, those that "
+    "exchange nothing are left out; the table has them."
+)
+
 _LEFT_OUT = " Other settings have a figure of their own."
 
 _BOUNDS = (
-    " Strokes: the bound that the links of those runs set, with perfect overlap; there is "
-    "none within one host."
+    " Strokes, joined by thin lines where points are joined: the bound that the links of those "
+    "runs set, with perfect overlap; there is none within one host."
 )
 
 
@@ -116,9 +121,13 @@ class SavedFigure:
 KINDS = (
     FigureKind(
         name="settings",
-        title="Every setting at the most workers",
-        caption=f"{_LAUNCHES} {_COUNTS} The default is what the fastest setting is held against. "
-        "Asynchronous settings do not compute the same as synchronous ones and stand apart.",
+        title="What the verdict compares, and every setting beside it",
+        caption="Above: the two settings that the verdict compares, on an axis of their own, which "
+        "need not begin at 0; a launch that lies beyond it is not drawn. Below: every setting that "
+        "exchanges gradients, at as many workers; bars begin at 0. Of one side alone, its fastest "
+        "setting is held against the default, or, where it is the default, against the slowest. "
+        "Asynchronous settings do not compute the same as synchronous ones and stand apart. "
+        f"{_LAUNCHES} {_COUNTS}",
         plot=plot_contenders,
         shows_bounds=True,
         shows_changed=True,
@@ -127,18 +136,21 @@ KINDS = (
     FigureKind(
         name="throughput",
         title="Throughput",
-        caption=f"{_LAUNCHES} {_COUNTS} Dotted: workers times the rate of strategy single. "
+        caption=f"{_LAUNCHES} {_COUNTS} Dotted: workers times the rate of strategy single, where "
+        "workers have cores of their own. "
         "Asynchronous settings (ps_async, stock_ps) do not compute the same as synchronous ones. "
-        "stock_ps and stock_allreduce are TensorFlow as it ships.",
+        f"stock_ps and stock_allreduce are TensorFlow as it ships. {_SEVERAL}",
         plot=plot_throughput,
         shows_bounds=True,
         data=rate_data,
     ),
     FigureKind(
         name="efficiency",
-        title="Efficiency on a single worker",
-        caption=f"Speed-up on strategy single, over workers. {_LAUNCHES} {_COUNTS} "
-        "Where nothing is claimed, the reason stands on the row, or a star at the bottom.",
+        title="Efficiency",
+        caption="Speed-up on strategy single, over workers; where workers share cores, the rate "
+        f"over that of as many workers that do not communicate. {_LAUNCHES} {_COUNTS} "
+        "Where nothing is claimed, the reason stands on the row, or a star at the bottom. "
+        f"{_SEVERAL}",
         plot=plot_efficiency,
         shows_bounds=True,
         tells_scaling=True,
@@ -187,9 +199,11 @@ KINDS = (
     FigureKind(
         name="placement",
         title="Bytes per server, and throughput",
-        caption="Trainable bytes on each parameter server, read back from the devices. The number "
-        "beside a bar is the hottest server's load over the mean; 1.00 is balanced.",
+        caption="Trainable bytes on each parameter server, read back from the devices: the hottest "
+        "server first, and the placement with the least bytes on it at the top. The number beside "
+        f"a bar is the hottest server's load over the mean; 1.00 is balanced. {_LAUNCHES}",
         plot=plot_placement,
+        shows_bounds=True,
         data=placement_data,
         page="placement",
     ),

@@ -96,16 +96,29 @@ def style() -> AbstractContextManager[None]:
 
 
 def new_figure(
-    rows: int, columns: int, height: float, *, alike: Literal["none", "row", "all"] = "none"
+    rows: int,
+    columns: int,
+    height: float,
+    *,
+    alike: Literal["none", "row", "all"] = "none",
+    heights: Sequence[float] | None = None,
 ) -> tuple[Figure, list[Axes]]:
     """A figure with a grid of axes, row by row.
 
     Args:
         height: of the whole, inches.
         alike: which axes share their vertical scale; those that do share the horizontal one.
+        heights: of the rows, as shares; all the same where none are given.
     """
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False, sharex=alike != "none", sharey=alike)
+    grid = figure.subplots(
+        rows,
+        columns,
+        squeeze=False,
+        sharex=alike != "none",
+        sharey=alike,
+        height_ratios=heights,
+    )
     return figure, [axes for row in grid for axes in row]
 
 

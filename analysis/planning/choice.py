@@ -46,7 +46,8 @@ class MeasuredSetting:
         rate: examples per second, with its interval over launches.
         launches: how many count.
         record: of the last launch that counts.
-        alone: the same of a single worker in the same sweep; None if not measured.
+        alone: the same of a single worker in the same sweep; None if not measured, or if workers
+            share cores, of which it has as many as it uses.
     """
 
     sweep: Path
@@ -162,7 +163,8 @@ def _fastest(points: Sequence[Point]) -> Point:
 
 def _measured(sweep: Path, points: Sequence[Point], point: Point) -> MeasuredSetting:
     """A point, among those of its case."""
-    alone = [estimate(p.rates) for p in points if p.setting.traits is Single]
+    shares_cores = any(each.shares_cores for each in points)
+    alone = [estimate(p.rates) for p in points if p.setting.traits is Single and not shares_cores]
     return MeasuredSetting(
         sweep=sweep,
         unit=str(point.asked["unit"]),

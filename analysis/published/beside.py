@@ -38,8 +38,8 @@ TABLE = (
 )
 FIGURE = (
     "Efficiency on a single worker. Small circles: single launches. Large markers: geometric means "
-    "with 95 % intervals. Strokes: the bound that the links set. What sets both studies apart is "
-    "told below the table."
+    "with 95 % intervals. Strokes, joined by thin lines: the bound that the links set. What sets "
+    "both studies apart is told below the table."
 )
 
 READING = (

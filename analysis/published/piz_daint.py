@@ -27,6 +27,8 @@ PIZ_DAINT = PublishedStudy(
         "Its mode parameter_server places variables greedily by bytes, distributed_replicated "
         "places them round robin; it did not cut variables.",
         "In the small form there are as many servers as workers; the original searched.",
+        "It fetched values before a step and sent gradients during it; here values come back while "
+        "gradients still go out, so that a hot server costs less.",
         "It sent every variable by itself; here variables travel in buckets.",
         "Its base is one worker with one server; here it is a worker without any.",
     ),

@@ -47,6 +47,7 @@ MEANINGS: Mapping[Cause, str] = {
     Cause.HOT_SERVER: "what the busiest link would save if all servers held equally many bytes",
     Cause.EXCHANGE: "the rest of the exchange that no computation hides, and the update",
     Cause.SLOW_LINK: "what the busiest link would save if all links were as fast as the fastest",
+    Cause.LOST: "what steps take beyond the others that waited for TCP to send packets again",
     Cause.DISPATCH: "from the end of a step until the next one begins on the worker",
     Cause.FOREIGN: "what other programs on the processors make longer",
     Cause.FEWER_WORKERS: "what fewer workers take longer for as many examples",
@@ -173,6 +174,17 @@ def _worker_advice(point: Point) -> str:
     )
 
 
+def _lost_advice(point: Point) -> str:
+    fewer = "fewer workers send to one server at once (--placement partitioned, more servers)"
+    if not point.setting.traits.uses_servers:
+        fewer = "less be under way at once (--in-flight)"
+    larger = "Give switch ports more memory" + (
+        " (--port-buffer)" if point.experiment.network is not None else ""
+    )
+    other = "all-reduce" if point.setting.traits.uses_servers else "parameter servers"
+    return f"{larger}, let {fewer}, or try {other}."
+
+
 def _exchange_advice(point: Point) -> str:
     busy = (point.launches["network_s"] / point.launches["mean_step_s"]).dropna()
     if busy.empty:
@@ -188,6 +200,7 @@ def _exchange_advice(point: Point) -> str:
 _ADVICE: Mapping[Cause, Callable[[Point], str]] = {
     Cause.HOT_SERVER: _placement_advice,
     Cause.SLOW_LINK: _link_advice,
+    Cause.LOST: _lost_advice,
     Cause.WORKER: _worker_advice,
     Cause.IN_TURN: lambda _: (
         "No worker is always the slowest: look for what disturbs one after the other."

@@ -31,8 +31,9 @@ _DISTURBED = (Cause.SLOWED, Cause.IN_TURN, Cause.EXCHANGE, Cause.DISPATCH)
 #: workers wait for each other otherwise.
 _HIDING = (Cause.COMPUTE, Cause.SLOWED, Cause.INPUT, Cause.WORKER)
 
-#: What a launch shows by itself: how fast its workers are, waits for input, bytes, rates of links.
-_SHOWN = (Cause.WORKER, Cause.INPUT, Cause.HOT_SERVER, Cause.SLOW_LINK)
+#: What a launch shows by itself: how fast its workers are, waits for input, bytes, rates of links,
+#: and lost packets: counters saw these, and stalled steps are later than others of the same launch.
+_SHOWN = (Cause.WORKER, Cause.INPUT, Cause.HOT_SERVER, Cause.SLOW_LINK, Cause.LOST)
 
 #: What the busiest link would save: a bound, of which some may be hidden.
 _OF_LINKS = (Cause.HOT_SERVER, Cause.SLOW_LINK)

@@ -11,6 +11,8 @@ causes.  They add up to the mean step exactly, like those:
 - hottest server, slowest link: what the busiest link would save, as far as that is not hidden.  A
   link is never used perfectly, so the bound is stretched to the time in which gradients travel:
   from the first one that may, in the backward pass, to the end of the step.
+- lost packets: the time of steps that stalled, where segments were lost.  It is taken out of what
+  workers wait for each other, and out of the exchange before links have their share of that.
 - exchange and update, dispatch: the rest.
 """
 
@@ -20,6 +22,8 @@ from enum import StrEnum
 
 import numpy as np
 import pandas as pd
+
+from analysis.stats.losses import COUNTED, lost_shares
 
 
 class Cause(StrEnum):
@@ -33,6 +37,7 @@ class Cause(StrEnum):
     HOT_SERVER = "the hottest server"
     EXCHANGE = "exposed communication and the update"
     SLOW_LINK = "the slowest link"
+    LOST = "lost packets"
     DISPATCH = "dispatch"
     FOREIGN = "other programs on the processors"
     FEWER_WORKERS = "fewer workers"
@@ -60,14 +65,19 @@ def explained_parts(
     slowed = (own["fastest_compute_s"] - stated).clip(lower=0.0).fillna(0.0)
     imbalance = own["compute_s"] - own["fastest_compute_s"]
     waiting = own["waiting_s"] - (own["last_input_s"] - own["input_wait_s"])
+    in_turn = imbalance + waiting - own["slow_worker_s"]
+    lost = _lost(own, in_turn)
     parts = {
         Cause.COMPUTE: own["fastest_compute_s"] - slowed,
         Cause.SLOWED: slowed,
         Cause.INPUT: own["last_input_s"],
         Cause.WORKER: own["slow_worker_s"],
-        Cause.IN_TURN: imbalance + waiting - own["slow_worker_s"],
+        Cause.IN_TURN: in_turn - lost["waiting_s"],
         Cause.DISPATCH: own["dispatch_s"].where(seen),
-        **_exchange(own, fastest_bits_per_s),
+        **_exchange(
+            own.assign(exchange_s=own["exchange_s"] - lost["exchange_s"]), fastest_bits_per_s
+        ),
+        Cause.LOST: lost.sum(axis="columns"),
         Cause.UNSEEN: own["mean_step_s"].where(~seen),
     }
     return pd.DataFrame(parts).fillna(0.0)
@@ -78,7 +88,21 @@ _USED = (
     *("mean_step_s", "compute_s", "input_wait_s", "backward_s", "dispatch_s", "waiting_s"),
     *("exchange_s", "last_input_s", "fastest_compute_s", "fastest_stated_s"),
     *("slow_worker_s", "network_s", "hot_server_s", "slow_link_s", "fastest_link_bits_per_s"),
+    *("stalled_s", "stalled_waiting_s", *COUNTED),
 )
+
+
+def _lost(own: pd.DataFrame, in_turn: pd.Series) -> pd.DataFrame:
+    """What lost packets make longer of the waits for others and of the exchange, at most all."""
+    stalled_s = {
+        "waiting_s": (own["stalled_waiting_s"], in_turn),
+        "exchange_s": (own["stalled_s"] - own["stalled_waiting_s"], own["exchange_s"]),
+    }
+    found = {
+        part: each.where(lost_shares(own) > 0.0, 0.0).clip(lower=0.0, upper=hiding.clip(lower=0.0))
+        for part, (each, hiding) in stalled_s.items()
+    }
+    return pd.DataFrame(found).fillna(0.0)
 
 
 def _exchange(own: pd.DataFrame, fastest_bits_per_s: float) -> dict[Cause, pd.Series]:

@@ -2,8 +2,11 @@
 
 Decides the bases (design, section 5): one worker without any strategy on exactly one worker's cores
 and, where it was measured with them, threads (`single`), and one worker of the same setting
-(`own`).  The second hides what a strategy costs already at one worker, so both are given.  No
-efficiency is claimed where the processors may have been the limit, of the point or of its base.
+(`own`).  The second hides what a strategy costs already at one worker, so both are given.  Where
+workers share cores, several are slower than one before a byte is sent: there as many workers that
+do not communicate stand in for `single`.  No efficiency is claimed where the processors may have
+been the limit, of the point or of its base, unless the base is such workers: they keep shared
+processors busy.
 """
 
 from __future__ import annotations
@@ -53,8 +56,8 @@ def point_table(case: Case) -> pd.DataFrame:
         rate: examples per second, geometric mean; rate_bound: at the bound of the step; tokens:
             the rate in tokens, unknown where examples have none.
         per_worker_core, per_total_core, per_host: rate over cores of workers, of all tasks, hosts.
-        base_single, base_own: rate of the base.
-        speedup_single, speedup_own: rate over that of the base.
+        base_single, base_own: rate of the base, of each of its workers.
+        speedup_single, speedup_own: rate over that of each worker of the base.
         pairs_single, pairs_own: pairs of launches that a speed-up rests on which leaves out some
             launches of the point or of its base.
         efficiency_single, efficiency_own: speed-up over workers; unknown where not claimed.
@@ -82,9 +85,24 @@ def base_of(case: Case, point: Point, base: str) -> Point | None:
     """The point that another one is held against."""
     if base == "own":
         return case.at(point.setting, 1)
-    alone = [each for each in case.points if each.setting.traits.max_workers == 1]
-    like = [each for each in alone if each.threads == point.threads]
-    return next(iter(like or alone), None)
+    if case.shares_cores and point.num_workers > 1:
+        bases = [p for p in case.points if _is_free(p) and p.num_workers == point.num_workers]
+    else:
+        bases = [each for each in case.points if each.setting.traits.max_workers == 1]
+    like = [each for each in bases if each.threads == point.threads]
+    return next(iter(like or bases), None)
+
+
+def base_text(case: Case) -> str:
+    """What the base `single` is, for sentences."""
+    if case.shares_cores:
+        return "as many workers that do not communicate"
+    return "a single worker"
+
+
+def _is_free(point: Point) -> bool:
+    """Its workers do not communicate, and there may be several."""
+    return not point.setting.traits.communicates() and point.setting.traits.max_workers != 1
 
 
 def launch_ratios(rates: pd.Series, base: pd.Series) -> pd.Series:
@@ -145,8 +163,8 @@ def _against(case: Case, point: Point, base: str) -> Numbers:
     rival = base_of(case, point, base)
     measured = rival if rival is not None and len(rival.rates) else None
     return {
-        f"base_{base}": estimate(measured.rates).mean if measured else None,
-        f"marks_{base}": point.mark or (rival.mark if rival else ""),
+        f"base_{base}": estimate(_of_each(measured)).mean if measured else None,
+        f"marks_{base}": _mark(point, rival),
         f"pairs_{base}": _pairs(point, measured) if measured else None,
         **_with_interval(f"speedup_{base}", _speedup(point, measured) if measured else None),
     }
@@ -163,9 +181,21 @@ def _speedup(point: Point, base: Point) -> Estimate | Comparison | None:
     if point.rates.empty:
         return None
     if base is point:
-        # A base is 1 by definition; an interval of it would be of nothing.
-        return Estimate(mean=1.0, low=None, high=None)
-    return compare(point.rates, base.rates)
+        # A base is its own by definition; an interval of it would be of nothing.
+        return Estimate(mean=float(base.num_workers), low=None, high=None)
+    return compare(point.rates, _of_each(base))
+
+
+def _of_each(base: Point) -> pd.Series:
+    """Rates of each worker of a base."""
+    return base.rates / base.num_workers
+
+
+def _mark(point: Point, base: Point | None) -> str:
+    """The star of a point or of its base; workers that only compute are meant to be busy."""
+    if base is None or base.num_workers == 1:
+        return point.mark or (base.mark if base else "")
+    return "" if base is point else point.mark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

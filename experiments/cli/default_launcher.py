@@ -1,8 +1,9 @@
 """Which launcher a study gets where nobody states one.
 
 Tasks that share a machine over loopback tell nothing about a network.  Decides that a study which
-wants hosts gets emulated ones, unless this machine has many cores, forbids namespaces, or something
-else speaks against it; what was decided is said in one sentence.
+wants hosts gets emulated ones, unless this machine forbids namespaces or something else speaks
+against it, and twice as many where there are cores for them; what was decided is said in one
+sentence.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from launchers.sites.emulated.site import EMULATED
 from launchers.sites.local import LOCAL
 from ps_allreduce.point.resources import Device
 
-#: With fewer cores for each emulated host, a worker and a server share them on loopback as well.
-CORES_PER_HOST = 2
+#: With so many cores for each emulated host there are enough for twice as many hosts.
+CORES_FOR_TWO = 4
 
 
 def settle_launcher(
@@ -26,7 +27,7 @@ def settle_launcher(
     """The settings with the launcher that `auto` stands for here, and what is to be said of it.
 
     Args:
-        hosts: that the study wants; None if it does not care.
+        hosts: that the study wants at least; None if it does not care.
 
     Raises:
         UserError: something was stated that this launcher does not understand.
@@ -36,15 +37,14 @@ def settle_launcher(
     sentence = ""
     settled = replace(settings, launcher=LOCAL.name)
     if hosts is not None and device is Device.CPU and not surroundings.inside_job():
-        settled, sentence = _on_few_cores(settled, settings.hosts or hosts)
+        settled, sentence = _on_emulated_hosts(settled, hosts)
     site_kind(settled.launcher).refuse_others(settled)
     return settled, sentence
 
 
-def _on_few_cores(settings: LauncherSettings, hosts: int) -> tuple[LauncherSettings, str]:
+def _on_emulated_hosts(settings: LauncherSettings, wanted: int) -> tuple[LauncherSettings, str]:
     cores = surroundings.num_cores()
-    if cores >= CORES_PER_HOST * hosts:
-        return settings, ""
+    hosts = settings.hosts or wanted * (2 if cores >= CORES_FOR_TWO * wanted else 1)
     if refusal := surroundings.why_no_emulated_hosts(hosts):
         return settings, (
             "All tasks share this machine over loopback, which tells nothing about a network: "

@@ -10,10 +10,11 @@ servers with 8 steps per dispatch and with joined rounds, and its all-reduce wit
 Method: all points share one machine, one model and one batch per worker.  Where servers have hosts
 of their own, all-reduce is measured on as many hosts as well.  On one server every placement is the
 same and is measured once.  Bases are a single worker and workers that do not communicate.  The
-profile quick has one worker and the most, and the single worker as its only base.  The profile
-standard first tunes both sides, in a fifth of its time, and measures their best settings as well.
+profile quick has one worker and the most, and workers that do not communicate only where workers
+share cores.  The profile standard first tunes both sides, in a fifth of its time, and measures
+their best settings as well.
 
-Cost: 10 points per model in the profile quick, which takes about five minutes.
+Cost: 10 or 11 points per model in the profile quick, which takes about five minutes.
 
 It should show which strategy is faster here, by how much, what placement alone is worth, and
 whether either is faster than TensorFlow without the suite.
@@ -29,7 +30,6 @@ from experiments.studies.scope import Scope
 from experiments.studies.study import Study
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import room_for_workers
-from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import (
     AsynchronousServers,
     StockAllReduce,
@@ -65,9 +65,9 @@ def _points(scope: Scope) -> Iterator[Experiment]:
 def _served(scope: Scope, workload: Workload) -> Iterator[Experiment]:
     for workers in scope.scale.workers:
         num_ps = scope.servers_for(workers)
-        balanced = _balanced(scope, workload, num_ps)
+        balanced = scope.balanced_policy(workload, num_ps)
         yield scope.served(workload, AsynchronousServers, workers, num_ps, balanced)
-        for policy in _policies(scope, workload, num_ps):
+        for policy in scope.telling_policies(workload, num_ps):
             yield scope.served(workload, SynchronousServers, workers, num_ps, policy)
 
 
@@ -85,20 +85,6 @@ def _as_shipped(scope: Scope, workload: Workload, most: int) -> Iterator[Experim
     if not StockAllReduce.refusal(workload):
         for size, variant in itertools.product((workers, most), SHIPPED_ALLREDUCE[shown]):
             yield scope.point(workload, StockAllReduce, size, variant)
-
-
-def _balanced(scope: Scope, workload: Workload, num_ps: int) -> Policy:
-    """On one server every placement is the same."""
-    return Policy.ROUND_ROBIN if num_ps == 1 else scope.balanced_policy(workload, num_ps)
-
-
-def _policies(scope: Scope, workload: Workload, num_ps: int) -> list[Policy]:
-    """Round robin and the most balanced; where that is round robin, the next one."""
-    if num_ps == 1:
-        return [Policy.ROUND_ROBIN]
-    balanced = scope.balanced_policy(workload, num_ps)
-    other = balanced if balanced is not Policy.ROUND_ROBIN else Policy.LARGEST_FIRST
-    return [Policy.ROUND_ROBIN, other]
 
 
 STUDY = Study(

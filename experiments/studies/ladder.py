@@ -8,9 +8,9 @@ Method: each rung changes one thing and is held against the rung before it.  The
 workers, as many servers unless stated, variables placed round robin, as TensorFlow does.  Models
 without such statistics have no rung for them.  Servers train asynchronously, because those that
 TensorFlow ships can do nothing else.  Bases are a single worker and workers that do not
-communicate; the profile quick has the single worker only.
+communicate; the profile quick has these only where workers share cores.
 
-Cost: 13 points per model in the profile quick.
+Cost: 13 or 14 points per model in the profile quick.
 
 It should show where plain TensorFlow is slower than the suite, where it is faster, and why.
 """

@@ -35,7 +35,7 @@ def _hosts(study: Study) -> str:
             "cluster."
         )
     if study.hosts is not None:
-        return f"Hosts: {study.hosts} emulated ones on a machine with few cores, or yours."
+        return f"Hosts: {study.hosts} emulated ones where this machine allows namespaces, or yours."
     return "Hosts: this machine, or yours."
 
 

@@ -111,7 +111,7 @@ class Scope:
             a study chooses the number of servers where none is stated.
         describe: used where a placement has to be chosen.
         choices: remembers what is decided automatically.
-        brief: one worker and the most are enough, and so is a single worker as base.
+        brief: one worker and the most are enough.
         num_ps_hosts: hosts that are named for servers.
         host_cores: of a host that shares them with no other.
         exchange: how gradients travel; `auto` is buckets until it is chosen.
@@ -214,10 +214,22 @@ class Scope:
         ]
 
     def bases(self, workload: Workload) -> list[Experiment]:
-        """A single worker, and workers that do not communicate."""
-        bounded = () if self.brief else self.scale.workers
+        """A single worker, and workers that do not communicate.
+
+        Briefly, the single worker; where workers share cores it is no fair base, and the most that
+        do not communicate are.
+        """
+        bounded = self.scale.workers
+        if self.brief:
+            bounded = bounded[-1:] if self._shares_cores(workload) else ()
         free = [self.point(workload, NoCommunication, n) for n in bounded]
         return [self.point(workload, Single, 1), *free]
+
+    def _shares_cores(self, workload: Workload) -> bool:
+        """The most workers that compute have less than their cores on one machine."""
+        if self.network is None or workload.emulated is not None:
+            return False
+        return max(self.scale.workers) * self.scale.cores_per_worker > self.host_cores
 
     def reduced(
         self, workload: Workload, workers: int, bytes_per_pack: int | None = None
@@ -257,7 +269,12 @@ class Scope:
         return [each for each in Altered if each is not left_out]
 
     def balanced_policy(self, workload: Workload, num_ps: int) -> Policy:
-        """The most balanced placement, as `placement` suggests it; decided once per sweep."""
+        """The most balanced placement, as `placement` suggests it; decided once per sweep.
+
+        On one server every placement is the same.
+        """
+        if num_ps == 1:
+            return Policy.ROUND_ROBIN
 
         def compute() -> Policy:
             variables, split_bytes = self.describe(workload), self._split_bytes(workload, num_ps)
@@ -266,6 +283,14 @@ class Scope:
 
         question = f"most balanced placement of {workload.model.name} on {num_ps} servers"
         return self.choices.decide(question, Policy, compute)
+
+    def telling_policies(self, workload: Workload, num_ps: int) -> list[Policy]:
+        """Round robin and the most balanced placement; where that is round robin, the next one."""
+        if num_ps == 1:
+            return [Policy.ROUND_ROBIN]
+        balanced = self.balanced_policy(workload, num_ps)
+        other = balanced if balanced is not Policy.ROUND_ROBIN else Policy.LARGEST_FIRST
+        return [Policy.ROUND_ROBIN, other]
 
     def _split_bytes(self, workload: Workload, num_ps: int) -> int:
         """Above so many bytes `partitioned` cuts a variable: as stated, or decided once."""

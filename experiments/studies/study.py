@@ -70,7 +70,7 @@ class Study:
             measurement of its own.
         profiles: by the name that users choose, the default first.  A study with repetitions, a
             deadline or a measurement of its own has its own meaning of these names.
-        hosts: how many it wants where nobody states a launcher; None if it does not care.
+        hosts: how many it wants at least where nobody states a launcher; None if it does not care.
         looks_first: at emulated links, before anything runs on them.
         has_brief: in the profile `quick` it has fewer points (`Scope.brief`).
         chooses_exchange: how gradients travel is chosen where nobody states it; in other studies

@@ -2,7 +2,7 @@
 
 Axes: every strategy.  The largest number of workers; as many servers, or as many as hosts are named
 for servers, unless stated, with the best placement.  Bases are a single worker and workers that do
-not communicate; the profile quick has the single worker only.
+not communicate; the profile quick has these only where workers share cores.
 
 Method: after the window a few steps of every run are traced: each notes when the gradient of each
 bucket was ready, when it was acknowledged, and when the new value was back.  The report draws one
@@ -10,7 +10,7 @@ step of each strategy, and writes a trace of all of them for Perfetto.  Into the
 TensorFlow nobody sees: only their begin and end are known.  A launch of each point is enough to
 look at; --repetitions makes more of them.
 
-Cost: 6 points per model, launched once: about a minute.
+Cost: 6 or 7 points per model, launched once: about a minute.
 
 It should show what a step waits for: the backward pass, a server, a link, or another worker.
 """
@@ -24,7 +24,6 @@ from experiments.studies.scope import SERVER_STRATEGIES, Scope
 from experiments.studies.study import Study
 from experiments.sweep.sweep import PROFILES
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import StockAllReduce, StockServers
 from ps_allreduce.point.strategies.base import StrategySettings
 
@@ -44,7 +43,7 @@ def _points(scope: Scope) -> Iterator[Experiment]:
         yield from scope.bases(workload)
         yield scope.reduced(workload, workers)
         num_ps = scope.servers_for(workers)
-        even = Policy.ROUND_ROBIN if num_ps == 1 else scope.balanced_policy(workload, num_ps)
+        even = scope.balanced_policy(workload, num_ps)
         for strategy in SERVER_STRATEGIES:
             yield scope.served(workload, strategy, workers, num_ps, even)
         if not StockServers.refusal(workload):

@@ -37,7 +37,7 @@ from ps_allreduce.point.inputs.image_files import ImageFiles
 from ps_allreduce.point.models.own import OwnModel
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.hosts import HostFacts
-from ps_allreduce.record.provenance import collect
+from ps_allreduce.record.provenance import Provenance, collect
 from ps_allreduce.record.records import RunRecord, Status
 
 #: So often one fault of the host may end launches in a row, and all of its faults together.
@@ -94,7 +94,11 @@ class Workplace:
     @property
     def block(self) -> str:
         """The fingerprint of runs that would be made here now."""
-        return collect(self.commit, self.launcher.host_facts()).fingerprint
+        return self.provenance(self.launcher.host_facts()).fingerprint
+
+    def provenance(self, hosts: Sequence[HostFacts]) -> Provenance:
+        """That of runs that are made here on such hosts."""
+        return collect(self.commit, hosts, self.launcher.congestion)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +138,7 @@ def open_session(
         if record is not None:
             place.listener.recovered(record)
         hosts = place.launcher.host_facts()
-        block = collect(place.commit, hosts).fingerprint
+        block = place.provenance(hosts).fingerprint
         history = read_history(place.sweep_dir, of_block(block), retry_failed=retry_failed)
         for path, error in history.refused.items():
             set_aside(path, str(error))
@@ -257,7 +261,7 @@ def _note_of(session: Session, run: PlannedRun) -> InFlight:
         repetition=run.repetition,
         attempt=session.history.next_attempt.get(key_of(run), 0),
         started_at=now(),
-        provenance=collect(session.place.commit, session.hosts),
+        provenance=session.place.provenance(session.hosts),
         host=socket.gethostname(),
         pid=os.getpid(),
         job_id=session.place.launcher.job_id,

@@ -15,7 +15,7 @@ import click
 
 from launchers.site import Advice
 from ps_allreduce.inspection.questions import HostState
-from ps_allreduce.record.hosts import HostFacts
+from ps_allreduce.record.hosts import HostFacts, TcpCounters
 from ps_allreduce.record.records import LinkRecord
 
 
@@ -63,6 +63,21 @@ class Sharing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bursts:
+    """What became of bytes that all other hosts sent to one at the same moments.
+
+    Attributes:
+        target: the one.
+        congestion: the congestion control of every sender's connection, by host.
+        tcp: what all senders counted; None if a kernel does not tell.
+    """
+
+    target: str
+    congestion: Mapping[str, str]
+    tcp: TcpCounters | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Building:
     """What became of a model that all hosts built at once.
 
@@ -99,6 +114,7 @@ class SiteFacts:
         flops: 32-bit floating-point operations per second of every host, all busy at once.
         links: what was measured between hosts.
         links_trouble: why that came to an end; empty if it did not.
+        bursts: None if they could not be tried.
         building: None where no model was to be built, or no host was there.
     """
 
@@ -120,6 +136,7 @@ class SiteFacts:
     flops: Mapping[str, float] = field(default_factory=dict)
     links: tuple[LinkRecord, ...] = ()
     links_trouble: str = ""
+    bursts: Bursts | None = None
     building: Building | None = None
 
     @property

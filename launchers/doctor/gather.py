@@ -17,7 +17,12 @@ from pathlib import Path
 
 from launchers.doctor.building import build_everywhere
 from launchers.doctor.findings import HostCheck, SiteFacts
-from launchers.doctor.trials import measure_all_links, measure_computing, try_sharing
+from launchers.doctor.trials import (
+    measure_all_links,
+    measure_computing,
+    try_bursts,
+    try_sharing,
+)
 from launchers.fork_servers.client import ForkServerClient
 from launchers.fork_servers.host_servers import Answers, HostServers, ask_hosts, clock_offset
 from launchers.settings import LauncherSettings
@@ -42,7 +47,7 @@ LOOK_S = 180.0
 GPUS_S = 60.0
 
 #: What `tell` hears of, besides the rounds of links and a model.
-NUM_STEPS = 7
+NUM_STEPS = 8
 
 Tell = Callable[[str], None]
 
@@ -136,6 +141,7 @@ class CheckUp:
             "sharing files": self._share_files,
             "computing": self._compute,
             "measuring links": self._measure_links,
+            "sending to one host": self._send_bursts,
         }
         if self.workload is not None:
             steps[f"building {self.workload.model.name}"] = partial(self._build, self.workload)
@@ -229,19 +235,31 @@ class CheckUp:
 
     def _measure_links(self) -> None:
         servers, addresses = self.servers.reachable, {h: c.address for h, c in self.checks.items()}
-        pairs = [
-            (a, b)
-            for a, b in combinations(servers.clients, 2)
-            if self._reaches(a, b) and self._reaches(b, a)
-        ]
+        pairs = [pair for pair in combinations(servers.clients, 2) if self._reach_each_other(*pair)]
         links, trouble = measure_all_links(servers, pairs, addresses.__getitem__, self.tell)
         self.facts = replace(self.facts, links=links, links_trouble=trouble)
+
+    def _send_bursts(self) -> None:
+        """To a host that is named for servers, if one is."""
+        hosts = list(self.servers.reachable.clients)
+        target = next((host for host in [*self.facts.ps_hosts, *hosts] if host in hosts), None)
+        if target is None:
+            return
+        others = [host for host in hosts if host != target]
+        senders = [host for host in others if self._reach_each_other(host, target)]
+        if senders:
+            address = self.checks[target].address
+            bursts = try_bursts(self.servers, target, senders, address)
+            self.facts = replace(self.facts, bursts=bursts)
 
     def _build(self, workload: Workload) -> None:
         data_dir = LauncherSettings(results=Path(self.facts.results)).data_dir
         shared = self.facts.shares_files
         built = build_everywhere(self.servers, workload, data_dir, shares_files=shared)
         self.facts = replace(self.facts, building=built)
+
+    def _reach_each_other(self, one: str, other: str) -> bool:
+        return self._reaches(one, other) and self._reaches(other, one)
 
     def _reaches(self, one: str, other: str) -> bool:
         state = self.checks[one].state

@@ -1,4 +1,4 @@
-"""What hosts try out together: how fast they compute, their links, files that they share.
+"""What hosts try out together: how fast they compute, their links, bursts, files that they share.
 
 Decides what is measured, that a host or link that seems slow is measured again (where others
 compute as well, one slow moment says nothing), and that no trace is left of the files.
@@ -13,11 +13,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from launchers.doctor.checks.speed import slow_links, slower_than_others
-from launchers.doctor.findings import Sharing
+from launchers.doctor.findings import Bursts, Sharing
 from launchers.fork_servers.client import ForkServerClient
 from launchers.fork_servers.host_servers import Answers, HostServers, ask_hosts, measure_links
 from ps_allreduce.errors import LaunchError
-from ps_allreduce.inspection.questions import MultiplyMatrices, ShareFile
+from ps_allreduce.fork_server.messages import EndAll, Event
+from ps_allreduce.inspection.questions import (
+    MultiplyMatrices,
+    SendBursts,
+    ShareFile,
+    TakeBursts,
+)
+from ps_allreduce.record.hosts import TcpCounters
 from ps_allreduce.record.records import LinkRecord
 
 #: Large enough for the library to use all cores, small enough for many products in a second.
@@ -133,6 +140,43 @@ def _measure(
         key = (link.source, link.target)
         if key not in best or link.bits_per_s > best[key].bits_per_s:
             best[key] = link
+
+
+def try_bursts(
+    servers: HostServers, target: str, senders: Sequence[str], address: str
+) -> Bursts | None:
+    """Have some hosts send to one at the same moments; None if one of them could not.
+
+    Args:
+        address: of the target.
+    """
+
+    def take(client: ForkServerClient) -> TakeBursts:
+        log = client.job_log("bursts")
+        return TakeBursts(address=address, senders=len(senders), seconds=SECONDS, log=log)
+
+    taking = ask_hosts(servers.only([target]), take, DEADLINE_S, until="listening")
+    listening = taking.of("listening").get(target)
+    if listening is None:
+        return None
+    port = listening.counts["port"]
+    answers = ask_hosts(
+        servers.only(senders),
+        lambda client: SendBursts(address=address, port=port, log=client.job_log("bursts")),
+        DEADLINE_S,
+    )
+    with suppress(LaunchError):
+        servers.clients[target].send(EndAll())
+    return _bursts(target, answers.of("sent")) if not answers.troubles else None
+
+
+def _bursts(target: str, sent: Mapping[str, Event]) -> Bursts:
+    counts = [event.counts for event in sent.values()]
+    return Bursts(
+        target=target,
+        congestion={host: event.text for host, event in sent.items()},
+        tcp=TcpCounters.together([TcpCounters(**each) for each in counts]) if all(counts) else None,
+    )
 
 
 def try_sharing(

@@ -21,6 +21,7 @@ from launchers.run.samples import (
     throttling_warnings,
     with_foreign_loads,
     with_loads,
+    with_tcp,
 )
 from launchers.run.state import RunState, log_path, result_path
 from launchers.run.traffic import traffic_records, traffic_warnings
@@ -105,6 +106,7 @@ def _with_results(run: LaunchedRun, state: RunState) -> LaunchedRun:
     offsets = {host.facts.name: host.clock_offset_s for host in state.hosts}
     used = frozenset(task.gpus for task in run.tasks if task.gpus)
     hosts = with_foreign_loads(run.hosts, run.samples, window, state.launcher_s)
+    hosts = with_tcp(hosts, run.samples, window)
     warnings = [
         *run.warnings,
         *load_warnings(hosts),

@@ -234,7 +234,8 @@ def _host_records(
                 # Emulated hosts have this machine's clock.
                 clock_offset_s=0.0 if site.one_machine else clock_offset(client),
                 import_s=client.ready.import_s,
-                facts=facts,
+                # What an emulated network states is no fact of its hosts.
+                facts=facts if experiment.network is None else replace(facts, congestion=""),
             )
         )
     return tuple(records)

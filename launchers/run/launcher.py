@@ -68,6 +68,11 @@ class HostsLauncher:
         """Of the scheduler's job; None without one."""
         return self._site.job_id
 
+    @property
+    def congestion(self) -> str:
+        """This machine's TCP congestion control where tasks use it, as the site says."""
+        return self._site.congestion
+
     def capacity(self) -> Capacity:
         """How far the axes of a sweep may reach."""
         cores, hosts = self._site.cores(), self._site.worker_hosts

@@ -1,8 +1,8 @@
 """What the samples of a run tell of its hosts.
 
 Decides which load was there before the run, what others used of the processors inside the measured
-window, how busy a machine that emulates hosts was, and what others' load and GPUs below the clocks
-that they could have are worth: a warning.
+window, what TCP sent around it, how busy a machine that emulates hosts was, and what others' load
+and GPUs below the clocks that they could have are worth: a warning.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ps_allreduce.record.hosts import THROTTLING, GpuSample, HostRecord
+from ps_allreduce.record.hosts import THROTTLING, GpuSample, HostRecord, TcpCounters
 from ps_allreduce.record.provenance import running_system
 from ps_allreduce.record.records import FOREIGN_LIMIT, Sample
 
@@ -63,9 +63,7 @@ def with_foreign_loads(
 def _looks_at(name: str, offset_s: float, samples: Sequence[Sample]) -> list[Sample]:
     """The samples of a host, on the launcher's clock, which that of the host is ahead of."""
     return [
-        replace(sample, time=sample.time - offset_s)
-        for sample in samples
-        if sample.host == name and sample.suite_s is not None
+        replace(sample, time=sample.time - offset_s) for sample in samples if sample.host == name
     ]
 
 
@@ -83,7 +81,7 @@ def _loads(
     Args:
         looks: at each host that has these cores.
     """
-    if not all(looks):
+    if not all(looks) or any(look.suite_s is None for of_host in looks for look in of_host):
         return None, None
     begin = max(window[0], *(of_host[0].time for of_host in looks))
     end = min(window[1], *(of_host[-1].time for of_host in looks))
@@ -101,6 +99,28 @@ def _loads(
     counters = [{look.time: look.suite_s or 0.0 for look in of_host} for of_host in looks]
     own_s = sum(passed(counter) for counter in [*counters, launcher_s or {0.0: 0.0}])
     return max(0.0, total_s - unused_s - stolen_s - own_s) / total_s, stolen_s / total_s
+
+
+def with_tcp(
+    hosts: Sequence[HostRecord], samples: Sequence[Sample], window: tuple[float, float]
+) -> tuple[HostRecord, ...]:
+    """Hosts with what their TCP sent, from the last look before a window to the first after it.
+
+    Args:
+        window: on the launcher's clock.
+    """
+    looks = {h.name: _looks_at(h.facts.name, h.clock_offset_s, samples) for h in hosts}
+    return tuple(replace(host, tcp=_sent_around(window, looks[host.name])) for host in hosts)
+
+
+def _sent_around(window: tuple[float, float], looks: Sequence[Sample]) -> TcpCounters | None:
+    """None if there is no look on one side of the window."""
+    before = [look.tcp for look in looks if look.time <= window[0]][-1:]
+    after = [look.tcp for look in looks if look.time >= window[1]][:1]
+    match [*before, *after]:
+        case [TcpCounters() as first, TcpCounters() as last]:
+            return last.since(first)
+    return None
 
 
 def load_warnings(hosts: Sequence[HostRecord]) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from launchers.processes import (
 from launchers.site import Site, SiteKind
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.record.provenance import default_congestion
 
 LOOPBACK = "127.0.0.1"
 
@@ -48,6 +49,7 @@ class LocalSite(Site):
 
     def __init__(self, fork_server: Sequence[str] = FORK_SERVER) -> None:
         self.hosts = (socket.gethostname(),)
+        self.congestion = default_congestion()
         self._server = LocalForkServer(fork_server, self.hosts[0])
 
     def __exit__(self, *_: object) -> None:

@@ -168,13 +168,14 @@ class Event:
             `listening`, `received`, `sent`, `carried`, `state`, `unwritable`, `written`, `seen`,
             `gpus`, `multiplied`, `model`, `done`, `failed`, `stopped` or `continued`.
         time: seconds since the epoch.
-        text: a reason, for `failed` and `unwritable`, and for fewer `gpus` than there should be.
+        text: a reason, for `failed` and `unwritable`, and for fewer `gpus` than there should be;
+            the congestion control of a connection whose bursts were `sent`.
         user_error: the failure is the user's mistake.
         host_fault: the failure is a fault of the host.
         variables: the answer to `DescribeModel`.
         counts: for `variables` how long the model took to build (ns); the answer to
             `PrepareInput` (records), `ReceiveStream` and `SendStream`, the bytes `carried` so far,
-            and to what a check-up asks for.
+            and to what a check-up asks for; of bursts, the fields of `TcpCounters`.
         state: the answer to `CheckHost`.
         found, tried: the answers to `FindModel` and `TryModel`.
         cores, gpus, settings: what a task was really given, for `placed`; `settings` are variables
@@ -227,6 +228,8 @@ MESSAGES: dict[str, type[Any]] = {
         PrepareInput,
         questions.ReceiveStream,
         questions.SendStream,
+        questions.TakeBursts,
+        questions.SendBursts,
         questions.ReceiveTraffic,
         questions.SendTraffic,
         questions.AnswerCalls,

@@ -124,6 +124,7 @@ class ForkServer:
         for line in lines:
             request = messages.decode(line)
             if isinstance(request, messages.EndAll):
+                self._sample_now()
                 self._kill_all()
             elif type(request) in self.jobs:
                 self._fork(selector, request)
@@ -190,9 +191,7 @@ class ForkServer:
             while child.reports in selector.get_map():  # its last reports come before its exit
                 self._relay(selector, child.reports)
             if pid not in self.ended:
-                # What was measured last must lie between two samples.
-                self.next_sample = 0.0
-                self._sample()
+                self._sample_now()
             os.close(child.reports)
             self.partial.pop(child.reports, None)
             del self.children[pid]
@@ -215,6 +214,11 @@ class ForkServer:
             text = f"out of memory on host {host}: the kernel ended it; {ADVICE}"
             self._send(messages.Event(name=child.name, event="failed", time=time.time(), text=text))
         self.ended.discard(child.pid)
+
+    def _sample_now(self) -> None:
+        """What was measured last must lie between two samples."""
+        self.next_sample = 0.0
+        self._sample()
 
     def _sample(self) -> None:
         now = time.time()

@@ -20,6 +20,7 @@ import numpy as np
 
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.inspection import questions
+from ps_allreduce.inspection.bursts import send_bursts, take_bursts
 from ps_allreduce.inspection.host_state import find_state
 
 #: Between a first look for the files of others, and writing one's own.
@@ -133,4 +134,6 @@ CHECK_UP_JOBS: Mapping[type[Any], Callable[[Any, questions.Report], None]] = {
     questions.ShareFile: share_file,
     questions.CountGpus: count_gpus,
     questions.MultiplyMatrices: multiply,
+    questions.TakeBursts: take_bursts,
+    questions.SendBursts: send_bursts,
 }

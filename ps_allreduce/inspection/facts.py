@@ -18,9 +18,10 @@ from typing import Any
 import psutil
 
 from ps_allreduce.inspection.gpu import find_gpus, granted_entries
-from ps_allreduce.record.hosts import Gpu, GpuSample, HostFacts, Interface
+from ps_allreduce.record.hosts import Gpu, GpuSample, HostFacts, Interface, TcpCounters
 from ps_allreduce.record.provenance import (
     PACKAGES,
+    default_congestion,
     package_versions,
     parse_cpuinfo,
     read_text,
@@ -29,6 +30,12 @@ from ps_allreduce.record.provenance import (
 from ps_allreduce.record.records import Sample
 
 GPU_FOLDER = Path("/proc/driver/nvidia/gpus")
+
+#: Of the namespace of this process.
+NET = Path("/proc/self/net")
+
+#: As `TcpCounters` has them.
+TCP_COUNTERS = ("OutSegs", "RetransSegs", "TCPLossProbes", "TCPTimeouts")
 
 
 def look_around(environment: Mapping[str, str], nvml: Any | None = None) -> HostFacts:
@@ -52,6 +59,7 @@ def look_around(environment: Mapping[str, str], nvml: Any | None = None) -> Host
         memory_bytes=psutil.virtual_memory().total,
         switch=environment.get("SLURM_TOPOLOGY_ADDR", ""),
         versions=package_versions(PACKAGES) | {"kernel": platform.release()},
+        congestion=default_congestion(),
     )
 
 
@@ -129,7 +137,29 @@ def take_sample(
         sent_bytes={name: nic.bytes_sent for name, nic in counters.items()},
         received_bytes={name: nic.bytes_recv for name, nic in counters.items()},
         gpus=gpus,
+        tcp=look_at_tcp(),
     )
+
+
+def look_at_tcp() -> TcpCounters | None:
+    """What TCP has counted in the network namespace of this process; None if it does not tell."""
+    return parse_tcp(read_text(NET / "snmp"), read_text(NET / "netstat"))
+
+
+def parse_tcp(snmp: str, netstat: str) -> TcpCounters | None:
+    """The counters in the texts of /proc/net/snmp and /proc/net/netstat; None if one is missing."""
+    told = _counters("Tcp", snmp) | _counters("TcpExt", netstat)
+    numbers = [told.get(name, "") for name in TCP_COUNTERS]
+    if not all(number.isdecimal() for number in numbers):
+        return None
+    sent, sent_again, probes, timeouts = map(int, numbers)
+    return TcpCounters(sent=sent, sent_again=sent_again, probes=probes, timeouts=timeouts)
+
+
+def _counters(family: str, text: str) -> dict[str, str]:
+    """Numbers by their names: a line of names, then one of numbers, each after the family's."""
+    rows = [line.split() for line in text.splitlines() if line.startswith(f"{family}:")]
+    return dict(zip(*rows, strict=False)) if len(rows) == 2 else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,25 @@ class SendStream:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TakeBursts:
+    """Fork a process that has several hosts send to it at the same moments, for some seconds."""
+
+    address: str
+    senders: int
+    seconds: float
+    log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendBursts:
+    """Fork a process that sends to a `TakeBursts` whenever that asks, and counts what was lost."""
+
+    address: str
+    port: int
+    log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiveTraffic:
     """Fork a process that takes in background traffic until it is ended.
 

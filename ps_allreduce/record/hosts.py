@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 #: Reasons for clocks below the highest, by NVML's bit.  Source: NVML API reference, group
 #: nvmlClocksEventReasons.
@@ -33,6 +33,10 @@ THROTTLING: Mapping[str, str] = {
     "hw_thermal_slowdown": "its temperature (hardware)",
     "hw_power_brake_slowdown": "an external power brake",
 }
+
+#: Share of segments that may be lost, and how many at least are no accident.
+LOST_LIMIT = 1e-4
+LEAST_LOST = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +106,61 @@ def reasons_of(bits: int) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TcpCounters:
+    """TCP segments of all connections of a host, those of other programs included.
+
+    A host is a network namespace here: emulated hosts of one machine count for themselves.
+
+    Attributes:
+        sent: for the first time, bare acknowledgements among them.
+        sent_again: of any cause.
+        probes: tail loss probes.  On a network that loses nothing most of `sent_again` are these.
+        timeouts: of the retransmission timer.
+
+    Source: Linux, net/ipv4/proc.c (OutSegs, RetransSegs, TCPLossProbes, TCPTimeouts); RFC 8985,
+    section 7, on probes.
+    """
+
+    sent: int
+    sent_again: int
+    probes: int
+    timeouts: int
+
+    def __post_init__(self) -> None:
+        if min(self.sent, self.sent_again, self.probes, self.timeouts) < 0:
+            raise ValueError(f"a counter of segments below 0: {self}")
+
+    @property
+    def lost(self) -> int:
+        """How many segments were lost, about: a probe may also send one for the first time."""
+        return max(0, self.sent_again - self.probes)
+
+    @property
+    def is_lossy(self) -> bool:
+        """More was lost than on a network that has room for what is sent."""
+        return self.lost >= LEAST_LOST and self.lost > LOST_LIMIT * self.sent
+
+    def since(self, earlier: TcpCounters) -> TcpCounters | None:
+        """What was counted since an earlier look; None if a counter has begun anew."""
+        passed = {f.name: getattr(self, f.name) - getattr(earlier, f.name) for f in fields(self)}
+        return TcpCounters(**passed) if min(passed.values()) >= 0 else None
+
+    @classmethod
+    def together(cls, counters: Sequence[TcpCounters]) -> TcpCounters:
+        """The sums over some hosts."""
+        return cls(**{f.name: sum(getattr(one, f.name) for one in counters) for f in fields(cls)})
+
+    def columns(self) -> dict[str, int]:
+        """Under the names that they have in the table of runs."""
+        return {
+            "segments_sent": self.sent,
+            "segments_sent_again": self.sent_again,
+            "loss_probes": self.probes,
+            "tcp_timeouts": self.timeouts,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
     """What a fork server sees around itself.
 
@@ -112,6 +171,8 @@ class HostFacts:
         cores: processors that may be used here; on a cluster those that the step was given.
         switch: path of switches above the host, as the scheduler tells it; empty if it does not.
         versions: of Python and the packages that matter.
+        congestion: the TCP congestion control that connections begin with; empty where the host
+            does not tell, or an emulated network states it.
     """
 
     name: str
@@ -125,6 +186,7 @@ class HostFacts:
     memory_bytes: int
     switch: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
+    congestion: str = ""
 
     @property
     def kind(self) -> str:
@@ -137,6 +199,7 @@ class HostFacts:
             # Firmware takes some memory, and not everywhere the same.
             "memory_gib": round(self.memory_bytes / 2**30),
             "versions": self.versions,
+            "congestion": self.congestion,
         }
         return hashlib.sha256(json.dumps(alike, sort_keys=True).encode()).hexdigest()[:8]
 
@@ -153,6 +216,7 @@ class HostRecord:
         load_average: of one minute, at the first look of the run; None if there was no look.
         foreign_load, stolen_load: shares of the time of its cores that others, and the hypervisor,
             used in the measured window; None where samples do not tell.
+        tcp: what its TCP sent around the measured window; None where samples do not tell.
     """
 
     name: str
@@ -163,6 +227,7 @@ class HostRecord:
     load_average: float | None = None
     foreign_load: float | None = None
     stolen_load: float | None = None
+    tcp: TcpCounters | None = None
     facts: HostFacts
 
 
@@ -188,6 +253,7 @@ def _comparable(host: HostFacts) -> dict[str, object]:
         "cpu_flags": list(host.cpu_flags),
         "memory_bytes": host.memory_bytes,
         "versions": host.versions,
+        "congestion": host.congestion,
         "gpus": [" ".join(map(str, gpu.kind)) for gpu in host.gpus],
         "cores": list(host.cores),
     }

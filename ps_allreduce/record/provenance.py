@@ -65,6 +65,8 @@ class Provenance:
         affinity: processors this process may use.
         load_average: of one minute, before the run.
         settings: environment variables that change computation or communication, and defaults.
+        congestion: this machine's TCP congestion control where tasks use it; empty where hosts
+            have their own, or an emulated network states it.
     """
 
     commit: str
@@ -81,15 +83,17 @@ class Provenance:
     affinity: tuple[int, ...]
     load_average: float
     settings: Mapping[str, str]
+    congestion: str = ""
     fingerprint: str
 
 
-def collect(commit: str, hosts: Sequence[HostFacts] = ()) -> Provenance:
+def collect(commit: str, hosts: Sequence[HostFacts] = (), congestion: str = "") -> Provenance:
     """Describe this machine and this process.
 
     Args:
         hosts: those of a cluster.  Their hardware counts then, not that of this machine, which may
             be a login node, nor their names, so that a sweep goes on with other hosts of the kind.
+        congestion: as `Provenance` has it.
     """
     cpu_model, flags = parse_cpuinfo(read_text(Path("/proc/cpuinfo")))
     found = Provenance(
@@ -107,6 +111,7 @@ def collect(commit: str, hosts: Sequence[HostFacts] = ()) -> Provenance:
         affinity=tuple(sorted(os.sched_getaffinity(0))),
         load_average=os.getloadavg()[0],
         settings=tensorflow_settings(os.environ),
+        congestion=congestion,
         fingerprint="",
     )
     return replace(found, fingerprint=fingerprint(_what_counts(found, hosts)))
@@ -130,6 +135,11 @@ def fingerprint(found: Mapping[str, object]) -> str:
 def running_system() -> str:
     """Identifies this machine since it was started; the same in all of its namespaces."""
     return read_text(Path("/proc/sys/kernel/random/boot_id")).strip()
+
+
+def default_congestion() -> str:
+    """The TCP congestion control that connections begin with here; empty if it is not told."""
+    return read_text(Path("/proc/sys/net/ipv4/tcp_congestion_control")).strip()
 
 
 def parse_cpuinfo(text: str) -> tuple[str, tuple[str, ...]]:

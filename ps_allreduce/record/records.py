@@ -17,7 +17,7 @@ from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import WarmupEnd
 from ps_allreduce.record.evaluation import EvaluationTimes
-from ps_allreduce.record.hosts import GpuSample, HostRecord
+from ps_allreduce.record.hosts import GpuSample, HostRecord, TcpCounters
 from ps_allreduce.record.messages import MessageRecord
 from ps_allreduce.record.placement_used import PlacementUsed
 from ps_allreduce.record.provenance import Provenance
@@ -93,6 +93,7 @@ class Sample:
             None where it was not looked for.
         load_average: of the machine, of one minute.
         gpus: those of the step; none without an NVIDIA driver.
+        tcp: counted since the host, or its network namespace, started; None where it does not tell.
     """
 
     time: float
@@ -108,6 +109,7 @@ class Sample:
     sent_bytes: Mapping[str, int]
     received_bytes: Mapping[str, int]
     gpus: tuple[GpuSample, ...] = ()
+    tcp: TcpCounters | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,6 +269,13 @@ class RunRecord:
     def port_drops(self) -> int | None:
         """Packets that all ports lost; None where no port can be asked."""
         return sum(port.dropped for port in self.ports) if self.ports else None
+
+    @property
+    def tcp(self) -> TcpCounters | None:
+        """What all hosts together sent around the window; None if it is not known of one."""
+        known = [host.tcp for host in self.hosts if host.tcp is not None]
+        is_known = bool(known) and len(known) == len(self.hosts)
+        return TcpCounters.together(known) if is_known else None
 
     @property
     def foreign_load(self) -> float | None:

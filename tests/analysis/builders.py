@@ -87,19 +87,25 @@ def placement_used(*loads: int, deviations: tuple[str, ...] = ()) -> PlacementUs
 
 
 def tasks_on(places: Mapping[str, str], cpu_s: float | None = 3.0) -> tuple[TaskRecord, ...]:
-    """Tasks by name, each on a host."""
+    """Tasks by name, each on a host and a core of its own."""
     return tuple(
         TaskRecord(
             task=task,
             host=host,
             address=f"{host}:1",
-            cores=(0,),
+            cores=(number,),
             pid=1,
             cpu_s=cpu_s,
             peak_memory_bytes=1000 + number,
         )
         for number, (task, host) in enumerate(places.items())
     )
+
+
+def on_shared_cores(num_workers: int) -> tuple[TaskRecord, ...]:
+    """Workers on emulated hosts that may all use the two cores of one machine."""
+    tasks = tasks_on({f"worker:{index}": f"emulated{index}" for index in range(num_workers)})
+    return tuple(replace(task, cores=(0, 1)) for task in tasks)
 
 
 def run(own: Experiment, rate: float | None, repetition: int = 0, **changes: Any) -> RunRecord:

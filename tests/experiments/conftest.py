@@ -32,9 +32,10 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     """A machine of which nothing is asked; of a cluster, the kinds of its hosts."""
     machine = Machine()
 
-    def collect(commit: str, hosts: Sequence[HostFacts] = ()) -> object:
+    def collect(commit: str, hosts: Sequence[HostFacts] = (), congestion: str = "") -> object:
         kinds = "".join(sorted({fact.kind for fact in hosts}))
-        return replace(PROVENANCE, commit=commit, fingerprint=f"{machine.fingerprint}{kinds}")
+        block = f"{machine.fingerprint}{kinds}{congestion}"
+        return replace(PROVENANCE, commit=commit, fingerprint=block)
 
     monkeypatch.setattr(session, "collect", collect)
     return machine
@@ -42,7 +43,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 @pytest.fixture
 def launcher(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeLauncher:
-    """Launchers of every name that start nothing, in an empty folder; cores enough, no job."""
+    """Launchers of every name that start nothing, in an empty folder; no hosts are emulated."""
     fake = FakeLauncher()
 
     def launcher_of(settings: LauncherSettings) -> FakeLauncher:
@@ -51,7 +52,8 @@ def launcher(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeLauncher:
 
     monkeypatch.setattr(surroundings, "launcher_of", launcher_of)
     monkeypatch.setattr(surroundings, "this_machine", lambda _: fake)
-    monkeypatch.setattr(surroundings, "num_cores", lambda: 8)
+    # As within a job, whose hosts are those that a study gets where nobody states a launcher.
+    monkeypatch.setattr(surroundings, "inside_job", lambda: True)
     monkeypatch.setattr(surroundings, "source_state", lambda: "0123456789ab")
     for variable in ("SLURM_JOB_ID", "SLURM_JOBID"):
         monkeypatch.delenv(variable, raising=False)

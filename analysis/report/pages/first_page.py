@@ -17,7 +17,7 @@ from analysis.report.pages.page_parts import CaseReport, Page
 from analysis.report.sentences.verdict import Verdict
 from analysis.stats.decisions import decisions
 from analysis.stats.pairs.contenders import Contenders
-from analysis.stats.points import point_table
+from analysis.stats.points import base_text, point_table
 from analysis.stats.statistics import estimate
 from analysis.wording import (
     capital,
@@ -31,7 +31,7 @@ from analysis.wording import (
 from ps_allreduce.record.records import Status
 
 _SHARES = {
-    "efficiency_single": "efficiency on a single worker",
+    "efficiency_single": "efficiency on {base}",
     "fraction": "of the speed that links and computation allow",
 }
 
@@ -99,7 +99,8 @@ def _share_numbers(case: Case, point: Point) -> list[KeyNumber]:
     for name, meaning in _SHARES.items():
         if not math.isnan(own[name]):
             ends = (own[name], own[f"{name}_low"], own[f"{name}_high"])
-            return [KeyNumber(value=with_interval(ratio, *ends), meaning=meaning)]
+            told = meaning.format(base=base_text(case))
+            return [KeyNumber(value=with_interval(ratio, *ends), meaning=told)]
     return []
 
 
@@ -163,8 +164,8 @@ def above_one_lines(case: Case) -> list[str]:
     if not told:
         return []
     return [
-        f"Efficiency above 1: {'; '.join(told)}. More than a worker alone can do: its base, a "
-        "single worker, was slowed down, or they do not do the same work."
+        f"Efficiency above 1: {'; '.join(told)}. More than can be: the base, "
+        f"{base_text(case)}, was slowed down, or they do not do the same work."
     ]
 
 

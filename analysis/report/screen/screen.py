@@ -1,9 +1,9 @@
 """What is printed of a sweep: the table of every case, and at the end the verdicts.
 
 Decides what fits on a screen: of a verdict the headline and the reason for it, the same at equal
-workers and equal cost, the suite against plain TensorFlow, what it has to do with networks, and
-where the report is, which holds the rest.  All are sentences of the report.  Of a study from the
-literature it prints the tables that stand beside the published numbers.
+workers and equal cost, the suite against plain TensorFlow, what it has to do with networks, what
+lost packets cost, and where the report is, which holds the rest.  All are sentences of the report.
+Of a study from the literature it prints the tables that stand beside the published numbers.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from analysis.data.cases import MARK
 from analysis.report.pages.first_page import with_verdict
 from analysis.report.pages.page_parts import CaseReport, Page, PagePart
 from analysis.report.screen.screen_table import render_table, short_legend
+from analysis.report.sentences.circumstances import loss_lines
 from analysis.report.sentences.traced import traced_sentence
 
 
@@ -70,11 +71,14 @@ def _show_part(console: Console, part: PagePart) -> None:
 
 
 def verdict_text(item: CaseReport, *, alone: bool) -> str:
-    """The headline and what belongs to it, then plain TensorFlow; the case, unless it is alone."""
+    """The headline with what belongs to it, then plain TensorFlow, and what was lost on the way.
+
+    It begins with the case, unless that is alone.
+    """
     told = item.verdict
     parts = (told.headline, told.reason, *told.otherwise, told.network)
     text = ("" if alone else f"{item.case.name}: ") + " ".join(filter(None, parts))
-    return "\n".join([text, *told.stock])
+    return "\n".join([text, *told.stock, *loss_lines(item.case)])
 
 
 def _show_what_is_missing(console: Console, results: SweepResults) -> None:

@@ -1,7 +1,7 @@
 """The doubts that a reader is told of before any figure.
 
-Decides which ones there are: shared machines, busy machines, hosts that differ, attempts that did
-not end well.  Whether a difference was shown is said in `verdict`.
+Decides which ones there are: shared machines, busy machines, lost packets, hosts that differ,
+attempts that did not end well.  Whether a difference was shown is said in `verdict`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import pandas as pd
 
 from analysis.data.cases import MARK, Case, processors_may_limit
 from analysis.report.tables.what_was_run import differences_text
+from analysis.stats.losses import STALLED_LIMIT, lost_shares, stalled_shares
 from analysis.stats.points import base_of
 from analysis.stats.statistics import estimate
-from analysis.wording import count_text
+from analysis.wording import count_text, workers_text
 from ps_allreduce.cluster import TaskType
 from ps_allreduce.point.layout import num_ps_hosts
-from ps_allreduce.record.hosts import HostFacts, kinds
+from ps_allreduce.record.hosts import LOST_LIMIT, HostFacts, kinds
 from ps_allreduce.record.records import (
     BUSY_LIMIT,
     BUSY_LOAD,
@@ -40,6 +41,10 @@ _EMULATED_COMPUTE = (
     "Compute is emulated: forward and backward passes take a stated time and use no processor, so "
     "{unit}/sec are those of no real accelerator."
 )
+_WAITS = (
+    "TCP waits some 200 ms for a packet that was lost, so rates are about buffers of switches, too."
+)
+_NO_LOSS = "No loss of packets is known that would explain it."
 
 
 def circumstances(case: Case) -> list[str]:
@@ -56,7 +61,7 @@ def circumstances(case: Case) -> list[str]:
     launches = case.launches
     counting = [record for point in points for record in point.counting]
     lines += _processor_lines(launches) + _interface_lines(launches) + mixed_lines(counting)
-    return lines + _job_lines(case)
+    return lines + loss_lines(case) + _job_lines(case)
 
 
 def _difference_lines(own: Mapping[str, Any]) -> list[str]:
@@ -115,6 +120,31 @@ def _processor_lines(launches: pd.DataFrame) -> list[str]:
         f"Of {count_text(len(launches), 'run')}, processors may have been the limit of "
         f"{len(limited)}: {'; '.join(told)}. Points with such runs are marked {MARK} and no "
         "efficiency is claimed from them."
+    ]
+
+
+def loss_lines(case: Case) -> list[str]:
+    """How many runs lost packets, what that cost, and where it cost most."""
+    lost, stalled = lost_shares(case.launches), stalled_shares(case.launches)
+    told = []
+    if lost.any():
+        told.append(
+            f"{(lost > 0.0).sum()} lost more than 1 in {1 / LOST_LIMIT:,.0f} of their hosts' TCP "
+            f"segments (up to {lost.max():.2%})"
+        )
+    if stalled.any():
+        told.append(
+            f"{(stalled > 0.0).sum()} stalled for more than {STALLED_LIMIT:.0%} of their time "
+            f"(up to {stalled.max():.0%})"
+        )
+    if not told:
+        return []
+    cost = stalled_shares if stalled.any() else lost_shares
+    measured = [point for point in case.points if len(point.launches)]
+    worst = max(measured, key=lambda point: float(cost(point.launches).max()))
+    return [
+        f"Of {count_text(len(lost), 'run')}, {' and '.join(told)}, most at {worst.setting.label}, "
+        f"{workers_text(worst.num_workers)}. {_WAITS if lost.any() else _NO_LOSS}"
     ]
 
 

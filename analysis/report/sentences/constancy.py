@@ -39,6 +39,19 @@ def steadiness_lines(launches: pd.DataFrame) -> list[str]:
     return [f"Step times inside the windows of {count_text(len(launches), 'run')}: {told}."]
 
 
+def humps_lines(launches: pd.DataFrame) -> list[str]:
+    """How many launches have step times with two humps, and one of them."""
+    two = launches.dropna(subset="second_hump_s")
+    if two.empty:
+        return []
+    humps = sorted(two.iloc[0][["hump_s", "second_hump_s"]].astype(float) * 1e3)
+    near = " and ".join(f"{ms:.3g} ms" for ms in humps)
+    return [
+        f"Step times have two humps in {len(two)} of {count_text(len(launches), 'run')} (in the "
+        f"first of them near {near}): few steps are as long as their mean."
+    ]
+
+
 def steadiness_text(launches: pd.DataFrame) -> str:
     """`2 flat, 1 warming up`; empty where no launch has a label."""
     counts = launches["steadiness"].value_counts()

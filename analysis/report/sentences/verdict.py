@@ -17,7 +17,7 @@ from itertools import pairwise
 from analysis.data.cases import Case, Point
 from analysis.report.explanation import main_reason
 from analysis.report.sentences.circumstances import attempts_lines, circumstances
-from analysis.report.sentences.constancy import drift_lines, steadiness_lines
+from analysis.report.sentences.constancy import drift_lines, humps_lines, steadiness_lines
 from analysis.report.sentences.fastest import farthest_apart, fastest_sentence, network_sentence
 from analysis.report.sentences.meetings import meeting_sentence, stock_sentence
 from analysis.report.sentences.sizes import basis_lines, basis_text, money_lines
@@ -84,6 +84,7 @@ def verdict(case: Case) -> Verdict:
     details = [
         *(_share_lines(case, main) if main else ()),
         *steadiness_lines(case.launches),
+        *humps_lines(case.launches),
         *([*_doubts(main), *_selection_lines(main)] if main else ()),
         *(meeting_sentence(case, meeting) for meeting in decided.alike),
         *_transports_apart(case),
@@ -123,9 +124,12 @@ def _opening(case: Case, main: Meeting | None) -> tuple[str, str]:
 
 
 def _alone_sentence(case: Case, meeting: Meeting) -> str:
-    """A single worker that is faster than the workers of both sides; else empty."""
+    """A single worker that is faster than the workers of both sides; else empty.
+
+    It says nothing where workers share cores, of which a single one has as many as it uses.
+    """
     fastest = max(meeting.bests, key=lambda point: estimate(point.rates).mean)
-    alone = base_of(case, fastest, "single")
+    alone = None if case.shares_cores else base_of(case, fastest, "single")
     if alone is None or decisions(case).of(*meeting.bests).outcome is Outcome.NO_VERDICT:
         return ""
     faster, low, high = compare(alone.rates, fastest.rates).ends

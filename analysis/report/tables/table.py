@@ -17,11 +17,13 @@ from analysis.data.cases import MARK, Case, Point
 from analysis.report.sentences.circumstances import status_text
 from analysis.report.sentences.constancy import steadiness_text
 from analysis.report.sentences.sizes import scaling_lines_of
-from analysis.stats.points import BASES, point_table
+from analysis.stats.points import BASES, base_text, point_table
 from analysis.wording import NONE, count_text, number, ratio, with_interval
+from ps_allreduce.point.strategies import NoCommunication, Single
 from ps_allreduce.record.records import BUSY_LIMIT
 
-#: Columns by the names that tables of a report give them; `unit` stands for images, rows, examples.
+#: Columns by the names that tables of a report give them; `unit` stands for images, rows, examples,
+#: `base` for the strategy of the base.
 _HEADINGS: Mapping[str, str] = {
     "setting": "setting",
     "num_workers": "workers",
@@ -36,9 +38,9 @@ _HEADINGS: Mapping[str, str] = {
     "per_total_core": "{unit}/s per core in all",
     "per_host": "{unit}/s per host",
     "ok": "ok/planned",
-    "speedup_single": "speed-up on single",
+    "speedup_single": "speed-up on {base}",
     "speedup_own": "speed-up on own 1 worker",
-    "efficiency_single": "efficiency on single",
+    "efficiency_single": "efficiency on {base}",
     "efficiency_own": "efficiency on own 1 worker",
     "step_mean_s": "step ms",
     "step_time_p50_s": "step p50 ms",
@@ -112,7 +114,8 @@ def _unknown(text: pd.DataFrame) -> list[str]:
 
 def heading_of(case: Case, name: str) -> str:
     """The name of a column, with what is counted."""
-    return _HEADINGS[name].format(unit=case.unit)
+    base = NoCommunication if case.shares_cores else Single
+    return _HEADINGS[name].format(unit=case.unit, base=base.kind)
 
 
 def is_bounded(case: Case) -> bool:
@@ -180,7 +183,7 @@ def pairs_lines(case: Case, bases: Sequence[str]) -> list[str]:
         if len(pairs):
             fewest, most = int(pairs.min()), count_text(int(pairs.max()), "pair")
             several = f"{fewest} to " if fewest < pairs.max() else ""
-            told.append(f"{several}{most} ({_HEADINGS[f'speedup_{base}']})")
+            told.append(f"{several}{most} ({heading_of(case, f'speedup_{base}')})")
     if not told:
         return []
     return [
@@ -245,9 +248,10 @@ def unclaimed_lines(case: Case) -> list[str]:
     if not without:
         return []
     whose = f" of {'; '.join(without)}" if len(without) < len(claimed) else ""
+    also = "" if case.shares_cores else ", of the point or of the single worker"
     return [
-        f"No efficiency on a single worker is claimable{whose}: processors may have been the "
-        "limit, of the point or of the single worker, so no figure shows it."
+        f"No efficiency on {base_text(case)} is claimable{whose}: processors may have been the "
+        f"limit{also}, so no figure shows it."
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from launchers.doctor.checks import connections, machine, model, software, speed
+from launchers.doctor.checks import connections, loss, machine, model, software, speed
 from launchers.doctor.findings import Finding, Findings, SiteFacts
 
 #: By the titles of questions, the functions that answer them; no finding: it could not be asked.
@@ -28,6 +28,8 @@ CHECKS: Mapping[str, Callable[[SiteFacts], Iterator[Finding]]] = {
     "RESULTS": machine.results,
     "compute": speed.computing,
     "links": speed.links,
+    "congestion": loss.congestion,
+    "loss": loss.loss,
 }
 
 

@@ -56,7 +56,7 @@ TRAINS_PER_BURST = 2.2
 HOST_QUEUE_BYTES = 64_000_000
 
 #: A port never buffers more than its link sends in this time, unless that is less than
-MOST_QUEUE_S = 1.0
+MOST_QUEUE_S = 2.0
 
 #: one train of each of two hosts.
 LEAST_QUEUE_BYTES = 2 * 65536

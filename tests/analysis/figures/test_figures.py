@@ -5,18 +5,20 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from analysis.data.cases import Case
 from analysis.data.setting import MAX_TOGETHER
 from analysis.figures.against_settings import plot_against_packs, plot_against_servers
 from analysis.figures.against_workers import plot_efficiency, plot_throughput, setting_groups
 from analysis.figures.bars import plot_placement
-from analysis.figures.contenders import contenders_data, plot_contenders
+from analysis.figures.contenders import contenders_data, pair_axis, plot_contenders
 from analysis.figures.curves import label_ends
 from analysis.figures.marks import BOUND, STARRED, top_of
 from analysis.figures.marks import FAILED as NOT_OK
@@ -29,6 +31,7 @@ from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import (
     AllReduce,
     AsynchronousServers,
+    NoCommunication,
     Single,
     StockAllReduce,
     StockServers,
@@ -36,7 +39,14 @@ from ps_allreduce.point.strategies import (
 )
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.records import RunRecord
-from tests.analysis.builders import case_of, on_own_hosts, placement_used, runs
+from tests.analysis.builders import (
+    case_of,
+    links_between,
+    on_own_hosts,
+    placement_used,
+    runs,
+    tasks_on,
+)
 from tests.fakes import make_experiment
 
 GOOD = {0: 100.0, 1: 110.0, 2: 95.0}
@@ -100,7 +110,9 @@ def test_two_numbers_of_workers_are_marks_on_the_row_of_their_setting() -> None:
 def test_three_numbers_of_workers_are_lines_with_a_tick_for_each() -> None:
     figure = plot_throughput(case_of(SINGLE, reduced(1, 2, 4)))
     (axes,) = drawn(figure).axes
-    assert list(axes.get_xticks()) == [1, 2, 4]
+    # Doublings are equally far apart.
+    assert list(axes.get_xticks()) == [0, 1, 2]
+    assert ticks(figure) == ["1", "2", "4"]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("workers", "images/s")
     assert legend(figure) == ["ideal", "single", "single launches"]
     assert texts(figure) == ["allreduce"]
@@ -200,6 +212,97 @@ def test_panels_share_scales_and_a_legend() -> None:
     assert [name for name in legend(figure) if name in {str(each) for each in policies}] == policies
 
 
+INTERVALS = [(540.0, 560.0), (590.0, 600.0)]
+
+
+@pytest.mark.parametrize(
+    ("intervals", "others", "least"),
+    [
+        (INTERVALS, [], 0.88),
+        (INTERVALS, [5000.0, 2.0, 545.0], 0.88),
+        (INTERVALS, [530.0, 610.0, 5000.0], 1 / 3),
+        (INTERVALS[:1], [500.0 + number for number in range(200)], 1 / 3),
+        ([], [550.0, 551.0], 0.0),
+        ([], [550.0], 0.0),
+    ],
+)
+def test_intervals_of_what_is_compared_fill_a_third_of_their_axis(
+    intervals: list[tuple[float, float]], others: list[float], least: float
+) -> None:
+    low, high = pair_axis(intervals, others)
+    ends = [end for interval in intervals for end in interval] or others
+    assert low < min(ends) <= max(ends) < high
+    assert (max(ends) - min(ends)) / (high - low) >= least - 1e-9
+
+
+def test_what_is_near_to_the_intervals_is_on_their_axis() -> None:
+    low, high = pair_axis(INTERVALS, [535.0, 5000.0])
+    assert low < 535.0
+    assert high < 5000.0
+
+
+def test_the_first_figure_shows_what_the_verdict_compares_whatever_else_was_measured() -> None:
+    fast = {turn: 30.0 * rate for turn, rate in GOOD.items()}
+    silent = [own for n in (1, 4) for own in runs(make_experiment(NoCommunication, n), fast)]
+    slower: dict[int, float | None] = {0: 90.0, 1: 97.0, 2: 91.0}
+    sides = runs(make_experiment(AllReduce, 4), RATES)
+    sides += runs(make_experiment(SynchronousServers, 4), slower)
+    shipped = runs(make_experiment(StockServers, 4), {turn: 0.2 * x for turn, x in GOOD.items()})
+    case = case_of(runs(make_experiment(Single), fast), silent, sides, shipped)
+    above, below = drawn(next(f for kind in KINDS if (f := kind.plot(case)))).axes
+    names = [text.get_text() for text in above.get_yticklabels()]
+    assert names == ["allreduce\n3 launches", "ps_sync, round_robin\n3 launches"]
+    assert above.get_xlabel() == "images/s; this axis does not begin at 0"
+    lows, highs = contenders_data(case)[["low", "high"]][:2].to_numpy().T
+    left, right = above.get_xlim()
+    assert left < lows.min() <= highs.max() < right
+    assert (highs.max() - lows.min()) / (right - left) >= 1 / 3
+    # Below are all that exchange gradients, with bars from 0.
+    assert [text.get_text() for text in below.get_yticklabels()] == [
+        "allreduce",
+        "ps_sync, round_robin",
+        "stock_ps, round_robin",
+    ]
+    assert below.get_xlim()[0] == 0.0
+    assert {patch.get_x() for patch in below.patches if isinstance(patch, Rectangle)} == {0.0}
+
+
+def test_curves_of_one_strategy_are_told_apart_by_their_servers_too() -> None:
+    served = [
+        (kind, workers, count, policy)
+        for kind in (SynchronousServers, AsynchronousServers)
+        for workers in (1, 2, 4)
+        for count in (1, 2, 4)
+        for policy in (Policy.ROUND_ROBIN, Policy.PARTITIONED)[: 1 + (count > 1)]
+        if count <= workers
+    ]
+    points = [
+        make_experiment(kind, workers, num_ps=count, placement=policy)
+        for kind, workers, count, policy in served
+    ]
+    case = case_of(SINGLE, *(runs(own, RATES) for own in points))
+    for figure in (plot_throughput(case), plot_efficiency(case)):
+        assert titles(figure) == ["ps_async", "ps_sync"]
+        assert [name for name in legend(figure) if name.endswith(" ps")] == [
+            "round_robin, 1 ps",
+            "round_robin, 2 ps",
+            "partitioned, 2 ps",
+            "round_robin, 4 ps",
+            "partitioned, 4 ps",
+        ]
+
+
+def test_what_sends_nothing_makes_no_curves_of_the_rest() -> None:
+    silent = [own for n in (1, 2, 4) for own in runs(make_experiment(NoCommunication, n), RATES)]
+    placed = [
+        record
+        for policy in Policy
+        for record in runs(make_experiment(SynchronousServers, 4, placement=policy), RATES)
+    ]
+    expected = ["no_communication", *(f"ps_sync, {policy}" for policy in Policy)]
+    assert rows(plot_efficiency(case_of(SINGLE, silent, placed))) == expected
+
+
 def test_one_side_alone_has_a_row_for_each_setting_at_the_most_workers() -> None:
     rates = {Policy.ROUND_ROBIN: 1.0, Policy.GREEDY: 3.0, Policy.PARTITIONED: 2.0}
     servers = [
@@ -213,9 +316,13 @@ def test_one_side_alone_has_a_row_for_each_setting_at_the_most_workers() -> None
     ]
     case = case_of(SINGLE, servers)
     fastest_first = ["ps_sync, greedy", "ps_sync, partitioned", "ps_sync, round_robin (default)"]
-    assert rows(plot_contenders(case)) == fastest_first
+    compared, beside = drawn(plot_contenders(case)).axes
+    assert [text.get_text() for text in beside.get_yticklabels()] == fastest_first
+    assert [text.get_text().split("\n")[0] for text in compared.get_yticklabels()] == [
+        "ps_sync, greedy",
+        "ps_sync, round_robin (default)",
+    ]
     assert contenders_data(case)["num_workers"].tolist() == [2, 2, 2]
-    assert plot_contenders(case_of(servers, RING)) is None
 
 
 def test_servers_are_drawn_where_their_number_varies() -> None:
@@ -269,16 +376,18 @@ def bounded(workers: int) -> list[RunRecord]:
 
 
 @pytest.mark.parametrize(("plot", "height"), [(plot_throughput, 1000.0), (plot_efficiency, 0.5)])
-def test_bounds_are_strokes_where_a_network_sets_them(
+def test_bounds_stand_beside_curves_where_a_network_sets_them(
     plot: Callable[[Case], Figure | None], height: float
 ) -> None:
     case = case_of(*(bounded(workers) for workers in (1, 2, 4)), SINGLE_FAST)
     figure = drawn(plot(case))
     assert BOUND in legend(figure)
     lines = [line for line in figure.axes[0].get_lines() if line.get_marker() == "_"]
-    curves = [np.asarray(line.get_xydata()) for line in lines]
+    joined = [line for line in lines if line.get_linestyle() == "-"]
+    curves = [np.asarray(line.get_xydata()) for line in joined]
     (bound,) = (curve for curve in curves if len(curve))
-    assert len(bound) == 2
+    # A single worker sends nothing, so there is no bound.
+    assert np.isnan(bound[:, 1]).tolist() == [True, False, False]
     assert bound[-1, 1] == pytest.approx(height)
     assert figure.axes[0].get_ylim()[1] > height
     assert BOUND not in legend(plot_throughput(case_of(RING)))
@@ -288,12 +397,45 @@ def test_placement_shows_bytes_beside_throughput() -> None:
     figure = drawn(plot_placement(case_of(SERVERS)))
     assert rows(figure)[:2] == ["round_robin, 1 ps", "greedy, 1 ps"]
     assert "1.60" in [text.get_text() for text in figure.axes[0].texts]
-    servers = ["ps:0", "ps:1", "ps:2", "ps:3"]
+    servers = ["hottest server", "other servers"]
     assert sorted(legend(figure)) == sorted([*servers, "ps_async", "ps_sync", "single launches"])
     assert plot_placement(case_of(RING)) is None
     lost = runs(make_experiment(SynchronousServers, 2), FAILED)
     figure = drawn(plot_placement(case_of(lost)))
-    assert [text.get_text() for text in figure.axes[1].texts] == ["0/2", "   no launch ended well"]
+    assert [text.get_text() for text in figure.axes[1].texts] == ["   no launch ended well", "0/2"]
+
+
+def test_placements_are_in_the_order_of_the_bytes_on_their_hottest_server() -> None:
+    loads = {Policy.ROUND_ROBIN: (10, 90), Policy.GREEDY: (70, 30), Policy.PARTITIONED: (50, 50)}
+    hosts = [f"n{number}" for number in range(4)]
+    workers = {f"worker:{number}": host for number, host in enumerate(hosts)}
+    around: dict[str, Any] = {
+        "tasks": tasks_on(workers | {"ps:0": "n0", "ps:1": "n1"}),
+        "links": links_between(hosts, 1e6),
+        "gradient_bytes": 100,
+    }
+    served = [
+        record
+        for policy, sizes in loads.items()
+        for record in runs(
+            make_experiment(SynchronousServers, 4, num_ps=2, placement=policy, workload=EMULATED),
+            RATES,
+            placement=placement_used(*sizes),
+            **around,
+        )
+    ]
+    figure = drawn(plot_placement(case_of(served)))
+    assert rows(figure) == ["partitioned, 2 ps", "greedy, 2 ps", "round_robin, 2 ps"]
+    bars = [bar for bar in figure.axes[0].patches if isinstance(bar, Rectangle) and bar.get_width()]
+    first_of_each = [bar.get_width() * 1000 for bar in bars if bar.get_x() == 0.0]
+    assert first_of_each == pytest.approx([50, 70, 90])
+    # The links that set the bounds are those of the hottest server.
+    assert BOUND in legend(figure)
+    strokes = [line for line in figure.axes[1].get_lines() if line.get_markersize() == 9]
+    found = [np.asarray(line.get_xdata(), dtype=float) for line in strokes]
+    bounds = [float(place[0]) for place in found if place.size]
+    assert bounds == sorted(bounds, reverse=True)
+    assert len(set(bounds)) == 3
 
 
 def test_tensorflow_as_it_ships_is_drawn_under_names_of_its_own() -> None:

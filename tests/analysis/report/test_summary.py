@@ -19,6 +19,7 @@ from ps_allreduce.point.spread import LayoutKind, Spread
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, SynchronousServers
 from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.point.workload import Precision, Workload
+from ps_allreduce.record.hosts import TcpCounters
 from tests.analysis.builders import (
     links_between,
     placement_used,
@@ -28,7 +29,7 @@ from tests.analysis.builders import (
     save_all,
     tasks_on,
 )
-from tests.fakes import make_experiment, make_host
+from tests.fakes import make_experiment, make_facts, make_host
 
 CONTRACT = """
 sweep, experiment_id, run_id, repetition, attempt, status, reason, strategy, num_workers, num_ps,
@@ -39,6 +40,8 @@ collective, bytes_per_pack, split_bytes, staleness, images_per_sec, images_per_s
 step_time_p50_s, step_time_p95_s, compute_s, communication_s, input_wait_s, bring_up_s, build_s,
 first_step_s, warmup_steps, measured_steps, hosts, job_id, fingerprint, record_path
 """
+
+SENT = TcpCounters(sent=1000, sent_again=7, probes=5, timeouts=1)
 
 
 def rows(sweep: Path) -> list[dict[str, str]]:
@@ -97,13 +100,13 @@ def test_a_run_with_servers(tmp_path: Path) -> None:
 
 
 def test_a_run_on_two_hosts(tmp_path: Path) -> None:
-    network = EmulatedNetwork(num_hosts=4, bits_per_s=1e9, delay_s=0.001)
+    network = EmulatedNetwork(num_hosts=4, bits_per_s=1e9, delay_s=0.001, congestion="reno")
     own = make_experiment(AllReduce, 2, launcher="emulated", network=network, spread=Spread())
     fast, slow = links_between(["n9", "n10"], 2e9)
     changes: dict[str, Any] = {
         "hosts": (
-            make_host("n9", import_s=3.0, foreign_load=0.0, stolen_load=0.5),
-            make_host("n10", import_s=4.0, foreign_load=0.25),
+            make_host("n9", import_s=3.0, foreign_load=0.0, stolen_load=0.5, tcp=SENT),
+            make_host("n10", import_s=4.0, foreign_load=0.25, tcp=SENT),
         ),
         "links": (fast, replace(slow, bits_per_s=1e9, round_trip_s=2e-4)),
         "tasks": tasks_on({"worker:0": "n9", "worker:1": "n10"}),
@@ -118,7 +121,12 @@ def test_a_run_on_two_hosts(tmp_path: Path) -> None:
         "interface": "lo",
         "link_bits_per_s": "1000000000.0",
         "link_round_trip_s": "0.0002",
-        "network": "1gbit, delay 1ms",
+        "network": "1gbit, delay 1ms, reno",
+        "congestion": "reno",
+        "segments_sent": "2000",
+        "segments_sent_again": "14",
+        "loss_probes": "10",
+        "tcp_timeouts": "2",
         "machine_busy": "0.25",
         "foreign_load": "0.25",
         "stolen_load": "0.5",
@@ -132,6 +140,27 @@ def test_a_run_on_two_hosts(tmp_path: Path) -> None:
     assert float(row["fraction_of_bound"]) == pytest.approx(0.324 / 0.32)
 
 
+@pytest.mark.parametrize(
+    ("other", "cells"),
+    [
+        ({"tcp": SENT}, ("reno", "2000")),
+        ({"facts": make_facts("n10", congestion="bbr"), "tcp": SENT}, ("", "2000")),
+        ({}, ("reno", "")),
+    ],
+)
+def test_congestion_control_is_that_of_all_hosts_and_segments_are_those_of_all(
+    tmp_path: Path, other: dict[str, Any], cells: tuple[str, str]
+) -> None:
+    facts = {name: make_facts(name, congestion="reno") for name in ("n9", "n10")}
+    hosts = [
+        make_host("n9", facts=facts["n9"], tcp=SENT),
+        make_host("n10", **({"facts": facts["n10"]} | other)),
+    ]
+    save(tmp_path, run(make_experiment(AllReduce, 2), 100.0, hosts=tuple(hosts)))
+    (row,) = rows(tmp_path)
+    assert (row["congestion"], row["segments_sent"]) == cells
+
+
 def test_what_is_unknown_is_empty(tmp_path: Path) -> None:
     own = make_experiment(AllReduce, 2)
     save(tmp_path, run(own, None, hosts=(), tasks=()))
@@ -139,7 +168,8 @@ def test_what_is_unknown_is_empty(tmp_path: Path) -> None:
     empty = ("placement", "staleness", "split_bytes", "images_per_sec", "compute_s", "hosts")
     unknown = ("num_hosts", "workers_per_host", "interface", "measured_steps", "cpu_s", "import_s")
     absent = ("network", "ps_per_host", "coordinator", "machine_busy", "foreign_load")
-    assert {row[name] for name in empty + unknown + absent} == {""}
+    uncounted = ("congestion", "segments_sent", "segments_sent_again", "loss_probes")
+    assert {row[name] for name in empty + unknown + absent + uncounted} == {""}
     assert (row["status"], row["reason"]) == ("failed", "worker:1 ended with signal 9")
     assert (row["bytes_per_pack"], row["num_ps"]) == ("0", "0")
 

@@ -15,6 +15,7 @@ from analysis.data.cases import Case, make_cases
 from analysis.derive.network_causes import better_placement, network_causes
 from analysis.report.explanation import (
     MEANINGS,
+    advice_text,
     explanation_sentence,
     explanation_table,
     main_reason,
@@ -24,9 +25,16 @@ from analysis.stats.causes import difference, explanations
 from analysis.stats.explained_parts import Cause, explained_parts
 from analysis.stats.statistics import subtract
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy, Shard
 from ps_allreduce.point.spread import LayoutKind, Spread
-from ps_allreduce.point.strategies import AllReduce, Single, StockAllReduce, SynchronousServers
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AnyStrategy,
+    Single,
+    StockAllReduce,
+    SynchronousServers,
+)
 from ps_allreduce.record.placement_used import PlacementUsed
 from tests.analysis.builders import links_between, run, runs, table_of, tasks_on, times
 from tests.fakes import make_experiment, make_host
@@ -49,6 +57,12 @@ SOUND = {
     "slow_worker_s": 0.0,
     "fastest_link_bits_per_s": 1e8,
     "foreign_load": 0.0,
+    "stalled_s": 0.0,
+    "stalled_waiting_s": 0.0,
+    "segments_sent": 100_000,
+    "segments_sent_again": 30,
+    "loss_probes": 29,
+    "port_drops": 0,
 }
 
 
@@ -75,6 +89,13 @@ SLOWER: Mapping[Cause, Mapping[str, float]] = {
     Cause.HOT_SERVER: {"exchange_s": 0.02, "hot_server_s": 0.018, "network_s": 0.018},
     Cause.SLOW_LINK: {"exchange_s": 0.02, "slow_link_s": 0.018, "network_s": 0.018},
     Cause.SLOWED: {"compute_s": 0.02, "fastest_compute_s": 0.02},
+    Cause.LOST: {
+        "exchange_s": 0.015,
+        "waiting_s": 0.005,
+        "stalled_s": 0.02,
+        "stalled_waiting_s": 0.005,
+        "segments_sent_again": 200,
+    },
     Cause.EXCHANGE: {"exchange_s": 0.02},
     Cause.DISPATCH: {"dispatch_s": 0.02},
     Cause.FOREIGN: {"exchange_s": 0.02, "foreign_load": 0.5},
@@ -226,6 +247,36 @@ def test_a_sentence_says_how_much_and_what_to_change() -> None:
     rows = explanation_table(case)
     assert len(rows) == len(told)
     assert list(rows["the hottest server ms"]) != ["-"] * len(rows)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "told"),
+    [
+        (SynchronousServers, "fewer workers send to one server at once (--placement partitioned"),
+        (AllReduce, "less be under way at once (--in-flight), or try parameter servers"),
+    ],
+)
+def test_lost_packets_come_with_what_to_change(strategy: type[AnyStrategy], told: str) -> None:
+    network = EmulatedNetwork(num_hosts=4, bits_per_s=1e8)
+    sides = [
+        runs(
+            make_experiment(side, network=network, launcher="emulated", spread=Spread()),
+            times(1.0 if side is strategy else 2.0),
+        )
+        for side in (SynchronousServers, AllReduce)
+    ]
+    table, records = table_of(record for side in sides for record in side)
+    rows = (table["strategy"] == strategy.kind).to_numpy()
+    lost = {"stalled_s": 0.3, "stalled_waiting_s": 0.0, "segments_sent": 9000, "port_drops": 100}
+    table.loc[rows, [*lost]] = [*lost.values()]
+    table.loc[rows, ["exchange_s", "mean_step_s"]] += 0.4
+    (case,) = make_cases(table, records)
+    (explained,) = explanations(case)
+    said = explanation_sentence(case, explained)
+    assert "300 ms [300, 300] lost packets" in said
+    advice = advice_text(explained, Cause.LOST)
+    assert advice.startswith("Give switch ports more memory (--port-buffer), let ")
+    assert told in advice
 
 
 def test_tables_show_every_point() -> None:

@@ -103,24 +103,37 @@ def test_a_look_that_comes_to_nothing_ends_the_call(
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_compare_emulates_hosts_on_few_cores_where_it_may(
+ONE_WORKER = ("--workers", "1", "--repetitions", "1")
+
+
+@pytest.mark.parametrize("study", ["compare", "ps-sweep", "allreduce-sweep", "placement-sweep"])
+@pytest.mark.parametrize(("cores", "hosts"), [(2, 4), (15, 4), (16, 8)])
+def test_hosts_are_emulated_however_many_cores_there_are(
+    study: str,
+    cores: int,
+    hosts: int,
+    launcher: FakeLauncher,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(surroundings, "inside_job", lambda: False)
+    monkeypatch.setattr(surroundings, "num_cores", lambda: cores)
+    monkeypatch.setattr(surroundings, "why_no_emulated_hosts", lambda _: "")
+    launcher.num_hosts = hosts
+    assert run(study, *ONE_WORKER) == 0
+    assert f"On {hosts} emulated hosts" in capsys.readouterr().err
+    assert {network and network.num_hosts for network in networks(launcher)} == {hosts}
+
+
+def test_where_namespaces_are_refused_or_loopback_is_stated_no_hosts_are_emulated(
     launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    refusals = {"no": "this machine refuses namespaces.", "yes": ""}
-    monkeypatch.setattr(surroundings, "num_cores", lambda: 2)
-    words = ("compare", "--workers", "1", "--repetitions", "1")
-    for allowed, hosts in (("no", 1), ("yes", 4)):
-        refusal = refusals[allowed]
-        monkeypatch.setattr(surroundings, "why_no_emulated_hosts", lambda _, told=refusal: told)
-        launcher.num_hosts = hosts
-        launcher.launched.clear()
-        assert run(*words, "--results", allowed) == 0
-        first = capsys.readouterr().err.splitlines()[0]
-        assert {network is not None for network in networks(launcher)} == {allowed == "yes"}
-        assert ("On 4 emulated hosts" in first) == (allowed == "yes")
-        assert refusal in first
-    launcher.launched.clear()
-    assert run(*words, "--launcher", "local", "--results", "stated") == 0
+    refusal = "this machine refuses namespaces."
+    monkeypatch.setattr(surroundings, "inside_job", lambda: False)
+    monkeypatch.setattr(surroundings, "why_no_emulated_hosts", lambda _: refusal)
+    assert run("compare", *ONE_WORKER, "--results", "refused") == 0
+    assert refusal in capsys.readouterr().err.splitlines()[0]
+    assert run("compare", *ONE_WORKER, "--launcher", "local", "--results", "stated") == 0
     assert set(networks(launcher)) == {None}
-    assert run("allreduce-sweep", *words[1:], "--hosts", "2") == 2
+    assert run("tuning-sweep", *ONE_WORKER, "--hosts", "2") == 2
     assert "the launcher local has no use for --hosts" in capsys.readouterr().err

@@ -13,11 +13,12 @@ from experiments.studies.allreduce_sweep import PACK_BYTES
 from experiments.studies.catalogue import STUDIES
 from experiments.studies.scope import Scale, Threads
 from experiments.sweep.definition import Choices
-from experiments.sweep.sweep import PROFILES
+from experiments.sweep.sweep import OVERHEAD_S, PROFILES, Sweep, expected_duration
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import SteadyWarmup
 from ps_allreduce.point.models.trained import ImageModel
+from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy, VariableSpec
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.spread import LayoutKind, Spread
@@ -31,8 +32,11 @@ from ps_allreduce.point.strategies import (
 )
 from ps_allreduce.point.strategies.base import Servers, StrategySettings
 from ps_allreduce.point.wire import Collective
-from ps_allreduce.point.workload import Workload
+from ps_allreduce.point.workload import EmulatedCompute, Workload
 from tests.experiments.studies.scopes import make_scope
+
+QUICK = PROFILES["quick"]
+ACCELERATOR = EmulatedCompute(forward_s=0.02, backward_s=0.04)
 
 
 def points_of(name: str, workers: tuple[int, ...] = (1, 2), **changes: Any) -> list[Experiment]:
@@ -155,6 +159,33 @@ def test_compare_leaves_out_what_tensorflow_as_it_ships_cannot_train() -> None:
     assert len(points) == 10
 
 
+@pytest.mark.parametrize(
+    ("cores", "emulated", "bases"),
+    [
+        pytest.param(2, None, [(1, "single"), (4, "no_communication")], id="4 workers on 2 cores"),
+        pytest.param(4, None, [(1, "single")], id="a core each"),
+        pytest.param(
+            2, EmulatedCompute(forward_s=0.1, backward_s=0.1), [(1, "single")], id="accelerators"
+        ),
+    ],
+)
+def test_a_brief_study_has_a_fair_base(
+    cores: int, emulated: EmulatedCompute | None, bases: list[tuple[int, str]]
+) -> None:
+    points = points_of(
+        "compare",
+        scale=Scale(workers=(1, 4), cores_per_worker=1),
+        brief=True,
+        workloads=(Workload(emulated=emulated),),
+        network=EmulatedNetwork(num_hosts=4, bits_per_s=1e8),
+        spread=Spread(),
+        launcher="emulated",
+        host_cores=cores,
+    )
+    found = [(p.num_workers, p.strategy.kind) for p in points if not p.strategy.communicates()]
+    assert found == bases
+
+
 @pytest.mark.parametrize("brief", [True, False])
 def test_timeline_traces_every_strategy_at_the_most_workers(brief: bool) -> None:
     points = points_of("timeline", (1, 2), brief=brief)
@@ -165,16 +196,24 @@ def test_timeline_traces_every_strategy_at_the_most_workers(brief: bool) -> None
     assert all(each.measurement.event_steps > 1 for each in STUDIES["timeline"].profiles.values())
 
 
-def test_ps_sweep_crosses_workers_servers_and_placements() -> None:
+def test_ps_sweep_crosses_workers_servers_and_the_placements_that_tell() -> None:
     points = points_of("ps-sweep")
     # On one server every policy is the same.
-    one = [(1, "round_robin")]
-    two = [(2, str(policy)) for policy in Policy]
+    servers = [(1, "round_robin"), (2, "round_robin"), (2, "largest_first")]
     assert Counter(served(points)) == {
-        (workers, *servers): 1 for workers in (1, 2) for servers in one + two
+        (workers, *each): 1 for workers in (1, 2) for each in servers
     }
-    assert len(points) == 3 + 2 * len(served(points)) == 23
+    assert len(points) == 3 + 2 * len(served(points))
     assert {p.strategy.kind for p in points if p.num_ps} == {"ps_async", "ps_sync"}
+
+
+@pytest.mark.parametrize("name", ["ps-sweep", "allreduce-sweep", "placement-sweep"])
+def test_a_quick_sweep_of_one_side_ends_within_ten_minutes_on_four_hosts(name: str) -> None:
+    points = points_of(name, (1, 2, 4), spread=Spread(), measurement=QUICK.measurement)
+    assert {point.num_workers for point in points} == {1, 2, 4}
+    assert {p.num_ps for p in points} >= ({2, 4} if name != "allreduce-sweep" else {0})
+    sweep = Sweep(name=name, points=tuple(points), profile=QUICK, seed=1)
+    assert expected_duration(sweep, sweep.runs(), OVERHEAD_S).likely_s < 600
 
 
 @pytest.mark.parametrize(("stated", "numbers"), [(None, {1, 2, 4}), (3, {3})])

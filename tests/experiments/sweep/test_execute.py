@@ -145,6 +145,12 @@ def test_a_changed_machine_opens_a_new_block_and_overwrites_nothing(
     assert go(FakeLauncher(), tmp_path, ONE).kept == 2
 
 
+def test_another_congestion_control_of_this_machine_opens_a_new_block(tmp_path: Path) -> None:
+    for name, kept in (("cubic", 0), ("bbr", 0), ("cubic", 2)):
+        assert go(FakeLauncher(congestion=name), tmp_path, ONE).kept == kept
+    assert len({record.block for record in records(tmp_path)}) == 2
+
+
 def test_other_hosts_of_the_same_kind_go_on_and_another_kind_begins_anew(tmp_path: Path) -> None:
     go(FakeLauncher(facts=(make_facts("n1"), make_facts("n2"))), tmp_path, ONE)
     assert go(FakeLauncher(facts=(make_facts("n7"),)), tmp_path, ONE).kept == 2

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from launchers.doctor.findings import Finding, HostCheck, Level, Sharing, SiteFacts
+from launchers.doctor.findings import Bursts, Finding, HostCheck, Level, Sharing, SiteFacts
 from launchers.site import Advice
 from ps_allreduce.inspection.questions import HostState, PeerSeen, TemporaryFolder
-from ps_allreduce.record.hosts import Interface
+from ps_allreduce.record.hosts import Interface, TcpCounters
 from ps_allreduce.record.records import LinkRecord
 from tests.fakes import make_facts
 
@@ -43,7 +43,8 @@ def state(host: str, hosts: Sequence[str]) -> HostState:
 
 def host_check(host: str, hosts: Sequence[str]) -> HostCheck:
     link = Interface(name="eth0", address=address(host), prefix_length=24, bits_per_s=1e10)
-    facts = make_facts(host, interfaces=(link,), versions=VERSIONS | {"kernel": "6.1"})
+    versions = VERSIONS | {"kernel": "6.1"}
+    facts = make_facts(host, interfaces=(link,), versions=versions, congestion="cubic")
     return HostCheck(
         facts=facts,
         address=address(host),
@@ -63,6 +64,13 @@ def links(hosts: Sequence[str] = HOSTS) -> tuple[LinkRecord, ...]:
     return tuple(link(a, b) for a in hosts for b in hosts if a != b)
 
 
+def bursts(hosts: Sequence[str] = HOSTS, lost: int = 0, **congestion: str) -> Bursts:
+    """To the first host, which sent nothing again but 5 probes, and what was lost."""
+    used = dict.fromkeys(hosts[1:], "cubic") | congestion
+    tcp = TcpCounters(sent=100_000, sent_again=5 + lost, probes=5, timeouts=0)
+    return Bursts(target=hosts[0], congestion=used, tcp=tcp)
+
+
 def healthy(hosts: Sequence[str] = HOSTS, **changes: Any) -> SiteFacts:
     """A cluster without any trouble."""
     settings: dict[str, Any] = {
@@ -80,6 +88,7 @@ def healthy(hosts: Sequence[str] = HOSTS, **changes: Any) -> SiteFacts:
         ),
         "flops": dict.fromkeys(hosts, 1000000000000.0),
         "links": links(hosts),
+        "bursts": bursts(hosts),
     }
     return SiteFacts(**(settings | changes))
 

@@ -104,7 +104,12 @@ def test_all_is_well_with_healthy_hosts_and_with_one() -> None:
 
 def test_what_could_not_be_looked_at_is_no_finding() -> None:
     facts = healthy(
-        checked={}, sharing=None, flops={}, links=(), not_started="no fork server came up"
+        checked={},
+        sharing=None,
+        flops={},
+        links=(),
+        bursts=None,
+        not_started="no fork server came up",
     )
     found = examine(facts)
     told = [title for title, findings in found.items() if findings]

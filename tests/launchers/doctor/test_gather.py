@@ -19,7 +19,7 @@ from launchers.doctor import command, trials
 from launchers.doctor.checks import examine
 from launchers.doctor.findings import Level, SiteFacts
 from launchers.doctor.gather import NUM_STEPS, gather
-from launchers.doctor.trials import Pair, measure_all_links, rounds_of_pairs
+from launchers.doctor.trials import Pair, measure_all_links, rounds_of_pairs, try_bursts
 from launchers.fork_servers.client import ForkServerClient
 from launchers.fork_servers.host_servers import HostServers, ask_hosts, measure_links
 from launchers.settings import LauncherSettings
@@ -76,6 +76,10 @@ def test_everything_is_found_out_about_hosts_that_are_well(tmp_path: Path) -> No
     assert facts.sharing.unseen_here == ()
     assert set(facts.flops) == set(HOSTS)
     assert {(one.source, one.target) for one in facts.links} == pairs()
+    assert facts.bursts is not None
+    assert (facts.bursts.target, set(facts.bursts.congestion)) == ("n10", {"n1", "n9"})
+    assert facts.bursts.tcp is not None
+    assert facts.bursts.tcp.sent > 0
     assert troubled(facts) == {}
     steps = {text for text in told if "again" not in text}
     assert len(steps) == NUM_STEPS + len(rounds_of_pairs(HOSTS))
@@ -89,8 +93,12 @@ def pairs() -> set[Pair]:
 def test_hosts_of_one_machine_compute_one_at_a_time(tmp_path: Path) -> None:
     results = tmp_path / "results"
     results.mkdir()
-    facts = examined(Cluster({"n1": FAKE_SERVER, "n9": FAKE_SERVER}, one_machine=True), results)
+    cluster = Cluster({"n1": FAKE_SERVER, "n9": FAKE_SERVER}, one_machine=True)
+    cluster.num_ps_hosts = 1
+    facts = examined(cluster, results)
     assert list(facts.flops) == ["n1"]
+    assert facts.bursts is not None
+    assert facts.bursts.target == "n9"  # named for servers
     assert {c.clock_offset_s for c in facts.checked.values()} == {None}
     assert list(results.iterdir()) == []
     assert troubled(facts) == {}
@@ -116,6 +124,15 @@ def test_a_host_that_falls_ill_is_named_and_the_others_are_examined(
     assert {"n10", "n9"} <= set(facts.states)
     assert {("n10", "n9"), ("n9", "n10")} <= {(one.source, one.target) for one in facts.links}
     assert facts.links_trouble == ""
+
+
+@pytest.mark.parametrize(("host", "job"), [("n10", "TakeBursts"), ("n9", "SendBursts")])
+def test_bursts_that_a_host_cannot_take_part_in_tell_nothing(host: str, job: str) -> None:
+    words = dict.fromkeys(("n10", "n9"), FAKE_SERVER) | {
+        host: fake_server("--job", job, "complain")
+    }
+    with Cluster(words) as cluster, cluster.servers({"n10": 1, "n9": 1}, None) as servers:
+        assert try_bursts(servers, "n10", ["n9"], ADDRESSES["n10"]) is None
 
 
 def test_an_address_that_a_host_does_not_have_is_told(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from ps_allreduce.point.cores import CorePlan
 from ps_allreduce.point.layout import drivers_of, place_tasks
 from ps_allreduce.point.spread import Spread
 from ps_allreduce.point.strategies import AllReduce
-from ps_allreduce.record.hosts import GpuSample
+from ps_allreduce.record.hosts import GpuSample, TcpCounters
 from ps_allreduce.record.records import Sample, Status
 from tests.fakes import make_experiment, make_facts, make_host, make_sample
 from tests.pretend import SHORT, driver_result, fake_task, leave_results
@@ -240,6 +240,16 @@ def test_a_busy_machine_is_a_warning_where_hosts_are_emulated_on_it(
     assert launched.machine_busy == pytest.approx(expected)
     told = "this machine's processors were 95% busy: it may have been the limit"
     assert [told in warning for warning in launched.warnings] == [True] * warned
+
+
+def test_hosts_tell_what_tcp_sent_around_the_window(tmp_path: Path) -> None:
+    run = complete(tmp_path)
+    run.monitor.samples = [
+        make_sample(time, "n10", tcp=TcpCounters(sent=sent, sent_again=2, probes=1, timeouts=0))
+        for time, sent in ((100.0, 30), (130.0, 50))
+    ]
+    sent = TcpCounters(sent=20, sent_again=0, probes=0, timeouts=0)
+    assert [host.tcp for host in conclude(run).hosts] == [sent, None]
 
 
 def test_hosts_tell_what_others_used_and_a_run_warns_of_it(tmp_path: Path) -> None:

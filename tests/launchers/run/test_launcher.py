@@ -23,10 +23,12 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.fork_server.messages import AskTime, TimeTold
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.trained import ImageModel
+from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.resources import Device, Resources
 from ps_allreduce.point.spread import Coordinator, Spread
 from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
 from ps_allreduce.point.workload import Workload
+from ps_allreduce.record.provenance import default_congestion
 from ps_allreduce.record.records import Status
 from tests.cluster import ADDRESSES, Cluster, launch_tasks
 from tests.fakes import make_experiment
@@ -319,6 +321,15 @@ def test_addresses_are_looked_up_where_the_site_knows_none(
     assert all(host.interface is not None for host in run.hosts)
     with pytest.raises(UserError, match=r"host n10 has no interface ib7; it has: .*lo"):
         launch(GOOD, replace(REDUCED, interface="ib7"))
+
+
+def test_congestion_control_is_a_fact_of_hosts_unless_a_network_states_it(
+    launch: Launch, cluster: Cluster
+) -> None:
+    network = EmulatedNetwork(num_hosts=2, bits_per_s=None, congestion="reno")
+    stated = launch(GOOD, replace(REDUCED, launcher="emulated", network=network))
+    told = [[host.facts.congestion for host in run.hosts] for run in (launch(GOOD), stated)]
+    assert told == [[default_congestion()] * 2, [""] * 2]
 
 
 def test_hosts_that_share_one_machine_share_its_cores(launch: Launch, cluster: Cluster) -> None:

@@ -29,6 +29,7 @@ from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.resources import Device, Resources
 from ps_allreduce.point.spread import Spread
 from ps_allreduce.point.strategies import AllReduce, Single
+from ps_allreduce.record.provenance import default_congestion
 from ps_allreduce.record.records import Status
 from tests.cluster import launch_tasks
 from tests.fakes import make_experiment
@@ -146,6 +147,14 @@ def test_a_host_without_room_for_a_run_is_a_fault_of_the_host(
     assert (
         run.reason == f"no folder can be made in {tmp_path / 'gone'} (No such file or directory)."
     )
+
+
+def test_this_machines_congestion_control_counts_over_loopback_only(
+    launcher: HostsLauncher, tmp_path: Path
+) -> None:
+    assert launcher.congestion == default_congestion() != ""
+    emulated = EmulatedSite(EmulatedNetwork(num_hosts=2, bits_per_s=None))
+    assert HostsLauncher(emulated, tmp_path).congestion == ""
 
 
 def test_one_fork_server_serves_all_runs(launch: Launch, folder: Path, site: LocalSite) -> None:

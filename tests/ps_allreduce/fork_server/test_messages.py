@@ -69,6 +69,8 @@ EXAMPLES: list[Any] = [
     messages.PrepareInput(workload=Workload(), data_dir="/data", log="/log"),
     questions.ReceiveStream(address="10.0.0.1", log="/log"),
     questions.SendStream(address="10.0.0.1", port=40001, seconds=0.4, log="/log"),
+    questions.TakeBursts(address="10.0.0.1", senders=3, seconds=1.0, log="/log"),
+    questions.SendBursts(address="10.0.0.1", port=40001, log="/log"),
     questions.ReceiveTraffic(task="r", address="10.0.0.1", log="/log"),
     questions.SendTraffic(task="s", address="10.0.0.1", port=7, bits_per_s=2e8, log="/log"),
     questions.AnswerCalls(address="10.0.0.1", name="n9", log="/log"),

@@ -180,6 +180,17 @@ def test_end_all_kills_every_job_and_says_so(shared: Server) -> None:
     assert shared.run("worker:0", "pass")[0].status == 0
 
 
+def test_jobs_are_sampled_once_more_before_they_are_killed(shared: Server) -> None:
+    shared.start("worker:3", ENDLESS)
+    shared.expect(messages.Sampled, lambda message: "worker:3" in message.sample.cpu_s)
+    asked = time.time()
+    shared.seen.clear()
+    shared.send(messages.EndAll())
+    shared.expect(messages.Sampled, lambda message: message.sample.time >= asked)
+    assert not any(isinstance(message, messages.Exited) for message in shared.seen)
+    shared.expect(messages.Exited)
+
+
 def test_end_all_kills_what_a_job_started(shared: Server) -> None:
     code = (
         "import subprocess; child = subprocess.Popen(['sleep', '600'])\n"

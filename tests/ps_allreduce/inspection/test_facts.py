@@ -12,15 +12,19 @@ from typing import Any
 
 import psutil
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ps_allreduce.inspection.facts import (
+    TCP_COUNTERS,
     gpu_models,
     interfaces,
     look_around,
+    parse_tcp,
     take_sample,
     visible_gpus,
 )
-from ps_allreduce.record.hosts import Gpu, Interface
+from ps_allreduce.record.hosts import Gpu, Interface, TcpCounters
 
 Address = namedtuple("Address", "family address netmask")
 
@@ -48,6 +52,9 @@ def test_this_host_is_described_as_this_process_sees_it() -> None:
     assert (look_around({}).scheduler_name, look_around({}).switch) == ("", "")
     assert any(one.address == "127.0.0.1" for one in facts.interfaces)
     assert facts.machine == look_around({}).machine != ""
+    with socket.socket() as fresh:
+        used = fresh.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+    assert facts.congestion == used.rstrip(b"\0").decode()
 
 
 def test_only_what_is_up_and_has_an_address_is_an_interface(
@@ -150,3 +157,53 @@ def test_a_sample_tells_the_suites_time_from_that_of_all(monkeypatch: pytest.Mon
     # Of the cores that the run may use.
     assert (sample.busy_s, sample.idle_s) == (8.75, 14.0)
     assert (sample.interrupts_s, sample.stolen_s) == (0.5, 0.25)
+
+
+NUMBERS = st.integers(min_value=0, max_value=2**63 - 1)
+
+#: Counters that are none of ours, by name; kernels add some in every place.
+OTHERS = st.dictionaries(st.from_regex(r"[A-Z][A-Za-z0-9]{0,9}", fullmatch=True), NUMBERS)
+
+
+def two_lines(family: str, counters: dict[str, int]) -> str:
+    """As the kernel writes them, below and above those of other families."""
+    lines = [" ".join([f"{family}:", *map(str, words)]) for words in (counters, counters.values())]
+    return "\n".join(["Ip: InReceives", "Ip: 7", *lines, "UdpLite: A", "UdpLite: 1", ""])
+
+
+@given(OTHERS, OTHERS, st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS), st.sampled_from(TCP_COUNTERS))
+def test_counters_of_tcp_are_found_among_others_and_all_or_none(
+    before: dict[str, int], after: dict[str, int], numbers: tuple[int, ...], missing: str
+) -> None:
+    sent, again, probes, timeouts = numbers
+    ours = dict(zip(TCP_COUNTERS, numbers, strict=True))
+
+    def texts(counters: dict[str, int]) -> tuple[str, str]:
+        tcp = {name: n for name, n in counters.items() if not name.startswith("TCP")}
+        extended = {name: n for name, n in counters.items() if name.startswith("TCP")}
+        return two_lines("Tcp", before | tcp | after), two_lines("TcpExt", extended | after)
+
+    told = parse_tcp(*texts(ours))
+    assert told == TcpCounters(sent=sent, sent_again=again, probes=probes, timeouts=timeouts)
+    del ours[missing]
+    assert parse_tcp(*texts(ours)) is None
+
+
+@given(st.text() | st.text(alphabet="Tcp:Ext \n019-"), st.text())
+def test_whatever_a_kernel_tells_of_tcp_is_no_error(snmp: str, netstat: str) -> None:
+    assert parse_tcp(snmp, netstat) is None
+
+
+def test_a_sample_counts_what_tcp_of_this_host_sends() -> None:
+    before = take_sample(1.0, {}, ()).tcp
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as sender,
+        server.accept()[0] as taker,
+    ):
+        sender.sendall(b"x")
+        assert taker.recv(1) == b"x"
+    after = take_sample(2.0, {}, ()).tcp
+    assert before is not None
+    assert after is not None
+    assert after.sent > before.sent

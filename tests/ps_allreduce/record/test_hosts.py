@@ -33,6 +33,7 @@ DIFFERENT: list[tuple[dict[str, Any], str]] = [
         {"cpu_model": "Another", "cores": (0, 1)},
         "cpu_model A processor and Another; cores [0, 1, 2, 3] and [0, 1]",
     ),
+    ({"congestion": "bbr"}, "congestion cubic and bbr"),
     ({"versions": {"kernel": "6.2"}}, "versions {'kernel': '6.1'} and {'kernel': '6.2'}"),
 ]
 
@@ -40,6 +41,7 @@ BASE: dict[str, Any] = {
     "gpus": (Gpu(identity="0", model="A100"),),
     "memory_bytes": 7 * GIB,
     "versions": {"kernel": "6.1"},
+    "congestion": "cubic",
 }
 
 

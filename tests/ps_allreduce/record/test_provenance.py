@@ -162,7 +162,11 @@ def test_of_a_cluster_its_hosts_count_and_not_the_login_node(
 
 
 @pytest.mark.parametrize(
-    "changes", [{"cores": (0, 1)}, {"cpu_model": "Another"}, {"versions": {"tensorflow": "2.22"}}]
+    "changes",
+    [
+        *({"cores": (0, 1)}, {"cpu_model": "Another"}, {"versions": {"tensorflow": "2.22"}}),
+        {"congestion": "bbr"},
+    ],
 )
 def test_another_kind_of_host_opens_a_new_block(
     machine: pytest.MonkeyPatch, changes: dict[str, Any]
@@ -172,6 +176,16 @@ def test_another_kind_of_host_opens_a_new_block(
     mixed = [make_facts(), make_facts(**changes)]
     assert collect(COMMIT, mixed).fingerprint != before
     assert collect(COMMIT, mixed).fingerprint == collect(COMMIT, mixed[::-1]).fingerprint
+
+
+def test_this_machines_congestion_control_counts_only_where_tasks_use_it(
+    machine: pytest.MonkeyPatch,
+) -> None:
+    without = collect(COMMIT).fingerprint
+    machine.setattr(provenance, "default_congestion", lambda: "another")
+    assert collect(COMMIT).fingerprint == without
+    own = [collect(COMMIT, congestion=name).fingerprint for name in ("cubic", "bbr")]
+    assert len({without, *own}) == 3
 
 
 def test_a_fingerprint_is_eight_hexadecimal_digits_whatever_the_order() -> None:

@@ -380,7 +380,7 @@ def test_the_first_page_of_one_side_answers_which_setting_is_fastest(tmp_path: P
     ]
     text = reported(tmp_path, servers, runs(make_experiment(Single), times(1.2)))
     assert "No verdict" not in text.partition("<nav")[0]
-    assert "Every setting at the most workers" in text.partition("<nav")[0]
+    assert "What the verdict compares" in text.partition("<nav")[0]
     case = case_of(servers, runs(make_experiment(Single), times(1.2)))
     assert [(each.value, each.meaning) for each in key_numbers(case)] == [
         ("200 [190.4, 210.1]", "images/s: ps_sync, partitioned, 2 workers"),

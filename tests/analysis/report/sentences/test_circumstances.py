@@ -8,9 +8,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.data.cases import Case
+from analysis.data.cases import Case, make_cases
 from analysis.figures.against_workers import plot_efficiency
-from analysis.report.sentences.circumstances import circumstances
+from analysis.report.pages.page_parts import CaseReport
+from analysis.report.screen.screen import verdict_text
+from analysis.report.sentences.circumstances import circumstances, loss_lines
+from analysis.report.sentences.verdict import verdict
 from analysis.report.tables.table import legend, text_table
 from analysis.report.tables.what_was_run import what_was_run
 from analysis.stats.points import point_table
@@ -22,7 +25,7 @@ from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.hosts import HostRecord, Interface
 from ps_allreduce.record.records import RunRecord
-from tests.analysis.builders import RATES, case_of, provenance, runs, tasks_on
+from tests.analysis.builders import RATES, case_of, provenance, runs, table_of, tasks_on
 from tests.fakes import make_experiment, make_facts, make_host
 
 NETWORK = EmulatedNetwork(num_hosts=2, bits_per_s=1e9)
@@ -168,3 +171,66 @@ def test_the_base_of_every_job_tells_how_far_jobs_are_apart() -> None:
     assert told in found
     assert "1 other job had no base." in found
     assert "jobs" not in doubts(*base_of_job("7", 0, 100.0))
+
+
+def case_with(**columns: float) -> Case:
+    """Three launches of a single worker and three of a ring, of which columns say something."""
+    groups = [runs(SINGLE, RATES), runs(RING, RATES, hosts=HOSTS, machine_busy=0.5)]
+    table, records = table_of(record for group in groups for record in group)
+    ring = (table["num_workers"] == 2).to_numpy()
+    for name, value in columns.items():
+        table.loc[ring, name] = value
+    (case,) = make_cases(table, records)
+    return case
+
+
+#: Segments sent, sent again, and probes of these, in windows of the same point: as it was, with
+#: another congestion control, and with ports large enough.
+LOSSY = {"bbr": (55_000, 265, 25), "cubic": (55_000, 90, 25)}
+CLEAN = {"cubic, 2 MB": (55_000, 25, 24), "piz-daint, 2 MB": (1_400_000, 91, 78)}
+
+
+@pytest.mark.parametrize("name", [*LOSSY, *CLEAN])
+def test_lost_packets_are_told_and_probes_are_none(name: str) -> None:
+    sent, again, probes = (LOSSY | CLEAN)[name]
+    own = {"segments_sent": sent, "segments_sent_again": again, "loss_probes": probes}
+    (line,) = loss_lines(case_with(**own, port_drops=0)) or [""]
+    told = (
+        f"Of 6 runs, 3 lost more than 1 in 10,000 of their hosts' TCP segments (up to "
+        f"{(again - probes) / sent:.2%}), most at allreduce, 2 workers. TCP waits some 200 ms"
+    )
+    assert line.startswith(told) is (name in LOSSY)
+    assert bool(line) is (name in LOSSY)
+
+
+def test_what_ports_dropped_counts_where_probes_repair_it() -> None:
+    own = {"segments_sent": 55_000, "segments_sent_again": 60, "loss_probes": 60}
+    assert not loss_lines(case_with(**own, port_drops=0))
+    assert "3 lost more than 1 in 10,000" in loss_lines(case_with(**own, port_drops=60))[0]
+    # One of few: a launch that sends hardly anything.
+    few = {"segments_sent": 900, "segments_sent_again": 2, "loss_probes": 0, "port_drops": 2}
+    assert not loss_lines(case_with(**few))
+
+
+def test_stalled_time_is_told_with_and_without_a_known_loss() -> None:
+    assert not loss_lines(case_with(mean_step_s=0.1, stalled_s=0.0029))
+    stalled = {"mean_step_s": 0.1, "stalled_s": 0.031}
+    (alone,) = loss_lines(case_with(**stalled))
+    assert "3 stalled for more than 3% of their time (up to 31%), most at allreduce" in alone
+    assert "No loss of packets is known that would explain it" in alone
+    both = case_with(**stalled, segments_sent=1000, port_drops=50)
+    (line,), told = loss_lines(both), verdict(both)
+    assert "and 3 stalled" in line
+    assert line in told.warnings
+    report = CaseReport(case=both, verdict=told, figures=(), traces={})
+    assert verdict_text(report, alone=True).endswith(f"\n{line}")
+
+
+def test_launches_with_two_humps_are_named() -> None:
+    case = case_with(hump_s=0.305, second_hump_s=0.102)
+    told = (
+        "Step times have two humps in 3 of 6 runs (in the first of them near 102 ms and 305 ms): "
+        "few steps are as long as their mean."
+    )
+    assert told in verdict(case).details
+    assert "humps" not in " ".join(verdict(case_with()).details)

@@ -1,0 +1,99 @@
+"""Where workers share cores, what as many make without communication is the base."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.data.cases import Case
+from analysis.figures.against_workers import plot_throughput
+from analysis.figures.marks import marks_of
+from analysis.planning.choice import choose
+from analysis.report.sentences.verdict import verdict
+from analysis.report.tables.table import report_table
+from analysis.stats.points import point_table
+from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AnyStrategy,
+    AsynchronousServers,
+    NoCommunication,
+    Single,
+    SynchronousServers,
+)
+from ps_allreduce.point.workload import EmulatedCompute, Workload
+from ps_allreduce.record.records import RunRecord
+from tests.analysis.builders import case_of, on_shared_cores, runs, save_all, times
+from tests.fakes import make_experiment
+
+ON_HOSTS: dict[str, Any] = {
+    "launcher": "emulated",
+    "network": EmulatedNetwork(num_hosts=4, bits_per_s=1e8),
+    "spread": Spread(),
+}
+
+#: A single worker is faster than four of any strategy, of which all have half a core.
+RATES: dict[tuple[type[AnyStrategy], int], tuple[float, float]] = {
+    (Single, 1): (4.0, 0.5),
+    (NoCommunication, 4): (5.0, 1.0),
+    (AllReduce, 1): (3.5, 0.5),
+    (AllReduce, 4): (3.0, 0.6),
+    (SynchronousServers, 4): (2.0, 0.65),
+    (AsynchronousServers, 4): (2.5, 0.95),
+}
+
+
+def records(workload: Workload | None = None) -> list[RunRecord]:
+    return [
+        record
+        for (strategy, workers), (rate, busy) in RATES.items()
+        for record in runs(
+            make_experiment(strategy, workers, workload=workload or Workload(), **ON_HOSTS),
+            times(rate),
+            tasks=on_shared_cores(workers),
+            machine_busy=busy,
+        )
+    ]
+
+
+def column(case: Case, name: str) -> dict[tuple[str, int], object]:
+    labels = [(point.setting.strategy, point.num_workers) for point in case.points]
+    return dict(zip(labels, point_table(case)[name], strict=True))
+
+
+def test_efficiency_is_the_share_that_is_kept_of_the_rate_without_communication() -> None:
+    case = case_of(records())
+    found = column(case, "efficiency_single")
+    assert found["single", 1] == found["no_communication", 4] == 1
+    assert found["allreduce", 4] == pytest.approx(0.6)
+    assert found["allreduce", 1] == pytest.approx(3.5 / 4)
+    assert column(case, "speedup_single")["allreduce", 4] == pytest.approx(4 * 0.6)
+    # Its own processors may have been the limit; those of the base are meant to be busy.
+    assert column(case, "marks_single")["ps_async", 4] == "*"
+    marks = marks_of(case, "efficiency_single").set_index("setting")
+    four = marks[(marks["num_workers"] == 4) & (marks.index == "allreduce")].iloc[0]
+    assert four["launches"] == pytest.approx([0.6] * 3)
+
+
+def test_tables_and_figures_name_the_base() -> None:
+    case = case_of(records())
+    assert "efficiency on no_communication" in report_table(case, "scaling").columns
+    figure = plot_throughput(case)
+    assert figure is not None
+    assert "ideal" not in [line.get_label() for axes in figure.axes for line in axes.lines]
+
+
+def test_nobody_is_told_that_a_single_worker_is_faster(tmp_path: Path) -> None:
+    told = verdict(case_of(records()))
+    assert "single worker" not in " ".join([told.headline, told.network, *told.details])
+    save_all(tmp_path / "compare", records())
+    assert choose(tmp_path, "best", None).better_alone == ""
+
+
+def test_workers_with_accelerators_of_their_own_are_held_against_a_single_one() -> None:
+    case = case_of(records(Workload(emulated=EmulatedCompute(forward_s=0.01, backward_s=0.02))))
+    assert column(case, "efficiency_single")["allreduce", 4] == pytest.approx(3 / 16)
+    assert "A single worker is" in verdict(case).network

@@ -1,0 +1,68 @@
+"""Several hosts send to one at the same moments, and tell what their TCP did."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import Any
+
+import pytest
+
+from ps_allreduce.inspection import bursts
+from ps_allreduce.inspection.bursts import BURST_BYTES, send_bursts, take_bursts
+from ps_allreduce.inspection.questions import SendBursts, TakeBursts
+from tests.fakes import Ear
+
+SENDERS = 3
+
+
+def exchange(seconds: float) -> list[dict[str, Any]]:
+    """What every sender reports when all of them send to one."""
+    taker, ears = Ear(), [Ear() for _ in range(SENDERS)]
+    request = TakeBursts(address="127.0.0.1", senders=SENDERS, seconds=seconds, log="")
+    taking = threading.Thread(target=take_bursts, args=(request, taker))
+    taking.start()
+    port = taker.expect("listening")["counts"]["port"]
+    sending = SendBursts(address="127.0.0.1", port=port, log="")
+    senders = [threading.Thread(target=send_bursts, args=(sending, ear)) for ear in ears]
+    for thread in senders:
+        thread.start()
+    for thread in [taking, *senders]:
+        thread.join(timeout=20.0)
+    return [ear.expect("sent") for ear in ears]
+
+
+def test_all_send_until_the_time_is_over_and_tell_what_their_host_counted() -> None:
+    short, long = exchange(0.01), exchange(0.5)
+    for told in [*short, *long]:
+        with socket.socket() as fresh:
+            used = fresh.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+        assert told["text"] == used.rstrip(b"\0").decode()
+        assert set(told["counts"]) == {"sent", "sent_again", "probes", "timeouts"}
+    # A segment over loopback holds 64 KB at most.
+    assert min(told["counts"]["sent"] for told in short) > BURST_BYTES / 65536
+    assert min(told["counts"]["sent"] for told in long) > max(t["counts"]["sent"] for t in short)
+
+
+def test_a_kernel_that_counts_nothing_still_tells_the_congestion_control(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bursts, "look_at_tcp", lambda: None)
+    assert [told["counts"] for told in exchange(0.01)] == [{}] * SENDERS
+
+
+def test_a_sender_that_hangs_up_ends_the_bursts() -> None:
+    ear, failed = Ear(), []
+    request = TakeBursts(address="127.0.0.1", senders=1, seconds=5.0, log="")
+
+    def take() -> None:
+        with pytest.raises(ConnectionError):
+            take_bursts(request, ear)
+        failed.append(True)
+
+    taking = threading.Thread(target=take)
+    taking.start()
+    place = ("127.0.0.1", ear.expect("listening")["counts"]["port"])
+    socket.create_connection(place).close()
+    taking.join(timeout=10.0)
+    assert failed == [True]
