@@ -37,7 +37,7 @@ from analysis.report.screen.screen_table import SCREEN_WIDTH
 from analysis.report.screen.two_results import show_two
 from analysis.report.sentences.verdict import verdict
 from analysis.stats.pairs.two_results import shared_cases
-from analysis.suite.envelope import check_envelope, render_agreements
+from analysis.suite.envelope import check_envelope, render_envelope
 from analysis.suite.loading import time_loading
 from analysis.suite.sending import SUFFIX, unpack
 from analysis.timeline.save import save_traces
@@ -141,7 +141,7 @@ def bench(folder: Path) -> None:
 @_FOLDER
 def emulation_check(folder: Path) -> None:
     """Say up to which rate emulated hosts agree with themselves, from FOLDER/emulation-check."""
-    click.echo("\n".join(render_agreements(check_envelope(folder))))
+    click.echo("\n".join(render_envelope(check_envelope(folder))))
 
 
 @cli.command("bench-load")

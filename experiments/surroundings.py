@@ -14,7 +14,8 @@ from launchers.processes import run_quietly
 from launchers.run.launcher import HostsLauncher
 from launchers.settings import LauncherSettings
 from launchers.sites import SITES
-from launchers.sites.emulated.site import EmulatedSite
+from launchers.sites.emulated.flows import Flows, measure_flows
+from launchers.sites.emulated.site import EmulatedSite, network_of
 from ps_allreduce.errors import SuiteError
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.record.provenance import ROOT, source_digest
@@ -50,6 +51,11 @@ def why_no_emulated_hosts(num_hosts: int) -> str:
             return ""
     except SuiteError as error:
         return str(error)
+
+
+def flows_of(settings: LauncherSettings) -> list[Flows]:
+    """What plain TCP reaches on emulated hosts."""
+    return list(measure_flows(EmulatedSite(network_of(settings))))
 
 
 def source_state(root: Path = ROOT) -> str:

@@ -81,9 +81,9 @@ def _communicating(scope: Scope) -> Iterator[Experiment]:
     """Nothing but communication."""
     for size, count, workers in itertools.product((SMALL, LARGE), (FEW, MANY), WORKERS):
         model = TensorSet(count=count, num_bytes=size)
-        yield _point(scope, AllReduce, workers, model)
+        yield sending_point(scope, AllReduce, workers, model)
         for servers, strategy in itertools.product(_servers(workers), SERVER_STRATEGIES):
-            yield _point(scope, strategy, workers, model, servers)
+            yield sending_point(scope, strategy, workers, model, servers)
 
 
 def _overlapping(scope: Scope) -> Iterator[Experiment]:
@@ -91,9 +91,9 @@ def _overlapping(scope: Scope) -> Iterator[Experiment]:
     for size, workers in itertools.product((SMALL, LARGE), WORKERS):
         model = TensorSet(count=FEW, num_bytes=size)
         one, _, beside = _servers(workers)
-        yield _computing(_point(scope, AllReduce, workers, model))
-        yield _computing(_point(scope, SynchronousServers, workers, model, one))
-        yield _computing(_point(scope, SynchronousServers, workers, model, beside))
+        yield _computing(sending_point(scope, AllReduce, workers, model))
+        yield _computing(sending_point(scope, SynchronousServers, workers, model, one))
+        yield _computing(sending_point(scope, SynchronousServers, workers, model, beside))
 
 
 def _on_fast_links(scope: Scope) -> Iterator[Experiment]:
@@ -101,11 +101,11 @@ def _on_fast_links(scope: Scope) -> Iterator[Experiment]:
     for size, workers in itertools.product((SMALL, LARGE), WORKERS):
         model = TensorSet(count=FEW, num_bytes=size)
         one, two, beside = _servers(workers)
-        yield _point(scope, AllReduce, workers, model)
-        yield _point(scope, SynchronousServers, workers, model, beside)
+        yield sending_point(scope, AllReduce, workers, model)
+        yield sending_point(scope, SynchronousServers, workers, model, beside)
         for strategy in SERVER_STRATEGIES:
-            apart = _point(scope, strategy, workers, model, two)
-            yield from (_point(scope, strategy, workers, model, one), apart)
+            apart = sending_point(scope, strategy, workers, model, two)
+            yield from (sending_point(scope, strategy, workers, model, one), apart)
             yield replace(apart, spread=Spread(ps_per_host=2))
 
 
@@ -117,11 +117,11 @@ def _for_contrast(scope: Scope) -> Iterator[Experiment]:
     one = StrategySettings(num_ps=1, layout=LayoutKind.DEDICATED)
     model = TensorSet(count=FEW, num_bytes=SMALL)
     for workers in WORKERS:
-        yield _point(scope, SynchronousServers, workers, model, one.changed_by(UNBUCKETED))
+        yield sending_point(scope, SynchronousServers, workers, model, one.changed_by(UNBUCKETED))
         for rung in chain.from_iterable(ladder[:-1] for ladder in LADDERS.values()):
             if rung.settings.altered is not Altered.STATISTICS:
                 settings = one.changed_by(rung.settings)
-                yield _point(scope, rung.strategy, workers, model, settings)
+                yield sending_point(scope, rung.strategy, workers, model, settings)
 
 
 def _servers(workers: int) -> list[StrategySettings]:
@@ -135,13 +135,14 @@ def _servers(workers: int) -> list[StrategySettings]:
     return [replace(cut, num_ps=count, layout=layout) for count, layout in layouts]
 
 
-def _point(
+def sending_point(
     scope: Scope,
     strategy: type[AnyStrategy],
     workers: int,
     model: TensorSet,
     settings: StrategySettings | None = None,
 ) -> Experiment:
+    """Workers that only communicate, for some seconds."""
     workload = Workload(model=model, batch_per_worker=1, emulated=NO_COMPUTE)
     point = scope.point(workload, strategy, workers, settings)
     return replace(point, measurement=_measurement(_network_s(point)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import select
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -212,16 +213,20 @@ def measure_links(
     address_of: Callable[[str], str],
     seconds: float = LINK_SECONDS,
 ) -> tuple[LinkRecord, ...]:
-    """Send along all links (from, to) at once; every host is in `links` at most once per side.
+    """Send along all links (from, to) at once; every host sends to one other at most.
+
+    What a host receives counts in equal shares for those that send to it.
 
     Raises:
         HostFault: a host cannot be reached, or a server is gone.
     """
     seen: Seen = {}
-    for _, target in links:
+    senders = Counter(target for _, target in links)
+    for target, count in senders.items():
         client = servers.clients[target]
-        client.send(ReceiveStream(address=address_of(target), log=client.job_log("link")))
-    _collect(servers, {(target, "listening") for _, target in links}, seen)
+        log = client.job_log("link")
+        client.send(ReceiveStream(address=address_of(target), senders=count, log=log))
+    _collect(servers, {(target, "listening") for target in senders}, seen)
     for source, target in links:
         client, port = servers.clients[source], seen[target, "listening"]["port"]
         log = client.job_log("link")
@@ -235,11 +240,15 @@ def measure_links(
         LinkRecord(
             source=source,
             target=target,
-            bits_per_s=seen[target, "received"]["bytes"] * 8e9 / seen[target, "received"]["ns"],
+            bits_per_s=_rate(seen[target, "received"]) / senders[target],
             round_trip_s=seen[source, "sent"]["round_trip_ns"] / 1e9,
         )
         for source, target in links
     )
+
+
+def _rate(received: Mapping[str, int]) -> float:
+    return received["bytes"] * 8e9 / received["ns"]
 
 
 #: Numbers by host and event; the end of a process counts as an event of its name.

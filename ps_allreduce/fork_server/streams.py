@@ -1,7 +1,8 @@
-"""Plain TCP between two hosts: how fast bytes get through, and how long an answer takes.
+"""Plain TCP between hosts: how fast bytes get through, and how long an answer takes.
 
-Decides how a link is measured.  The launchers decide which hosts measure, and when.  TensorFlow is
-not used, so that its transport can be compared with the link itself.
+Decides how a link is measured, by one sender or by several at once.  The launchers decide which
+hosts measure, and when.  TensorFlow is not used, so that its transport can be compared with the
+link itself.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ import socket
 import statistics
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -36,32 +40,40 @@ LOOKS = 80
 
 CONNECT_TIMEOUT_S = 10.0
 
+#: Moments in nanoseconds, ascending, each with the bytes that had come by then.
+Marks = Sequence[tuple[int, int]]
+
 
 def receive_stream(request: ReceiveStream, report: Report) -> None:
-    """Listen at an address, answer single bytes, then take in the stream that follows.
+    """Listen at an address, answer single bytes, then take in the streams that follow.
 
     Reports `listening` with the port, then `received` with bytes and nanoseconds whose quotient is
-    the rate (`fast_part`).
+    the rate of all streams together (`fast_part`).
     """
-    with socket.create_server((request.address, 0)) as server:
+    with ExitStack() as stack:
+        place = (request.address, 0)
+        server = stack.enter_context(socket.create_server(place, backlog=request.senders))
         server.settimeout(2 * CONNECT_TIMEOUT_S)
         report("listening", counts={"port": server.getsockname()[1]})
-        connection, _ = server.accept()
-    with connection:
-        connection.settimeout(CONNECT_TIMEOUT_S)
-        for _ in range(ROUND_TRIPS):
-            connection.sendall(_exactly_one(connection))
-        marks = _take_in(connection)
-    num_bytes, duration_ns = fast_part(marks)
+        senders = [stack.enter_context(server.accept()[0]) for _ in range(request.senders)]
+        pool = stack.enter_context(ThreadPoolExecutor(request.senders))
+        num_bytes, duration_ns = fast_part(together(list(pool.map(_take_in, senders))))
     report("received", counts={"bytes": num_bytes, "ns": duration_ns})
 
 
-def fast_part(marks: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Bytes and nanoseconds of a fast part of a stream without its beginning.
+def together(streams: Sequence[Marks]) -> Marks:
+    """The marks of streams that came at the same time, as if they were one."""
+    pieces = [
+        (moment, total - before)
+        for marks in streams
+        for (_, before), (moment, total) in pairwise([(0, 0), *marks])
+    ]
+    moments, counts = zip(*sorted(pieces), strict=True)
+    return list(zip(moments, accumulate(counts), strict=True))
 
-    Args:
-        marks: moments in nanoseconds, each with the bytes that had come by then, ascending.
-    """
+
+def fast_part(marks: Marks) -> tuple[int, int]:
+    """Bytes and nanoseconds of a fast part of a stream without its beginning."""
     settled = marks[0][0] + SETTLING_SHARE * (marks[-1][0] - marks[0][0])
     moments, sizes = np.asarray([mark for mark in _looks(marks) if mark[0] >= settled], float).T
     part = PART_SHARE * (sizes[-1] - sizes[0])
@@ -70,14 +82,17 @@ def fast_part(marks: Sequence[tuple[int, int]]) -> tuple[int, int]:
     return round(part), max(1, round(float(np.quantile(durations, FASTER_SHARE))))
 
 
-def _looks(marks: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _looks(marks: Marks) -> list[tuple[int, int]]:
     """The last mark of each of `LOOKS` parts of the time."""
     begin, period = marks[0][0], max(1, (marks[-1][0] - marks[0][0]) / LOOKS)
     return list({int((mark[0] - begin) / period): mark for mark in marks}.values())
 
 
 def _take_in(connection: socket.socket) -> list[tuple[int, int]]:
-    """Moments in nanoseconds, each with the bytes that had come by then."""
+    """Answer single bytes, then take in the stream that follows, with its marks."""
+    connection.settimeout(CONNECT_TIMEOUT_S)
+    for _ in range(ROUND_TRIPS):
+        connection.sendall(_exactly_one(connection))
     buffer = bytearray(CHUNK)
     total, marks = 0, [(time.monotonic_ns(), 0)]
     while count := connection.recv_into(buffer):

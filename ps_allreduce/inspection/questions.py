@@ -19,10 +19,11 @@ PROXY_VARIABLES = ("grpc_proxy", "https_proxy", "http_proxy")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiveStream:
-    """Fork a process that takes in bytes from one sender and reports their rate."""
+    """Fork a process that takes in bytes from its senders and reports their rate, all together."""
 
     address: str
     log: str
+    senders: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

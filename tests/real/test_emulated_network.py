@@ -22,7 +22,9 @@ from typing import Any
 
 import pytest
 
+from launchers.sites.emulated.flows import measure_flows
 from launchers.sites.emulated.held_network import EmulatedHost, hold_network
+from launchers.sites.emulated.site import EmulatedSite
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.record.provenance import ROOT
@@ -249,6 +251,17 @@ def test_a_shallow_port_loses_packets_of_several_senders_and_counts_them() -> No
         lost = held.dropped()
         assert lost[0] > 0
         assert list(lost[1:]) == [0, 0, 0]
+
+
+@timed
+def test_plain_tcp_of_one_host_and_of_all_others_to_one_shares_the_rate_of_its_link() -> None:
+    network = EmulatedNetwork(num_hosts=4, bits_per_s=1e8, port_buffer_bytes=30_000)
+    one, three = measure_flows(EmulatedSite(network), seconds=1.0)
+    assert (one.senders, three.senders) == (1, 3)
+    assert one.bits_per_s < (PAYLOAD + 0.02) * 1e8
+    assert three.bits_per_s < (PAYLOAD + 0.05) * 1e8
+    assert min(one.bits_per_s, three.bits_per_s) > 0.5e8
+    assert one.dropped < three.dropped
 
 
 @timed

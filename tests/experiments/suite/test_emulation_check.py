@@ -3,29 +3,49 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
 
+from experiments import surroundings
+from launchers.sites.emulated.flows import Flows
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.layout import num_hosts
+from ps_allreduce.point.models.trained import ImageModel
+from ps_allreduce.point.models.weights import TensorSet
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.record.files import iter_record_paths
-from ps_allreduce.record.records import Status
+from ps_allreduce.record.records import PortRecord, Status
 from tests.experiments.conftest import Machine, run
 from tests.fakes import METRICS, FakeLauncher, bad_run, ok_run
 
 WORDS = ("emulation-check", "--hosts", "3", "--bandwidth", "1gbit", "--repetitions", "2")
 
 
-def rates(launcher: FakeLauncher) -> list[float]:
-    """Of the links, of every launch."""
-    networks = [point.network for point in launcher.launched]
+def bursts(launcher: FakeLauncher) -> list[Experiment]:
+    """The points that only communicate, of every launch."""
+    return [point for point in launcher.launched if isinstance(point.workload.model, TensorSet)]
+
+
+def scaled(launcher: FakeLauncher) -> list[Experiment]:
+    """The points of which time is slowed down, of every launch."""
+    return [point for point in launcher.launched if isinstance(point.workload.model, ImageModel)]
+
+
+def rates(points: Iterable[Experiment]) -> list[float]:
+    """Of the links."""
+    networks = [point.network for point in points]
     return [network.bits_per_s or 0.0 for network in networks if network is not None]
 
 
 @pytest.fixture
-def exact(launcher: FakeLauncher, machine: Machine) -> FakeLauncher:
+def exact(
+    launcher: FakeLauncher, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> FakeLauncher:
     """A launcher whose steps take as long as they should at 500 Mbit/s and below."""
 
     def launch(experiment: Experiment) -> None:
@@ -34,10 +54,17 @@ def exact(launcher: FakeLauncher, machine: Machine) -> FakeLauncher:
         step_s = 1e8 / max(5e8, network.bits_per_s or 0.0)
         step_s = 1e8 / (network.bits_per_s or 0.0) + (0.02 if step_s < 0.2 else 0.0)
         metrics = replace(METRICS, step_time_p50_s=step_s)
-        launcher.script.append(ok_run(metrics=metrics))
+        model = experiment.workload.model
+        size = model.num_bytes if isinstance(model, TensorSet) else 9_000_000
+        lost = 5 * (experiment.strategy.kind == "ps_async" and experiment.num_workers == 3)
+        ports = (PortRecord(host="n9", dropped=lost if size == 25_000_000 else 0),)
+        launcher.script.append(ok_run(metrics=metrics, gradient_bytes=size, ports=ports))
 
     launcher.num_hosts = 3
     launcher.on_launch = launch
+    flows = [Flows(senders=1, bits_per_s=9.5e8, dropped=0)]
+    flows.append(Flows(senders=2, bits_per_s=9e8, dropped=3))
+    monkeypatch.setattr(surroundings, "flows_of", lambda _: flows)
     return launcher
 
 
@@ -46,13 +73,12 @@ def test_rates_are_halved_until_two_agree(
 ) -> None:
     assert run(*WORDS) == 0
     # Two points, two launches.
-    assert {rate: rates(exact).count(rate) for rate in rates(exact)} == dict.fromkeys(
-        (1e9, 5e8, 2.5e8), 4
-    )
+    assert Counter(rates(scaled(exact))) == dict.fromkeys((1e9, 5e8, 2.5e8), 4)
     out = capsys.readouterr().out
     assert "ps_sync, 3 hosts: emulation can be trusted within 3% up to 500mbit" in out
     envelope = json.loads(Path("results/emulation-check/envelope.json").read_text())
-    assert [(row["strategy"], row["bits_per_s"], row["holds"]) for row in envelope] == [
+    judged = [row for row in envelope if row["num_pairs"]]
+    assert [(row["strategy"], row["bits_per_s"], row["holds"]) for row in judged] == [
         ("allreduce", 1e9, False),
         ("allreduce", 5e8, True),
         ("ps_sync", 1e9, False),
@@ -64,22 +90,47 @@ def test_a_second_call_needs_no_run(
     exact: FakeLauncher, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(*WORDS) == run(*WORDS) == 0
-    assert len(exact.launched) == 12
+    assert len(exact.launched) == 12 + 30
 
 
 def test_scales_take_turns_and_durations_grow_as_rates_fall(exact: FakeLauncher) -> None:
     assert run(*WORDS) == 0
-    first, second = rates(exact)[:4], rates(exact)[4:8]
+    first, second = rates(scaled(exact))[:4], rates(scaled(exact))[4:8]
     assert sorted(first) == sorted(second) == [5e8, 5e8, 1e9, 1e9]
-    for point in exact.launched:
+    for point in scaled(exact):
         assert point.network is not None
         assert point.num_workers + point.num_ps == 3
         emulated = point.workload.emulated
         assert emulated is not None
         assert emulated.forward_s == 0.04 * 1e9 / (point.network.bits_per_s or 1)
-        assert point.network == replace(
-            EmulatedNetwork(num_hosts=3, bits_per_s=1e9), bits_per_s=point.network.bits_per_s
-        )
+        whole = EmulatedNetwork(num_hosts=3, bits_per_s=1e9)
+        assert point.network == whole.scaled((point.network.bits_per_s or 0.0) / 1e9)
+
+
+def test_every_strategy_bursts_at_the_whole_rate_on_two_hosts_and_on_all(
+    exact: FakeLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*WORDS) == 0
+    points = bursts(exact)
+    assert set(rates(points)) == {1e9}
+    kinds = ("ps_async", "ps_sync", "allreduce", "stock_ps", "stock_allreduce")
+    sizes = (2_500_000, 25_000_000, 100_000_000)
+    assert Counter((p.strategy.kind, p.num_workers, num_bytes(p)) for p in points) == Counter(
+        product(kinds, (2, 3), sizes)
+    )
+    for point in points:
+        assert point.num_ps in (0, point.num_workers)
+        assert num_hosts(point) == point.num_workers
+    out = capsys.readouterr().out
+    assert ["plain", "TCP", "3", "-", "1gbit"] in [line.split()[:5] for line in out.splitlines()]
+    assert "plain TCP, 3 hosts: ports lost 3 packets at 1gbit" in out
+    assert "ps_async, 3 hosts: ports lost 5 packets with 25 MB of gradients at 1gbit" in out
+
+
+def num_bytes(point: Experiment) -> int:
+    """Of the gradients of a point that only communicates."""
+    assert isinstance(point.workload.model, TensorSet)
+    return point.workload.model.num_bytes
 
 
 def test_a_check_that_is_asked_to_end_records_its_run_and_makes_status_130(

@@ -282,6 +282,14 @@ def test_every_link_of_a_ring_is_measured_at_once(three: HostServers) -> None:
         assert 0 < link.round_trip_s < took
 
 
+def test_what_several_send_to_one_counts_for_each_in_equal_shares(three: HostServers) -> None:
+    target, *others = ADDRESSES
+    pairs = [(source, target) for source in others]
+    first, second = measure_links(three, pairs, ADDRESSES.__getitem__, seconds=0.2)
+    assert [(each.source, each.target) for each in (first, second)] == pairs
+    assert first.bits_per_s == second.bits_per_s > 1e7
+
+
 def test_measuring_leaves_no_process_and_no_word_behind(three: HostServers) -> None:
     for _ in range(2):
         measure_links(three, RING, ADDRESSES.__getitem__, seconds=0.05)

@@ -18,6 +18,7 @@ from ps_allreduce.fork_server.streams import (
     fast_part,
     receive_stream,
     send_stream,
+    together,
 )
 from ps_allreduce.inspection.questions import ReceiveStream, SendStream
 from tests.fakes import Ear
@@ -87,6 +88,16 @@ def test_lost_packets_do_not_change_the_rate(stalled_at: int) -> None:
     marks = [(int(moment), step_bytes * number) for number, moment in enumerate(moments)]
     num_bytes, duration_ns = fast_part(marks)
     assert num_bytes / duration_ns == pytest.approx(step_bytes / step_ns, rel=0.01)
+
+
+def test_streams_at_the_same_time_add_up() -> None:
+    """One begins later, and ends earlier."""
+    long = [(10 * number, 3 * number) for number in range(5)]
+    short = [(12, 0), (22, 7)]
+    assert together([long, short]) == [
+        *((0, 0), (10, 3), (12, 3), (20, 6), (22, 13)),
+        *((30, 16), (40, 19)),
+    ]
 
 
 def test_what_was_saved_up_in_pauses_does_not_change_the_rate() -> None:
