@@ -119,14 +119,16 @@ class FirstLook:
 
     def _with_batch(self, point: Experiment) -> tuple[Experiment, float]:
         """The point with the batch that is chosen, if one is; how long a step computes there."""
-        free_s = self._free_s(point)
-        stated = point.workload.batch_per_worker
-        batch = choose_batch(stated, free_s) if self.request.waits_for_batch else stated
-        if batch == stated:
+        free_s, batch = self._free_s(point), point.workload.batch_per_worker
+        if not self.request.waits_for_batch:
             return point, free_s
+        # A small batch takes longer than its share of a large one, so it is looked at again.
+        while (larger := choose_batch(batch, free_s)) > batch:
+            batch = larger
+            point = replace(point, workload=replace(point.workload, batch_per_worker=batch))
+            free_s = self._free_s(point)
         self.choices.decide(batch_question(point.workload.model.name), int, lambda: batch)
-        larger = replace(point, workload=replace(point.workload, batch_per_worker=batch))
-        return larger, self._free_s(larger)
+        return point, free_s
 
     def _judge(self, point: Experiment, network: EmulatedNetwork, bits_per_s: float) -> None:
         self.console.print(
