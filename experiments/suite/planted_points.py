@@ -61,7 +61,7 @@ SIZES = (0.05, 0.10, 0.20)
 BURNERS: Mapping[float, int] = {0.05: 5, 0.10: 6, 0.20: 8}
 
 #: Bytes that the ports of a switch buffer, for a share of a step.
-PORTS: Mapping[float, int] = {0.05: 96_000, 0.10: 72_000, 0.20: 50_000}
+PORTS: Mapping[float, int] = {0.05: 96_000, 0.10: 66_000, 0.20: 44_000}
 
 #: Causes that come alone: an input that takes longer than a step hides everything else, and shallow
 #: ports have a side of their own.
