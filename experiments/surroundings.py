@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from experiments.sweep.link_rate import FIRST_BITS_PER_S
+from experiments.sweep.link_rate import MOST_BITS_PER_S
 from launchers import make_launcher
 from launchers.processes import run_quietly
 from launchers.run.launcher import HostsLauncher
@@ -45,7 +45,7 @@ def inside_job() -> bool:
 
 def why_no_emulated_hosts(num_hosts: int) -> str:
     """Why no emulated hosts can be had here, in a sentence; nothing if they can."""
-    network = EmulatedNetwork(num_hosts=num_hosts, bits_per_s=FIRST_BITS_PER_S)
+    network = EmulatedNetwork(num_hosts=num_hosts, bits_per_s=MOST_BITS_PER_S)
     try:
         with EmulatedSite(network):
             return ""

@@ -25,7 +25,7 @@ from analysis.data.rows import Row, row_of
 from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.record.exchanges import EXCHANGES, ExchangeChoice
 from ps_allreduce.record.files import RunFiles, iter_record_paths, load_raw, read_json, read_run
-from ps_allreduce.record.link_rates import chosen_rates
+from ps_allreduce.record.link_rates import chosen_batches, chosen_rates
 from ps_allreduce.record.looks import LOOKS, Looks
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.record.sense import ROUNDING
@@ -73,6 +73,7 @@ class SweepFiles:
         looks: at the main comparison while the sweep was made; None if there were none.
         exchanges: how gradients travel, as far as `auto` chose it.
         link_rates: of emulated links, bits per second by model, as far as a first look chose them.
+        batches: of each worker by model, as far as a first look chose them.
     """
 
     folder: Path
@@ -83,6 +84,7 @@ class SweepFiles:
     looks: Looks | None = None
     exchanges: tuple[ExchangeChoice, ...] = ()
     link_rates: Mapping[str, float] = field(default_factory=dict)
+    batches: Mapping[str, int] = field(default_factory=dict)
 
 
 def load(folder: str | Path) -> pd.DataFrame:
@@ -159,6 +161,7 @@ def read_sweep(folder: Path) -> SweepFiles:
         looks=definition.looks,
         exchanges=definition.exchanges,
         link_rates=definition.link_rates,
+        batches=definition.batches,
     )
 
 
@@ -221,6 +224,7 @@ class _Definition:
     looks: Looks | None = None
     exchanges: tuple[ExchangeChoice, ...] = ()
     link_rates: Mapping[str, float] = field(default_factory=dict)
+    batches: Mapping[str, int] = field(default_factory=dict)
 
 
 def _definition(folder: Path, damaged: list[Damage]) -> _Definition:
@@ -235,6 +239,7 @@ def _definition(folder: Path, damaged: list[Damage]) -> _Definition:
             looks=from_json(Looks, choices[LOOKS], path.name) if LOOKS in choices else None,
             exchanges=from_json(tuple[ExchangeChoice, ...], choices.get(EXCHANGES, []), path.name),
             link_rates=chosen_rates(choices),
+            batches=chosen_batches(choices),
         )
     except FileNotFoundError:
         return _Definition()

@@ -18,6 +18,7 @@ from analysis.data.cases import Case, Point
 from analysis.stats.decision import MARGIN, Decision, Outcome
 from analysis.stats.decisions import decisions
 from analysis.stats.explained_parts import Cause, explained_parts
+from analysis.stats.losses import lost_shares
 from analysis.stats.statistics import Estimate, subtract
 from ps_allreduce.record.records import FOREIGN_LIMIT
 
@@ -116,6 +117,9 @@ def difference(
     long, short = (explained_parts(rows, alone_s, best) for rows in (slower, faster))
     long[Cause.FEWER_WORKERS] = (growth - 1) * long.sum(axis="columns")
     short[Cause.FEWER_WORKERS] = 0.0
+    if _only_lossy(slower, faster):
+        usual_s = float(short[Cause.EXCHANGE].mean())
+        long, short = (_sent_again(parts, usual_s) for parts in (long, short))
     shown = {cause: subtract(long[cause], short[cause]) for cause in _SHOWN if cause in long}
     long, short = _netted(long, short)
     if _foreign(slower) - _foreign(faster) > FOREIGN_LIMIT:
@@ -132,6 +136,31 @@ def difference(
         share=step.mean / float(short.sum(axis="columns").mean()),
         parts=tuple(sorted(parts, key=lambda part: -part.seconds.mean)),
     )
+
+
+def _only_lossy(slower: pd.DataFrame, faster: pd.DataFrame) -> bool:
+    """Both send as much over links of the same rates in the same way, and one loses packets."""
+    ways = set(slower["strategy"]) | set(faster["strategy"])
+    needed = [rows["network_s"].astype(float).mean() for rows in (slower, faster)]
+    return (
+        len(ways) == 1
+        and abs(needed[0] - needed[1]) <= MARGIN * needed[1]
+        and bool(lost_shares(slower).all())
+        and not lost_shares(faster).any()
+    )
+
+
+def _sent_again(parts: pd.DataFrame, usual_s: float) -> pd.DataFrame:
+    """The parts, with what the exchange takes beyond the usual in what lost packets cost.
+
+    Besides steps that stall, packets that are sent again and senders that slow down make it longer.
+    """
+    beyond = parts[Cause.EXCHANGE] - usual_s
+    changed = {
+        Cause.LOST: parts[Cause.LOST] + beyond,
+        Cause.EXCHANGE: parts[Cause.EXCHANGE] - beyond,
+    }
+    return parts.assign(**changed)
 
 
 def _foreign(launches: pd.DataFrame) -> float:

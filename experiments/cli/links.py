@@ -1,9 +1,10 @@
 """A first look at links, before the sweep that runs on them.
 
-Decides which point is looked at and what is said.  Of emulated links: where no rate was stated, one
-is chosen, model by model and once per sweep; a stated one at which the processors are the limit is
-told together with the ways out.  Those of a cluster are measured.  Which rate is good is decided in
-`sweep.link_rate`, and how gradients travel on it in `exchange`.
+Decides which points are looked at and what is said.  Of emulated links: where no rate was stated,
+one is chosen, model by model and once per sweep, and where nothing was stated about what is trained
+the batch as well; a stated rate at which the processors are the limit, or little is left but
+waiting, is told together with the ways out.  Links of a cluster are measured.  Which rate and batch
+are good is decided in `sweep.link_rate`, and how gradients travel in `exchange`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ from rich.console import Console
 
 from experiments.cli.requests import StudyRequest
 from experiments.sweep.definition import Choices
-from experiments.sweep.link_rate import LINKS, MOST_BUSY, Look, choose_rate
+from experiments.sweep.link_rate import (
+    LEAST_KEPT,
+    LINKS,
+    MOST_BUSY,
+    Look,
+    choose_batch,
+    choose_rate,
+)
 from experiments.sweep.session import RunListener, Workplace, open_session, run_uninterrupted
 from ps_allreduce.bounds import nominal_network_s
 from ps_allreduce.errors import LaunchError
@@ -23,8 +31,10 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts as hosts_needed
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.network import EmulatedNetwork, render_rate
+from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.strategies import NoCommunication
 from ps_allreduce.record.exchanges import ExchangeMode
-from ps_allreduce.record.link_rates import rate_question
+from ps_allreduce.record.link_rates import batch_question, rate_question
 from ps_allreduce.record.records import RunRecord
 
 #: The folder of its records; it is no sweep.
@@ -96,28 +106,44 @@ class FirstLook:
         return True
 
     def _choose(self, point: Experiment, network: EmulatedNetwork) -> None:
-        self.console.print(f"A first look at {point.title} chooses the rate of the links.")
-        look = choose_rate(self._bits(point), lambda rate: self._look(point, network, rate))
+        also = " and the batch" if self.request.waits_for_batch else ""
+        self.console.print(f"A first look at {point.title} chooses the rate of the links{also}.")
+        point, free_s = self._with_batch(point)
+        look = choose_rate(
+            self._bits(point), free_s, lambda rate: self._look(point, network, rate, free_s)
+        )
         bits_per_s, model = look.bits_per_s + _carried(network), point.workload.model.name
         self.choices.decide(rate_question(model), float, lambda: bits_per_s)
-        told = f"Links of {render_rate(bits_per_s)} ({model}): {_seen(look)}"
-        if look.busy > MOST_BUSY:
-            told += f" {_ways_out(point)}"
-        self.console.print(told)
+        told = f"Links of {render_rate(bits_per_s)} ({_trained(point)}): {_seen(look)}"
+        self.console.print(" ".join([told, *_ways_out(point, look)]))
+
+    def _with_batch(self, point: Experiment) -> tuple[Experiment, float]:
+        """The point with the batch that is chosen, if one is; how long a step computes there."""
+        free_s, batch = self._free_s(point), point.workload.batch_per_worker
+        if not self.request.waits_for_batch:
+            return point, free_s
+        # A small batch takes longer than its share of a large one, so it is looked at again.
+        while (larger := choose_batch(batch, free_s)) > batch:
+            batch = larger
+            point = replace(point, workload=replace(point.workload, batch_per_worker=batch))
+            free_s = self._free_s(point)
+        self.choices.decide(batch_question(point.workload.model.name), int, lambda: batch)
+        return point, free_s
 
     def _judge(self, point: Experiment, network: EmulatedNetwork, bits_per_s: float) -> None:
         self.console.print(
             f"A first look at {point.title} tells whether links of {render_rate(bits_per_s)} are "
             "the limit."
         )
-        look = self._look(point, network, bits_per_s - _carried(network))
+        free_s = self._free_s(point)
+        look = self._look(point, network, bits_per_s - _carried(network), free_s)
         model = point.workload.model.name
         self.choices.decide(_judged_question(model), float, lambda: bits_per_s)
-        if look.busy > MOST_BUSY:
+        if ways_out := _ways_out(point, look):
             better = render_rate(look.better_bits_per_s + _carried(network))
             self.console.print(
-                f"Links of {render_rate(bits_per_s)} ({model}): {_seen(look)} "
-                f"Links of about {better} would decide instead. {_ways_out(point)}"
+                f"Links of {render_rate(bits_per_s)} ({_trained(point)}): {_seen(look)} "
+                f"Links of about {better} would tell more. {' '.join(ways_out)}"
             )
 
     def _bits(self, point: Experiment) -> float:
@@ -126,16 +152,27 @@ class FirstLook:
         alone = point.network and replace(point.network, traffic=())
         return nominal_network_s(replace(point, network=alone), trained, 1.0)
 
-    def _look(self, point: Experiment, network: EmulatedNetwork, bits_per_s: float) -> Look:
+    def _free_s(self, point: Experiment) -> float:
+        """Seconds of a step of as many workers that do not communicate."""
+        free = replace(point, strategy=NoCommunication(), measurement=BRIEF)
+        return _step_s(free, self._run(free))
+
+    def _look(
+        self, point: Experiment, network: EmulatedNetwork, bits_per_s: float, free_s: float
+    ) -> Look:
         """Run the point on links on which background traffic leaves so much."""
         links = replace(network, bits_per_s=bits_per_s + _carried(network))
         record = self._run(replace(point, network=links, measurement=BRIEF))
-        if record.metrics is None or record.machine_busy is None:
-            raise LaunchError(f"the first look at {point.title} came to nothing: {record.reason}")
+        step_s = _step_s(point, record)
+        if record.machine_busy is None:
+            raise LaunchError(
+                f"the first look at {point.title} does not know how busy processors were."
+            )
         return Look(
             bits_per_s=bits_per_s,
             bits=self._bits(point),
-            step_s=record.metrics.step_time_p50_s,
+            step_s=step_s,
+            free_s=free_s,
             busy=_own_share(record, record.machine_busy),
         )
 
@@ -149,12 +186,25 @@ class FirstLook:
 
 
 def _busiest(points: Iterable[Experiment]) -> Experiment | None:
-    """The point with the most workers, all-reduce if there is one: it keeps processors busiest."""
+    """The point with the most workers that waits least for links, so it keeps processors busiest.
 
-    def busiest(point: Experiment) -> tuple[int, bool]:
-        return point.num_workers, point.strategy.uses_collective
+    That is all-reduce in buckets, else the most and most evenly loaded synchronous servers.
+    """
+
+    def busiest(point: Experiment) -> tuple[int, ...]:
+        own, servers = point.strategy, point.strategy.servers
+        even = list(Policy).index(servers.placement) if servers else 0
+        traits = own.uses_collective, own.synchronous, own.wire is not None
+        return point.num_workers, *traits, point.num_ps, even
 
     return max((p for p in points if p.strategy.communicates()), key=busiest, default=None)
+
+
+def _step_s(point: Experiment, record: RunRecord) -> float:
+    """Mean time in which all workers complete a step each."""
+    if record.metrics is None:
+        raise LaunchError(f"the first look at {point.title} came to nothing: {record.reason}")
+    return point.global_batch / record.metrics.examples_per_sec
 
 
 def _carried(network: EmulatedNetwork) -> float:
@@ -173,14 +223,27 @@ def _own_share(record: RunRecord, busy: float) -> float:
 
 def _seen(look: Look) -> str:
     return (
-        f"in a first look, steps took {look.step_s * 1e3:.0f} ms and kept processors "
-        f"{look.busy:.0%} busy and links {look.network_share:.0%}."
+        f"in a first look, steps took {look.step_s * 1e3:.0f} ms, kept {look.kept:.0%} of the rate "
+        f"without communication, and kept processors {look.busy:.0%} busy and links "
+        f"{look.network_share:.0%}."
     )
 
 
-def _ways_out(point: Experiment) -> str:
-    """What helps where processors are the limit."""
-    told = f"Above {MOST_BUSY:.0%}, processors may decide and not the network"
-    if point.workload.emulated is None:
-        return f"{told}; --emulate 0.02,0.04 takes computation off them."
-    return f"{told}; fewer --hosts or a slower accelerator help."
+def _trained(point: Experiment) -> str:
+    return f"{point.workload.model.name}, batch {point.workload.batch_per_worker}"
+
+
+def _ways_out(point: Experiment, look: Look) -> list[str]:
+    """What helps where processors are the limit, or where workers hardly do anything but wait."""
+    told, emulated = [], point.workload.emulated is not None
+    if look.busy > MOST_BUSY:
+        help_ = (
+            "fewer --hosts or a slower accelerator help."
+            if emulated
+            else "--emulate 0.02,0.04 takes computation off them."
+        )
+        told.append(f"Above {MOST_BUSY:.0%}, processors may decide and not the network; {help_}")
+    if look.kept < LEAST_KEPT:
+        longer = "a slower accelerator" if emulated else "a larger --batch-per-worker"
+        told.append(f"With less than {LEAST_KEPT:.0%} kept, workers mostly wait; {longer} helps.")
+    return told

@@ -42,6 +42,8 @@ from ps_allreduce.point.layout import num_ps_hosts, too_few_hosts
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.spread import LayoutKind, Spread
 from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.workload import Workload
+from ps_allreduce.record.link_rates import batch_question
 
 #: What an option needs that its strategies alone do not bring.
 NEEDS = {
@@ -119,7 +121,7 @@ def _scopes(
     # The densest spread decides for all, so that the same workers have the same cores everywhere.
     scale = scale_of(request, spreads[-1], capacity, choices)
     first = Scope(
-        workloads=workloads_of(request),
+        workloads=tuple(_in_chosen_batch(each, choices) for each in workloads_of(request)),
         measurement=profile.measurement,
         scale=scale,
         launcher=request.launcher.launcher,
@@ -139,6 +141,12 @@ def _scopes(
         replace(first, spread=spread, scale=replace(scale, threads=threads))
         for spread, threads in itertools.product(spreads, request.sweep.threads)
     ]
+
+
+def _in_chosen_batch(workload: Workload, choices: Choices) -> Workload:
+    """With the batch that a first look chose for its model, if it did."""
+    batch = choices.answer(batch_question(workload.model.name), int)
+    return workload if batch is None else replace(workload, batch_per_worker=batch)
 
 
 def _is_brief(request: StudyRequest) -> bool:

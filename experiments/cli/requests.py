@@ -26,6 +26,7 @@ from ps_allreduce.point.spread import Coordinator, Spread
 from ps_allreduce.point.strategies import AnyStrategy
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.wire import WIRE_SETTINGS
+from ps_allreduce.point.workload import Scaling
 from ps_allreduce.record.exchanges import ExchangeMode
 from ps_allreduce.serialization import identity_of
 
@@ -194,6 +195,7 @@ class StudyRequest:
     Attributes:
         name: of the study's command, and of the folder of its results.
         tuned: what a tuning before the sweep has found.
+        default_model: the model is one of the profile's, and not the user's choice.
     """
 
     name: str
@@ -204,6 +206,7 @@ class StudyRequest:
     spread: SpreadRequest = field(default_factory=SpreadRequest)
     settings: StrategySettings = field(default_factory=StrategySettings)
     tuned: tuple[Experiment, ...] = ()
+    default_model: bool = False
 
     def __post_init__(self) -> None:
         if self.sweep.exchange is not ExchangeMode.WHOLE:
@@ -230,6 +233,15 @@ class StudyRequest:
     def waits_for_rate(self) -> bool:
         """A first look chooses the rate of emulated links that have none."""
         return self.study.looks_first and self.launcher.bandwidth is None
+
+    @property
+    def waits_for_batch(self) -> bool:
+        """It chooses the batch of a worker as well: nothing is stated about what is trained."""
+        asked, study = self.workload, self.study
+        of_study = study.workloads or study.small
+        stated = asked.batch_per_worker or asked.emulate or asked.scaling is not Scaling.WEAK
+        is_stated = of_study or stated or (asked.model and not self.default_model)
+        return self.waits_for_rate and not is_stated
 
     @property
     def sweep_dir(self) -> Path:

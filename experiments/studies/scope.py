@@ -202,15 +202,20 @@ class Scope:
         return replace(self.network, bits_per_s=rate)
 
     def tuned_of(self, workload: Workload) -> list[Experiment]:
-        """The settings that were tuned for a workload, measured as all points are."""
+        """The settings that were tuned for a workload, measured as all points are.
+
+        The tuning had a first look of its own, which may have chosen another batch.
+        """
+        batch = workload.batch_per_worker
         return [
             replace(
                 point,
+                workload=workload,
                 network=self._network_of(workload),
                 measurement=self._measured(point.strategy),
             )
             for point in self.tuned
-            if point.workload == workload
+            if replace(point.workload, batch_per_worker=batch) == workload
         ]
 
     def bases(self, workload: Workload) -> list[Experiment]:

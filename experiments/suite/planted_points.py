@@ -27,15 +27,30 @@ from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.scratch import scratch_folder
 
-#: Two workers, and two servers on hosts of their own.
-NETWORK = EmulatedNetwork(num_hosts=4, bits_per_s=100e6)
-WORKERS, SERVERS = 2, 2
+#: The side with shallow ports: where only two workers send to a server, even ports of one packet,
+#: which lose 1 % of all, make a step no more than 5 % longer.
+INCAST = "ps_sync, 4 workers"
+
+SIDES: Mapping[str, type[AnyStrategy]] = {
+    SynchronousServers.kind: SynchronousServers,
+    AllReduce.kind: AllReduce,
+    INCAST: SynchronousServers,
+}
+
+#: Workers of each side, and servers on hosts of their own.
+WORKERS = dict.fromkeys(SIDES, 2) | {INCAST: 4}
+SERVERS = 2
+
+NETWORK = EmulatedNetwork(num_hosts=max(WORKERS.values()) + SERVERS, bits_per_s=100e6)
 
 #: Gradients travel in the backward pass and for some time after it, so a slower link shows.
 COMPUTE = EmulatedCompute(forward_s=0.08, backward_s=0.04)
 
 WARMUP = FixedWarmup(least_steps=5, least_s=0.3)
 MEASUREMENT = Measurement(warmup=WARMUP, measured_steps=24)
+
+#: Fewer steps tell no stalls (`analysis.derive.stalls`).
+STALLING = replace(MEASUREMENT, measured_steps=100)
 
 #: Equal tensors, which two servers get in turn: as many bytes each.
 COUNT, TENSOR_BYTES = 24, 64_800
@@ -45,15 +60,27 @@ SIZES = (0.05, 0.10, 0.20)
 #: Programs that burn a core each, for a share of a step.
 BURNERS: Mapping[float, int] = {0.05: 5, 0.10: 6, 0.20: 8}
 
+#: Bytes that the ports of a switch buffer, for a share of a step.
+PORTS: Mapping[float, int] = {0.05: 96_000, 0.10: 72_000, 0.20: 50_000}
+
+#: Causes that come alone: an input that takes longer than a step hides everything else, and shallow
+#: ports have a side of their own.
+ALONE = (Plant.SLOW_INPUT, Plant.SHALLOW_PORT)
+
+#: Whether a cause needs a side with servers, or one without.  All-reduce has no hottest server, and
+#: loses nothing at a shallow port: one host sends to it, no faster than its link.  Servers leave
+#: cores idle for most of a step, and then whoever sleeps goes before whoever burns.
+ONLY: Mapping[Plant, bool] = {
+    Plant.HOT_SERVER: True,
+    Plant.SHALLOW_PORT: True,
+    Plant.BUSY_CORES: False,
+}
+
 #: Batches that wait for a worker before the first step: slow input shows when they are used up.
 FETCHED_BEFOREHAND = 3
 
 #: Of messages: a tensor each keeps links evenly busy.
 MESSAGE_BYTES = 100_000
-
-SIDES: Mapping[str, type[AnyStrategy]] = {
-    each.kind: each for each in (SynchronousServers, AllReduce)
-}
 
 MODULE = "planted"
 
@@ -123,7 +150,7 @@ def sound_point(side: str) -> Experiment:
     strategy = SIDES[side]
     return Experiment(
         strategy=strategy.of(settings.only(strategy.understands)),
-        num_workers=WORKERS,
+        num_workers=WORKERS[side],
         launcher="emulated",
         spread=Spread(),
         network=NETWORK,
@@ -177,6 +204,9 @@ def planted_point(
             point = replace(point, workload=late, measurement=_after_drained(share))
         elif plant is Plant.SLOW_LINK:
             point = replace(point, network=_slow_link(point, step, extra_s))
+        elif plant is Plant.SHALLOW_PORT:
+            network = replace(_network(point), port_buffer_bytes=PORTS[share])
+            point = replace(point, network=network, measurement=STALLING)
         elif plant is Plant.HOT_SERVER:
             # Servers get tensors in turn, so one gets all the larger ones.
             hotter = extra_s / step.network_s
@@ -192,9 +222,17 @@ def _after_drained(share: float) -> Measurement:
 
 def _slow_link(point: Experiment, step: SoundStep, extra_s: float) -> EmulatedNetwork:
     """The link of the last host that a point uses is slower."""
-    assert NETWORK.bits_per_s is not None
-    rate = NETWORK.bits_per_s / (1 + extra_s / step.travel_s)
-    return replace(NETWORK, slow_host=WORKERS + point.num_ps - 1, slow_bits_per_s=round(rate, -3))
+    network = _network(point)
+    assert network.bits_per_s is not None
+    rate = network.bits_per_s / (1 + extra_s / step.travel_s)
+    return replace(
+        network, slow_host=point.num_workers + point.num_ps - 1, slow_bits_per_s=round(rate, -3)
+    )
+
+
+def _network(point: Experiment) -> EmulatedNetwork:
+    assert point.network is not None
+    return point.network
 
 
 def burners(sizes: Mapping[Plant, float]) -> int:
@@ -212,19 +250,16 @@ class Draw:
 
 
 def draws(seed: int, launches: int) -> list[Draw]:
-    """What is planted in every launch: on both sides in turn, one cause or in a fifth two.
-
-    Slow input comes alone: an input that takes longer than a step hides everything else.  Only
-    all-reduce has busy cores: servers leave cores idle for most of a step, and then whoever sleeps
-    goes before whoever burns.
-    """
-    chance = random.Random(seed)
-    return [_draw(chance, list(SIDES)[number % len(SIDES)]) for number in range(launches)]
+    """What is planted in every launch: on both sides in turn, one cause or in a fifth two."""
+    chance, sides = random.Random(seed), [side for side in SIDES if side != INCAST]
+    return [_draw(chance, sides[number % len(sides)]) for number in range(launches)]
 
 
 def _draw(chance: random.Random, side: str) -> Draw:
-    absent = Plant.BUSY_CORES if SIDES[side].uses_servers else Plant.HOT_SERVER
-    possible = [plant for plant in Plant if plant is not absent]
-    together = [p for p in possible if p is not Plant.SLOW_INPUT]
+    served = SIDES[side].uses_servers
+    possible = [plant for plant in Plant if ONLY.get(plant, served) is served]
+    together = [plant for plant in possible if plant not in ALONE]
     chosen = chance.sample(together, 2) if chance.random() < 0.2 else [chance.choice(possible)]
+    if Plant.SHALLOW_PORT in chosen:
+        side = INCAST
     return Draw(side=side, sizes={plant: chance.choice(SIZES) for plant in chosen})

@@ -21,7 +21,8 @@ from ps_allreduce.point.measurement import Measurement, SteadyWarmup
 #: repetition was made by the same job.
 REPETITIONS_APART = 1000
 
-#: Of so many blocks that only hold the main comparison one has the sentinel, and so does the last.
+#: Of so many blocks that only hold the main comparison one has the sentinel.  Which ones must not
+#: depend on how many there will be: the clock decides that while they are made.
 SENTINEL_EVERY = 3
 
 #: So many times its deadline is a run given whose steps need it.
@@ -188,7 +189,7 @@ class Sweep:
         last = max(every, self.main_launches or 0) if contenders else every
         blocks = {repetition: list(points) for repetition in range(every)}
         blocks |= {
-            repetition: self._more(contenders, last - repetition)
+            repetition: self._more(contenders, repetition - every)
             for repetition in range(every, last)
         }
         return [
@@ -197,10 +198,10 @@ class Sweep:
             for run in self._block(block, first + repetition)
         ]
 
-    def _more(self, contenders: Sequence[Experiment], left: int) -> list[Experiment]:
-        """A block of the main comparison, when so many blocks are left, with this one."""
+    def _more(self, contenders: Sequence[Experiment], before: int) -> list[Experiment]:
+        """A block of the main comparison alone, after so many others."""
         sentinel = self.sentinel
-        if sentinel is None or sentinel in contenders or left % SENTINEL_EVERY != 1:
+        if sentinel is None or sentinel in contenders or before % SENTINEL_EVERY != 1:
             return list(contenders)
         return [*contenders, sentinel]
 

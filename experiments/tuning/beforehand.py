@@ -33,7 +33,8 @@ def tuned_first(request: StudyRequest) -> StudyRequest:
     models = default_models(request.sweep.profile) if name is None else (name,)
     winners = []
     for model in models:
-        tuning = _tuning(replace(request, workload=replace(request.workload, model=model)))
+        own = replace(request, workload=replace(request.workload, model=model))
+        tuning = _tuning(replace(own, default_model=name is None))
         sides, status = find_winners(tuning, SHARE * budget_s / 60 / len(models))
         if status:
             sys.exit(status)
@@ -70,4 +71,5 @@ def _tuning(request: StudyRequest) -> StudyRequest:
         ),
         workload=request.workload,
         spread=request.spread,
+        default_model=request.default_model,
     )

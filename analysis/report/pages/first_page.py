@@ -140,10 +140,12 @@ def _missing_lines(results: SweepResults) -> Iterator[str]:
 
 def _chosen_lines(results: SweepResults) -> Iterator[str]:
     for model, bits_per_s in sorted(results.files.link_rates.items()):
+        batch = results.files.batches.get(model)
+        also = f" and a batch of {batch} per worker" if batch else ""
         yield (
             f"Nobody stated the rate of the emulated links. A first look chose "
-            f"{rate_text(bits_per_s)} for {model}, at which links matter and processors are not "
-            "the limit. On other links the ratio is another one."
+            f"{rate_text(bits_per_s)}{also} for {model}, so that links matter and processors are "
+            "not the limit. With others the ratio is another one."
         )
 
 

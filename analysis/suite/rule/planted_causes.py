@@ -44,6 +44,7 @@ class Plant(StrEnum):
     SLOW_INPUT = "slow input"
     SLOW_LINK = "slow link"
     BUSY_CORES = "busy cores"
+    SHALLOW_PORT = "shallow port"
 
 
 #: The part of a difference that is the right answer.
@@ -53,6 +54,7 @@ ANSWERS: Mapping[Plant, Cause] = {
     Plant.SLOW_INPUT: Cause.INPUT,
     Plant.SLOW_LINK: Cause.SLOW_LINK,
     Plant.BUSY_CORES: Cause.FOREIGN,
+    Plant.SHALLOW_PORT: Cause.LOST,
 }
 
 

@@ -77,7 +77,7 @@ def launches(noise_s: float = 0.0005, count: int = 4, **changes: float) -> pd.Da
     for row, shift in zip(rows, shifts, strict=True):
         row["exchange_s"] += shift
         row["mean_step_s"] += shift + longer
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).assign(strategy="ps_sync")
 
 
 _LONGER = ("compute_s", "input_wait_s", "waiting_s", "exchange_s", "dispatch_s")
@@ -146,6 +146,28 @@ def test_links_are_held_against_those_of_the_other_side() -> None:
     found = difference(slow.assign(fastest_link_bits_per_s=1e8 / 1.5), launches(), None)
     assert found.causes[0].cause is Cause.SLOW_LINK
     assert found.causes[0].seconds.mean == pytest.approx(0.02, rel=0.2)
+
+
+def test_lost_packets_make_the_same_exchange_longer_without_a_stall() -> None:
+    found = difference(
+        launches(count=1, exchange_s=0.02, segments_sent_again=200), launches(), None
+    )
+    assert [part.cause for part in found.told] == [Cause.LOST]
+    assert found.told[0].seconds.mean == pytest.approx(0.02, rel=0.1)
+
+
+@pytest.mark.parametrize("other", ["another strategy", "more bytes", "lost as well"])
+def test_another_exchange_may_be_longer_without_lost_packets(other: str) -> None:
+    slow, fast = launches(exchange_s=0.02, segments_sent_again=200), launches()
+    if other == "another strategy":
+        fast = fast.assign(strategy="allreduce")
+    elif other == "more bytes":
+        slow = slow.assign(network_s=0.032)
+    else:
+        fast = fast.assign(segments_sent_again=200)
+    found = difference(slow, fast, None)
+    assert Cause.LOST not in {part.cause for part in found.parts}
+    assert found.told[0].cause is Cause.EXCHANGE
 
 
 def test_fewer_workers_need_more_of_their_steps() -> None:

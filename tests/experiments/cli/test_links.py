@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from experiments import surroundings
+from launchers.protocol import LaunchedRun
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.record.files import iter_record_paths
 from ps_allreduce.record.records import Status
 from tests.experiments.conftest import run
-from tests.fakes import FakeLauncher, bad_run, make_host, ok_run
+from tests.fakes import METRICS, FakeLauncher, bad_run, make_host, ok_run
 
 EMULATED = ("--launcher", "emulated", "--hosts", "2", "--workers", "2", "--repetitions", "1")
 
@@ -24,31 +26,81 @@ def rates(launcher: FakeLauncher) -> list[float | None]:
     return [network.bits_per_s if network else None for network in networks(launcher)]
 
 
-def test_a_rate_is_chosen_by_a_first_look_and_kept(
+def at_rate(rate: float, busy: float) -> LaunchedRun:
+    return ok_run(metrics=replace(METRICS, examples_per_sec=rate), machine_busy=busy)
+
+
+#: Without communication, a processor that is too busy, and what is wanted.
+LOOKS = (at_rate(32_000, 1.0), at_rate(30_000, 0.99), at_rate(19_200, 0.65))
+
+
+def batches(launcher: FakeLauncher) -> list[int]:
+    return [point.workload.batch_per_worker for point in launcher.launched]
+
+
+def test_rate_and_batch_are_chosen_by_a_first_look_and_kept(
     launcher: FakeLauncher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     launcher.num_hosts = 2
-    launcher.script = [ok_run(machine_busy=0.99), ok_run(machine_busy=0.65)]
+    launcher.script = [LOOKS[0], *LOOKS]
     assert run("allreduce-sweep", *EMULATED) == 0
-    first, second, *others = rates(launcher)
-    assert (first, set(others)) == (1e8, {second})
+    small, large, first, second, *others = rates(launcher)
+    assert (small, large, set(others)) == (None, None, {second})
+    assert first is not None
     assert second is not None
-    assert second < 1e8
+    assert second < first
+    assert batches(launcher)[0] == 32
+    assert set(batches(launcher)[1:]) == {1024}
+    assert [point.strategy.kind for point in launcher.launched[:4]] == [
+        *["no_communication"] * 2,
+        *["allreduce"] * 2,
+    ]
     said = capsys.readouterr().err
     assert "A first look at allreduce, SmallCNN, 2 workers" in said
-    assert "kept processors 65% busy" in said
-    assert len(list(iter_record_paths(tmp_path / "results" / "first-look"))) == 2
+    assert "batch 1024" in said
+    assert "kept 60% of the rate without communication, and kept processors 65% busy" in said
+    assert len(list(iter_record_paths(tmp_path / "results" / "first-look"))) == 4
     launched = len(launcher.launched)
     assert run("allreduce-sweep", *EMULATED) == 0
     assert len(launcher.launched) == launched
     assert "first look" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "stated",
+    [
+        ("--batch-per-worker", "64"),
+        ("--model", "SmallViT"),
+        ("--bandwidth", "10mbit"),
+        ("--emulate", "0.02,0.04"),
+    ],
+    ids=" ".join,
+)
+def test_the_batch_is_left_alone_where_work_or_rate_is_stated(
+    stated: tuple[str, ...], launcher: FakeLauncher
+) -> None:
+    launcher.num_hosts = 2
+    launcher.script = [*LOOKS]
+    assert run("allreduce-sweep", *EMULATED, *stated) == 0
+    assert len(set(batches(launcher))) == 1
+
+
+def test_workers_that_mostly_wait_on_stated_links_are_told(
+    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launcher.num_hosts = 2
+    launcher.script = [LOOKS[0], at_rate(1_000, 0.1)]
+    assert run("allreduce-sweep", *EMULATED, "--bandwidth", "1mbit") == 0
+    said = capsys.readouterr().err
+    assert "kept 3% of the rate without communication" in said
+    assert "a larger --batch-per-worker helps" in said
+
+
 def test_a_stated_rate_is_kept_and_told_if_processors_are_the_limit(
     launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
 ) -> None:
     launcher.num_hosts = 2
-    launcher.script = [ok_run(machine_busy=0.99)]
+    launcher.script = [ok_run(), ok_run(machine_busy=0.99)]
     assert run("allreduce-sweep", *EMULATED, "--bandwidth", "1gbit") == 0
     assert set(rates(launcher)) == {1e9}
     said = capsys.readouterr().err
@@ -63,12 +115,12 @@ def test_background_traffic_comes_on_top_of_the_rate_that_is_chosen(launcher: Fa
     for traffic in ((), ("--traffic", "200mbit")):
         launcher.num_hosts = 2
         launcher.launched.clear()
-        launcher.script = [ok_run(machine_busy=0.99), ok_run(machine_busy=0.65)]
+        launcher.script = [LOOKS[0], *LOOKS]
         results = ("--results", "-".join(["made", *traffic]))
         assert run("allreduce-sweep", *EMULATED, *traffic, *results) == 0
-        chosen.append(list(dict.fromkeys(rates(launcher))))
+        chosen.append([rate for rate in dict.fromkeys(rates(launcher)) if rate is not None])
     alone, beside = chosen
-    assert beside == [rate + 2e8 for rate in alone if rate is not None]
+    assert beside == [rate + 2e8 for rate in alone]
 
 
 @pytest.mark.parametrize(("foreign", "told"), [(0.25, False), (0.2, True)])
@@ -77,7 +129,7 @@ def test_what_others_use_of_the_processors_is_not_held_against_links(
 ) -> None:
     launcher.num_hosts = 2
     disturbed = make_host("n9", foreign_load=foreign, stolen_load=0.05)
-    launcher.script = [ok_run(machine_busy=0.98, hosts=(disturbed,))]
+    launcher.script = [ok_run(), ok_run(machine_busy=0.98, hosts=(disturbed,))]
     assert run("allreduce-sweep", *EMULATED, "--bandwidth", "1gbit") == 0
     assert ("kept processors 73% busy" in capsys.readouterr().err) is told
 

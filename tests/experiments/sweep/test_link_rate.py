@@ -1,4 +1,4 @@
-"""The rate of emulated links is chosen so that the links decide and not the processors."""
+"""Rate and batch are chosen so that links matter, and neither processors nor links alone."""
 
 from __future__ import annotations
 
@@ -9,58 +9,98 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from experiments.sweep.link_rate import (
-    LEAST_SHARE,
+    LEAST_KEPT,
     MOST_BUSY,
+    MOST_KEPT,
     MOST_LOOKS,
     Look,
+    choose_batch,
     choose_rate,
     round_rate,
 )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Machine:
-    """Steps that need processors for `work_s` on all cores, and links besides.
+    """Steps that compute for `free_s` on all cores, handle messages, and use links besides.
 
     Attributes:
-        overlap: share of the shorter part that hides behind the other.
+        handled_s: of all cores, for messages.
+        overlap: share of the shorter of both parts that hides behind the other.
+        busy: share of the processor time in which a step computes; less beside accelerators.
     """
 
     bits: float
-    work_s: float
+    free_s: float
+    handled_s: float = 0.0
     overlap: float = 0.0
+    busy: float = 1.0
     rates: list[float] = field(default_factory=list)
 
     def look_at(self, rate: float) -> Look:
         self.rates.append(rate)
-        network_s = self.bits / rate
-        step_s = self.work_s + network_s - self.overlap * min(self.work_s, network_s)
-        return Look(bits_per_s=rate, bits=self.bits, step_s=step_s, busy=self.work_s / step_s)
+        network_s, work_s = self.bits / rate, self.free_s + self.handled_s
+        step_s = work_s + network_s - self.overlap * min(work_s, network_s)
+        used_s = self.busy * self.free_s + self.handled_s
+        return Look(
+            bits_per_s=rate,
+            bits=self.bits,
+            step_s=step_s,
+            free_s=self.free_s,
+            busy=used_s / step_s,
+        )
+
+    def choose(self) -> Look:
+        return choose_rate(self.bits, self.free_s, self.look_at)
 
 
-@example(bits=1e5, work_s=0.09375, overlap=0.75)
+@example(bits=1e5, free_s=0.09375, handled=0.0, overlap=0.75, busy=1.0)
 @given(
     bits=st.floats(1e5, 1e10),
-    work_s=st.floats(0.002, 5.0),
+    free_s=st.floats(0.002, 5.0),
+    handled=st.floats(0.0, 0.25),
     overlap=st.floats(0.0, 0.8),
+    busy=st.floats(0.05, 1.0),
 )
-def test_processors_have_time_to_spare_and_the_network_a_share(
-    bits: float, work_s: float, overlap: float
+def test_processors_have_time_to_spare_and_workers_keep_a_share_of_their_rate(
+    bits: float, free_s: float, handled: float, overlap: float, busy: float
 ) -> None:
-    machine = Machine(bits, work_s, overlap)
-    look = choose_rate(bits, machine.look_at)
+    machine = Machine(
+        bits=bits, free_s=free_s, handled_s=handled * free_s, overlap=overlap, busy=busy
+    )
+    look = machine.choose()
     assert len(machine.rates) <= MOST_LOOKS
     if 1e6 < look.bits_per_s < 1e10:
         assert look.busy <= MOST_BUSY
-        assert look.network_share >= LEAST_SHARE
-    else:  # a faster link there is not, and a slower one nobody wants
-        assert look.busy <= MOST_BUSY or machine.look_at(1e6).busy > MOST_BUSY
+        assert LEAST_KEPT <= look.kept <= MOST_KEPT
 
 
 def test_a_first_rate_that_is_good_is_kept() -> None:
-    machine = Machine(bits=7.2e6, work_s=0.06)
-    assert choose_rate(7.2e6, machine.look_at).bits_per_s == 1e8
+    machine = Machine(bits=7.2e6, free_s=0.1)
+    assert machine.choose().kept == pytest.approx(0.1 / 0.172)
     assert machine.rates == [1e8]
+
+
+def test_where_messages_keep_processors_busy_idle_ones_come_first() -> None:
+    machine = Machine(bits=7.2e6, free_s=0.01, handled_s=0.03)
+    look = machine.choose()
+    assert look.busy <= MOST_BUSY
+    assert look.kept < LEAST_KEPT
+
+
+@pytest.mark.parametrize(
+    ("batch", "free_s", "chosen"),
+    [
+        pytest.param(32, 0.012, 256, id="a small network computes for longer"),
+        pytest.param(32, 0.09, 32, id="long enough"),
+        pytest.param(8, 2.0, 8, id="never less than the default"),
+        pytest.param(32, 1e-5, 1024, id="an end there is"),
+    ],
+)
+def test_a_step_computes_for_about_a_tenth_of_a_second(
+    batch: int, free_s: float, chosen: int
+) -> None:
+    assert choose_batch(batch, free_s) == chosen
 
 
 @pytest.mark.parametrize(

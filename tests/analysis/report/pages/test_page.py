@@ -28,6 +28,7 @@ from ps_allreduce.point.strategies import (
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.exchanges import EXCHANGES, ExchangeChoice, ExchangeMode
 from ps_allreduce.record.files import write_json
+from ps_allreduce.record.link_rates import batch_question, rate_question
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.serialization import to_json
 from tests.analysis.builders import (
@@ -114,6 +115,17 @@ def test_the_page_says_how_gradients_travel_if_that_was_chosen(tmp_path: Path) -
     write_json(tmp_path / "sweep.json", {"order": [], "choices": choices})
     page = reported(tmp_path, compare_sweep())
     assert "Gradients travel in one pack (auto: no links that limit, 2 cores)." in page
+
+
+@pytest.mark.parametrize(("batch", "also"), [(256, " and a batch of 256 per worker"), (None, "")])
+def test_the_page_says_what_a_first_look_chose(
+    batch: int | None, also: str, tmp_path: Path
+) -> None:
+    chosen = {rate_question("SmallCNN"): 7e7, batch_question("SmallCNN"): batch}
+    choices = {question: answer for question, answer in chosen.items() if answer is not None}
+    write_json(tmp_path / "sweep.json", {"order": [], "choices": choices})
+    page = reported(tmp_path, compare_sweep())
+    assert f"A first look chose 70 Mbit/s{also} for SmallCNN" in page
 
 
 def test_the_first_line_of_the_report_is_the_verdict(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from analysis.derive.stalls import LEAST_STEPS
 from analysis.stats.explained_parts import Cause
 from analysis.suite.rule.planted_causes import (
     FILE,
@@ -19,7 +21,9 @@ from analysis.suite.rule.planted_causes import (
 )
 from experiments.suite.planted_points import (
     COMPUTE,
+    INCAST,
     NETWORK,
+    PORTS,
     SIDES,
     SIZES,
     WARMUP,
@@ -106,8 +110,11 @@ def test_a_seed_draws_causes_on_both_sides() -> None:
     assert {plant for draw in drawn for plant in draw.sizes} == set(Plant)
     assert {size for draw in drawn for size in draw.sizes.values()} == set(SIZES)
     assert 0.1 < sum(len(draw.sizes) == 2 for draw in drawn) / 200 < 0.3
-    served = [draw for draw in drawn if Plant.HOT_SERVER in draw.sizes]
+    served = [draw for draw in drawn if {Plant.HOT_SERVER, Plant.SHALLOW_PORT} & {*draw.sizes}]
     assert all(SIDES[draw.side].uses_servers for draw in served)
+    shallow = [draw for draw in drawn if Plant.SHALLOW_PORT in draw.sizes]
+    assert shallow == [draw for draw in drawn if draw.side == INCAST]
+    assert {len(draw.sizes) for draw in shallow} == {1}
 
 
 def test_causes_are_planted_where_they_belong(tmp_path: Path) -> None:
@@ -124,6 +131,13 @@ def test_causes_are_planted_where_they_belong(tmp_path: Path) -> None:
     assert link.network is not None
     assert (link.network.slow_host, link.network.bits_per_s) == (3, NETWORK.bits_per_s)
     assert link.network.slow_bits_per_s == pytest.approx(100e6 / 1.2, rel=1e-3)
+    incast = sound_point(INCAST)
+    assert incast.num_workers > sound.num_workers
+    shallow = planted_point(incast, {Plant.SHALLOW_PORT: 0.2}, step, tmp_path)
+    assert shallow.network == replace(NETWORK, port_buffer_bytes=PORTS[0.2])
+    # Stalls are looked for in so many steps.
+    assert isinstance(shallow.measurement, Measurement)
+    assert shallow.measurement.measured_steps == LEAST_STEPS
     hot = planted_point(sound, {Plant.HOT_SERVER: 0.1}, step, tmp_path)
     assert hot.strategy == sound.strategy
     (module,) = tmp_path.glob("models/*/planted.py")
