@@ -34,6 +34,7 @@ class LauncherSettings:
         traffic: what links carry besides what tasks send.
         congestion: the algorithm of TCP on the hosts.
         port_buffer: bytes that a port of a switch holds.
+        loss: share of packets that a port of a switch loses.
         time_limit: of a job, minutes.
         sbatch, ps_sbatch: further options for the scheduler, as they are typed there; of hosts
             of workers, and of those that are named for servers.
@@ -57,6 +58,7 @@ class LauncherSettings:
     traffic: tuple[Traffic, ...] = ()
     congestion: str | None = None
     port_buffer: int | None = None
+    loss: float | None = None
     partition: str | None = None
     account: str | None = None
     time_limit: int | None = None

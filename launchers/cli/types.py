@@ -229,6 +229,8 @@ SIZE = Parsed("bytes, kB, MB or GB", parse_size)
 
 COUNTS = Parsed("n,n,...", parse_counts)
 
+SHARE = Parsed("share", parse_decimal)
+
 #: Bits per second.
 RATE = Parsed("gbit, mbit, kbit, bit or unlimited", parse_rate)
 

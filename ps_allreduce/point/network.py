@@ -40,6 +40,9 @@ MIN_PORT_BUFFER_BYTES = 1_600
 
 MAX_PORT_BUFFER_BYTES = 1_000_000_000
 
+#: With more, TCP hardly gets anything through.
+MOST_LOSS = 0.5
+
 #: The least time after which Linux sends a lost segment again (TCP_RTO_MIN in include/net/tcp.h).
 RTO_MIN_S = 0.2
 
@@ -84,6 +87,7 @@ class EmulatedNetwork:
         congestion: the algorithm of TCP that hosts use, as Linux calls it.
         port_buffer_bytes: that may wait at a port of a switch before it loses packets.
         rto_min_s: the least time after which TCP sends a lost segment again.
+        loss: share of the packets with payload that every port of a switch loses at random.
     """
 
     num_hosts: int
@@ -97,6 +101,7 @@ class EmulatedNetwork:
     congestion: str = CONGESTION
     port_buffer_bytes: int = PORT_BUFFER_BYTES
     rto_min_s: float = RTO_MIN_S
+    loss: float = field(default=0.0, metadata=LATER)
 
     def __post_init__(self) -> None:
         if problem := next(self._problems(), None):
@@ -130,6 +135,9 @@ class EmulatedNetwork:
             yield f"a port buffers {least} to {most} bytes, got {self.port_buffer_bytes}."
         if not 1e-3 <= self.rto_min_s <= 100:
             yield f"the least retransmission timeout is 1 ms to 100 s, got {self.rto_min_s:g} s."
+
+        if not 0 <= self.loss <= MOST_LOSS:
+            yield f"the loss of an emulated network is 0 to {MOST_LOSS:g}, got {self.loss:g}."
 
     def _problems_of_traffic(self) -> Iterator[str]:
         if self.traffic and self.num_hosts < 2:
@@ -211,6 +219,8 @@ class EmulatedNetwork:
             parts.append(f"ports of {self.port_buffer_bytes / 1e3:g} kB")
         if self.rto_min_s != RTO_MIN_S:
             parts.append(f"timeouts from {self.rto_min_s * 1e3:g}ms")
+        if self.loss:
+            parts.append(f"loss {self.loss:g}")
         parts += map(str, self.traffic)
         return ", ".join(parts)
 

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from launchers.sites.emulated.flows import measure_flows
-from launchers.sites.emulated.held_network import EmulatedHost, hold_network
+from launchers.sites.emulated.held_network import EmulatedHost, Holder, hold_network
 from launchers.sites.emulated.site import EmulatedSite
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.network import EmulatedNetwork
@@ -251,6 +251,53 @@ def test_a_shallow_port_loses_packets_of_several_senders_and_counts_them() -> No
         lost = held.dropped()
         assert lost[0] > 0
         assert list(lost[1:]) == [0, 0, 0]
+
+
+#: Sends so many datagrams with so many bytes, slowly enough for a link of 100 Mbit/s.
+DATAGRAMS = """
+import socket, sys, time
+address, port, count, size = sys.argv[1], *map(int, sys.argv[2:])
+sending = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for number in range(count):
+    sending.sendto(bytes(size), (address, port))
+    if number % 50 == 49:
+        time.sleep(0.01)
+"""
+
+
+def lost_datagrams(held: Holder, count: int, size: int) -> Sequence[int]:
+    """What ports lose of datagrams from the first host to the second."""
+    before, (source, target) = held.dropped(), held.hosts
+    output([*source.enter, *python(DATAGRAMS, target.address, PORT, str(count), str(size))])
+    return [after - earlier for after, earlier in zip(held.dropped(), before, strict=True)]
+
+
+@timed
+def test_the_stated_share_of_packets_with_payload_is_lost_at_random_and_counted() -> None:
+    network = EmulatedNetwork(num_hosts=2, bits_per_s=1e8)
+    with hold_network(network, names(2)) as held:
+        assert lost_datagrams(held, 2000, 1000) == [0, 0]
+        held.change_links(replace(network, loss=0.1))
+        towards_source, towards_target = lost_datagrams(held, 5000, 1000)
+        # Packets are drawn: three times in a million so many are further off than this.
+        assert towards_target == pytest.approx(500, abs=100)
+        assert towards_source == 0
+        assert lost_datagrams(held, 2000, 100) == [0, 0]
+        held.change_links(network)
+        assert lost_datagrams(held, 2000, 1000) == [0, 0]
+
+
+@timed
+def test_links_that_lose_packets_are_limited_all_the_same_and_lose_single_packets_of_tcp() -> None:
+    network = EmulatedNetwork(num_hosts=2, bits_per_s=1e8, loss=0.001)
+    with hold_network(network, names(2)) as held:
+        source, target = held.hosts
+        assert 0.2 < rates([(source, target)])[0] / 1e8 < PAYLOAD + 0.02
+        # In 1.5 s pass 12,000 packets at most, and at a fifth of the rate 2,400.
+        assert 0 < held.dropped()[1] < 50
+        held.change_links(replace(network, loss=0.0))
+        assert rates([(source, target)])[0] / 1e8 > 0.5
+        assert list(held.dropped()) == [0, 0]
 
 
 @timed

@@ -196,6 +196,7 @@ def network_of(settings: LauncherSettings) -> EmulatedNetwork:
         traffic=settings.traffic,
         congestion=settings.congestion or CONGESTION,
         port_buffer_bytes=settings.port_buffer or PORT_BUFFER_BYTES,
+        loss=settings.loss or 0.0,
     )
 
 
@@ -205,7 +206,7 @@ EMULATED = SiteKind(
     understands=frozenset(
         {
             *("hosts", "ps_hosts", "bandwidth", "delay", "slow_host", "slow_bandwidth", "racks"),
-            *("uplink", "traffic", "congestion", "port_buffer"),
+            *("uplink", "traffic", "congestion", "port_buffer", "loss"),
         }
     ),
     network=network_of,

@@ -22,6 +22,7 @@ from typing import Any
 
 from pyroute2 import NetlinkError  # type: ignore[import-untyped]
 
+from launchers.sites.emulated.loss import CLSACT, lose_at_random
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.network import EmulatedNetwork
 
@@ -47,6 +48,9 @@ MIN_BURST_BYTES = 32 * 1024
 
 #: The kernel's own limit.
 MAX_TRAIN_BYTES = 65536
+
+#: The kernel's own limit (GSO_MAX_SEGS in linux/netdevice.h).
+MAX_TRAIN_SEGMENTS = 65535
 
 #: Two trains and the headers of all their packets, which the kernel counts as well.
 TRAINS_PER_BURST = 2.2
@@ -135,19 +139,22 @@ def limit_host(ip: Any, network: EmulatedNetwork, host: int) -> None:
         ip: pyroute2.IPRoute in the host's namespace.
     """
     index, rate = _index(ip, INTERFACE), network.link_bits_per_s(host)
-    ip.link("set", index=index, gso_max_size=train_bytes(rate))
+    # What is lost at random are packets, and no trains of them.
+    segments = 1 if network.loss else MAX_TRAIN_SEGMENTS
+    ip.link("set", index=index, gso_max_size=train_bytes(rate), gso_max_segs=segments)
     shape(ip, index, rate, HOST_QUEUE_BYTES)
 
 
 def limit_switch(ip: Any, network: EmulatedNetwork) -> None:
-    """Limit, and delay, what hosts receive, and limit the uplink, instead of as before.
+    """Limit, delay and lose what hosts receive, and limit the uplink, instead of as before.
 
-    Whatever way a packet takes, it passes exactly one end that delays it.
+    Whatever way a packet takes, it passes exactly one end that delays it and may lose it.
     """
     train = longest_train(network)
     for host in range(network.num_hosts):
         index, rate = _index(ip, f"port{host}"), network.link_bits_per_s(host)
         shape(ip, index, rate, network.port_buffer_bytes, train=train, delay_s=network.delay_s)
+        lose_at_random(ip, index, network.loss)
     if network.racks == 2:
         for rack in range(2):
             index, rate = _index(ip, f"uplink{rack}"), network.uplink_bits_per_s
@@ -160,14 +167,15 @@ def dropped_packets(ip: Any, num_hosts: int) -> tuple[int, ...]:
     Args:
         ip: pyroute2.IPRoute in the switch's namespace.
     """
-    lost: dict[int, int] = {}
+    lost: dict[tuple[int, bool], int] = {}
     for discipline in ip.get_qdiscs():
         statistics = discipline.get_attr("TCA_STATS2")
         queue = statistics.get_attr("TCA_STATS_QUEUE") if statistics else None
         # What a discipline within another one loses, the outer one counts as well.
-        index, drops = discipline["index"], queue["drops"] if queue else 0
-        lost[index] = max(lost.get(index, 0), drops)
-    return tuple(lost[_index(ip, f"port{host}")] for host in range(num_hosts))
+        place = discipline["index"], discipline["parent"] == CLSACT
+        lost[place] = max(lost.get(place, 0), queue["drops"] if queue else 0)
+    ports = [_index(ip, f"port{host}") for host in range(num_hosts)]
+    return tuple(lost[port, False] + lost.get((port, True), 0) for port in ports)
 
 
 def _plug_in(ip: Any, index: int, rack: int) -> None:

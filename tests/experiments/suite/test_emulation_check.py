@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from experiments import surroundings
+from experiments.suite import emulation_check
 from launchers.sites.emulated.flows import Flows
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts
@@ -68,8 +69,15 @@ def exact(
     return launcher
 
 
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many launches only communicate where gradients have one size."""
+    monkeypatch.setattr(emulation_check, "SIZES", (25_000_000,))
+    return 10
+
+
 def test_rates_are_halved_until_two_agree(
-    exact: FakeLauncher, capsys: pytest.CaptureFixture[str]
+    exact: FakeLauncher, brief: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(*WORDS) == 0
     # Two points, two launches.
@@ -86,14 +94,14 @@ def test_rates_are_halved_until_two_agree(
     ]
 
 
-def test_a_second_call_needs_no_run(
-    exact: FakeLauncher, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_call_needs_no_run(exact: FakeLauncher, brief: int) -> None:
     assert run(*WORDS) == run(*WORDS) == 0
-    assert len(exact.launched) == 12 + 30
+    assert len(exact.launched) == 12 + brief
 
 
-def test_scales_take_turns_and_durations_grow_as_rates_fall(exact: FakeLauncher) -> None:
+def test_scales_take_turns_and_durations_grow_as_rates_fall(
+    exact: FakeLauncher, brief: int
+) -> None:
     assert run(*WORDS) == 0
     first, second = rates(scaled(exact))[:4], rates(scaled(exact))[4:8]
     assert sorted(first) == sorted(second) == [5e8, 5e8, 1e9, 1e9]

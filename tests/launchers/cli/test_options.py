@@ -50,6 +50,7 @@ TYPED = {
     "traffic": ("--traffic", "0-1:100mbit"),
     "congestion": ("--congestion", "reno"),
     "port_buffer": ("--port-buffer", "128kB"),
+    "loss": ("--loss", "0.001"),
     "partition": ("--partition", "gpu"),
     "account": ("--account", "p1"),
     "time_limit": ("--time", "1:30:00"),

@@ -26,6 +26,7 @@ from launchers.sites.emulated.held_network import (
     read_settings,
     unshare_words,
 )
+from launchers.sites.emulated.loss import lose_at_random
 from launchers.sites.emulated.site import (
     FORK_SERVER_BYTES,
     BuiltNetwork,
@@ -129,6 +130,7 @@ def test_a_setting_of_tcp_that_does_not_take_is_refused(
         ({"congestion": "../cubic"}, "names no congestion control"),
         ({"port_buffer_bytes": 1000}, "a port buffers 1600 to"),
         ({"rto_min_s": 0.0}, "least retransmission timeout"),
+        ({"loss": 0.6}, r"the loss of an emulated network is 0 to 0\.5, got 0\.6"),
     ],
 )
 def test_a_network_that_makes_no_sense_is_refused(changes: dict[str, Any], problem: str) -> None:
@@ -353,3 +355,12 @@ def test_room_is_needed_for_the_hosts_of_an_experiment_and_asked_for_once(
         site.check(three)
     free.available = 0  # they are up
     site.check(two)
+
+
+def test_only_links_that_lose_packets_get_a_filter() -> None:
+    kernel = FakeNetlink()
+    lose_at_random(kernel, 7, 0.0)
+    assert kernel.added == []
+    with pytest.raises(UserError, match=r"cannot lose packets at random .*without --loss"):
+        lose_at_random(kernel, 1 << 30, 0.001)  # the real kernel has no such interface
+    assert [call[1] for call in kernel.added] == ["clsact"]

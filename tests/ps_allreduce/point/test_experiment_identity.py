@@ -184,6 +184,7 @@ CHANGES: list[tuple[str, Experiment, Any]] = [
     ("network.congestion", SPREAD, "reno"),
     ("network.port_buffer_bytes", SPREAD, 65536),
     ("network.rto_min_s", SPREAD, 0.4),
+    ("network.loss", SPREAD, 0.001),
     ("network.traffic", SPREAD, (Traffic(bits_per_s=1e7),)),
     ("interface", GOLDEN, "eth0"),
     ("workload.model", SENDING, ImageModel()),
