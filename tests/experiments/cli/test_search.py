@@ -158,7 +158,7 @@ def test_the_small_form_is_what_nothing_else_is_stated_about(
     point = next(each for each in launched if isinstance(each.strategy, SynchronousServers))
     assert point.workload.model == ScaledModel(base="InceptionV3", divisor=32)
     assert point.workload.batch_per_worker == 64
-    assert point.network == EmulatedNetwork(num_hosts=8, bits_per_s=110e6)
+    assert point.network == EmulatedNetwork(num_hosts=8, bits_per_s=104e6)
     assert point.strategy.wire == Wire(group_bytes=60_000, cut_bytes=60_000)
     assert isinstance(point.measurement, Measurement)
     assert point.measurement.measured_steps == 6

@@ -51,7 +51,8 @@ def test_a_stream_is_measured_at_both_ends(listening: tuple[Ear, int]) -> None:
     send_stream(sending("127.0.0.2", port), mouth)
     received = ear.expect("received")["counts"]
     assert received["bytes"] > PART_SHARE * 1_000_000
-    assert 0.05e9 < received["ns"] / PART_SHARE < 5e9
+    # The fastest part of a stream that waited in front of a busy receiver comes at once.
+    assert 0 < received["ns"] / PART_SHARE < 5e9
     assert 0 < mouth.expect("sent")["counts"]["round_trip_ns"] < 1e9
 
 
