@@ -29,7 +29,7 @@ AIM = 0.65
 
 #: A step without communication is to take about so long: several times as long as handling the
 #: messages of a small network does, and short enough for many steps in a window.
-COMPUTED_S = 0.1
+COMPUTED_S = 0.15
 
 MOST_BATCH = 1024
 

@@ -79,7 +79,7 @@ def drive(request: StartTask, task: Task, measurement: Measurement, report: Repo
     built_at = time.time()
     checksums_before = tuple(backend.weight_checksums())
     initial = None if request.weights is None else backend.read_weights()
-    timed, starts = _measure(backend, task.experiment.num_workers, measurement, report)
+    timed, starts = _measure(backend, task.experiment, measurement, report)
     _save_timings(Path(f"{request.result}.npz"), task.experiment, timed)
     if request.weights is not None and initial is not None:
         weights = RunWeights(initial=initial, final=backend.read_weights())
@@ -118,7 +118,7 @@ class PhaseStart:
 
 
 def _measure(
-    backend: Backend, num_workers: int, measurement: Measurement, report: Report
+    backend: Backend, experiment: Experiment, measurement: Measurement, report: Report
 ) -> tuple[TimedSteps[Rows], dict[Phase, PhaseStart]]:
     """Run the timed loop, and note when phases start.
 
@@ -135,7 +135,8 @@ def _measure(
         progress=progress,
         expect=lambda seconds: report("needs", seconds=seconds),
         ends=RowLayout.ends,
-        num_workers=num_workers,
+        num_workers=experiment.num_workers,
+        meet=experiment.num_workers == 1 or experiment.strategy.communicates(),
     )
     timed = timed_loop(backend, measurement, around)
     starts.setdefault(Phase.EVENTS, PhaseStart(time.time(), backend.traces))

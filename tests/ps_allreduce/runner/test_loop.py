@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from ps_allreduce.point.measurement import (
     WarmupEnd,
 )
 from ps_allreduce.record.steps import Floats, Integers, Phase
-from ps_allreduce.runner.loop import FORWARD, Stretch, Surroundings, timed_loop
+from ps_allreduce.runner.loop import APART_S, FORWARD, MARGIN, Stretch, Surroundings, timed_loop
 from tests.examples import fast
 from tests.fakes import FakeClock
 
@@ -87,6 +87,18 @@ def run_loop(
     told: list[Phase] = []
     timed = timed_loop(driver, measurement, around(clock, told.append))
     return timed.stretches, driver, told
+
+
+def test_workers_that_never_wait_for_each_other_measure_longer_than_they_begin_apart() -> None:
+    lengths = {}
+    for meet in (True, False):
+        clock = FakeClock(now=1000.0)
+        apart = replace(around(clock), meet=meet)
+        timed = timed_loop(
+            FakeDriver(clock, steady(0.1)), Measurement(measured_steps=5, measured_s=1.0), apart
+        )
+        lengths[meet] = steps_of(timed.stretches, Phase.MEASURED) * 0.1
+    assert lengths[False] - lengths[True] == pytest.approx(APART_S * MARGIN, abs=0.2)
 
 
 def steps_of(stretches: list[Stretch[Rows]], phase: Phase) -> int:
