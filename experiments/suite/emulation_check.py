@@ -67,7 +67,7 @@ WORKLOAD = Workload(
 
 PROFILE = Profile(
     name="emulation-check",
-    measurement=Measurement(warmup=FixedWarmup(least_steps=3, least_s=1.0), measured_steps=20),
+    measurement=Measurement(warmup=FixedWarmup(least_steps=3, least_s=1.0), measured_steps=12),
     deadline_s=300.0,
 )
 
