@@ -122,12 +122,9 @@ KINDS = (
     FigureKind(
         name="settings",
         title="What the verdict compares, and every setting beside it",
-        caption="Above: the two settings that the verdict compares, on an axis of their own, which "
-        "need not begin at 0; a launch that lies beyond it is not drawn. Below: every setting that "
-        "exchanges gradients, at as many workers; bars begin at 0. Of one side alone, its fastest "
-        "setting is held against the default, or, where it is the default, against the slowest. "
-        "Asynchronous settings do not compute the same as synchronous ones and stand apart. "
-        f"{_LAUNCHES} {_COUNTS}",
+        caption="Above: what the verdict compares, on an axis that need not begin at 0. Below: "
+        "every setting that exchanges gradients, at as many workers. Asynchronous settings do not "
+        f"compute the same as synchronous ones and stand apart. {_LAUNCHES} {_COUNTS}",
         plot=plot_contenders,
         shows_bounds=True,
         shows_changed=True,

@@ -14,7 +14,8 @@ profile quick has one worker and the most, and workers that do not communicate o
 share cores.  The profile standard first tunes both sides, in a fifth of its time, and measures
 their best settings as well.
 
-Cost: 10 or 11 points per model in the profile quick, which takes about five minutes.
+Cost: 10 or 11 points per model in the profile quick, which takes five minutes, or seven on
+two cores.
 
 It should show which strategy is faster here, by how much, what placement alone is worth, and
 whether either is faster than TensorFlow without the suite.
