@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Self, TypeVar
 
 import psutil
 
@@ -25,6 +25,8 @@ from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts
 from ps_allreduce.point.network import CONGESTION, PORT_BUFFER_BYTES, EmulatedNetwork
+
+T = TypeVar("T")
 
 #: What a fork server holds for itself when TensorFlow is imported.
 FORK_SERVER_BYTES = 200_000_000
@@ -194,10 +196,15 @@ def network_of(settings: LauncherSettings) -> EmulatedNetwork:
         racks=1 if settings.racks is None else settings.racks,
         uplink_bits_per_s=settings.uplink,
         traffic=settings.traffic,
-        congestion=settings.congestion or CONGESTION,
-        port_buffer_bytes=settings.port_buffer or PORT_BUFFER_BYTES,
+        congestion=_stated(settings.congestion, CONGESTION),
+        port_buffer_bytes=_stated(settings.port_buffer, PORT_BUFFER_BYTES),
         loss=settings.loss or 0.0,
     )
+
+
+def _stated(value: T | None, default: T) -> T:
+    """Nothing and 0 are stated, too, and refused by the network."""
+    return default if value is None else value
 
 
 EMULATED = SiteKind(

@@ -138,6 +138,12 @@ def test_a_network_that_makes_no_sense_is_refused(changes: dict[str, Any], probl
         EmulatedNetwork(num_hosts=2, bits_per_s=1e9, **changes)
 
 
+@pytest.mark.parametrize("stated", [{"port_buffer": 0}, {"congestion": ""}])
+def test_what_is_stated_as_nothing_is_refused_and_no_default(stated: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=r"a port buffers|names no congestion control"):
+        network_of(LauncherSettings(launcher="emulated", hosts=2, **stated))
+
+
 def test_another_time_scale_has_other_timers_and_the_same_buffers() -> None:
     slow = EmulatedNetwork(num_hosts=2, bits_per_s=1e9, port_buffer_bytes=50_000).scaled(0.5)
     assert (slow.rto_min_s, slow.port_buffer_bytes) == (0.4, 50_000)
