@@ -20,7 +20,7 @@ from experiments.models.workload_request import refuse_absent_workers
 from experiments.studies.defaults import default_cores, default_workers
 from experiments.studies.scope import Describe, Scale, Scope, check_servers
 from experiments.studies.study import Study
-from experiments.sweep.definition import LAUNCHES, Choices
+from experiments.sweep.definition import CONTENDERS, LAUNCHES, Choices
 from experiments.sweep.sweep import (
     OVERHEAD_S,
     QUICK,
@@ -81,6 +81,7 @@ def plan_sweep(
         profile=request.sweep.chosen_profile,
         seed=request.sweep.seed,
         main_launches=main_launches_of(request, choices),
+        main_ids=choices.answer(CONTENDERS, tuple[str, ...]),
         job_sizes=job_sizes(capacity.num_hosts) if request.sweep.jobs_by_size else (),
     )
     if request.sweep.budget_s is not None:
@@ -265,7 +266,7 @@ def _tell_too_long(
 def _tell_budget(sweep: Sweep, budget_s: float, console: Console) -> None:
     """Say that a stated budget does not hold the fewest launches; a pilot says it by itself."""
     profile = sweep.profile
-    fewest = [run for run in sweep.runs() if run.turn < profile.repetitions]
+    fewest = [run for run in sweep.runs() if run.turn < sweep.fewest_turns]
     likely_s = expected_duration(sweep, fewest, OVERHEAD_S).likely_s
     if likely_s > budget_s and not profile.pilot:
         console.print(

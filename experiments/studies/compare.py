@@ -56,7 +56,7 @@ def _points(scope: Scope) -> Iterator[Experiment]:
     for workload in scope.workloads:
         yield from scope.bases(workload)
         served = [*_served(scope, workload)]
-        sizes = {*scope.scale.workers, *map(room_for_workers, served)}
+        sizes = {*scope.sizes(workload), *map(room_for_workers, served)}
         yield from (scope.reduced(workload, workers) for workers in sorted(sizes))
         yield from served
         yield from scope.tuned_of(workload)
@@ -64,7 +64,7 @@ def _points(scope: Scope) -> Iterator[Experiment]:
 
 
 def _served(scope: Scope, workload: Workload) -> Iterator[Experiment]:
-    for workers in scope.scale.workers:
+    for workers in scope.sizes(workload):
         num_ps = scope.servers_for(workers)
         balanced = scope.balanced_policy(workload, num_ps)
         yield scope.served(workload, AsynchronousServers, workers, num_ps, balanced)

@@ -230,6 +230,16 @@ class Scope:
         free = [self.point(workload, NoCommunication, n) for n in bounded]
         return [self.point(workload, Single, 1), *free]
 
+    def sizes(self, workload: Workload) -> tuple[int, ...]:
+        """Numbers of workers of points that exchange gradients.
+
+        Briefly, where workers share cores, only several: a single worker has a core to itself, so
+        a point with one worker tells nothing of the others.
+        """
+        several = tuple(number for number in self.scale.workers if number > 1)
+        brief = self.brief and self._shares_cores(workload)
+        return several if brief and several else self.scale.workers
+
     def _shares_cores(self, workload: Workload) -> bool:
         """The most workers that compute have less than their cores on one machine."""
         if self.network is None or workload.emulated is not None:

@@ -21,6 +21,7 @@ DEFINITION = "sweep.json"
 
 #: What a pilot answers: a number, and seconds.
 LAUNCHES = "launches of the main comparison"
+CONTENDERS = "points of the main comparison that may be the best of their side"
 WINDOW = "length of windows"
 
 T = TypeVar("T")
@@ -118,7 +119,8 @@ def save_definition(sweep: Sweep, choices: Choices, sweep_dir: Path) -> None:
     Raises:
         UserError: the folder cannot be written.
     """
-    decided = sweep if LAUNCHES in choices.answers else replace(sweep, main_launches=None)
+    launches = sweep.main_launches if LAUNCHES in choices.answers else sweep.fewest_turns
+    decided = replace(sweep, main_launches=launches)
     content = {
         "name": sweep.name,
         "seed": sweep.seed,

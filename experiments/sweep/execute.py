@@ -95,7 +95,7 @@ def execute(
     with open_session(place, sweep.name, sweep.profile, retry_failed=retry_failed) as session:
         queue = session.history.standing(runs).missing
         kept = len(runs) - len(queue)
-        place.listener.begin(_likely(queue, sweep.profile), kept)
+        place.listener.begin(_likely(queue, sweep), kept)
         _prepare(queue, place)
         save_definition(sweep, choices, place.sweep_dir)
         early = EarlyEnd(sweep=sweep, choices=choices, session=session, ends_at=ends_at)
@@ -124,11 +124,11 @@ def _prepare(runs: Iterable[PlannedRun], place: Workplace) -> None:
         place.launcher.prepare(workload)
 
 
-def _likely(queue: Sequence[PlannedRun], profile: Profile) -> int:
+def _likely(queue: Sequence[PlannedRun], sweep: Sweep) -> int:
     """How many of the missing runs will be made, as far as it is known before the first of them."""
-    if profile.budget_s is None or profile.pilot:
+    if sweep.profile.budget_s is None or sweep.profile.pilot:
         return len(queue)
-    return sum(run.turn < profile.repetitions for run in queue)
+    return sum(run.turn < sweep.fewest_turns for run in queue)
 
 
 def look_ahead(

@@ -1,9 +1,10 @@
 """When a sweep ends that launches its main comparison as often as time allows.
 
 Decides when it is asked: before every turn of the main comparison, once all points have the fewest
-launches.  It ends when no further turn fits into the time, or when the main ratio is known well
-enough.  Every look at the ratio is noted in `sweep.json`, because whoever tells the interval later
-must account for it (`analysis.stats.look_levels`); what the clock says tells nothing of the ratio.
+launches.  First, points that cannot be the best of their side any more leave it.  It ends when no
+further turn fits into the time, or when the main ratio is known well enough.  Every look at the
+ratio is noted in `sweep.json`, because whoever tells the interval later must account for it
+(`analysis.stats.look_levels`); what the clock says tells nothing of the ratio.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from pathlib import Path
 import numpy as np
 
 from analysis.planning.precision import half_width
-from experiments.sweep.contenders import main_points
-from experiments.sweep.definition import LAUNCHES, Choices, save_definition
+from experiments.sweep.contenders import rivals, still_open
+from experiments.sweep.definition import CONTENDERS, LAUNCHES, Choices, save_definition
+from experiments.sweep.history import kept_records
 from experiments.sweep.session import Session
 from experiments.sweep.sweep import PlannedRun, Sweep
 from ps_allreduce.record.looks import LOOKS, Looks
+from ps_allreduce.record.records import Status
 from ps_allreduce.serialization import to_json
 
 
@@ -42,17 +45,40 @@ class EarlyEnd:
     _asked: int = 0
 
     def comes_before(self, run: PlannedRun) -> bool:
-        """Whether the sweep has ended before this run."""
+        """Whether the sweep has ended before this run, or its point has left it."""
         if self.launches is None and self._begins_turn(run):
             self._asked = run.turn
+            self._narrow()
             self.precise = self._is_precise(run.turn)
             if self.precise or self._has_no_time(run.turn):
                 self._end(run.turn)
         return self.is_beyond(run)
 
     def is_beyond(self, run: PlannedRun) -> bool:
-        """Whether a run belongs to the turns that are left out."""
-        return self.launches is not None and run.turn >= self.launches
+        """Whether a run belongs to what is left out."""
+        if run.turn < self.sweep.profile.repetitions:
+            return False
+        ended = self.launches is not None and run.turn >= self.launches
+        return ended or run.experiment not in (*self.sweep.contenders, self.sweep.sentinel)
+
+    def _narrow(self) -> None:
+        """See once which points may still be the best of their side."""
+        if (
+            CONTENDERS in self.choices.answers
+            or self.sweep.job_sizes
+            or not rivals(self.sweep.points)
+        ):
+            return
+        points = self.sweep.contenders
+        block = self.session.place.provenance(self.session.hosts).fingerprint
+        rates: dict[str, list[float]] = {}
+        for record in kept_records(self._folder, block, [p.experiment_id for p in points]):
+            if record.status is Status.OK and record.metrics is not None:
+                rates.setdefault(record.experiment_id, []).append(record.metrics.examples_per_sec)
+        chosen = tuple(p.experiment_id for p in still_open(points, rates))
+        self.choices.decide(CONTENDERS, tuple[str, ...], lambda: chosen)
+        self.sweep = replace(self.sweep, main_ids=chosen)
+        save_definition(self.sweep, self.choices, self._folder)
 
     def _begins_turn(self, run: PlannedRun) -> bool:
         """It is the first run of a turn of the main comparison alone."""
@@ -69,7 +95,8 @@ class EarlyEnd:
         turn_s, left_s = self._turn_s(), self.ends_at - time.monotonic()
         planned = (self.sweep.main_launches or launches) - launches
         more = int(min(planned, left_s / turn_s)) if turn_s else planned
-        self.session.place.listener.expect(max(0, more) * len(main_points(self.sweep.points)))
+        more = max(more, self.sweep.fewest_turns - launches, 0)
+        self.session.place.listener.expect(more * len(self.sweep.contenders))
         return more < 1
 
     def _turn_s(self) -> float:
@@ -77,7 +104,7 @@ class EarlyEnd:
         made = self.session.made
         seconds = [
             [record.phases.total_s or 0.0 for record in made if record.experiment == point]
-            for point in main_points(self.sweep.points)
+            for point in self.sweep.contenders
         ]
         return float(sum(np.mean(each) for each in seconds if each))
 

@@ -11,7 +11,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from experiments.sweep.contenders import main_points
+from experiments.sweep.contenders import main_points, rivals
 from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts as hosts_needed
@@ -55,9 +55,10 @@ class Profile:
     Attributes:
         measurement: of every point, unless a study or a pilot decides otherwise.
         repetitions: launches of every point; with a budget, of every point at least.
+        main_repetitions: with a budget, launches of both sides of the main comparison at least.
         deadline_s: a run that takes longer has timed out, unless its steps need longer.
-        budget_s: time of a call.  What the fewest launches of all points leave of it goes to those
-            of the main comparison.  None launches all points equally often.
+        budget_s: time of a call.  What the fewest launches leave of it goes to the main comparison.
+            None launches all points equally often.
         pilot: runs beforehand choose the length of windows, and the number of those launches.
         precision: the sweep ends early where the interval of the main ratio reaches no further than
             this share to either side; None for never.
@@ -66,6 +67,7 @@ class Profile:
     name: str
     measurement: Measurement = field(default_factory=Measurement)
     repetitions: int = 3
+    main_repetitions: int = 0
     deadline_s: float = 120.0
     budget_s: float | None = None
     pilot: bool = False
@@ -92,6 +94,7 @@ PROFILES: Mapping[str, Profile] = {
         name=QUICK,
         measurement=Measurement(warmup=QUICK_WARMUP, measured_steps=8, measured_s=1.0),
         repetitions=3,
+        main_repetitions=6,
         deadline_s=60.0,
         budget_s=QUICK_S,
     ),
@@ -128,6 +131,7 @@ class Sweep:
         profile: repetitions and deadline of every point.
         seed: of the order of the runs.
         main_launches: of the points of the main comparison, which may be launched more often.
+        main_ids: identities of those that are launched more often; None for all of them.
         job_sizes: numbers of hosts, ascending, where the sweep has a job for each of them: a point
             is run in the smallest job that holds it, and points without any other (a single worker)
             in every job, which they join.
@@ -138,11 +142,25 @@ class Sweep:
     profile: Profile
     seed: int
     main_launches: int | None = None
+    main_ids: tuple[str, ...] | None = None
     job_sizes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.points:
             raise UserError(f"sweep {self.name} has no point: every combination was excluded.")
+
+    @property
+    def fewest_turns(self) -> int:
+        """Turns that are made however long they take, those of the main comparison among them."""
+        own = self.profile
+        has_more = own.budget_s is not None and rivals(self.points)
+        return max(own.repetitions, own.main_repetitions if has_more else 0)
+
+    @property
+    def contenders(self) -> list[Experiment]:
+        """The points that are launched more often than the others."""
+        main, chosen = main_points(self.points), self.main_ids
+        return [p for p in main if chosen is None or p.experiment_id in chosen]
 
     @property
     def sentinel(self) -> Experiment | None:
@@ -181,11 +199,12 @@ class Sweep:
         """Every point once per block of repetitions, then the main comparison alone.
 
         Each block has an order of its own.  Interleaving lets a drift of the machine hit all points
-        alike, and makes ratios of points pairs of the same block.  The sentinel begins the first
+        alike, and makes ratios of points pairs of the same block.  The main comparison's points
+        follow one another, so that a slow minute hits both sides.  The sentinel begins the first
         block and ends the others.
         """
         every = self.profile.repetitions
-        contenders = [point for point in main_points(self.points) if point in points]
+        contenders = [point for point in self.contenders if point in points]
         last = max(every, self.main_launches or 0) if contenders else every
         blocks = {repetition: list(points) for repetition in range(every)}
         blocks |= {
@@ -206,9 +225,14 @@ class Sweep:
         return [*contenders, sentinel]
 
     def _block(self, points: Sequence[Experiment], repetition: int) -> list[PlannedRun]:
-        block = [point for point in points if point != self.sentinel]
-        random.Random(f"{self.seed}/{repetition}").shuffle(block)
-        sentinel = self.sentinel
+        sentinel, generator = self.sentinel, random.Random(f"{self.seed}/{repetition}")
+        together = [point for point in rivals(self.points) if point in points]
+        groups = [[point] for point in points if point not in (sentinel, *together)]
+        if together:
+            generator.shuffle(together)
+            groups.append(together)
+        generator.shuffle(groups)
+        block = [point for group in groups for point in group]
         if sentinel is not None and sentinel in points:
             block.insert(len(block) if repetition % REPETITIONS_APART else 0, sentinel)
         return [PlannedRun(experiment=point, repetition=repetition) for point in block]
@@ -262,7 +286,7 @@ def expected_duration(
 
     Turns of the main comparison alone take what the others leave of the time.
     """
-    every = sum(run.turn < sweep.profile.repetitions for run in runs)
+    every = sum(run.turn < sweep.fewest_turns for run in runs)
     launches_s = [_likely_s(run.experiment) + overhead_s for run in runs]
     budget_s = sweep.profile.budget_s or 0.0 if runs else 0.0
     return ExpectedDuration(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from analysis.data.load import read_sweep
-from experiments.sweep.definition import LAUNCHES, Choices, read_choices
+from experiments.sweep.definition import CONTENDERS, LAUNCHES, Choices, read_choices
 from experiments.sweep.execute import SessionResult, Stop, execute
 from experiments.sweep.session import RunListener, Workplace
 from experiments.sweep.sweep import Profile, Sweep
 from launchers.protocol import LaunchedRun
+from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
 from ps_allreduce.record.records import Status
 from tests.experiments.sweeps import records
@@ -131,3 +133,38 @@ def test_turns_are_made_for_as_long_as_they_fit_into_the_time(
     assert listener.expected == [2 * n for n in range(launches - 3, -1, -1)]
     files = read_sweep(tmp_path)
     assert (len(files.planned or ()), files.looks) == (2 * launches, None)
+
+
+def test_the_fewest_turns_of_the_main_comparison_are_made_without_time(tmp_path: Path) -> None:
+    profile = replace(QUICK.profile, main_repetitions=5, budget_s=1.0)
+    sweep = replace(QUICK, profile=profile)
+    place = Workplace(launcher=FakeLauncher(), sweep_dir=tmp_path, commit="0123456789ab")
+    result = execute(sweep, sweep.runs(), place, Choices(), begun=0.0)
+    assert len(result.made) == 2 * 5
+    assert read_choices(tmp_path, "", None).answer(LAUNCHES, int) == 5
+    assert len(read_sweep(tmp_path).planned or ()) == 2 * 5
+
+
+@pytest.mark.parametrize("killed_after", [None, 9, 10, 12])
+def test_a_slow_setting_leaves_the_main_comparison_also_where_the_sweep_was_interrupted(
+    killed_after: int | None, tmp_path: Path
+) -> None:
+    slow = make_experiment(SynchronousServers, 2, placement=Policy.GREEDY)
+    profile = Profile(name="quick", repetitions=3, main_repetitions=6, budget_s=1.0)
+    sweep = replace(QUICK, points=(*SWEEP.points, slow), profile=profile)
+    runs = sweep.runs()
+    script = [rated(50.0 if run.experiment == slow else 100.0) for run in runs[:9]]
+    script += [rated(100.0)] * 6
+    if killed_after is not None:
+        begin = [*script[:killed_after], bad_run(Status.INTERRUPTED)]
+        place = Workplace(launcher=FakeLauncher(begin), sweep_dir=tmp_path, commit="0123456789ab")
+        assert execute(sweep, runs, place, Choices(), begun=0.0).stop is Stop.INTERRUPTED
+        script = script[killed_after:]
+    choices = read_choices(tmp_path, "", None)
+    sweep = replace(sweep, main_ids=choices.answer(CONTENDERS, tuple[str, ...]))
+    place = Workplace(launcher=FakeLauncher(script), sweep_dir=tmp_path, commit="0123456789ab")
+    result = execute(sweep, sweep.runs(), place, choices, begun=0.0)
+    made = Counter(key.split("/")[0] for key in read_sweep(tmp_path).planned or ())
+    assert made == {**{p.experiment_id: 6 for p in SWEEP.points}, slow.experiment_id: 3}
+    assert len(result.made) == 15 - (killed_after or 0)
+    assert result.standing.is_complete

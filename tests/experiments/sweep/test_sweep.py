@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 
@@ -10,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.sweep.contenders import main_points
+from experiments.sweep.contenders import main_points, still_open
 from experiments.sweep.sweep import Profile, Sweep, job_sizes
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.spread import LayoutKind, Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
@@ -169,3 +171,42 @@ def test_without_two_sides_all_points_are_the_main_comparison() -> None:
     points = tuple(make_experiment(AllReduce, n) for n in (1, 2))
     sweep = Sweep(name="s", points=points, profile=TWICE, seed=1, main_launches=5)
     assert Counter(run.experiment for run in sweep.runs()) == dict.fromkeys(points, 5)
+
+
+ROUND_ROBIN, EVEN = (
+    make_experiment(SynchronousServers, 2, placement=policy)
+    for policy in (Policy.ROUND_ROBIN, Policy.GREEDY)
+)
+RING = make_experiment(AllReduce, 2)
+
+
+@pytest.mark.parametrize(
+    ("rates", "left"),
+    [
+        ({ROUND_ROBIN: [50.0, 52.0], EVEN: [99.0, 101.0], RING: [10.0]}, [RING, EVEN]),
+        ({ROUND_ROBIN: [50.0, 99.0], EVEN: [99.0, 101.0]}, [RING, ROUND_ROBIN, EVEN]),
+        ({ROUND_ROBIN: [], EVEN: [99.0]}, [RING, ROUND_ROBIN, EVEN]),
+        ({}, [RING, ROUND_ROBIN, EVEN]),
+    ],
+)
+def test_what_is_clearly_not_the_best_of_its_side_is_launched_no_more(
+    rates: Mapping[Experiment, list[float]], left: list[Experiment]
+) -> None:
+    known = {point.experiment_id: own for point, own in rates.items()}
+    assert still_open([RING, ROUND_ROBIN, EVEN], known) == left
+
+
+def test_both_sides_of_the_main_comparison_follow_one_another() -> None:
+    points = (*COMPARED, *(make_experiment(AsynchronousServers, n) for n in range(3, 9)))
+    runs = Sweep(name="s", points=points, profile=TWICE, seed=3).runs()
+    for turn in range(2):
+        block = [run.experiment for run in runs if run.turn == turn]
+        assert abs(block.index(RING) - block.index(SERVED)) == 1
+
+
+def test_only_a_sweep_with_two_sides_and_a_time_launches_them_more_often() -> None:
+    often = Profile(name="p", repetitions=3, main_repetitions=6, budget_s=10.0)
+    assert Sweep(name="s", points=COMPARED, profile=often, seed=1).fewest_turns == 6
+    assert Sweep(name="s", points=COMPARED[:3], profile=often, seed=1).fewest_turns == 3
+    stated = often.without_budget(4)
+    assert Sweep(name="s", points=COMPARED, profile=stated, seed=1).fewest_turns == 4
