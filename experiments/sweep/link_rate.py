@@ -83,10 +83,10 @@ class Look:
 
 
 def round_rate(bits_per_s: float) -> float:
-    """The next of 1, 2, 3, 5, 7, 10 ... bit/s that is not faster, within what links may have."""
+    """The next of 1, 2, 3, 4, 5, 7, 10 ... bit/s that is not faster, within what links may have."""
     within = min(max(bits_per_s, LEAST_BITS_PER_S), MOST_BITS_PER_S)
     power = 10.0 ** math.floor(math.log10(within))
-    return max(step * power for step in (1, 2, 3, 5, 7) if step * power <= within)
+    return max(step * power for step in (1, 2, 3, 4, 5, 7) if step * power <= within)
 
 
 def choose_batch(batch: int, free_s: float) -> int:

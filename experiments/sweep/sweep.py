@@ -44,8 +44,9 @@ QUICK, STANDARD = "quick", "standard"
 #: With imports and the report, `make compare` ends within five minutes.
 QUICK_S = 280.0
 
-#: Where steps never get steady, a quick sweep does not wait for long.
-QUICK_WARMUP = SteadyWarmup(most_s=3.0)
+#: Where steps never get steady, a quick sweep does not wait for long; fewer steps than these show
+#: no trend (`runner.steadiness`).
+QUICK_WARMUP = SteadyWarmup(least_steps=7, most_s=3.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

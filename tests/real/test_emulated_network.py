@@ -234,9 +234,10 @@ def algorithms(hosts: Sequence[EmulatedHost]) -> set[str]:
 def test_both_ends_use_the_stated_congestion_control_whatever_this_machine_uses() -> None:
     network = EmulatedNetwork(num_hosts=2, bits_per_s=1e9)
     with hold_network(network, names(2)) as held:
-        assert algorithms(held.hosts) == {"cubic"}
+        apart, alone = held.hosts, [held.hosts[0]] * 2
+        assert [algorithms(ends) for ends in (apart, alone)] == [{"cubic"}] * 2
         held.change_links(replace(network, congestion="reno"))
-        assert algorithms(held.hosts) == {"reno"}
+        assert [algorithms(ends) for ends in (apart, alone)] == [{"reno"}] * 2
         with pytest.raises(UserError, match=r"no congestion control swift: choose one of .*reno"):
             held.change_links(replace(network, congestion="swift"))
 

@@ -35,8 +35,13 @@ PINNED: Mapping[str, str] = {
 
 SETTINGS = Path("/proc/sys/net/ipv4")
 
-#: RT_SCOPE_LINK and RTPROT_KERNEL: the route that the kernel makes by itself for an address.
-_OWN_ROUTE = {"scope": 253, "proto": 2}
+#: RTPROT_KERNEL: routes that the kernel makes by itself for an address.
+_OF_KERNEL = 2
+
+#: To the other hosts (RT_SCOPE_LINK), and to the host itself (RT_SCOPE_HOST, RTN_LOCAL,
+#: RT_TABLE_LOCAL), where a server and a worker may be.
+_TO_OTHERS = {"dst": SUBNET, "dst_len": PREFIX_LENGTH, "scope": 253, "proto": _OF_KERNEL}
+_TO_ITSELF = {"dst_len": 32, "scope": 254, "proto": _OF_KERNEL, "type": 2, "table": 255}
 
 
 def pin_tcp(folder: Path = SETTINGS) -> None:
@@ -69,7 +74,7 @@ def _value(path: Path) -> str:
 
 
 def use_congestion(ip: Any, network: EmulatedNetwork, host: int) -> None:
-    """Give the route to the other hosts the network's congestion control and timeout.
+    """Give all traffic of the host the network's congestion control and timeout.
 
     Args:
         ip: pyroute2.IPRoute in the host's namespace.
@@ -78,15 +83,16 @@ def use_congestion(ip: Any, network: EmulatedNetwork, host: int) -> None:
         UserError: the kernel does not have them.
     """
     (index,) = ip.link_lookup(ifname=INTERFACE)
+    address = address_of(host)
     wanted = {"cc_algo": network.congestion, "rto_min": round(network.rto_min_s * 1e3)}
-    route = {"dst": SUBNET, "dst_len": PREFIX_LENGTH, "oif": index, "prefsrc": address_of(host)}
-    try:
-        ip.route("replace", **route, **_OWN_ROUTE, metrics=wanted)
-    except NetlinkError as error:
-        raise UserError(_unknown(network.congestion)) from error
-    found = ip.get_routes(oif=index, dst_len=PREFIX_LENGTH)[0].get_attr("RTA_METRICS")
-    if found is None or found.get_attr("RTAX_CC_ALGO") != network.congestion:
-        raise UserError(_unknown(network.congestion))
+    for route in (_TO_OTHERS, {"dst": address, **_TO_ITSELF}):
+        try:
+            ip.route("replace", **route, oif=index, prefsrc=address, metrics=wanted)
+        except NetlinkError as error:
+            raise UserError(_unknown(network.congestion)) from error
+        found = ip.get_routes(oif=index, dst_len=route["dst_len"])[0].get_attr("RTA_METRICS")
+        if found is None or found.get_attr("RTAX_CC_ALGO") != network.congestion:
+            raise UserError(_unknown(network.congestion))
 
 
 def _unknown(congestion: str) -> str:

@@ -249,7 +249,7 @@ def test_a_dry_run_tells_the_points_and_the_time_and_runs_nothing(
     [
         (["--emulate", "0.2,0.4"], ""),
         (["--emulate", "0.4,0.8", "--worker-factors", "0:10"], " points will time out: "),
-        (["--emulate", "4,8"], " points will time out: warm-up and measured steps of"),
+        (["--emulate", "8,16"], " points will time out: warm-up and measured steps of"),
         (["--emulate", "0.01,0.02", *EMULATED[:4], "--bandwidth", "4kbit"], " points will time"),
     ],
 )
