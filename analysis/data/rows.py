@@ -29,6 +29,7 @@ from analysis.derive.tracing import traced_step_s
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.models.names import Unit
+from ps_allreduce.point.network import RTO_MIN_S
 from ps_allreduce.record.hosts import kinds
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.record.steps import StepTable, Window, measurement_window
@@ -218,10 +219,12 @@ def _where_time_goes(record: RunRecord, steps: StepTable | None, window: Window 
     parts = parts_of(record.experiment, steps)
     pop, causes = pop_of(parts, window), network_causes(record)
     enough = record.metrics.measured_steps >= LEAST_STEPS
+    network = record.experiment.network
+    rto_min_s = network.rto_min_s if network else RTO_MIN_S
     seconds = task_seconds(record, window, step_time_s(record) or 0.0)
     return {
         **parts.columns(),
-        **(stalls_of(parts).columns() if enough else {}),
+        **(stalls_of(parts, rto_min_s).columns() if enough else {}),
         **(pop.columns() if pop else {}),
         **(causes.columns() if causes else {}),
         "worker_cpu_s": mean_seconds(seconds, TaskType.WORKER),

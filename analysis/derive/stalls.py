@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.derive.step_parts import StepParts
+from ps_allreduce.point.network import RTO_MIN_S
 from ps_allreduce.record.steps import Floats, Integers
 
 #: Fewer measured steps of a worker tell no humps.
@@ -25,8 +26,9 @@ LEAST_STEPS = 100
 #: Share of the steps that the main hump holds at least.
 IN_HUMP = 1 / 3
 
-#: Steps that are later by so many seconds stalled: TCP's timers wait a little longer.
-STALL_S = 0.15
+#: Steps that are later by this share of the least retransmission timeout stalled: TCP's timers wait
+#: a little longer.
+STALL_TIMEOUTS = 0.75
 
 #: And by so many widths of the main hump: step times that vary much are late without a stall.
 STALL_WIDTHS = 6.0
@@ -69,18 +71,21 @@ class Stalls:
         }
 
 
-def stalls_of(parts: StepParts) -> Stalls:
+def stalls_of(parts: StepParts, rto_min_s: float = RTO_MIN_S) -> Stalls:
     """The humps and stalls of the steps inside a window.
 
     Workers that meet in every step share their humps, and a mean over workers counts a stall that
     holds up all of them once.  Others have a hump each.
+
+    Args:
+        rto_min_s: the least time after which TCP sends a lost segment again.
     """
     group = np.zeros_like(parts.worker) if parts.meets else parts.worker
     hump, width = np.zeros(len(group)), np.zeros(len(group))
     for each in np.unique(group):
         hump[group == each], width[group == each] = main_hump(parts.step_s[group == each])
     late = parts.step_s - hump
-    stalled = late >= np.maximum(STALL_S, STALL_WIDTHS * width)
+    stalled = late >= np.maximum(STALL_TIMEOUTS * rto_min_s, STALL_WIDTHS * width)
     waited = parts.waiting_s - np.median(parts.waiting_s[~stalled])
     hump_s = float(hump.mean())
     return Stalls(

@@ -95,7 +95,7 @@ PROFILES: Mapping[str, Profile] = {
         name=QUICK,
         measurement=Measurement(warmup=QUICK_WARMUP, measured_steps=8, measured_s=1.0),
         repetitions=3,
-        main_repetitions=6,
+        main_repetitions=5,
         deadline_s=60.0,
         budget_s=QUICK_S,
     ),

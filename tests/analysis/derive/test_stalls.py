@@ -57,6 +57,12 @@ def test_a_stall_that_all_workers_share_counts_once() -> None:
     assert by_turns.stalled_s == pytest.approx(alone.stalled_s, rel=0.02)
 
 
+def test_a_stall_is_as_long_as_the_timers_of_the_network() -> None:
+    parts = parts_of(make_experiment(SynchronousServers, 1), steps_of(lossy()))
+    assert stalls_of(parts, 0.1).stalled_s == stalls_of(parts).stalled_s > 0
+    assert stalls_of(parts, 0.4).stalled_s == 0
+
+
 def test_steps_that_vary_much_are_late_without_a_stall() -> None:
     random = np.random.default_rng(2)
     for step_s in (0.1, 1.0, 10.0):
