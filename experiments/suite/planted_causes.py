@@ -1,7 +1,7 @@
 """Plant causes in launches, and see whether the explanation finds them and keeps its promises.
 
-Axes: side, cause (slow worker, hot server, slow input, slow link, busy cores, shallow port), share
-of a step.
+Axes: side, cause (slow worker, hot server, slow input, slow link, busy cores, shallow port, random
+loss), share of a step.
 
 Method: a seed draws what is planted in each launch, on emulated hosts with an emulated accelerator.
 Launches without each cause come before and after it in the same turn.  The latest sound launches

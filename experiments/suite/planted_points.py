@@ -63,9 +63,12 @@ BURNERS: Mapping[float, int] = {0.05: 5, 0.10: 6, 0.20: 8}
 #: Bytes that the ports of a switch buffer, for a share of a step.
 PORTS: Mapping[float, int] = {0.05: 96_000, 0.10: 66_000, 0.20: 44_000}
 
-#: Causes that come alone: an input that takes longer than a step hides everything else, and shallow
-#: ports have a side of their own.
-ALONE = (Plant.SLOW_INPUT, Plant.SHALLOW_PORT)
+#: Share of packets that every port loses, for a share of a step.
+LOSSES: Mapping[float, float] = {0.05: 0.001, 0.10: 0.002, 0.20: 0.004}
+
+#: Causes that come alone: an input that takes longer than a step hides everything else, shallow ports
+#: have a side of their own, and stalls need windows that are longer than those of other causes.
+ALONE = (Plant.SLOW_INPUT, Plant.SHALLOW_PORT, Plant.RANDOM_LOSS)
 
 #: Whether a cause needs a side with servers, or one without.  All-reduce has no hottest server, and
 #: loses nothing at a shallow port: one host sends to it, no faster than its link.  Servers leave
@@ -206,6 +209,9 @@ def planted_point(
             point = replace(point, network=_slow_link(point, step, extra_s))
         elif plant is Plant.SHALLOW_PORT:
             network = replace(_network(point), port_buffer_bytes=PORTS[share])
+            point = replace(point, network=network, measurement=STALLING)
+        elif plant is Plant.RANDOM_LOSS:
+            network = replace(_network(point), loss=LOSSES[share])
             point = replace(point, network=network, measurement=STALLING)
         elif plant is Plant.HOT_SERVER:
             # Servers get tensors in turn, so one gets all the larger ones.

@@ -29,12 +29,9 @@ AIM = 0.65
 
 #: A step without communication is to take about so long: several times as long as handling the
 #: messages of a small network does, and short enough for many steps in a window.
-COMPUTED_S = 0.2
+COMPUTED_S = 0.15
 
 MOST_BATCH = 1024
-
-#: Rates begin with one of these digits.
-_ROUND = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)
 
 LEAST_BITS_PER_S, MOST_BITS_PER_S = 1e6, 1e10
 
@@ -86,27 +83,22 @@ class Look:
 
 
 def round_rate(bits_per_s: float) -> float:
-    """The next round rate in bit/s that is not faster, within what links may have."""
+    """The next of 1, 2, 3, 5, 7, 10 ... bit/s that is not faster, within what links may have."""
     within = min(max(bits_per_s, LEAST_BITS_PER_S), MOST_BITS_PER_S)
     power = 10.0 ** math.floor(math.log10(within))
-    return max(step * power for step in _ROUND if step * power <= within)
+    return max(step * power for step in (1, 2, 3, 5, 7) if step * power <= within)
 
 
 def choose_batch(batch: int, free_s: float) -> int:
-    """The batch of a worker with which a step computes about as long as it should.
+    """The batch of a worker, doubled until a step computes about as long as it should.
+
+    Whole doublings and few rates: calls on one machine are to choose the same.
 
     Args:
         batch: with which a step without communication took `free_s` seconds; it is the least.
-
-    Returns:
-        The nearest of once and one and a half times a power of two times this batch.
     """
-    wanted = batch * COMPUTED_S / free_s
-    larger = [batch * factor << power >> 1 for power in range(10) for factor in (2, 3)]
-    return min(
-        (each for each in larger if each <= max(batch, MOST_BATCH)),
-        key=lambda each: abs(math.log(each / wanted)),
-    )
+    doublings = max(0, round(math.log2(COMPUTED_S / free_s)))
+    return max(batch, min(batch << doublings, MOST_BATCH))
 
 
 def choose_rate(bits: float, free_s: float, look_at: Callable[[float], Look]) -> Look:

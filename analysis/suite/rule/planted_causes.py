@@ -45,6 +45,7 @@ class Plant(StrEnum):
     SLOW_LINK = "slow link"
     BUSY_CORES = "busy cores"
     SHALLOW_PORT = "shallow port"
+    RANDOM_LOSS = "random loss"
 
 
 #: The part of a difference that is the right answer.
@@ -55,6 +56,7 @@ ANSWERS: Mapping[Plant, Cause] = {
     Plant.SLOW_LINK: Cause.SLOW_LINK,
     Plant.BUSY_CORES: Cause.FOREIGN,
     Plant.SHALLOW_PORT: Cause.LOST,
+    Plant.RANDOM_LOSS: Cause.LOST,
 }
 
 

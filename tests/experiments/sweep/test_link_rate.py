@@ -92,9 +92,7 @@ def test_where_messages_keep_processors_busy_idle_ones_come_first() -> None:
     ("batch", "free_s", "chosen"),
     [
         pytest.param(32, 0.012, 512, id="a small network computes for longer"),
-        pytest.param(32, 0.18, 32, id="long enough"),
-        pytest.param(256, 0.155, 384, id="half a doubling"),
-        pytest.param(1, 0.12, 2, id="a batch of one has no half"),
+        pytest.param(32, 0.12, 32, id="long enough"),
         pytest.param(8, 2.0, 8, id="never less than the default"),
         pytest.param(32, 1e-5, 1024, id="an end there is"),
     ],
@@ -107,7 +105,7 @@ def test_a_step_computes_long_enough_beside_its_messages(
 
 @pytest.mark.parametrize(
     ("rate", "rounded"),
-    [(1e8, 1e8), (4.9e7, 4e7), (2.9e7, 2.5e7), (5e7, 5e7), (1.0, 1e6), (1e12, 1e10)],
+    [(1e8, 1e8), (4.9e7, 3e7), (5e7, 5e7), (1.0, 1e6), (1e12, 1e10)],
 )
 def test_rates_are_round(rate: float, rounded: float) -> None:
     assert round_rate(rate) == rounded
