@@ -76,6 +76,11 @@ UV ?= uv
 
 # Values reach recipes through the environment, so neither make nor the shell reads "$$RESULTS" as code.
 VARIABLES = PROFILE LAUNCHER RESULTS MODEL NUM_PS HOSTS A B SETTING INTO NAME N ARGS ENV VENV TF HOROVOD PYTHON WHEELHOUSE UV
+
+# A misspelt one would be ignored, and something else measured than was asked for.
+UNKNOWN := $(filter-out $(VARIABLES) SHELL,$(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name))))
+$(if $(UNKNOWN),$(error $(UNKNOWN): no variable of this Makefile; "make" lists them. Options of a command go into ARGS="--workers 4"))
+
 $(foreach name,$(VARIABLES),$(eval override $(name) := $$(value $(name))))
 export $(VARIABLES)
 
@@ -101,8 +106,9 @@ CHOICE = $${MODEL:+--model "$$MODEL"} $${NUM_PS:+--num-ps "$$NUM_PS"}
 help:
 	@echo "Compare parameter servers with all-reduce. Every target sets up what it needs; none needs root."
 	@echo
-	@for study in $(SWEEPS); do printf '  make %-17s %s\n' "$$study" \
-		"$$(sed -n '1s/"//gp' "experiments/studies/$$(echo "$$study" | tr - _).py")"; done
+	@for study in $(SWEEPS); do module="$$(echo "$$study" | tr - _).py"; \
+		for path in experiments/studies/$$module experiments/studies/literature/$$module; do [ ! -f $$path ] || \
+		printf '  make %-17s %s\n' "$$study" "$$(sed -n '1s/"//gp' $$path)"; done; done
 	@sed -n 's/^#: \{0,1\}//p' Makefile
 
 environment:
@@ -180,12 +186,14 @@ check: lint
 	$(RUN) pytest -n auto --dist worksteal -m "not tensorflow and not slow" $$ARGS
 
 # Real tests run two at a time: they mostly wait, or import on one core. Tests that measure this machine
-# run alone. The longest file begins first. -rs lists every skipped test with its reason.
+# run alone, also after a failure of the others; only an interrupt (status 2) ends both. The longest file
+# begins first. -rs lists every skipped test with its reason.
 REAL = (tensorflow or slow)
 test: check
-	$(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder -rs --durations=20 -m "$(REAL) and not timed" \
-		tests/real/test_slurm.py tests $$ARGS
-	$(RUN) pytest -rs --durations=20 -m "$(REAL) and timed" $$ARGS
+	@set -f; status=0; "$$SUITE_PYTHON" -m pytest -n 2 --dist loadfile --no-loadscope-reorder -rs --durations=20 \
+		-m "$(REAL) and not timed" tests/real/test_slurm.py tests $$ARGS || status=$$?; \
+	[ $$status -ne 2 ] || exit 2; \
+	"$$SUITE_PYTHON" -m pytest -rs --durations=20 -m "$(REAL) and timed" $$ARGS || status=$$?; exit $$status
 
 test-slurm: dev-tools
 	$(RUN) pytest -rs -m slurm $$ARGS

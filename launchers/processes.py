@@ -196,7 +196,7 @@ def run_quietly(
             try:
                 out, err = program.communicate(timeout=timeout_s)
             except BaseException:
-                os.killpg(program.pid, signal.SIGKILL)
+                kill_group(program.pid)  # an interrupted one may have ended in the meantime
                 raise
     except (OSError, subprocess.TimeoutExpired):
         return None

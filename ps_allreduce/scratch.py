@@ -38,6 +38,11 @@ def _processes() -> str:
     return f"{boot[:8]}-{os.stat('/proc/self/ns/pid').st_ino}"
 
 
+def without_scratch_names(text: str) -> str:
+    """A text without the names of temporary folders, which are others every time."""
+    return re.sub(rf"{PREFIX}[\w.-]+", f"{PREFIX}...", text)
+
+
 @contextmanager
 def scratch_folder(parent: Path) -> Iterator[Path]:
     """A private folder below another one; gone when the context is left.

@@ -123,11 +123,19 @@ def _folders(top: Path) -> Iterator[Path]:
     while waiting:
         folder = waiting.pop()
         try:
-            entries = [entry for entry in os.scandir(folder) if entry.is_dir()]
+            entries = [entry for entry in os.scandir(folder) if _is_folder(entry)]
         except OSError as error:
             raise UserError(f"{folder} cannot be read ({error.strerror}).") from error
         yield from (Path(entry.path) for entry in entries)
         waiting += [Path(entry.path) for entry in entries if not entry.is_symlink()]
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """A loop of links is none."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def read_sweep(folder: Path) -> SweepFiles:

@@ -72,6 +72,7 @@ def plan_sweep(
     _tell_of_refusals(request.study, scopes[0], console)
     _refuse_unused(request.name, request.settings, points)
     check_servers(points, describe)
+    _tell_impossible(points, describe, console)
     fitting = _fitting(points, capacity, console)
     refuse_absent_workers(fitting)
     _tell_too_long(fitting, request.sweep.chosen_profile, describe, console)
@@ -207,6 +208,18 @@ def _tell_of_refusals(study: Study, scope: Scope, console: Console) -> None:
     }
     if refusals:
         console.print(f"Left out: {', '.join(refusals)}; {next(iter(refusals.values()))}")
+
+
+def _tell_impossible(points: Sequence[Experiment], describe: Describe, console: Console) -> None:
+    """Say where placements of whole variables are left out, because these are too few."""
+    served = dict.fromkeys((p.workload, p.num_ps) for p in points if p.num_ps > 1)
+    for workload, num_ps in served:
+        count = sum(spec.trainable for spec in describe(workload))
+        if count < num_ps:
+            console.print(
+                f"With {num_ps} servers {workload.model.name} has partitioned variables only: it "
+                f"has {count} of them, too few to leave them whole."
+            )
 
 
 def _refuse_unused(name: str, settings: StrategySettings, points: Sequence[Experiment]) -> None:

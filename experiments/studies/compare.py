@@ -10,12 +10,12 @@ servers with 8 steps per dispatch and with joined rounds, and its all-reduce wit
 Method: all points share one machine, one model and one batch per worker.  Where servers have hosts
 of their own, all-reduce is measured on as many hosts as well.  On one server every placement is the
 same and is measured once.  Bases are a single worker and workers that do not communicate.  The
-profile quick has one worker and the most, and workers that do not communicate only where workers
-share cores.  The profile standard first tunes both sides, in a fifth of its time, and measures
-their best settings as well.
+profile quick has one worker and the most; where workers share cores, the most alone, and as many
+that do not communicate.  The profile standard first tunes both sides, in a fifth of its time, and
+measures their best settings as well.
 
-Cost: 10 or 11 points per model in the profile quick, which takes five minutes, or seven on
-two cores.
+Cost: 8 to 10 points per model in the profile quick, which takes five minutes, or nine on two
+cores.
 
 It should show which strategy is faster here, by how much, what placement alone is worth, and
 whether either is faster than TensorFlow without the suite.

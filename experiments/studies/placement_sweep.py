@@ -13,7 +13,6 @@ It should show that the bytes of the hottest server explain the time of a step.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 
 from experiments.studies.scope import Scope
@@ -29,8 +28,9 @@ def _points(scope: Scope) -> Iterator[Experiment]:
     workers, stated = scope.scale.workers[-1], scope.settings.num_ps
     for workload in scope.workloads:
         yield from scope.bases(workload)
-        for num_ps, policy in itertools.product([stated] if stated else NUM_PS, Policy):
-            yield scope.served(workload, SynchronousServers, workers, num_ps, policy)
+        for num_ps in [stated] if stated else NUM_PS:
+            for policy in scope.policies(workload, num_ps):
+                yield scope.served(workload, SynchronousServers, workers, num_ps, policy)
 
 
 STUDY = Study(about=__doc__, points=_points, hosts=4, chooses_exchange=True)

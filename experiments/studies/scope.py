@@ -18,10 +18,12 @@ from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import (
     DEFAULT_SPLIT_BYTES,
+    Plan,
     Policy,
     VariableSpec,
     default_split_bytes,
     make_plan,
+    possible_plans,
     suggest,
 )
 from ps_allreduce.point.resources import Device, Resources, default_threads
@@ -292,20 +294,33 @@ class Scope:
             return Policy.ROUND_ROBIN
 
         def compute() -> Policy:
-            variables, split_bytes = self.describe(workload), self._split_bytes(workload, num_ps)
-            plans = [make_plan(policy, variables, num_ps, split_bytes) for policy in Policy]
-            return suggest(plans).policy
+            return suggest(self._possible_plans(workload, num_ps)).policy
 
         question = f"most balanced placement of {workload.model.name} on {num_ps} servers"
         return self.choices.decide(question, Policy, compute)
 
     def telling_policies(self, workload: Workload, num_ps: int) -> list[Policy]:
-        """Round robin and the most balanced placement; where that is round robin, the next one."""
+        """Round robin and the most balanced placement; where that is round robin, the next one.
+
+        Without round robin where variables are fewer than servers.
+        """
         if num_ps == 1:
             return [Policy.ROUND_ROBIN]
         balanced = self.balanced_policy(workload, num_ps)
         other = balanced if balanced is not Policy.ROUND_ROBIN else Policy.LARGEST_FIRST
-        return [Policy.ROUND_ROBIN, other]
+        return [p for p in self.policies(workload, num_ps) if p in (Policy.ROUND_ROBIN, other)]
+
+    def policies(self, workload: Workload, num_ps: int) -> list[Policy]:
+        """Those under which every server gets something: whole variables may be too few.
+
+        Raises:
+            UserError: there is none.
+        """
+        return [plan.policy for plan in self._possible_plans(workload, num_ps)]
+
+    def _possible_plans(self, workload: Workload, num_ps: int) -> list[Plan]:
+        split_bytes = self._split_bytes(workload, num_ps)
+        return possible_plans(self.describe(workload), num_ps, split_bytes)
 
     def _split_bytes(self, workload: Workload, num_ps: int) -> int:
         """Above so many bytes `partitioned` cuts a variable: as stated, or decided once."""

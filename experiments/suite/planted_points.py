@@ -66,8 +66,8 @@ PORTS: Mapping[float, int] = {0.05: 96_000, 0.10: 66_000, 0.20: 44_000}
 #: Share of packets that every port loses, for a share of a step.
 LOSSES: Mapping[float, float] = {0.05: 0.001, 0.10: 0.002, 0.20: 0.004}
 
-#: Causes that come alone: an input that takes longer than a step hides everything else, shallow ports
-#: have a side of their own, and stalls need windows that are longer than those of other causes.
+#: Causes that come alone: an input that takes longer than a step hides everything else, shallow
+#: ports have a side of their own, and stalls need longer windows than other causes.
 ALONE = (Plant.SLOW_INPUT, Plant.SHALLOW_PORT, Plant.RANDOM_LOSS)
 
 #: Whether a cause needs a side with servers, or one without.  All-reduce has no hottest server, and

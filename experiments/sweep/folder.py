@@ -208,7 +208,8 @@ def set_aside(path: Path, reason: str) -> None:
     while os.path.lexists(folder / f"{stem}.reason.txt"):
         number += 1
         stem = f"{path.stem}.{number}"
-    write_atomically(folder / f"{stem}.reason.txt", f"{reason}\n".encode())
+    text = f"{reason}\n".encode(errors="backslashreplace")  # it may name a file in any bytes
+    write_atomically(folder / f"{stem}.reason.txt", text)
     files = RunFiles(path)
     try:
         for source in (files.log, files.raw, files.record):
@@ -251,7 +252,7 @@ def locked(sweep_dir: Path) -> Iterator[None]:
     except BlockingIOError:
         os.close(descriptor)
         raise UserError(
-            f"another sweep is running in {sweep_dir}; wait for it or choose another RESULTS."
+            f"another command is making runs in {sweep_dir}; wait for it or choose another RESULTS."
         ) from None
     except OSError:
         pass

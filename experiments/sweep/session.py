@@ -39,6 +39,7 @@ from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.provenance import Provenance, collect
 from ps_allreduce.record.records import RunRecord, Status
+from ps_allreduce.scratch import without_scratch_names
 
 #: So often one fault of the host may end launches in a row, and all of its faults together.
 SAME_FAULTS = 3
@@ -167,8 +168,8 @@ def run_once(session: Session, run: PlannedRun, weights: Path | None = None) -> 
         record, fault = _attempt(session, run, weights, again=bool(faults))
         if not fault:
             return record
-        faults.append(fault)
-        if faults.count(fault) == SAME_FAULTS or len(faults) == ALL_FAULTS:
+        faults.append(without_scratch_names(fault))
+        if faults.count(faults[-1]) == SAME_FAULTS or len(faults) == ALL_FAULTS:
             raise LaunchError(
                 f"no run can be made here: {fault.rstrip('.')} ({len(faults)} times in a row). "
                 "Mend this; then the same command makes the runs that are missing."

@@ -7,12 +7,12 @@ and where, is the sites' business.
 from __future__ import annotations
 
 import base64
-import select
 import signal
 import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -173,8 +173,7 @@ class ForkServerClient:
         deadline = time.monotonic() + timeout_s
         while not self.has_message:
             left = deadline - time.monotonic()
-            readable, _, _ = select.select([self._connection], [], [], max(left, 0))
-            if not readable:
+            if not wait([self._connection], max(left, 0)):
                 return None
             try:
                 content = self._connection.recv(1 << 18)

@@ -7,13 +7,13 @@ known here.
 
 from __future__ import annotations
 
-import select
 import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from multiprocessing.connection import wait
 from typing import Any
 
 from launchers.fork_servers.client import SILENT_S, ForkServerClient
@@ -67,9 +67,9 @@ class HostServers:
         waiting = [host for host, client in self.clients.items() if client.has_message]
         if not waiting:
             listening = list(self.reachable.clients.values())
-            watched: list[ForkServerClient | socket.socket] = [*listening, *self.without]
-            readable, _, _ = select.select(watched, [], [], max(timeout_s, 0))
-            waiting = [client.host for client in listening if client in readable]
+            lines = [client.fileno() for client in listening]
+            readable = wait([*lines, *self.without], max(timeout_s, 0))
+            waiting = [client.host for client in listening if client.fileno() in readable]
             ended = [reason for line, reason in self.without.items() if line in readable]
             if ended and not waiting:
                 raise HostFault(ended[0])

@@ -23,6 +23,12 @@ from ps_allreduce.errors import UserError
 
 DEFAULT_SPLIT_BYTES = 4_000_000
 
+#: Servers are even if the hottest one carries no more than this times the mean of all.
+EVEN = 1.1
+
+#: Parts of the usual threshold that are tried where servers are not.
+SPLIT_FURTHER = (1, 2, 3, 4, 6, 8)
+
 DTYPE_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
 DTYPE_BYTES |= {"uint32": 4, "uint64": 8, "bool": 1, "int8": 1, "uint8": 1}
 
@@ -122,12 +128,12 @@ def make_plan(
     if policy is Policy.PARTITIONED and split_bytes < 1:
         raise UserError(f"split_bytes must be at least 1, got {split_bytes}.")
     pieces = _cut(variables, split_bytes if policy is Policy.PARTITIONED else math.inf)
-    trainable = [piece for piece in pieces if variables[piece.variable].trainable]
-    if num_ps > len(trainable):
+    most = len(_trainable(variables, pieces))
+    if num_ps > most:
         what = "shards" if policy is Policy.PARTITIONED else "trainable variables"
         raise UserError(
-            f"{num_ps} parameter servers but only {len(trainable)} {what} to place "
-            f"(policy {policy}): choose num_ps up to {len(trainable)}."
+            f"{num_ps} parameter servers but only {most} {what} to place "
+            f"(policy {policy}): choose num_ps up to {most}."
         )
     servers = _ASSIGN[policy]([piece.num_bytes for piece in pieces], num_ps)
     placed = [
@@ -136,6 +142,10 @@ def make_plan(
         if variables[piece.variable].trainable
     ]
     return Plan(policy=policy, num_ps=num_ps, shards=tuple(placed))
+
+
+def _trainable(variables: Sequence[VariableSpec], pieces: Sequence[Shard]) -> list[Shard]:
+    return [piece for piece in pieces if variables[piece.variable].trainable]
 
 
 def _cut(variables: Sequence[VariableSpec], split_bytes: float) -> list[Shard]:
@@ -212,6 +222,24 @@ _ASSIGN: dict[Policy, Callable[[Sequence[int], int], list[int]]] = {
 }
 
 
+def possible_plans(
+    variables: Sequence[VariableSpec], num_ps: int, split_bytes: int = DEFAULT_SPLIT_BYTES
+) -> list[Plan]:
+    """Those of all policies under which every server gets something.
+
+    Raises:
+        UserError: there is none.
+    """
+    plans: list[Plan] = []
+    for policy in Policy:
+        try:
+            plans.append(make_plan(policy, variables, num_ps, split_bytes))
+        except UserError:
+            if policy is Policy.PARTITIONED:  # then no other is possible either
+                raise
+    return plans
+
+
 def suggest(plans: Sequence[Plan]) -> Plan:
     """The most balanced plan; of those within 2 % of it, the one that cuts least.
 
@@ -226,13 +254,23 @@ def suggest(plans: Sequence[Plan]) -> Plan:
 def default_split_bytes(variables: Sequence[VariableSpec], num_ps: int) -> int:
     """The threshold of `partitioned` where none is asked for.
 
-    4 MB, which large models are usually cut by (BytePS: 4,096,000 bytes); for a model without a
-    variable that large, half of a server's fair share, or the policy would cut nothing.
+    4 MB, which large models are usually cut by (BytePS: 4,096,000 bytes), or half of a server's
+    fair share if that is less.  Where servers are not even then, a part of that, because more
+    shards cost more messages: the largest with which they are, else the one that is most even.
     """
-    sizes = [spec.num_bytes for spec in variables if spec.trainable]
-    if max(sizes) > DEFAULT_SPLIT_BYTES:
-        return DEFAULT_SPLIT_BYTES
-    return max(1, sum(sizes) // (2 * max(1, num_ps)))
+    share = sum(spec.num_bytes for spec in variables if spec.trainable) // max(1, num_ps)
+    whole = min(DEFAULT_SPLIT_BYTES, share // 2)
+    uneven: dict[int, float] = {}
+    for parts in SPLIT_FURTHER:
+        threshold = max(1, whole // parts)
+        shards = _trainable(variables, _cut(variables, threshold))
+        if len(shards) >= num_ps:
+            uneven[threshold] = make_plan(
+                Policy.PARTITIONED, variables, num_ps, threshold
+            ).max_over_mean
+            if uneven[threshold] <= EVEN:
+                return threshold
+    return min(uneven, key=uneven.__getitem__, default=max(1, whole))
 
 
 def useful_servers(variables: Sequence[VariableSpec]) -> int:

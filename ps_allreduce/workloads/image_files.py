@@ -7,7 +7,6 @@ A TFRecord file holds `tf.train.Example`s with `image` (encoded bytes, PNG or JP
 from __future__ import annotations
 
 import io
-import os
 import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from PIL import Image
 
 from ps_allreduce.errors import HostFault, InputDataError, UserError
 from ps_allreduce.point.inputs.data import PATTERN, Digits, RecordFiles
+from ps_allreduce.scratch import scratch_folder
 from ps_allreduce.tf_internals.texts import cause_of_file_error
 
 RECORDS_PER_FILE = 5000
@@ -104,17 +104,17 @@ def write_digits(data_dir: Path) -> Path:
 
 
 def _write(folder: Path, samples: Iterable[tuple[bytes, int]]) -> None:
-    """Write records under temporary names and rename them at the end: a half-written file never
-    has a name that is looked for.
+    """Write records in a folder of this process and move them at the end: a half-written file never
+    has a name that is looked for, and whoever writes the same at once has files of its own.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write_parts(folder, samples)
+        with scratch_folder(folder) as scratch:
+            _write_parts(scratch, samples)
+            for path in scratch.iterdir():
+                path.replace(folder / path.name)
     except (OSError, tf.errors.OpError) as error:
         raise UserError(f"cannot write TFRecord files to {folder}: {_cause(error)}.") from error
-    finally:
-        for left_over in folder.glob(".part-*"):
-            left_over.unlink()
 
 
 def _cause(error: OSError | tf.errors.OpError) -> str:
@@ -124,15 +124,14 @@ def _cause(error: OSError | tf.errors.OpError) -> str:
 
 
 def _write_parts(folder: Path, samples: Iterable[tuple[bytes, int]]) -> None:
-    writers: list[tuple[Path, tf.io.TFRecordWriter]] = []
+    writers: list[tf.io.TFRecordWriter] = []
     for count, (image, label) in enumerate(samples):
         if count % RECORDS_PER_FILE == 0:
-            path = folder / f".part-{len(writers):05d}.{os.getpid()}"
-            writers.append((path, tf.io.TFRecordWriter(str(path))))
-        writers[-1][1].write(_example(image, label))
-    for number, (path, writer) in enumerate(writers):
+            path = folder / f"part-{len(writers):05d}.tfrecord"
+            writers.append(tf.io.TFRecordWriter(str(path)))
+        writers[-1].write(_example(image, label))
+    for writer in writers:
         writer.close()
-        path.replace(folder / f"part-{number:05d}.tfrecord")
 
 
 def _example(image: bytes, label: int) -> bytes:

@@ -67,7 +67,9 @@ def recording_make(tmp_path: Path) -> RecordingMake:
 
 
 def test_make_alone_describes_every_target_and_variable() -> None:
-    help_text = run_make(check=True).stdout
+    done = run_make(check=True)
+    help_text = done.stdout
+    assert not done.stderr
     makefile = (ROOT / "Makefile").read_text()
     variables = re.findall(r"^VARIABLES = (.*)$", makefile, re.MULTILINE)[0].split()
     targets = re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE)
@@ -75,6 +77,15 @@ def test_make_alone_describes_every_target_and_variable() -> None:
         assert f"make {target} " in help_text, target
     for variable in set(variables) - {"UV"}:
         assert f"{variable}=" in help_text, variable
+    for study in STUDIES.values():
+        assert study.about.partition("\n")[0] in help_text
+
+
+@pytest.mark.parametrize("word", ["MODELL=ResNet50", "WORKERS=4", "results=here"])
+def test_an_unknown_variable_is_refused(word: str) -> None:
+    done = run_make("compare", word)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{word.partition('=')[0]}: no variable of this Makefile" in done.stderr
 
 
 @pytest.mark.parametrize("sweep", STUDIES)
@@ -209,3 +220,13 @@ def test_unknown_value_names_the_choices(word: str, choices: str, tmp_path: Path
     sentence = result.stderr.splitlines()[0]
     assert sentence == f"{word} is not known; choose one of: {choices}."
     assert not (tmp_path / "venv").exists()
+
+
+@pytest.mark.parametrize(("status", "runs"), [(0, 3), (1, 3), (2, 2)])
+def test_a_failed_real_test_does_not_hide_those_that_are_timed(
+    recording_make: RecordingMake, status: int, runs: int
+) -> None:
+    recording_make.status = status
+    with recording_make.python.open("a") as script:
+        script.write(f'case "$*" in *"and not timed"*) exit {status};; esac\n')
+    assert sum(call[:2] == ["-m", "pytest"] for call in recording_make("test")) == runs

@@ -13,6 +13,7 @@ from ps_allreduce.point.placement import (
     VariableSpec,
     better_num_ps,
     make_plan,
+    possible_plans,
     suggest,
     useful_servers,
 )
@@ -21,8 +22,13 @@ from ps_allreduce.point.placement import (
 def render_placements(
     model: str, variables: Sequence[VariableSpec], num_ps: int, split_bytes: int
 ) -> str:
-    """What every policy would do with a model on `num_ps` servers."""
-    plans = [make_plan(policy, variables, num_ps, split_bytes) for policy in Policy]
+    """What every policy would do with a model on `num_ps` servers.
+
+    Raises:
+        UserError: under every policy some server would get nothing.
+    """
+    plans = possible_plans(variables, num_ps, split_bytes)
+    impossible = [policy for policy in Policy if policy not in {plan.policy for plan in plans}]
     trainable = [spec for spec in variables if spec.trainable]
     total = sum(spec.num_bytes for spec in trainable)
     largest = max(trainable, key=lambda spec: spec.num_bytes)
@@ -31,6 +37,10 @@ def render_placements(
         f"{largest.name} with {largest.num_bytes / 1e6:.1f} MB; {num_ps} servers",
         "",
         f"{'policy':<14} {'max/mean':>8}  MB (variables or shards) per server",
+        *(
+            f"{policy:<14} {'-':>8}  impossible: more servers than variables"
+            for policy in impossible
+        ),
         *(_plan_line(plan) for plan in plans),
         "",
         *_suggestion(variables, plans, num_ps, split_bytes),

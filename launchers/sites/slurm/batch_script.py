@@ -15,7 +15,11 @@ from launchers.scheduler import BatchJob
 from ps_allreduce.errors import UserError
 
 #: Options that would contradict what the suite itself asks for or relies on.
-RESERVED = ("array", "a", "requeue", "wait", "W", "nodes", "N", "ntasks", "n", "parsable", "wrap")
+RESERVED = ("array", "requeue", "wait", "nodes", "ntasks", "parsable", "wrap")
+RESERVED_LETTERS = "aWNn"
+
+#: Options of one letter after which sbatch reads the next letter as another option.
+_WITHOUT_VALUE = "hHIkOQsuvVW"
 
 
 def render_script(job: BatchJob) -> str:
@@ -91,14 +95,30 @@ def _options_for_servers(job: BatchJob) -> list[str]:
 
 
 def _check_option(option: str) -> None:
-    name = option.lstrip("-").partition("=")[0].partition(" ")[0]
-    if not option.startswith("-") or not name:
+    """Read an option as sbatch does: names may be cut short, and letters stand side by side."""
+    try:
+        words = shlex.split(option)
+    except ValueError:
+        words = []
+    if not words or not option.isprintable() or not re.match("--?[A-Za-z]", words[0]):
         raise UserError(
             f"--sbatch takes an option of sbatch with its dashes, for instance "
             f"--sbatch=--qos=normal; got {option!r}."
         )
-    if name in RESERVED:
+    if any(map(_is_reserved, words)):
         raise UserError(f"--sbatch {option}: the suite decides this option itself; leave it out.")
+
+
+def _is_reserved(word: str) -> bool:
+    if word.startswith("--"):
+        name = word[2:].partition("=")[0]
+        return any(each.startswith(name) for each in RESERVED)
+    for letter in word[1:] if word.startswith("-") else "":
+        if letter in RESERVED_LETTERS:
+            return True
+        if letter not in _WITHOUT_VALUE:
+            return False
+    return False
 
 
 def _check_of(line: str) -> str:

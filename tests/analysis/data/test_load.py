@@ -138,6 +138,7 @@ def test_folders_are_searched_in_any_depth_and_links_are_not_followed(tmp_path: 
         deepest.mkdir()
     (deepest / "runs").mkdir()
     (tmp_path / "loop").symlink_to(tmp_path)
+    (tmp_path / "endless").symlink_to(tmp_path / "endless")
     assert find_sweeps(tmp_path) == [deepest]
     for folder in (deepest / "runs", deepest, *deepest.parents[:1099]):
         folder.rmdir()

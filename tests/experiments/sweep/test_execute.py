@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -206,6 +207,18 @@ def test_what_is_no_record_is_set_aside_with_the_reason_and_made_again(tmp_path:
     go(FakeLauncher(), tmp_path, ONE)
     assert (aside / "0-0.2.json").read_text() == "{"
     assert go(FakeLauncher(), tmp_path, ONE).kept == 2
+
+
+def test_files_with_names_in_any_bytes_and_loops_of_links_are_set_aside(tmp_path: Path) -> None:
+    go(FakeLauncher(), tmp_path, ONE)
+    first, second = iter_record_paths(tmp_path)
+    first.rename(first.with_name(os.fsdecode(b"\xff.json")))
+    second.unlink()
+    second.symlink_to(second.name)
+    assert go(FakeLauncher(), tmp_path, ONE).standing.is_complete
+    reasons = [path.read_text() for path in (tmp_path / "runs" / "refused").glob("*.reason.txt")]
+    assert len(reasons) == 2
+    assert any("\\udcff.json" in reason for reason in reasons)
 
 
 def test_a_run_that_turns_out_to_be_impossible_leaves_no_note(tmp_path: Path) -> None:

@@ -277,7 +277,7 @@ def test_a_record_that_is_there_keeps_its_log_and_timings(tmp_path: Path) -> Non
 
 def test_a_second_sweep_in_the_folder_is_refused(tmp_path: Path) -> None:
     with locked(tmp_path):
-        with pytest.raises(UserError, match=r"another sweep is running in .*another RESULTS"):
+        with pytest.raises(UserError, match=r"another command is making runs in .*another RESULTS"):
             go(FakeLauncher(), tmp_path)
         go(FakeLauncher(), tmp_path / "elsewhere", ONE)
     assert len(go(FakeLauncher(), tmp_path, ONE).made) == 2

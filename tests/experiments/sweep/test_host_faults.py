@@ -18,6 +18,7 @@ from ps_allreduce.point.inputs.data import Digits, RecordFiles
 from ps_allreduce.point.strategies import Single
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status
+from ps_allreduce.scratch import scratch_prefix
 from tests.experiments.sweeps import ONE, attempts, go, records
 from tests.fakes import FakeLauncher, bad_run, make_experiment, ok_run
 
@@ -81,6 +82,11 @@ def test_faults_of_the_host_are_no_tries(tmp_path: Path) -> None:
     ("script", "launches"),
     [
         pytest.param([fault()] * 9, 3, id="the same"),
+        pytest.param(
+            [fault(f"/tmp/{scratch_prefix()}{number}/x: no room") for number in range(99)],
+            3,
+            id="the same in other folders",
+        ),
         pytest.param([fault("a"), *[fault("b"), fault("c")] * 9], 6, id="in turn"),
         pytest.param([fault(str(number)) for number in range(99)], ALL_FAULTS, id="ever new"),
     ],

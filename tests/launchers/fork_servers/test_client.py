@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -214,6 +215,18 @@ def test_the_end_of_a_log_is_quoted(tmp_path: Path) -> None:
     assert last_lines(log) == "(no log)"
     log.write_bytes("\n".join(map(str, range(100))).encode() + b"\n\xff\n")
     assert last_lines(log, 3) == "98\n99\n\ufffd"
+
+
+def test_an_interrupt_beside_a_command_that_has_just_ended_is_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def communicate(program: subprocess.Popen[str], timeout: float) -> NoReturn:
+        program.wait(timeout)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", communicate)
+    with pytest.raises(KeyboardInterrupt):
+        run_quietly(["true"], 10)
 
 
 def test_a_short_command_is_run_quietly(capfd: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.placement import (
     DEFAULT_SPLIT_BYTES,
+    EVEN,
     Plan,
     Policy,
     Shard,
@@ -21,6 +22,7 @@ from ps_allreduce.point.placement import (
     better_num_ps,
     default_split_bytes,
     make_plan,
+    possible_plans,
     suggest,
     useful_servers,
 )
@@ -324,9 +326,27 @@ def test_a_variable_elsewhere_is_told_and_counted_where_it_is(
     assert told in problem
 
 
-def test_large_variables_are_cut_at_4_mb_and_small_models_at_half_a_fair_share() -> None:
-    assert default_split_bytes([variable(2_000_000)], 8) == DEFAULT_SPLIT_BYTES
+def test_large_variables_are_cut_at_4_mb_or_half_a_fair_share() -> None:
+    assert default_split_bytes([variable(100_000_000)], 8) == DEFAULT_SPLIT_BYTES
     small = [variable(100_000), variable(20_000)]
     assert default_split_bytes(small, 2) == 120_000
     plan = make_plan(Policy.PARTITIONED, small, 2, default_split_bytes(small, 2))
     assert plan.max_over_mean < 1.2
+
+
+@pytest.mark.parametrize("num_ps", range(1, 17))
+def test_partitioned_servers_are_even_where_tables_are_larger_than_a_fair_share(
+    num_ps: int,
+) -> None:
+    tables = [variable(50_000 * 32), variable(50_000 * 32), variable(2_000)]
+    split_bytes = default_split_bytes(tables, num_ps)
+    assert make_plan(Policy.PARTITIONED, tables, num_ps, split_bytes).max_over_mean <= EVEN
+
+
+def test_partitioned_is_possible_where_variables_are_fewer_than_servers() -> None:
+    tables = [variable(1_000_000)] * 2
+    plans = possible_plans(tables, 4, default_split_bytes(tables, 4))
+    assert [plan.policy for plan in plans] == [Policy.PARTITIONED]
+    assert plans[0].max_over_mean == 1.0
+    with pytest.raises(UserError, match=r"100 parameter servers but only 2 shards to place"):
+        possible_plans([variable(1)] * 2, 100)

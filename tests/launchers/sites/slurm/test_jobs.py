@@ -102,14 +102,27 @@ def test_percent_signs_in_a_log_are_no_patterns_and_blanks_are_refused() -> None
         ({"sbatch": ("qos=normal",)}, "--sbatch takes an option of sbatch with its dashes"),
         ({"sbatch": ("--",)}, "--sbatch takes an option of sbatch with its dashes"),
         ({"sbatch": ("--array=1-4",)}, "--sbatch --array=1-4: the suite decides this option"),
-        ({"sbatch": ("-N 2",)}, "the suite decides this option itself"),
-        ({"sbatch": ("--requeue",)}, "the suite decides this option itself"),
+        *(
+            ({"sbatch": (option,)}, "the suite decides this option itself")
+            for option in [
+                *("-N 2", "-N4", "-n8", "-a1-3", "-vN4", "-W", "--requeue", "--arr=1-3", "--nod=3"),
+                *("--qos=a --array=1-3", "-p batch -N4", "--nodes 3"),
+            ]
+        ),
+        ({"sbatch": ('--comment="a',)}, "--sbatch takes an option of sbatch with its dashes"),
     ],
 )
 def test_what_has_no_place_in_a_script_is_refused(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError) as caught:
         render_script(asking(**changes))
     assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "option", ["--nodelist=n1", "-wn1", "-C gpu", "--ntasks-per-node=1", '--comment="-N 4"', "-v"]
+)
+def test_options_that_only_look_alike_are_taken(option: str) -> None:
+    assert f"#SBATCH {option}\n" in render_script(asking(sbatch=(option,)))
 
 
 def test_a_job_has_hosts_and_costs_its_whole_limit() -> None:
