@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from experiments.studies.scope import Scope
 from experiments.studies.study import Study
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import SynchronousServers
 
 NUM_PS = (2, 3, 4)

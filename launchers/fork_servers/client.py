@@ -7,12 +7,12 @@ and where, is the sites' business.
 from __future__ import annotations
 
 import base64
+import select
 import signal
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
-from multiprocessing.connection import wait
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,6 +37,17 @@ MAX_GREETING_LINES = 1000
 FIRST_BYTES = b'{"type":'
 
 T = TypeVar("T")
+
+
+def readable(descriptors: Iterable[int], timeout_s: float) -> list[int]:
+    """Those at which something has come, or whose other end is closed, within some seconds.
+
+    Not `select`, which knows no descriptor from 1024 on.
+    """
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in poll.poll(max(timeout_s, 0) * 1e3)]
 
 
 class ForkServerClient:
@@ -173,7 +184,7 @@ class ForkServerClient:
         deadline = time.monotonic() + timeout_s
         while not self.has_message:
             left = deadline - time.monotonic()
-            if not wait([self._connection], max(left, 0)):
+            if not readable([self.fileno()], left):
                 return None
             try:
                 content = self._connection.recv(1 << 18)

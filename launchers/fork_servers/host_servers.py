@@ -13,10 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from multiprocessing.connection import wait
 from typing import Any
 
-from launchers.fork_servers.client import SILENT_S, ForkServerClient
+from launchers.fork_servers.client import SILENT_S, ForkServerClient, readable
 from ps_allreduce.errors import HostFault, LaunchError
 from ps_allreduce.fork_server.messages import (
     AskTime,
@@ -67,10 +66,10 @@ class HostServers:
         waiting = [host for host, client in self.clients.items() if client.has_message]
         if not waiting:
             listening = list(self.reachable.clients.values())
-            lines = [client.fileno() for client in listening]
-            readable = wait([*lines, *self.without], max(timeout_s, 0))
-            waiting = [client.host for client in listening if client.fileno() in readable]
-            ended = [reason for line, reason in self.without.items() if line in readable]
+            lines = [each.fileno() for each in listening] + [each.fileno() for each in self.without]
+            told = readable(lines, timeout_s)
+            waiting = [client.host for client in listening if client.fileno() in told]
+            ended = [reason for line, reason in self.without.items() if line.fileno() in told]
             if ended and not waiting:
                 raise HostFault(ended[0])
         for host in waiting:

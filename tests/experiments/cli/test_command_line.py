@@ -111,7 +111,7 @@ MISTAKES = {
     "compare --results /dev/null": "cannot write to /dev/null/compare",
     "ps-sweep --split-bytes 0": "split_bytes must be at least 1, got 0.",
     "run-one --strategy ps_sync --num-ps 99": "99 parameter servers but only 4 trainable variables",
-    "ps-sweep --num-ps 99": "99 parameter servers but only 4 trainable variables",
+    "ps-sweep --num-ps 59999": "59999 parameter servers but only",
     "compare --launcher emulated --hosts 2 --device gpu": "emulated hosts have no GPUs; use the",
     "convert class-folders nowhere out": "nowhere is no folder: give the one that the data set was",
     "convert class-folders . out": "which is read: choose a folder elsewhere.",

@@ -99,7 +99,7 @@ def test_compare_holds_every_strategy_at_every_number_of_workers() -> None:
     assert {p.num_workers for p in points if isinstance(p.strategy, AllReduce)} == {1, 2}
     *others, best = served(points)
     assert others == [(1, 1, "round_robin"), (2, 2, "round_robin")]
-    assert best == (2, 2, "largest_first")
+    assert best == (2, 2, "partitioned")
 
 
 def test_compare_cuts_where_that_is_best() -> None:
@@ -199,7 +199,7 @@ def test_timeline_traces_every_strategy_at_the_most_workers(brief: bool) -> None
 def test_ps_sweep_crosses_workers_servers_and_the_placements_that_tell() -> None:
     points = points_of("ps-sweep")
     # On one server every policy is the same.
-    servers = [(1, "round_robin"), (2, "round_robin"), (2, "largest_first")]
+    servers = [(1, "round_robin"), (2, "round_robin"), (2, "partitioned")]
     assert Counter(served(points)) == {
         (workers, *each): 1 for workers in (1, 2) for each in servers
     }
@@ -250,10 +250,18 @@ def test_dedicated_servers_are_passed_on(name: str) -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["ps-sweep", "placement-sweep"])
+def test_with_more_servers_than_variables_only_partitioned_ones_are_placed(name: str) -> None:
+    points = points_of(name, settings=StrategySettings(num_ps=5))
+    assert {p.strategy.servers.placement for p in points if p.strategy.servers} == {
+        Policy.PARTITIONED
+    }
+
+
 @pytest.mark.parametrize("name", ["compare", "ps-sweep", "placement-sweep"])
-def test_more_servers_than_variables_are_refused_before_anything_runs(name: str) -> None:
-    with pytest.raises(UserError, match="5 parameter servers but only 4 trainable variables"):
-        points_of(name, settings=StrategySettings(num_ps=5))
+def test_more_servers_than_shards_are_refused_before_anything_runs(name: str) -> None:
+    with pytest.raises(UserError, match="59999 parameter servers but only"):
+        points_of(name, settings=StrategySettings(num_ps=59_999))
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -273,12 +281,12 @@ def test_what_a_study_chooses_is_chosen_once() -> None:
     choices = Choices()
     before = points_of("compare", choices=choices)
     assert choices.answers == {
-        "most balanced placement of SmallCNN on 2 servers": "largest_first",
-        "split_bytes of SmallCNN on 2 servers": 5480,
+        "most balanced placement of SmallCNN on 2 servers": "partitioned",
+        "split_bytes of SmallCNN on 2 servers": 2740,
     }
     choices.answers["most balanced placement of SmallCNN on 2 servers"] = "greedy"
     assert served(points_of("compare", choices=choices))[-1] == (2, 2, "greedy")
-    assert served(before)[-1] == (2, 2, "largest_first")
+    assert served(before)[-1] == (2, 2, "partitioned")
 
 
 @pytest.mark.parametrize("name", STUDIES)

@@ -172,7 +172,7 @@ THOROUGH = (*COMPARE, "--profile", "standard", "--budget-s", "1200")
 def test_a_thorough_comparison_tunes_first_and_measures_winners_on_launches_of_its_own(
     rated: RatedLauncher,
 ) -> None:
-    rated.rate = prefers("2 MB packs", "first, in_flight 2")
+    rated.rate = prefers("2 MB packs", "partitioned, in_flight 2")
     assert run(*THOROUGH) == 0
     tuned = kept("tune/SmallCNN")
     counts = Counter(record.experiment.strategy.uses_servers for record in tuned)
@@ -182,7 +182,7 @@ def test_a_thorough_comparison_tunes_first_and_measures_winners_on_launches_of_i
     assert {record.experiment_id for record in tuned}.isdisjoint(
         point.experiment_id for point in compared
     )
-    for word in ("2 MB packs", "first, in_flight 2"):
+    for word in ("2 MB packs", "partitioned, in_flight 2"):
         assert len([point for point in compared if word in point.title]) == 1
     rated.launched.clear()
     assert run(*THOROUGH) == 0

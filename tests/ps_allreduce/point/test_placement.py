@@ -329,7 +329,7 @@ def test_a_variable_elsewhere_is_told_and_counted_where_it_is(
 def test_large_variables_are_cut_at_4_mb_or_half_a_fair_share() -> None:
     assert default_split_bytes([variable(100_000_000)], 8) == DEFAULT_SPLIT_BYTES
     small = [variable(100_000), variable(20_000)]
-    assert default_split_bytes(small, 2) == 120_000
+    assert default_split_bytes(small, 2) == 60_000
     plan = make_plan(Policy.PARTITIONED, small, 2, default_split_bytes(small, 2))
     assert plan.max_over_mean < 1.2
 

@@ -54,6 +54,9 @@ def test_a_useless_second_server_is_told() -> None:
     assert "with num_ps 1 it holds 0.01 MB; use 1 or another policy" in text
 
 
-def test_more_servers_than_variables_are_refused() -> None:
-    with pytest.raises(UserError, match="5 parameter servers but only 4 trainable variables"):
+def test_more_servers_than_variables_leave_partitioned_ones_possible() -> None:
+    with pytest.raises(UserError, match="5 parameter servers but only 4 shards"):
         render_placements("Tiny", TWO_LAYERS, 5, 4_000_000)
+    text = render_placements("Tiny", TWO_LAYERS, 5, 100)
+    assert text.count("impossible: more servers than variables") == 3
+    assert "Suggested: partitioned" in text
