@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def write_report(
     reports: Sequence[CaseReport],
     study: Page | None = None,
 ) -> None:
-    """Write the report of a sweep.
+    """Write the report of a sweep; figures that only the report before it had are removed.
 
     Args:
         study: the page of the published study that it repeats.
@@ -71,7 +72,22 @@ def write_report(
         margin=round(MARGIN * 100),
         units=" and ".join(dict.fromkeys(report.case.unit for report in reports)),
     )
+    kept = {name for figure in (*beside, *drawn) for name in figure.files}
+    outdated = _files_told(path) - kept
     write_atomically(path, page.encode(errors=NO_TEXT))
+    for name in outdated:
+        with suppress(OSError):
+            (path.parent / name).unlink()
+
+
+def _files_told(path: Path) -> set[str]:
+    """Names of the figures that the report there tells of; none where there is no report."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return set()
+    told = re.findall(r"Files: ([\w.+, -]+)\.</figcaption>", text)
+    return {name for names in told for name in names.split(", ")}
 
 
 def _title(name: str, reports: Sequence[CaseReport], study: Page | None) -> str:

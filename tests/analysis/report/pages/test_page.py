@@ -443,3 +443,15 @@ def test_the_faster_side_comes_first_among_the_numbers_of_the_first_page() -> No
     alone = [make_experiment(NoCommunication, 2), make_experiment(SynchronousServers, 2)]
     (number,) = key_numbers(case_of(*(runs(own, RATES) for own in alone)))
     assert number.meaning == "images/s: ps_sync, round_robin, 2 workers"
+
+
+def test_figures_of_an_older_report_make_room_for_new_ones_and_others_stay(tmp_path: Path) -> None:
+    reported(tmp_path, compare_sweep())
+    alone = {path.name for path in tmp_path.glob("throughput*")}
+    assert alone == {f"throughput.{ending}" for ending in ("csv", "pdf", "png", "svg")}
+    (tmp_path / "throughput-mine.png").touch()
+    other = Workload(model=ImageModel(name="ResNet50"))
+    reported(tmp_path, runs(make_experiment(AllReduce, 2, workload=other), RATES))
+    both = {path.name for path in tmp_path.glob("throughput*")}
+    assert alone.isdisjoint(both)
+    assert {"throughput-mine.png", "throughput-SmallCNN.png"} <= both
