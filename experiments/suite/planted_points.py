@@ -63,7 +63,7 @@ BURNERS: Mapping[float, int] = {0.05: 5, 0.10: 6, 0.20: 8}
 #: Bytes that the ports of a switch buffer, for a share of a step.
 PORTS: Mapping[float, int] = {0.05: 96_000, 0.10: 66_000, 0.20: 44_000}
 
-#: Share of packets that every port loses, for a share of a step.
+#: Share of packets that every port loses, for a share of a step.  Not measured yet.
 LOSSES: Mapping[float, float] = {0.05: 0.001, 0.10: 0.002, 0.20: 0.004}
 
 #: Causes that come alone: an input that takes longer than a step hides everything else, shallow

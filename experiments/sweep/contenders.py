@@ -18,10 +18,10 @@ from ps_allreduce.point.workload import Workload
 
 def main_points(points: Sequence[Experiment]) -> list[Experiment]:
     """Those of the main comparison of every workload; all points where there is none."""
-    return rivals(points) or list(points)
+    return both_sides(points) or list(points)
 
 
-def rivals(points: Sequence[Experiment]) -> list[Experiment]:
+def both_sides(points: Sequence[Experiment]) -> list[Experiment]:
     """Those of the main comparison of every workload.
 
     The best synchronous servers against the best all-reduce, on the most hosts that both have; at
@@ -42,12 +42,12 @@ def still_open(
         rates: of the launches of each point, by its identity; a point without any stays.
     """
     sides: dict[tuple[object, ...], list[Experiment]] = {}
-    for point in rivals(points):
+    for point in both_sides(points):
         sides.setdefault(_side_of(point), []).append(point)
     led = {side: _slowest_of_leader(those, rates) for side, those in sides.items()}
     return [
         point
-        for point in rivals(points)
+        for point in both_sides(points)
         if max(rates.get(point.experiment_id, ()), default=math.inf) >= led[_side_of(point)]
     ]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from analysis.planning.precision import half_width
-from experiments.sweep.contenders import rivals, still_open
+from experiments.sweep.contenders import both_sides, still_open
 from experiments.sweep.definition import CONTENDERS, LAUNCHES, Choices, save_definition
 from experiments.sweep.history import kept_records
 from experiments.sweep.session import Session
@@ -66,7 +66,7 @@ class EarlyEnd:
         if (
             CONTENDERS in self.choices.answers
             or self.sweep.job_sizes
-            or not rivals(self.sweep.points)
+            or not both_sides(self.sweep.points)
         ):
             return
         points = self.sweep.contenders

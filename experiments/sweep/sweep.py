@@ -11,7 +11,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from experiments.sweep.contenders import main_points, rivals
+from experiments.sweep.contenders import both_sides, main_points
 from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts as hosts_needed
@@ -41,7 +41,8 @@ TYPICAL_WINDOW_S = 10.0
 
 QUICK, STANDARD = "quick", "standard"
 
-#: With imports and the report, `make compare` ends within five minutes.
+#: With imports and the report, `make compare` ends within five minutes where cores are many enough
+#: for the fewest launches.
 QUICK_S = 280.0
 
 #: Where steps never get steady, a quick sweep does not wait for long; fewer steps than these show
@@ -154,7 +155,7 @@ class Sweep:
     def fewest_turns(self) -> int:
         """Turns that are made however long they take, those of the main comparison among them."""
         own = self.profile
-        has_more = own.budget_s is not None and rivals(self.points)
+        has_more = own.budget_s is not None and both_sides(self.points)
         return max(own.repetitions, own.main_repetitions if has_more else 0)
 
     @property
@@ -227,7 +228,7 @@ class Sweep:
 
     def _block(self, points: Sequence[Experiment], repetition: int) -> list[PlannedRun]:
         sentinel, generator = self.sentinel, random.Random(f"{self.seed}/{repetition}")
-        together = [point for point in rivals(self.points) if point in points]
+        together = [point for point in both_sides(self.points) if point in points]
         groups = [[point] for point in points if point not in (sentinel, *together)]
         if together:
             generator.shuffle(together)

@@ -128,7 +128,7 @@ def make_plan(
     if policy is Policy.PARTITIONED and split_bytes < 1:
         raise UserError(f"split_bytes must be at least 1, got {split_bytes}.")
     pieces = _cut(variables, split_bytes if policy is Policy.PARTITIONED else math.inf)
-    most = len(_trainable(variables, pieces))
+    most = sum(variables[piece.variable].trainable for piece in pieces)
     if num_ps > most:
         what = "shards" if policy is Policy.PARTITIONED else "trainable variables"
         raise UserError(
@@ -142,10 +142,6 @@ def make_plan(
         if variables[piece.variable].trainable
     ]
     return Plan(policy=policy, num_ps=num_ps, shards=tuple(placed))
-
-
-def _trainable(variables: Sequence[VariableSpec], pieces: Sequence[Shard]) -> list[Shard]:
-    return [piece for piece in pieces if variables[piece.variable].trainable]
 
 
 def _cut(variables: Sequence[VariableSpec], split_bytes: float) -> list[Shard]:
@@ -260,17 +256,16 @@ def default_split_bytes(variables: Sequence[VariableSpec], num_ps: int) -> int:
     """
     share = sum(spec.num_bytes for spec in variables if spec.trainable) // max(1, num_ps)
     whole = min(DEFAULT_SPLIT_BYTES, share // 2)
-    uneven: dict[int, float] = {}
-    for parts in SPLIT_FURTHER:
-        threshold = max(1, whole // parts)
-        shards = _trainable(variables, _cut(variables, threshold))
-        if len(shards) >= num_ps:
-            uneven[threshold] = make_plan(
-                Policy.PARTITIONED, variables, num_ps, threshold
-            ).max_over_mean
-            if uneven[threshold] <= EVEN:
-                return threshold
-    return min(uneven, key=uneven.__getitem__, default=max(1, whole))
+    thresholds = [max(1, whole // parts) for parts in SPLIT_FURTHER]
+
+    def unevenness(threshold: int) -> float:
+        try:
+            return make_plan(Policy.PARTITIONED, variables, num_ps, threshold).max_over_mean
+        except UserError:  # fewer shards than servers
+            return math.inf
+
+    even = next((each for each in thresholds if unevenness(each) <= EVEN), None)
+    return even or min(thresholds, key=unevenness)
 
 
 def useful_servers(variables: Sequence[VariableSpec]) -> int:

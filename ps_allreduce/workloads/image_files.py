@@ -115,6 +115,8 @@ def _write(folder: Path, samples: Iterable[tuple[bytes, int]]) -> None:
                 path.replace(folder / path.name)
     except (OSError, tf.errors.OpError) as error:
         raise UserError(f"cannot write TFRecord files to {folder}: {_cause(error)}.") from error
+    except HostFault as error:
+        raise UserError(f"cannot write TFRecord files: {error}") from error
 
 
 def _cause(error: OSError | tf.errors.OpError) -> str:

@@ -48,6 +48,35 @@ def write_report(
     Raises:
         UserError: no permission, or no space left.
     """
+    beside = [figure for part in (study.parts if study else ()) for figure in part.figures]
+    drawn = [figure for report in reports for figure in report.figures]
+    picture = next(iter([*beside, *drawn]), None)
+    page = (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            title=_title(results.name, reports, study),
+            headlines=[line for part in (study.parts if study else ()) for line in part.sentences],
+            reports=[(report, key_numbers(report.case)) for report in with_verdict(reports, study)],
+            warnings=warnings(results, [(report.case, report.verdict) for report in reports]),
+            most_warnings=_MOST_WARNINGS,
+            picture=picture,
+            pages=[*_without(study, picture), *report_pages(results, reports, picture)],
+            confidence=round(CONFIDENCE * 100),
+            min_launches=MIN_LAUNCHES,
+            margin=round(MARGIN * 100),
+            units=" and ".join(dict.fromkeys(report.case.unit for report in reports)),
+        )
+    )
+    kept = {name for figure in (*beside, *drawn) for name in figure.files}
+    outdated = _files_told(path) - kept
+    write_atomically(path, page.encode(errors=NO_TEXT))
+    for name in outdated:
+        with suppress(OSError):
+            (path.parent / name).unlink()
+
+
+def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -56,28 +85,7 @@ def write_report(
         lstrip_blocks=True,
     )
     environment.filters |= {"inline": inline_svg}
-    beside = [figure for part in (study.parts if study else ()) for figure in part.figures]
-    drawn = [figure for report in reports for figure in report.figures]
-    picture = next(iter([*beside, *drawn]), None)
-    page = environment.get_template("report.html.j2").render(
-        title=_title(results.name, reports, study),
-        headlines=[line for part in (study.parts if study else ()) for line in part.sentences],
-        reports=[(report, key_numbers(report.case)) for report in with_verdict(reports, study)],
-        warnings=warnings(results, [(report.case, report.verdict) for report in reports]),
-        most_warnings=_MOST_WARNINGS,
-        picture=picture,
-        pages=[*_without(study, picture), *report_pages(results, reports, picture)],
-        confidence=round(CONFIDENCE * 100),
-        min_launches=MIN_LAUNCHES,
-        margin=round(MARGIN * 100),
-        units=" and ".join(dict.fromkeys(report.case.unit for report in reports)),
-    )
-    kept = {name for figure in (*beside, *drawn) for name in figure.files}
-    outdated = _files_told(path) - kept
-    write_atomically(path, page.encode(errors=NO_TEXT))
-    for name in outdated:
-        with suppress(OSError):
-            (path.parent / name).unlink()
+    return environment
 
 
 def _files_told(path: Path) -> set[str]:
