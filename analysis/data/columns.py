@@ -76,6 +76,8 @@ evaluation_input_wait_s:f
 
 port_buffer_bytes:i port_drops:i
 segments_sent:i segments_sent_again:i loss_probes:i tcp_timeouts:i congestion
+
+steps_per_worker largest_share:f equal_shares_per_sec:f
 """
 
 #: A command line may hold bytes that are no text; they are written by their numbers.

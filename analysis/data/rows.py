@@ -72,6 +72,7 @@ def row_of(record: RunRecord, place: str, steps: StepTable | RecordFormatError |
         "congestion": _congestion(record),
         **_figures(record),
         **_throughput(record),
+        **_shares(record),
         **_evaluated(record),
         **_against_the_links(record, timings, window),
         **_where_time_goes(record, timings, window),
@@ -183,6 +184,19 @@ def _throughput(record: RunRecord) -> Row:
     return {
         **{f"{unit}_{name}": value for unit in units for name, value in rates.items()},
         "tokens_per_sec": asked.workload.tokens_per_sec(rate),
+    }
+
+
+def _shares(record: RunRecord) -> Row:
+    """Who made the steps, and what all would make if nobody made more than the slowest worker."""
+    if record.metrics is None or record.experiment.num_workers < 2:
+        return {}
+    steps = record.metrics.steps_per_worker
+    return {
+        "steps_per_worker": " ".join(map(str, steps)),
+        "largest_share": max(steps) / sum(steps),
+        "equal_shares_per_sec": record.metrics.examples_per_sec
+        * (min(steps) * len(steps) / sum(steps)),
     }
 
 

@@ -1,8 +1,9 @@
 """Circumstances that take the meaning away from a comparison, so that nothing is decided.
 
 Decides which they are: other programs that used the processors, processors that were the limit
-where the network should have been, sides whose attempts failed unequally often, and a machine that
-drifted.  Doubts that leave a comparison its meaning are told in `report.sentences.circumstances`.
+where the network should have been, a worker that made most of the steps, sides whose attempts
+failed unequally often, and a machine that drifted.  Doubts that leave a comparison its meaning are
+told in `report.sentences.circumstances`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from analysis.data.cases import Case, Point
 from analysis.stats.drift import drift_of
 from ps_allreduce.record.records import BUSY_LIMIT, FOREIGN_LIMIT, Status
 
+#: A worker that makes more than so many times the mean of the others makes steps for them.
+UNEVEN = 2.0
+
 #: Shares of attempts that failed may differ by less than this: of few launches one may fail.
 UNEQUAL = 1 / 3
 
@@ -24,6 +28,7 @@ def doubt_about(case: Case, first: Point, second: Point) -> str:
     return (
         _disturbed(first, second)
         or _busy(first, second)
+        or _uneven(first, second)
         or _unequal_failures(first, second)
         or drifted(case)
     )
@@ -66,6 +71,24 @@ def _busy(*points: Point) -> str:
 def _machine_was_limit(point: Point) -> bool:
     """In most launches the processors below emulated hosts are known to have been busy."""
     return _in_most_launches(point, point.known("machine_busy") >= BUSY_LIMIT)
+
+
+def _uneven(*points: Point) -> str:
+    uneven = [point for point in points if is_uneven(point)]
+    if not uneven:
+        return ""
+    share = max(float(point.known("largest_share").max()) for point in uneven)
+    return (
+        f"one worker made up to {share:.0%} of the steps of {_names(uneven)}, so rates tell how "
+        "fast that one is"
+    )
+
+
+def is_uneven(point: Point) -> bool:
+    """In most launches one worker made more than `UNEVEN` times the steps that others made."""
+    others = point.num_workers - 1
+    shares = point.known("largest_share")
+    return _in_most_launches(point, shares * others > UNEVEN * (1 - shares))
 
 
 def _unequal_failures(first: Point, second: Point) -> str:

@@ -8,7 +8,7 @@ handed in.  All driving tasks make the same number of steps because they agree o
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
@@ -29,8 +29,9 @@ MARGIN = 1.1
 #: Of a step, the share of a forward pass at least.
 FORWARD = 0.2
 
-#: Steps that the slowest worker makes once all have settled, where steps are dealt.
-LEAST_OF_SLOWEST = 5
+#: Steps that the slowest worker makes once all have settled, where steps are dealt; the window
+#: begins and ends within one of its steps.
+LEAST_OF_SLOWEST = 8
 
 #: Workers that share cores and never wait for each other begin a stretch so far apart: 0.8 s were
 #: seen with four on two cores.  A window in which all of them make steps is to be longer.
@@ -113,7 +114,7 @@ def timed_loop(
     wanted = max(
         measurement.measured_steps,
         math.ceil((measurement.measured_s + apart_s) * MARGIN / step_s),
-        made.rounds_of_slowest(SETTLING_STEPS + LEAST_OF_SLOWEST) - SETTLING_STEPS,
+        made.rounds_of_slowest(SETTLING_STEPS + LEAST_OF_SLOWEST + 1) - SETTLING_STEPS,
     )
     total = SETTLING_STEPS + int(driver.agree(wanted))
     # What a phase takes is held against what its steps note: nothing else belongs to it.
@@ -139,11 +140,13 @@ class _Progress:
         seconds: taken by steps and the fetching of their rows.
         steps: those of each worker.
         times: of the rounds of every stretch.
+        ends: of all steps of each worker, seconds on its clock.
     """
 
     seconds: float = 0.0
     steps: Counter[int] = field(default_factory=Counter)
     times: list[Floats] = field(default_factory=list)
+    ends: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     num_workers: int = 1
 
     def add(self, workers: Integers, ends: Floats, num_steps: int, seconds: float) -> None:
@@ -152,6 +155,8 @@ class _Progress:
         self.seconds += seconds
         self.steps.update(workers.tolist())
         self.times.append(round_times(workers, ends, self.num_workers))
+        for worker, end in zip(workers.tolist(), ends.tolist(), strict=True):
+            self.ends[worker].append(end)
 
     @property
     def fewest(self) -> int:
@@ -164,9 +169,16 @@ class _Progress:
         return max(steps, min(rounds, math.ceil(steps * rounds / max(self.fewest, 1))))
 
     def rounds_of_slowest(self, steps: int) -> int:
-        """Rounds in which the slowest worker makes so many steps; 0 where none is slower."""
-        rounds = self.steps.total() // self.num_workers
-        return math.ceil(steps * rounds / self.fewest) if self.fewest < rounds else 0
+        """Rounds in which the slowest worker makes so many steps; 0 where none is slower.
+
+        Counts of the warm-up say too little: in each of its stretches the slowest makes a step, and
+        the others wait for it.
+        """
+        if self.fewest in (self.steps.total() // self.num_workers, 1):
+            return 0
+        step_s = [float(np.median(np.diff(sorted(ends)))) for ends in self.ends.values()]
+        rounds_per_s = sum(1 / max(each, 1e-9) for each in step_s) / self.num_workers
+        return math.ceil(steps * max(step_s) * rounds_per_s)
 
     def is_steady(self) -> bool:
         """Whether steps have come at one speed."""

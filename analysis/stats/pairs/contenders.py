@@ -2,7 +2,8 @@
 
 Decides that where parameter servers or all-reduce were measured alone, the question is which of
 their settings is fastest at the most workers; that synchronous and asynchronous settings, which do
-not compute the same, each have a question of their own; and that a setting is held against the
+not compute the same, each have a question of their own; that a setting of which one worker made
+most of the steps does not contend; and that a setting is held against the
 default: round robin, and the suite's own messages, with the same strategy and as many servers.
 What may be said is decided in `decisions`.
 """
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from analysis.data.cases import Case, Point
+from analysis.stats.doubts import is_uneven
 from analysis.stats.pairs.ladders import ladders
 from analysis.stats.pairs.sides import ALLREDUCE, PS_SYNC
 from analysis.stats.statistics import MIN_LAUNCHES, estimate
@@ -66,7 +68,7 @@ def contenders(case: Case) -> Iterator[Contenders]:
 def _contends(point: Point, synchronous: bool) -> bool:
     traits = point.setting.traits
     alike = traits.synchronous is synchronous and not traits.as_shipped
-    return alike and traits.communicates() and len(point.rates) > 0
+    return alike and traits.communicates() and len(point.rates) > 0 and not is_uneven(point)
 
 
 def _often(points: list[Point]) -> list[Point]:

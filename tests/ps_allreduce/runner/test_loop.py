@@ -367,4 +367,39 @@ def test_the_slowest_worker_of_those_that_are_dealt_steps_makes_enough_to_be_mea
     measurement = Measurement(warmup=FixedWarmup(least_steps=4), measured_steps=1, measured_s=0.1)
     timed = timed_loop(DealingDriver(clock, rare=60), measurement, around(clock))
     (measured,) = (s.rows for s in timed.stretches if s.phase is Phase.MEASURED)
-    assert np.bincount(measured[:, 0].astype(int))[2] >= SETTLING_STEPS + 4
+    assert np.bincount(measured[:, 0].astype(int))[2] >= SETTLING_STEPS + 8
+
+
+@dataclass(slots=True)
+class NearDriver:
+    """Two workers take steps when they are free; the one beside the server is 40 times as fast.
+
+    Every call ends when the slow one has ended its step, as joining a coordinator does.
+    """
+
+    clock: FakeClock
+    slow_s: float = 0.8
+
+    def run(self, num_steps: int, *, events: bool = False) -> Rows:
+        begin, rows = self.clock.now, []
+        free = {0: begin, 1: begin}
+        for number in range(2 * num_steps):
+            worker = min(free, key=lambda each: (free[each], each))
+            free[worker] += (self.slow_s / 40, self.slow_s)[worker]
+            rows.append((worker, free[worker], number))
+        self.clock.now = max(free.values())
+        return np.asarray(rows)
+
+    def evaluate(self, evaluation: Evaluation) -> Rows:
+        raise AssertionError("nothing is evaluated here")
+
+    def agree(self, value: float) -> float:
+        return value
+
+
+def test_a_worker_that_the_warm_up_waited_for_makes_enough_steps_in_the_window() -> None:
+    clock = FakeClock()
+    measurement = Measurement(warmup=FixedWarmup(least_steps=7), measured_steps=8, measured_s=1.0)
+    timed = timed_loop(NearDriver(clock), measurement, around(clock))
+    (measured,) = (s.rows for s in timed.stretches if s.phase is Phase.MEASURED)
+    assert np.bincount(measured[:, 0].astype(int))[1] >= SETTLING_STEPS + 8

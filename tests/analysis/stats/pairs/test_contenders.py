@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from analysis.data.cases import Case
+from analysis.report.sentences.circumstances import share_lines
 from analysis.report.sentences.verdict import verdict
 from analysis.stats.decision import Outcome
 from analysis.stats.decisions import all_pairs, decisions
+from analysis.stats.doubts import doubt_about
 from analysis.stats.pairs.contenders import contenders
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, SynchronousServers
+from ps_allreduce.record.records import RunRecord
 from tests.analysis.builders import case_of, runs, times
 from tests.fakes import make_experiment
 
@@ -102,3 +107,29 @@ def test_nobody_contends_where_both_sides_were_measured_or_one_setting_only() ->
     servers = runs(make_experiment(SynchronousServers, 2), times(1.0))
     for case in (case_of(ring), case_of(ring, servers)):
         assert not [*contenders(case)]
+
+
+def test_a_setting_of_which_one_worker_made_most_steps_is_not_ranked() -> None:
+    near = make_experiment(AsynchronousServers, 4, num_ps=1, placement=ROUND)
+    even = [
+        make_experiment(AsynchronousServers, 4, num_ps=2, placement=policy)
+        for policy in (ROUND, EVEN)
+    ]
+    dealt = [with_steps(each, (39, 1, 1, 1)) for each in runs(near, times(9.0))]
+    case = case_of(dealt, *(runs(each, times(1.0)) for each in even))
+    (alone,) = contenders(case)
+    assert {point.experiment for point in alone.points} == {*even}
+    nearest, other = case.points[0], case.points[1]
+    assert "one worker made up to 93% of the steps" in doubt_about(case, nearest, other)
+    (line,) = share_lines(case)
+    assert "93% at ps_async, round_robin, 1 ps, 4 workers" in line
+    assert "would make 85.71 images/s, not 900" in line
+    assert not share_lines(case_of(*(runs(each, times(1.0)) for each in even)))
+
+
+def with_steps(record: RunRecord, steps: tuple[int, ...]) -> RunRecord:
+    """The record with so many whole steps of each worker, at the same rate."""
+    metrics = record.metrics
+    assert metrics is not None
+    window_s = sum(steps) * metrics.window_s / sum(metrics.steps_per_worker)
+    return replace(record, metrics=replace(metrics, steps_per_worker=steps, window_s=window_s))
