@@ -52,6 +52,7 @@ def choose_exchange(
         strategy=point.strategy.kind,
         mode=ExchangeMode.WHOLE if suits else ExchangeMode.BUCKETS,
         num_workers=point.num_workers,
+        num_ps=point.num_ps,
         cores=cores,
         bits_per_s=bits_per_s if math.isfinite(bits_per_s) else None,
         network_s=network_s,

@@ -1,8 +1,9 @@
 """How gradients travel in a sweep for which nobody states it.
 
 Decides when it is chosen: once, as soon as the links of all points are known; and which point
-stands for a strategy: the one with the most workers, so that a strategy is one setting at every
-number of workers.  The rule is in `analysis.planning.exchange`.
+stands for a strategy: the one with the most workers and, as far as the study has it, as many
+servers, so that a strategy is one setting in all of its points, and in every study.  The rule is
+in `analysis.planning.exchange`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def settle_exchange(
     """
     if request.exchange is not ExchangeMode.AUTO or EXCHANGES in choices.answers:
         return False
-    by_size = sorted(points, key=lambda point: (point.num_workers, point.num_ps))
+    by_size = sorted(points, key=_nearness)
     largest = {(p.workload, p.strategy.kind): p for p in by_size if p.strategy.wire is not None}
     chosen: list[ExchangeChoice] = []
     for point in largest.values():
@@ -54,6 +55,11 @@ def settle_exchange(
     if chosen:
         choices.decide(EXCHANGES, tuple[ExchangeChoice, ...], lambda: tuple(chosen))
     return bool(chosen)
+
+
+def _nearness(point: Experiment) -> tuple[int, int, int]:
+    """To what most studies have: the most workers, and a server for each of them."""
+    return point.num_workers, -abs(point.num_workers - point.num_ps), point.num_ps
 
 
 def _bits_per_s(request: StudyRequest, point: Experiment, choices: Choices) -> float | None:

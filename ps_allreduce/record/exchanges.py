@@ -30,6 +30,7 @@ class ExchangeChoice:
     """How the gradients of a strategy travel in a sweep, and the numbers that it follows from.
 
     Attributes:
+        num_workers, num_ps: of the point that it was chosen for.
         cores: that the tasks have together.
         bits_per_s: rate of the links; None on one host, and on links that nothing limits.
         network_s: in which the busiest link carries the bytes of a step of every worker.
@@ -46,6 +47,7 @@ class ExchangeChoice:
     network_s: float
     processor_s: float
     saved_s: float
+    num_ps: int = 0
 
     @property
     def way(self) -> str:
@@ -60,7 +62,9 @@ class ExchangeChoice:
         links = "no links that limit"
         if self.bits_per_s is not None:
             links = f"links of {render_rate(float(f'{self.bits_per_s:.2g}'))}"
-        return f"{links}, {self.cores} core{'s' * (self.cores != 1)}"
+        counts = {"core": self.cores, "worker": self.num_workers, "server": self.num_ps}
+        told = [f"{count} {what}{'s' * (count != 1)}" for what, count in counts.items() if count]
+        return ", ".join([links, *told])
 
 
 def exchange_sentence(choices: Sequence[ExchangeChoice]) -> str:
@@ -71,5 +75,10 @@ def exchange_sentence(choices: Sequence[ExchangeChoice]) -> str:
         name = f"{choice.model} {choice.strategy}" if several else choice.strategy
         ways.setdefault(choice.way, []).append(name)
     told = [way if len(ways) == 1 else f"{way} ({', '.join(names)})" for way, names in ways.items()]
-    reasons = "; ".join(dict.fromkeys(choice.reason for choice in choices))
-    return f"Gradients travel {' and '.join(told)} (auto: {reasons})."
+    return f"Gradients travel {' and '.join(told)} (auto: {'; '.join(_reasons(choices))})."
+
+
+def _reasons(choices: Sequence[ExchangeChoice]) -> list[str]:
+    """Each once; that of all-reduce is the beginning of that of as many workers with servers."""
+    reasons = dict.fromkeys(choice.reason for choice in choices)
+    return [each for each in reasons if not any(other.startswith(f"{each}, ") for other in reasons)]

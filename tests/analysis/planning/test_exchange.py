@@ -33,7 +33,7 @@ REDUCED = ExchangeChoice(
     processor_s=0.02,
     saved_s=0.01,
 )
-SERVED = replace(REDUCED, strategy="ps_sync")
+SERVED = replace(REDUCED, strategy="ps_sync", num_ps=3)
 
 #: Of fewer bytes than servers a link carries less than a byte, which counts as none.
 SIZES = st.lists(st.integers(64, 10**8), min_size=1, max_size=50)
@@ -81,14 +81,14 @@ def test_one_pack_is_worth_it_in_a_large_ring_and_for_small_models(count: int) -
 
 def test_a_sentence_says_what_was_chosen_and_from_what() -> None:
     alike = exchange_sentence([REDUCED])
-    assert alike == "Gradients travel in one pack (auto: links of 9.4gbit, 2 cores)."
+    assert alike == "Gradients travel in one pack (auto: links of 9.4gbit, 2 cores, 2 workers)."
     bucketed = replace(SERVED, mode=ExchangeMode.BUCKETS)
     assert exchange_sentence([REDUCED, bucketed, SERVED]) == (
         "Gradients travel in one pack (allreduce) and in buckets (ps_sync) and unbucketed "
-        "(ps_sync) (auto: links of 9.4gbit, 2 cores)."
+        "(ps_sync) (auto: links of 9.4gbit, 2 cores, 2 workers, 3 servers)."
     )
     here = replace(REDUCED, model="ResNet50", bits_per_s=None, cores=1)
     assert exchange_sentence([REDUCED, here]) == (
-        "Gradients travel in one pack (auto: links of 9.4gbit, 2 cores; no links that limit, "
-        "1 core)."
+        "Gradients travel in one pack (auto: links of 9.4gbit, 2 cores, 2 workers; no links that "
+        "limit, 1 core, 2 workers)."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,20 @@ def test_on_one_host_gradients_travel_whole_and_a_sweep_that_goes_on_keeps_that(
     path.write_text(json.dumps(content))
     assert run(*LOCAL) == 0
     assert ways(launcher) == BUCKETS
+
+
+def test_studies_with_other_numbers_of_servers_choose_alike(
+    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Of 2 servers fewer messages in buckets than tensors, of 4 more.
+    launcher.variables = [replace(TWO[0], name=str(each), shape=(15_000,)) for each in range(10)]
+    for study in ("ps-sweep", "placement-sweep", "compare"):
+        assert run(study, *LOCAL[1:], "--exchange", "auto") == 0
+        assert ways(launcher) - {Packs()} == BUCKETS, study
+        assert "no links that limit, 2 cores, 2 workers, 2 servers)." in capsys.readouterr().err
+    assert run("placement-sweep", *LOCAL[1:], "--num-ps", "4") == 0
+    assert ways(launcher) == {UNBUCKETED}
+    assert "no links that limit, 2 cores, 2 workers, 4 servers)." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

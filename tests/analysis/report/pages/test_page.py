@@ -114,7 +114,7 @@ def test_the_page_says_how_gradients_travel_if_that_was_chosen(tmp_path: Path) -
     choices = {EXCHANGES: to_json((choice, replace(choice, model="VGG16", cores=3)))}
     write_json(tmp_path / "sweep.json", {"order": [], "choices": choices})
     page = reported(tmp_path, compare_sweep())
-    assert "Gradients travel in one pack (auto: no links that limit, 2 cores)." in page
+    assert "Gradients travel in one pack (auto: no links that limit, 2 cores, 2 workers)." in page
 
 
 @pytest.mark.parametrize(("batch", "also"), [(256, " and a batch of 256 per worker"), (None, "")])
