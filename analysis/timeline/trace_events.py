@@ -149,9 +149,11 @@ def _steps(scene: _Scene) -> Iterator[Event]:
 
 def _gradients(scene: _Scene) -> Iterator[Event]:
     """Where no gradient leaves its worker: when each was ready."""
+    limits = limits_of(scene.run.steps)
     for (worker, step), moments in moments_of(scene.run.events).items():
         thread = scene.worker(worker)
-        for number, moment in enumerate(moments[:, EventKind.GRADIENT_READY].tolist()):
+        within = moments[:, EventKind.GRADIENT_READY].clip(*limits[worker, step])
+        for number, moment in enumerate(within.tolist()):
             when = scene.micros(moment)
             yield thread.instant(MESSAGE, "gradient ready", when, step=step, gradient=number)
 

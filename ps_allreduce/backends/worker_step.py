@@ -23,6 +23,7 @@ from ps_allreduce.record.steps import (
     Integers,
     Phase,
     StepTable,
+    first_seen,
 )
 from ps_allreduce.workloads.inputs import WorkerIndex
 from ps_allreduce.workloads.program import Program, now_after, run_program
@@ -67,7 +68,7 @@ class RowLayout:
             step=_number_steps(workers, rows[:, 4], first),
             phase=np.full(len(rows), int(phase), np.int64),
             loss=rows[:, 1],
-            start=rows[:, 2],
+            start=self._starts(rows),
             pulled=rows[:, 3],
             end=rows[:, 4],
             batches=batches.reshape(len(rows), self.accumulation, 3),
@@ -86,6 +87,11 @@ class RowLayout:
             tensor=unit,
             time=times.ravel(),
         )
+
+    def _starts(self, rows: Rows) -> Floats:
+        """When each step began; input needs no parameter and may have been there before."""
+        inputs = [5 + 3 * batch for batch in range(self.accumulation)]
+        return first_seen(rows[:, 2], np.delete(rows, [0, 1, 2, *inputs], axis=1))
 
     @property
     def _releases(self) -> int:

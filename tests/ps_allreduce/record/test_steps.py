@@ -25,6 +25,7 @@ from ps_allreduce.record.steps import (
     compute_metrics,
     compute_spans,
     concatenate,
+    first_seen,
     forward_spans,
     input_spans,
     measurement_window,
@@ -327,6 +328,12 @@ def test_figures_do_not_depend_on_how_wrong_clocks_are(offsets: list[float]) -> 
     assert found.steps_per_worker == wanted.steps_per_worker
     for name in ("examples_per_sec", "compute_s", "communication_s", "input_wait_s"):
         np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), rtol=1e-6)
+
+
+def test_a_step_has_begun_when_its_gradients_are_ready_however_late_its_clock_was_read() -> None:
+    later = np.asarray([[2.0, 1.5, 3.0], [np.nan, np.nan, 6.0]])
+    assert first_seen(np.asarray([1.0, 5.0]), later).tolist() == [1.0, 5.0]
+    assert first_seen(np.asarray([1.75, 7.0]), later).tolist() == [1.5, 6.0]
 
 
 def test_rows_in_any_order_keep_to_their_worker() -> None:
