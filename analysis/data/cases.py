@@ -229,7 +229,10 @@ def make_cases(
     prices: Prices | None = None,
     planned: Collection[str] = (),
 ) -> tuple[Case, ...]:
-    """Group runs that may be pooled, in order of the cases' names.
+    """Group runs that may be pooled.
+
+    Cases that were asked for last come first, those of one call in order of their names; then those
+    of earlier calls, the newest first.
 
     Args:
         records: by the index of the table.
@@ -254,7 +257,15 @@ def make_cases(
         )
         for name, group in zip(names, groups, strict=True)
     ]
-    return tuple(sorted(cases, key=lambda case: case.name))
+    asked_for = {key.partition("/")[0] for key in planned}
+    return tuple(sorted(cases, key=lambda case: _age(case, asked_for)))
+
+
+def _age(case: Case, asked_for: Collection[str]) -> tuple[bool, float, str]:
+    """What orders cases; `asked_for` holds the identities of points."""
+    if not asked_for.isdisjoint(case.attempts["experiment_id"]):
+        return False, 0.0, case.name
+    return True, -case.attempts["started_at"].max().timestamp(), case.name
 
 
 def _objects(table: pd.DataFrame) -> pd.DataFrame:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from analysis.data.cases import make_cases
 from analysis.figures.against_settings import plot_against_servers
 from analysis.figures.bars import plot_placement
 from analysis.report.sentences.verdict import verdict
@@ -16,7 +17,7 @@ from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
 from ps_allreduce.point.strategies import AllReduce, AnyStrategy, Single, SynchronousServers
-from tests.analysis.builders import RATES, case_of, cases_of, placement_used, run, runs
+from tests.analysis.builders import RATES, case_of, cases_of, placement_used, run, runs, table_of
 from tests.fakes import make_experiment, make_host
 
 FAST = EmulatedNetwork(num_hosts=4, bits_per_s=1e9)
@@ -57,6 +58,27 @@ def test_other_networks_interfaces_and_workers_per_host_are_another_case(
 ) -> None:
     cases = cases_of([run(own, 1.0) for own in (one, other)])
     assert [case.name for case in cases] == [f"SmallCNN, {name}" for name in names]
+
+
+def test_what_was_asked_for_last_comes_first_and_then_the_newest() -> None:
+    kinds = {
+        batch: replace(OWN, workload=replace(OWN.workload, batch_per_worker=batch))
+        for batch in (8, 16, 32)
+    }
+    hours = {8: "01", 16: "02", 32: "03"}
+    records = [
+        run(own, 1.0, started_at=f"2026-01-01T{hours[batch]}:00:00+00:00")
+        for batch, own in kinds.items()
+    ]
+
+    def batches(*asked_for: int) -> list[int]:
+        planned = [f"{kinds[batch].experiment_id}/0" for batch in asked_for]
+        cases = make_cases(*table_of(records), planned=planned)
+        return [case.conditions["batch_per_worker"] for case in cases]
+
+    assert batches() == [32, 16, 8]
+    assert batches(8) == [8, 32, 16]
+    assert batches(32, 8) in ([8, 32, 16], [32, 8, 16])  # by their names
 
 
 def test_what_only_some_inputs_have_is_told_of_none() -> None:
