@@ -24,7 +24,15 @@ from analysis.data.columns import make_table
 from analysis.data.rows import Row, row_of
 from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.record.exchanges import EXCHANGES, ExchangeChoice
-from ps_allreduce.record.files import RunFiles, iter_record_paths, load_raw, read_json, read_run
+from ps_allreduce.record.files import (
+    DEFINITION,
+    RunFiles,
+    is_strange,
+    iter_record_paths,
+    load_raw,
+    read_json,
+    read_run,
+)
 from ps_allreduce.record.link_rates import chosen_batches, chosen_rates
 from ps_allreduce.record.looks import LOOKS, Looks
 from ps_allreduce.record.records import RunRecord
@@ -147,8 +155,11 @@ def read_sweep(folder: Path) -> SweepFiles:
     rows: dict[str, Row] = {}
     records: dict[str, RunRecord] = {}
     damaged: list[Damage] = []
+    definition = _definition(folder, damaged)
     for path in iter_record_paths(folder):
         place, record = path.relative_to(folder).as_posix(), read_run(path)
+        if isinstance(record, RunRecord) and is_strange(record, definition.name):
+            record = _strange(record, definition.name)
         if isinstance(record, RecordFormatError):
             damaged.append(_damage(folder, path, record))
             continue
@@ -159,7 +170,6 @@ def read_sweep(folder: Path) -> SweepFiles:
         records[str(path)] = replace(record, samples=())
     if not rows:
         raise UserError(_nothing_to_read(folder, damaged))
-    definition = _definition(folder, damaged)
     return SweepFiles(
         folder=folder,
         table=make_table(rows.values(), rows),
@@ -170,6 +180,13 @@ def read_sweep(folder: Path) -> SweepFiles:
         exchanges=definition.exchanges,
         link_rates=definition.link_rates,
         batches=definition.batches,
+    )
+
+
+def _strange(record: RunRecord, sweep: str | None) -> RecordFormatError:
+    return RecordFormatError(
+        f"a record of the sweep {record.sweep}, and this one is {sweep}: it is left out. Move it "
+        "to where it belongs."
     )
 
 
@@ -228,6 +245,7 @@ def _refuse_incomplete(steps: StepTable, events: EventTable, record: RunRecord) 
 class _Definition:
     """The runs that were planned, and what was noted while they were made."""
 
+    name: str | None = None
     order: tuple[str, ...] | None = None
     looks: Looks | None = None
     exchanges: tuple[ExchangeChoice, ...] = ()
@@ -236,13 +254,14 @@ class _Definition:
 
 
 def _definition(folder: Path, damaged: list[Damage]) -> _Definition:
-    path = folder / "sweep.json"
+    path = folder / DEFINITION
     try:
         content = read_json(path)
         order, choices = content["order"], content.get("choices", {})
         if not isinstance(order, list) or not all(isinstance(key, str) for key in order):
             raise TypeError(f"order is no list of runs but {short(order)}")
         return _Definition(
+            name=content.get("name"),
             order=tuple(order),
             looks=from_json(Looks, choices[LOOKS], path.name) if LOOKS in choices else None,
             exchanges=from_json(tuple[ExchangeChoice, ...], choices.get(EXCHANGES, []), path.name),

@@ -14,10 +14,8 @@ from typing import TypeVar
 
 from experiments.sweep.sweep import Sweep
 from ps_allreduce.point.models.own import OwnModel
-from ps_allreduce.record.files import read_json, write_json
+from ps_allreduce.record.files import DEFINITION, read_json, write_json
 from ps_allreduce.serialization import from_json, to_json
-
-DEFINITION = "sweep.json"
 
 #: What a pilot answers: a number, and seconds.
 LAUNCHES = "launches of the main comparison"

@@ -14,7 +14,7 @@ from pathlib import Path
 from experiments.sweep.sweep import PlannedRun
 from ps_allreduce.errors import OtherVersionError, RecordFormatError, UserError
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.record.files import iter_record_paths, read_run
+from ps_allreduce.record.files import is_strange, iter_record_paths, name_of_sweep, read_run
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.records import RunRecord, Status
 
@@ -142,7 +142,7 @@ def of_software(here: Provenance) -> Counts:
 
 
 def read_history(sweep_dir: Path, counts: Counts, *, retry_failed: bool = False) -> History:
-    """Read all records of a sweep.
+    """Read all records of a sweep; those of another one that were copied in do not count.
 
     Args:
         retry_failed: attempts that failed do not count.
@@ -150,12 +150,13 @@ def read_history(sweep_dir: Path, counts: Counts, *, retry_failed: bool = False)
     Raises:
         UserError: a record is of another version, or a file cannot be read now.
     """
-    history = History()
+    history, sweep = History(), name_of_sweep(sweep_dir)
     for path in iter_record_paths(sweep_dir):
         record = read_run(path)
         if isinstance(record, RunRecord):
             again = retry_failed and record.status in REPEATED
-            history.add(record, counts(record) and not again)
+            own = counts(record) and not is_strange(record, sweep)
+            history.add(record, own and not again)
         else:
             history.refused[path] = _refusal(path, record)
     return history
@@ -169,12 +170,13 @@ def kept_records(
     Args:
         block: of machine and software; others do not count.
     """
-    read = (read_run(path) for path in iter_record_paths(sweep_dir))
+    read, sweep = map(read_run, iter_record_paths(sweep_dir)), name_of_sweep(sweep_dir)
     return [
         record
         for record in read
         if isinstance(record, RunRecord)
         and record.block == block
+        and not is_strange(record, sweep)
         and record.experiment_id in experiment_ids
     ]
 

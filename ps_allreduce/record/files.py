@@ -50,6 +50,9 @@ EVALUATION = "evaluation"
 #: The folder of a sweep's records.
 RUNS = "runs"
 
+#: What a sweep was asked for, beside its records.
+DEFINITION = "sweep.json"
+
 #: The folder in it of what is no record.
 REFUSED = "refused"
 
@@ -196,6 +199,24 @@ def read_run(path: Path) -> RunRecord | RecordFormatError:
     except RecordFormatError as error:
         return error
     return record
+
+
+def is_strange(record: RunRecord, sweep: str | None) -> bool:
+    """Whether a record belongs to another sweep than the one in whose folder it lies.
+
+    Args:
+        sweep: its name, as `name_of_sweep` tells it.
+    """
+    return sweep is not None and record.sweep != sweep
+
+
+def name_of_sweep(sweep_dir: Path) -> str | None:
+    """The name of the sweep that was last begun in a folder; None where nothing tells it."""
+    try:
+        name = read_json(sweep_dir / DEFINITION)["name"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return name if isinstance(name, str) else None
 
 
 def _check_name_and_times(path: Path, record: RunRecord) -> None:

@@ -64,7 +64,20 @@ def test_no_file_is_opened_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(files, "open_regular", note)
     path = save(tmp_path, run(SINGLE, 100.0))
     analysis.load(tmp_path)
-    assert opened == [path, path.with_suffix(".npz"), tmp_path / "sweep.json"]
+    assert opened == [tmp_path / "sweep.json", path, path.with_suffix(".npz")]
+
+
+def test_a_record_of_another_sweep_is_named_and_left_out(tmp_path: Path) -> None:
+    save(tmp_path, run(SINGLE, 100.0, 0, sweep="compare"))
+    copied = save(tmp_path, run(SINGLE, 200.0, 1, sweep="ps-sweep"))
+    assert len(read_sweep(tmp_path).table) == 2  # nothing says whose folder this is
+    definition = tmp_path / "sweep.json"
+    definition.write_text(json.dumps({"name": "compare", "order": []}))
+    found = read_sweep(tmp_path)
+    assert list(found.table["sweep"]) == ["compare"]
+    (damage,) = found.damaged
+    assert damage.path == copied.relative_to(tmp_path).as_posix()
+    assert damage.reason.startswith("a record of the sweep ps-sweep, and this one is compare")
 
 
 def test_truncated_and_misnamed_records_are_named_and_the_others_are_read(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from experiments.sweep.definition import (
-    DEFINITION,
     LAUNCHES,
     Choices,
     read_choices,
@@ -17,7 +16,7 @@ from experiments.sweep.definition import (
 )
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.record.files import read_json
+from ps_allreduce.record.files import DEFINITION, read_json
 from tests.experiments.sweeps import SWEEP
 
 

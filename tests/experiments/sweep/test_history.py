@@ -15,13 +15,14 @@ from experiments.sweep.history import (
     MOST_NAMED,
     Counts,
     History,
+    kept_records,
     of_block,
     of_software,
     read_history,
 )
 from experiments.sweep.sweep import PlannedRun
 from ps_allreduce.errors import OtherVersionError, UserError
-from ps_allreduce.record.files import RunFiles
+from ps_allreduce.record.files import DEFINITION, RunFiles, write_json
 from ps_allreduce.record.records import FORMAT_VERSION, Status
 from tests.experiments.sweeps import SWEEP, ended, leave
 from tests.fakes import PROVENANCE, make_experiment, make_record
@@ -109,6 +110,16 @@ def test_runs_of_another_machine_or_software_do_not_count(
 ) -> None:
     leave(tmp_path)
     assert bool(read_history(tmp_path, counts).statuses) is they_do
+
+
+def test_runs_of_another_sweep_that_were_copied_in_do_not_count(tmp_path: Path) -> None:
+    leave(tmp_path, sweep="ps-sweep")
+    ids = (RUN.experiment.experiment_id,)
+    assert kept_records(tmp_path, BLOCK, ids)
+    write_json(tmp_path / DEFINITION, {"name": "compare"})
+    read = read_history(tmp_path, of_block(BLOCK))
+    assert (read.statuses, read.next_attempt) == ({}, {KEY: 1})
+    assert kept_records(tmp_path, BLOCK, ids) == []
 
 
 def test_a_sweep_is_complete_when_every_run_is_ok() -> None:
