@@ -7,6 +7,7 @@ mistake or nothing to report on, 130 interrupted.
 from __future__ import annotations
 
 import gc
+import io
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -43,6 +44,7 @@ from analysis.suite.sending import SUFFIX, unpack
 from analysis.timeline.save import save_traces
 from ps_allreduce.errors import SuiteError, UserError
 from ps_allreduce.signals import end_as_interrupted
+from ps_allreduce.terminal import Terminal, echo
 
 OK, SOME_FAILED = 0, 1
 
@@ -134,14 +136,14 @@ def bench(folder: Path) -> None:
     # It simulates, with modules that a report would only wait for.
     from analysis.suite.bench import summarise_bench
 
-    click.echo("\n".join(summarise_bench(folder)))
+    echo("\n".join(summarise_bench(folder)))
 
 
 @cli.command("emulation-check")
 @_FOLDER
 def emulation_check(folder: Path) -> None:
     """Say up to which rate emulated hosts agree with themselves, from FOLDER/emulation-check."""
-    click.echo("\n".join(render_envelope(check_envelope(folder))))
+    echo("\n".join(render_envelope(check_envelope(folder))))
 
 
 @cli.command("bench-load")
@@ -150,7 +152,7 @@ def emulation_check(folder: Path) -> None:
 def bench_load(folder: Path, records: int) -> None:
     """Time the reading of copies of a record in FOLDER; they are removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="bench-load-") as copies:
-        click.echo(time_loading(folder, Path(copies), records))
+        echo(time_loading(folder, Path(copies), records))
 
 
 def _for_each_sweep(
@@ -170,15 +172,15 @@ def _for_each_sweep(
         try:
             results = analysed(read_sweep(path))
         except UserError as error:
-            click.echo(f"Error: {error}", err=True)
+            echo(f"Error: {error}", err=True)
             status = MISTAKE
             continue
         if results.chose and not of_choices:
-            click.echo(f"{path}: {_CHOSE}")
+            echo(f"{path}: {_CHOSE}")
             continue
         files, cases = results.files, cases_of(results, prices)
         for item in files.damaged:
-            click.echo(f"Not read: {item.path}: {item.reason}", err=True)
+            echo(f"Not read: {item.path}: {item.reason}", err=True)
         action(results, cases)
         lost = any(point.lost_repetitions for case in cases for point in case.points)
         if lost or files.damaged:
@@ -197,7 +199,7 @@ def summarise_sweep(results: SweepResults, _: Sequence[Case]) -> None:
     """Write `summary.csv` and say where."""
     path = results.files.folder / "summary.csv"
     write_summary(path, results.files.table)
-    click.echo(path)
+    echo(path)
 
 
 def report_sweep(results: SweepResults, cases: Sequence[Case]) -> None:
@@ -222,7 +224,7 @@ def report_sweep(results: SweepResults, cases: Sequence[Case]) -> None:
 
 
 def _console() -> Console:
-    return Console(highlight=False, width=None if sys.stdout.isatty() else SCREEN_WIDTH)
+    return Terminal(highlight=False, width=None if sys.stdout.isatty() else SCREEN_WIDTH)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -235,14 +237,16 @@ def main(words: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except click.ClickException as mistake:
-        mistake.show()
+        told = io.StringIO()
+        mistake.show(told)
+        echo(told.getvalue().rstrip("\n"), err=True)
         return MISTAKE
     except SuiteError as error:
-        click.echo(f"Error: {error}", err=True)
+        echo(f"Error: {error}", err=True)
         return MISTAKE
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        click.echo(f"Error: {where}{error.strerror or error}.", err=True)
+        echo(f"Error: {where}{error.strerror or error}.", err=True)
         return MISTAKE
     return OK
 

@@ -56,6 +56,7 @@ from launchers.cli.types import PATH, WHOLE, OneOf, named
 from launchers.settings import LauncherSettings
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.record.records import Status
+from ps_allreduce.terminal import echo
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -133,7 +134,7 @@ def run_one(run: RunRequest) -> None:
             listener=progress,
         )
         record = single.make_one_run(experiment, run, place)
-    click.echo(json.dumps(single.one_line(record, place.sweep_dir)))
+    echo(json.dumps(single.one_line(record, place.sweep_dir)))
     sys.exit({Status.OK: 0, Status.INTERRUPTED: 130}.get(record.status, 1))
 
 
@@ -144,13 +145,13 @@ for _command in (placement, doctor, *SUITE_COMMANDS):
 @cli.command("list")
 def list_studies() -> None:
     """List all studies: hosts, cost, and what each should show."""
-    click.echo(render_studies(STUDIES))
+    echo(render_studies(STUDIES))
 
 
 @cli.command("models")
 def models() -> None:
     """List the names of all models that --model takes."""
-    click.echo(render_models())
+    echo(render_models())
 
 
 @cli.command("convert")
@@ -167,7 +168,7 @@ def convert(layout: Layout, source: Path, out: Path) -> None:
     from experiments.data_sets.told import told
 
     made = write(layout, source, out, partial(counting_bar, plain_console()))
-    click.echo("\n".join(told(made, out)))
+    echo("\n".join(told(made, out)))
 
 
 @cli.command("tune")
@@ -236,7 +237,7 @@ def export(
     from experiments.export.command import export as write  # the analysis takes a second to import
     from experiments.export.training import Start
 
-    click.echo(write(results, setting, model, None if launcher is None else Start(launcher), into))
+    echo(write(results, setting, model, None if launcher is None else Start(launcher), into))
 
 
 def main(words: Sequence[str] | None = None) -> int:

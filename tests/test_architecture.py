@@ -70,6 +70,12 @@ TENSORFLOW_ONLY_IN = (
 #: What TensorFlow and Keras do not publish, whatever it is imported or called as.
 UNPUBLISHED_ONLY_IN = "ps_allreduce/exchange/private_api.py"
 
+#: The only way to a terminal.  What is told without the packages is told by the next two, and the
+#: log of a task, which nobody reads as it is, by the last.
+TO_TERMINALS = "ps_allreduce/terminal.py"
+BARE = ("ps_allreduce/environment.py", "ps_allreduce/early_end.py")
+TO_LOGS = "ps_allreduce/fork_server/child.py"
+
 #: Exported trainings take these along as they are, so they import nothing else of the suite.
 EXCHANGE = "ps_allreduce/exchange/"
 TAKEN = "experiments/export/taken/"
@@ -242,7 +248,19 @@ def test_the_core_and_what_launchers_share_with_the_measured_program_need_numpy_
         return inside or name.split(".")[0] not in known
 
     shared = [f"{module.replace('.', '/')}.py" for module in SHARED]
-    assert imports([*CORE, *shared], is_impure) == []
+    own = [relative for relative in CORE if relative != TO_TERMINALS]
+    assert imports([*own, *shared], is_impure) == []
+
+
+def test_text_gets_to_a_terminal_in_one_way() -> None:
+    ways = {"print", "click.echo", "click.secho", "Console"}
+    allowed = (TO_TERMINALS, *BARE, TO_LOGS)
+
+    def is_another(relative: str, node: ast.AST) -> bool:
+        is_way = isinstance(node, ast.Call) and ast.unparse(node.func) in ways
+        return is_way and relative not in allowed
+
+    assert places(is_another) == []
 
 
 def test_tensorflow_is_imported_by_the_measured_program_only() -> None:

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-import click
-
 from analysis.suite.bench import (
     OVERHEAD,
     PLANTED_SWEEP,
@@ -46,6 +44,7 @@ from ps_allreduce.point.models.names import SMALL_CNN
 from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.workload import EmulatedCompute
+from ps_allreduce.terminal import echo
 
 BRIEF = Profile(
     name="bench",
@@ -159,13 +158,13 @@ def run_bench(launcher: LauncherSettings) -> int:
         check_writable(request.sweep_dir)
     if not site_kind(launcher.launcher).several_hosts:
         for sentence in time_crowds():
-            click.echo(sentence, err=True)
+            echo(sentence, err=True)
         time_conversion(launcher.results / "bench")
     for request in requests:
-        click.echo(f"{request.name}:", err=True)
+        echo(f"{request.name}:", err=True)
         status = run_study(request)
         if status > 1:
             return status
         worst = max(worst, status)
-    click.echo("\n".join(summarise_bench(launcher.results)))
+    echo("\n".join(summarise_bench(launcher.results)))
     return worst

@@ -23,8 +23,6 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import product
 
-import click
-
 from analysis.suite.envelope import (
     EMULATION_CHECK,
     PlainTcp,
@@ -52,6 +50,7 @@ from ps_allreduce.point.spread import LayoutKind
 from ps_allreduce.point.strategies import STRATEGIES, AllReduce, SynchronousServers
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.workload import EmulatedCompute, Workload
+from ps_allreduce.terminal import echo
 
 SCALES = (1, 2, 4, 8)
 
@@ -126,7 +125,7 @@ def check_emulation(launcher: LauncherSettings, repetitions: int) -> int:
         judged = table[is_last & (table["num_hosts"] == network.num_hosts) & table["holds"].notna()]
         if judged["holds"].all():
             break
-    click.echo("\n".join(render_envelope(table)))
+    echo("\n".join(render_envelope(table)))
     return 0
 
 

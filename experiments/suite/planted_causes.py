@@ -22,8 +22,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
-
 from analysis.suite.rule.planted_causes import (
     FILE,
     FOLDER,
@@ -56,6 +54,7 @@ from launchers.settings import LauncherSettings
 from ps_allreduce.errors import LaunchError, at_least
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.records import RunRecord, Status
+from ps_allreduce.terminal import echo
 
 PROFILE = Profile(name=FOLDER, measurement=MEASUREMENT, repetitions=1, deadline_s=60.0)
 
@@ -117,9 +116,9 @@ def plant_causes(results: Path, seed: int, launches: int, budget_s: float) -> in
             where = _Place(session=session, data_dir=settings.data_dir, notes=folder / FILE)
             left = _make_turns(where, draws(seed, launches), ends_at)
     if turns := read_turns(folder / FILE):
-        click.echo("\n".join(render_found(judge(turns, runs_table(folder)))))
+        echo("\n".join(render_found(judge(turns, runs_table(folder)))))
     if left:
-        click.echo(f"{left} turns are missing: the same command goes on.")
+        echo(f"{left} turns are missing: the same command goes on.")
     return 1 if left else 0
 
 

@@ -15,8 +15,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from functools import partial
 
-import click
-
 from analysis.suite.rule.self_comparisons import (
     FILE,
     FOLDER,
@@ -33,6 +31,7 @@ from experiments.sweep.sweep import PROFILES, QUICK
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import at_least
 from ps_allreduce.point.models.names import SMALL_CNN
+from ps_allreduce.terminal import echo
 
 
 def run_self_comparisons(launcher: LauncherSettings, comparisons: int, launches: int) -> int:
@@ -65,5 +64,5 @@ def run_self_comparisons(launcher: LauncherSettings, comparisons: int, launches:
     if status > 1:
         return status
     found = compare_with_itself(request.sweep_dir, launches)
-    click.echo(render_self_comparisons(add_to(launcher.results / FILE, found), {}))
+    echo(render_self_comparisons(add_to(launcher.results / FILE, found), {}))
     return status

@@ -16,11 +16,12 @@ from experiments.sweep.session import RunListener
 from experiments.sweep.sweep import PlannedRun
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import RunRecord, Status
+from ps_allreduce.terminal import Terminal
 
 
 def plain_console() -> Console:
-    """Standard error, for people: every text as it is, wrapped by the terminal alone."""
-    return Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    """Standard error, for people: every text in one piece, wrapped by the terminal alone."""
+    return Terminal(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
 
 def _bar(console: Console) -> Progress:
@@ -32,6 +33,7 @@ def _bar(console: Console) -> Progress:
         TextColumn("left"),
         TextColumn(
             "{task.fields[doing]}",
+            markup=False,
             table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"),
         ),
         console=console,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import click
 from rich.console import Console
 
 from analysis.figures.race import plot_race
@@ -37,6 +36,7 @@ from experiments.tuning.outcome import (
 from experiments.tuning.race import Race, run_race
 from ps_allreduce.errors import at_least
 from ps_allreduce.record.files import write_atomically
+from ps_allreduce.terminal import echo
 
 #: The name of the files that are left: all launches, and their figure.
 FILES = "tuning-race"
@@ -120,17 +120,17 @@ def _race_of(sweep: Sweep, minutes: float) -> Race:
 
 def _leave(request: StudyRequest, sides: Sequence[SideOutcome], race: Race) -> None:
     """Write the files, and tell what they show."""
-    click.echo(render_progress(sides, race.share_s))
+    echo(render_progress(sides, race.share_s))
     for side in sides:
-        click.echo("\n".join(render_side(side, request.sweep_dir)))
-    click.echo(CURSE)
+        echo("\n".join(render_side(side, request.sweep_dir)))
+    echo(CURSE)
     table = launch_table(sides)
     if len(table):
         path = request.sweep_dir / f"{FILES}.csv"
         write_atomically(path, table.to_csv(index=False).encode())
         title = f"{sides[0].default.workload.model.name}, {race.hosts_text}"
         saved = save_figure(plot_race(table, title, sides[0].unit), request.sweep_dir, FILES)
-        click.echo(f"Every launch: {path}, drawn: {saved['png']}")
+        echo(f"Every launch: {path}, drawn: {saved['png']}")
 
 
 def _status(stop: Stop | None) -> int:
@@ -139,5 +139,5 @@ def _status(stop: Stop | None) -> int:
         return 0
     interrupted = stop is Stop.INTERRUPTED
     sentence = "Interrupted. The same command goes on where it stopped." if interrupted else NO_TIME
-    click.echo(sentence, err=True)
+    echo(sentence, err=True)
     return INTERRUPTED if interrupted else 1

@@ -20,6 +20,7 @@ from ps_allreduce.point.layout import Placed, cluster_of, drivers_of, place_task
 from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers
 from ps_allreduce.point.strategies.base import Servers
+from ps_allreduce.terminal import echo
 
 FIRST_PORT = 2222
 
@@ -120,4 +121,4 @@ def plan(
     if num_ps:
         strategy = AsynchronousServers(servers=Servers(num_ps=num_ps, layout=layout))
     experiment = Experiment(strategy=strategy, num_workers=num_workers, spread=spread)
-    click.echo(render_plan(experiment, hosts_of(nodelist), first_port))
+    echo(render_plan(experiment, hosts_of(nodelist), first_port))

@@ -1,7 +1,7 @@
 """How a command line of the suite ends: errors become sentences and statuses in one place.
 
 Decides the exit status: 0 all is well, or what the command returns; 1 something failed, 2 the
-user's mistake, 130 interrupted.  What was typed is repeated in a form that a terminal can bear.
+user's mistake, 130 interrupted.  What was typed is repeated without the middle of very long words.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import click
 
 from ps_allreduce.errors import SHORTAGES, SuiteError, UserError, in_a_sentence
 from ps_allreduce.signals import end_as_interrupted
+from ps_allreduce.terminal import echo
 
 NO_ASSERTIONS = (
     "without its assertions the suite would not notice that TensorFlow does something unexpected: "
@@ -72,7 +73,7 @@ def _status_of(cli: click.Group, words: Sequence[str] | None, name: str, interru
 
 def _say(text: str) -> None:
     with suppress(OSError):  # the status can still be told
-        click.echo(readable(text), err=True)
+        echo(shortened(text), err=True)
 
 
 def _flushed(status: int) -> int:
@@ -86,13 +87,10 @@ def _flushed(status: int) -> int:
     return status
 
 
-def readable(text: str) -> str:
-    """Control characters written out, and the middle of very long words left out."""
-    shown = "".join(
-        each if each.isprintable() or each == "\n" else repr(each)[1:-1] for each in text
-    )
+def shortened(text: str) -> str:
+    """The middle of very long words left out."""
     return re.sub(
         rf"\S{{{LONGEST_WORD},}}",
         lambda word: f"{word[0][:60]}...{word[0][-20:]} ({len(word[0])} characters)",
-        shown,
+        text,
     )

@@ -19,6 +19,7 @@ from launchers.doctor.gather import NUM_STEPS, gather
 from launchers.doctor.trials import rounds_of_pairs
 from launchers.settings import LauncherSettings
 from ps_allreduce.point.workload import Workload
+from ps_allreduce.terminal import Terminal, echo
 
 #: Characters of a line that goes into a file or a pipe.
 FILE_WIDTH = 100
@@ -47,7 +48,7 @@ def look_at_hosts(launcher: LauncherSettings, workload: Workload | None = None) 
     site = make_site(launcher)
     begin = time.monotonic()
     num_steps = NUM_STEPS + len(rounds_of_pairs(site.hosts)) + (workload is not None)
-    with progress_bar(Console(stderr=True), num_steps) as tell:
+    with progress_bar(Terminal(stderr=True), num_steps) as tell:
         facts = gather(
             site,
             launcher.results.resolve(),
@@ -64,7 +65,7 @@ def look_at_hosts(launcher: LauncherSettings, workload: Workload | None = None) 
         avoid=site.avoid,
         width=shutil.get_terminal_size((FILE_WIDTH, 0)).columns,
     )
-    click.echo(table)
+    echo(table)
     return 1 if has_failed(findings) else 0
 
 
@@ -74,7 +75,7 @@ def progress_bar(console: Console, total: int) -> Iterator[Callable[[str], None]
     bar = Progress(
         BarColumn(bar_width=20),
         TimeElapsedColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         console=console,
         transient=True,
         disable=not console.is_terminal,

@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from launchers.cli.run import readable
+from launchers.cli.run import shortened
 from launchers.cli.types import PATH
 from launchers.hosts.commands import Goal
 from launchers.hosts.here import goal_here, marked
@@ -20,6 +20,7 @@ from launchers.settings import LauncherSettings
 from launchers.sites.ssh.hostfile import SshHost
 from launchers.sites.ssh.site import read_host_file, refuse_without_ssh
 from ps_allreduce.errors import UserError
+from ps_allreduce.terminal import Terminal, echo
 
 #: Lines of a log that are shown.
 NUM_LINES = 5
@@ -52,10 +53,10 @@ def hosts(
     goal = goal_here(python, wheelhouse)
     failed = _work(described, goal, _made(results / "hosts"))
     if failed:
-        click.echo(f"{failed} of {len(described)} hosts failed; mend what is told above. {AGAIN}")
+        echo(f"{failed} of {len(described)} hosts failed; mend what is told above. {AGAIN}")
         return 1
-    click.echo(f"{len(described)} of {len(described)} hosts are ready. Next, look for trouble:")
-    click.echo(f'make doctor LAUNCHER=ssh ARGS="--host-file {host_file}"')
+    echo(f"{len(described)} of {len(described)} hosts are ready. Next, look for trouble:")
+    echo(f'make doctor LAUNCHER=ssh ARGS="--host-file {host_file}"')
     return 0
 
 
@@ -72,7 +73,7 @@ def _made(folder: Path) -> Path:
 
 def _work(described: Sequence[SshHost], goal: Goal, logs: Path) -> int:
     """Make all hosts ready, and tell of each: how many failed."""
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = Terminal(highlight=False, markup=False, soft_wrap=True)
     failed = 0
     try:
         with (
@@ -83,9 +84,9 @@ def _work(described: Sequence[SshHost], goal: Goal, logs: Path) -> int:
             for outcome in outcomes:
                 failed += outcome.has_failed
                 tell(outcome.host, "")
-                console.print(readable(_told(outcome, logs)))
+                console.print(shortened(_told(outcome, logs)))
     except KeyboardInterrupt:
-        click.echo(f"Interrupted: nothing goes on on the hosts. {AGAIN}", err=True)
+        echo(f"Interrupted: nothing goes on on the hosts. {AGAIN}", err=True)
         raise
     return failed
 
@@ -112,7 +113,7 @@ def _progress(console: Console, described: Sequence[SshHost]) -> Iterator[Tell]:
     lines = Progress(
         SpinnerColumn(),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[host]}: {task.description}"),
+        TextColumn("{task.fields[host]}: {task.description}", markup=False),
         console=console,
         transient=True,
     )

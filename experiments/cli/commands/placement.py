@@ -28,6 +28,7 @@ from ps_allreduce.point.models.weights import Weights
 from ps_allreduce.point.placement import VariableSpec, default_split_bytes
 from ps_allreduce.point.strategies.base import Servers
 from ps_allreduce.point.workload import Workload
+from ps_allreduce.terminal import echo
 
 #: Of the images that the architectures of `keras.applications` were designed for.
 IMAGENET_CLASSES = 1000
@@ -65,7 +66,7 @@ def placement(
     variables = _variables(asked)
     if split_bytes is None:
         split_bytes = default_split_bytes(variables, num_ps)
-    click.echo(render_placements(model, variables, num_ps, split_bytes))
+    echo(render_placements(model, variables, num_ps, split_bytes))
 
 
 def _variables(asked: WorkloadRequest) -> Sequence[VariableSpec]:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import click
 from rich.console import Console
 
 from experiments import surroundings
@@ -41,6 +40,7 @@ from ps_allreduce.point.layout import num_hosts as hosts_needed
 from ps_allreduce.record.files import iter_record_paths
 from ps_allreduce.record.provenance import collect
 from ps_allreduce.record.records import Status
+from ps_allreduce.terminal import Terminal, echo
 
 #: Exit status of what was asked to stop.
 INTERRUPTED = 130
@@ -101,17 +101,17 @@ def _run_here(
     sweep, runs = _for_these_hosts(request, launcher, choices, console)
     if not request.sweep.dry_run:
         if _looked(request, place, choices, runs, console):
-            sweep, runs = _for_these_hosts(request, launcher, choices, Console(quiet=True))
+            sweep, runs = _for_these_hosts(request, launcher, choices, Terminal(quiet=True))
         pilot = Pilot(request=request, place=place, choices=choices, console=console, begun=begun)
         here = set(_points_of(runs))
         points = tuple(point for point in sweep.points if point in here)
         if runs and pilot.take(replace(sweep, points=points)):
-            sweep, runs = _for_these_hosts(request, launcher, choices, Console(quiet=True))
+            sweep, runs = _for_these_hosts(request, launcher, choices, Terminal(quiet=True))
     if told := tell_exchange(request, choices):
         console.print(told)
     if request.sweep.dry_run:
         history, standing = look_ahead(runs, place, retry_failed=request.sweep.retry_failed)
-        click.echo(render_sweep(sweep, runs, standing.missing, OVERHEAD_S))
+        echo(render_sweep(sweep, runs, standing.missing, OVERHEAD_S))
         _tell(history, standing, console)
         return 0
     again = request.sweep.retry_failed
@@ -223,9 +223,9 @@ def _submit(request: StudyRequest, scheduler: Scheduler, console: Console) -> in
     job_ids = jobs.live()
     costs = render_jobs(planned, scheduler, sweep_dir) if planned else NOTHING_MISSING
     if request.sweep.dry_run:
-        click.echo(render_sweep(sweep, sweep.runs(), standing.missing, JOB_OVERHEAD_S))
+        echo(render_sweep(sweep, sweep.runs(), standing.missing, JOB_OVERHEAD_S))
         followed = f"{_jobs_text(job_ids)} would be followed, no other one submitted."
-        click.echo(followed if job_ids else costs)
+        echo(followed if job_ids else costs)
         return 0
     known = list(iter_record_paths(sweep_dir))
     if not job_ids:
@@ -239,7 +239,7 @@ def _submit(request: StudyRequest, scheduler: Scheduler, console: Console) -> in
     if ending is None:
         return INTERRUPTED
     told = replace(request, sweep=replace(request.sweep, retry_failed=False))
-    sweep = _planned(told, capacity, Console(quiet=True))  # with what a pilot chose in the job
+    sweep = _planned(told, capacity, Terminal(quiet=True))  # with what a pilot chose in the job
     standing = _standing(told, sweep.runs(), counts, console)
     return 0 if standing.is_complete and not ending else 1
 

@@ -13,8 +13,6 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
 
-import click
-
 from analysis.suite.sending import SUFFIX, pack
 from experiments.cli.commands.sweep_command import run_study
 from experiments.cli.requests import SpreadRequest, StudyRequest, SweepRequest
@@ -29,6 +27,7 @@ from launchers.sites import site_kind
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.models.names import SMALL_CNN
 from ps_allreduce.point.workload import EmulatedCompute
+from ps_allreduce.terminal import echo
 
 NAME = "accept-cluster"
 
@@ -73,18 +72,16 @@ def accept_cluster(settings: LauncherSettings) -> int:
     told: dict[str, str] = {}
     worst = 0
     for name, part in parts(settings).items():
-        click.echo(f"{name}: {part.about}")
+        echo(f"{name}: {part.about}")
         status, text = _listened_to(part.run)
         told[f"{name}.txt"] = f"{name}: {part.about}\nstatus {status}\n{text}"
         if status >= GIVES_UP or (status and part.is_needed):
-            click.echo(
-                f"{name} ended with status {status}: the other parts are left out.", err=True
-            )
+            echo(f"{name} ended with status {status}: the other parts are left out.", err=True)
             return status
         worst = max(worst, status)
     target = settings.results / f"{NAME}{SUFFIX}"
     pack(folder, target, told, [getpass.getuser()])
-    click.echo(CONCLUSION.format(target=target))
+    echo(CONCLUSION.format(target=target))
     return worst
 
 
@@ -156,5 +153,5 @@ def _listened_to(run: Callable[[], int]) -> tuple[int, str]:
     heard = StringIO()
     with redirect_stdout(heard):
         status = run()
-    click.echo(heard.getvalue(), nl=False)
+    echo(heard.getvalue().removesuffix("\n"))
     return status, heard.getvalue()

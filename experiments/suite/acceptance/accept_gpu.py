@@ -11,8 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import click
-
 from experiments import surroundings
 from experiments.cli.requests import SpreadRequest
 from experiments.studies.scope import Scope
@@ -32,6 +30,7 @@ from ps_allreduce.record.files import RunFiles, write_json
 from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.records import Status
 from ps_allreduce.record.weights import Values
+from ps_allreduce.terminal import echo
 
 NAME = "accept-gpu"
 
@@ -56,11 +55,11 @@ def accept_gpu(settings: LauncherSettings) -> int:
         items = []
         with open_session(place, NAME, gpu_points.PROFILE) as session:
             for item in go_through(session, settings):
-                click.echo(item)
+                echo(item)
                 items.append(item)
             path = folder / "accept_gpu.json"
             write_json(path, items)
-    click.echo(conclusion(items, folder))
+    echo(conclusion(items, folder))
     return 1 if any(item.verdict is ItemVerdict.FAILED for item in items) else 0
 
 

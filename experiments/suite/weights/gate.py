@@ -11,8 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rich.console import Console
-
 from experiments import surroundings
 from experiments.cli.requests import SpreadRequest
 from experiments.models.settle_model import settle_model
@@ -38,6 +36,7 @@ from ps_allreduce.record.files import write_json
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.records import RunRecord, Status
 from ps_allreduce.record.weights import RunWeights
+from ps_allreduce.terminal import Terminal
 
 NAME = "gate"
 
@@ -260,7 +259,7 @@ def _some(names: Sequence[str], most: int = 3) -> str:
 
 
 def _show(result: GateResult, path: Path) -> None:
-    console = Console(highlight=False, markup=False, soft_wrap=True, width=MOST_COLUMNS)
+    console = Terminal(highlight=False, markup=False, soft_wrap=True, width=MOST_COLUMNS)
     console.print(
         f"Weights of {result.workload.model.name} after {result.steps} steps, compared with a "
         "single worker that takes the same batches:"
