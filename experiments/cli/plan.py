@@ -76,7 +76,7 @@ def plan_sweep(
     fitting = _fitting(points, capacity, console)
     refuse_absent_workers(fitting)
     _tell_too_long(fitting, request.sweep.chosen_profile, describe, console)
-    sweep = Sweep(
+    return Sweep(
         name=request.name,
         points=fitting,
         profile=request.sweep.chosen_profile,
@@ -85,9 +85,6 @@ def plan_sweep(
         main_ids=choices.answer(CONTENDERS, tuple[str, ...]),
         job_sizes=job_sizes(capacity.num_hosts) if request.sweep.jobs_by_size else (),
     )
-    if request.sweep.budget_s is not None:
-        _tell_budget(sweep, request.sweep.budget_s, console)
-    return sweep
 
 
 def main_launches_of(request: StudyRequest, choices: Choices) -> int | None:
@@ -173,6 +170,29 @@ def scale_of(
             "cores per worker", int, lambda: default_cores(workers, spread, capacity)
         )
     return Scale(workers=workers, cores_per_worker=cores)
+
+
+def check_budget(request: StudyRequest, sweep: Sweep, missing: Sequence[PlannedRun]) -> None:
+    """See that a stated time holds what is made in any case; a pilot tells it by itself.
+
+    Args:
+        missing: runs of the sweep that are to be made.
+
+    Raises:
+        UserError: it does not.
+    """
+    budget_s = request.sweep.budget_s
+    if budget_s is None or sweep.profile.pilot:
+        return
+    fewest = [run for run in missing if run.turn < sweep.fewest_turns]
+    likely_s = expected_duration(sweep, fewest, OVERHEAD_S).likely_s
+    if likely_s > budget_s:
+        points = len({run.experiment for run in fewest})
+        raise UserError(
+            f"--budget-s {budget_s:g} is too short: {points} points, each launched "
+            f"{sweep.profile.repetitions} times, take about {likely_s:.0f} s. State as much, fewer "
+            "points (--workers, --num-ps), or --repetitions 1, which allows no verdict."
+        )
 
 
 def check_jobs_by_size(request: StudyRequest) -> None:
@@ -273,19 +293,6 @@ def _tell_too_long(
             f"{len(too_long)} of {len(points)} points will time out: warm-up and measured steps of "
             f"{longest.title} take at least {least[longest]:.0f} s, and the profile {profile.name} "
             f"gives a run {profile.limit_s:.0f} s."
-        )
-
-
-def _tell_budget(sweep: Sweep, budget_s: float, console: Console) -> None:
-    """Say that a stated budget does not hold the fewest launches; a pilot says it by itself."""
-    profile = sweep.profile
-    fewest = [run for run in sweep.runs() if run.turn < sweep.fewest_turns]
-    likely_s = expected_duration(sweep, fewest, OVERHEAD_S).likely_s
-    if likely_s > budget_s and not profile.pilot:
-        console.print(
-            f"The budget of {budget_s:.0f} s is too short: {len(fewest)} runs, each point "
-            f"{profile.repetitions} times, take about {likely_s:.0f} s. They are made all the "
-            "same. Fewer points take less, or --repetitions 1, which allows no verdict."
         )
 
 

@@ -18,7 +18,7 @@ from experiments import surroundings
 from experiments.cli.exchange import tell_exchange
 from experiments.cli.links import FirstLook
 from experiments.cli.pilot import Pilot
-from experiments.cli.plan import check_jobs_by_size, plan_sweep, render_sweep
+from experiments.cli.plan import check_budget, check_jobs_by_size, plan_sweep, render_sweep
 from experiments.cli.requests import StudyRequest
 from experiments.models.settle_model import settle_model
 from experiments.studies.defaults import OwnTraining
@@ -99,6 +99,9 @@ def _run_here(
     )
     choices = read_choices(place.sweep_dir, request.identity, place.block)
     sweep, runs = _for_these_hosts(request, launcher, choices, console)
+    if request.sweep.budget_s is not None:
+        _, ahead = look_ahead(runs, place, retry_failed=request.sweep.retry_failed)
+        check_budget(request, sweep, ahead.missing)
     if not request.sweep.dry_run:
         if _looked(request, place, choices, runs, console):
             sweep, runs = _for_these_hosts(request, launcher, choices, Terminal(quiet=True))
@@ -218,6 +221,7 @@ def _submit(request: StudyRequest, scheduler: Scheduler, console: Console) -> in
         console.print(exchange)
     counts = of_software(collect(surroundings.source_state()))
     standing = _standing(request, sweep.runs(), counts, console)
+    check_budget(request, sweep, standing.missing)
     planned = planned_jobs(sweep, standing.missing, request.launcher, capacity.num_hosts, sweep_dir)
     jobs = SweepJobs(scheduler=scheduler, sweep_dir=sweep_dir)
     job_ids = jobs.live()

@@ -101,10 +101,21 @@ def test_a_time_that_is_none_is_refused(
     assert launcher.launched == []
 
 
-def test_a_budget_below_the_fewest_launches_is_told_beforehand(
-    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("also", [["--dry-run"], [], ["--repetitions", "3"]])
+def test_a_budget_below_the_fewest_launches_is_refused(
+    also: list[str], launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("compare", "--workers", "1,2", "--dry-run", "--budget-s", "30") == 0
+    words = ("compare", "--workers", "1,2", *also)
+    assert run(*words, "--budget-s", "30") == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert "The budget of 30 s is too short" in said
-    assert "each point 3 times" in said
+    assert "--budget-s 30 is too short: " in said
+    assert "each launched 3 times" in said
+    assert launcher.launched == []
+
+
+def test_a_budget_need_not_hold_what_was_made_before(launcher: FakeLauncher) -> None:
+    words = ("compare", "--workers", "1,2", "--repetitions", "1")
+    assert run(*words) == 0
+    launcher.launched.clear()
+    assert run(*words, "--budget-s", "30") == 0
+    assert launcher.launched == []
