@@ -156,7 +156,10 @@ def _reads_files(run: PlannedRun) -> bool:
 
 def _see_possible(runs: Sequence[PlannedRun], place: Workplace) -> None:
     check_writable(place.sweep_dir)
-    for point in dict.fromkeys(run.experiment for run in runs):
+    points = dict.fromkeys(run.experiment for run in runs)
+    for workload in {point.workload for point in points}:
+        place.launcher.describe(workload)  # so that it is known what memory a batch needs
+    for point in points:
         place.launcher.check(point)
 
 

@@ -18,6 +18,7 @@ from launchers.fork_servers.client import ForkServerClient
 from launchers.protocol import Capacity, LaunchedRun
 from launchers.run.conclude import conclude
 from launchers.run.follow import make_run
+from launchers.run.memory import most_together, refuse_large_batch
 from launchers.run.own_files import bring_copies
 from launchers.run.state import LaunchRequest, result_path
 from launchers.site import Site, task_address
@@ -51,7 +52,7 @@ class HostsLauncher:
         self._site = site
         self._data_dir = data_dir
         self._mixed_hosts = mixed_hosts
-        self._described: dict[Model, tuple[VariableSpec, ...]] = {}
+        self._described: dict[Model, Event] = {}
         self._facts: dict[str, HostFacts] = {}
         self._stack = ExitStack()
 
@@ -88,6 +89,8 @@ class HostsLauncher:
     def check(self, experiment: Experiment) -> None:
         """Refuse what does not fit on the hosts, or needs what they do not have.
 
+        Whether their memory holds a batch is known of a model that was described.
+
         Raises:
             UserError: with the reason and what to do.
         """
@@ -96,6 +99,10 @@ class HostsLauncher:
         placed = self._site.place(experiment)
         if not self._site.is_emulating:
             plan_cores(experiment, placed, self._site.cores())
+        if (described := self._described.get(experiment.workload.model)) is not None:
+            kept, memory_bytes = described.counts["kept"], described.counts["memory_bytes"]
+            together = most_together(placed, one_machine=self._site.one_machine)
+            refuse_large_batch(experiment, together, kept, memory_bytes)
         if experiment.interface is None and experiment.resources.device is Device.CPU:
             return
         facts = self._look()
@@ -144,8 +151,8 @@ class HostsLauncher:
                 ),
                 model=workload.model,
             )
-            self._described[workload.model] = answer.variables
-        return self._described[workload.model]
+            self._described[workload.model] = answer
+        return self._described[workload.model].variables
 
     def prepare(self, workload: Workload) -> None:
         """Make and check the input files, on every host that has files of its own.

@@ -173,7 +173,8 @@ class Event:
         user_error: the failure is the user's mistake.
         host_fault: the failure is a fault of the host.
         variables: the answer to `DescribeModel`.
-        counts: for `variables` how long the model took to build (ns); the answer to
+        counts: for `variables` how long the model took to build (ns), how many numbers a step keeps
+            of an example, at least, and the memory of the host (bytes); the answer to
             `PrepareInput` (records), `ReceiveStream` and `SendStream`, the bytes `carried` so far,
             and to what a check-up asks for; of bursts, the fields of `TcpCounters`.
         state: the answer to `CheckHost`.

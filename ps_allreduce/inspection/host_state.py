@@ -35,6 +35,9 @@ NUM_THREADS = 32
 
 LOOPBACK = ("127.", "::1")
 
+#: The control groups of this process, and where they are mounted.
+GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+
 
 def find_state(peers: Sequence[questions.Peer]) -> questions.HostState:
     """Look at this host, and from here at the others."""
@@ -46,7 +49,7 @@ def find_state(peers: Sequence[questions.Peer]) -> questions.HostState:
     return questions.HostState(
         busy_share=busy,
         free_bytes=psutil.virtual_memory().available,
-        memory_limit_bytes=memory_limit(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")),
+        memory_limit_bytes=memory_limit(*GROUPS),
         open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         addresses=own_addresses(),
         digest=program_digest(),
@@ -118,6 +121,11 @@ def own_addresses() -> tuple[str, ...]:
         if address.family in families
     ]
     return tuple(address for address in addresses if not address.startswith(LOOPBACK))
+
+
+def usable_memory() -> int:
+    """Bytes of memory that this host has, or that the control groups of this process allow it."""
+    return memory_limit(*GROUPS) or psutil.virtual_memory().total
 
 
 def memory_limit(groups: Path, root: Path) -> int | None:

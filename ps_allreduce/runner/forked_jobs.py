@@ -29,6 +29,7 @@ from ps_allreduce.fork_server.streams import receive_stream, send_stream
 from ps_allreduce.fork_server.traffic import receive_traffic, send_traffic
 from ps_allreduce.inspection import questions
 from ps_allreduce.inspection.check_up import CHECK_UP_JOBS
+from ps_allreduce.inspection.host_state import usable_memory
 from ps_allreduce.point.inputs.data import Digits, OwnDataset, RecordFiles, Synthetic
 from ps_allreduce.point.inputs.image_files import ImageFiles
 from ps_allreduce.point.resources import Device
@@ -109,11 +110,12 @@ def take_place(request: messages.StartTask, report: Reporter) -> None:
 
 
 def describe_model(request: messages.DescribeModel, report: Reporter) -> None:
-    """Report a model's variables in creation order, and how long it took to build."""
+    """Report a model's variables in creation order, and what else `messages.Event` tells of it."""
     begin = time.monotonic_ns()
     model = build_model(request.workload, Path(request.data_dir))
     took = time.monotonic_ns() - begin
-    report("variables", variables=model.variables, counts={"ns": took})
+    counts = {"ns": took, "kept": model.kept_values(), "memory_bytes": usable_memory()}
+    report("variables", variables=model.variables, counts=counts)
 
 
 def prepare_input(request: messages.PrepareInput, report: Reporter) -> None:

@@ -6,6 +6,7 @@ placement counts variables in creation order, which is not the order of `model.v
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -75,6 +76,35 @@ class BuiltModel:
             for variable in pure.created
         )
         return cls(pure, specs, examples)
+
+    def kept_values(self) -> int:
+        """How many numbers of an example the forward pass keeps for the backward pass, at least.
+
+        The outputs of layers with weights: the next layer's gradient needs each of them, or an
+        activation in its place.  0 of a model that is no graph of layers.
+        """
+        layers = [layer for layer in _layers(self.pure.keras_model) if layer.weights]
+        return sum(
+            math.prod(size or 1 for size in tensor.shape[1:])
+            for layer in layers
+            for tensor in _outputs(layer)
+        )
+
+
+def _layers(model: keras.Model) -> Iterator[keras.layers.Layer]:
+    """Those that compute, of the model and of the models inside it."""
+    for layer in model.layers:
+        if isinstance(layer, keras.Model):
+            yield from _layers(layer)
+        else:
+            yield layer
+
+
+def _outputs(layer: keras.layers.Layer) -> list[keras.KerasTensor]:
+    try:
+        return [tensor for tensor in tf.nest.flatten(layer.output) if tensor is not None]
+    except AttributeError:  # it is no layer of a graph
+        return []
 
 
 def build_model(workload: Workload, data_dir: Path) -> BuiltModel:

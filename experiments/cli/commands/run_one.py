@@ -108,6 +108,7 @@ def make_one_run(experiment: Experiment, request: RunRequest, place: Workplace) 
         UserError: it cannot be run here, or the folder cannot be used.
     """
     weights = request.weights and request.weights.resolve()
+    place.launcher.describe(experiment.workload)  # so that it is known what memory a batch needs
     place.launcher.check(experiment)
     place.launcher.prepare(experiment.workload)
     with open_session(place, NAME, request.profile) as session:

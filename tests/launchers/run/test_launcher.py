@@ -27,7 +27,7 @@ from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.resources import Device, Resources
 from ps_allreduce.point.spread import Coordinator, Spread
 from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
-from ps_allreduce.point.workload import Workload
+from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
 from ps_allreduce.record.provenance import default_congestion
 from ps_allreduce.record.records import Status
 from tests.cluster import ADDRESSES, Cluster, launch_tasks
@@ -435,6 +435,29 @@ def test_a_model_is_described_once_on_the_first_host(cluster: Cluster) -> None:
         assert (spec.name, spec.shape) == ("v", (48,))
     launcher.describe(Workload(model=ImageModel(image_size=64)))
     assert cluster.asked == [{"n10": 1}, {"n10": 1}]
+
+
+def test_a_batch_that_no_memory_holds_is_refused_where_the_model_is_known(
+    cluster: Cluster,
+) -> None:
+    """The pretended model keeps 192 kB of an example, and its host has 1 GB."""
+    fits, large = (batch_of(REDUCED, each) for each in (2_600, 5_300))
+    launcher = HostsLauncher(cluster, Path())
+    launcher.check(large)
+    launcher.describe(large.workload)
+    launcher.check(fits)
+    with pytest.raises(UserError, match=r"at least 1\.0 GB in a worker, which has 1\.0 GB of mem"):
+        launcher.check(large)
+    launcher.check(batch_of(REDUCED, 5_300, precision=Precision.MIXED_BFLOAT16))
+    launcher.check(batch_of(REDUCED, 5_300, emulated=EmulatedCompute(forward_s=1, backward_s=1)))
+    cluster.one_machine = True
+    with pytest.raises(UserError, match="each of 2 workers, which share"):
+        launcher.check(batch_of(REDUCED, 2_700))
+
+
+def batch_of(own: Experiment, batch: int, **changes: Any) -> Experiment:
+    load = replace(own.workload, model=ImageModel(image_size=48), batch_per_worker=batch, **changes)
+    return replace(own, workload=load)
 
 
 @pytest.mark.parametrize(("shares_files", "count"), [(True, 1), (False, 3)])
