@@ -89,6 +89,7 @@ TRIED = TriedModel(
     notes=OWN.notes,
     variables=TWO_LAYERS,
     step_s=0.0123,
+    peak_memory_bytes=1_230_000_000,
 )
 
 

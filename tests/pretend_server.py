@@ -93,6 +93,7 @@ def try_out(request: Any, report: Any) -> None:
         notes=(request.data_dir, request.workload.model.name),
         variables=(),
         step_s=0.5,
+        peak_memory_bytes=10**9,
     )
     report("model", tried=tried)
 

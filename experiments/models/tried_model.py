@@ -30,7 +30,8 @@ def render_tried(name: str, tried: TriedModel, examples: int) -> str:
     lines = [
         f"{name}: {parameters:,} trainable parameters in {len(trainable)} variables, "
         f"{total / 1e6:.3g} MB; largest {largest.name} with {largest.num_bytes / 1e6:.3g} MB. A "
-        f"step with {examples} examples takes {tried.step_s * 1e3:.3g} ms here. It is trained with "
+        f"step with {examples} examples takes {tried.step_s * 1e3:.3g} ms here, and a worker "
+        f"{tried.peak_memory_bytes / 1e9:.1f} GB of memory. It is trained with "
         f"{optimizer_text(tried.optimizer)}, in {tried.precision}. Bytes of the hottest server "
         f"over the mean (1.00 is balanced), with {servers} servers:",
         *(_balance_line(policy, tried.variables) for policy in Policy),

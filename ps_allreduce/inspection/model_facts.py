@@ -69,6 +69,7 @@ class TriedModel:
         notes: what is not done as the model asks for: phrases without capital and full stop.
         variables: in creation order.
         step_s: median duration of a step on this machine, with one worker.
+        peak_memory_bytes: that this worker took, with all that it has loaded.
     """
 
     optimizer: Optimizer
@@ -76,6 +77,7 @@ class TriedModel:
     notes: tuple[str, ...]
     variables: tuple[VariableSpec, ...]
     step_s: float
+    peak_memory_bytes: int
 
 
 def trainable_parameters(variables: Iterable[VariableSpec]) -> int:

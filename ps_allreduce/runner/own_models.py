@@ -7,6 +7,7 @@ train.  Nobody waits for them forever: who asks has a deadline.
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -91,6 +92,7 @@ def try_model(request: TryModel, report: Report) -> None:
         notes=(*left_out, *_constraints(program.keras_model), *program.notes),
         variables=program.variables,
         step_s=step_s,
+        peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     )
     report("model", tried=tried)
 

@@ -13,9 +13,10 @@ def test_sizes_time_balance_and_notes_are_told() -> None:
     lines = render_tried("mine.py:build", TRIED, 16).splitlines()
     assert lines == [
         "mine.py:build: 5,480 trainable parameters in 4 variables, 0.0219 MB; largest "
-        "dense/kernel with 0.0128 MB. A step with 16 examples takes 12.3 ms here. It is trained "
-        "with adam, learning rate 0.001, beta 1 0.9, beta 2 0.999, epsilon 1e-07, in float32. "
-        "Bytes of the hottest server over the mean (1.00 is balanced), with 2, 4, 8 servers:",
+        "dense/kernel with 0.0128 MB. A step with 16 examples takes 12.3 ms here, and a worker "
+        "1.2 GB of memory. It is trained with adam, learning rate 0.001, beta 1 0.9, beta 2 0.999, "
+        "epsilon 1e-07, in float32. Bytes of the hottest server over the mean (1.00 is balanced), "
+        "with 2, 4, 8 servers:",
         *lines[1:5],
         "Trained with SGD, not your Lion.",
     ]
