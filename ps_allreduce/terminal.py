@@ -9,10 +9,12 @@ measured program imports nothing of it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import click
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.text import Text
 
 
 def harmless(text: str) -> str:
@@ -36,9 +38,13 @@ def echo(text: object, *, err: bool = False) -> None:
 class Terminal(Console):
     """Rich's console, which writes out what is in texts and cells as `harmless` does."""
 
+    def render_str(self, text: str, **settings: Any) -> Text:
+        """A text before anybody asks how wide it is."""
+        return super().render_str(harmless(text), **settings)
+
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
         """What is shown of something, piece by piece."""
         for piece in super().render(renderable, options):
-            yield piece if piece.control else piece._replace(text=harmless(piece.text))
+            yield piece if piece.control else Segment(harmless(piece.text), piece.style)

@@ -257,11 +257,11 @@ def make_cases(
         )
         for name, group in zip(names, groups, strict=True)
     ]
-    asked_for = {key.partition("/")[0] for key in planned}
+    asked_for = frozenset(key.partition("/")[0] for key in planned)
     return tuple(sorted(cases, key=lambda case: _age(case, asked_for)))
 
 
-def _age(case: Case, asked_for: Collection[str]) -> tuple[bool, float, str]:
+def _age(case: Case, asked_for: frozenset[str]) -> tuple[bool, float, str]:
     """What orders cases; `asked_for` holds the identities of points."""
     if not asked_for.isdisjoint(case.attempts["experiment_id"]):
         return False, 0.0, case.name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from rich.table import Table
+from rich.text import Text
 
 from ps_allreduce.terminal import Terminal, echo, harmless
 
@@ -27,13 +28,14 @@ def test_a_line_is_harmless(err: bool, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_texts_and_cells_are_harmless_and_colours_of_our_own_stay() -> None:
-    console = Terminal(force_terminal=True, color_system="standard", width=60)
+    console = Terminal(force_terminal=True, color_system="standard", highlight=False, width=60)
     table = Table(HOSTILE)
     table.add_row(HOSTILE)
     with console.capture() as shown:
         console.print(HOSTILE, style="red", markup=False)
         console.print(table)
+        console.print(Text(HOSTILE))
     lines = shown.get().splitlines()
     assert lines[0] == f"\x1b[31m{SHOWN}\x1b[0m"
-    assert shown.get().count(SHOWN) == 3
+    assert shown.get().count(SHOWN) == 4
     assert "\x1b[2J" not in shown.get()

@@ -89,7 +89,7 @@ def test_round_robin_is_what_stock_tensorflow_does(provoked: Any, launcher: Loca
 def test_a_batch_that_no_memory_holds_is_refused_beforehand(launcher: LocalLauncher) -> None:
     load = Workload(model=ImageModel(image_size=224), batch_per_worker=1_000_000)
     launcher.describe(load)
-    with pytest.raises(UserError, match="a step keeps at least .* GB in a worker, which has"):
+    with pytest.raises(UserError, match=r"a step keeps at least .* GB in a worker, which has"):
         launcher.check(point(Single, 1, workload=load))
 
 
