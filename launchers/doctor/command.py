@@ -14,12 +14,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from launchers import make_site
 from launchers.cli.options import LAUNCHER
 from launchers.doctor.checks import examine
-from launchers.doctor.findings import has_failed, render
+from launchers.doctor.findings import coloured, has_failed, render
 from launchers.doctor.gather import NUM_STEPS, gather
 from launchers.doctor.trials import rounds_of_pairs
 from launchers.settings import LauncherSettings
 from ps_allreduce.point.workload import Workload
-from ps_allreduce.terminal import Terminal, echo
+from ps_allreduce.terminal import Terminal
 
 #: Characters of a line that goes into a file or a pipe.
 FILE_WIDTH = 100
@@ -65,7 +65,7 @@ def look_at_hosts(launcher: LauncherSettings, workload: Workload | None = None) 
         avoid=site.avoid,
         width=shutil.get_terminal_size((FILE_WIDTH, 0)).columns,
     )
-    echo(table)
+    Terminal(highlight=False, soft_wrap=True).print(coloured(table))
     return 1 if has_failed(findings) else 0
 
 

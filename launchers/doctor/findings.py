@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-import click
+from rich.text import Text
 
 from launchers.site import Advice
 from ps_allreduce.inspection.questions import HostState
@@ -243,14 +243,25 @@ def render(
 
 
 def _lines(finding: Finding, title: str, margin: int, width: int) -> list[str]:
-    level = finding.level if finding.level is Level.OK else finding.level.upper()
     indent = " " * (margin + LEVEL_WIDTH + 2)
     room = max(width - len(indent), 30)
     first, *rest = _wrap(finding.text, room) or [""]
-    coloured = click.style(f"{level:<{LEVEL_WIDTH}}", fg=COLOURS[finding.level])
     remedy = _wrap(f"-> {finding.remedy}", room)
     more = rest + (remedy if finding.remedy else [])
-    return [f"{title:<{margin}}{coloured}  {first}", *(indent + line for line in more)]
+    begin = f"{title:<{margin}}{_shown(finding.level)}  {first}"
+    return [begin, *(indent + line for line in more)]
+
+
+def coloured(table: str) -> Text:
+    """The same text, on a terminal with levels in colours."""
+    text = Text(table)
+    for level, colour in COLOURS.items():
+        text.highlight_words([f"{_shown(level)}  "], colour)
+    return text
+
+
+def _shown(level: Level) -> str:
+    return f"{level if level is Level.OK else level.upper():<{LEVEL_WIDTH}}"
 
 
 def _wrap(text: str, width: int) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import click
 import pytest
 
 from launchers.doctor.checks import CHECKS, examine
@@ -12,6 +11,7 @@ from launchers.doctor.findings import (
     Finding,
     Findings,
     Level,
+    coloured,
     failure,
     has_failed,
     leave_out,
@@ -21,6 +21,7 @@ from launchers.doctor.findings import (
     warning,
 )
 from launchers.sites.slurm.batch_script import exclude_text
+from ps_allreduce.terminal import Terminal
 from tests.cluster import Cluster
 from tests.launchers.doctor.doctor_facts import healthy
 
@@ -40,7 +41,7 @@ def avoid(hosts: Sequence[str]) -> str:
 
 
 def shown(by_check: Mapping[str, Findings], num_hosts: int = 3) -> str:
-    return click.unstyle(render(by_check, num_hosts=num_hosts, seconds=31.4, avoid=avoid, width=60))
+    return render(by_check, num_hosts=num_hosts, seconds=31.4, avoid=avoid, width=60)
 
 
 def test_a_table_is_grouped_by_check() -> None:
@@ -115,3 +116,13 @@ def test_what_could_not_be_looked_at_is_no_finding() -> None:
     told = [title for title, findings in found.items() if findings]
     assert told == ["fork servers", "proxies"]
     assert has_failed(found)
+
+
+def test_on_a_terminal_levels_have_colours_and_nothing_else_has() -> None:
+    hostile = {"links": [failure("n1\x1b[2J is slow", "leave it out")], "clocks": [ok("even")]}
+    console = Terminal(force_terminal=True, color_system="standard", soft_wrap=True)
+    with console.capture() as told:
+        console.print(coloured(shown(hostile)))
+    first, _, second, *_ = told.get().splitlines()
+    assert first == r"links   " + "\x1b[31mFAILURE  \x1b[0m" + r"n1\x1b[2J is slow"
+    assert second == "clocks  \x1b[32mok       \x1b[0meven"
