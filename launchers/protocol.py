@@ -19,6 +19,7 @@ from ps_allreduce.record.records import (
     TaskRecord,
     TrafficRecord,
 )
+from ps_allreduce.record.sparse import SparseGradient
 from ps_allreduce.record.steps import EventTable, Metrics, StepTable
 
 
@@ -54,6 +55,7 @@ class LaunchedRun:
     gradient_bytes: int | None = None
     num_messages: int | None = None
     messages: tuple[MessageRecord, ...] = ()
+    sparse: tuple[SparseGradient, ...] = ()
     warmup_end: WarmupEnd | None = None
     recording: RecordingTimes | None = None
     evaluation: EvaluationTimes | None = None

@@ -224,6 +224,7 @@ def _with_training(run: LaunchedRun, drivers: Sequence[DriverResult]) -> Launche
         gradient_bytes=first.gradient_bytes,
         num_messages=first.num_messages,
         messages=first.messages,
+        sparse=first.sparse,
         warmup_end=warmup_end(drivers),
     )
 

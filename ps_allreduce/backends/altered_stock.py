@@ -88,7 +88,7 @@ class LocalStatistics(StockTraining):
         for handle, value in zip(handles, changed, strict=True):
             assign(handle, value)
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
-        gradients = pure.gradients(tape, loss, values)
+        gradients = pure.gradients(tape, loss, values, sparse=self.see)
         self._updates.apply([gradient / replicas for gradient in gradients])
         return ReplicaStep(loss=loss / replicas, pulled=tf.constant(np.nan, tf.float64))
 

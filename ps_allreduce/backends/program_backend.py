@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ps_allreduce.backends.protocol import Backend, Rows
+from ps_allreduce.backends.sparse_gradients import sparse_gradient
 from ps_allreduce.point.evaluation import Evaluation
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.record.sparse import SparseGradient
 from ps_allreduce.workloads.emulated_accelerator import EmulatedProgram
 from ps_allreduce.workloads.keras_program import RealProgram
 from ps_allreduce.workloads.program import Program
@@ -23,7 +25,7 @@ class ProgramBackend(Backend):
     def prepare(self, data_dir: Path) -> None:
         """Build the program, and then what trains it."""
         program = make_program(self._experiment, data_dir)
-        self.variables = program.variables
+        self.variables, self._sparse = program.variables, program.sparse
         self.build(program)
 
     @abstractmethod
@@ -38,6 +40,10 @@ class ProgramBackend(Backend):
         rows = self.evaluate_batches(shares)
         self.agree(0.0)  # nobody leaves while others evaluate
         return rows
+
+    def sparse_gradients(self) -> tuple[SparseGradient, ...]:
+        """Those of the program."""
+        return tuple(sparse_gradient(*each) for each in self._sparse.values())
 
     @abstractmethod
     def evaluate_batches(self, shares: Sequence[int]) -> Rows:

@@ -16,6 +16,7 @@ from ps_allreduce.point.evaluation import Evaluation
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Held, Plan, VariableSpec
 from ps_allreduce.record.messages import MessageRecord
+from ps_allreduce.record.sparse import SparseGradient
 
 Rows = npt.NDArray[np.float64]
 
@@ -103,6 +104,10 @@ class Backend(ABC):
     def messages(self) -> list[MessageRecord]:
         """What a worker sends in a step, in that order; nothing where no gradient leaves it."""
         return []
+
+    @abstractmethod
+    def sparse_gradients(self) -> tuple[SparseGradient, ...]:
+        """Gradients that were sparse when a step was traced, before anything was done to them."""
 
     def message_per_variable(self) -> list[MessageRecord]:
         """The messages where each gradient is handed to TensorFlow on its own, before packing."""

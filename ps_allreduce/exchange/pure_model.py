@@ -124,15 +124,20 @@ class PureModel:
         loss: tf.Tensor,
         values: Sequence[tf.Tensor],
         note: Callable[[str], None] = lambda _: None,
+        sparse: Callable[[keras.Variable, tf.IndexedSlices], None] = lambda *_: None,
     ) -> list[tf.Tensor]:
         """Of the loss, each in the shape of its value, which the tape has watched.
 
         Args:
             note: told in a sentence what had to be done for that.
+            sparse: told of every gradient that was sparse.
         """
         scale = FLOAT16_LOSS_SCALE if "float16" in self.computes_in else None
         scaled = None if scale is None else tf.constant(scale)
         found = tape.gradient(loss, list(values), output_gradients=scaled)
+        for variable, gradient in zip(self.trainable, found, strict=True):
+            if isinstance(gradient, tf.IndexedSlices):
+                sparse(variable, gradient)
         dense = [
             _dense(variable, gradient, value, note)
             for variable, gradient, value in zip(self.trainable, found, values, strict=True)
@@ -180,16 +185,16 @@ def training_loss(
         without_strategy(),
         scope_of([*values, *counted], collect_losses=True) as scope,
     ):
-        outputs = model(inputs, **_told(model.call, training))
+        outputs = model(inputs, **told_training(model.call, training))
         # By position, as Keras hands them over: an own compute_loss may call them as it likes.
         loss = model.compute_loss(
-            inputs, targets, outputs, weights, **_told(model.compute_loss, training)
+            inputs, targets, outputs, weights, **told_training(model.compute_loss, training)
         )
     return tf.cast(loss, tf.float32), scope
 
 
-def _told(function: Callable[..., Any], training: bool) -> dict[str, bool]:
-    """What functions are told that want to know."""
+def told_training(function: Callable[..., Any], training: bool = True) -> dict[str, bool]:
+    """What functions are told that want to know whether they train."""
     return {"training": training} if "training" in inspect.signature(function).parameters else {}
 
 

@@ -21,6 +21,7 @@ from ps_allreduce.record.hosts import GpuSample, HostRecord, TcpCounters
 from ps_allreduce.record.messages import MessageRecord
 from ps_allreduce.record.placement_used import PlacementUsed
 from ps_allreduce.record.provenance import Provenance
+from ps_allreduce.record.sparse import MADE_DENSE, SparseGradient
 from ps_allreduce.record.steps import Metrics
 
 FORMAT_VERSION = 8
@@ -200,6 +201,7 @@ class RunRecord:
         gradient_bytes: of one worker and step, in float32.
         num_messages: that a worker sends per step.
         messages: what each of them carries, in sending order, where steps were traced.
+        sparse: gradients that tell of some rows only; the suite makes them dense.
         warmup_end: why the warm-up was over; None if the run did not get so far.
         oversubscribed: tasks had fewer cores than they use.
         block: runs of different blocks are never pooled; the fingerprint of machine, software and
@@ -236,6 +238,7 @@ class RunRecord:
     gradient_bytes: int | None = None
     num_messages: int | None = None
     messages: tuple[MessageRecord, ...] = ()
+    sparse: tuple[SparseGradient, ...] = ()
     warmup_end: WarmupEnd | None = None
     recording: RecordingTimes | None = None
     evaluation: EvaluationTimes | None = None
@@ -264,6 +267,13 @@ class RunRecord:
     def traffic_bits_per_s(self) -> float | None:
         """Rate of the slowest stream of background traffic; None without any."""
         return min((stream.bits_per_s for stream in self.traffic), default=None)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Some gradient is known to be sparse; older records tell it by a note of the model."""
+        load = self.experiment.workload
+        notes = () if load.emulated is not None else getattr(load.model, "notes", ())
+        return bool(self.sparse) or any(MADE_DENSE in note for note in notes)
 
     @property
     def port_drops(self) -> int | None:

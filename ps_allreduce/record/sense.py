@@ -59,6 +59,8 @@ def _amounts(record: RunRecord) -> Iterator[tuple[str, float | None]]:
     """Whatever is counted, by its name."""
     for name in ("total_cores", "gradient_bytes", "num_messages"):
         yield name, getattr(record, name)
+    for each in record.sparse:
+        yield f"looked_up of {each.variable}", each.looked_up
     for task in record.tasks:
         yield f"cpu_s of {task.task}", task.cpu_s
         yield f"peak_memory_bytes of {task.task}", task.peak_memory_bytes

@@ -104,6 +104,7 @@ def drive(request: StartTask, task: Task, measurement: Measurement, report: Repo
         num_messages=len(messages),
         messages=tuple(messages) if measurement.event_steps else (),
         placement=_placement_used(backend),
+        sparse=backend.sparse_gradients(),
     )
     Path(f"{request.result}.json").write_text(json.dumps(to_json(result)), encoding="utf-8")
     report("done")

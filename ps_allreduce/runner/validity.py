@@ -16,6 +16,7 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement, WarmupEnd
 from ps_allreduce.record.messages import MessageRecord
 from ps_allreduce.record.placement_used import PlacementUsed
+from ps_allreduce.record.sparse import SparseGradient
 from ps_allreduce.record.steps import Phase, StepTable, compute_spans
 
 #: How far the wall clock and the monotonic clock may drift apart during a run; a clock that was set
@@ -52,6 +53,7 @@ class DriverResult:
         clock_start, clock_end: for relating and checking clocks.
         num_messages: per step and direction.
         messages: what each of them carries, where steps were traced.
+        sparse: gradients that tell of some rows only.
     """
 
     task: str
@@ -72,6 +74,7 @@ class DriverResult:
     num_messages: int
     messages: tuple[MessageRecord, ...] = ()
     placement: PlacementUsed | None = None
+    sparse: tuple[SparseGradient, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import keras
 import tensorflow as tf
 
 from ps_allreduce.exchange.batches import BatchOutputs
@@ -77,7 +78,7 @@ class RealProgram(Program):
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(values)
             loss, changed = self._pure.loss(batch, values, state)
-        gradients = self._pure.gradients(tape, loss, values, self._note)
+        gradients = self._pure.gradients(tape, loss, values, self._note, self._see)
         return BatchOutputs(
             loss=loss,
             gradients=gradients,
@@ -100,6 +101,11 @@ class RealProgram(Program):
 
     def _note(self, sentence: str) -> None:
         self.notes[sentence] = None
+
+    def _see(self, variable: keras.Variable, gradient: tf.IndexedSlices) -> None:
+        rows = gradient.indices.shape.num_elements()
+        looked_up = None if rows is None else rows * self.accumulation
+        self.sparse[variable.path] = variable, looked_up
 
 
 def _precision_of(model: PureModel) -> Precision:

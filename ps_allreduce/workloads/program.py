@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import keras
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
@@ -35,6 +36,8 @@ class Program(ABC):
         variables: all variables of the model in creation order, trainable or not.
         state: what stays on the worker between batches: batch-norm statistics, or gradients.
         iterators: the input, and the timer of an emulated accelerator.
+        sparse: variables whose gradient was sparse when a step was traced, by their path, and how
+            many rows a step looks up; None where the graph does not tell.
         wants_integers: workers are initialised by their numbers and not by a tensor, because the
             user's function takes integers: the initialiser is traced for each of them.
     """
@@ -58,6 +61,7 @@ class Program(ABC):
         self._examples = self._model.examples
         self.wants_integers = isinstance(self._examples, DatasetExamples)
         self.variables = self._model.variables
+        self.sparse: dict[str, tuple[keras.Variable, int | None]] = {}
         self._structure = batch_structure(workload, self._examples)
         self.iterators: tuple[LocalIterator, ...]
         self.iterators = (LocalIterator("input", tf.nest.flatten(self._structure)),)

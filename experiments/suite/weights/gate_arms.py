@@ -23,13 +23,11 @@ from ps_allreduce.point.spread import Spread, workers_together
 from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy, Single
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.workload import Workload
+from ps_allreduce.record.sparse import MADE_DENSE
 
 STEPS = 10
 
 MEASUREMENT = Measurement.of_steps(STEPS)
-
-#: What is noted of a gradient that has parts (`exchange.pure_model`).
-SPARSE_GRADIENT = "is sparse and was made dense"
 
 
 def gate_workload(request: WorkloadRequest) -> Workload:
@@ -82,7 +80,7 @@ def squares_parts(workload: Workload) -> bool:
     """
     model = workload.model
     notes = model.notes if isinstance(model, OwnModel) else ()
-    sparse = any(SPARSE_GRADIENT in note for note in notes)
+    sparse = any(MADE_DENSE in note for note in notes)
     return sparse and isinstance(workload.optimizer, Adam | AdamW)
 
 

@@ -17,6 +17,7 @@ from ps_allreduce.backends.stock.training import StockTraining, make_training, t
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.evaluation import Evaluation
 from ps_allreduce.record.messages import MessageRecord
+from ps_allreduce.record.sparse import SparseGradient
 from ps_allreduce.workloads.inputs import WorkerIndex
 
 
@@ -73,6 +74,10 @@ class StockBackend(Backend):
     def messages(self) -> list[MessageRecord]:
         """A gradient of each variable, as before any packing."""
         return self.message_per_variable()
+
+    def sparse_gradients(self) -> tuple[SparseGradient, ...]:
+        """As Keras' optimizer gets them."""
+        return tuple(self._training.sparse.values())
 
     def weight_checksums(self) -> list[int]:
         """One exact sum over the bits of every trainable variable."""

@@ -22,9 +22,11 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from ps_allreduce.backends.sparse_gradients import sparse_gradient
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.own import OwnModel
 from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer, Sgd
+from ps_allreduce.record.sparse import SparseGradient
 from ps_allreduce.workloads.emulated_accelerator import EmulatedProgram
 from ps_allreduce.workloads.inputs import WorkerIndex, batch_structure, make_dataset
 from ps_allreduce.workloads.keras_models import build_model
@@ -85,6 +87,7 @@ class StockTraining:
     Attributes:
         variables: specifications of all variables of the model, in creation order.
         trainable: variables of Keras, in that order.
+        sparse: gradients that were sparse when a step was traced, by the variable's path.
     """
 
     def __init__(
@@ -94,6 +97,7 @@ class StockTraining:
         self._load, self._num_workers = experiment.of_each, experiment.num_workers
         self._reads_from_servers = experiment.strategy.uses_servers
         self._data_dir = data_dir
+        self.sparse: dict[str, SparseGradient] = {}
         self._built = build_model(self._load, data_dir)
         self._examples = self._built.examples
         self.variables, self.trainable = self._built.variables, self._built.pure.trainable
@@ -134,8 +138,17 @@ class StockTraining:
             loss = self._model.compute_loss(
                 inputs, targets, outputs, weights, **_training(self._model.compute_loss)
             )
-        self._updates.apply(tape.gradient(loss, [variable.value for variable in self.trainable]))
+        gradients = tape.gradient(loss, [variable.value for variable in self.trainable])
+        for variable, gradient in zip(self.trainable, gradients, strict=True):
+            if isinstance(gradient, tf.IndexedSlices):
+                self.see(variable, gradient)
+        self._updates.apply(gradients)
         return ReplicaStep(loss=loss, pulled=tf.constant(np.nan, tf.float64))
+
+    def see(self, variable: keras.Variable, gradient: tf.IndexedSlices) -> None:
+        """Keep what a record holds of a sparse gradient."""
+        looked_up = gradient.indices.shape.num_elements()
+        self.sparse[variable.path] = sparse_gradient(variable, looked_up)
 
     def weights(self) -> list[npt.NDArray[np.float32]]:
         """The trainable variables, in creation order."""
