@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from analysis.stats.decision import MOST_MISSING, Decision
+from analysis.stats.decision import MOST_MISSING, Decision, Outcome
 
 #: Stands for a value that is not there.
 NONE = "-"
@@ -20,6 +20,14 @@ def rate_text(bits_per_s: float) -> str:
         if bits_per_s >= size:
             return f"{bits_per_s / size:.3g} {prefix}bit/s"
     return f"{bits_per_s:.3g} bit/s"
+
+
+def bytes_text(size: float) -> str:
+    """`12.8 MB`, three digits."""
+    for prefix, unit in _PREFIXES:
+        if size >= unit:
+            return f"{size / unit:.3g} {prefix}B"
+    return f"{size:.3g} B"
 
 
 def number(value: float | None) -> str:
@@ -77,6 +85,13 @@ def missing_text(decision: Decision) -> str:
     if decision.missing is None:
         return f"{MOST_MISSING} more launches would not decide"
     return f"about {decision.missing} more launch{'es' * (decision.missing != 1)} would decide"
+
+
+def outcome_text(decision: Decision) -> str:
+    """What may be said of the first side, and what is missing where that is nothing."""
+    if decision.outcome is Outcome.UNDECIDED:
+        return f"{decision.outcome}: {missing_text(decision)}"
+    return f"{decision.outcome}{': ' * bool(decision.doubt)}{decision.doubt}"
 
 
 def range_text(shares: pd.Series) -> str:

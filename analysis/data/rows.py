@@ -201,14 +201,19 @@ def _shares(record: RunRecord) -> Row:
 
 
 def _against_the_links(record: RunRecord, steps: StepTable | None, window: Window | None) -> Row:
-    """The bound that the links set, and what processors did for what crossed them."""
+    """The bound that the links set, and what processors did for what crossed them.
+
+    Sparse gradients need not be sent as dense ones, so the bound of these is none for them.  The
+    suite sends them so all the same: its links are as busy as that.
+    """
     bound, step_s = bound_of(record), step_time_s(record)
     if bound is None:
         return {}
-    row = {"network_s": bound.network_s, "bound_s": bound.step_s}
+    least_s = None if record.is_sparse else bound.step_s
+    row = {"network_s": bound.network_s, "bound_s": least_s}
     if step_s is None:
         return row
-    fraction = bound.step_s / step_s
+    fraction = None if least_s is None else least_s / step_s
     return {**row, "fraction_of_bound": fraction, **_costs(record, steps, window, step_s)}
 
 

@@ -26,6 +26,7 @@ from analysis.figures.style import (
     style,
 )
 from analysis.stats.decisions import decisions
+from analysis.stats.findings import headline_pair, leader
 from analysis.stats.pairs.sides import ALLREDUCE, PS_ASYNC, PS_SYNC
 from analysis.stats.statistics import estimate
 from analysis.wording import workers_text
@@ -96,15 +97,12 @@ def pair_axis(
 
 
 def _compared(case: Case) -> tuple[Point, ...]:
-    """The best of both sides; of one side alone, its best and the default, or the slowest."""
+    """The best of both sides; of one side alone, what leads and what it is told against."""
     decided = decisions(case)
     if decided.main is not None:
         return decided.main.bests
-    if not decided.contenders:
-        return ()
-    alone = decided.contenders[0]
-    default = alone.default_of(alone.best)
-    return alone.best, alone.slowest if default is alone.best else default
+    pair = headline_pair(case)
+    return () if pair is None else (pair.first, pair.second)
 
 
 def _marks(case: Case) -> pd.DataFrame:
@@ -118,7 +116,9 @@ def _rows(case: Case) -> Iterator[tuple[int, float, str, str, bool]]:
     """The position of a point in the case, its row, name and side, and whether it is compared."""
     compared = _compared(case)
     workers = {point.num_workers for point in compared}
-    defaults = [alone.default_of(alone.best) for alone in decisions(case).contenders]
+    decided = decisions(case)
+    alone = [(each, leader(decided, each.points)) for each in decided.contenders]
+    defaults = [each.default_of(best) for each, best in alone]
     y, last = -1.0, True
     for point in sorted(_exchanging(case, workers), key=_order):
         synchronous = point.setting.traits.synchronous

@@ -219,12 +219,12 @@ KINDS = (
     FigureKind(
         name="timeline",
         title="One step of each strategy",
-        caption="Of each strategy the fastest point with the most workers, in a traced step of "
-        "median length, on one clock. Above: what the worker does. Below: a line for each message "
-        "of gradients, the one that is sent first at the top, from the moment its gradient is "
-        "ready until the new value is on the worker. A message waits for its turn while as many "
-        "others are under way as there may be. What no bar covers lies between two steps, or "
-        "before a step has its values. Beyond the dashed line nothing is drawn.",
+        caption="Of each strategy the point with the highest rate and the most workers, in a "
+        "traced step of median length, on one clock. Above: what the worker does. Below: a line "
+        "for each message of gradients, the one that is sent first at the top, from the moment its "
+        "gradient is ready until the new value is on the worker. A message waits for its turn "
+        "while as many others are under way as there may be. What no bar covers lies between two "
+        "steps, or before a step has its values. Beyond the dashed line nothing is drawn.",
         plot=plot_timeline,
         data=timeline_data,
         page="timeline",

@@ -116,7 +116,7 @@ def _message_rows(run: TracedRun, begin: float, end: float) -> Iterator[Mapping[
 
 
 def shown_runs(case: Case) -> list[tuple[Point, TracedRun]]:
-    """Of each strategy the fastest point with the most workers that has traced steps.
+    """Of each strategy the point with the highest rate and the most workers that has traced steps.
 
     Strategies in which no gradient leaves its worker are shown where there are no others.
     """

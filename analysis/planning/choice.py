@@ -1,21 +1,25 @@
 """Which of the measured settings is taken home: the fastest, or one that is named.
 
 Decides what "the fastest" is, as where two sides are compared (`stats.pairs.sides`): of the
-synchronous settings that communicate, on the most hosts (those of servers counted), that with the
-highest rate.
+synchronous settings that communicate, on the most hosts (those of servers counted), the one that
+leads as far as it is decided (`stats.findings`), and plain TensorFlow where that is decided to be
+faster.
 Of several sweeps of one model the newest counts.  Runs of the gate are no measurements.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from analysis.data.blocks import BEFOREHAND, analysed
-from analysis.data.cases import Point, make_cases
+from analysis.data.cases import Case, Point, make_cases
 from analysis.data.load import find_sweeps, read_sweep
-from analysis.stats.pairs.sides import Side, SideKind
+from analysis.stats.decision import Outcome
+from analysis.stats.decisions import decide_two, decisions
+from analysis.stats.findings import leader, mean_rate, plain_lead
+from analysis.stats.pairs.sides import SHIPPED_ALLREDUCE, SideKind
 from analysis.stats.statistics import MIN_LAUNCHES, Estimate, estimate
 from analysis.wording import number, with_interval
 from ps_allreduce.errors import UserError
@@ -48,6 +52,7 @@ class MeasuredSetting:
         record: of the last launch that counts.
         alone: the same of a single worker in the same sweep; None if not measured, or if workers
             share cores, of which it has as many as it uses.
+        alone_is: what is decided of that single worker; None where `alone` is.
     """
 
     sweep: Path
@@ -56,6 +61,7 @@ class MeasuredSetting:
     launches: int
     record: RunRecord
     alone: Estimate | None = None
+    alone_is: Outcome | None = None
 
     @property
     def launches_text(self) -> str:
@@ -73,8 +79,7 @@ class MeasuredSetting:
             f"A single worker made {alone} {self.unit}/s there, and these {workers} together "
             f"{together}: "
         )
-        low, high = self.alone.low, self.rate.high
-        if low is None or high is None or low <= high:
+        if self.alone_is is not Outcome.FASTER:
             return told + "whether more hosts pay for this model is not certain."
         return told + "for this model more hosts do not pay."
 
@@ -105,7 +110,7 @@ def choose(folder: Path, setting: str, model: str | None) -> MeasuredSetting:
         )
     if setting == BEST:
         return _best(sides)
-    every = [_measured(sweep, points, point) for sweep, points in sides for point in points]
+    every = [_measured(*each, point) for each in sides for point in each[1].points]
     meant = {
         each.record.experiment_id: each
         for each in every
@@ -119,8 +124,8 @@ def choose(folder: Path, setting: str, model: str | None) -> MeasuredSetting:
     return next(iter(meant.values()))
 
 
-#: The folder of a sweep, and the points of one of its cases that have valid launches.
-_Measured = tuple[Path, Sequence[Point]]
+#: The folder of a sweep, and one of its cases without the points that have no valid launch.
+_Measured = tuple[Path, Case]
 
 
 def _sides(sweep: Path, model: str | None) -> Iterator[_Measured]:
@@ -130,46 +135,48 @@ def _sides(sweep: Path, model: str | None) -> Iterator[_Measured]:
         names = {point.experiment.workload.model.name for point in points}
         of_gate = any(point.experiment.workload.deterministic for point in points)
         if points and not of_gate and (model is None or model in names):
-            yield sweep, points
+            yield sweep, replace(case, points=tuple(points))
 
 
 def _best(sides: Sequence[_Measured]) -> MeasuredSetting:
     synchronous = [side for side in sides if _together(side[1])]
-    models = {points[0].experiment.workload.model.name for _, points in synchronous}
+    models = {case.points[0].experiment.workload.model.name for _, case in synchronous}
     if not models:
         raise UserError(
             "no synchronous setting with several workers has a valid launch: name a setting, for "
-            f"instance {sides[0][1][0].counting[-1].experiment_id}."
+            f"instance {sides[0][1].points[0].counting[-1].experiment_id}."
         )
     if len(models) > 1:
         raise UserError(f"several models were measured: state --model, {' or '.join(models)}.")
-    sweep, points = max(
-        synchronous, key=lambda side: max(p.attempts["started_at"].max() for p in side[1])
+    sweep, case = max(
+        synchronous, key=lambda side: max(p.attempts["started_at"].max() for p in side[1].points)
     )
-    return _measured(sweep, points, _fastest(_together(points)))
+    return _measured(sweep, case, _fastest(case))
 
 
-def _together(points: Sequence[Point]) -> list[Point]:
-    return [point for point in points if TOGETHER.strategies(point.setting.traits)]
+def _together(case: Case) -> list[Point]:
+    return [point for point in case.points if TOGETHER.strategies(point.setting.traits)]
 
 
-def _fastest(points: Sequence[Point]) -> Point:
+def _fastest(case: Case) -> Point:
     """On the most hosts with enough launches, or with any where none has enough."""
+    points = _together(case)
     enough = [point for point in points if len(point.rates) >= MIN_LAUNCHES] or points
     most = max(point.room for point in enough)
-    there = tuple(point for point in enough if point.room == most)
-    return Side(kind=TOGETHER, points=there).best
+    best = leader(decisions(case), [point for point in enough if point.room == most])
+    return plain_lead(decisions(case), best, SHIPPED_ALLREDUCE.points(case))
 
 
-def _measured(sweep: Path, points: Sequence[Point], point: Point) -> MeasuredSetting:
-    """A point, among those of its case."""
-    shares_cores = any(each.shares_cores for each in points)
-    alone = [estimate(p.rates) for p in points if p.setting.traits is Single and not shares_cores]
+def _measured(sweep: Path, case: Case, point: Point) -> MeasuredSetting:
+    """A point of a case."""
+    singles = [p for p in case.points if p.setting.traits is Single and not case.shares_cores]
+    alone = max(singles, key=mean_rate, default=None)
     return MeasuredSetting(
         sweep=sweep,
         unit=str(point.asked["unit"]),
         rate=estimate(point.rates),
         launches=len(point.rates),
         record=point.counting[-1],
-        alone=max(alone, key=lambda each: each.mean, default=None),
+        alone=None if alone is None else estimate(alone.rates),
+        alone_is=None if alone is None else decide_two(case, alone, point).outcome,
     )

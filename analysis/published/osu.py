@@ -129,7 +129,7 @@ def _host_sentences(points: Sequence[Point]) -> Iterator[str]:
         if len({point.num_workers for point in alike}) > 1:
             best.append(f"{name} {_processes(max(alike, key=lambda p: estimate(p.rates).mean))}")
     if best:
-        yield f"Processes x threads of a host that were fastest: {', '.join(best)}."
+        yield f"Processes x threads of a host with the highest rate: {', '.join(best)}."
 
 
 def _scaling(points: Sequence[Point]) -> Iterator[dict[str, object]]:

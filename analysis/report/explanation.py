@@ -7,6 +7,7 @@ there are and which comes first is decided in `stats.causes`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 
 import pandas as pd
 
@@ -15,6 +16,7 @@ from analysis.derive.network_causes import better_placement
 from analysis.stats.causes import CausedPart, Explanation, explanations
 from analysis.stats.decisions import decisions
 from analysis.stats.explained_parts import Cause
+from analysis.stats.findings import headline_pair
 from analysis.stats.pairs.ladders import ladders
 from analysis.stats.statistics import MIN_LAUNCHES, launches_to_tell
 from analysis.wording import NONE, capital, factor_text, number, rate_text, workers_text
@@ -117,19 +119,21 @@ def _interval_text(part: CausedPart) -> str:
 def _unseen_text(case: Case, told: Explanation) -> str:
     names = " and ".join(point.setting.label for point in told.unseen)
     seen = f"Nobody sees into the steps of {names}"
-    found = _largest_rung(case)
-    if not found:
+    if not any(ladders(case)):
         return f"{seen}. make ladder measures one by one what the suite does otherwise."
-    return f"{seen}. Of the ladder's changes, {found} brings most."
+    found = _largest_rung(case)
+    brings = f"{found} is decided to bring most" if found else "none is decided to bring anything"
+    return f"{seen}. Of the ladder's changes, {brings}."
 
 
 def _largest_rung(case: Case) -> str:
-    """The rung that brings most over the one before it; empty without a ladder."""
+    """The rung that brings most for sure over the one before it; empty where none brings any."""
     decided = decisions(case)
     brought = [
-        (decided.of(point, before).ratio or 0.0, rung.name)
+        (decided.of(point, before).low or 0.0, rung.name)
         for ladder in ladders(case)
-        for (_, before), (rung, point) in zip(ladder.rungs, ladder.rungs[1:], strict=False)
+        for (_, before), (rung, point) in pairwise(ladder.rungs)
+        if decided.beats(point, before)
     ]
     return max(brought)[1] if brought else ""
 
@@ -246,14 +250,10 @@ def _row(told: Explanation) -> dict[str, str]:
 
 def main_reason(case: Case) -> str:
     """Why what the headline compares came out so; empty where it shows no difference."""
-    decided = decisions(case)
-    if decided.main is not None:
-        compared = {*decided.main.bests}
-    elif decided.contenders:
-        best = decided.contenders[0].best
-        compared = {best, decided.contenders[0].default_of(best)}
-    else:
+    pair = headline_pair(case)
+    if pair is None:
         return ""
+    compared = {pair.first, pair.second}
     found = (told for told in explanations(case) if {told.faster, told.slower} == compared)
     return next((_reason(told) for told in found), "")
 

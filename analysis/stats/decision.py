@@ -104,8 +104,32 @@ class Contest:
         """There are enough launches, and no circumstance takes the meaning away."""
         return self.shown.error is not None and not self.doubt
 
+    def showing(self, level: float) -> Contest:
+        """The same contest, told of settings that show a difference where the two best do not.
+
+        The highest of a few rates may vary too much to show what another setting shows.
+        """
+        inverse = [tuple(each.inverse() for each in column) for column in self._columns()]
+        row, column = self.best
+        return replace(
+            self, best=(_showing(self.comparisons, row, level), _showing(inverse, column, level))
+        )
+
     def _columns(self) -> list[tuple[Comparison, ...]]:
         return list(zip(*self.comparisons, strict=True))
+
+
+def _showing(rows: Sequence[tuple[Comparison, ...]], best: int, level: float) -> int:
+    """The best setting, unless only others show that they are faster than every rival."""
+    shown = [number for number, row in enumerate(rows) if _shows(row, level / len(rows))]
+    if best in shown or not shown:
+        return best
+    return max(shown, key=lambda number: rows[number][0].ratio or 0.0)
+
+
+def _shows(comparisons: Sequence[Comparison], level: float) -> bool:
+    least = [(each.ratio or 0.0, each.interval(level)[0] or 0.0) for each in comparisons]
+    return all(ratio > 1 + MARGIN and low > 1 for ratio, low in least)
 
 
 def _ends(comparisons: Sequence[Comparison], level: float, end: int) -> list[float]:

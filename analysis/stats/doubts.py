@@ -2,13 +2,16 @@
 
 Decides which they are: other programs that used the processors, processors that were the limit
 where the network should have been, a worker that made most of the steps, sides whose attempts
-failed unequally often, and a machine that drifted.  Doubts that leave a comparison its meaning are
-told in `report.sentences.circumstances`.
+failed unequally often, and a machine that drifted.  Other programs and drift take nothing away from
+a difference that is far larger than what they could explain.  Doubts that leave a comparison its
+meaning are told in `report.sentences.circumstances`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import pandas as pd
 
@@ -22,26 +25,67 @@ UNEVEN = 2.0
 #: Shares of attempts that failed may differ by less than this: of few launches one may fail.
 UNEQUAL = 1 / 3
 
-
-def doubt_about(case: Case, first: Point, second: Point) -> str:
-    """Why nothing can be decided between two points of a case; empty if nothing speaks against."""
-    return (
-        _disturbed(first, second)
-        or _busy(first, second)
-        or _uneven(first, second)
-        or _unequal_failures(first, second)
-        or drifted(case)
-    )
+#: A difference is far larger than a disturbance if its whole interval lies beyond what this could
+#: explain to this power: it may slow a run down by more than its share of the processors.
+FAR = 2.0
 
 
-def _disturbed(*points: Point) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """A circumstance that speaks against a comparison.
+
+    Attributes:
+        reason: in a clause.
+        explains: so many times as fast may the first and the second of two sides seem because of
+            it, at equal rates; infinite where it takes the meaning of any difference away.
+    """
+
+    reason: str
+    explains: tuple[float, float] = (math.inf, math.inf)
+
+    def holds(self, low: float | None, high: float | None) -> bool:
+        """Whether it may explain a ratio of first over second with this interval."""
+        if low is None or high is None:
+            return True
+        first, second = (math.pow(most, FAR) for most in self.explains)
+        return low <= first and high >= 1 / second
+
+
+def doubt_about(
+    case: Case, first: Point, second: Point, ends: tuple[float | None, float | None]
+) -> str:
+    """Why nothing can be decided between two points of a case; empty if nothing speaks against.
+
+    Args:
+        ends: of the interval of the ratio, first over second.
+    """
+    doubts = [
+        *_disturbed(first, second),
+        *_busy(first, second),
+        *_uneven(first, second),
+        *_unequal_failures(first, second),
+        *drifted(case),
+    ]
+    return next((each.reason for each in doubts if each.holds(*ends)), "")
+
+
+def _disturbed(*points: Point) -> Iterator[Doubt]:
+    """Others slow a side down at most by what they take: its rival seems faster by that."""
     disturbed = [point for point in points if _others_took_part(point)]
     if not disturbed:
-        return ""
-    return (
-        f"other programs took more than {FOREIGN_LIMIT:.0%} of a host's processor time in most "
-        f"launches of {_names(disturbed)}, so rates tell of them as well"
+        return
+    first, second = (_slowed(point) if point in disturbed else 1.0 for point in points)
+    yield Doubt(
+        reason=f"other programs took more than {FOREIGN_LIMIT:.0%} of a host's processor time in "
+        f"most launches of {_names(disturbed)}, so rates tell of them as well",
+        explains=(second, first),
     )
+
+
+def _slowed(point: Point) -> float:
+    """So many times as fast would a point be without others, in its most disturbed launch."""
+    load = min(float(point.known("foreign_load").max()), 1.0)
+    return math.inf if load == 1.0 else 1 / (1 - load)
 
 
 def _names(points: Sequence[Point]) -> str:
@@ -58,14 +102,13 @@ def _in_most_launches(point: Point, happened: pd.Series) -> bool:
     return bool(happened.sum() > len(point.launches) / 2)
 
 
-def _busy(*points: Point) -> str:
+def _busy(*points: Point) -> Iterator[Doubt]:
     busy = [point for point in points if _machine_was_limit(point)]
-    if not busy:
-        return ""
-    return (
-        f"this machine's processors were {BUSY_LIMIT:.0%} busy or more in most launches of "
-        f"{_names(busy)}, so they were the limit and not the network"
-    )
+    if busy:
+        yield Doubt(
+            reason=f"this machine's processors were {BUSY_LIMIT:.0%} busy or more in most launches "
+            f"of {_names(busy)}, so they were the limit and not the network"
+        )
 
 
 def _machine_was_limit(point: Point) -> bool:
@@ -73,15 +116,14 @@ def _machine_was_limit(point: Point) -> bool:
     return _in_most_launches(point, point.known("machine_busy") >= BUSY_LIMIT)
 
 
-def _uneven(*points: Point) -> str:
+def _uneven(*points: Point) -> Iterator[Doubt]:
     uneven = [point for point in points if is_uneven(point)]
-    if not uneven:
-        return ""
-    share = max(float(point.known("largest_share").max()) for point in uneven)
-    return (
-        f"one worker made up to {share:.0%} of the steps of {_names(uneven)}, so rates tell how "
-        "fast that one is"
-    )
+    if uneven:
+        share = max(float(point.known("largest_share").max()) for point in uneven)
+        yield Doubt(
+            reason=f"one worker made up to {share:.0%} of the steps of {_names(uneven)}, so rates "
+            "tell how fast that one is"
+        )
 
 
 def is_uneven(point: Point) -> bool:
@@ -91,13 +133,13 @@ def is_uneven(point: Point) -> bool:
     return _in_most_launches(point, shares * others > UNEVEN * (1 - shares))
 
 
-def _unequal_failures(first: Point, second: Point) -> str:
+def _unequal_failures(first: Point, second: Point) -> Iterator[Doubt]:
     (one, of_first), (two, of_second) = _failures(first), _failures(second)
     if not of_first or not of_second or abs(one / of_first - two / of_second) < UNEQUAL:
-        return ""
-    return (
-        f"{one} of {of_first} attempts of {first.setting.label} did not end well and {two} of "
-        f"{of_second} of {second.setting.label}, so those that did are a selection"
+        return
+    yield Doubt(
+        reason=f"{one} of {of_first} attempts of {first.setting.label} did not end well and {two} "
+        f"of {of_second} of {second.setting.label}, so those that did are a selection"
     )
 
 
@@ -108,12 +150,13 @@ def _failures(point: Point) -> tuple[int, int]:
     return int((counting != Status.OK).sum()), len(counting)
 
 
-def drifted(case: Case) -> str:
-    """That the machine is known to have drifted; empty if it is not."""
+def drifted(case: Case) -> Iterator[Doubt]:
+    """That the machine is known to have drifted; nothing if it is not."""
     drift = drift_of(case)
     if drift is None or not drift.shown or not drift.too_far:
-        return ""
-    return (
-        f"the machine drifted: {drift.sentinel.setting.label} changed by {drift.share:.0%} between "
-        "the start and the end of the sweep"
+        return
+    yield Doubt(
+        reason=f"the machine drifted: {drift.sentinel.setting.label} changed by {drift.share:.0%} "
+        "between the start and the end of the sweep",
+        explains=(1 + drift.share, 1 + drift.share),
     )

@@ -45,7 +45,9 @@ def searched_first(request: StudyRequest, search: Search) -> int:
     points, block = begun(wanted.sweep_dir)
     records = kept_records(wanted.sweep_dir, block, points)
     best = best_settings(records, search.contests)
-    plain_console().print(f"{len(best)} settings were the fastest, and are measured:")
+    plain_console().print(
+        f"{len(best)} settings had the highest rates of one launch, and are measured:"
+    )
     return max(status, run_study(replace(request, tuned=best)))
 
 

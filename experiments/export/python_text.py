@@ -50,6 +50,15 @@ def optimizer_text(optimizer: Optimizer) -> str:
     return call_text(RULES[type(optimizer)], asdict(optimizer))
 
 
+def keras_optimizer_text(optimizer: Optimizer) -> str:
+    """The same rule as what `keras.optimizers.get` takes."""
+    name = "SGD" if isinstance(optimizer, Sgd | Momentum) else type(optimizer).__name__
+    lines = "".join(
+        f'        "{key}": {quoted(each)},\n' for key, each in asdict(optimizer).items()
+    )
+    return f'{{\n    "class_name": "{name}",\n    "config": {{\n{lines}    }},\n}}'
+
+
 def messages_text(wire: Wire) -> str:
     """How gradients are sent, as `exchange.buckets.Messages` is made."""
     sizes = {"group_size": wire.group_size, "cut_size": wire.cut_size, "in_flight": wire.in_flight}

@@ -17,6 +17,7 @@ from experiments.export.python_text import (
     RULES,
     arguments_text,
     call_text,
+    keras_optimizer_text,
     lines_of_call,
     messages_text,
     optimizer_text,
@@ -96,6 +97,8 @@ def _context(training: Training) -> dict[str, object]:
         "experiment_id": experiment.experiment_id,
         "strategy_kind": strategy.kind,
         "servers": strategy.uses_servers,
+        "plain": strategy.as_shipped,
+        "collective": str(strategy.columns().get("collective") or "").upper(),
         "allreduce": strategy.uses_collective,
         "parallel": strategy.communicates(),
         "aggregation": strategy.host_aggregation,
@@ -106,7 +109,9 @@ def _context(training: Training) -> dict[str, object]:
         "threads": experiment.resources.threads_per_worker,
         "device": "/device:GPU:0" if experiment.resources.device is Device.GPU else "/device:CPU:0",
         "seed": workload.seed,
-        "optimizer": optimizer_text(workload.optimizer),
+        "optimizer": (keras_optimizer_text if strategy.as_shipped else optimizer_text)(
+            workload.optimizer
+        ),
         "optimizer_name": RULES[type(workload.optimizer)],
         "messages": "" if strategy.wire is None else messages_text(strategy.wire),
         "packs": _packs_text(experiment),
@@ -121,6 +126,8 @@ def _context(training: Training) -> dict[str, object]:
 
 
 def _family(experiment: Experiment) -> str:
+    if experiment.strategy.as_shipped:
+        return "plain"
     return "servers" if experiment.strategy.uses_servers else "replicas"
 
 

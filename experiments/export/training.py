@@ -48,10 +48,10 @@ class Training:
             raise UserError(
                 f"{strategy.label}: these workers do not train one model. Choose another setting."
             )
-        if strategy.as_shipped:
+        if strategy.as_shipped and (strategy.uses_servers or strategy.is_altered):
             raise UserError(
-                f"{strategy.label}: the tutorials of TensorFlow have this training. Choose a "
-                "setting of the suite's own."
+                f"{strategy.label}: of plain TensorFlow only its all-reduce is written, as it "
+                "ships. Choose another setting; the tutorials of TensorFlow have this training."
             )
         if strategy.module is not None:
             raise UserError(

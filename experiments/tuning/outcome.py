@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from analysis.stats.decision import Contest, Outcome, decide
 from analysis.stats.statistics import Comparison, compare
 from analysis.wording import ratio, with_interval
 from experiments.tuning.halving import LaunchOutcome, Moment, SideStanding, mean_rate
@@ -63,8 +64,8 @@ class SideOutcome:
         best = self.standing.best
         if best is None:
             return None
-        _, low, _ = self.over_default(best).ends
-        is_better = self.default_failed or (low is not None and low > 1)
+        (over,) = decide([Contest(comparisons=((self.over_default(best),),))])
+        is_better = self.default_failed or over.outcome is Outcome.FASTER
         return self.points[best] if is_better else self.default
 
     @property

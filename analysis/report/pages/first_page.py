@@ -16,6 +16,7 @@ from analysis.data.cases import Case, Point
 from analysis.report.pages.page_parts import CaseReport, Page
 from analysis.report.sentences.verdict import Verdict
 from analysis.stats.decisions import decisions
+from analysis.stats.findings import leader, leading
 from analysis.stats.pairs.contenders import Contenders
 from analysis.stats.points import base_text, point_table
 from analysis.stats.statistics import estimate
@@ -66,10 +67,8 @@ def key_numbers(case: Case) -> list[KeyNumber]:
     if main is None:
         measured = [point for point in case.points if len(point.rates)]
         exchanging = [point for point in measured if point.setting.traits.communicates()]
-        best = max(
-            exchanging or measured, key=lambda point: estimate(point.rates).mean, default=None
-        )
-        return [_rate_number(case, best)] if best else []
+        shown = exchanging or measured
+        return [_rate_number(case, leader(decisions(case), shown))] if shown else []
     points, decision = main.bests, decisions(case).of(*main.bests)
     if decision.ratio is not None and decision.ratio < 1:
         points, decision = points[::-1], decision.inverse()
@@ -82,15 +81,15 @@ def key_numbers(case: Case) -> list[KeyNumber]:
 
 
 def _numbers_of_contenders(case: Case, alone: Contenders) -> list[KeyNumber]:
-    """The fastest rate, its gain over the default, and how far it is from what could be."""
-    best, default, slowest = alone.best, alone.default_of(alone.best), alone.slowest
-    if best is default:
-        times = estimate(best.rates).mean / estimate(slowest.rates).mean
-        gain = KeyNumber(value=ratio(times), meaning=f"over the slowest, {slowest.setting.label}")
-    else:
-        value = with_interval(ratio, *decisions(case).of(best, default).ends)
-        gain = KeyNumber(value=value, meaning=f"over the default, {default.setting.label}")
-    return [_rate_number(case, best), gain, *_share_numbers(case, best)]
+    """The rate that leads, what it is faster than, and how far it is from what could be."""
+    decided = decisions(case)
+    best, pair = leader(decided, alone.points), leading(decided, alone)
+    gain = []
+    if pair is not None:
+        named = "the default, " * (pair.second is alone.default_of(best))
+        value = with_interval(ratio, *pair.decision.ends)
+        gain = [KeyNumber(value=value, meaning=f"over {named}{pair.second.setting.label}")]
+    return [_rate_number(case, best), *gain, *_share_numbers(case, best)]
 
 
 def _share_numbers(case: Case, point: Point) -> list[KeyNumber]:

@@ -1,17 +1,20 @@
 """Which setting is fastest, where parameter servers or all-reduce were measured alone.
 
-Decides how the fastest setting at the most workers is told, and by how much it beats the default;
-and what links and processors did meanwhile.  Which settings contend is decided in
-`pairs.contenders`, what may be said of two of them in `decisions`.
+Decides how the setting that leads at the most workers is told, what it is faster than, and what of
+a higher mean that is not decided; and what links and processors did meanwhile.  Which settings
+contend is decided in `pairs.contenders`, which of them leads in `findings`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pandas as pd
 
 from analysis.data.cases import Case, Point
-from analysis.stats.decision import Decision, Outcome
-from analysis.stats.decisions import all_pairs, decisions
+from analysis.stats.decision import Outcome
+from analysis.stats.decisions import Decisions, Pair, all_pairs, decisions
+from analysis.stats.findings import finding, leader, leading, mean_rate
 from analysis.stats.pairs.contenders import Contenders
 from analysis.stats.statistics import estimate
 from analysis.wording import (
@@ -19,6 +22,7 @@ from analysis.wording import (
     launches_text,
     missing_text,
     number,
+    outcome_text,
     range_text,
     rate_text,
     with_interval,
@@ -27,51 +31,93 @@ from analysis.wording import (
 
 
 def fastest_sentence(case: Case, alone: Contenders) -> str:
-    """The fastest of some settings, and whether it is faster than the default."""
-    best, default = alone.best, alone.default_of(alone.best)
-    rate = with_interval(number, *estimate(best.rates).ends)
+    """The setting that leads, what it is faster than, and a higher mean that decides nothing."""
+    decided = decisions(case)
+    best, pair = leader(decided, alone.points), leading(decided, alone)
+    default = ", the default," * (alone.default_of(best) is best)
     training = "synchronous" if best.setting.traits.synchronous else "asynchronous"
     opening = (
-        f"{best.setting.label} is the fastest of {len(alone.points)} {training} settings at "
-        f"{workers_text(best.num_workers)}, {rate} {case.unit}/s"
+        f"{best.setting.label}{default} {_leads(decided, best, alone)} {len(alone.points)} "
+        f"{training} settings at {workers_text(best.num_workers)}, {_rate_text(case, best)}"
     )
-    if best is default:
-        return f"{opening}. It is the default: no other setting is faster."
-    return f"{opening}: {_against_default(default, decisions(case).of(best, default))}."
+    if pair is None:
+        return f"{opening}. Nothing is decided."
+    told = _against(pair, is_default=pair.second is alone.default_of(best))
+    return " ".join([f"{opening}: {told}.", *_higher_lines(case, best, alone)])
 
 
-def _against_default(default: Point, decision: Decision) -> str:
-    label, launches = default.setting.label, launches_text(decision)
+def _leads(decided: Decisions, best: Point, alone: Contenders) -> str:
+    if all(decided.beats(best, point) for point in alone.points if point is not best):
+        return "is the fastest of"
+    if best is max(alone.points, key=mean_rate):
+        return "has the highest rate of"
+    return "leads, as far as it is decided,"
+
+
+def _rate_text(case: Case, point: Point) -> str:
+    return f"{with_interval(number, *estimate(point.rates).ends)} {case.unit}/s"
+
+
+def _against(pair: Pair, *, is_default: bool) -> str:
+    label, decision = pair.second.setting.label, pair.decision
+    named = f"{label}, the default" if is_default else label
+    launches, middle = launches_text(decision), f"{named}," if is_default else label
     if decision.outcome is Outcome.TOO_FEW:
-        return f"whether it is faster than {label}, the default, takes three launches of each"
+        return f"whether it is faster than {middle} takes three launches of each"
     if decision.outcome is Outcome.NO_VERDICT:
-        return f"no verdict whether it is faster than {label}, the default: {decision.doubt}"
+        return f"no verdict whether it is faster than {named}: {decision.doubt}"
     factor = factor_text(decision)
     if decision.outcome is Outcome.EQUAL:
-        return f"{decision.outcome} to {label}, the default ({factor}, {launches})"
+        return f"{decision.outcome} to {named} ({factor}, {launches})"
     if decision.outcome is Outcome.UNDECIDED:
         return (
-            f"whether it is faster than {label}, the default, is undecided ({factor}, {launches}): "
+            f"whether it is faster than {middle} is undecided ({factor}, {launches}): "
             f"{missing_text(decision)}"
         )
-    return f"{factor} faster than {label}, the default, {launches}"
+    return f"{factor} faster than {named}, {launches}"
+
+
+def _higher_lines(case: Case, best: Point, alone: Contenders) -> Iterator[str]:
+    """The setting with the highest rate, where it is not the one that leads."""
+    decided, highest = decisions(case), max(alone.points, key=mean_rate)
+    if highest is best:
+        return
+    told = "no decision"
+    if decided.compares(highest, best):
+        decision = decided.of(highest, best)
+        told = f"{outcome_text(decision)} ({factor_text(decision)})"
+    label, leads = highest.setting.label, best.setting.label
+    yield f"The mean rate of {label} is higher, {_rate_text(case, highest)}; over {leads}: {told}."
+
+
+def finding_sentence(pair: Pair) -> str:
+    """A decided difference of two settings, the faster one first."""
+    first, second = pair.first.setting.label, pair.second.setting.label
+    where = workers_text(pair.first.num_workers)
+    return (
+        f"{first} is {factor_text(pair.decision)} faster than {second} at {where}, "
+        f"{launches_text(pair.decision)}."
+    )
 
 
 def farthest_apart(case: Case) -> str:
-    """Where two sides do not meet, the fastest synchronous setting against the slowest."""
-    compared = {point for pair in all_pairs(case) for point in (pair.first, pair.second)}
-    if not compared:
+    """Where two sides do not meet, what is decided of their settings, or that nothing is."""
+    decided = decisions(case)
+    points = [*dict.fromkeys(p for pair in all_pairs(case) for p in (pair.first, pair.second))]
+    if not points:
         return ""
-    points = sorted(compared, key=lambda point: -estimate(point.rates).mean)
-    fastest, slowest = points[0], points[-1]
-    decision, where = decisions(case).of(fastest, slowest), workers_text(fastest.num_workers)
-    first, second = fastest.setting.label, slowest.setting.label
-    said = (
-        f"{first} is {factor_text(decision)} faster than {second}, the slowest"
-        if decision.outcome is Outcome.FASTER
-        else f"{first} and {second} are farthest apart: {decision.outcome}, {factor_text(decision)}"
-    )
-    return f"At {where} {said}. {network_sentence(case, (fastest, slowest))}".rstrip()
+    found = finding(decided, points)
+    if found is None:
+        first, second = max(points, key=mean_rate), min(points, key=mean_rate)
+        found, decision = decided.pair(first, second), decided.of(first, second)
+        said = (
+            f"At {workers_text(first.num_workers)} {first.setting.label} and "
+            f"{second.setting.label} are farthest apart: {decision.outcome}, "
+            f"{factor_text(decision)}."
+        )
+    else:
+        said = finding_sentence(found)
+    return f"{said} {network_sentence(case, (found.first, found.second))}".rstrip()
 
 
 def network_sentence(case: Case, points: tuple[Point, Point]) -> str:

@@ -18,19 +18,26 @@ from analysis.data.cases import Case, Point
 from analysis.report.explanation import main_reason
 from analysis.report.sentences.circumstances import attempts_lines, circumstances
 from analysis.report.sentences.constancy import drift_lines, humps_lines, steadiness_lines
-from analysis.report.sentences.fastest import farthest_apart, fastest_sentence, network_sentence
+from analysis.report.sentences.fastest import (
+    farthest_apart,
+    fastest_sentence,
+    finding_sentence,
+    network_sentence,
+)
 from analysis.report.sentences.meetings import meeting_sentence, stock_sentence
 from analysis.report.sentences.sizes import basis_lines, basis_text, money_lines
+from analysis.report.sentences.sparse import sparse_line
 from analysis.report.tables.what_was_run import notes_line
 from analysis.stats.decision import Outcome
 from analysis.stats.decisions import Decisions, decisions
+from analysis.stats.findings import beside_undecided, headline_pair, mean_rate, plain_first
 from analysis.stats.pairs.ladders import Ladder, ladders
 from analysis.stats.pairs.sides import ALLREDUCE, PS_SYNC, Meeting, Side, shared_transports
-from analysis.stats.points import base_of
-from analysis.stats.statistics import MIN_LAUNCHES, compare, estimate
+from analysis.stats.statistics import MIN_LAUNCHES, estimate
 from analysis.wording import (
     capital,
     count_text,
+    factor_text,
     ratio,
     transports_label,
     with_interval,
@@ -54,11 +61,14 @@ class Verdict:
     """What is said about one case.
 
     Attributes:
-        headline: the main comparison; of one side alone, which setting is fastest; or why there is
-            no comparison; and what is not done as the user's own model asks for.
+        headline: where plain TensorFlow is decided to be faster, that; then the main comparison,
+            after what is decided where it is not; of one side alone, which setting leads; or why
+            there is no comparison; what sparse gradients cost; and what is not done as the user's
+            own model asks for.
         otherwise: the same sides at equal workers and at equal cost, where that is another
             comparison; of one side alone, the fastest asynchronous setting.
-        stock: the suite against plain TensorFlow, where both train alike.
+        stock: the suite against plain TensorFlow, where both train alike and the headline does
+            not begin with it.
         reason: where the difference of the main comparison comes from, and what to change; empty
             where no difference is shown.
         network: what it has to do with networks, and where two sides do not meet which settings
@@ -93,7 +103,9 @@ def verdict(case: Case) -> Verdict:
     ]
     warnings = (*circumstances(case), *drift_lines(case), *attempts_lines(case.attempts))
     opening, network = _opening(case, main)
-    headline = " ".join(filter(None, [opening, notes_line(case)]))
+    first = plain_first(decided)
+    told = [stock_sentence(case, meeting) for meeting in first]
+    headline = " ".join(filter(None, [*told, opening, sparse_line(case), notes_line(case)]))
     otherwise = tuple(_otherwise_lines(case, main) if main else _further_contenders(case))
     if main and (alone := _alone_sentence(case, main)):
         details.insert(0, network)
@@ -101,7 +113,7 @@ def verdict(case: Case) -> Verdict:
     return Verdict(
         headline=headline,
         otherwise=otherwise,
-        stock=tuple(stock_sentence(case, meeting) for meeting in decided.stock),
+        stock=tuple(stock_sentence(case, each) for each in decided.stock if each not in first),
         reason=main_reason(case),
         network=network,
         warnings=warnings,
@@ -111,11 +123,13 @@ def verdict(case: Case) -> Verdict:
 
 def _opening(case: Case, main: Meeting | None) -> tuple[str, str]:
     """What comes first, and what else is said of networks or of sides that do not meet."""
+    pair = headline_pair(case)
+    network = network_sentence(case, (pair.first, pair.second)) if pair else ""
     if main:
-        return meeting_sentence(case, main), network_sentence(case, main.bests)
+        found = beside_undecided(case)
+        said = [finding_sentence(found)] if found else []
+        return " ".join([*said, meeting_sentence(case, main)]), network
     if alone := decisions(case).contenders:
-        best = alone[0].best
-        network = network_sentence(case, (best, alone[0].default_of(best)))
         return fastest_sentence(case, alone[0]), network
     apart = farthest_apart(case)
     if ladder := _ladders_text(case):
@@ -124,21 +138,16 @@ def _opening(case: Case, main: Meeting | None) -> tuple[str, str]:
 
 
 def _alone_sentence(case: Case, meeting: Meeting) -> str:
-    """A single worker that is faster than the workers of both sides; else empty.
-
-    It says nothing where workers share cores, of which a single one has as many as it uses.
-    """
-    fastest = max(meeting.bests, key=lambda point: estimate(point.rates).mean)
-    alone = None if case.shares_cores else base_of(case, fastest, "single")
-    if alone is None or decisions(case).of(*meeting.bests).outcome is Outcome.NO_VERDICT:
+    """A single worker that is faster than the workers of both sides; else empty."""
+    decided = decisions(case)
+    if decided.alone is None or decided.of(*meeting.bests).outcome is Outcome.NO_VERDICT:
         return ""
-    faster, low, high = compare(alone.rates, fastest.rates).ends
-    if low is None or low <= 1:
+    if decided.alone.outcome is not Outcome.FASTER:
         return ""
-    factor, together = f"{faster:.2f}x [{low:.2f}, {high:.2f}]", fastest.setting.strategy
+    fastest = max(meeting.bests, key=mean_rate)
     return (
-        f"A single worker is {factor} faster than {fastest.num_workers} of {together}: more do not "
-        "pay here."
+        f"A single worker is {factor_text(decided.alone)} faster than {fastest.num_workers} of "
+        f"{fastest.setting.strategy}: more do not pay here."
     )
 
 

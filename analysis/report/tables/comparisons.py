@@ -13,11 +13,10 @@ import pandas as pd
 
 from analysis.data.cases import Case
 from analysis.report.sentences.sizes import each_text
-from analysis.stats.decision import Decision, Outcome
 from analysis.stats.decisions import Pair, all_pairs, changed_points
 from analysis.stats.pairs.setting_pairs import varies_exchange
 from analysis.stats.statistics import CONFIDENCE
-from analysis.wording import NONE, missing_text, ratio, with_interval
+from analysis.wording import NONE, outcome_text, ratio, with_interval
 
 #: Stands below a table of pairs, after what its ratio is of.
 CORRECTED = (
@@ -73,10 +72,3 @@ def _rows(pairs: Iterable[Pair], headings: Mapping[str, str]) -> pd.DataFrame:
 def _p_text(pair: Pair) -> str:
     p_value = pair.decision.p_value
     return NONE if p_value is None else f"{p_value:.2g}{' (planned)' * pair.planned}"
-
-
-def outcome_text(decision: Decision) -> str:
-    """What may be said of the first side, and what is missing where that is nothing."""
-    if decision.outcome is Outcome.UNDECIDED:
-        return f"{decision.outcome}: {missing_text(decision)}"
-    return f"{decision.outcome}{': ' * bool(decision.doubt)}{decision.doubt}"

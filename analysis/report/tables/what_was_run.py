@@ -18,6 +18,7 @@ from ps_allreduce.point.inputs.data_set import Target
 from ps_allreduce.point.models.own import OwnModel
 from ps_allreduce.point.optimizers import optimizer_text
 from ps_allreduce.point.workload import Scaling
+from ps_allreduce.record.sparse import MADE_DENSE
 
 #: Columns of the exchange that have a shorter name here.
 _SHORT = {"gradients_on_wire": "gradients"}
@@ -67,8 +68,11 @@ def _numbers_text(numbers: Collection[int]) -> str:
 
 
 def notes_line(case: Case) -> str:
-    """What is not done as the user's own model asks for, the first of it, in a sentence."""
-    notes = _notes(case)
+    """What is not done as the user's own model asks for, the first of it, in a sentence.
+
+    Sparse gradients have a sentence of their own.
+    """
+    notes = [note for note in _notes(case) if MADE_DENSE not in note]
     shown = "; ".join(notes[:MOST_NOTES])
     more = f"; {len(notes) - MOST_NOTES} more in the report" if len(notes) > MOST_NOTES else ""
     return f"{capital(shown)}{more}." if notes else ""

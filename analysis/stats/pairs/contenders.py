@@ -5,7 +5,7 @@ their settings is fastest at the most workers; that synchronous and asynchronous
 not compute the same, each have a question of their own; that a setting of which one worker made
 most of the steps does not contend; and that a setting is held against the
 default: round robin, and the suite's own messages, with the same strategy and as many servers.
-What may be said is decided in `decisions`.
+What may be said is decided in `decisions`, which of them leads in `findings`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from analysis.data.cases import Case, Point
 from analysis.stats.doubts import is_uneven
 from analysis.stats.pairs.ladders import ladders
 from analysis.stats.pairs.sides import ALLREDUCE, PS_SYNC
-from analysis.stats.statistics import MIN_LAUNCHES, estimate
+from analysis.stats.statistics import MIN_LAUNCHES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -29,16 +29,6 @@ class Contenders:
     """
 
     points: tuple[Point, ...]
-
-    @property
-    def best(self) -> Point:
-        """The setting with the highest rate."""
-        return max(self.points, key=_rate)
-
-    @property
-    def slowest(self) -> Point:
-        """The setting with the lowest rate."""
-        return min(self.points, key=_rate)
 
     @property
     def against_defaults(self) -> list[tuple[Point, Point]]:
@@ -79,7 +69,3 @@ def _often(points: list[Point]) -> list[Point]:
 
 def _kin(point: Point) -> tuple[str, int]:
     return point.setting.strategy, point.experiment.num_ps
-
-
-def _rate(point: Point) -> float:
-    return estimate(point.rates).mean

@@ -88,15 +88,17 @@ class Side:
 
     Attributes:
         points: the settings to choose from, in the order of the case; not empty.
+        shown: that of them by which a difference is shown; None where nothing is decided yet.
     """
 
     kind: SideKind
     points: tuple[Point, ...]
+    shown: Point | None = None
 
     @property
     def best(self) -> Point:
-        """The setting with the highest rate."""
-        return max(self.points, key=lambda point: estimate(point.rates).mean)
+        """The setting by which a difference is shown, else that with the highest rate."""
+        return self.shown or max(self.points, key=lambda point: estimate(point.rates).mean)
 
     @property
     def name(self) -> str:
@@ -143,6 +145,11 @@ class Meeting:
         """The best setting of each side."""
         first, second = self.sides
         return first.best, second.best
+
+    def shown_by(self, first: Point, second: Point) -> Meeting:
+        """The same meeting, told of these settings."""
+        one, other = self.sides
+        return replace(self, sides=(replace(one, shown=first), replace(other, shown=second)))
 
     @property
     def workers(self) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from analysis.data.cases import Case, Point
 from analysis.data.columns import CONDITIONS
 from analysis.stats.decision import Contest, Decision, decide
 from analysis.stats.doubts import doubt_about, drifted
-from analysis.stats.statistics import compare
+from analysis.stats.statistics import CONFIDENCE, compare
 from ps_allreduce.errors import UserError
 
 #: Conditions that may differ between the two.
@@ -126,7 +126,10 @@ def _without(case: Case, points: Sequence[Point]) -> tuple[Point, ...]:
 def _contest(first: Case, second: Case, one: Point, other: Point) -> Contest:
     """The second over the first; turns of two folders have nothing to do with each other."""
     apart = pd.RangeIndex(-len(one.rates), 0)
+    comparison = compare(other.rates, one.rates.set_axis(apart))
+    low, high = comparison.interval(1 - CONFIDENCE)
+    doubts = (each.reason for each in drifted(second) if each.holds(low, high))
     return Contest(
-        comparisons=((compare(other.rates, one.rates.set_axis(apart)),),),
-        doubt=doubt_about(first, one, other) or drifted(second),
+        comparisons=((comparison,),),
+        doubt=doubt_about(first, other, one, (low, high)) or next(doubts, ""),
     )

@@ -22,6 +22,7 @@ from analysis.report.tables.comparisons import pair_rows
 from analysis.stats.decision import Outcome
 from analysis.stats.decisions import all_pairs, changed_points, decisions
 from analysis.stats.drift import drift_of
+from analysis.stats.findings import beside_undecided
 from analysis.stats.pairs.sides import Meeting
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import (
@@ -112,9 +113,13 @@ def _check_headline(case: Case, main: Meeting) -> None:
     """No row of the table says of the main settings what the headline denies."""
     first, second = main.bests
     decision, headline = decisions(case).of(first, second), verdict(case).headline
-    assert (" faster than " in headline) == (decision.outcome in (Outcome.FASTER, Outcome.SLOWER))
+    decided = decision.outcome in (Outcome.FASTER, Outcome.SLOWER)
+    # What is decided of other settings comes before a main comparison that is not.
+    found = beside_undecided(case)
+    assert (" faster than " in headline) == (decided or found is not None)
+    assert found is None or found.decision.outcome is Outcome.FASTER
     assert ("Equal within 3 %" in headline) == (decision.outcome is Outcome.EQUAL)
-    assert headline.startswith("Undecided") or decision.outcome is not Outcome.UNDECIDED
+    assert ("Undecided" in headline) == (decision.outcome is Outcome.UNDECIDED)
     slower = {Outcome.FASTER: second, Outcome.SLOWER: first}.get(decision.outcome)
     winner = first if slower is second else second
     for pair in all_pairs(case):
@@ -189,7 +194,7 @@ def test_load_of_others_in_most_launches_takes_the_headline_away(
     quiet = runs(RING, times(2.0), hosts=(make_host(foreign_load=0.0),))
     disturbed = [
         run(SYNC, rate, turn, hosts=(make_host(foreign_load=load),))
-        for (turn, rate), load in zip(times(1.0).items(), loads, strict=True)
+        for (turn, rate), load in zip(times(1.5).items(), loads, strict=True)
     ]
     case = case_of(quiet, disturbed)
     told = "in most launches of ps_sync, round_robin, so rates tell of them as well"
@@ -198,7 +203,30 @@ def test_load_of_others_in_most_launches_takes_the_headline_away(
     assert (pair.decision.outcome is Outcome.NO_VERDICT) is said_so
 
 
-def drifting(rates: Mapping[int, float]) -> Case:
+@pytest.mark.parametrize(
+    ("load", "factor", "disturbed", "stands"),
+    [
+        pytest.param(0.2, 1.5, "slower", False, id="it could explain that"),
+        pytest.param(0.2, 1.6, "slower", True, id="far larger"),
+        pytest.param(0.06, 13.0, "slower", True, id="far larger by far"),
+        pytest.param(0.5, 3.9, "slower", False, id="a large disturbance"),
+        pytest.param(1.0, 99.0, "slower", False, id="nothing was left"),
+        pytest.param(0.2, 1.1, "faster", True, id="only the faster side was slowed down"),
+    ],
+)
+def test_a_disturbance_withdraws_only_what_it_could_explain(
+    load: float, factor: float, disturbed: str, stands: bool
+) -> None:
+    others = {"hosts": (make_host(foreign_load=load),)}
+    ring, sync = (others if name == disturbed else {} for name in ("faster", "slower"))
+    for first, second in ((RING, SYNC), (SYNC, RING)):
+        case = case_of(runs(first, times(factor), **ring), runs(second, times(1.0), **sync))
+        (pair,) = all_pairs(case)
+        assert (pair.decision.outcome is not Outcome.NO_VERDICT) is stands
+        assert ("faster than" in verdict(case).headline) is stands
+
+
+def drifting(rates: Mapping[int, float], factor: float = 2.0) -> Case:
     """A single worker launched at those minutes of a sweep of an hour, and two strategies."""
     begin = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -212,8 +240,8 @@ def drifting(rates: Mapping[int, float]) -> Case:
         run(SINGLE, rate, turn, **at(minute)) for turn, (minute, rate) in enumerate(rates.items())
     ]
     others = [
-        run(own, 100.0 * factor + turn, turn, **at(minute))
-        for own, factor in ((RING, 2), (SYNC, 1))
+        run(own, 100.0 * times_as_fast + turn, turn, **at(minute))
+        for own, times_as_fast in ((RING, factor), (SYNC, 1.0))
         for turn, minute in enumerate((1, 30, 59))
     ]
     return case_of(single, others)
@@ -227,8 +255,10 @@ def test_drift_of_the_sentinel_is_told_and_takes_the_headline_away() -> None:
     (line,) = [line for line in verdict(noisy).warnings if line.startswith("Drift above 3%")]
     assert "100 at the start, 90 at the middle, 104 at the end" in line
     assert "faster" in verdict(noisy).headline
-    sure = drifting({0: 100.0, 14: 96.0, 29: 93.0, 44: 89.0, 60: 85.0})
-    assert "the machine drifted: single changed by 1" in verdict(sure).headline
+    sure = {0: 100.0, 14: 96.0, 29: 93.0, 44: 89.0, 60: 85.0}
+    told = verdict(drifting(sure, factor=1.2)).headline
+    assert "the machine drifted: single changed by 1" in told
+    assert "faster" in verdict(drifting(sure)).headline, "far more than what it drifted by"
 
 
 def test_without_a_launch_at_every_stage_there_is_no_sentinel() -> None:

@@ -37,6 +37,8 @@ from ps_allreduce.point.strategies import (
     AsynchronousServers,
     NoCommunication,
     Single,
+    StockAllReduce,
+    StockServers,
     SynchronousServers,
 )
 from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
@@ -131,6 +133,12 @@ EXAMPLES = {
     ),
     "asynchronous": make_experiment(AsynchronousServers, staleness=2),
     "alone": make_experiment(Single, workload=Workload(precision=Precision.MIXED_FLOAT16)),
+    "plain": make_experiment(StockAllReduce, 2),
+    "plain, own": make_experiment(
+        StockAllReduce,
+        2,
+        workload=Workload(model=OWN, data=OwnDataset(), optimizer=AdamW()),
+    ),
     "own": make_experiment(AllReduce, workload=Workload(model=OWN, data=OwnDataset())),
     "saved": make_experiment(
         SynchronousServers,
@@ -157,7 +165,7 @@ def test_a_folder_is_complete_tidy_and_needs_nothing_of_the_suite(
     write_training(training(EXAMPLES[name], data_dir=tmp_path), target)
     there = {path.name for path in target.iterdir()}
     assert {"train.py", "launch.py", "launch.sh", "README.md", "tasks.json", PACKAGE} <= there
-    assert ("model" in there) == (name in ("own", "saved"))
+    assert ("model" in there) == (name in ("own", "plain, own", "saved"))
     assert ("images.txt" in there) == (name == "loose images")
     assert ("placement.json" in there) == EXAMPLES[name].strategy.uses_servers
     sources = [target / "train.py", *(target / PACKAGE).glob("*.py")]
@@ -220,6 +228,8 @@ def test_tasks_get_cores_as_measured_side_by_side_on_one_machine() -> None:
 def test_what_is_no_training_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="these workers do not train one model"):
         training(make_experiment(NoCommunication, 2))
+    with pytest.raises(UserError, match="of plain TensorFlow only its all-reduce is written"):
+        training(make_experiment(StockServers, 2))
     compute = EmulatedCompute(forward_s=0.01, backward_s=0.01)
     tensors = Workload(model=TensorSet(count=2, num_bytes=800), emulated=compute)
     with pytest.raises(UserError, match="computes nothing"):

@@ -89,16 +89,17 @@ def test_the_screen_ends_with_four_lines_about_networks(
 ) -> None:
     save_all(tmp_path, records(VERDICTS[told], where))
     *lines, last = last_lines(tmp_path, width)
-    assert len(lines) <= 3
+    # What is decided of other settings comes before a main comparison that is not.
+    assert len(lines) <= (5 if lines[0].startswith("ps_sync, largest_first is") else 3)
     assert last == f"Report: {tmp_path / 'report.html'}"
     text = " ".join(line.strip() for line in lines)
     assert told in text
     network = SLOWEST if where else "this says nothing about a network"
-    assert (network in text) is ("selection" not in told)
+    assert network in text
 
 
 @pytest.mark.parametrize(
-    "busy", [{"machine_busy": 0.97}, {"hosts": (make_host(foreign_load=0.2),)}]
+    "busy", [{"machine_busy": 0.97}, {"hosts": (make_host(foreign_load=0.4),)}]
 )
 def test_a_circumstance_fits_as_well(busy: dict[str, Any], tmp_path: Path) -> None:
     save_all(tmp_path, records(times(2.0), HOSTS, **busy))

@@ -1,0 +1,103 @@
+"""The headline is the best decided finding, and no undecided one hides a decided one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from analysis.data.cases import Case
+from analysis.planning.choice import choose
+from analysis.report.pages.first_page import key_numbers
+from analysis.report.sentences.verdict import verdict
+from analysis.stats.decisions import decisions
+from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AnyStrategy,
+    AsynchronousServers,
+    Single,
+    SynchronousServers,
+)
+from ps_allreduce.record.records import RunRecord
+from tests.analysis.builders import case_of, runs, save_all, times
+from tests.fakes import make_experiment
+
+ROUND, EVEN = Policy.ROUND_ROBIN, Policy.PARTITIONED
+
+#: Rates of three launches by servers and placement: the highest mean is noise.
+SWEEP = {
+    (1, ROUND): (483.0, 470.0, 500.0),
+    (2, ROUND): (600.0, 480.0, 770.0),
+    (2, EVEN): (724.0, 710.0, 745.0),
+    (4, ROUND): (484.0, 300.0, 900.0),
+    (4, EVEN): (790.0, 300.0, 2100.0),
+}
+
+
+def swept(strategy: type[AnyStrategy] = SynchronousServers) -> list[RunRecord]:
+    """Servers at four workers."""
+    return [
+        record
+        for (count, policy), rates in SWEEP.items()
+        for record in runs(
+            make_experiment(strategy, 4, num_ps=count, placement=policy), dict(enumerate(rates))
+        )
+    ]
+
+
+def case_with(*more: Iterable[RunRecord]) -> Case:
+    """The synchronous servers beside others."""
+    return case_of(swept(), *more)
+
+
+def all_reduce(factor: float) -> list[RunRecord]:
+    """At as many workers."""
+    return runs(make_experiment(AllReduce, 4), times(factor))
+
+
+@pytest.mark.parametrize("strategy", [SynchronousServers, AsynchronousServers])
+def test_a_noisy_highest_mean_hides_no_decided_setting(strategy: type[AnyStrategy]) -> None:
+    case, name = case_of(swept(strategy)), strategy.kind
+    told = verdict(case).headline
+    assert told.startswith(f"{name}, partitioned, 2 ps leads, as far as it is decided, 5 ")
+    assert f"faster than {name}, round_robin, 1 ps, 3 launches each. The mean rate of" in told
+    assert f"The mean rate of {name}, partitioned, 4 ps is higher, 792.5 [" in told
+    assert f"over {name}, partitioned, 2 ps: undecided" in told
+    assert [each.meaning for each in key_numbers(case)][:2] == [
+        f"images/s: {name}, partitioned, 2 ps, 4 workers",
+        f"over {name}, round_robin, 1 ps",
+    ]
+
+
+def test_an_undecided_main_comparison_comes_after_what_is_decided() -> None:
+    told = verdict(case_with(all_reduce(7.24))).headline
+    first, second = told.split(". Undecided between ")
+    assert "faster than ps_sync, round_robin, 1 ps at 4 workers, 3 launches each" in first
+    assert second.startswith("all-reduce and ps_sync, partitioned, 4 ps at 4 workers")
+
+
+def test_a_side_is_told_by_the_setting_that_shows_the_difference() -> None:
+    case = case_with(all_reduce(4.0))
+    assert "best parameter-server setting (ps_sync, partitioned, 2 ps)" in verdict(case).headline
+    main = decisions(case).main
+    assert main is not None
+    low = decisions(case).of(*main.bests).inverse().low
+    assert low is not None
+    assert low > 1
+
+
+def test_the_setting_that_is_taken_home_is_the_one_that_leads(tmp_path: Path) -> None:
+    save_all(tmp_path / "ps-sweep", swept())
+    taken = choose(tmp_path, "best", None).record.experiment
+    assert (taken.num_ps, taken.strategy.columns()["placement"]) == (2, "partitioned")
+
+
+def test_a_single_worker_that_is_equal_is_not_told_as_faster() -> None:
+    case = case_of(
+        runs(make_experiment(Single), times(1.01)),
+        runs(make_experiment(AllReduce, 2), times(1.0)),
+        runs(make_experiment(SynchronousServers, 2), times(0.5)),
+    )
+    assert "A single worker" not in verdict(case).network
