@@ -78,6 +78,19 @@ def _is_of_the_dead(name: str) -> bool:
         return False
     owner, processes, host = parts.groups()
     if processes == _processes():
-        return not Path("/proc", owner).exists()
+        return _has_ended(owner)
     started_again = processes.split("-")[0] != _processes().split("-")[0]
     return started_again and host == socket.gethostname()
+
+
+def _has_ended(pid: str) -> bool:
+    """A process is gone, or nobody has asked for its status, as in containers without an init.
+
+    Raises:
+        OSError: this cannot be told.
+    """
+    try:
+        stat = Path("/proc", pid, "stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return stat.rpartition(")")[2].split()[0] in ("Z", "X")

@@ -10,6 +10,7 @@ import argparse
 import itertools
 import os
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from typing import Any
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.fork_server import messages
 from ps_allreduce.fork_server.child import KernelWatch
+from ps_allreduce.fork_server.guard import go_on_guarded
 from ps_allreduce.fork_server.line import Line
 from ps_allreduce.fork_server.run_folder import RunFolder
 from ps_allreduce.fork_server.server import ForkServer
@@ -38,6 +40,7 @@ from ps_allreduce.point.workload import Precision
 from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.provenance import program_digest
 from ps_allreduce.scratch import scratch_folder
+from ps_allreduce.signals import handle_ending
 from tests.fake_nvml import FakeNvml, busy_gpu
 
 Job = Callable[[Any, Any], None]
@@ -185,6 +188,8 @@ def main() -> None:
     pretend_host()
     line = Line(OPTIONS.socket, OPTIONS.socket)
     with scratch_folder(Path(tempfile.gettempdir())) as scratch:
+    handle_ending(lambda *_: sys.exit(0))
+    serving = go_on_guarded(line)
         ready = messages.Ready(
             version=OPTIONS.version,
             program=program_digest(),
@@ -194,6 +199,7 @@ def main() -> None:
             facts=facts(),
         )
         line.sendall(messages.encode(ready))
+        os.close(serving)
         run_folder = (BusyRunFolder if OPTIONS.busy else RunFolder)(scratch)
         server = ForkServer(line, jobs(), run_folder)
         if OPTIONS.gpus:

@@ -12,7 +12,7 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -55,7 +55,6 @@ class ForkServerClient:
 
     Args:
         heard: what came on the line before.
-        end: kills the server, if it was started here.
 
     Whatever is sent or awaited raises a `HostFault` if the server is gone.
 
@@ -73,7 +72,6 @@ class ForkServerClient:
         log: Path,
         host: str,
         heard: bytes = b"",
-        end: Callable[[], None] = lambda: None,
     ) -> None:
         self.host = host
         self.lost = self.silent = False
@@ -85,7 +83,6 @@ class ForkServerClient:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
         self.log = log
         self._partial = heard
-        self._end = end
 
     def wait_ready(self, deadline_s: float = START_DEADLINE_S) -> None:
         """Take in the server's first message.
@@ -270,9 +267,9 @@ class ForkServerClient:
             return False
 
     def give_up(self) -> None:
-        """Expect nothing more of a server that is silent, and kill it if that can be done."""
-        self.lost = self.silent = True
-        self._end()
+        """Expect nothing more of a server that is silent; its guard kills it with the line."""
+        self.silent = True
+        self.close()
 
     def close(self) -> None:
         """Cut the line, which ends the server and everything it forked."""

@@ -45,7 +45,7 @@ class StartedForkServer(ABC):
         folder = self._folder.enter_context(scratch_folder(Path(tempfile.gettempdir())))
         log = folder / "fork_server.log"
         program = self._program = self._start_program(log)
-        self._client = ForkServerClient(program.connection, log, self.host, end=program.kill)
+        self._client = ForkServerClient(program.connection, log, self.host)
 
     def client(self) -> ForkServerClient:
         """The line to it, once it is ready.

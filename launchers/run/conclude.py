@@ -138,10 +138,15 @@ def failure_reason(state: RunState) -> str:
 
 
 def _log_tail(state: RunState) -> str:
-    """The last lines of the log that tells most: the culprit's, or the first driver's."""
+    """The last lines of the log that tells most: the culprit's, or the first driver's.
+
+    None of a task whose crash is explained: they are a stack.
+    """
     task = state.monitor.drivers[0]
     if state.status is Status.FAILED and not state.monitor.lost_contact:
         name = state.monitor.culprit()[0]
+        if state.monitor.is_explained(name):
+            return ""
         task = next((each for each in state.tasks if str(each) == name), task)
     return last_lines(log_path(state.folder, task), LOG_TAIL_LINES)
 

@@ -141,6 +141,12 @@ class RunMonitor:
         told = [event.text for event in failures if event.name == name]
         return name, f"{name}: {told[-1]}" if told else reason
 
+    def is_explained(self, name: str) -> bool:
+        """The system ended a task, and its fork server has said why."""
+        exited = self.exited.get(name)
+        told = any(event.name == name for event in self._failures())
+        return told and exited is not None and exited.status < 0
+
     @property
     def host_trouble(self) -> str:
         """What a host lacked when a task of it failed; empty if that was not the reason."""

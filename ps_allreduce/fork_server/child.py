@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
+import socket
 import sys
 import time
 import traceback
@@ -30,6 +32,9 @@ from ps_allreduce.tf_internals.texts import ALLOCATOR, OUT_OF_MEMORY, TENSOR, es
 MISTAKES = (UserError, InputDataError)
 
 ADVICE = "use a smaller --batch-per-worker"
+
+#: How a program ends for which the system had no address space, if it did not look.
+CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,17 @@ def detach(parent: int, log: Path) -> None:
         os.dup2(source, target)
 
 
+def keep_from_forks(descriptor: int) -> None:
+    """Have processes that this one forks write elsewhere what is meant for a descriptor."""
+
+    def close() -> None:
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, descriptor)  # its number stays taken: they may fork in turn
+        os.close(nothing)
+
+    os.register_at_fork(after_in_child=close)
+
+
 def report_failure(reporter: Reporter, error: BaseException) -> None:
     """Report in a sentence why the job could not be done."""
     understood = isinstance(error, SuiteError)
@@ -106,6 +122,24 @@ def explain_out_of_memory(text: str, task: str) -> str:
     tensor = TENSOR.search(text)
     wanted = f" (no room for a tensor {tensor[2]}{tensor[1]})" if tensor else ""
     return f"out of memory{_where(text, task)}{wanted}; {ADVICE}"
+
+
+def explain_end(number: int, kernel: KernelWatch) -> str:
+    """The sentence for a child that lacked memory or address space; empty if nothing says so.
+
+    Args:
+        number: of the signal that ended it.
+    """
+    if number == signal.SIGKILL and kernel.has_killed:
+        host = socket.gethostname()
+        return f"out of memory on host {host}: the kernel ended it; {ADVICE}"
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if number not in CRASHES or limit == resource.RLIM_INFINITY:
+        return ""
+    return (
+        f"it crashed ({signal.Signals(number).name}) where a process may have {limit / 1e9:.1f} GB "
+        "of address space: raise the limit (ulimit -v), as TensorFlow maps more than it uses"
+    )
 
 
 def _where(text: str, task: str) -> str:

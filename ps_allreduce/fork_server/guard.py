@@ -2,7 +2,7 @@
 
 Decides that no fork server outlives its line.  One that imports notices for seconds nothing, and
 one that is stopped never does, so a small process watches in its place: the same program, from
-before the import.  It also removes what a fork server that was killed has left.
+before the import.  It also ends and removes what a fork server that was killed has left.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import NoReturn
 
 from ps_allreduce.fork_server.child import end_with_parent
 from ps_allreduce.fork_server.line import Line
+from ps_allreduce.fork_server.orphans import adopt_orphans, end_orphans
 from ps_allreduce.scratch import remove_left_overs
 from ps_allreduce.signals import handle_ending
 
@@ -32,6 +33,7 @@ def go_on_guarded(line: Line) -> int:
     Returns:
         A descriptor that the child closes when it serves, and no sooner.
     """
+    adopt_orphans()
     told, serving = os.pipe()
     guard = os.getpid()
     pid = os.fork()
@@ -74,6 +76,7 @@ class Guard:
                 else:
                     poll.unregister(line)
                     self._end()
+        end_orphans()
         line.close()  # which tells the launcher
         with suppress(OSError):
             remove_left_overs(Path(tempfile.gettempdir()))

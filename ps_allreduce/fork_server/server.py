@@ -16,7 +16,6 @@ import gc
 import os
 import selectors
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -32,16 +31,18 @@ import psutil
 from ps_allreduce.errors import HostFault
 from ps_allreduce.fork_server import messages
 from ps_allreduce.fork_server.child import (
-    ADVICE,
     Child,
     KernelWatch,
     Reporter,
     detach,
+    explain_end,
+    keep_from_forks,
     log_failure,
     report_failure,
 )
 from ps_allreduce.fork_server.guard import go_on_guarded
 from ps_allreduce.fork_server.line import Line, open_line, standard_streams
+from ps_allreduce.fork_server.orphans import adopt_orphans, end_group, end_orphans, reap_orphans
 from ps_allreduce.fork_server.run_folder import RunFolder
 from ps_allreduce.fork_server.unused_imports import UNUSED_BY_TASKS, left_out
 from ps_allreduce.inspection.facts import look_around, take_sample
@@ -64,6 +65,7 @@ class ForkServer:
         gpus: looked at with every sample.
         kernel: tells whether it has killed a child for want of memory.
         ended: children that were killed from here.
+        is_ending: it kills and removes everything, and will be gone.
     """
 
     line: Line
@@ -75,9 +77,11 @@ class ForkServer:
     gpus: GpuSampler = field(default_factory=GpuSampler)
     kernel: KernelWatch = field(default_factory=KernelWatch)
     ended: set[int] = field(default_factory=set)
+    is_ending: bool = False
 
     def serve(self) -> None:
         """Run until the launcher is gone."""
+        adopt_orphans()
         wakeup_read, wakeup_write = os.pipe()
         os.set_blocking(wakeup_write, False)
         signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
@@ -92,6 +96,7 @@ class ForkServer:
             except OSError as error:  # no file handles, no room for another process
                 self._send(messages.Leaving(reason=error.strerror or str(error)))
             finally:
+                self.is_ending = True
                 self._kill_all()
                 self.run_folder.finish_run()
 
@@ -135,6 +140,7 @@ class ForkServer:
     def _fork(self, selector: selectors.BaseSelector, request: Any) -> None:
         name = getattr(request, "task", type(request).__name__)
         reports, write_end = os.pipe()
+        os.set_blocking(reports, False)
         parent = os.getpid()
         self.gpus.rest()
         self.kernel.begin()
@@ -156,6 +162,7 @@ class ForkServer:
             self.line.close()
             for child in self.children.values():
                 os.close(child.reports)
+            keep_from_forks(reporter.descriptor)
             self.jobs[type(request)](request, reporter)
             status = 0
         except BaseException as error:
@@ -163,24 +170,32 @@ class ForkServer:
             with suppress(OSError):  # a full disk takes no log
                 log_failure(error)
         finally:
-            with suppress(OSError):
+            # Whoever left this function would do the fork server's work, and remove its files.
+            with suppress(BaseException):  # of streams that are closed or cannot be written
                 sys.stdout.flush()
                 sys.stderr.flush()
             # TensorFlow's servers and thread pools have no clean shutdown.
             os._exit(status)
 
-    def _relay(self, selector: selectors.BaseSelector, descriptor: int) -> None:
-        content = os.read(descriptor, 1 << 16)
+    def _relay(self, selector: selectors.BaseSelector, descriptor: int) -> bool:
+        """Hand on what has come from a child; False if there is nothing more."""
+        try:
+            content = os.read(descriptor, 1 << 16)
+        except BlockingIOError:
+            return False
         if not content:
             selector.unregister(descriptor)
-            return
+            return False
         *lines, rest = (self.partial.get(descriptor, b"") + content).split(b"\n")
         self.partial[descriptor] = rest
         for line in lines:
             self._send_line(line + b"\n")
+        return True
 
     def _reap(self, selector: selectors.BaseSelector) -> None:
         for child in list(self.children.values()):
+            if os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                end_group(child.pid)  # as long as its number cannot be another's
             pid, status, usage = os.wait4(child.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
             if pid == 0:
                 continue
@@ -188,14 +203,8 @@ class ForkServer:
                 event = "stopped" if os.WIFSTOPPED(status) else "continued"
                 self._send(messages.Event(name=child.name, event=event, time=time.time()))
                 continue
-            while child.reports in selector.get_map():  # its last reports come before its exit
-                self._relay(selector, child.reports)
-            if pid not in self.ended:
-                self._sample_now()
-            os.close(child.reports)
-            self.partial.pop(child.reports, None)
-            del self.children[pid]
-            self._explain_kill(child, status)
+            self._take_leave(selector, child)
+            self._explain_end(child, -os.waitstatus_to_exitcode(status))
             self._send(
                 messages.Exited(
                     name=child.name,
@@ -205,13 +214,29 @@ class ForkServer:
                     peak_memory_bytes=usage.ru_maxrss * 1024,
                 )
             )
+        reap_orphans(self.children)
 
-    def _explain_kill(self, child: Child, status: int) -> None:
-        """Report the failure of a child that the kernel has killed."""
-        killed = os.waitstatus_to_exitcode(status) == -signal.SIGKILL
-        if killed and child.pid not in self.ended and self.kernel.has_killed:
-            host = socket.gethostname()
-            text = f"out of memory on host {host}: the kernel ended it; {ADVICE}"
+    def _take_leave(self, selector: selectors.BaseSelector, child: Child) -> None:
+        """Hand on the last reports of a child that has ended; the last one takes all orphans along.
+
+        What a child left running may hold its pipe open: the end of the pipe is not waited for.
+        """
+        while child.reports in selector.get_map() and self._relay(selector, child.reports):
+            pass
+        if child.reports in selector.get_map():
+            selector.unregister(child.reports)
+        if child.pid not in self.ended:
+            self._sample_now()
+        os.close(child.reports)
+        self.partial.pop(child.reports, None)
+        del self.children[child.pid]
+        if not self.children:
+            end_orphans()
+
+    def _explain_end(self, child: Child, number: int) -> None:
+        """Report why a signal ended a child, if it was not sent from here and the system tells."""
+        text = "" if child.pid in self.ended else explain_end(number, self.kernel)
+        if text:
             self._send(messages.Event(name=child.name, event="failed", time=time.time(), text=text))
         self.ended.discard(child.pid)
 
@@ -237,6 +262,9 @@ class ForkServer:
                     kill(pid, signal.SIGKILL)
 
     def _terminate(self, *_: object) -> None:
+        if self.is_ending:
+            return  # its guard asks for what is being done, and would cut it off
+        self.is_ending = True
         self._kill_all()
         self.run_folder.close()
         # Not as a failure: srun would kill the other hosts' servers before they have cleaned up.

@@ -167,6 +167,17 @@ def test_the_log_of_the_culprit_is_quoted(tmp_path: Path) -> None:
     assert launched.log == "==> worker:0 <==\nfine\n\n==> worker:1 <==\nTraceback\nno luck\n"
 
 
+def test_a_crash_that_the_fork_server_explains_shows_no_stack(tmp_path: Path) -> None:
+    log_path(tmp_path, ONE).write_text("*** SIGSEGV received\n@ 0x7f 0 (unknown)\n")
+    run = state(tmp_path, status=Status.FAILED)
+    run.monitor.take(Event(name=str(ONE), event="failed", time=1.0, text="it crashed: ulimit -v"))
+    run.monitor.take(exited(ONE, -11))
+    launched = conclude(run)
+    assert launched.reason == "worker:1: it crashed: ulimit -v"
+    assert launched.log_tail == ""
+    assert "SIGSEGV received" in launched.log
+
+
 def looks(*usage: tuple[float, float, float], host: str = "n10") -> list[Sample]:
     """Looks at a machine: time, busy and idle seconds since it started."""
     return [make_sample(time, host, busy_s=busy, idle_s=idle) for time, busy, idle in usage]

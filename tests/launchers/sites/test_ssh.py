@@ -322,7 +322,7 @@ def test_a_server_is_used_until_it_is_lost(server: SshForkServer) -> None:
     os.kill(client.ready.pid, signal.SIGKILL)
     with pytest.raises(LaunchError, match=r"the fork server on n9, .* ended"):
         client.receive(10)
-    assert server.last_words() == "ssh to n9 ended with status -9 (last heard: complaint)"
+    assert server.last_words() == "ssh to n9 ended with status 137 (last heard: complaint)"
     again = server.client()
     assert again is not client
     assert again.ready.pid != client.ready.pid

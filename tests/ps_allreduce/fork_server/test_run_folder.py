@@ -7,6 +7,7 @@ import base64
 import errno
 import os
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -178,8 +179,11 @@ def test_a_scratch_folder_is_private_and_gone_afterwards_and_so_are_left_overs(
 
 
 def test_what_dead_processes_of_this_host_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    unasked = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, unasked.pid, os.WEXITED | os.WNOWAIT)
     dead = [
         left_over(tmp_path, NO_PROCESS),
+        left_over(tmp_path, unasked.pid),  # ended, and nobody has asked for its status
         left_over(tmp_path, NO_PROCESS, "emulated0"),  # another name of this machine
         left_over(tmp_path, os.getpid(), machine=f"00000000-{SPACE}"),  # before it started again
     ]
@@ -192,6 +196,7 @@ def test_what_dead_processes_of_this_host_left_is_removed_and_nothing_else(tmp_p
     ]
     others[-1].mkdir()
     remove_left_overs(tmp_path)
+    unasked.wait()
     assert [path for path in dead if path.exists()] == []
     assert [path for path in others if not path.exists()] == []
 

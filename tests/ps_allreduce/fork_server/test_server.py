@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ps_allreduce.fork_server import messages
 from ps_allreduce.fork_server.file_messages import FileRead, ReadFile
 from tests.pretend import fake_server, fake_task
-from tests.talk import ENDLESS, PATIENCE_S, Server, assert_gone, start_two
+from tests.talk import ENDLESS, PATIENCE_S, Server, assert_gone, is_gone, start_two
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def test_a_fork_server_says_where_it_is_before_anything_else(shared: Server) -> None:
     ready = shared.ready
-    assert (ready.version, ready.pid) == (messages.VERSION, shared.program.process.pid)
+    assert ready.version == messages.VERSION
+    assert psutil.Process(ready.pid).ppid() == shared.program.process.pid  # its guard
     assert ready.facts.name == socket.gethostname()
     assert ready.facts.cores == tuple(sorted(os.sched_getaffinity(0)))
     assert Path(ready.scratch).is_dir()
@@ -203,6 +205,48 @@ def test_end_all_kills_what_a_job_started(shared: Server) -> None:
     assert_gone([grandchild])
 
 
+#: A job that ends and leaves a process running, which tells its number first.
+HELPER = """
+import os, time
+told, tells = os.pipe()
+if os.fork() == 0:
+    {leave}
+    os.write(tells, str(os.getpid()).encode())
+    report('nobody hears this')
+    time.sleep(600)
+    os._exit(0)
+report('up', text=os.read(told, 20).decode())
+"""
+
+#: How it leaves its group and its session, and its parent ends.
+DAEMON = "os.setsid(); os.fork() and os._exit(0)"
+
+
+def leave_running(server: Server, leave: str) -> int:
+    """Have a job end that leaves a process; its number."""
+    exited, events, _ = server.run("worker:5", HELPER.format(leave=leave))
+    assert (exited.status, [event.event for event in events]) == (0, ["up"])
+    return int(events[0].text)
+
+
+@pytest.mark.parametrize("leave", ["pass", DAEMON], ids=["helper", "daemon"])
+def test_what_a_job_leaves_running_holds_up_nobody_and_ends(shared: Server, leave: str) -> None:
+    left = leave_running(shared, leave)
+    assert is_gone(left)
+    shared.send(messages.AskTime())
+    shared.expect(messages.TimeTold)
+
+
+def test_a_daemon_goes_on_as_long_as_other_jobs_may_need_it(shared: Server) -> None:
+    shared.start("worker:3", ENDLESS)
+    shared.expect(messages.Event)
+    left = leave_running(shared, DAEMON)
+    assert not is_gone(left)
+    shared.send(messages.EndAll())
+    shared.expect(messages.Exited)
+    assert is_gone(left)
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     """For tests that end it."""
@@ -246,17 +290,17 @@ def talk_nonsense(server: Server) -> None:
         (hang_up, 0, ""),
         (terminate, 0, ""),
         (talk_nonsense, 1, "not a message"),
-        (kill, -signal.SIGKILL, ""),
+        (kill, 128 + signal.SIGKILL, ""),
     ],
 )
 def test_nothing_survives_a_fork_server(
     server: Server, tmp_path: Path, end: Callable[[Server], None], status: int, told: str
 ) -> None:
-    pids = start_two(server)
+    pids = [*start_two(server), leave_running(server, DAEMON)]
     end(server)
     assert server.program.process.wait(timeout=PATIENCE_S) == status
     assert_gone(pids)
-    assert end is kill or scratch_folders(tmp_path) == []  # the next server removes it, see below
+    assert scratch_folders(tmp_path) == []
     assert told in server.log.read_text()
 
 
@@ -306,6 +350,32 @@ def is_about_stopping(event: messages.Event) -> bool:
     return event.event in ("stopped", "continued")
 
 
+@pytest.mark.parametrize(
+    "code",
+    ["import sys; sys.stdout.close(); sys.stderr.close()", "import os; os.closerange(1, 3)"],
+)
+def test_a_job_that_closes_its_streams_ends_alone(shared: Server, code: str) -> None:
+    shared.start("worker:3", ENDLESS)
+    shared.expect(messages.Event)
+    assert shared.run("worker:0", code)[0].status == 0
+    assert Path(shared.ready.scratch).is_dir()
+    shared.send(messages.EndAll())
+    assert shared.expect(messages.Exited).name == "worker:3"
+
+
+def test_a_crash_where_address_space_is_limited_is_explained(server: Server) -> None:
+    crash = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
+    exited, events, _ = server.run("worker:0", crash)
+    assert (exited.status, events) == (-signal.SIGSEGV, [])
+    resource.prlimit(server.ready.pid, resource.RLIMIT_AS, (10**13, -1))
+    exited, (event,), _ = server.run("worker:0", crash)
+    assert (event.event, event.text) == (
+        "failed",
+        "it crashed (SIGSEGV) where a process may have 10000.0 GB of address space: raise the "
+        "limit (ulimit -v), as TensorFlow maps more than it uses",
+    )
+
+
 def test_a_job_that_is_stopped_and_continued_is_told(shared: Server) -> None:
     shared.start("worker:0", ENDLESS)
     pid = shared.expect(messages.Started).pid
@@ -331,8 +401,8 @@ def test_what_a_killed_fork_server_wrote_is_removed_by_the_next_one(
 ) -> None:
     server.send(messages.PrepareRun(num_ports=1))
     server.expect(messages.RunPrepared)
-    os.kill(server.ready.pid, signal.SIGKILL)
-    server.program.process.wait(timeout=PATIENCE_S)
+    os.kill(server.program.process.pid, signal.SIGKILL)  # its guard, and with it the server
+    assert_gone([server.ready.pid])
     assert scratch_folders(tmp_path) == [Path(server.ready.scratch).name]
     another = Server(tmp_path)
     assert scratch_folders(tmp_path) == [Path(another.ready.scratch).name]
