@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+#: Environment variable with the token that ranks say where they meet.
+MEETING_TOKEN = "PS_ALLREDUCE_MEETING_TOKEN"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:

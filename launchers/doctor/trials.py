@@ -6,6 +6,7 @@ compute as well, one slow moment says nothing), and that no trace is left of the
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -150,10 +151,13 @@ def try_bursts(
     Args:
         address: of the target.
     """
+    token = secrets.token_hex(16)
 
     def take(client: ForkServerClient) -> TakeBursts:
         log = client.job_log("bursts")
-        return TakeBursts(address=address, senders=len(senders), seconds=SECONDS, log=log)
+        return TakeBursts(
+            address=address, token=token, senders=len(senders), seconds=SECONDS, log=log
+        )
 
     taking = ask_hosts(servers.only([target]), take, DEADLINE_S, until="listening")
     listening = taking.of("listening").get(target)
@@ -162,7 +166,9 @@ def try_bursts(
     port = listening.counts["port"]
     answers = ask_hosts(
         servers.only(senders),
-        lambda client: SendBursts(address=address, port=port, log=client.job_log("bursts")),
+        lambda client: SendBursts(
+            address=address, port=port, token=token, log=client.job_log("bursts")
+        ),
         DEADLINE_S,
     )
     with suppress(LaunchError):

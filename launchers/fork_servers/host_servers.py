@@ -7,6 +7,7 @@ known here.
 
 from __future__ import annotations
 
+import secrets
 import socket
 import time
 from collections import Counter
@@ -220,16 +221,25 @@ def measure_links(
         HostFault: a host cannot be reached, or a server is gone.
     """
     seen: Seen = {}
+    token = secrets.token_hex(16)
     senders = Counter(target for _, target in links)
     for target, count in senders.items():
         client = servers.clients[target]
         log = client.job_log("link")
-        client.send(ReceiveStream(address=address_of(target), senders=count, log=log))
+        address = address_of(target)
+        client.send(ReceiveStream(address=address, token=token, senders=count, log=log))
     _collect(servers, {(target, "listening") for target in senders}, seen)
     for source, target in links:
         client, port = servers.clients[source], seen[target, "listening"]["port"]
-        log = client.job_log("link")
-        client.send(SendStream(address=address_of(target), port=port, seconds=seconds, log=log))
+        client.send(
+            SendStream(
+                address=address_of(target),
+                port=port,
+                token=token,
+                seconds=seconds,
+                log=client.job_log("link"),
+            )
+        )
     ends: set[tuple[str, str]] = set()
     for source, target in links:
         ends |= {(source, "sent"), (source, SendStream.__name__)}

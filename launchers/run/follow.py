@@ -8,6 +8,7 @@ from is the site's business; how a task trains is not known here.
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -31,6 +32,7 @@ from ps_allreduce.fork_server.messages import (
 from ps_allreduce.point.cores import CorePlan, cores_needed, plan_cores, plan_gpus, share_machine
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import cluster_of, drivers_of
+from ps_allreduce.ranks import MEETING_TOKEN
 from ps_allreduce.record.hosts import HostRecord
 from ps_allreduce.record.provenance import computing
 from ps_allreduce.record.records import PortRecord, Status
@@ -254,6 +256,7 @@ def _start_requests(state: RunState, visible: Mapping[TaskId, str]) -> dict[Task
     cluster = cluster_of(list(state.placed), state.addresses)
     alone = experiment.strategy.max_workers == 1
     settings = computing(os.environ) | TASK_ENVIRONMENT
+    token = secrets.token_hex(16)
     hostnames = {host.name: host.facts.name for host in state.hosts}
     return {
         task: StartTask(
@@ -263,7 +266,7 @@ def _start_requests(state: RunState, visible: Mapping[TaskId, str]) -> dict[Task
             experiment=experiment,
             cores=state.cores.cores[task],
             threads=1 if task.type is TaskType.PS else experiment.resources.threads_per_worker,
-            environment=settings | {"CUDA_VISIBLE_DEVICES": visible[task]},
+            environment=settings | {"CUDA_VISIBLE_DEVICES": visible[task], MEETING_TOKEN: token},
             data_dir=str(request.data_dir),
             log=str(log_path(state.remote[host], task)),
             result=str(result_path(state.remote[host], task)),

@@ -1,35 +1,29 @@
 """Horovod: every worker keeps a replica, Horovod averages gradients among the workers over Gloo.
 
-Decides how ranks find each other and how gradients are handed over.  Ranks need a server of keys
-and values to meet: worker:0 has it, at its own address of TF_CONFIG, where TensorFlow would serve
-with any other strategy.  Which gradients travel together, Horovod decides at run time.
+Decides how gradients are handed over, and that ranks meet at worker:0 (`meeting`).  Which gradients
+travel together, Horovod decides at run time.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-import socketserver
-import threading
 import time
-from dataclasses import asdict
-from typing import Any
 
 import horovod.tensorflow as hvd
 import psutil
 import tensorflow as tf
-from horovod.runner.common.util.hosts import SlotInfo
-from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
 from ps_allreduce.backends.devices import COMPUTE
 from ps_allreduce.backends.local_worker import LocalWorker
+from ps_allreduce.backends.meeting import meeting_place, serve_meeting
 from ps_allreduce.backends.protocol import Task
-from ps_allreduce.cluster import ClusterSpec, TaskType
+from ps_allreduce.cluster import TaskType
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.exchange.replica import Alone
 from ps_allreduce.exchange.steps import Exchanged
 from ps_allreduce.point.strategies import Horovod
-from ps_allreduce.ranks import Place
+from ps_allreduce.ranks import MEETING_TOKEN, Place
 from ps_allreduce.record.messages import MessageRecord
 
 #: A worker that is slower than this is lost; Horovod's own 30 s are shorter than some steps.
@@ -64,8 +58,7 @@ class HorovodBackend(LocalWorker):
         os.environ |= place.environment() | {
             "HOROVOD_CONTROLLER": "gloo",
             "HOROVOD_CPU_OPERATIONS": "gloo",
-            "HOROVOD_GLOO_RENDEZVOUS_ADDR": socket.gethostbyname(hosts[0]),
-            "HOROVOD_GLOO_RENDEZVOUS_PORT": workers[0].rpartition(":")[2],
+            **meeting_place(workers[0], os.environ[MEETING_TOKEN]),
             "HOROVOD_GLOO_IFACE": interface_of(hosts[place.rank]),
             "HOROVOD_HOSTNAME": hosts[place.rank],
             "HOROVOD_GLOO_TIMEOUT_SECONDS": str(PATIENCE_S),
@@ -73,7 +66,7 @@ class HorovodBackend(LocalWorker):
             "HOROVOD_CYCLE_TIME": str(self._settings.cycle_ms),
         }
         if place.rank == 0:
-            self._meeting = serve_meeting(config.cluster)
+            self._meeting = serve_meeting(config.cluster, os.environ[MEETING_TOKEN])
         wait_for(workers[0])  # Horovod itself gives up after some seconds
         hvd.init()
         self._workers = Ranked(COMPUTE[self._experiment.resources.device])
@@ -112,28 +105,3 @@ def wait_for(address: str) -> None:
             if trial.connect_ex((host, int(port))) == 0:
                 return
         time.sleep(0.05)
-
-
-class _Meeting(RendezvousHTTPServer):
-    """Shares the port with the fork server, which holds it until the run is over."""
-
-    allow_reuse_port = True
-
-    def server_bind(self) -> None:
-        """Bind, and ask no name server who we are."""
-        socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = self.server_address[:2]
-
-
-def serve_meeting(cluster: ClusterSpec) -> Any:
-    """Serve the keys and values by which ranks find each other, until this process ends.
-
-    A key may go when all ranks that share its scope have met, so the server knows their places.
-    """
-    workers = cluster.addresses[TaskType.WORKER]
-    hosts = [address.rpartition(":")[0] for address in workers]
-    server = _Meeting((hosts[0], int(workers[0].rpartition(":")[2])), RendezvousHandler, False)
-    places = [Place.of(hosts, rank) for rank in range(len(hosts))]
-    server.init([SlotInfo(hosts[place.rank], **asdict(place)) for place in places])
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server

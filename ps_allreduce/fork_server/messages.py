@@ -1,6 +1,6 @@
 """What launcher and fork server say to each other: one JSON object per line over a socket.
 
-Version 4.  The launcher sends requests, the fork server reports; `type` names the kind of message.
+Version 5.  The launcher sends requests, the fork server reports; `type` names the kind of message.
 Every host has a fork server of its own, and the files of a run are fetched over the same line.
 Standard library and core only, so that launchers can import it.
 """
@@ -23,7 +23,7 @@ from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.records import Sample
 from ps_allreduce.serialization import from_json, parse_json, to_json
 
-VERSION = 4
+VERSION = 5
 
 #: Environment variable with the token of a fork server that calls its launcher.
 TOKEN = "PS_ALLREDUCE_TOKEN"

@@ -17,6 +17,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
+from ps_allreduce.inspection.known_callers import accept_known
 from ps_allreduce.inspection.questions import ReceiveStream, Report, SendStream
 
 CHUNK = 1 << 20
@@ -45,7 +46,7 @@ Marks = Sequence[tuple[int, int]]
 
 
 def receive_stream(request: ReceiveStream, report: Report) -> None:
-    """Listen at an address, answer single bytes, then take in the streams that follow.
+    """Listen at an address, answer single bytes of senders, then take in the streams that follow.
 
     Reports `listening` with the port, then `received` with bytes and nanoseconds whose quotient is
     the rate of all streams together (`fast_part`).
@@ -53,9 +54,10 @@ def receive_stream(request: ReceiveStream, report: Report) -> None:
     with ExitStack() as stack:
         place = (request.address, 0)
         server = stack.enter_context(socket.create_server(place, backlog=request.senders))
-        server.settimeout(2 * CONNECT_TIMEOUT_S)
         report("listening", counts={"port": server.getsockname()[1]})
-        senders = [stack.enter_context(server.accept()[0]) for _ in range(request.senders)]
+        senders = accept_known(server, request.senders, request.token, 2 * CONNECT_TIMEOUT_S)
+        for sender in senders:
+            stack.enter_context(sender)
         pool = stack.enter_context(ThreadPoolExecutor(request.senders))
         num_bytes, duration_ns = fast_part(together(list(pool.map(_take_in, senders))))
     report("received", counts={"bytes": num_bytes, "ns": duration_ns})
@@ -113,6 +115,7 @@ def send_stream(request: SendStream, report: Report) -> None:
     place = (request.address, request.port)
     with socket.create_connection(place, timeout=CONNECT_TIMEOUT_S) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.sendall(request.token.encode())
         trips = [_round_trip_ns(connection) for _ in range(ROUND_TRIPS)]
         content = bytes(CHUNK)
         end = time.monotonic() + request.seconds

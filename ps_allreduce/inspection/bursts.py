@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 
 from ps_allreduce.inspection.facts import look_at_tcp
+from ps_allreduce.inspection.known_callers import accept_known
 from ps_allreduce.inspection.questions import Report, SendBursts, TakeBursts
 
 #: What a host sends at once: two messages of the size in which gradients travel by default.
@@ -35,9 +36,10 @@ def take_bursts(request: TakeBursts, report: Report) -> None:
         server = stack.enter_context(
             socket.create_server((request.address, 0), backlog=request.senders)
         )
-        server.settimeout(CONNECT_TIMEOUT_S)
         report("listening", counts={"port": server.getsockname()[1]})
-        senders = [stack.enter_context(server.accept()[0]) for _ in range(request.senders)]
+        senders = accept_known(server, request.senders, request.token, CONNECT_TIMEOUT_S)
+        for sender in senders:
+            stack.enter_context(sender)
         pool = stack.enter_context(ThreadPoolExecutor(len(senders)))
         end = time.monotonic() + request.seconds
         while time.monotonic() < end:
@@ -62,6 +64,7 @@ def send_bursts(request: SendBursts, report: Report) -> None:
     with socket.create_connection(place, timeout=CONNECT_TIMEOUT_S) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.settimeout(PATIENCE_S)
+        connection.sendall(request.token.encode())
         content = bytes(BURST_BYTES)
         while connection.recv(1):
             connection.sendall(content)

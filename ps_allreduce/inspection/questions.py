@@ -19,9 +19,14 @@ PROXY_VARIABLES = ("grpc_proxy", "https_proxy", "http_proxy")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiveStream:
-    """Fork a process that takes in bytes from its senders and reports their rate, all together."""
+    """Fork a process that takes in bytes from its senders and reports their rate, all together.
+
+    Attributes:
+        token: what a sender says first.
+    """
 
     address: str
+    token: str
     log: str
     senders: int = 1
 
@@ -32,15 +37,21 @@ class SendStream:
 
     address: str
     port: int
+    token: str
     seconds: float
     log: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeBursts:
-    """Fork a process that has several hosts send to it at the same moments, for some seconds."""
+    """Fork a process that has several hosts send to it at the same moments, for some seconds.
+
+    Attributes:
+        token: what a sender says first.
+    """
 
     address: str
+    token: str
     senders: int
     seconds: float
     log: str
@@ -52,6 +63,7 @@ class SendBursts:
 
     address: str
     port: int
+    token: str
     log: str
 
 

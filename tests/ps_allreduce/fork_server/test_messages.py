@@ -67,10 +67,10 @@ EXAMPLES: list[Any] = [
     FindModel(root="/a", module="b.c", function="d", arguments=("e=1",), log="/log"),
     TryModel(workload=Workload(model=OWN, data=OwnDataset()), data_dir="/data", log="/log"),
     messages.PrepareInput(workload=Workload(), data_dir="/data", log="/log"),
-    questions.ReceiveStream(address="10.0.0.1", log="/log"),
-    questions.SendStream(address="10.0.0.1", port=40001, seconds=0.4, log="/log"),
-    questions.TakeBursts(address="10.0.0.1", senders=3, seconds=1.0, log="/log"),
-    questions.SendBursts(address="10.0.0.1", port=40001, log="/log"),
+    questions.ReceiveStream(address="10.0.0.1", token="abc", log="/log"),
+    questions.SendStream(address="a", port=4, token="abc", seconds=0.4, log="/log"),
+    questions.TakeBursts(address="a", token="abc", senders=3, seconds=1.0, log="/log"),
+    questions.SendBursts(address="10.0.0.1", port=40001, token="abc", log="/log"),
     questions.ReceiveTraffic(task="r", address="10.0.0.1", log="/log"),
     questions.SendTraffic(task="s", address="10.0.0.1", port=7, bits_per_s=2e8, log="/log"),
     questions.AnswerCalls(address="10.0.0.1", name="n9", log="/log"),
@@ -168,7 +168,7 @@ GARBAGE = [
 
 @pytest.mark.parametrize("line", GARBAGE)
 def test_garbage_is_refused(line: bytes) -> None:
-    with pytest.raises(LaunchError, match="not a message of version 4"):
+    with pytest.raises(LaunchError, match="not a message of version 5"):
         decode(line)
 
 

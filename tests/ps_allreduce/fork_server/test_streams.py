@@ -26,12 +26,15 @@ from tests.fakes import Ear
 PATIENCE_S = 10.0
 
 
+TOKEN = "0123456789abcdef"
+
+
 def receiving(address: str = "127.0.0.1") -> ReceiveStream:
-    return ReceiveStream(address=address, log="")
+    return ReceiveStream(address=address, token=TOKEN, log="")
 
 
 def sending(address: str, port: int) -> SendStream:
-    return SendStream(address=address, port=port, seconds=0.2, log="")
+    return SendStream(address=address, port=port, token=TOKEN, seconds=0.2, log="")
 
 
 @pytest.fixture
@@ -58,6 +61,7 @@ def test_a_stream_is_measured_at_both_ends(listening: tuple[Ear, int]) -> None:
 
 def answered(connection: socket.socket) -> None:
     """Be a sender until its questions are answered."""
+    connection.sendall(TOKEN.encode())
     for _ in range(ROUND_TRIPS):
         connection.sendall(b"?")
         assert connection.recv(1) == b"?"
@@ -149,9 +153,26 @@ def test_a_sender_that_hangs_up_early_is_told(monkeypatch: pytest.MonkeyPatch) -
     receiver = threading.Thread(target=receive)
     receiver.start()
     port = ear.expect("listening")["counts"]["port"]
-    socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S).close()
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
+        connection.sendall(TOKEN.encode())
     assert "the other side hung up" in str(raised.get(timeout=PATIENCE_S))
     receiver.join(PATIENCE_S)
+
+
+def test_strangers_get_no_answer_and_hold_up_nobody(listening: tuple[Ear, int]) -> None:
+    ear, port = listening
+    place = ("127.0.0.2", port)
+    with (
+        socket.create_connection(place, timeout=PATIENCE_S) as silent,
+        socket.create_connection(place, timeout=PATIENCE_S) as wrong,
+        socket.create_connection(place, timeout=PATIENCE_S) as short,
+    ):
+        wrong.sendall(b"?" * len(TOKEN))
+        short.sendall(TOKEN[:-1].encode())
+        assert wrong.recv(1) == b""
+        send_stream(sending(*place), Ear())
+        assert ear.expect("received")["counts"]["bytes"] > PART_SHARE * 1_000_000
+        assert (silent.recv(1), short.recv(1)) == (b"", b"")
 
 
 def test_without_anybody_at_the_other_end_both_give_up(monkeypatch: pytest.MonkeyPatch) -> None:

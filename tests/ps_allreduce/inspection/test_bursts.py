@@ -15,15 +15,17 @@ from tests.fakes import Ear
 
 SENDERS = 3
 
+TOKEN = "0123456789abcdef"
+
 
 def exchange(seconds: float) -> list[dict[str, Any]]:
     """What every sender reports when all of them send to one."""
     taker, ears = Ear(), [Ear() for _ in range(SENDERS)]
-    request = TakeBursts(address="127.0.0.1", senders=SENDERS, seconds=seconds, log="")
+    request = TakeBursts(address="127.0.0.1", token=TOKEN, senders=SENDERS, seconds=seconds, log="")
     taking = threading.Thread(target=take_bursts, args=(request, taker))
     taking.start()
     port = taker.expect("listening")["counts"]["port"]
-    sending = SendBursts(address="127.0.0.1", port=port, log="")
+    sending = SendBursts(address="127.0.0.1", port=port, token=TOKEN, log="")
     senders = [threading.Thread(target=send_bursts, args=(sending, ear)) for ear in ears]
     for thread in senders:
         thread.start()
@@ -53,7 +55,7 @@ def test_a_kernel_that_counts_nothing_still_tells_the_congestion_control(
 
 def test_a_sender_that_hangs_up_ends_the_bursts() -> None:
     ear, failed = Ear(), []
-    request = TakeBursts(address="127.0.0.1", senders=1, seconds=5.0, log="")
+    request = TakeBursts(address="127.0.0.1", token=TOKEN, senders=1, seconds=5.0, log="")
 
     def take() -> None:
         with pytest.raises(ConnectionError):
@@ -63,6 +65,7 @@ def test_a_sender_that_hangs_up_ends_the_bursts() -> None:
     taking = threading.Thread(target=take)
     taking.start()
     place = ("127.0.0.1", ear.expect("listening")["counts"]["port"])
-    socket.create_connection(place).close()
+    with socket.create_connection(place) as connection:
+        connection.sendall(TOKEN.encode())
     taking.join(timeout=10.0)
     assert failed == [True]
