@@ -50,6 +50,7 @@ parser.add_argument("--socket", type=int, required=True)
 parser.add_argument("--tasks", type=Path, help="folder with task.py; the host has two cores")
 parser.add_argument("--other-kind", action="store_true", help="the host is called elsewhere")
 parser.add_argument("--version", type=int, default=messages.VERSION)
+parser.add_argument("--program", default=program_digest())
 parser.add_argument("--ahead", type=float, default=0.0, help="seconds of the host's clock")
 parser.add_argument("--busy", action="store_true", help="every other time is told late")
 parser.add_argument("--gpus", nargs="+", default=[], help="identities")
@@ -187,19 +188,19 @@ def pretend_host() -> None:
 def main() -> None:
     pretend_host()
     line = Line(OPTIONS.socket, OPTIONS.socket)
-    with scratch_folder(Path(tempfile.gettempdir())) as scratch:
     handle_ending(lambda *_: sys.exit(0))
     serving = go_on_guarded(line)
+    with scratch_folder(Path(tempfile.gettempdir())) as scratch:
         ready = messages.Ready(
             version=OPTIONS.version,
-            program=program_digest(),
+            program=OPTIONS.program,
             import_s=0.0,
             pid=os.getpid(),
             scratch=str(scratch),
             facts=facts(),
         )
-        line.sendall(messages.encode(ready))
         os.close(serving)
+        line.sendall(messages.encode(ready))
         run_folder = (BusyRunFolder if OPTIONS.busy else RunFolder)(scratch)
         server = ForkServer(line, jobs(), run_folder)
         if OPTIONS.gpus:

@@ -21,6 +21,7 @@ from ps_allreduce.fork_server import messages
 from ps_allreduce.fork_server.file_messages import FileRead, ReadFile
 from ps_allreduce.fork_server.messages import AskTime, Event, Exited, Leaving, Ready, TimeTold
 from ps_allreduce.model_files import PIECE_BYTES
+from ps_allreduce.record.provenance import PROGRAM, ROOT, program_digest
 
 START_DEADLINE_S = 120.0
 
@@ -89,6 +90,7 @@ class ForkServerClient:
 
         Raises:
             HostFault: it does not come, or speaks of another version.
+            UserError: its host has another program than this one, or has one now.
         """
         try:
             message = self._first_message(deadline_s)
@@ -122,6 +124,13 @@ class ForkServerClient:
             raise HostFault(
                 f"the fork server on {self.host} speaks version {message.version} of the protocol "
                 f"and this one {messages.VERSION}: use the same checkout on all hosts."
+            )
+        if message.program != program_digest():
+            raise UserError(
+                f"{ROOT / PROGRAM} on {self.host} is not the program that this command began with: "
+                "all hosts need the same checkout, with the same changes ('make hosts' copies it), "
+                "and nobody may change it while runs are made. The same command goes on with the "
+                "program that is there now, and pools nothing of both."
             )
 
     def _first_message(self, deadline_s: float) -> Any | None:

@@ -179,23 +179,33 @@ def tensorflow_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 def source_digest(paths: Iterable[Path], root: Path = ROOT) -> str:
     """Eight hexadecimal digits over the content of files below a folder, by their places in it."""
+    return _digest({path.relative_to(root).as_posix(): path.read_bytes() for path in paths})
+
+
+def _digest(contents: Mapping[str, bytes]) -> str:
     total = hashlib.sha256()
-    for name, path in sorted((path.relative_to(root).as_posix(), path) for path in paths):
-        total.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
+    for name, content in sorted(contents.items()):
+        total.update(name.encode() + b"\0" + content + b"\0")
     return total.hexdigest()[:8]
 
 
-def program_digest() -> str:
-    """Of the measured program's source, as it is on this host."""
-    return source_digest((ROOT / PROGRAM).rglob("*.py"))
-
-
 @cache
+def program_sources(root: Path = ROOT) -> Mapping[str, bytes]:
+    """The measured program's source on this host, by place; as it was at the first call."""
+    paths = (root / PROGRAM).rglob("*.py")
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
+
+
+def program_digest(root: Path = ROOT) -> str:
+    """Of that source."""
+    return _digest(program_sources(root))
+
+
 def measured_digest(root: Path = ROOT) -> str:
-    """Of that source without what only keeps and reads results; as it was at the first call."""
-    sources = (root / PROGRAM).rglob("*.py")
-    keeping = (root / PROGRAM / name for name in KEEPING)
-    return source_digest(set(sources) - set(keeping), root)
+    """Of that source without what only keeps and reads results."""
+    keeping = {f"{PROGRAM}/{name}" for name in KEEPING}
+    sources = program_sources(root)
+    return _digest({name: sources[name] for name in sources.keys() - keeping})
 
 
 def read_text(path: Path) -> str:

@@ -133,7 +133,8 @@ def test_hosts_become_ready_once_and_the_launcher_can_use_them(office: Office) -
     with (office.checkout / "ps_allreduce/bounds.py").open("a") as changed:
         changed.write("# new\n")
     site = office.start("-c", ASK, "one.txt")
-    assert "differs from the one here" in site.communicate(timeout=PATIENCE_S)[0]
+    said = site.communicate(timeout=PATIENCE_S)[0]
+    assert "is not the program that this command began with" in said
     assert office.told("east", west, "stale") == (0, told)
     assert office.told("east", west, "stale") == (0, ready)
 

@@ -228,6 +228,6 @@ def test_another_checkout_and_a_machine_that_stands_there_twice_are_refused(
     hosts: SshHosts, tmp_path: Path
 ) -> None:
     message = refusal(tmp_path / "hosts", UserError, "stale")
-    assert "ps_allreduce on stale differs from the one here" in message
+    assert "ps_allreduce on stale is not the program that this command began with" in message
     message = refusal(tmp_path / "hosts", UserError, "east", hosts.address("east"))
     assert message.endswith(f"hosts: east and {hosts.address('east')} are the same machine.")

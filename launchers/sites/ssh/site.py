@@ -1,7 +1,7 @@
 """The hosts of a host file, reached by ssh.
 
-Decides that every host is asked before anything is planned for it, that its fork server serves all
-runs until it is lost, and that the program there is the same as here.
+Decides that every host is asked before anything is planned for it, and that its fork server serves
+all runs until it is lost.
 """
 
 from __future__ import annotations
@@ -29,14 +29,10 @@ from launchers.sites.ssh.hostfile import SshHost, parse_host_file, refuse_misfit
 from ps_allreduce.errors import HostFault, LaunchError, UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.hosts import HostFacts
-from ps_allreduce.record.provenance import ROOT, program_digest
 from ps_allreduce.regular_files import open_regular
 
 #: How long ssh may take to end once its line is cut.
 END_S = 2.0
-
-#: What is measured.
-SOURCES = "ps_allreduce"
 
 
 class SshForkServer(StartedForkServer):
@@ -57,7 +53,6 @@ class SshForkServer(StartedForkServer):
     def _wait_ready(self, client: ForkServerClient) -> None:
         try:
             client.wait_ready()
-            refuse_other_sources(client)
         except LaunchError as error:
             raise HostFault(self._explain(client, error)) from error
 
@@ -81,19 +76,6 @@ class SshForkServer(StartedForkServer):
 def _said(client: ForkServerClient) -> str:
     """What ssh printed, and the program at its other end."""
     return client.log.read_text(encoding="utf-8", errors="replace")
-
-
-def refuse_other_sources(client: ForkServerClient) -> None:
-    """See that the host's checkout is the same as this one, as far as it is measured.
-
-    Raises:
-        UserError: something differs.
-    """
-    if client.ready.program != program_digest():
-        raise UserError(
-            f"{ROOT / SOURCES} on {client.host} differs from the one here: all hosts need the same "
-            "checkout, with the same changes ('make hosts' copies it)."
-        )
 
 
 class SshSite(Site):

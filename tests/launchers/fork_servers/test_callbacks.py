@@ -15,6 +15,7 @@ from launchers.fork_servers.callers import HELLO_BYTES, let_in, own_addresses
 from launchers.fork_servers.client import ForkServerClient
 from ps_allreduce.errors import HostFault
 from ps_allreduce.fork_server.messages import VERSION, Hello, Ready, encode
+from ps_allreduce.record.provenance import program_digest
 from tests.fakes import make_facts
 
 TOKEN = "secret"
@@ -51,7 +52,14 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def hello(host: str, token: str = TOKEN, scheduler_name: str = "") -> bytes:
     facts = make_facts(host, scheduler_name=scheduler_name)
-    ready = Ready(version=VERSION, program="", import_s=0.0, pid=1, scratch="/tmp", facts=facts)
+    ready = Ready(
+        version=VERSION,
+        program=program_digest(),
+        import_s=0.0,
+        pid=1,
+        scratch="/tmp",
+        facts=facts,
+    )
     return encode(Hello(token=token)) + encode(ready)
 
 

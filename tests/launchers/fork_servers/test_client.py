@@ -149,6 +149,15 @@ def test_a_server_of_another_version_is_refused(tmp_path: Path) -> None:
 
 def test_a_question_is_answered_in_spite_of_reports_in_between(
     client: ForkServerClient, tmp_path: Path
+def test_a_server_with_another_program_is_refused_whatever_its_host_is(tmp_path: Path) -> None:
+    told = r"/ps_allreduce on n10 is not the program that this command began with: .* same checkout"
+    with (
+        serving(tmp_path, "n10", fake_server("--program", "0badcafe")) as client,
+        pytest.raises(UserError, match=told),
+    ):
+        client.wait_ready()
+
+
 ) -> None:
     code = "for _ in range(50): report('busy')\n__import__('time').sleep(600)"
     client.send(fake_task("x", code, tmp_path / "log"))

@@ -2,6 +2,7 @@
 
 It stays as long as one of them runs, and kills them when it is asked to end.  Below the folder
 FAKE_SRUN it notes its words in `asked`, a line each, and fails if a host of the step is in `down`.
+Its hosts have the program whose digest is in `program`.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ def start(host: str, callers: str) -> subprocess.Popen[bytes]:
     port = int(callers.rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port)) as line:
         line.sendall(encode(Hello(token=os.environ[TOKEN])))
+        pulled = FOLDER / "program"
+        other = ["--program", pulled.read_text()] if pulled.exists() else []
         return subprocess.Popen(
-            fake_server("--socket", str(line.fileno())),
+            fake_server("--socket", str(line.fileno()), *other),
             pass_fds=[line.fileno()],
             env=os.environ | {"SLURMD_NODENAME": host},
         )

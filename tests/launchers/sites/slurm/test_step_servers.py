@@ -16,7 +16,7 @@ from launchers.settings import LauncherSettings
 from launchers.sites.slurm import site as site_module
 from launchers.sites.slurm import step_servers
 from launchers.sites.slurm.site import SlurmSite
-from ps_allreduce.errors import HostFault
+from ps_allreduce.errors import HostFault, UserError
 from ps_allreduce.point.strategies import Single
 from tests.fakes import make_experiment
 from tests.talk import assert_gone
@@ -128,6 +128,16 @@ def test_on_shared_nodes_a_run_has_a_step_with_what_it_needs(job: Make, tmp_path
     assert_gone([*between.values(), *run.values()])
     assert_gone(pids(site, "n9").values())
     assert steps(tmp_path) == [("n10,n9", "4", False), ("n9", "1", False), ("n9", "1", False)]
+
+
+def test_a_program_that_was_changed_between_two_runs_is_not_measured(
+    job: Make, tmp_path: Path
+) -> None:
+    site = job("OK")
+    pids(site, "n9")
+    (tmp_path / "program").write_text("0badcafe")
+    with pytest.raises(UserError, match="is not the program that this command began with"):
+        pids(site, "n9")
 
 
 def test_each_component_of_a_heterogeneous_job_has_steps_of_its_own(
