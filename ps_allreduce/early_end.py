@@ -12,6 +12,7 @@ import signal
 import sys
 import types
 
+from ps_allreduce.descriptors import fill_standard_descriptors, name_outputs
 from ps_allreduce.signals import ENDING, signal_when_parent_ends
 
 #: Exit status of what was asked to stop, and of a mistake of the user.
@@ -29,6 +30,8 @@ def end_at_once() -> None:
 
     Signals that are ignored stay ignored.
     """
+    fill_standard_descriptors()
+    name_outputs()
     sys.excepthook = _tell_what_is_missing
     for number in (signal.SIGINT, *ENDING):
         if signal.getsignal(number) is not signal.SIG_IGN:

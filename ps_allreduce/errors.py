@@ -9,6 +9,8 @@ from __future__ import annotations
 import errno
 import os
 
+from ps_allreduce.descriptors import OUTPUTS
+
 #: What the system says when it, and not the program, is short of something; of disk space first.
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 SHORTAGES = FULL | {errno.EMFILE, errno.ENFILE}
@@ -53,6 +55,8 @@ class InputDataError(SuiteError):
 def in_a_sentence(error: OSError) -> HostFault:
     """What the system refuses, without names of files, which are others every time."""
     what = error.strerror or str(error)
+    if error.filename in OUTPUTS.values():
+        return HostFault(f"{error.filename} cannot be written ({what}).")
     if error.errno in FULL:
         what += f" (temporary files are in {os.environ.get('TMPDIR') or '/tmp'})"
     return HostFault(f"this host refuses the launcher something: {what}.")

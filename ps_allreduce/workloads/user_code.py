@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import os
 import site
 import sys
 import sysconfig
@@ -21,6 +22,7 @@ from types import ModuleType
 from typing import Any
 
 import ps_allreduce
+from ps_allreduce.descriptors import fill_standard_descriptors
 from ps_allreduce.errors import UserError
 from ps_allreduce.model_files import SUITE_PACKAGES
 
@@ -120,9 +122,12 @@ def _value(text: str) -> object:
 def blaming(doing: str, folder: Path) -> Iterator[None]:
     """Say in a sentence what the user's code raised, and where; the log gets the traceback.
 
+    What it took away and others need is put back: variables of the environment, and descriptors.
+
     Raises:
         UserError: instead of every other exception.
     """
+    before = dict(os.environ)
     try:
         yield
     except UserError:
@@ -134,6 +139,9 @@ def blaming(doing: str, folder: Path) -> Iterator[None]:
         raise UserError(
             f"{doing} failed{_place(error, folder)}: {type(error).__name__}: {short}"
         ) from error
+    finally:
+        os.environ |= {name: before[name] for name in before.keys() - os.environ.keys()}
+        fill_standard_descriptors()
 
 
 def _place(error: BaseException, folder: Path) -> str:

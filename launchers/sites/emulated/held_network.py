@@ -28,7 +28,8 @@ T = TypeVar("T")
 
 NETWORK_PROCESS = (sys.executable, "-m", "launchers.sites.emulated.network_process")
 
-DEADLINE_S = 60.0
+#: How long building a network may take, and counting what it lost.
+DEADLINE_S, COUNT_DEADLINE_S = 60.0, 10.0
 
 CAP_NET_ADMIN = 12
 
@@ -45,6 +46,8 @@ FORBIDDING = {
 }
 
 GONE = "the emulated network's process has ended."
+
+SILENT = "the emulated network's process does not answer."
 
 HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
 
@@ -202,12 +205,20 @@ def hold_network(network: EmulatedNetwork, names: Sequence[str]) -> Iterator[Hol
 
 
 def _ask(program: ChildProcess, request: HoldNetwork | CountDropped) -> HeldNetwork | None:
-    """The answer of the process; None if it ended without one."""
-    program.connection.settimeout(DEADLINE_S)
+    """The answer of the process; None if it ended without one.
+
+    Raises:
+        HostFault: it does not answer, and was killed.
+    """
+    counts = isinstance(request, CountDropped)
+    program.connection.settimeout(COUNT_DEADLINE_S if counts else DEADLINE_S)
     try:
         program.connection.sendall(encode(request))
         with program.connection.makefile("rb") as lines:
             line = lines.readline()
+    except TimeoutError as error:
+        program.kill()  # so that the next network is another one
+        raise HostFault(SILENT) from error
     except OSError:
         return None
     return decode(HeldNetwork, line) if line else None

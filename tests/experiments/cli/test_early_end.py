@@ -49,7 +49,7 @@ def test_a_program_that_is_still_importing_ends_quietly(
             "-m experiments --help",
             "> /dev/full",
             1,
-            "Error: this host refuses the launcher something: No space",
+            "Error: standard output cannot be written (No space left on device).\n",
         ),
         (
             "-m experiments compare --workers 0",
@@ -70,6 +70,16 @@ def test_output_that_is_lost_leaves_the_status(
     assert done.returncode == status
     assert done.stderr.startswith(told)
     assert "Exception" not in done.stderr
+
+
+def test_streams_that_are_closed_leave_their_numbers_to_no_file() -> None:
+    program = (
+        "import os; from ps_allreduce.early_end import end_at_once; end_at_once(); "
+        "os._exit(os.open('/', os.O_RDONLY))"
+    )
+    words = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", program]
+    environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
+    assert subprocess.run(words, env=environment, check=False).returncode == 3
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
+import time
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from launchers.settings import LauncherSettings
+from launchers.sites.emulated import held_network
 from launchers.sites.emulated.held_network import (
     CountDropped,
     EmulatedHost,
@@ -273,6 +276,29 @@ def test_bad_names_are_refused_before_anything_is_started(
     network = EmulatedNetwork(num_hosts=2, bits_per_s=None)
     with pytest.raises(UserError, match="name"), hold_network(network, names):
         pass
+
+
+#: A process that holds a network, and is stopped as soon as it has been asked for one.
+STOPPED = """
+import os, signal, socket, sys
+line = socket.socket(fileno=int(sys.argv[-1]))
+line.recv(1)
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def test_a_process_that_is_stopped_while_it_builds_is_told_and_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(held_network, "DEADLINE_S", 0.5)
+    monkeypatch.setattr(held_network, "unshare_words", lambda _: ())
+    monkeypatch.setattr(held_network, "NETWORK_PROCESS", (sys.executable, "-c", STOPPED))
+    network = EmulatedNetwork(num_hosts=2, bits_per_s=None)
+    began = time.monotonic()
+    told = pytest.raises(HostFault, match="process does not answer")
+    with told, hold_network(network, ["a", "b"]):
+        pass
+    assert time.monotonic() - began < 4  # who is asked to end and does not is waited for 5 s
 
 
 def test_messages_are_lines_that_come_back_the_same() -> None:
