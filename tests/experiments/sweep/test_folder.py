@@ -275,10 +275,15 @@ def test_a_record_that_is_there_keeps_its_log_and_timings(tmp_path: Path) -> Non
     assert [path.read_bytes() for path in (files.record, files.raw, files.log)] == before
 
 
-def test_a_second_sweep_in_the_folder_is_refused(tmp_path: Path) -> None:
+def test_a_second_command_in_the_folder_is_refused_whatever_the_first_one_is(
+    tmp_path: Path,
+) -> None:
     with locked(tmp_path):
-        with pytest.raises(UserError, match=r"another command is making runs in .*another RESULTS"):
+        with pytest.raises(UserError) as refused:
             go(FakeLauncher(), tmp_path)
+        assert str(refused.value) == (  # a run-one makes runs as a sweep does
+            f"another command is making runs in {tmp_path}; wait for it or choose another RESULTS."
+        )
         go(FakeLauncher(), tmp_path / "elsewhere", ONE)
     assert len(go(FakeLauncher(), tmp_path, ONE).made) == 2
 

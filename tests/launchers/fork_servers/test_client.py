@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -18,7 +20,7 @@ import pytest
 
 from launchers.fork_servers import client as client_module
 from launchers.fork_servers import host_servers
-from launchers.fork_servers.client import ForkServerClient, last_lines
+from launchers.fork_servers.client import ForkServerClient, last_lines, readable
 from launchers.fork_servers.host_servers import HostServers, clock_offset, measure_links
 from launchers.processes import Answer, fork_server_environment, run_quietly, start_with_socket
 from ps_allreduce.errors import LaunchError, UserError
@@ -147,8 +149,6 @@ def test_a_server_of_another_version_is_refused(tmp_path: Path) -> None:
         client.wait_ready()
 
 
-def test_a_question_is_answered_in_spite_of_reports_in_between(
-    client: ForkServerClient, tmp_path: Path
 def test_a_server_with_another_program_is_refused_whatever_its_host_is(tmp_path: Path) -> None:
     told = r"/ps_allreduce on n10 is not the program that this command began with: .* same checkout"
     with (
@@ -158,6 +158,8 @@ def test_a_server_with_another_program_is_refused_whatever_its_host_is(tmp_path:
         client.wait_ready()
 
 
+def test_a_question_is_answered_in_spite_of_reports_in_between(
+    client: ForkServerClient, tmp_path: Path
 ) -> None:
     code = "for _ in range(50): report('busy')\n__import__('time').sleep(600)"
     client.send(fake_task("x", code, tmp_path / "log"))
@@ -236,6 +238,24 @@ def test_an_interrupt_beside_a_command_that_has_just_ended_is_heard(
     monkeypatch.setattr(subprocess.Popen, "communicate", communicate)
     with pytest.raises(KeyboardInterrupt):
         run_quietly(["true"], 10)
+
+
+def test_descriptors_from_1024_on_are_heard() -> None:
+    with ExitStack() as stack:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2048)), hard))
+        lines = [socket.socketpair() for _ in range(3)]
+        for line in (each for pair in lines for each in pair):
+            stack.enter_context(line)
+        high = [fcntl.fcntl(here, fcntl.F_DUPFD_CLOEXEC, 1024) for here, _ in lines]
+        for descriptor in high:
+            stack.callback(os.close, descriptor)
+        assert min(high) >= 1024
+        assert readable(high, 0) == []
+        lines[1][1].sendall(b"x")
+        lines[2][1].close()
+        assert readable(high, 5) == high[1:]
 
 
 def test_a_short_command_is_run_quietly(capfd: pytest.CaptureFixture[str]) -> None:
