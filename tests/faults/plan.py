@@ -28,6 +28,7 @@ class Verb(StrEnum):
     FILL = "fill"
     DELETE = "delete"
     FEW_HANDLES = "leave few handles to"
+    LITTLE_SPACE = "leave little address space to"
     TRUNCATE = "truncate"
     GARBLE = "garble"
     RENAME = "rename"
@@ -44,6 +45,7 @@ class Target(StrEnum):
 
     SUITE = "suite"
     FORK_SERVER = "fork server"
+    GUARD = "guard of a fork server"
     IMPORTING = "importing fork server"
     TASK = "task"
     NETWORK = "emulated network"
@@ -57,12 +59,13 @@ class Target(StrEnum):
     NOTE = "in_flight.json"
 
 
-#: Faults while the suite runs, with their weights.  They were fixed before the first was injected.
+#: Faults while the suite runs, with their weights, fixed before the first of a class was injected.
 DURING: Mapping[tuple[Verb, Target], int] = {
     (Verb.KILL, Target.SUITE): 8,
     (Verb.KILL, Target.FORK_SERVER): 5,
     (Verb.KILL, Target.TASK): 5,
     (Verb.KILL, Target.NETWORK): 4,
+    (Verb.KILL, Target.GUARD): 3,
     (Verb.KILL, Target.IMPORTING): 3,
     (Verb.SIGINT, Target.SUITE): 4,
     (Verb.SIGTERM, Target.SUITE): 3,
@@ -70,10 +73,14 @@ DURING: Mapping[tuple[Verb, Target], int] = {
     (Verb.STOP, Target.FORK_SERVER): 3,
     (Verb.STOP, Target.TASK): 3,
     (Verb.STOP, Target.SUITE): 2,
+    (Verb.STOP, Target.GUARD): 2,
+    (Verb.STOP, Target.NETWORK): 2,
     (Verb.FILL, Target.TMPDIR): 4,
     (Verb.FILL, Target.RESULTS): 4,
     (Verb.FEW_HANDLES, Target.SUITE): 2,
     (Verb.FEW_HANDLES, Target.FORK_SERVER): 2,
+    (Verb.LITTLE_SPACE, Target.FORK_SERVER): 2,
+    (Verb.LITTLE_SPACE, Target.TASK): 2,
     (Verb.DELETE, Target.SCRATCH): 5,
     (Verb.DELETE, Target.POINT): 3,
     (Verb.DELETE, Target.RECORD): 3,
@@ -196,9 +203,8 @@ def draw_plan(seed: int, launcher: str | None = None) -> SweepPlan:
 
 def _draw_round(dice: random.Random, launcher: str) -> Round:
     num_during, num_after = _one_of(dice, NUMBERS)
-    possible = dict(DURING)
-    if launcher != "emulated":
-        del possible[Verb.KILL, Target.NETWORK]
+    has_network = launcher == "emulated"
+    possible = {k: weight for k, weight in DURING.items() if has_network or k[1] != Target.NETWORK}
     return Round(
         during=tuple(_draw_fault(dice, possible) for _ in range(num_during)),
         after=tuple(_draw_fault(dice, BETWEEN) for _ in range(num_after)),

@@ -21,6 +21,9 @@ from tests.faults.plan import Fault, Target, Verb
 
 T = TypeVar("T")
 
+#: Bytes: a thread's stack maps 8 MB and more.
+MOST_SPACE = 1 << 28
+
 SIGNALS = {
     Verb.KILL: signal.SIGKILL,
     Verb.SIGINT: signal.SIGINT,
@@ -54,9 +57,11 @@ def strike(fault: Fault, suite: psutil.Process, ground: Ground) -> Struck | None
             case Verb.DELETE:
                 return _delete(fault, ground)
             case Verb.FEW_HANDLES:
-                return _take_handles(fault, suite, ground)
+                return _take_handles(fault, suite)
+            case Verb.LITTLE_SPACE:
+                return _take_space(fault, suite)
             case _:
-                return _signal(fault, suite, ground)
+                return _signal(fault, suite)
     except (psutil.NoSuchProcess, ProcessLookupError, FileNotFoundError):
         return None  # it went away meanwhile
 
@@ -66,8 +71,8 @@ def picked(candidates: Sequence[T], pick: float) -> T | None:
     return candidates[int(pick * len(candidates))] if candidates else None
 
 
-def _signal(fault: Fault, suite: psutil.Process, ground: Ground) -> Struck | None:
-    victim = picked(_candidates(fault.target, suite, ground), fault.pick)
+def _signal(fault: Fault, suite: psutil.Process) -> Struck | None:
+    victim = picked(_candidates(fault.target, suite), fault.pick)
     if victim is None:
         return None
     described = _describe(victim, suite)
@@ -85,34 +90,43 @@ def _send(process: psutil.Process, number: signal.Signals) -> None:
         process.send_signal(number)
 
 
-def _candidates(target: Target, suite: psutil.Process, ground: Ground) -> list[psutil.Process]:
+def _candidates(target: Target, suite: psutil.Process) -> list[psutil.Process]:
     if target is Target.SUITE:
         return [suite]
     family = suite.children(recursive=True)
-    servers = [process for process in family if _is_server(process)]
     match target:
         case Target.FORK_SERVER:
-            return servers
+            return [process for process in family if generation(process) == SERVER]
+        case Target.GUARD:
+            return [process for process in family if generation(process) == GUARD]
         case Target.IMPORTING:
-            return [server for server in servers if not _is_ready(server, ground)]
+            servers = [process for process in family if generation(process) == SERVER]
+            return [server for server in servers if not _is_ready(server)]
         case Target.TASK:
-            return [task for server in servers for task in server.children()]
+            return [process for process in family if generation(process) == TASK]
         case _:
             return [process for process in family if NETWORK_WORDS in process.cmdline()]
 
 
-def _is_server(process: psutil.Process) -> bool:
-    """A fork server, and none of the tasks, which are called like it."""
+#: All three are called like a fork server: the guard forks the server, and that its tasks.
+GUARD, SERVER, TASK = 1, 2, 3
+
+
+def generation(process: psutil.Process) -> int:
+    """How many from a process upwards are called like a fork server; 0: it is none."""
     with suppress(psutil.Error):
-        parent = process.parent()
-        of_server = parent is not None and SERVER_WORDS in parent.cmdline()
-        return SERVER_WORDS in process.cmdline() and not of_server
+        if SERVER_WORDS in process.cmdline():
+            parent = process.parent()
+            return 1 + (0 if parent is None else generation(parent))
+    return 0
+
+
+def _is_ready(server: psutil.Process) -> bool:
+    """It waits for requests at a selector, which it makes when it has imported everything."""
+    files = Path(f"/proc/{server.pid}/fd")
+    with suppress(OSError):
+        return any("eventpoll" in os.readlink(path) for path in files.iterdir())
     return False
-
-
-def _is_ready(server: psutil.Process, ground: Ground) -> bool:
-    """It makes its scratch folder when it has imported everything."""
-    return any(ground.tmpdir.glob(f"ps-allreduce-{server.pid}-*"))
 
 
 def _describe(process: psutil.Process, suite: psutil.Process) -> str:
@@ -121,7 +135,8 @@ def _describe(process: psutil.Process, suite: psutil.Process) -> str:
         return "suite"
     log = Path(os.readlink(f"/proc/{process.pid}/fd/1")).name
     name = log.removesuffix(".log").replace("-", ":")
-    return name if not _is_server(process) and log.endswith(".log") else f"process {process.pid}"
+    is_task = generation(process) == TASK and log.endswith(".log")
+    return name if is_task else f"process {process.pid}"
 
 
 def _fill(target: Target, ground: Ground) -> Struck:
@@ -135,8 +150,8 @@ def _fill(target: Target, ground: Ground) -> Struck:
     return Struck(victim=str(target), undo=lambda: path.unlink(missing_ok=True))
 
 
-def _take_handles(fault: Fault, suite: psutil.Process, ground: Ground) -> Struck | None:
-    victim = picked(_candidates(fault.target, suite, ground), fault.pick)
+def _take_handles(fault: Fault, suite: psutil.Process) -> Struck | None:
+    victim = picked(_candidates(fault.target, suite), fault.pick)
     if victim is None:
         return None
     before = victim.rlimit(psutil.RLIMIT_NOFILE)
@@ -149,6 +164,23 @@ def _take_handles(fault: Fault, suite: psutil.Process, ground: Ground) -> Struck
             victim.rlimit(psutil.RLIMIT_NOFILE, before)
 
     return Struck(victim=f"{_describe(victim, suite)}, {few} handles", undo=give_back)
+
+
+def _take_space(fault: Fault, suite: psutil.Process) -> Struck | None:
+    """Let a process, and what it forks from now on, map little more than it has."""
+    victim = picked(_candidates(fault.target, suite), fault.pick)
+    if victim is None:
+        return None
+    before = victim.rlimit(psutil.RLIMIT_AS)
+    assert before is not None
+    most = victim.memory_info().vms + int(fault.pick * MOST_SPACE)
+    victim.rlimit(psutil.RLIMIT_AS, (most, before[1]))
+
+    def give_back() -> None:
+        with suppress(psutil.Error, OSError):
+            victim.rlimit(psutil.RLIMIT_AS, before)
+
+    return Struck(victim=f"{_describe(victim, suite)}, {most >> 20} MB", undo=give_back)
 
 
 def _delete(fault: Fault, ground: Ground) -> Struck | None:

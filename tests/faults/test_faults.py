@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 from click.testing import CliRunner
 
@@ -30,10 +31,10 @@ from tests.faults.checks import (
     traceback_in,
 )
 from tests.faults.damage import damage
-from tests.faults.ground import Ground, end_all
+from tests.faults.ground import SERVER_WORDS, Ground, end_all
 from tests.faults.ledger import Ledger
 from tests.faults.plan import BETWEEN, DURING, Fault, Moment, Stage, Target, Verb, draw_plan
-from tests.faults.strike import Struck
+from tests.faults.strike import GUARD, SERVER, TASK, Struck, generation
 from tests.faults.tally import FaultLine, Verdict, append, read, summarise
 
 
@@ -50,6 +51,27 @@ def test_every_class_is_drawn_about_as_often_as_its_weight_says() -> None:
         for kind, weight in weights.items():
             assert 0.7 < drawn[kind] / (weight * share) < 1.4, kind
     assert 2 <= drawn.total() / len(plans) <= 3
+
+
+class Relative(psutil.Process):
+    """A process of a family, made up."""
+
+    def __init__(self, words: str, parent: Relative | None) -> None:
+        self._words, self._parent = words.split(), parent
+
+    def cmdline(self) -> list[str]:
+        return self._words
+
+    def parent(self) -> Relative | None:
+        return self._parent
+
+
+def test_a_fork_server_its_guard_and_its_tasks_are_told_apart() -> None:
+    kinds, process = [], Relative("python -m experiments compare", None)
+    for _ in range(4):
+        kinds.append(generation(process))
+        process = Relative(f"python -m {SERVER_WORDS} --socket 7", process)
+    assert kinds == [0, GUARD, SERVER, TASK]
 
 
 def test_only_emulated_hosts_have_a_network_to_kill() -> None:
