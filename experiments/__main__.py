@@ -218,7 +218,7 @@ def tune(
     "--setting",
     default="best",
     show_default=True,
-    help="Beginning of an experiment's identity, or best: the fastest synchronous one.",
+    help="Beginning of an experiment's identity, or best: the synchronous one that leads.",
 )
 @click.option("--model", help="As it was measured; needed where several models were.")
 @click.option(

@@ -38,6 +38,7 @@ from ps_allreduce.point.strategies import (
     AnyStrategy,
     AsynchronousServers,
     Single,
+    StockAllReduce,
     SynchronousServers,
 )
 from ps_allreduce.point.workload import Workload
@@ -232,6 +233,7 @@ POINTS: dict[str, tuple[str, type[AnyStrategy], int, Mapping[str, Any]]] = {
         {"workload": TEXT, "bytes_per_pack": 1_000_000},
     ),
     "asynchronous": ("local", AsynchronousServers, 1, {}),
+    "plain TensorFlow": ("local", StockAllReduce, 2, {}),
     "files": ("local", AllReduce, 2, {"workload": Workload(data=Digits(), batch_per_worker=4)}),
 }
 

@@ -24,6 +24,8 @@ from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,
     AsynchronousServers,
+    StockAllReduce,
+    StockServers,
     SynchronousServers,
 )
 from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
@@ -297,6 +299,22 @@ def test_strategies_train_an_own_model_like_a_single_worker(
     difference_from_single: Compare,
 ) -> None:
     assert difference_from_single(launcher, _point(strategy, workers, workload)) < TOLERANCE
+
+
+@pytest.mark.usefixtures("copied")
+@pytest.mark.parametrize(
+    ("strategy", "looked_up"),
+    # Of 40 rows, 7 for each of 4 examples.  ParameterServerStrategy's input hides how many it has.
+    [(AllReduce, 28), (SynchronousServers, 28), (StockAllReduce, 28), (StockServers, None)],
+)
+def test_workers_tell_which_gradients_are_sparse_and_how_many_rows_they_look_up(
+    strategy: type[AnyStrategy], looked_up: int | None, launcher: LocalLauncher
+) -> None:
+    workers = 2 if strategy.uses_collective else 1
+    run = launch(launcher, point(strategy, workers, workload=DRAWN))
+    assert run.status is Status.OK, run.reason
+    (told,) = run.sparse
+    assert (told.num_rows, told.row_bytes, told.looked_up) == (40, 32, looked_up)
 
 
 @pytest.mark.usefixtures("copied")
