@@ -237,8 +237,8 @@ def test_allreduce_sweep_crosses_workers_and_packs() -> None:
 
 def test_placement_sweep_crosses_servers_and_placements_at_the_most_workers() -> None:
     points = points_of("placement-sweep")
-    assert served(points) == [(2, n, str(policy)) for n in (2, 3, 4) for policy in Policy]
-    assert len(points) == 15
+    assert served(points) == [(2, n, str(policy)) for n in (2, 4) for policy in Policy]
+    assert len(points) == 11
     assert len(points_of("placement-sweep", settings=StrategySettings(num_ps=2))) == 7
 
 
