@@ -186,16 +186,17 @@ def render_envelope(envelope: pd.DataFrame) -> list[str]:
 
 
 def _trusted(rows: pd.DataFrame) -> Iterator[str]:
-    """Up to which rate two time scales agree; nothing where there are no two."""
+    """Up to which rate all time scales agree; nothing where there are no two."""
     judged = rows[rows["holds"].notna()]
-    good = judged[judged["holds"].astype(bool)]["bits_per_s"]
+    holds, rates = judged["holds"].astype(bool), judged["bits_per_s"]
+    good = rates[~(rates >= rates[~holds].min())]
     if len(good):
         yield (
             f"emulation can be trusted within {TOLERANCE:.0%} up to {render_rate(good.max())} on "
             "this machine"
         )
     elif len(judged):
-        slowest = render_rate(judged["bits_per_s"].min())
+        slowest = render_rate(rates.min())
         yield (
             f"emulation cannot be trusted at {slowest} or above on this machine: its processors "
             "are the limit"

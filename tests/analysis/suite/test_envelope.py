@@ -100,6 +100,14 @@ def test_the_envelope_is_the_highest_rate_that_held(
     ]
 
 
+def test_a_rate_above_one_that_did_not_hold_is_not_trusted(tmp_path: Path) -> None:
+    times = {1: 0.1, 2: 0.2, 4: 0.42}
+    save_all(
+        tmp_path / "emulation-check", *(launches(whole(), n, {0: t}) for n, t in times.items())
+    )
+    assert "cannot be trusted at 500mbit or above" in render_envelope(check_envelope(tmp_path))[-1]
+
+
 def test_slower_time_also_lets_tcp_wait_longer_and_keeps_the_bytes_of_ports() -> None:
     slow = slowed_down(whole(), 4)
     assert slow is not None
