@@ -14,6 +14,10 @@ LISTEN_DEADLINE_S = 60.0
 #: A chief that does not answer so often, a second apart, is gone.
 LOOKS = 3
 
+#: Whoever waits for a chief that comes and goes looks so often.  A chief that has nothing to do, as
+#: when a finished training is started again, must be seen all the same: it stays for `SEEN_S`.
+LOOK_S, SEEN_S = 0.1, 3.0
+
 
 def wait_for_servers(
     cluster: Mapping[str, Sequence[str]], deadline_s: float = LISTEN_DEADLINE_S
@@ -40,9 +44,9 @@ def wait_for_servers(
 
 
 def wait_until_gone(address: str) -> None:
-    """Return when a task that was there does not listen any more."""
+    """Return when a task that was there, for `SEEN_S` at least, does not listen any more."""
     while not _accepts(address):
-        time.sleep(1.0)
+        time.sleep(LOOK_S)
     missed = 0
     while missed < LOOKS:
         time.sleep(1.0)
