@@ -18,7 +18,7 @@ import psutil
 from tests.faults.ground import Ground, end_all, patience
 from tests.faults.ledger import Ledger
 from tests.faults.plan import Fault, Moment, Stage
-from tests.faults.strike import Struck, strike
+from tests.faults.strike import Struck, importing, strike
 
 SWEPT = Path(__file__).with_name("swept.py")
 
@@ -54,7 +54,6 @@ class CallEnd:
 
 #: The words with which `swept.py` tells of a stage.
 TOLD = {
-    "stage preparing": Stage.IMPORT,
     "stage warmup": Stage.WARMUP,
     "stage measured": Stage.MEASURED,
     "run": Stage.STARTING,
@@ -115,6 +114,8 @@ class FaultedCall:
             if now > begin + CALL_DEADLINE_S * patience():
                 return False
             self.stages.hear(self.told, now)
+            if (Stage.IMPORT, 1) not in self.stages.began and importing(self.suite):
+                self.stages.began[Stage.IMPORT, 1] = now  # nobody tells it
             self.ledger.look(self.ground)
             self._strike_all(now)
             self._undo(now)

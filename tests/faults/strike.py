@@ -100,8 +100,7 @@ def _candidates(target: Target, suite: psutil.Process) -> list[psutil.Process]:
         case Target.GUARD:
             return [process for process in family if generation(process) == GUARD]
         case Target.IMPORTING:
-            servers = [process for process in family if generation(process) == SERVER]
-            return [server for server in servers if not _is_ready(server)]
+            return importing(suite)
         case Target.TASK:
             return [process for process in family if generation(process) == TASK]
         case _:
@@ -119,6 +118,12 @@ def generation(process: psutil.Process) -> int:
             parent = process.parent()
             return 1 + (0 if parent is None else generation(parent))
     return 0
+
+
+def importing(suite: psutil.Process) -> list[psutil.Process]:
+    """Fork servers that do not serve yet."""
+    servers = [each for each in suite.children(recursive=True) if generation(each) == SERVER]
+    return [server for server in servers if not _is_ready(server)]
 
 
 def _is_ready(server: psutil.Process) -> bool:

@@ -83,7 +83,7 @@ def test_only_emulated_hosts_have_a_network_to_kill() -> None:
 def test_a_moment_counts_from_the_stage_of_the_right_run(tmp_path: Path) -> None:
     stages, told = Stages(), tmp_path / "told"
     moment = Moment(stage=Stage.MEASURED, nth=2, delay_s=1.0)
-    told.write_text("stage preparing\nrun a/0\nstage measured\nfinished a/0-0\n")
+    told.write_text("stage starting\nrun a/0\nstage measured\nfinished a/0-0\n")
     stages.hear(told, 10.0)
     assert stages.is_due(Moment(stage=Stage.CALL, nth=1, delay_s=0.0), 10.0)
     assert not stages.is_due(moment, 99.0)
