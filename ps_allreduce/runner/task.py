@@ -40,6 +40,9 @@ from ps_allreduce.serialization import to_json
 #: Operations that wait for a token, a sum or a timer hold no thread.
 INTER_OP_THREADS = 8
 
+#: A worker whose neighbours may still fetch what it has sent last stays for so long.
+LINGER_S = 0.5
+
 
 def run_task(request: StartTask, report: Report) -> None:
     """Be one task until it is done; a server never is."""
@@ -108,6 +111,8 @@ def drive(request: StartTask, task: Task, measurement: Measurement, report: Repo
     )
     Path(f"{request.result}.json").write_text(json.dumps(to_json(result)), encoding="utf-8")
     report("done")
+    if task.experiment.strategy.uses_collective and task.experiment.num_workers > 1:
+        time.sleep(LINGER_S)
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,14 +105,19 @@ def imports(found: Sequence[RunRecord], name: str) -> set[float | None]:
 
 
 def fork_server(cluster: SlurmCluster, name: str) -> psutil.Process:
-    """The fork server on a node; the process that watches over it is the child of Slurm's own."""
+    """The only fork server on a node, once one that was given up has ended."""
+    wait_for(lambda: len(fork_servers(cluster, name)) == 1, f"{name} has not one fork server")
+    return fork_servers(cluster, name)[0]
+
+
+def fork_servers(cluster: SlurmCluster, name: str) -> list[psutil.Process]:
+    """Those on a node; the process that watches over each is the child of Slurm's own."""
     lines = cluster.processes(name)
     steps = [psutil.Process(pid) for pid, line in lines.items() if line.startswith("slurmstepd")]
     guards = [child for step in steps for child in step.children() if child.pid in lines]
-    (server,) = (
+    return [
         child for guard in guards if FORK_SERVER in lines[guard.pid] for child in guard.children()
-    )
-    return server
+    ]
 
 
 def nothing_is_left(cluster: SlurmCluster) -> None:
