@@ -11,7 +11,7 @@ import secrets
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -224,27 +224,15 @@ def measure_links(
     token = secrets.token_hex(16)
     senders = Counter(target for _, target in links)
     for target, count in senders.items():
-        client = servers.clients[target]
+        client, address = servers.clients[target], address_of(target)
         log = client.job_log("link")
-        address = address_of(target)
         client.send(ReceiveStream(address=address, token=token, senders=count, log=log))
     _collect(servers, {(target, "listening") for target in senders}, seen)
     for source, target in links:
-        client, port = servers.clients[source], seen[target, "listening"]["port"]
-        client.send(
-            SendStream(
-                address=address_of(target),
-                port=port,
-                token=token,
-                seconds=seconds,
-                log=client.job_log("link"),
-            )
-        )
-    ends: set[tuple[str, str]] = set()
-    for source, target in links:
-        ends |= {(source, "sent"), (source, SendStream.__name__)}
-        ends |= {(target, "received"), (target, ReceiveStream.__name__)}
-    _collect(servers, ends, seen)
+        client, address = servers.clients[source], address_of(target)
+        port, log = seen[target, "listening"]["port"], client.job_log("link")
+        client.send(SendStream(address=address, port=port, token=token, seconds=seconds, log=log))
+    _collect(servers, {end for link in links for end in _ends(*link)}, seen)
     return tuple(
         LinkRecord(
             source=source,
@@ -254,6 +242,12 @@ def measure_links(
         )
         for source, target in links
     )
+
+
+def _ends(source: str, target: str) -> Iterator[tuple[str, str]]:
+    """What is heard when a link was measured: the results of both ends, and that they ended."""
+    yield from ((source, "sent"), (source, SendStream.__name__))
+    yield from ((target, "received"), (target, ReceiveStream.__name__))
 
 
 def _rate(received: Mapping[str, int]) -> float:
