@@ -8,7 +8,7 @@ handed in.  All driving tasks make the same number of steps because they agree o
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
@@ -138,13 +138,11 @@ class _Progress:
 
     Attributes:
         seconds: taken by steps and the fetching of their rows.
-        steps: those of each worker.
         times: of the rounds of every stretch.
         ends: of all steps of each worker, seconds on its clock.
     """
 
     seconds: float = 0.0
-    steps: Counter[int] = field(default_factory=Counter)
     times: list[Floats] = field(default_factory=list)
     ends: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     num_workers: int = 1
@@ -153,7 +151,6 @@ class _Progress:
         """Note a stretch."""
         self.num_workers = len(workers) // num_steps
         self.seconds += seconds
-        self.steps.update(workers.tolist())
         self.times.append(round_times(workers, ends, self.num_workers))
         for worker, end in zip(workers.tolist(), ends.tolist(), strict=True):
             self.ends[worker].append(end)
@@ -161,12 +158,17 @@ class _Progress:
     @property
     def fewest(self) -> int:
         """Steps of the worker that has made fewest: where steps are dealt, it may be none."""
-        return min(self.steps.values()) if len(self.steps) == self.num_workers else 0
+        return min(map(len, self.ends.values())) if len(self.ends) == self.num_workers else 0
+
+    @property
+    def rounds(self) -> int:
+        """Steps over workers."""
+        return sum(map(len, self.ends.values())) // self.num_workers
 
     def rounds_for(self, steps: int) -> int:
         """Rounds in which that worker makes so many steps, or as many as were made so far."""
-        rounds = self.steps.total() // self.num_workers
-        return max(steps, min(rounds, math.ceil(steps * rounds / max(self.fewest, 1))))
+        needed = math.ceil(steps * self.rounds / max(self.fewest, 1))
+        return max(steps, min(self.rounds, needed))
 
     def rounds_of_slowest(self, steps: int) -> int:
         """Rounds in which the slowest worker makes so many steps; 0 where none is slower.
@@ -174,7 +176,7 @@ class _Progress:
         Counts of the warm-up say too little: in each of its stretches the slowest makes a step, and
         the others wait for it.
         """
-        if self.fewest in (self.steps.total() // self.num_workers, 1):
+        if self.fewest in (self.rounds, 1):
             return 0
         step_s = [float(np.median(np.diff(sorted(ends)))) for ends in self.ends.values()]
         rounds_per_s = sum(1 / max(each, 1e-9) for each in step_s) / self.num_workers

@@ -159,16 +159,9 @@ def _take_handles(fault: Fault, suite: psutil.Process) -> Struck | None:
     victim = picked(_candidates(fault.target, suite), fault.pick)
     if victim is None:
         return None
-    before = victim.rlimit(psutil.RLIMIT_NOFILE)
-    assert before is not None
-    few = min(victim.num_fds() + int(fault.pick * 4), before[0])
-    victim.rlimit(psutil.RLIMIT_NOFILE, (few, before[1]))
-
-    def give_back() -> None:
-        with suppress(psutil.Error, OSError):
-            victim.rlimit(psutil.RLIMIT_NOFILE, before)
-
-    return Struck(victim=f"{_describe(victim, suite)}, {few} handles", undo=give_back)
+    few = victim.num_fds() + int(fault.pick * 4)
+    undo = _lower(victim, psutil.RLIMIT_NOFILE, few)
+    return Struck(victim=f"{_describe(victim, suite)}, at most {few} handles", undo=undo)
 
 
 def _take_space(fault: Fault, suite: psutil.Process) -> Struck | None:
@@ -176,16 +169,23 @@ def _take_space(fault: Fault, suite: psutil.Process) -> Struck | None:
     victim = picked(_candidates(fault.target, suite), fault.pick)
     if victim is None:
         return None
-    before = victim.rlimit(psutil.RLIMIT_AS)
-    assert before is not None
     most = victim.memory_info().vms + int(fault.pick * MOST_SPACE)
-    victim.rlimit(psutil.RLIMIT_AS, (most, before[1]))
+    undo = _lower(victim, psutil.RLIMIT_AS, most)
+    return Struck(victim=f"{_describe(victim, suite)}, at most {most >> 20} MB", undo=undo)
+
+
+def _lower(victim: psutil.Process, limit: int, most: int) -> Callable[[], None]:
+    """Allow a process so much of something, and no more than before; returns what undoes that."""
+    before = victim.rlimit(limit)
+    assert before is not None
+    allowed = most if before[0] == psutil.RLIM_INFINITY else min(most, before[0])
+    victim.rlimit(limit, (allowed, before[1]))
 
     def give_back() -> None:
         with suppress(psutil.Error, OSError):
-            victim.rlimit(psutil.RLIMIT_AS, before)
+            victim.rlimit(limit, before)
 
-    return Struck(victim=f"{_describe(victim, suite)}, {most >> 20} MB", undo=give_back)
+    return give_back
 
 
 def _delete(fault: Fault, ground: Ground) -> Struck | None:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from analysis.data.cases import MARK, Case, processors_may_limit
 from analysis.report.tables.what_was_run import differences_text
-from analysis.stats.doubts import is_uneven
+from analysis.stats.doubts import UNEVEN, is_uneven
 from analysis.stats.losses import STALLED_LIMIT, lost_shares, stalled_shares
 from analysis.stats.points import base_of
 from analysis.stats.statistics import estimate
@@ -150,19 +150,20 @@ def loss_lines(case: Case) -> list[str]:
 
 
 def share_lines(case: Case) -> list[str]:
-    """At how many points one worker made most of the steps, and the rate at equal shares."""
+    """At how many points one worker made the others' steps, and the rate at equal shares."""
     uneven = [point for point in case.points if is_uneven(point)]
     if not uneven:
         return []
     worst = max(uneven, key=lambda point: float(point.known("largest_share").max()))
     equal = estimate(worst.known("equal_shares_per_sec")).mean
     return [
-        f"At {count_text(len(uneven), 'point')} one worker made most of the steps, because others "
-        f"are farther from the servers: {worst.known('largest_share').max():.0%} at "
-        f"{worst.setting.label}, {workers_text(worst.num_workers)}. Such rates are not ranked. If "
-        f"no worker made more steps than the slowest one, that point would make {equal:.4g} "
-        f"{case.unit}/s, not {estimate(worst.rates).mean:.4g}. Servers on hosts of their own "
-        "(--layout dedicated) or bounded staleness (--staleness 1) make shares equal."
+        f"At {count_text(len(uneven), 'point')} one worker, nearer to the servers or faster, made "
+        f"more than {UNEVEN:g} times the steps of the others: "
+        f"{worst.known('largest_share').max():.0%} of all at {worst.setting.label}, "
+        f"{workers_text(worst.num_workers)}. Such rates are not ranked. If no worker made more "
+        f"steps than the slowest one, that point would make {equal:.4g} {case.unit}/s, not "
+        f"{estimate(worst.rates).mean:.4g}. Servers on hosts of their own (--layout dedicated) or "
+        "bounded staleness (--staleness 1) make shares equal."
     ]
 
 
