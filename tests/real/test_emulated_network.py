@@ -266,10 +266,22 @@ for number in range(count):
 """
 
 
+#: Takes datagrams: a host answers one that nobody takes, and its answers can be lost as well.
+TAKE_DATAGRAMS = """
+import socket, sys, time
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taking:
+    taking.bind((sys.argv[1], int(sys.argv[2])))
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
 def lost_datagrams(held: Holder, count: int, size: int) -> Sequence[int]:
     """What ports lose of datagrams from the first host to the second."""
     before, (source, target) = held.dropped(), held.hosts
-    output([*source.enter, *python(DATAGRAMS, target.address, PORT, str(count), str(size))])
+    with running([*target.enter, *python(TAKE_DATAGRAMS, target.address, PORT)]) as taking:
+        assert line(taking) == "ready"
+        output([*source.enter, *python(DATAGRAMS, target.address, PORT, str(count), str(size))])
     return [after - earlier for after, earlier in zip(held.dropped(), before, strict=True)]
 
 
