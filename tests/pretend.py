@@ -44,7 +44,6 @@ report('connected')
 index = name[-1]
 for ending in ('json', 'npz'):
     shutil.copy(f'{out}/{index}.{ending}', f'{request.result}.{ending}')
-report('done')
 """
 
 #: A task that connects and leaves its process identifier; `WAIT` goes on for ever.

@@ -96,9 +96,10 @@ class RunMonitor:
 
     @property
     def is_complete(self) -> bool:
-        """All driving tasks have done their work and ended well."""
-        ended = [self.exited.get(str(task)) for task in self.drivers]
-        return all(exit_ is not None and exit_.status == 0 for exit_ in ended)
+        """All driving tasks have done their work: they said so, or ended well."""
+        done = {event.name for event in self.events if event.event == "done"}
+        done |= {name for name, exited in self.exited.items() if exited.status == 0}
+        return done.issuperset(map(str, self.drivers))
 
     @property
     def has_failed(self) -> bool:

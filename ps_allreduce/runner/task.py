@@ -7,6 +7,7 @@ the thread pools of a task.
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -40,8 +41,9 @@ from ps_allreduce.serialization import to_json
 #: Operations that wait for a token, a sum or a timer hold no thread.
 INTER_OP_THREADS = 8
 
-#: A worker whose neighbours may still fetch what it has sent last stays for so long.
-LINGER_S = 0.5
+#: A driver that is done stays until its run is over, no longer than this: its neighbours may still
+#: fetch what it has sent last.
+STAY_S = 60
 
 
 def run_task(request: StartTask, report: Report) -> None:
@@ -110,9 +112,7 @@ def drive(request: StartTask, task: Task, measurement: Measurement, report: Repo
         sparse=backend.sparse_gradients(),
     )
     Path(f"{request.result}.json").write_text(json.dumps(to_json(result)), encoding="utf-8")
-    report("done")
-    if task.experiment.strategy.uses_collective and task.experiment.num_workers > 1:
-        time.sleep(LINGER_S)
+    _stay(report)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,15 @@ def compare_recording(
         steps_per_stretch=count,
     )
     Path(f"{request.result}.json").write_text(json.dumps(to_json(result)), encoding="utf-8")
+    _stay(report)
+
+
+def _stay(report: Report) -> None:
+    """Say that everything is done and written, and wait to be ended with all other tasks."""
+    sys.stdout.flush()
+    sys.stderr.flush()
     report("done")
+    time.sleep(STAY_S)
 
 
 def _time(backend: Backend, num_steps: int, *, recorded: bool) -> float:

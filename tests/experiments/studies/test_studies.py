@@ -203,8 +203,9 @@ def test_ps_sweep_crosses_workers_servers_and_the_placements_that_tell() -> None
     assert Counter(served(points)) == {
         (workers, *each): 1 for workers in (1, 2) for each in servers
     }
-    assert len(points) == 3 + 2 * len(served(points))
-    assert {p.strategy.kind for p in points if p.num_ps} == {"ps_async", "ps_sync"}
+    balanced = [(p.num_workers, p.num_ps) for p in points if p.strategy.kind == "ps_async"]
+    assert balanced == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    assert len(points) == 3 + len(served(points)) + len(balanced)
 
 
 @pytest.mark.parametrize("name", ["ps-sweep", "allreduce-sweep", "placement-sweep"])

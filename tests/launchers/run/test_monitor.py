@@ -46,6 +46,20 @@ def test_a_run_is_complete_when_all_drivers_ended_well() -> None:
     assert not run.has_failed
 
 
+def test_drivers_that_are_done_stay_until_the_last_is_done() -> None:
+    run = monitor(WORKERS, event("worker:0", "done"))
+    assert not run.is_complete
+    run.take(event("worker:1", "done"))
+    assert run.is_complete
+    assert not run.has_failed
+
+
+def test_a_driver_that_was_killed_after_its_part_is_to_blame_while_others_go_on() -> None:
+    run = monitor(WORKERS, event("worker:0", "done"), exited("worker:0", -9))
+    assert not run.is_complete
+    assert run.has_failed
+
+
 def test_servers_go_on_while_a_run_is_complete() -> None:
     run = monitor(CHIEF, Started(name="ps:0", pid=1), Started(name="chief:0", pid=2))
     run.take(exited("chief:0"))
