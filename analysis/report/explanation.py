@@ -191,6 +191,8 @@ def _lost_advice(point: Point) -> str:
 
 def _exchange_advice(point: Point) -> str:
     busy = (point.launches["network_s"] / point.launches["mean_step_s"]).dropna()
+    if busy.empty and (point.launches["num_hosts"] > 1).any():
+        return "Links were not measured, so whether they are the limit is not known."
     if busy.empty:
         return "All tasks share one host, so this is processor time: use fewer and larger messages."
     if busy.mean() < 0.5:

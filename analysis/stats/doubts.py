@@ -157,6 +157,6 @@ def drifted(case: Case) -> Iterator[Doubt]:
         return
     yield Doubt(
         reason=f"the machine drifted: {drift.sentinel.setting.label} changed by {drift.share:.0%} "
-        "between the start and the end of the sweep",
+        "in the course of the sweep",
         explains=(1 + drift.share, 1 + drift.share),
     )

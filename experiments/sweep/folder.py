@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from launchers.protocol import LaunchedRun
 from launchers.scheduler import Scheduler
@@ -33,7 +32,7 @@ from ps_allreduce.record.files import (
     write_json,
 )
 from ps_allreduce.record.provenance import Provenance
-from ps_allreduce.record.records import RunRecord, Status
+from ps_allreduce.record.records import Outcome, RunRecord, Status
 from ps_allreduce.record.sense import judged
 from ps_allreduce.serialization import from_json
 
@@ -72,21 +71,22 @@ class InFlight:
     pid: int
     job_id: str | None = None
 
-    def record(self, run: LaunchedRun) -> RunRecord:
+    def record(self, run: Outcome) -> RunRecord:
         """What is recorded of the run now that it is over."""
         return judged(
             RunRecord(
+                sweep=self.sweep,
+                profile=self.profile,
+                experiment=self.experiment,
                 experiment_id=self.experiment.experiment_id,
+                repetition=self.repetition,
+                attempt=self.attempt,
+                started_at=self.started_at,
                 finished_at=now(),
-                **(_recorded(self) | _recorded(run)),
+                provenance=self.provenance,
+                **{each.name: getattr(run, each.name) for each in fields(Outcome)},
             )
         )
-
-
-def _recorded(told: InFlight | LaunchedRun) -> dict[str, Any]:
-    """What a record takes over as it is: the fields that have the name of one of its own."""
-    names = {each.name for each in fields(told)} & {each.name for each in fields(RunRecord)}
-    return {name: getattr(told, name) for name in names}
 
 
 @contextmanager
@@ -172,7 +172,7 @@ def _abandoned(note: InFlight, scheduler: Scheduler | None) -> RunRecord:
     if note.job_id is not None and scheduler is not None:
         explanation = scheduler.explain(note.job_id)
         reason += f": {explanation}" if explanation else ""
-    return note.record(LaunchedRun(status=Status.INTERRUPTED, reason=reason, job_id=note.job_id))
+    return note.record(Outcome(status=Status.INTERRUPTED, reason=reason, job_id=note.job_id))
 
 
 def keep(record: RunRecord, launched: LaunchedRun, sweep_dir: Path) -> None:

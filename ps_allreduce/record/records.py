@@ -186,49 +186,36 @@ class RecordingTimes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunRecord:
-    """One attempt at one repetition of one experiment.
+class Outcome:
+    """What became of one launch, as it is recorded.
 
     Attributes:
-        profile: how thoroughly the sweep was run, by name.
         reason: why the run is not `ok`; empty if it is.
         warnings: doubts that do not make the run invalid.
         hosts: in the scheduler's order.
         machine_busy: share of this machine's processor time that was used in the measured window,
             where emulated hosts share one machine.
-        evaluation: of what was trained; None where nothing was to be evaluated.
-        recording: of a run that compared recorded with bare steps; None of any other.
+        oversubscribed: tasks had fewer cores than they use.
         gradient_bytes: of one worker and step, in float32.
         num_messages: that a worker sends per step.
         messages: what each of them carries, in sending order, where steps were traced.
         sparse: gradients that tell of some rows only; the suite makes them dense.
         warmup_end: why the warm-up was over; None if the run did not get so far.
-        oversubscribed: tasks had fewer cores than they use.
-        block: runs of different blocks are never pooled; the fingerprint of machine, software and
-            measured program.
+        recording: of a run that compared recorded with bare steps; None of any other.
+        evaluation: of what was trained; None where nothing was to be evaluated.
     """
 
-    format_version: int = FORMAT_VERSION
-    sweep: str
-    profile: str
-    experiment: Experiment
-    experiment_id: str
-    repetition: int
-    attempt: int
     status: Status
     reason: str = ""
     warnings: tuple[str, ...] = ()
-    started_at: str
-    finished_at: str
-    provenance: Provenance
     hosts: tuple[HostRecord, ...] = ()
     links: tuple[LinkRecord, ...] = ()
     traffic: tuple[TrafficRecord, ...] = ()
     ports: tuple[PortRecord, ...] = ()
     machine_busy: float | None = None
     job_id: str | None = None
-    oversubscribed: bool
-    total_cores: int
+    oversubscribed: bool = False
+    total_cores: int = 0
     tasks: tuple[TaskRecord, ...] = ()
     phases: Phases = field(default_factory=Phases)
     metrics: Metrics | None = None
@@ -242,6 +229,26 @@ class RunRecord:
     warmup_end: WarmupEnd | None = None
     recording: RecordingTimes | None = None
     evaluation: EvaluationTimes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord(Outcome):
+    """One attempt at one repetition of one experiment.
+
+    Attributes:
+        profile: how thoroughly the sweep was run, by name.
+    """
+
+    format_version: int = FORMAT_VERSION
+    sweep: str
+    profile: str
+    experiment: Experiment
+    experiment_id: str
+    repetition: int
+    attempt: int
+    started_at: str
+    finished_at: str
+    provenance: Provenance
 
     def __post_init__(self) -> None:
         if min(self.repetition, self.attempt) < 0:
@@ -333,5 +340,5 @@ class RunRecord:
 
     @property
     def block(self) -> str:
-        """Identifies the machine, software and program that the run was made with."""
+        """The fingerprint of machine, software and measured program; blocks are never pooled."""
         return self.provenance.fingerprint

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analysis.data.cases import Case, Point
-from analysis.data.columns import CONDITIONS
+from analysis.data.columns import CONDITIONS, SETTINGS
 from analysis.stats.decision import Contest, Decision, decide
 from analysis.stats.doubts import doubt_about, drifted
 from analysis.stats.statistics import CONFIDENCE, compare
@@ -114,9 +114,7 @@ def _same_points(first: Case, second: Case) -> list[tuple[Point, Point]]:
 
 def _identity(point: Point) -> tuple[object, ...]:
     """Everything that was set but for what follows the cores."""
-    values = tuple(each for each in point.setting.values if each[0] != _OF_CORES)
-    strategy = point.setting.strategy
-    return strategy, point.num_workers, point.experiment.num_ps, values
+    return (point.num_workers, *(point.asked[name] for name in SETTINGS if name != _OF_CORES))
 
 
 def _without(case: Case, points: Sequence[Point]) -> tuple[Point, ...]:

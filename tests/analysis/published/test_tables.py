@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import pytest
@@ -123,6 +124,25 @@ def test_times_of_an_epoch_and_models_of_them_are_shown() -> None:
     assert "batch\N{SUPERSCRIPT TWO}" in {*variances[1].rows["term"]}
     assert "ResNet50, ctl: 3 hosts take an epoch 3.00 to 3.00 times as fast" in shown.sentences[2]
     assert [figure.name for figure in shown.figures] == ["time-of-an-epoch", "residuals"]
+
+
+def test_missing_cells_are_left_out_of_what_more_hosts_bring() -> None:
+    def lacks(own: Experiment, batches: Collection[int]) -> bool:
+        sync = own.strategy.as_shipped and own.num_workers == 3
+        load = own.workload
+        return sync and "ResNet50" in load.model.name and load.batch_per_worker in batches
+
+    def sentences(batches: Collection[int]) -> Sequence[str]:
+        cases = [
+            replace(case, points=tuple(p for p in case.points if not lacks(p.experiment, batches)))
+            for case in pcad_cases()
+        ]
+        return PCAD.show(cases).sentences
+
+    assert "ResNet50, sync: 3 hosts take an epoch 0.58 to 0.58 times" in sentences([32])[3]
+    assert sentences([32, 64, 100])[3] == (
+        "ResNet50, sync: no batch was measured on 1 host and on 3 hosts."
+    )
 
 
 def test_few_settings_fit_no_model_and_say_so() -> None:

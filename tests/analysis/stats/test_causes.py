@@ -272,6 +272,18 @@ def test_a_sentence_says_how_much_and_what_to_change() -> None:
 
 
 @pytest.mark.parametrize(
+    ("hosts", "told"),
+    [(1, "All tasks share one host, so this is processor"), (2, "Links were not measured, so")],
+)
+def test_links_that_were_not_measured_are_no_processor_time(hosts: int, told: str) -> None:
+    case = case_of_pair()
+    (explained, *_) = explanations(case)
+    for point in (explained.faster, explained.slower):
+        point.launches[["network_s", "num_hosts"]] = [float("nan"), hosts]
+    assert advice_text(explained, Cause.EXCHANGE).startswith(told)
+
+
+@pytest.mark.parametrize(
     ("strategy", "told"),
     [
         (SynchronousServers, "fewer workers send to one server at once (--placement partitioned"),

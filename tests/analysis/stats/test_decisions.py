@@ -258,6 +258,7 @@ def test_drift_of_the_sentinel_is_told_and_takes_the_headline_away() -> None:
     sure = {0: 100.0, 14: 96.0, 29: 93.0, 44: 89.0, 60: 85.0}
     told = verdict(drifting(sure, factor=1.2)).headline
     assert "the machine drifted: single changed by 1" in told
+    assert "in the course of the sweep" in told
     assert "faster" in verdict(drifting(sure)).headline, "far more than what it drifted by"
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from analysis.__main__ import main
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Resources
 from ps_allreduce.point.strategies import AllReduce, Single
 from ps_allreduce.point.workload import Workload
@@ -44,6 +45,17 @@ def test_two_versions_are_compared_point_by_point(tmp_path: Path) -> None:
     assert "Only in A, and not compared: ps_sync" in output
     assert "A says: All-reduce is 1.33x" in output
     assert "B says: No verdict: there are no runs of synchronous parameter servers." in output
+
+
+def test_further_settings_in_one_folder_hide_no_common_point(tmp_path: Path) -> None:
+    cut, finer = (
+        make_experiment(placement=Policy.PARTITIONED, split_bytes=size) for size in (4096, 1024)
+    )
+    both = folders(tmp_path, {SYNC: 1.0, cut: 2.0}, {SYNC: 1.0, cut: 2.0, finer: 3.0})
+    output = invoke("compare-results", *both)
+    rows = [line for line in output.splitlines() if line.startswith("ps_sync") and "[" in line]
+    assert len(rows) == 2
+    assert "Only in B, and not compared: ps_sync, partitioned" in output
 
 
 def test_other_cores_are_told_and_no_other_setting(tmp_path: Path) -> None:
