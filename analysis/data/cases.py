@@ -26,7 +26,6 @@ from ps_allreduce.cluster import TaskType
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import room_for_workers
 from ps_allreduce.point.models.names import Unit
-from ps_allreduce.record.looks import Looks
 from ps_allreduce.record.records import BUSY_LIMIT, RunRecord, Status
 
 #: Stands at what the processors may have been the limit of, in tables and figures.
@@ -138,14 +137,14 @@ class Case:
     Attributes:
         name: the model, and what sets the case apart from others of the sweep.
         conditions: what agrees between all its runs, by column; None where nothing was asked for.
-        looks: at the main comparison while the sweep was made; None if there were none.
+        looked_at: the sweep was to end once its main comparison is known well enough.
         prices: of hosts, where the reader states them.
     """
 
     name: str
     conditions: Mapping[str, Any]
     points: tuple[Point, ...]
-    looks: Looks | None = None
+    looked_at: bool = False
     prices: Prices | None = None
 
     @property
@@ -225,7 +224,7 @@ def processors_may_limit(runs: pd.DataFrame) -> pd.Series:
 def make_cases(
     table: pd.DataFrame,
     records: Mapping[str, RunRecord],
-    looks: Looks | None = None,
+    looked_at: bool = False,
     prices: Prices | None = None,
     planned: Collection[str] = (),
 ) -> tuple[Case, ...]:
@@ -236,7 +235,7 @@ def make_cases(
 
     Args:
         records: by the index of the table.
-        looks: at the main comparison of every case while the sweep was made.
+        looked_at: the sweep was to end once its main comparison is known well enough.
         prices: of hosts, where the reader states them.
         planned: runs that were asked for, each `<experiment_id>/<repetition>`.
     """
@@ -252,7 +251,7 @@ def make_cases(
             name=name,
             conditions={column: group.iloc[0][column] for column in CONDITIONS},
             points=_points(group, attempts, records, planned),
-            looks=looks,
+            looked_at=looked_at,
             prices=prices,
         )
         for name, group in zip(names, groups, strict=True)

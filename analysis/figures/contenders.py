@@ -28,7 +28,7 @@ from analysis.figures.style import (
 from analysis.stats.decisions import decisions
 from analysis.stats.findings import headline_pair, leader
 from analysis.stats.pairs.sides import ALLREDUCE, PS_ASYNC, PS_SYNC
-from analysis.stats.statistics import estimate
+from analysis.stats.points import mean_rate
 from analysis.wording import workers_text
 
 #: Of the axis of the two: the least share that their intervals fill, and what is left at each end.
@@ -134,7 +134,7 @@ def _exchanging(case: Case, workers: set[int]) -> list[Point]:
 
 
 def _order(point: Point) -> tuple[bool, float]:
-    rate = estimate(point.rates).mean if len(point.rates) else 0.0
+    rate = mean_rate(point) if len(point.rates) else 0.0
     return not point.setting.traits.synchronous, -rate
 
 

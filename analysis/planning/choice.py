@@ -18,8 +18,9 @@ from analysis.data.cases import Case, Point, make_cases
 from analysis.data.load import find_sweeps, read_sweep
 from analysis.stats.decision import Outcome
 from analysis.stats.decisions import decide_two, decisions
-from analysis.stats.findings import leader, mean_rate, plain_lead
+from analysis.stats.findings import leader, plain_lead
 from analysis.stats.pairs.sides import SHIPPED_ALLREDUCE, SideKind
+from analysis.stats.points import mean_rate
 from analysis.stats.statistics import MIN_LAUNCHES, Estimate, estimate
 from analysis.wording import number, with_interval
 from ps_allreduce.errors import UserError

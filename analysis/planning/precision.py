@@ -13,7 +13,7 @@ from analysis.stats.decisions import decisions
 def half_width(sweep_dir: Path) -> float | None:
     """How far the interval of the main ratio reaches to either side, as a share of it.
 
-    It accounts for the looks that `sweep.json` notes.  Of several cases the widest counts.
+    As the report tells it of a sweep that may end early.  Of several cases the widest counts.
 
     Returns:
         None where some case has no main comparison with an interval.
@@ -22,7 +22,7 @@ def half_width(sweep_dir: Path) -> float | None:
         UserError: no record can be read.
     """
     results = analysed(read_sweep(sweep_dir))
-    cases = make_cases(results.block.table, results.files.records, results.files.looks)
+    cases = make_cases(results.block.table, results.files.records, results.files.looked_at)
     widths = [_half_width(case) for case in cases]
     known = [width for width in widths if width is not None]
     return max(known) if known and len(known) == len(widths) else None

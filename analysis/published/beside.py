@@ -21,8 +21,7 @@ from analysis.figures.marks import data_of, marks_of, top_of
 from analysis.figures.names import file_names
 from analysis.figures.style import finish_grid, name_figure, new_figure, style
 from analysis.published.study import Shown, StudyFigure, StudyTable, rate_over
-from analysis.stats.points import point_table
-from analysis.stats.statistics import estimate
+from analysis.stats.points import mean_rate, point_table
 from analysis.wording import number, ratio, with_interval
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import InputFiles, Synthetic
@@ -145,8 +144,8 @@ def _cost(curve: PublishedCurve, point: Point, base: Point) -> dict[str, str]:
     return {
         "workers": str(point.num_workers),
         "setting": point.setting.label,
-        "synthetic/s": number(estimate(base.rates).mean),
-        "real/s": number(estimate(point.rates).mean),
+        "synthetic/s": number(mean_rate(base)),
+        "real/s": number(mean_rate(point)),
         "cost here": with_interval(ratio, 1 - kept, 1 - high, 1 - low),
         "cost there": ratio(there),
         "there": curve.system.removeprefix("published: "),

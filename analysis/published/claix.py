@@ -33,6 +33,7 @@ from analysis.figures.style import (
     style,
 )
 from analysis.published.study import PublishedStudy, Shown, StudyFigure, StudyTable, known, spaced
+from analysis.stats.points import mean_rate
 from analysis.stats.statistics import compare, estimate
 from analysis.wording import NONE, number, ratio, with_interval
 from ps_allreduce.point.evaluation import EvaluationMode
@@ -104,7 +105,7 @@ def _row(case: Case, point: Point, base: Point) -> dict[str, object]:
         "label": point.setting.label,
         "evaluation": str(evaluation.mode),
         "workers": point.num_workers,
-        "training_rate": estimate(point.rates).mean,
+        "training_rate": mean_rate(point),
         "evaluation_rate": estimate(point.known("evaluation_examples_per_sec")).mean,
         "epoch_s": estimate(_epoch_s(point)).mean,
         **_speed_up(point, base),

@@ -37,6 +37,7 @@ from analysis.published.study import (
     rate_over,
     spaced,
 )
+from analysis.stats.points import mean_rate
 from analysis.stats.statistics import estimate
 from analysis.wording import number, ratio, with_interval
 from ps_allreduce.point.experiment import Experiment
@@ -127,7 +128,7 @@ def _host_sentences(points: Sequence[Point]) -> Iterator[str]:
         batches = pd.Series([point.experiment.global_batch for point in own])
         alike = [p for p in own if p.experiment.global_batch == batches.mode().iloc[0]]
         if len({point.num_workers for point in alike}) > 1:
-            best.append(f"{name} {_processes(max(alike, key=lambda p: estimate(p.rates).mean))}")
+            best.append(f"{name} {_processes(max(alike, key=mean_rate))}")
     if best:
         yield f"Processes x threads of a host with the highest rate: {', '.join(best)}."
 
@@ -153,9 +154,9 @@ def _row(point: Point, base: Point) -> dict[str, object]:
         "scaling": str(point.experiment.workload.scaling),
         "strategy": point.setting.strategy,
         "hosts": hosts_of(point.experiment),
-        "rate": estimate(point.rates).mean,
+        "rate": mean_rate(point),
         **dict(zip(("speed_up", "low", "high"), rate_over(point, base), strict=True)),
-        "launches": tuple(point.rates / estimate(base.rates).mean),
+        "launches": tuple(point.rates / mean_rate(base)),
         "mark": point.mark,
     }
 

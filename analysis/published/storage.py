@@ -35,7 +35,7 @@ from analysis.published.study import (
     rate_over,
     spaced,
 )
-from analysis.stats.statistics import estimate
+from analysis.stats.points import mean_rate
 from analysis.wording import number, ratio, with_interval
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import InputFiles
@@ -110,11 +110,11 @@ def _of(experiment: Experiment) -> str:
 def _row(point: Point, base: Point) -> dict[str, object]:
     return {
         "of": _of(point.experiment),
-        "rate": estimate(point.rates).mean,
+        "rate": mean_rate(point),
         "highest": point.rates.max(),
-        "synthetic": estimate(base.rates).mean,
+        "synthetic": mean_rate(base),
         **dict(zip(_RELATIVE, rate_over(point, base), strict=True)),
-        "launches": tuple(point.rates / estimate(base.rates).mean),
+        "launches": tuple(point.rates / mean_rate(base)),
         "wait": float(point.known("input_wait_s").mean() / point.known("mean_step_s").mean()),
     }
 

@@ -16,9 +16,8 @@ from functools import lru_cache
 from itertools import chain, combinations, product
 
 from analysis.data.cases import Case, Point
-from analysis.stats.decision import Contest, Decision, Outcome, decide
+from analysis.stats.decision import LEVEL, LEVEL_OF_LOOKED, Contest, Decision, Outcome, decide
 from analysis.stats.doubts import doubt_about
-from analysis.stats.look_levels import ONCE, level_of
 from analysis.stats.pairs.contenders import Contenders, contenders
 from analysis.stats.pairs.cost import meet_otherwise
 from analysis.stats.pairs.ladders import without_rungs
@@ -38,8 +37,8 @@ from analysis.stats.pairs.sides import (
     meet_as_shipped,
     meet_stock,
 )
-from analysis.stats.points import base_of
-from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES, compare, estimate
+from analysis.stats.points import base_of, mean_rate
+from analysis.stats.statistics import MIN_LAUNCHES, compare
 from analysis.wording import transports_label
 
 #: Headline, tables and figures all ask for the decisions of the same few cases.
@@ -151,7 +150,7 @@ def decisions(case: Case) -> Decisions:
     for family in (others, _asynchronous_pairs(case, contending)):
         pairs = [pair for pair in family if not {pair, pair[::-1]} & planned.keys()]
         by_pair |= _decide_pairs(case, pairs)
-    level = (1 - CONFIDENCE) / max(1, len(others))
+    level = LEVEL / max(1, len(others))
     return Decisions(
         main=next(iter(main), None),
         stock=tuple(stock),
@@ -164,16 +163,14 @@ def decisions(case: Case) -> Decisions:
 
 def _main(case: Case, main: Meeting) -> dict[Meeting, Decision]:
     """The planned comparison, whose launches may have been looked at while they were made."""
-    contest = _contest(main)
-    launches = min(contest.shown.n_first, contest.shown.n_second)
-    looks = case.looks.with_last(launches) if case.looks else ONCE
-    told, contest = _shown(case, main, level_of(looks, 1 - CONFIDENCE))
-    return {told: decide([contest], looks)[0]}
+    level = LEVEL_OF_LOOKED if case.looked_at else LEVEL
+    told, contest = _shown(case, main, level)
+    return {told: decide([contest], level)[0]}
 
 
 def _with_stock(case: Case, meetings: Sequence[Meeting]) -> dict[Meeting, Decision]:
     """A family of their own."""
-    level = (1 - CONFIDENCE) / max(1, len(meetings))
+    level = LEVEL / max(1, len(meetings))
     told = [_shown(case, meeting, level) for meeting in meetings]
     decided = decide([contest for _, contest in told])
     return dict(zip((meeting for meeting, _ in told), decided, strict=True))
@@ -210,7 +207,7 @@ def _single_worker(case: Case, main: Meeting | None) -> Decision | None:
     """
     if main is None or case.shares_cores:
         return None
-    fastest = max(main.bests, key=lambda point: estimate(point.rates).mean)
+    fastest = max(main.bests, key=mean_rate)
     alone = base_of(case, fastest, "single")
     if alone is None or alone.rates.empty:
         return None
@@ -231,7 +228,7 @@ def _shown(case: Case, meeting: Meeting, level: float) -> tuple[Meeting, Contest
 
 def _doubted(case: Case, contest: Contest, first: Point, second: Point) -> Contest:
     """The contest, with what takes the meaning of its ratio away."""
-    ends = contest.interval(1 - CONFIDENCE)
+    ends = contest.interval(LEVEL)
     return replace(contest, doubt=doubt_about(case, first, second, ends))
 
 

@@ -14,7 +14,7 @@ from analysis.stats.decision import Outcome
 from analysis.stats.decisions import Decisions, Pair, all_pairs, decisions
 from analysis.stats.pairs.contenders import Contenders
 from analysis.stats.pairs.sides import Meeting
-from analysis.stats.statistics import estimate
+from analysis.stats.points import mean_rate
 
 #: What of two settings is decided.
 DECIDED = (Outcome.FASTER, Outcome.SLOWER, Outcome.EQUAL)
@@ -52,8 +52,9 @@ def leading(decided: Decisions, alone: Contenders) -> Pair | None:
     """
     best = leader(decided, alone.points)
     default, found = alone.default_of(best), finding(decided, alone.points)
-    if default is not best and (found is None or decided.of(best, default).outcome in DECIDED):
-        return decided.pair(best, default)
+    rival = default if default is not best else None
+    if rival and (found is None or decided.of(best, rival).outcome in DECIDED):
+        return decided.pair(best, rival)
     others = [point for point in alone.points if decided.compares(best, point)]
     slowest = min(others, key=mean_rate, default=None)
     return found or (None if slowest is None else decided.pair(best, slowest))
@@ -96,11 +97,6 @@ def plain_lead(decided: Decisions, best: Point, plain: Sequence[Point]) -> Point
     """Of plain TensorFlow the setting that is decided to be faster than the best, else that."""
     faster = [point for point in plain if decided.beats(point, best)]
     return leader(decided, faster) if faster else best
-
-
-def mean_rate(point: Point) -> float:
-    """Examples per second, of a point that has launches."""
-    return estimate(point.rates).mean
 
 
 def _beaten_by(decided: Decisions, point: Point, points: Sequence[Point]) -> list[Point]:

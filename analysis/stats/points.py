@@ -93,6 +93,11 @@ def base_of(case: Case, point: Point, base: str) -> Point | None:
     return next(iter(like or bases), None)
 
 
+def mean_rate(point: Point) -> float:
+    """Examples per second, of a point that has launches."""
+    return estimate(point.rates).mean
+
+
 def base_text(case: Case) -> str:
     """What the base `single` is, for sentences."""
     if case.shares_cores:

@@ -2,9 +2,9 @@
 
 Decides when it is asked: before every turn of the main comparison, once all points have the fewest
 launches.  First, points that cannot be the best of their side any more leave it.  It ends when no
-further turn fits into the time, or when the main ratio is known well enough.  Every look at the
-ratio is noted in `sweep.json`, because whoever tells the interval later must account for it
-(`analysis.stats.look_levels`); what the clock says tells nothing of the ratio.
+further turn fits into the time, or when the main ratio is known well enough.  That the ratio was
+looked at is noted in `sweep.json` before, because whoever tells its interval later must account for
+it (`analysis.stats.decision`); what the clock says tells nothing of the ratio.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from experiments.sweep.definition import CONTENDERS, LAUNCHES, Choices, save_def
 from experiments.sweep.history import kept_records
 from experiments.sweep.session import Session
 from experiments.sweep.sweep import PlannedRun, Sweep
-from ps_allreduce.record.looks import LOOKS, Looks
+from ps_allreduce.record.files import LOOKED
 from ps_allreduce.record.records import Status
-from ps_allreduce.serialization import to_json
 
 
 @dataclass(slots=True, kw_only=True)
@@ -115,15 +114,9 @@ class EarlyEnd:
     def _is_precise(self, launches: int) -> bool:
         """Look, where the profile asks for it, and note it before anything is concluded."""
         precision = self.sweep.profile.precision
-        before = self.choices.answer(LOOKS, Looks)
-        looked = before is not None and launches in before.launches
-        if precision is None or looked or self.sweep.job_sizes:
+        if precision is None or self.sweep.job_sizes:
             return False
-        looks = Looks(
-            launches=(*(before.launches if before else ()), launches),
-            most=before.most if before else max(self.sweep.main_launches or 0, launches),
-        )
-        self.choices.answers[LOOKS] = to_json(looks)
+        self.choices.answers[LOOKED] = launches
         save_definition(self.sweep, self.choices, self._folder)
         reached = half_width(self._folder)
         return reached is not None and reached <= precision

@@ -20,7 +20,7 @@ from analysis.stats.pairs.two_results import (
     SharedPoint,
     condition_differences,
 )
-from analysis.stats.statistics import estimate
+from analysis.stats.points import mean_rate
 from analysis.wording import NONE, count_text, number, ratio, with_interval
 
 _NAMES = ("A", "B")
@@ -83,7 +83,7 @@ def _row(point: SharedPoint) -> list[str]:
 
 
 def _rate_text(point: Point) -> str:
-    return number(estimate(point.rates).mean) if len(point.rates) else NONE
+    return number(mean_rate(point)) if len(point.rates) else NONE
 
 
 def _case_lines(shared: SharedCase) -> Iterator[str]:

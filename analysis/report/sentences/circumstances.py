@@ -15,7 +15,7 @@ from analysis.data.cases import MARK, Case, processors_may_limit
 from analysis.report.tables.what_was_run import differences_text
 from analysis.stats.doubts import UNEVEN, is_uneven
 from analysis.stats.losses import STALLED_LIMIT, lost_shares, stalled_shares
-from analysis.stats.points import base_of
+from analysis.stats.points import base_of, mean_rate
 from analysis.stats.statistics import estimate
 from analysis.wording import count_text, workers_text
 from ps_allreduce.cluster import TaskType
@@ -162,7 +162,7 @@ def share_lines(case: Case) -> list[str]:
         f"{worst.known('largest_share').max():.0%} of all at {worst.setting.label}, "
         f"{workers_text(worst.num_workers)}. Such rates are not ranked. If no worker made more "
         f"steps than the slowest one, that point would make {equal:.4g} {case.unit}/s, not "
-        f"{estimate(worst.rates).mean:.4g}. Servers on hosts of their own (--layout dedicated) or "
+        f"{mean_rate(worst):.4g}. Servers on hosts of their own (--layout dedicated) or "
         "bounded staleness (--staleness 1) make shares equal."
     ]
 

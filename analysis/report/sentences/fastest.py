@@ -14,8 +14,9 @@ import pandas as pd
 from analysis.data.cases import Case, Point
 from analysis.stats.decision import Outcome
 from analysis.stats.decisions import Decisions, Pair, all_pairs, decisions
-from analysis.stats.findings import finding, leader, leading, mean_rate
+from analysis.stats.findings import finding, leader, leading
 from analysis.stats.pairs.contenders import Contenders
+from analysis.stats.points import mean_rate
 from analysis.stats.statistics import estimate
 from analysis.wording import (
     factor_text,

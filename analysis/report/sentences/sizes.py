@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from analysis.data.cases import Case
 from analysis.stats.pairs.cost import costs_alike
 from analysis.stats.pairs.sides import Basis, Meeting
-from analysis.stats.statistics import estimate
+from analysis.stats.points import mean_rate
 from analysis.wording import count_text, workers_text
 from ps_allreduce.point.workload import Scaling
 
@@ -94,7 +94,7 @@ def money_lines(case: Case, meeting: Meeting) -> list[str]:
     told = []
     for side in meeting.sides:
         cost = prices.per_hour(side.best.experiment)
-        trained = estimate(side.best.rates).mean * SECONDS_PER_HOUR / cost
+        trained = mean_rate(side.best) * SECONDS_PER_HOUR / cost
         told.append(f"{side.kind.name} {trained:.4g} {case.unit} ({cost:.4g} per hour)")
     return [
         f"For a unit of money: {', '.join(told)}. A host costs {prices.host:g} per hour, one "

@@ -30,10 +30,11 @@ from analysis.report.sentences.sparse import sparse_line
 from analysis.report.tables.what_was_run import notes_line
 from analysis.stats.decision import Outcome
 from analysis.stats.decisions import Decisions, decisions
-from analysis.stats.findings import beside_undecided, headline_pair, mean_rate, plain_first
+from analysis.stats.findings import beside_undecided, headline_pair, plain_first
 from analysis.stats.pairs.ladders import Ladder, ladders
 from analysis.stats.pairs.sides import ALLREDUCE, PS_SYNC, Meeting, Side, shared_transports
-from analysis.stats.statistics import MIN_LAUNCHES, estimate
+from analysis.stats.points import mean_rate
+from analysis.stats.statistics import MIN_LAUNCHES
 from analysis.wording import (
     capital,
     count_text,
@@ -225,7 +226,7 @@ def _share_lines(case: Case, meeting: Meeting) -> list[str]:
 def _share_text(unit: str, side: Side, count: int | None, what: str) -> str:
     if not count:
         return f"{side.kind.name} unknown (launches differ in their {what}s)"
-    share = estimate(side.best.rates).mean / count
+    share = mean_rate(side.best) / count
     return f"{side.kind.name} {share:.4g} {unit}/s ({count_text(count, what)})"
 
 

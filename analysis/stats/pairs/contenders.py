@@ -18,6 +18,7 @@ from analysis.stats.doubts import is_uneven
 from analysis.stats.pairs.ladders import ladders
 from analysis.stats.pairs.sides import ALLREDUCE, PS_SYNC
 from analysis.stats.statistics import MIN_LAUNCHES
+from ps_allreduce.point.strategies.base import Servers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,12 +35,17 @@ class Contenders:
     def against_defaults(self) -> list[tuple[Point, Point]]:
         """Every setting that is no default, beside its default."""
         pairs = [(point, self.default_of(point)) for point in self.points]
-        return [(point, default) for point, default in pairs if point is not default]
+        return [(point, default) for point, default in pairs if default and default is not point]
 
-    def default_of(self, point: Point) -> Point:
-        """What a setting is held against: defaults stand first in the order of a case."""
+    def default_of(self, point: Point) -> Point | None:
+        """The default beside a setting: defaults stand first in the order of a case.
+
+        None where the default placement was not measured.
+        """
         wanted = _kin(point)
-        return next(each for each in self.points if _kin(each) == wanted)
+        first = next(each for each in self.points if _kin(each) == wanted)
+        servers = first.experiment.strategy.servers
+        return first if servers is None or servers.placement is Servers().placement else None
 
 
 def contenders(case: Case) -> Iterator[Contenders]:

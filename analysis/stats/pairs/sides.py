@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from analysis.data.cases import Case, Point
-from analysis.stats.statistics import MIN_LAUNCHES, estimate
+from analysis.stats.points import mean_rate
+from analysis.stats.statistics import MIN_LAUNCHES
 from ps_allreduce.point.strategies import AnyStrategy
 from ps_allreduce.point.wire import WireType
 
@@ -98,7 +99,7 @@ class Side:
     @property
     def best(self) -> Point:
         """The setting by which a difference is shown, else that with the highest rate."""
-        return self.shown or max(self.points, key=lambda point: estimate(point.rates).mean)
+        return self.shown or max(self.points, key=mean_rate)
 
     @property
     def name(self) -> str:

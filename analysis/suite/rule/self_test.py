@@ -14,11 +14,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from analysis.stats.decision import Contest, Outcome, decide
+from analysis.stats.decision import LEVEL_OF_LOOKED, Contest, Outcome, decide
 from analysis.stats.statistics import CONFIDENCE, compare
 from analysis.suite.rule.spreads import Spreads
 from analysis.suite.targets import no_less_than, target_text, up_to
-from ps_allreduce.record.looks import Looks
 
 #: Simulated sweeps of each kind; of each spread where the limit of detection is looked for.
 SWEEPS, SWEEPS_OF_A_SPREAD = 2000, 500
@@ -95,8 +94,8 @@ def _said(spreads: Spreads, effect: float, seed: int) -> Outcome | None:
     """The difference that a sweep shows when it ends; None if it shows none."""
     sides = _sweep(spreads, effect, np.random.default_rng(seed))
     for count in range(FEWEST, LAUNCHES + 1):
-        looks = Looks(launches=tuple(range(FEWEST, count + 1)), most=LAUNCHES)
-        (decision,) = decide([_contest([[each[:count] for each in side] for side in sides])], looks)
+        contest = _contest([[each[:count] for each in side] for side in sides])
+        (decision,) = decide([contest], LEVEL_OF_LOOKED)
         if decision.half_width is not None and decision.half_width <= PRECISION:
             break
     different = decision.outcome in (Outcome.FASTER, Outcome.SLOWER)

@@ -65,6 +65,20 @@ def test_a_setting_is_held_against_round_robin_with_as_many_servers() -> None:
     assert [{each.first, each.second} for each in planned] == [{pair.first, pair.second}]
 
 
+def test_nothing_is_called_the_default_where_the_default_placement_was_not_measured() -> None:
+    factors = {(1, ROUND): 1.0, (2, EVEN): 2.0, (4, EVEN): 3.0}
+    case = case_of(
+        *(
+            runs(make_experiment(num_ps=count, placement=policy), times(factor))
+            for (count, policy), factor in factors.items()
+        )
+    )
+    said = verdict(case).headline
+    assert said.startswith("ps_sync, partitioned, 4 ps is the fastest of 3 synchronous settings")
+    assert "default" not in said
+    assert len(decisions(case).contenders[0].against_defaults) == 0
+
+
 @pytest.mark.parametrize(
     ("case", "said"),
     [
