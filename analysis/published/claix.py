@@ -21,18 +21,21 @@ from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
 from analysis.figures.style import (
-    COLOURS,
-    FAINT,
     IDEAL,
     INK,
-    LINES,
-    MARKERS,
-    PAPER,
     legend_of_figure,
     new_figure,
     style,
 )
-from analysis.published.study import PublishedStudy, Shown, StudyFigure, StudyTable, known, spaced
+from analysis.published.study import (
+    PublishedStudy,
+    Shown,
+    StudyFigure,
+    StudyTable,
+    draw_speed_ups,
+    known,
+    spaced,
+)
 from analysis.stats.points import mean_rate
 from analysis.stats.statistics import compare, estimate
 from analysis.wording import NONE, number, ratio, with_interval
@@ -236,7 +239,7 @@ def _drawn(rows: pd.DataFrame) -> Figure:
         figure, (axes,) = new_figure(1, 1, _HEIGHT)
         axes.plot(counts, counts, color=IDEAL, linewidth=0.8, label="ideal")
         for place, (names, own) in enumerate(_curves(rows)):
-            _draw_curve(axes, place, ", ".join(names), own)
+            draw_speed_ups(axes, place, "workers", own, ", ".join(names))
         _draw_bound(axes, rows)
         axes.set_xscale("log", base=2)
         axes.set_yscale("log", base=2)
@@ -257,22 +260,6 @@ def _curves(rows: pd.DataFrame) -> Iterator[tuple[tuple[str, str], pd.DataFrame]
         scaling, evaluation = str(names[0]), str(names[1])
         told = (f"{scaling} scaling", f"{evaluation} evaluation")
         yield told, pd.concat([alone[alone["scaling"] == scaling], own])
-
-
-def _draw_curve(axes: Axes, place: int, name: str, own: pd.DataFrame) -> None:
-    for count, launches in zip(own["workers"], own["launches"], strict=True):
-        axes.plot([count] * len(launches), launches, "o", mfc="none", mec=FAINT, ms=3, mew=0.7)
-    low, high = own["speed_up"] - own["low"], own["high"] - own["speed_up"]
-    axes.errorbar(
-        own["workers"],
-        own["speed_up"],
-        yerr=[low.fillna(0.0), high.fillna(0.0)],
-        fmt=MARKERS[place] + LINES[place % len(LINES)],
-        color=COLOURS[place],
-        mec=PAPER,
-        ms=6,
-        label=name,
-    )
 
 
 def _draw_bound(axes: Axes, rows: pd.DataFrame) -> None:

@@ -26,7 +26,15 @@ from analysis.figures.style import (
     new_figure,
     style,
 )
-from analysis.published.study import PublishedStudy, Shown, StudyFigure, StudyTable, spaced
+from analysis.published.study import (
+    PublishedStudy,
+    Shown,
+    StudyFigure,
+    StudyTable,
+    draw_launches,
+    model_name,
+    spaced,
+)
 from analysis.stats.statistics import estimate
 from analysis.wording import number, rate_text, ratio, with_interval
 from ps_allreduce.point.experiment import Experiment
@@ -96,7 +104,7 @@ def _row(point: Point) -> dict[str, object]:
     examples_ms = 1e3 * point.experiment.global_batch
     return {
         "device": device_name(point.experiment),
-        "model": _model_name(point.experiment),
+        "model": model_name(point.experiment),
         "link": _link(point),
         "workers": point.num_workers,
         "compute_ms": 1e3 * _computed_s(point),
@@ -127,15 +135,10 @@ def device_name(experiment: Experiment) -> str:
     like = (
         str(speed)
         for speed in SPEEDS
-        if speed.model == _model_name(experiment)
+        if speed.model == model_name(experiment)
         and math.isclose(speed.images_per_sec, rate, rel_tol=_SAME)
     )
     return next(like, f"emulated, {rate:.3g} images/s")
-
-
-def _model_name(experiment: Experiment) -> str:
-    model = experiment.workload.model
-    return model.base if isinstance(model, ScaledModel) else model.name
 
 
 def _link(point: Point) -> float:
@@ -206,7 +209,7 @@ def _draw_steps(axes: Axes, rows: pd.DataFrame, places: np.ndarray) -> None:
     axes.hlines(places, rows["compute_ms"], rows["step_ms"], color=FAINT, linewidth=2)
     axes.plot(rows["step_ms"], places, "|", color=INK, ms=11, mew=2, label="measured step")
     for place, steps in zip(places, rows["steps_ms"], strict=True):
-        axes.plot(steps, [place] * len(steps), "o", mfc="none", mec=FAINT, ms=3, mew=0.7)
+        draw_launches(axes, steps, [place] * len(steps))
 
 
 NETWORK = PublishedStudy(

@@ -11,20 +11,14 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
 from analysis.figures.style import (
-    COLOURS,
-    FAINT,
     IDEAL,
     INK,
-    LINES,
-    MARKERS,
-    PAPER,
     legend_of_figure,
     new_figure,
     style,
@@ -34,6 +28,8 @@ from analysis.published.study import (
     Shown,
     StudyFigure,
     StudyTable,
+    draw_speed_ups,
+    model_name,
     rate_over,
     spaced,
 )
@@ -41,11 +37,10 @@ from analysis.stats.points import mean_rate
 from analysis.stats.statistics import estimate
 from analysis.wording import number, ratio, with_interval
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.models.weights import ScaledModel
 from ps_allreduce.point.workload import Scaling
 
 #: Published rates of one and of eight hosts, and speed-up of strong scaling on processors.
-PUBLISHED = pd.read_csv(Path(__file__).with_name("osu.csv"))
+PUBLISHED = pd.read_csv(Path(__file__).withmodel_name("osu.csv"))
 
 #: Hosts of the published speed-ups.
 MOST_THERE = 8
@@ -63,6 +58,9 @@ CAPTION = (
     "Speed-up over one host, a panel for each model; small circles are launches, bars 95 % "
     "intervals. Crosses: published on 8 hosts with processors, weak scaling; plus signs: strong."
 )
+
+#: Begins every curve.
+ONE_HOST = pd.DataFrame([{"hosts": 1, "speed_up": 1.0, "low": 1.0, "high": 1.0, "launches": ()}])
 
 _HEIGHT = 3.4
 
@@ -93,23 +91,18 @@ def hosts_of(experiment: Experiment) -> int:
     return math.ceil(experiment.num_workers / experiment.spread.workers_per_host)
 
 
-def _name(experiment: Experiment) -> str:
-    model = experiment.workload.model
-    return model.base if isinstance(model, ScaledModel) else model.name
-
-
 def _processes(point: Point) -> str:
     return f"{point.num_workers} x {point.threads}"
 
 
 def _host_table(points: Sequence[Point]) -> pd.DataFrame:
     in_order = sorted(
-        points, key=lambda p: (_name(p.experiment), p.experiment.global_batch, p.num_workers)
+        points, key=lambda p: (model_name(p.experiment), p.experiment.global_batch, p.num_workers)
     )
     return pd.DataFrame(
         [
             {
-                "model": _name(point.experiment),
+                "model": model_name(point.experiment),
                 "processes x threads": _processes(point),
                 "batch": str(point.experiment.global_batch),
                 "images/s": with_interval(number, *estimate(point.rates).ends),
@@ -121,10 +114,10 @@ def _host_table(points: Sequence[Point]) -> pd.DataFrame:
 
 def _host_sentences(points: Sequence[Point]) -> Iterator[str]:
     """Of each model, the best number of processes with the batch that most were measured with."""
-    names = dict.fromkeys(_name(point.experiment) for point in points)
+    names = dict.fromkeys(model_name(point.experiment) for point in points)
     best = []
     for name in names:
-        own = [point for point in points if _name(point.experiment) == name]
+        own = [point for point in points if model_name(point.experiment) == name]
         batches = pd.Series([point.experiment.global_batch for point in own])
         alike = [p for p in own if p.experiment.global_batch == batches.mode().iloc[0]]
         if len({point.num_workers for point in alike}) > 1:
@@ -145,12 +138,12 @@ def _scaling(points: Sequence[Point]) -> Iterator[dict[str, object]]:
 def _trained(experiment: Experiment) -> tuple[object, ...]:
     """What a point shares with the one host that it is held against."""
     load = experiment.workload
-    return _name(experiment), load.scaling, load.batch_per_worker, load.emulated is None
+    return model_name(experiment), load.scaling, load.batch_per_worker, load.emulated is None
 
 
 def _row(point: Point, base: Point) -> dict[str, object]:
     return {
-        "model": _name(point.experiment),
+        "model": model_name(point.experiment),
         "scaling": str(point.experiment.workload.scaling),
         "strategy": point.setting.strategy,
         "hosts": hosts_of(point.experiment),
@@ -226,8 +219,14 @@ def _drawn(rows: pd.DataFrame) -> Figure:
         for axes, model in zip(grid, models, strict=True):
             axes.plot(hosts, hosts, color=IDEAL, linewidth=0.8, label="ideal")
             for place, (scaling, strategy) in enumerate(curves):
-                own = rows[(rows["model"] == model) & (rows["scaling"] == scaling)]
-                _draw_curve(axes, place, scaling, own[own["strategy"] == strategy])
+                own = rows[
+                    (rows["model"] == model)
+                    & (rows["scaling"] == scaling)
+                    & (rows["strategy"] == strategy)
+                ]
+                if len(own):
+                    own = pd.concat([ONE_HOST, own])
+                    draw_speed_ups(axes, place, "hosts", own, f"{strategy}, {scaling}")
             _draw_published(axes, model)
             axes.set_title(model, loc="left")
             axes.set_xlabel("hosts")
@@ -236,24 +235,6 @@ def _drawn(rows: pd.DataFrame) -> Figure:
         grid[0].set_ylabel("speed-up")
         legend_of_figure(figure, grid, columns=3)
     return figure
-
-
-def _draw_curve(axes: Axes, place: int, scaling: str, own: pd.DataFrame) -> None:
-    if own.empty:
-        return
-    for count, launches in zip(own["hosts"], own["launches"], strict=True):
-        axes.plot([count] * len(launches), launches, "o", mfc="none", mec=FAINT, ms=3, mew=0.7)
-    low, high = own["speed_up"] - own["low"], own["high"] - own["speed_up"]
-    axes.errorbar(
-        [1, *own["hosts"]],
-        [1.0, *own["speed_up"]],
-        yerr=np.nan_to_num(np.array([[0.0, *low], [0.0, *high]])),
-        fmt=MARKERS[place] + LINES[place % len(LINES)],
-        color=COLOURS[place],
-        mec=PAPER,
-        ms=5,
-        label=f"{own['strategy'].iloc[0]}, {scaling}",
-    )
 
 
 def _draw_published(axes: Axes, model: str) -> None:

@@ -29,11 +29,17 @@ from analysis.figures.style import (
     new_figure,
     style,
 )
-from analysis.published.study import PublishedStudy, Shown, StudyFigure, StudyTable
+from analysis.published.study import (
+    PublishedStudy,
+    Shown,
+    StudyFigure,
+    StudyTable,
+    draw_launches,
+    model_name,
+)
 from analysis.stats.linear_models import CHANCE, F_VALUE, FREEDOM, SHARE, LinearModel, fit_linear
 from analysis.stats.statistics import estimate
 from analysis.wording import number, ratio, with_interval
-from ps_allreduce.point.models.weights import ScaledModel
 
 #: Images of an epoch of TinyImageNet-200.
 EPOCH = 100_000
@@ -103,9 +109,8 @@ def _launches(cases: Sequence[Case]) -> Iterator[dict[str, object]]:
 
 def _factors(point: Point) -> dict[str, object]:
     load = point.experiment.workload
-    model = load.model
     return {
-        "model": model.base if isinstance(model, ScaledModel) else model.name,
+        "model": model_name(point.experiment),
         "loop": "sync" if point.experiment.strategy.as_shipped else "ctl",
         "batch": load.batch_per_worker,
         "hosts": point.num_workers,
@@ -239,7 +244,7 @@ def _draw_model(axes: Axes, launches: pd.DataFrame, means: pd.Series) -> None:
             ms=6,
             label=f"{loop}, batch {batch}",
         )
-        axes.plot(own["hosts"], own["seconds"], "o", mfc="none", mec=FAINT, ms=3, mew=0.7)
+        draw_launches(axes, own["hosts"], own["seconds"])
     axes.set_xticks(sorted(launches["hosts"].unique()))
     axes.set_ylim(0, None)
 

@@ -32,6 +32,7 @@ from analysis.published.study import (
     Shown,
     StudyFigure,
     StudyTable,
+    model_name,
     rate_over,
     spaced,
 )
@@ -40,7 +41,6 @@ from analysis.wording import number, ratio, with_interval
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import InputFiles
 from ps_allreduce.point.inputs.pipeline import Pipeline
-from ps_allreduce.point.models.weights import ScaledModel
 
 TABLE = (
     "Rates of all workers, mean and highest launch. Relative: over the mean rate with synthetic "
@@ -102,9 +102,7 @@ def _trained(experiment: Experiment) -> tuple[str, int, str]:
 
 
 def _of(experiment: Experiment) -> str:
-    model = experiment.workload.model
-    name = model.base if isinstance(model, ScaledModel) else model.name
-    return f"{name}, {device_name(experiment)}"
+    return f"{model_name(experiment)}, {device_name(experiment)}"
 
 
 def _row(point: Point, base: Point) -> dict[str, object]:

@@ -11,10 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
+from analysis.figures.style import COLOURS, FAINT, LINES, MARKERS, PAPER
 from analysis.stats.statistics import compare
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.models.weights import ScaledModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -65,6 +69,40 @@ class PublishedStudy:
     source: str
     differences: tuple[str, ...]
     show: Callable[[Sequence[Case]], Shown]
+
+
+def model_name(experiment: Experiment) -> str:
+    """The model that was published, whatever it is scaled to."""
+    model = experiment.workload.model
+    return model.base if isinstance(model, ScaledModel) else model.name
+
+
+def draw_launches(axes: Axes, xs: Sequence[float], ys: Sequence[float]) -> None:
+    """Small circles."""
+    axes.plot(xs, ys, "o", mfc="none", mec=FAINT, ms=3, mew=0.7)
+
+
+def draw_speed_ups(axes: Axes, place: int, column: str, own: pd.DataFrame, label: str) -> None:
+    """A curve with intervals and launches.
+
+    Args:
+        place: of the curve among others, for its marker, line and colour.
+        column: of the numbers of workers or hosts.
+        own: a row for each of them: `speed_up`, `low`, `high`, `launches`.
+    """
+    for count, launches in zip(own[column], own["launches"], strict=True):
+        draw_launches(axes, [count] * len(launches), launches)
+    low, high = own["speed_up"] - own["low"], own["high"] - own["speed_up"]
+    axes.errorbar(
+        own[column],
+        own["speed_up"],
+        yerr=[low.fillna(0.0), high.fillna(0.0)],
+        fmt=MARKERS[place] + LINES[place % len(LINES)],
+        color=COLOURS[place],
+        mec=PAPER,
+        ms=6,
+        label=label,
+    )
 
 
 def rate_over(point: Point, base: Point) -> tuple[float, float, float]:
