@@ -35,7 +35,7 @@ MOST_MISSING = 200
 
 #: Of tests and intervals that err in 5 % of cases, and of those of a sweep that ends once its
 #: interval is narrow enough.  It ends sooner where launches happen to agree, so at 5 % it would err
-#: in up to 8 %; at 3 % it errs in at most 5 %, whatever the spread of launches (by simulation).
+#: in up to 7 %; at 3 % it errs in at most 5 %, whatever the spread of launches (by simulation).
 LEVEL = 1 - CONFIDENCE
 LEVEL_OF_LOOKED = 0.03
 
