@@ -9,8 +9,8 @@ large wherever it was placed.  On hosts, points with more colocated servers than
 are left out.  Bases are a single worker and workers that do not communicate.  placement-sweep has
 every placement.
 
-Cost: 19 points per model at 1, 2 and 4 workers, which take about eleven minutes in the profile quick
-on two cores.
+Cost: 19 points per model at 1, 2 and 4 workers, which take about eleven minutes in the profile
+quick on two cores.
 
 It should show when more servers help, and which placement makes them help.
 """
