@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from textwrap import fill
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -25,9 +24,6 @@ from analysis.figures.style import IDEAL, finish_grid, name_figure, new_figure, 
 from analysis.stats.points import base_of, base_text, point_table
 
 _COLUMNS = 2
-
-#: Characters of a line of an axis' label, which must fit beside low axes.
-_LABEL_WIDTH = 30
 
 #: Inches, of axes in a figure of one and of several.
 _HEIGHT, _HEIGHT_OF_MANY = 3.4, 2.2
@@ -57,7 +53,7 @@ def plot_throughput(case: Case) -> Figure | None:
 def plot_efficiency(case: Case) -> Figure | None:
     """Efficiency against workers; points that claim none are named."""
     quantity = Quantity(
-        label=fill(f"efficiency on {base_text(case)}", _LABEL_WIDTH),
+        label=f"efficiency on {base_text(case)}",
         ideals=dict.fromkeys(_workers(case), 1.0),
         unclaimed=_NOT_CLAIMABLE,
     )

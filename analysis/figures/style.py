@@ -18,6 +18,7 @@ from typing import Any, Literal
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from ps_allreduce.record.files import write_atomically
 
@@ -49,8 +50,9 @@ _DPI = 200
 #: Of a PNG.  Higher levels take half as long again and make these files hardly smaller.
 _COMPRESSION = 3
 
-#: Characters that fit beside each other.
+#: Characters that fit beside each other, and those of half a long word.
 _LINE = 72
+_LONGEST_WORD = 6
 
 _STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -160,7 +162,24 @@ def _lay_out(figure: Figure) -> None:
     if engine is not None:
         figure.set_dpi(_DPI)
         engine.execute(figure)
+        if cut := cut_labels(figure):
+            for label in cut:
+                text = label.get_text()
+                label.set_text(textwrap.fill(text, len(text) // 2 + _LONGEST_WORD))
+            engine.execute(figure)
         figure.set_layout_engine(None)
+
+
+def cut_labels(figure: Figure) -> list[Text]:
+    """The names of scales that reach beyond the figure."""
+    labels = [axis.label for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]
+    return [label for label in labels if label.get_text() and _is_cut(label, figure)]
+
+
+def _is_cut(label: Text, figure: Figure) -> bool:
+    own, whole = label.get_window_extent(), figure.bbox
+    inside = whole.x0 <= own.x0 <= own.x1 <= whole.x1 and whole.y0 <= own.y0 <= own.y1 <= whole.y1
+    return not inside
 
 
 def legend_of_figure(figure: Figure, grid: Sequence[Axes], columns: int = 2) -> None:

@@ -23,7 +23,7 @@ from analysis.figures.curves import label_ends
 from analysis.figures.marks import BOUND, STARRED, top_of
 from analysis.figures.marks import FAILED as NOT_OK
 from analysis.figures.save import KINDS, save_figures
-from analysis.figures.style import render_figure
+from analysis.figures.style import cut_labels, new_figure, render_figure, style
 from analysis.figures.where_time_goes import plot_breakdown
 from analysis.report.tables.table import unclaimed_lines
 from analysis.stats.points import point_table
@@ -478,6 +478,21 @@ def test_the_same_case_gives_the_same_bytes(kind: str) -> None:
     case = case_of(SINGLE, RING)
     first, second = (render_figure(drawn(plot_throughput(case)), kind) for _ in range(2))
     assert first == second
+
+
+def test_names_of_scales_are_on_two_lines_where_they_do_not_fit() -> None:
+    across, upwards = "milliseconds of a step more than the other setting", "efficiency on as many"
+    with style():
+        figure, (axes, other) = new_figure(1, 2, 2.2)
+        axes.barh(["a setting with a long name"], [1.0])
+        other.set_xlabel("ms")
+        axes.set_xlabel(across)
+        axes.set_ylabel(f"{upwards} workers that do not communicate")
+    render_figure(figure, "png")
+    assert cut_labels(figure) == []
+    assert axes.get_ylabel() == f"{upwards} workers\nthat do not communicate"
+    assert axes.get_xlabel().replace("\n", " ") == across
+    assert other.get_xlabel() == "ms"
 
 
 def test_a_single_point_has_no_figure(tmp_path: Path) -> None:
