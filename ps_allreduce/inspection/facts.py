@@ -17,8 +17,8 @@ from typing import Any
 
 import psutil
 
-from ps_allreduce.inspection.gpu import find_gpus, granted_entries
-from ps_allreduce.record.hosts import Gpu, GpuSample, HostFacts, Interface, TcpCounters
+from ps_allreduce.inspection.gpu import find_gpus
+from ps_allreduce.record.hosts import GpuSample, HostFacts, Interface, TcpCounters
 from ps_allreduce.record.provenance import (
     PACKAGES,
     default_congestion,
@@ -28,8 +28,6 @@ from ps_allreduce.record.provenance import (
     running_system,
 )
 from ps_allreduce.record.records import Sample
-
-GPU_FOLDER = Path("/proc/driver/nvidia/gpus")
 
 #: Of the namespace of this process.
 NET = Path("/proc/self/net")
@@ -51,9 +49,7 @@ def look_around(environment: Mapping[str, str], nvml: Any | None = None) -> Host
         machine=running_system(),
         interfaces=interfaces(),
         cores=tuple(sorted(os.sched_getaffinity(0))),
-        gpus=visible_gpus(environment, gpu_models(GPU_FOLDER))
-        if nvml is None
-        else find_gpus(nvml, environment.get("CUDA_VISIBLE_DEVICES")),
+        gpus=() if nvml is None else find_gpus(nvml, environment.get("CUDA_VISIBLE_DEVICES")),
         cpu_model=model,
         cpu_flags=flags,
         memory_bytes=psutil.virtual_memory().total,
@@ -79,30 +75,6 @@ def interfaces() -> tuple[Interface, ...]:
         for address in addresses
         if address.family is socket.AF_INET and name in stats and stats[name].isup
     )
-
-
-def gpu_models(folder: Path) -> tuple[str, ...]:
-    """Models of this host's NVIDIA GPUs, from their driver, in the order of the bus."""
-    models = []
-    for path in sorted(folder.glob("*/information")):
-        lines = path.read_text(errors="replace").splitlines()
-        models += [line.partition(":")[2].strip() for line in lines if line.startswith("Model:")]
-    return tuple(models)
-
-
-def visible_gpus(environment: Mapping[str, str], models: tuple[str, ...]) -> tuple[Gpu, ...]:
-    """The GPUs that CUDA will show: those that the scheduler granted, or all."""
-    identities = granted_entries(environment.get("CUDA_VISIBLE_DEVICES"))
-    if identities is None:
-        identities = [str(index) for index in range(len(models))]
-    return tuple(Gpu(identity=identity, model=_model(identity, models)) for identity in identities)
-
-
-def _model(identity: str, models: tuple[str, ...]) -> str:
-    """By its number, or the only model that there is."""
-    if identity.isdecimal() and int(identity) < len(models):
-        return models[int(identity)]
-    return models[0] if len(set(models)) == 1 else ""
 
 
 def take_sample(

@@ -24,10 +24,7 @@ ENTRY = re.compile(r"\d+|GPU-[0-9A-Fa-f-]+|MIG-\S+")
 
 def load_nvml() -> Any | None:
     """The binding, if there is a driver that answers it."""
-    try:
-        nvml = importlib.import_module("pynvml")
-    except ImportError:
-        return None
+    nvml = importlib.import_module("pynvml")
     try:
         with _open(nvml):
             return nvml

@@ -26,7 +26,7 @@ PATCHED = Path(__file__).with_name("patched_fork_server.py")
 def patched_words(patch: Path) -> tuple[str, ...]:
     """A fork server whose tasks are changed by the patch that a file names.
 
-    Its host was granted two GPUs, which are not there.
+    Its host was granted two GPUs.
     """
     return ("env", "CUDA_VISIBLE_DEVICES=0,1", sys.executable, str(PATCHED), str(patch))
 

@@ -1,5 +1,7 @@
 """A fork server whose tasks are changed on purpose: other strategies, or other devices.
 
+Its driver tells of two small GPUs at work, which are not there.
+
 `python patched_fork_server.py FILE --socket FD`; a task reads in the file which patch it gets.
 """
 
@@ -10,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import tensorflow as tf
@@ -27,6 +30,7 @@ from ps_allreduce.point import placement
 from ps_allreduce.point.resources import Device
 from ps_allreduce.runner import forked_jobs, task
 from ps_allreduce.workloads.keras_program import RealProgram
+from tests.fake_nvml import FakeNvml, busy_gpu
 
 
 def sum_instead_of_mean() -> None:
@@ -179,6 +183,9 @@ def serve(patch: Callable[[], str]) -> None:
         PATCHES[patch()]()
         start_task(*arguments)
 
+    memory = {"nvmlDeviceGetMemoryInfo": SimpleNamespace(total=10**8, used=10**7)}
+    two = [busy_gpu(f"GPU-{number}", values=memory) for number in range(2)]
+    sys.modules["pynvml"] = FakeNvml(*two)  # type: ignore[assignment]
     forked_jobs.JOBS = {**forked_jobs.JOBS, StartTask: start_patched}
     server.main()
 

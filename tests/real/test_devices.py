@@ -95,7 +95,7 @@ def test_graphs_for_gpus_train_the_same_network_and_every_worker_sees_one_gpu(
     reference = single_run(single_for(experiment))
     assert difference(trained, reference) < TOLERANCE
     seen = {task.task: task.gpus for task in trained.run.tasks}
-    workers = {f"worker:{index}": str(index) for index in range(experiment.num_workers)}
+    workers = {f"worker:{index}": f"GPU-{index}" for index in range(experiment.num_workers)}
     assert seen == dict.fromkeys(seen, "") | workers
 
 

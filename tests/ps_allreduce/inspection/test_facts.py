@@ -6,7 +6,6 @@ import os
 import socket
 from collections import namedtuple
 from contextlib import nullcontext
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,14 +16,12 @@ from hypothesis import strategies as st
 
 from ps_allreduce.inspection.facts import (
     TCP_COUNTERS,
-    gpu_models,
     interfaces,
     look_around,
     parse_tcp,
     take_sample,
-    visible_gpus,
 )
-from ps_allreduce.record.hosts import Gpu, Interface, TcpCounters
+from ps_allreduce.record.hosts import Interface, TcpCounters
 
 Address = namedtuple("Address", "family address netmask")
 
@@ -86,39 +83,6 @@ def test_only_what_is_up_and_has_an_address_is_an_interface(
         Interface(name="eth0", address="192.168.7.9", prefix_length=24, bits_per_s=1e9),
         Interface(name="eth0", address="192.168.8.9", prefix_length=25, bits_per_s=1e9),
     )
-
-
-def test_gpus_are_found_in_the_order_of_the_bus(tmp_path: Path) -> None:
-    for bus, model in (("0000:07:00.0", "NVIDIA A100-SXM4-40GB"), ("0000:0a:00.0", "Tesla T4")):
-        (tmp_path / bus).mkdir()
-        text = f"Model: \t\t {model}\nIRQ:   \t\t 42\nGPU UUID: \t GPU-1\n"
-        (tmp_path / bus / "information").write_text(text)
-    assert gpu_models(tmp_path) == ("NVIDIA A100-SXM4-40GB", "Tesla T4")
-    assert gpu_models(tmp_path / "no driver") == ()
-
-
-TWO = ("A100", "T4")
-
-
-@pytest.mark.parametrize(
-    ("environment", "models", "expected"),
-    [
-        ({}, (), []),
-        ({}, TWO, [("0", "A100"), ("1", "T4")]),
-        ({"CUDA_VISIBLE_DEVICES": ""}, TWO, []),
-        ({"CUDA_VISIBLE_DEVICES": "1"}, TWO, [("1", "T4")]),
-        ({"CUDA_VISIBLE_DEVICES": "1, 0"}, TWO, [("1", "T4"), ("0", "A100")]),
-        ({"CUDA_VISIBLE_DEVICES": "7"}, TWO, [("7", "")]),
-        ({"CUDA_VISIBLE_DEVICES": "GPU-8f2c"}, TWO, [("GPU-8f2c", "")]),
-        ({"CUDA_VISIBLE_DEVICES": "GPU-8f2c"}, ("A100", "A100"), [("GPU-8f2c", "A100")]),
-        ({"CUDA_VISIBLE_DEVICES": "MIG-1,MIG-2"}, (), [("MIG-1", ""), ("MIG-2", "")]),
-    ],
-)
-def test_gpus_are_those_that_were_granted(
-    environment: dict[str, str], models: tuple[str, ...], expected: list[tuple[str, str]]
-) -> None:
-    gpus = visible_gpus(environment, models)
-    assert gpus == tuple(Gpu(identity=identity, model=model) for identity, model in expected)
 
 
 class FakeTask:
