@@ -67,52 +67,31 @@ class BatchJob:
 
 
 class Scheduler(Protocol):
-    """A batch system."""
+    """A batch system: a module, or an object.
+
+    Whatever cannot be done, or makes no sense, is a `UserError` that says what to do.
+    """
 
     def inside_job(self) -> bool:
         """This process runs inside a job."""
 
     def refuse_login_node(self) -> None:
-        """See that training is welcome on this machine.
-
-        Raises:
-            UserError: jobs are handed over here, and this process runs inside none.
-        """
+        """Refuse to train where jobs are handed over, unless this process runs inside one."""
 
     def hosts_of(self, nodelist: str) -> tuple[str, ...]:
-        """The hosts of a list as the scheduler writes it; of an empty one, those of this job.
-
-        Raises:
-            UserError: the list cannot be read.
-        """
+        """The hosts of a list as the scheduler writes it; of an empty one, those of this job."""
 
     def check_options(self, settings: LauncherSettings, *, jobs_by_size: bool) -> None:
-        """Refuse what contradicts the jobs that the suite asks for.
-
-        Raises:
-            UserError: with the option and what to do.
-        """
+        """Refuse what contradicts the jobs that the suite asks for."""
 
     def cores_per_node(self, settings: LauncherSettings) -> int:
-        """Cores of the smallest node that may be granted.
-
-        Raises:
-            UserError: the scheduler does not answer, or has no such nodes.
-        """
+        """Cores of the smallest node that may be granted."""
 
     def script(self, job: BatchJob) -> str:
-        """The text of a job's batch script.
-
-        Raises:
-            UserError: something asked for has no place in it.
-        """
+        """The text of a job's batch script."""
 
     def submit(self, script: Path) -> str:
-        """Hand a script over; return the job's identifier.
-
-        Raises:
-            UserError: the scheduler refuses it, or is not there.
-        """
+        """Hand a script over; return the job's identifier."""
 
     def cancel_command(self, job_ids: Sequence[str]) -> str:
         """What a user types to end jobs."""

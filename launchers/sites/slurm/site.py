@@ -20,12 +20,12 @@ from typing import Self
 from launchers.fork_servers.host_servers import HostServers
 from launchers.settings import LauncherSettings
 from launchers.site import Advice, Site, SiteKind
+from launchers.sites.slurm import slurm_scheduler
 from launchers.sites.slurm.allocation import read_allocation
 from launchers.sites.slurm.batch_script import exclude_text
 from launchers.sites.slurm.ownership import owns_nodes
 from launchers.sites.slurm.slurm_scheduler import (
-    SlurmScheduler,
-    explain_job,
+    explain,
     node_cpus,
     show_job,
     sick_nodes,
@@ -119,7 +119,7 @@ class SlurmSite(Site):
 
     def post_mortem(self) -> str:
         """What Slurm says about the job and its nodes."""
-        reasons = [with_advice(explain_job(self.job_id)), sick_nodes(self.hosts)]
+        reasons = [with_advice(explain(self.job_id)), sick_nodes(self.hosts)]
         if not any(reasons) and self.is_over():
             return f"job {self.job_id} was ended"
         return "; ".join(filter(None, reasons))
@@ -139,5 +139,5 @@ SLURM = SiteKind(
             "copy_environment",
         }
     ),
-    scheduler=SlurmScheduler(),
+    scheduler=slurm_scheduler,
 )

@@ -1,8 +1,9 @@
 """Slurm as the scheduler of sweeps: a job before it runs, and as it is seen from outside.
 
-Decides which of Slurm's commands answers which question, and how a job's state becomes a sentence.
-Where the commands are missing or do not answer, nothing is known of a job, which is no error.  What
-a batch script says is decided in `batch_script`.
+The module is a `launchers.scheduler.Scheduler`.  It decides which of Slurm's commands answers which
+question, and how a job's state becomes a sentence.  Where the commands are missing or do not
+answer, nothing is known of a job, which is no error.  What a batch script says is decided in
+`batch_script`.
 """
 
 from __future__ import annotations
@@ -51,6 +52,9 @@ MEANING = {
     "FAILED": "failed",
 }
 
+#: As schedulers call it.
+script = render_script
+
 
 def parse_job(text: str) -> dict[str, str]:
     """The fields of `scontrol -o show job`: `Key=value` separated by spaces.
@@ -74,7 +78,7 @@ def _printed(words: Sequence[str], timeout_s: float = ANSWER_S) -> str:
     return answer.out if answer is not None and answer.status == 0 else ""
 
 
-def job_is_over(job_id: str) -> bool:
+def is_over(job_id: str) -> bool:
     """The controller knows the job no more, or knows that it has ended."""
     answer = run_quietly(["scontrol", "-o", "show", "job", job_id], ANSWER_S)
     if answer is None:
@@ -85,17 +89,17 @@ def job_is_over(job_id: str) -> bool:
     return parse_job(leader).get("JobState", "") not in LIVING
 
 
-def explain_job(job_id: str) -> str:
+def explain(job_id: str) -> str:
     """Why a job ended, or is ending, in the scheduler's words; empty if it is not."""
     job = show_job(job_id) or _from_accounting(job_id)
-    reason = explain(job_id, job)
+    reason = explain_state(job_id, job)
     if not reason and job.get("StdErr"):
         # While a job is being ended the controller says COMPLETING and no more.
         reason = explain_from_log(job_id, last_lines(Path(job["StdErr"]), LOG_LINES))
     return reason
 
 
-def explain(job_id: str, job: Mapping[str, str]) -> str:
+def explain_state(job_id: str, job: Mapping[str, str]) -> str:
     """`job 12 reached its time limit (TIMEOUT, reason TimeLimit)`; empty for one that is well."""
     state = job.get("JobState", "").partition(" ")[0]
     if state not in MEANING:
@@ -158,70 +162,67 @@ def _from_accounting(job_id: str) -> dict[str, str]:
     return {"JobState": state[0]} if state else {}
 
 
-class SlurmScheduler:
-    """Slurm, asked by its commands and by the variables that it sets in a job."""
+def cancel_command(job_ids: Sequence[str]) -> str:
+    """What a user types to end jobs."""
+    return f"scancel {' '.join(job_ids)}"
 
-    script = staticmethod(render_script)
-    is_over = staticmethod(job_is_over)
-    explain = staticmethod(explain_job)
 
-    def cancel_command(self, job_ids: Sequence[str]) -> str:
-        """What a user types to end jobs."""
-        return f"scancel {' '.join(job_ids)}"
+def inside_job() -> bool:
+    """One of the variables that a job sets is there."""
+    return any(os.environ.get(name) for name in JOB_VARIABLES)
 
-    def inside_job(self) -> bool:
-        """One of the variables that a job sets is there."""
-        return any(os.environ.get(name) for name in JOB_VARIABLES)
 
-    def refuse_login_node(self) -> None:
-        """See that no controller answers here outside of a job."""
-        if not self.inside_job() and " is UP" in _printed(["scontrol", "ping"], PING_S):
-            raise UserError(
-                "a Slurm controller answers and no job is active: this looks like a login node, "
-                "where training is not welcome. Use LAUNCHER=slurm, run the same command inside "
-                "salloc or sbatch, or overrule with --allow-login-node."
-            )
+def refuse_login_node() -> None:
+    """See that no controller answers here outside of a job."""
+    if not inside_job() and " is UP" in _printed(["scontrol", "ping"], PING_S):
+        raise UserError(
+            "a Slurm controller answers and no job is active: this looks like a login node, "
+            "where training is not welcome. Use LAUNCHER=slurm, run the same command inside "
+            "salloc or sbatch, or overrule with --allow-login-node."
+        )
 
-    def hosts_of(self, nodelist: str) -> tuple[str, ...]:
-        """The hosts of a list such as `n[9-11]`; of an empty one, those of this job."""
-        return parse_hostlist(",".join((nodelist or os.environ.get(NODELIST_VARIABLE, "")).split()))
 
-    def check_options(self, settings: LauncherSettings, *, jobs_by_size: bool) -> None:
-        """Refuse a dependency where the suite makes jobs wait for each other."""
-        waits = any(re.match(r"--dependency\b|-d", option) for option in settings.sbatch)
-        if jobs_by_size and waits:
-            raise UserError(
-                "--jobs-by-size decides what each job waits for: leave --dependency out of "
-                "--sbatch."
-            )
+def hosts_of(nodelist: str) -> tuple[str, ...]:
+    """The hosts of a list such as `n[9-11]`; of an empty one, those of this job."""
+    return parse_hostlist(",".join((nodelist or os.environ.get(NODELIST_VARIABLE, "")).split()))
 
-    def cores_per_node(self, settings: LauncherSettings) -> int:
-        """CPUs of the smallest node of the partition, or of the default one."""
-        answer = run_quietly(["sinfo", "-h", "-o", "%P %c"], SUBMIT_S)
-        if answer is None or answer.status != 0:
-            raise UserError(
-                "no Slurm answers here (sinfo is missing, or its controller is not reached): log "
-                "in to a cluster's login node, or use another launcher."
-            )
-        return smallest_node(parse_node_sizes(answer.out), settings.partition)
 
-    def submit(self, script: Path) -> str:
-        """Hand a script to Slurm; return the number of the job."""
-        answer = run_quietly(["sbatch", "--parsable", str(script)], SUBMIT_S)
-        if answer is None:
-            raise UserError(
-                "sbatch is missing here or does not answer; use a cluster's login node."
-            )
-        if answer.status != 0:
-            raise UserError(f"Slurm refuses the job: {' '.join(answer.err.split())}")
-        return answer.out.strip().partition(";")[0]
+def check_options(settings: LauncherSettings, *, jobs_by_size: bool) -> None:
+    """Refuse a dependency where the suite makes jobs wait for each other."""
+    waits = any(re.match(r"--dependency\b|-d", option) for option in settings.sbatch)
+    if jobs_by_size and waits:
+        raise UserError(
+            "--jobs-by-size decides what each job waits for: leave --dependency out of --sbatch."
+        )
 
-    def state(self, job_id: str) -> str:
-        """What a job is doing: `job 12 pending (Resources)`."""
-        job = show_job(job_id)
-        state, reason = job.get("JobState", "unknown"), job.get("Reason", "None")
-        detail = f" ({reason})" if state == "PENDING" and reason != "None" else ""
-        return f"job {job_id} {state.lower()}{detail}"
+
+def cores_per_node(settings: LauncherSettings) -> int:
+    """CPUs of the smallest node of the partition, or of the default one."""
+    answer = run_quietly(["sinfo", "-h", "-o", "%P %c"], SUBMIT_S)
+    if answer is None or answer.status != 0:
+        raise UserError(
+            "no Slurm answers here (sinfo is missing, or its controller is not reached): log "
+            "in to a cluster's login node, or use another launcher."
+        )
+    return smallest_node(parse_node_sizes(answer.out), settings.partition)
+
+
+def submit(script: Path) -> str:
+    """Hand a script to Slurm; return the number of the job."""
+    answer = run_quietly(["sbatch", "--parsable", str(script)], SUBMIT_S)
+    if answer is None:
+        raise UserError("sbatch is missing here or does not answer; use a cluster's login node.")
+    if answer.status != 0:
+        raise UserError(f"Slurm refuses the job: {' '.join(answer.err.split())}")
+    return answer.out.strip().partition(";")[0]
+
+
+def state(job_id: str) -> str:
+    """What a job is doing: `job 12 pending (Resources)`."""
+    job = show_job(job_id)
+    doing, reason = job.get("JobState", "unknown"), job.get("Reason", "None")
+    detail = f" ({reason})" if doing == "PENDING" and reason != "None" else ""
+    return f"job {job_id} {doing.lower()}{detail}"
 
 
 def smallest_node(sizes: dict[str, int], partition: str | None) -> int:

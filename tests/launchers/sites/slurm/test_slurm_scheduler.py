@@ -16,10 +16,9 @@ from launchers.sites.slurm.slurm_scheduler import (
     JOB_VARIABLES,
     LIVING,
     MEANING,
-    SlurmScheduler,
     explain,
-    explain_job,
-    job_is_over,
+    explain_state,
+    is_over,
     node_cpus,
     parse_job,
     parse_node_sizes,
@@ -28,8 +27,6 @@ from launchers.sites.slurm.slurm_scheduler import (
     with_advice,
 )
 from ps_allreduce.errors import UserError
-
-SCHEDULER = SlurmScheduler()
 
 
 @dataclass
@@ -125,7 +122,7 @@ def test_what_is_no_job_has_no_fields(text: str) -> None:
     ],
 )
 def test_the_end_of_a_job_is_a_sentence(job: dict[str, str], expected: str) -> None:
-    assert explain("12", job) == expected
+    assert explain_state("12", job) == expected
 
 
 def test_what_slurm_ended_for_want_of_memory_comes_with_advice() -> None:
@@ -144,7 +141,7 @@ def test_no_state_of_a_job_that_lives_is_explained_as_its_end() -> None:
 def test_a_job_that_nobody_knows_has_no_fields(slurm: FakeSlurm, answer: Answer | None) -> None:
     slurm.answers["scontrol"] = answer
     assert show_job("12") == {}
-    assert explain_job("12") == ""
+    assert explain("12") == ""
 
 
 @pytest.mark.parametrize(
@@ -165,7 +162,7 @@ def test_a_job_is_over_only_if_slurm_says_so(
     slurm: FakeSlurm, answer: Answer | None, expected: bool
 ) -> None:
     slurm.answers["scontrol"] = answer
-    assert job_is_over("12") is expected
+    assert is_over("12") is expected
 
 
 def test_a_job_that_the_controller_forgot_is_looked_up_in_the_accounts(
@@ -173,7 +170,7 @@ def test_a_job_that_the_controller_forgot_is_looked_up_in_the_accounts(
 ) -> None:
     slurm.answers["scontrol"] = UNKNOWN
     slurm.answers["sacct"] = says("CANCELLED by 1000\n")
-    assert explain_job("12") == "job 12 was cancelled (CANCELLED)"
+    assert explain("12") == "job 12 was cancelled (CANCELLED)"
 
 
 NODES = """\
@@ -202,7 +199,7 @@ def test_nodes_have_the_cpus_that_jobs_can_get(slurm: FakeSlurm) -> None:
 @pytest.mark.parametrize("out", ["4711\n", "4711;cluster\n"])
 def test_a_submitted_job_has_a_number(slurm: FakeSlurm, out: str) -> None:
     slurm.answers["sbatch"] = says(out)
-    assert SCHEDULER.submit(Path("job.sh")) == "4711"
+    assert slurm_scheduler.submit(Path("job.sh")) == "4711"
     assert slurm.asked == [["sbatch", "--parsable", "job.sh"]]
 
 
@@ -210,10 +207,10 @@ def test_what_is_not_submitted_is_told_in_slurms_words(slurm: FakeSlurm) -> None
     said = "sbatch: error: invalid partition specified: gpu\nsbatch: error: Batch job failed\n"
     slurm.answers["sbatch"] = fails(said)
     with pytest.raises(UserError, match="Slurm refuses the job: sbatch: error: invalid partition"):
-        SCHEDULER.submit(Path("job.sh"))
+        slurm_scheduler.submit(Path("job.sh"))
     slurm.answers["sbatch"] = None
     with pytest.raises(UserError, match="sbatch is missing here or does not answer"):
-        SCHEDULER.submit(Path("job.sh"))
+        slurm_scheduler.submit(Path("job.sh"))
 
 
 SINFO = "debug* 8\ndebug* 4+\nlong 2\ngpu 64\n"
@@ -232,7 +229,7 @@ def test_a_job_is_measured_by_its_partitions_smallest_node(
     slurm: FakeSlurm, text: str, partition: str | None, expected: int
 ) -> None:
     slurm.answers["sinfo"] = says(text)
-    assert SCHEDULER.cores_per_node(LauncherSettings(partition=partition)) == expected
+    assert slurm_scheduler.cores_per_node(LauncherSettings(partition=partition)) == expected
 
 
 @pytest.mark.parametrize(
@@ -249,7 +246,7 @@ def test_a_partition_that_is_not_there_is_one_sentence(
 ) -> None:
     slurm.answers["sinfo"] = given
     with pytest.raises(UserError, match=sentence):
-        SCHEDULER.cores_per_node(LauncherSettings(partition=partition))
+        slurm_scheduler.cores_per_node(LauncherSettings(partition=partition))
 
 
 UP = "Slurmctld(primary) at controller is UP\n"
@@ -266,7 +263,7 @@ def test_a_machine_whose_controller_answers_is_a_login_node(
     slurm.answers["scontrol"] = says(out)
     monkeypatch.setenv("SLURM_JOB_ID", "")  # an empty number is none
     with pytest.raises(UserError, match=REFUSED):
-        SCHEDULER.refuse_login_node()
+        slurm_scheduler.refuse_login_node()
     assert slurm.asked == [["scontrol", "ping"]]
 
 
@@ -292,10 +289,10 @@ def test_inside_a_job_nobody_is_asked(
     slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
     slurm.answers["scontrol"] = says(UP)
-    assert not SCHEDULER.inside_job()
+    assert not slurm_scheduler.inside_job()
     monkeypatch.setenv(variable, "17")
-    assert SCHEDULER.inside_job()
-    SCHEDULER.refuse_login_node()
+    assert slurm_scheduler.inside_job()
+    slurm_scheduler.refuse_login_node()
     assert slurm.asked == []
 
 
@@ -321,9 +318,9 @@ def test_launchers_that_compute_here_refuse_a_login_node(
 @pytest.mark.parametrize("option", ["--dependency=afterok:7", "-d singleton"])
 def test_jobs_that_wait_for_each_other_leave_no_other_dependency(option: str) -> None:
     settings = LauncherSettings(launcher="slurm", sbatch=("--qos=normal", option))
-    SCHEDULER.check_options(settings, jobs_by_size=False)
+    slurm_scheduler.check_options(settings, jobs_by_size=False)
     with pytest.raises(UserError, match="leave --dependency out of --sbatch"):
-        SCHEDULER.check_options(settings, jobs_by_size=True)
+        slurm_scheduler.check_options(settings, jobs_by_size=True)
 
 
 @pytest.mark.parametrize(
@@ -337,4 +334,4 @@ def test_jobs_that_wait_for_each_other_leave_no_other_dependency(option: str) ->
 )
 def test_the_state_of_a_job_is_told_in_words(slurm: FakeSlurm, said: str, state: str) -> None:
     slurm.answers["scontrol"] = says(said)
-    assert SCHEDULER.state("12") == state
+    assert slurm_scheduler.state("12") == state
