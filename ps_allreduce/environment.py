@@ -2,9 +2,9 @@
 
 `python -m ps_allreduce.environment` prints one line per problem, with what to do about it, and
 ends with 2; without a problem it prints what was found and ends with 0.  It runs before anything is
-known to be installed: standard library only, and it imports none of the packages that it judges,
-TensorFlow least of all.  So it knows that a package is there and which version it is, not that it
-works.
+known to be installed.  Of the packages that it judges it imports `packaging` alone, which reads
+versions; where that is missing, this is the one problem that it tells.  So it knows that a package
+is there and which version it is, not that it works.
 
 The versions it asks for are those of pyproject.toml and are stated nowhere else.  It installs
 nothing (requirements/set_up.sh does) and records nothing (`ps_allreduce.record.provenance` does).
@@ -15,13 +15,17 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import importlib.util
-import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+    from packaging.specifiers import SpecifierSet
 
 PYPROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
 
@@ -55,93 +59,33 @@ class EnvironmentKind(StrEnum):
     EXISTING = "existing"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Version:
-    """The part of a version that ranges compare: 2.21.0rc1+site counts as 2.21.0, not final."""
-
-    release: tuple[int, ...]
-    is_final: bool = True
-
-    @classmethod
-    def parse(cls, text: str) -> Version:
-        """Read a version as Python packages state it; no leading number is a ValueError."""
-        match = re.match(r"v?(\d+(?:\.\d+)*)([._-]?(?:a|b|c|rc|alpha|beta|pre|preview|dev))?", text)
-        if match is None:
-            raise ValueError(f"not a version: {text!r}")
-        numbers = [int(number) for number in match[1].split(".")]
-        while numbers and numbers[-1] == 0:
-            numbers.pop()  # 2.21 and 2.21.0 are the same version
-        return cls(tuple(numbers), is_final=match[2] is None)
-
-
-@dataclass(frozen=True, slots=True)
-class VersionRange:
-    """Versions from `lower` up to, and without, `upper`; None is no bound."""
-
-    text: str
-    lower: Version | None = None
-    upper: Version | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> VersionRange:
-        """Read '>=1.2,<3'; any other operator is a ValueError."""
-        bounds: dict[str, Version] = {}
-        for part in filter(None, (piece.strip() for piece in text.split(","))):
-            match = re.fullmatch(r"(>=|<)\s*([\w.]+)", part)
-            if match is None or match[1] in bounds:
-                raise ValueError(f"a range is written '>=1.2,<3', got {text!r}")
-            bounds[match[1]] = Version.parse(match[2])
-        return cls(text.strip(), bounds.get(">="), bounds.get("<"))
-
-    def __contains__(self, version: Version) -> bool:
-        # A release candidate of the upper bound is already outside: its release is compared alone.
-        above = self.lower is None or version >= self.lower
-        return above and (self.upper is None or version.release < self.upper.release)
-
-
-@dataclass(frozen=True, slots=True)
-class Requirement:
-    """A distribution and the versions of it that will do."""
-
-    distribution: str
-    versions: VersionRange
-
-    @classmethod
-    def parse(cls, text: str) -> Requirement:
-        """Read 'name[extra]>=1.2,<3'."""
-        match = re.fullmatch(r"\s*([A-Za-z0-9._-]+)\s*(?:\[[^]]*\])?\s*([<>=].*)?", text)
-        if match is None:
-            raise ValueError(f"a requirement is written 'name>=1.2,<3', got {text!r}")
-        return cls(match[1].lower(), VersionRange.parse(match[2] or ""))
-
-    @property
-    def module(self) -> str | None:
-        """The module that the distribution provides, None if it has none."""
-        if self.distribution in STUBS:
-            return None
-        return MODULE_OF.get(self.distribution, self.distribution)
-
-
 @dataclass(frozen=True, slots=True)
 class Requirements:
     """What pyproject.toml asks of an environment."""
 
-    python: VersionRange
-    tensorflow: VersionRange
+    python: SpecifierSet
+    tensorflow: SpecifierSet
     packages: tuple[Requirement, ...]
 
     @classmethod
     def parse(cls, pyproject: str, extras: Sequence[str] = ()) -> Requirements:
-        """Read the text of pyproject.toml: its dependencies, TensorFlow, and `extras`."""
+        """Read the text of pyproject.toml: its dependencies, TensorFlow, and `extras`.
+
+        Raises:
+            ModuleNotFoundError: `packaging` is missing.
+        """
+        from packaging.requirements import Requirement
+        from packaging.specifiers import SpecifierSet
+
         project = tomllib.loads(pyproject)["project"]
         optional = project["optional-dependencies"]
         texts = [*project["dependencies"], *optional["cpu"]]
         texts += [text for extra in extras for text in optional[extra]]
-        stated = [Requirement.parse(text) for text in texts]
+        stated = [Requirement(text) for text in texts]
         return cls(
-            python=VersionRange.parse(project["requires-python"]),
-            tensorflow=next(r.versions for r in stated if r.distribution in TENSORFLOW_BUILDS),
-            packages=tuple(r for r in stated if r.distribution not in TENSORFLOW_BUILDS),
+            python=SpecifierSet(project["requires-python"]),
+            tensorflow=next(each.specifier for each in stated if each.name in TENSORFLOW_BUILDS),
+            packages=tuple(each for each in stated if each.name not in TENSORFLOW_BUILDS),
         )
 
 
@@ -154,14 +98,25 @@ class Installed:
     missing_modules: frozenset[str] = frozenset()
 
 
-def tensorflow_problems(required: VersionRange, installed: Installed) -> list[str]:
+def module_of(distribution: str) -> str | None:
+    """The module that a distribution provides, None if it has none."""
+    return None if distribution in STUBS else MODULE_OF.get(distribution, distribution)
+
+
+def render_range(versions: SpecifierSet) -> str:
+    """A range as it is stated: `>=1.2,<3`."""
+    return ",".join(sorted(map(str, versions), reverse=True))
+
+
+def tensorflow_problems(required: SpecifierSet, installed: Installed) -> list[str]:
     """Say what is wrong with TensorFlow: none, two builds in one place, or another version."""
     versions = installed.versions
+    wanted = render_range(required)
     builds = {name: versions[name] for name in TENSORFLOW_BUILDS if name in versions}
     if not builds or "tensorflow" in installed.missing_modules:
         return [
-            f"TensorFlow is not installed and must be {required.text}: load its module, or install"
-            f' "tensorflow-cpu{required.text}" (GPUs: "tensorflow[and-cuda]{required.text}").'
+            f"TensorFlow is not installed and must be {wanted}: load its module, or install"
+            f' "tensorflow-cpu{wanted}" (GPUs: "tensorflow[and-cuda]{wanted}").'
         ]
     if len(builds) > 1:
         return [
@@ -169,8 +124,7 @@ def tensorflow_problems(required: VersionRange, installed: Installed) -> list[st
             " uninstall them all, then install one."
         ]
     return [
-        f"{name} is {found} and must be {required.text}: load another module, or install"
-        f' "{name}{required.text}".'
+        f'{name} is {found} and must be {wanted}: load another module, or install "{name}{wanted}".'
         for name, found in builds.items()
         if not _is_within(found, required)
     ]
@@ -180,31 +134,31 @@ def package_problems(required: Iterable[Requirement], installed: Installed) -> l
     """Say which packages are missing or have another version."""
     problems = []
     for requirement in required:
-        name, wanted = requirement.distribution, requirement.versions
+        name, wanted = requirement.name, render_range(requirement.specifier)
         found = installed.versions.get(name)
-        remedy = f'install "{name}{wanted.text}".'
-        if found is None or requirement.module in installed.missing_modules:
-            problems.append(f"{name} is not installed and must be {wanted.text}: {remedy}")
-        elif not _is_within(found, wanted):
-            problems.append(f"{name} is {found} and must be {wanted.text}: {remedy}")
+        remedy = f'install "{name}{wanted}".'
+        if found is None or module_of(name) in installed.missing_modules:
+            problems.append(f"{name} is not installed and must be {wanted}: {remedy}")
+        elif not _is_within(found, requirement.specifier):
+            problems.append(f"{name} is {found} and must be {wanted}: {remedy}")
     return problems
 
 
 def find_problems(required: Requirements, installed: Installed) -> list[str]:
     """Say everything that keeps an environment from running the suite, one line each."""
     wanted, found = required.python, installed.python
-    python = f"Python is {found} and must be {wanted.text}: name another with PYTHON=."
+    python = f"Python is {found} and must be {render_range(wanted)}: name another with PYTHON=."
     return [
-        *([] if Version.parse(found) in wanted else [python]),
+        *([] if _is_within(found, wanted) else [python]),
         *tensorflow_problems(required.tensorflow, installed),
         *package_problems(required.packages, installed),
     ]
 
 
-def _is_within(found: str, versions: VersionRange) -> bool:
+def _is_within(found: str, versions: SpecifierSet) -> bool:
     try:
-        return Version.parse(found) in versions
-    except ValueError:
+        return versions.contains(found, prereleases=True)
+    except ValueError:  # no version at all
         return False
 
 
@@ -227,11 +181,12 @@ def look_up(
     has_module: Callable[[str], bool] = has_module,
 ) -> Installed:
     """Find what this process's environment holds of what is required."""
-    names = [*TENSORFLOW_BUILDS, HOROVOD, *(package.distribution for package in required.packages)]
+    names = [*TENSORFLOW_BUILDS, HOROVOD, *(package.name for package in required.packages)]
     versions = {name: version for name in names if (version := version_of(name)) is not None}
-    modules = ["tensorflow", *filter(None, (package.module for package in required.packages))]
-    missing = frozenset(module for module in modules if not has_module(module))
-    return Installed(sys.version.split()[0], versions, missing)
+    modules = ["tensorflow", *(module_of(package.name) for package in required.packages)]
+    missing = frozenset(module for module in modules if module and not has_module(module))
+    # Distributions call a build of their own 3.11.2+, which is no version.
+    return Installed(sys.version.split()[0].rstrip("+"), versions, missing)
 
 
 def environment_kind(prefix: Path | None = None) -> EnvironmentKind:
@@ -262,7 +217,14 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
 def main(words: Sequence[str] | None = None) -> int:
     """Check this process's environment, say what is wrong with it, return the exit status."""
     arguments = _arguments(sys.argv[1:] if words is None else words)
-    required = Requirements.parse(PYPROJECT.read_text(encoding="utf-8"), arguments.extra)
+    try:
+        required = Requirements.parse(PYPROJECT.read_text(encoding="utf-8"), arguments.extra)
+    except ModuleNotFoundError:
+        print(
+            'packaging must be installed before the rest can be judged: install "packaging".',
+            file=sys.stderr,
+        )
+        return 2
     installed = look_up(required)
     problems = find_problems(required, installed)
     if problems:

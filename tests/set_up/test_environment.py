@@ -7,20 +7,16 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ps_allreduce.environment import (
     LOCK_STAMP,
     EnvironmentKind,
     Installed,
-    Requirement,
     Requirements,
-    Version,
-    VersionRange,
     environment_kind,
     find_problems,
     look_up,
+    module_of,
 )
 from ps_allreduce.record.provenance import ROOT
 
@@ -61,31 +57,13 @@ def problems(
     ],
 )
 def test_version_in_range(version: str, inside: bool) -> None:
-    assert (Version.parse(version) in VersionRange.parse(">=2.21,<2.22")) is inside
-
-
-@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=5))
-def test_trailing_zeros_make_no_difference(numbers: list[int]) -> None:
-    text = ".".join(map(str, numbers))
-    assert Version.parse(text) == Version.parse(f"{text}.0.0")
-
-
-@pytest.mark.parametrize(
-    "text", ["==1.2", "~=1.2", ">=1,>=2", "1.2", ">=", ">=1 ; python_version < '3.12'"]
-)
-def test_range_that_would_be_misread_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="range is written"):
-        VersionRange.parse(text)
-
-
-def test_requirement_with_extra() -> None:
-    requirement = Requirement.parse("tensorflow[and-cuda]>=2.21,<2.22")
-    assert (requirement.distribution, requirement.versions.text) == ("tensorflow", ">=2.21,<2.22")
+    found = problems(GOOD | {"tensorflow-cpu": version})
+    assert (found == []) is inside, found
 
 
 def test_module_is_not_always_the_distribution() -> None:
     names = ["scikit-learn", "pillow", "numpy", "types-psutil"]
-    assert [Requirement.parse(name).module for name in names] == ["sklearn", "PIL", "numpy", None]
+    assert [module_of(name) for name in names] == ["sklearn", "PIL", "numpy", None]
 
 
 @pytest.mark.parametrize("build", ["tensorflow", "tensorflow-cpu", "tensorflow-rocm"])
@@ -136,4 +114,5 @@ def test_check_runs_where_nothing_is_installed() -> None:
     result = subprocess.run(bare, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 2
     assert result.stdout == ""
-    assert all(" must be " in line for line in result.stderr.splitlines())
+    assert result.stderr.startswith("packaging must be installed")
+    assert len(result.stderr.splitlines()) == 1
