@@ -13,7 +13,7 @@ from launchers import make_launcher
 from launchers.processes import run_quietly
 from launchers.run.launcher import HostsLauncher
 from launchers.settings import LauncherSettings
-from launchers.sites import SITES
+from launchers.sites.catalogue import SITES
 from launchers.sites.emulated.flows import Flows, measure_flows
 from launchers.sites.emulated.site import EmulatedSite, network_of
 from ps_allreduce.errors import SuiteError

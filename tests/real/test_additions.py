@@ -163,7 +163,7 @@ CHANGED = {
         ],
     },
     "a launcher": {
-        "launchers/sites/__init__.py": [
+        "launchers/sites/catalogue.py": [
             (
                 "from launchers.sites.local",
                 "from launchers.sites.here import HERE\nfrom launchers.sites.local",
