@@ -1,8 +1,8 @@
 """What the suite itself costs, from the sweeps below `bench`: `bench.json` and its tables.
 
 Decides which runs count (of each launcher and network those of its newest block), what overhead is,
-and that numbers of other launchers and networks stay in the file.  A file that cannot be read is
-never overwritten.  How long reading takes is timed in `loading`.
+what may be asked of it, and that numbers of other launchers and networks stay in the file.  A file
+that cannot be read is never overwritten.  How long reading takes is timed in `loading`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ import pandas as pd
 
 from analysis.data.blocks import analysed
 from analysis.data.load import SweepFiles, read_sweep
-from analysis.stats.statistics import compare
+from analysis.stats.statistics import compare, estimate
 from analysis.suite.conversion import render_conversion
-from analysis.suite.observing import render_clocks, render_recording
 from analysis.suite.rule.coverage import render_coverages
 from analysis.suite.rule.self_comparisons import FILE, add_to, compared_in, render_self_comparisons
 from analysis.suite.rule.self_test import PLANTED, render_self_test
@@ -28,6 +27,7 @@ from analysis.suite.rule.widths import WIDTHS, new_sweeps, render_widths
 from analysis.suite.targets import no_less_than, target_text, up_to
 from analysis.suite.wire_targets import wire_table
 from analysis.suite.wire_text import render_wire
+from analysis.wording import count_text
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.measurement import FixedWarmup, SteadyWarmup, WarmupEnd
 from ps_allreduce.point.strategies import AllReduce
@@ -52,8 +52,13 @@ _LAUNCH_TARGETS = {
     "slurm": {"launch_s": (" on whole nodes", 1.5)},
 }
 
-#: Why its target may not be met, as far as it is known.
+#: What the clock from outside may show, as a share of what steps note themselves.
+_CLOCKS = (0.99, 1.01)
+
+#: Why targets may not be met, as far as it is known.
 _WHY_WARMUP = "launches differ by more, docs/decisions/0014-when-a-warm-up-is-over.md"
+_WHY_RECORDING = "two traces of one step differ by 2 %, docs/performance.md"
+_WHY_CLOCKS = "starting and fetching count as well, which others on the machine make longer"
 
 #: What has an entry for each launcher.
 _BY_LAUNCHER = (
@@ -181,6 +186,23 @@ def _sweep(name: str, path: Path, content: Content) -> Iterator[str]:
         yield f"{name}: {len(missing)} runs are missing; the same command makes them"
 
 
+def _recording(runs: BenchRuns, content: Content) -> Iterator[str]:
+    """What recording costs each strategy, over launches: they differ more than their stretches."""
+    by_strategy = runs.good.groupby("strategy", observed=True)["recording_ratio"]
+    costs = {str(strategy): estimate(ratios) for strategy, ratios in by_strategy}
+    content["recording_overhead"] = max(cost.mean for cost in costs.values())
+    content["recording_overhead_by_strategy"] = {
+        name: dict(zip(("ratio", "low", "high"), cost.ends, strict=True))
+        for name, cost in costs.items()
+    }
+    yield "recording: step time with recording over without"
+    for name, cost in costs.items():
+        ratio, *ends = ("unknown" if end is None else f"{end:.4f}" for end in cost.ends)
+        told = target_text("at most 1.01", (cost.low, cost.high), up_to(1.01), _WHY_RECORDING)
+        launches = f"{by_strategy.count()[name]} launches"
+        yield f"  {name:<12} {ratio} [{', '.join(ends)}], {launches} {told}"
+
+
 def _overhead(runs: BenchRuns, content: Content) -> Iterator[str]:
     """What a run costs besides its steps."""
     good, medians = runs.good, {}
@@ -225,7 +247,21 @@ def _standard(runs: BenchRuns, content: Content) -> Iterator[str]:
     content["useful_fraction"] = {"standard, small network, one launch per point": fraction}
     told = target_text("at least 0.60", (fraction, fraction), no_less_than(0.6))
     yield f"useful fraction of a standard sweep: {fraction:.2f} {told}"
-    yield from render_clocks(runs.good, content)
+    yield from _clocks(runs, content)
+
+
+def _clocks(runs: BenchRuns, content: Content) -> Iterator[str]:
+    """Steps timed from outside against their own timestamps, the mean of each strategy."""
+    by_strategy = runs.good.groupby("strategy", observed=True)["clock_ratio"]
+    ratios = {str(strategy): each.dropna() for strategy, each in by_strategy}
+    told = {name: each for name, each in ratios.items() if len(each)}
+    if not told:
+        return
+    content["clocks"] = {name: float(each.mean()) for name, each in told.items()}
+    yield "clocks: time of all steps by the driving task over that by their own timestamps"
+    for name, each in told.items():
+        target = target_text("0.99 to 1.01", (each.min(), each.max()), _CLOCKS, _WHY_CLOCKS)
+        yield f"  {name:<12} {each.mean():.4f}, {count_text(len(each), 'run')} {target}"
 
 
 def _planted(runs: BenchRuns, content: Content) -> Iterator[str]:
@@ -277,7 +313,7 @@ def _wall_s(runs: BenchRuns) -> pd.Series:
 
 
 _PARTS: Mapping[str, Callable[[BenchRuns, Content], Iterator[str]]] = {
-    RECORDING: lambda runs, content: render_recording(runs.good, content),
+    RECORDING: _recording,
     OVERHEAD: _overhead,
     WIRE: _wire,
     STANDARD_SWEEP: _standard,
