@@ -64,12 +64,8 @@ def two_cores() -> None:
 @pytest.fixture
 def few_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a bench simulates for minutes is done in a moment."""
-    for module, name, value in (
-        ("self_test", "SWEEPS", 3),
-        ("self_test", "SWEEPS_OF_A_SPREAD", 1),
-        ("coverage", "SWEEPS", 2),
-    ):
-        monkeypatch.setattr(f"analysis.suite.rule.{module}.{name}", value)
+    for name, value in (("SWEEPS", 3), ("SWEEPS_OF_A_SPREAD", 1)):
+        monkeypatch.setattr(f"analysis.suite.rule.self_test.{name}", value)
 
 
 @pytest.fixture(scope="session")

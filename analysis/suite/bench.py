@@ -18,12 +18,9 @@ import pandas as pd
 from analysis.data.blocks import analysed
 from analysis.data.load import SweepFiles, read_sweep
 from analysis.stats.statistics import compare, estimate
-from analysis.suite.conversion import render_conversion
-from analysis.suite.rule.coverage import render_coverages
 from analysis.suite.rule.self_comparisons import FILE, add_to, compared_in, render_self_comparisons
 from analysis.suite.rule.self_test import PLANTED, render_self_test
-from analysis.suite.rule.spreads import Spreads, measured_spreads
-from analysis.suite.rule.widths import WIDTHS, new_sweeps, render_widths
+from analysis.suite.rule.spreads import measured_spreads
 from analysis.suite.targets import no_less_than, target_text, up_to
 from analysis.suite.wire_targets import wire_table
 from analysis.suite.wire_text import render_wire
@@ -83,29 +80,20 @@ def summarise_bench(results: Path) -> list[str]:
     content = read_bench(folder / "bench.json")
     lines = [line for name, path in sweeps.items() for line in _sweep(name, path, content)]
     lines += _statistics(results, content)
-    lines += render_conversion(folder, content)
     write_json(folder / "bench.json", content)
     return [*lines, str(folder / "bench.json")]
 
 
 def _statistics(results: Path, content: Content) -> Iterator[str]:
     """Whether the rule of decision keeps its promise with the spread of the sweeps beside."""
-    planted, widths = (results / "bench" / name for name in (PLANTED_SWEEP, WIDTHS))
-    spreads = measured_spreads(results) or _spreads(widths)
-    emulated = _spreads(planted)
+    planted = results / "bench" / PLANTED_SWEEP
+    emulated = measured_spreads(planted) if (planted / "runs").is_dir() else None
+    spreads = measured_spreads(results) or emulated
     if spreads is None:
         yield f"no self-test: {results} holds no sweep with three launches of two points"
     else:
         yield from render_self_test(spreads, emulated or spreads, content)
-        yield from render_coverages(spreads, content)
-    yield from render_widths(results / "bench", content)
-    repeated = compared_in([*new_sweeps(results / "bench"), planted])
-    yield render_self_comparisons(add_to(results / FILE, repeated), content)
-
-
-def _spreads(folder: Path) -> Spreads | None:
-    """Those of the sweeps below a folder; None where there are none."""
-    return measured_spreads(folder) if any(folder.glob("**/runs")) else None
+    yield render_self_comparisons(add_to(results / FILE, compared_in(planted)), content)
 
 
 def read_bench(path: Path) -> Content:

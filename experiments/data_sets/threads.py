@@ -51,11 +51,6 @@ class Tally:
         self._stop.set()
 
 
-def usable_cores() -> int:
-    """Those that this process may run on."""
-    return len(os.sched_getaffinity(0))
-
-
 def in_threads(work: Callable[[T], R], items: Sequence[T], tally: Tally) -> list[R]:
     """Do the same with all items, in as many threads as there are usable cores.
 
@@ -65,7 +60,7 @@ def in_threads(work: Callable[[T], R], items: Sequence[T], tally: Tally) -> list
     Raises:
         Exception: that of the first item that fails, once all threads have ended.
     """
-    with ThreadPoolExecutor(usable_cores()) as pool:
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         futures = [pool.submit(work, item) for item in items]
         try:
             for future in as_completed(futures):

@@ -20,15 +20,12 @@ from analysis.suite.bench import (
     summarise_bench,
 )
 from analysis.suite.rule.self_test import PLANTED
-from analysis.suite.rule.widths import NOW, WIDTHS
 from experiments.cli.commands.sweep_command import run_study
 from experiments.cli.requests import StudyRequest, SweepRequest
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.scope import SERVER_STRATEGIES, Scope
 from experiments.studies.study import Study
-from experiments.suite import widths, wire_points
-from experiments.suite.conversion import time_conversion
-from experiments.suite.crowd import time_crowds
+from experiments.suite import wire_points
 from experiments.sweep.sweep import PROFILES, QUICK, STANDARD, Profile
 from experiments.sweep.writable import check_writable
 from launchers.settings import LauncherSettings
@@ -51,6 +48,9 @@ BRIEF = Profile(
     measurement=Measurement(warmup=FixedWarmup(least_steps=1, least_s=0.0), measured_steps=10),
     repetitions=5,
 )
+
+#: Of a slow-down that is known; `make compare LAUNCHER=local` has time for about as many.
+PLANTED_LAUNCHES = 12
 
 ONE_SERVER = StrategySettings(num_ps=1)
 
@@ -119,15 +119,11 @@ def bench_sweeps(launcher: LauncherSettings) -> Iterator[StudyRequest]:
     for name, profile in _profiles(launcher):
         yield StudyRequest(
             name=f"bench/{name}",
-            study=replace(_study(name), looks_first=False),
+            study=replace(STUDIES[name], looks_first=False),
             launcher=launcher,
             sweep=SweepRequest(profile=profile, workers=(2,), cores_per_worker=1),
             workload=WorkloadRequest(model=SMALL_CNN),
         )
-
-
-def _study(name: str) -> Study:
-    return widths.STUDY if name.startswith(WIDTHS) else STUDIES[name]
 
 
 def _profiles(launcher: LauncherSettings) -> Iterator[tuple[str, Profile]]:
@@ -141,25 +137,19 @@ def _profiles(launcher: LauncherSettings) -> Iterator[tuple[str, Profile]]:
         yield WIRE, wire_points.wire_profile(network)
     if on_one_host:
         yield STANDARD_SWEEP, PROFILES[STANDARD].without_budget(1)
-        yield PLANTED_SWEEP, widths.PROFILES[NOW]
+        yield PLANTED_SWEEP, PROFILES[QUICK].without_budget(PLANTED_LAUNCHES)
         yield WARMUP, PROFILES[QUICK].without_budget(8)
-        yield from widths.sweeps()
 
 
 def run_bench(launcher: LauncherSettings) -> int:
     """Make the sweeps that are missing and show what all of them came to; return the exit status.
 
     Raises:
-        HostFault: this machine does not bear a crowd of fork servers.
         UserError: a sweep cannot be made, or `bench.json` cannot be read or written.
     """
     worst, requests = 0, list(bench_sweeps(launcher))
     for request in requests:
         check_writable(request.sweep_dir)
-    if not site_kind(launcher.launcher).several_hosts:
-        for sentence in time_crowds():
-            echo(sentence, err=True)
-        time_conversion(launcher.results / "bench")
     for request in requests:
         echo(f"{request.name}:", err=True)
         status = run_study(request)

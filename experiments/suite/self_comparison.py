@@ -13,7 +13,6 @@ It should show that a setting is told apart from itself in at most 5 % of compar
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from functools import partial
 
 from analysis.suite.rule.self_comparisons import (
     FILE,
@@ -25,13 +24,24 @@ from analysis.suite.rule.self_comparisons import (
 from experiments.cli.commands.sweep_command import run_study
 from experiments.cli.requests import StudyRequest, SweepRequest
 from experiments.models.workload_request import WorkloadRequest
+from experiments.studies.scope import Scope
 from experiments.studies.study import Study
-from experiments.suite.two_sides import two_sides
 from experiments.sweep.sweep import PROFILES, QUICK
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import at_least
+from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.names import SMALL_CNN
+from ps_allreduce.point.strategies import AllReduce, SynchronousServers
+from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.terminal import echo
+
+
+def _two_sides(scope: Scope) -> list[Experiment]:
+    (workload,) = scope.workloads
+    return [
+        scope.point(workload, AllReduce, 2),
+        scope.point(workload, SynchronousServers, 2, StrategySettings(num_ps=1)),
+    ]
 
 
 def run_self_comparisons(launcher: LauncherSettings, comparisons: int, launches: int) -> int:
@@ -51,7 +61,7 @@ def run_self_comparisons(launcher: LauncherSettings, comparisons: int, launches:
     session = f"{FOLDER}/{datetime.now(UTC):%Y%m%dT%H%M%S}"
     request = StudyRequest(
         name=session,
-        study=Study(about=__doc__, points=partial(two_sides, 1)),
+        study=Study(about=__doc__, points=_two_sides),
         launcher=launcher,
         sweep=SweepRequest(
             profile=PROFILES[QUICK].without_budget(2 * launches * comparisons),

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from analysis.data.load import load_steps
-from analysis.stats.steps.bootstrap import autocorrelation
 from ps_allreduce.errors import RecordFormatError
 
 #: Fewer steps tell nothing of their spread.
@@ -60,5 +60,12 @@ def step_spread(run: str | Path) -> StepSpread | None:
     return StepSpread(
         step_s=float(steps.mean()),
         spread=float(logs.std(ddof=1)),
-        autocorrelation=autocorrelation(logs),
+        autocorrelation=_autocorrelation(logs),
     )
+
+
+def _autocorrelation(values: npt.NDArray[np.float64]) -> float:
+    """At lag 1; 0 where nothing varies."""
+    centred = values - values.mean()
+    square = float(centred @ centred)
+    return float(centred[1:] @ centred[:-1]) / square if square > 0.0 else 0.0

@@ -7,7 +7,7 @@ by a line for each comparison; a session that is in it already adds nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,14 +73,11 @@ def compare_with_itself(sweep: Path, launches: int) -> list[SelfComparison]:
     ]
 
 
-def compared_in(sweeps: Iterable[Path]) -> list[SelfComparison]:
-    """Comparisons of launches that sweeps made for another purpose, where they are complete."""
-    return [
-        comparison
-        for path in sweeps
-        if (path / "runs").is_dir() and not analysed(read_sweep(path)).missing
-        for comparison in compare_with_itself(path, MIN_LAUNCHES)
-    ]
+def compared_in(sweep: Path) -> list[SelfComparison]:
+    """Comparisons of launches that a sweep made for another purpose, once it is complete."""
+    if not (sweep / "runs").is_dir() or analysed(read_sweep(sweep)).missing:
+        return []
+    return compare_with_itself(sweep, MIN_LAUNCHES)
 
 
 def _of_point(

@@ -6,10 +6,11 @@ import math
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from analysis.planning.variances import LEAST_SPREAD, pilot_of
-from analysis.stats.steps.step_spread import StepSpread
+from analysis.stats.steps.step_spread import StepSpread, step_spread
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
 from ps_allreduce.record.files import RunFiles
 from ps_allreduce.record.records import Phases, RunRecord
@@ -20,12 +21,24 @@ from tests.fakes import make_experiment, make_steps
 STEP_S = 0.02
 
 
-def launched(folder: Path, rates: dict[int, float], step_spread: float) -> dict[Path, RunRecord]:
-    """Launches of two points with steps that vary independently."""
+def noise(
+    random: np.random.Generator, spread: float, lag: float, shape: tuple[int, ...]
+) -> npt.NDArray[np.float64]:
+    """Series that vary by so much, with this autocorrelation."""
+    drawn = random.normal(0.0, spread * math.sqrt(1 - lag**2), shape)
+    for index in range(1, shape[-1]):
+        drawn[..., index] += lag * drawn[..., index - 1]
+    return drawn
+
+
+def launched(
+    folder: Path, rates: dict[int, float], spread: float, lag: float = 0.0
+) -> dict[Path, RunRecord]:
+    """Launches of two points with steps that vary, each by a share of the one before."""
     random, made = np.random.default_rng(1), {}
     for kind in (AllReduce, SynchronousServers):
         for repetition, rate in rates.items():
-            lasts = STEP_S * np.exp(random.normal(0.0, step_spread, 50))
+            lasts = STEP_S * np.exp(noise(random, spread, lag, (50,)))
             phases = [Phase.FIRST, Phase.WARMUP, *[Phase.MEASURED] * 48]
             steps = make_steps(0, list(np.cumsum(lasts)), phases)
             window_s = measurement_window(steps).length_s
@@ -65,13 +78,17 @@ def test_one_launch_of_each_point_tells_nothing(tmp_path: Path) -> None:
     assert pilot_of({}) is None
 
 
+def test_steps_that_depend_on_the_one_before_are_known_by_it(tmp_path: Path) -> None:
+    runs = launched(tmp_path, dict.fromkeys(range(6), 100.0), 0.1, lag=0.6)
+    lags = [found.autocorrelation for run in runs if (found := step_spread(run))]
+    assert len(lags) == 12
+    assert np.mean(lags) == pytest.approx(0.6, abs=0.15)
+
+
 @pytest.mark.parametrize("lag", [0.0, 0.6])
 def test_rates_of_windows_vary_as_their_steps_foretell(lag: float) -> None:
     random, steps, windows = np.random.default_rng(1), 500, 400
-    noise = random.normal(0.0, 0.05 * math.sqrt(1 - lag**2), (windows, steps))
-    for index in range(1, steps):
-        noise[:, index] += lag * noise[:, index - 1]
-    lasts = STEP_S * np.exp(noise)
+    lasts = STEP_S * np.exp(noise(random, 0.05, lag, (windows, steps)))
     rates = steps / lasts.sum(axis=1)
     spread = StepSpread(step_s=STEP_S, spread=0.05, autocorrelation=lag)
     foretold = spread.variance_of_a_second / (steps * STEP_S)

@@ -121,11 +121,13 @@ def test_what_is_not_made_yet_is_told(tmp_path: Path) -> None:
 
 def test_numbers_that_no_sweep_here_gives_stay(tmp_path: Path) -> None:
     save_all(tmp_path / "bench" / "overhead", [run(POINT, 100.0, phases=PHASES)])
-    earlier = {"bring_up_s": {"slurm": 1.5}, "wire": [{"network": None}]}
+    former = {"widths": {"ratio": 0.4}, "conversion": [{}], "interval_coverage": {}}
+    earlier = {"bring_up_s": {"slurm": 1.5}, "wire": [{"network": None}], **former}
     (tmp_path / "bench" / "bench.json").write_text(json.dumps(earlier))
     summarise_bench(tmp_path)
     assert bench_of(tmp_path)["bring_up_s"] == {"slurm": 1.5, "local": 0.5}
     assert bench_of(tmp_path)["wire"] == earlier["wire"]
+    assert former.items() <= bench_of(tmp_path).items()
 
 
 @pytest.mark.parametrize(

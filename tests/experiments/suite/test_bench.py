@@ -11,12 +11,9 @@ from typing import Any
 import pytest
 
 from analysis.planning.budget import MOST_LAUNCHES
-from analysis.suite.rule import widths as judged
 from analysis.suite.rule.self_test import FEWEST, LAUNCHES, PRECISION
 from experiments import surroundings
-from experiments.suite import bench as bench_command
-from experiments.suite import widths
-from experiments.suite.widths import LAUNCHES_NOW
+from experiments.suite.bench import PLANTED_LAUNCHES
 from experiments.sweep.sweep import PROFILES
 from launchers.protocol import LaunchedRun
 from ps_allreduce.point.experiment import Experiment
@@ -31,10 +28,7 @@ BENCH = Path("results/bench")
 
 EMULATED = ("--launcher", "emulated", "--hosts", "6", "--bandwidth", "1gbit")
 
-#: One pair of sweeps of two points, with three launches and with more.
-WIDTHS_RUNS = 2 * (3 + LAUNCHES_NOW)
-
-ALL = {"recording": 20, "overhead": 5, "standard": 4, "planted": 3 * LAUNCHES_NOW, "warmup": 32}
+ALL = {"recording": 20, "overhead": 5, "standard": 4, "planted": 3 * PLANTED_LAUNCHES, "warmup": 32}
 
 TIMES = RecordingTimes(recorded_s=(1.0, 2.0, 3.0), bare_s=(1.0, 1.0, 1.0), steps_per_stretch=7)
 
@@ -60,10 +54,6 @@ class Bench(FakeLauncher):
 def bench(launcher: FakeLauncher, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Bench:
     made = Bench(num_hosts=6)
     monkeypatch.setattr(surroundings, "launcher_of", lambda _: made)
-    monkeypatch.setattr(bench_command, "time_crowds", lambda: iter(["a crowd"]))  # it is real
-    monkeypatch.setattr(bench_command, "time_conversion", lambda folder: None)
-    for module in (judged, widths):
-        monkeypatch.setattr(module, "PAIRS", 1)
     return made
 
 
@@ -116,7 +106,7 @@ def test_an_interrupted_bench_goes_on(bench: Bench, capsys: pytest.CaptureFixtur
     assert run("bench") == 130
     assert not (BENCH / "bench.json").exists()
     assert run("bench") == 0
-    assert len(bench.launched) == 1 + sum(ALL.values()) + WIDTHS_RUNS
+    assert len(bench.launched) == 1 + sum(ALL.values())
     assert sweeps() == ALL | {"recording": 21}
 
 

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.stats.steps.bootstrap import autocorrelation, block_length, bootstrap_interval
 from analysis.suite.bench import summarise_bench
-from analysis.suite.rule.coverage import coverages
 from analysis.suite.rule.self_comparisons import (
     FILE,
     add_to,
     compare_with_itself,
+    compared_in,
     read_from,
     render_self_comparisons,
 )
@@ -27,7 +26,7 @@ from tests.analysis.builders import run, runs, save_all
 from tests.analysis.suite.test_bench import PHASES, POINT, bench_of
 from tests.fakes import make_experiment
 
-SPREADS = Spreads(turn=0.05, launch=0.02, step=0.1, autocorrelation=0.3, freedom=20, sweeps=2)
+SPREADS = Spreads(turn=0.05, launch=0.02)
 POINTS = [make_experiment(Single), make_experiment(AllReduce, 2)]
 POINTS.append(make_experiment(SynchronousServers, 2))
 
@@ -68,7 +67,6 @@ def test_spreads_of_turns_and_launches_are_taken_apart(tmp_path: Path) -> None:
     assert found is not None
     assert found.launch == pytest.approx(0.02, rel=0.3)
     assert found.turn == pytest.approx(0.1, rel=0.4)
-    assert (found.sweeps, found.freedom) == (1, 78)
 
 
 def test_one_launch_of_each_point_tells_no_spread(tmp_path: Path) -> None:
@@ -80,43 +78,24 @@ def test_one_launch_of_each_point_tells_no_spread(tmp_path: Path) -> None:
 def test_the_bench_writes_what_the_simulations_found(tmp_path: Path) -> None:
     save_all(tmp_path / "bench" / "overhead", [run(POINT, 100.0, phases=PHASES)])
     assert any("no self-test" in line for line in summarise_bench(tmp_path))
-    sweep(tmp_path / "bench" / "widths" / "0-now")  # where there is no study
+    sweep(tmp_path / "bench" / "planted")  # where there is no study
     text = "\n".join(summarise_bench(tmp_path))
     assert "self-test, 3 simulated sweeps of 5 to 30 launches" in text
     content: dict[str, Any] = bench_of(tmp_path)
     assert 0 <= content["self_test"]["false_alarm_rate"] <= 1
     low, high = content["self_test"]["detection_interval"]
     assert low <= content["self_test"]["detection_rate"] <= high
-    assert set(content["interval_coverage"]) == {"3", "5", "10"}
     assert "python -m experiments self-comparisons" in text
 
 
-def test_blocks_are_longer_where_steps_depend_on_each_other() -> None:
-    random = np.random.default_rng(0)
-    noise = random.normal(0.0, 1.0, 1000)
-    drawn = np.convolve(noise, np.ones(10), "valid")
-    assert abs(autocorrelation(noise)) < 0.1
-    assert block_length(noise) <= 3
-    assert block_length(drawn) > 20
-    assert block_length(np.ones(50)) == 1
-
-
-def test_the_bootstrap_finds_the_ratio_and_its_spread() -> None:
-    random = np.random.default_rng(0)
-    levels = np.exp(random.normal(0.0, 0.05, (30, 1)))
-    first, second = (
-        list(step_s * levels * np.exp(random.normal(0.0, 0.1, (30, 50)))) for step_s in (1.0, 1.2)
-    )
-    low, high = bootstrap_interval(first, second, 0.05, random)
-    # What launches share is in both sides; the rest is 10 % over the root of 1,500, twice.
-    assert low < 1.2 < high
-    assert high / low == pytest.approx(np.exp(2 * 1.96 * 0.1 * (2 / 1500) ** 0.5), rel=0.01)
-
-
-def test_of_few_launches_the_t_interval_is_the_right_one() -> None:
-    student, bootstrap = coverages(SPREADS, 3, 150)
-    assert student.interval[0] <= 0.95 <= student.interval[1]
-    assert bootstrap.interval[1] < 0.95
+def test_a_sweep_of_the_bench_is_compared_with_itself_once_it_is_complete(tmp_path: Path) -> None:
+    assert compared_in(tmp_path) == []
+    sweep(tmp_path, launches=12)
+    found = compared_in(tmp_path)
+    assert len(found) == 2 * len(POINTS)
+    assert all(each.launches == 3 for each in found)
+    (tmp_path / "sweep.json").write_text('{"order": ["00000000/0"]}')
+    assert compared_in(tmp_path) == []
 
 
 def test_comparisons_with_itself_add_up_over_sessions(tmp_path: Path) -> None:
