@@ -193,7 +193,7 @@ NEIGHBOURS = {
         "export": (),
         "cli": ("data_sets", "models", "studies", "sweep"),
         "data_sets": ("sweep",),
-        "suite": ("cli", "data_sets", "models", "studies", "sweep"),
+        "suite": ("cli", "models", "studies", "sweep"),
         "tuning": ("cli", "models", "studies", "sweep"),
     },
     "analysis": {
@@ -205,7 +205,7 @@ NEIGHBOURS = {
         "figures": ("data", "stats", "timeline"),
         "published": ("data", "figures", "stats"),
         "report": ("data", "derive", "figures", "published", "stats", "timeline"),
-        "suite": ("data", "derive", "planning", "report", "stats"),
+        "suite": ("data", "derive", "stats"),
     },
 }
 
@@ -228,6 +228,14 @@ def test_rooms_import_their_neighbours_in_one_direction() -> None:
 
     inside = [r for r in SOURCES if r.count("/") > 1]
     assert imports(inside, is_backwards) == []
+
+
+def test_only_commands_import_what_the_suite_measures_of_itself() -> None:
+    own = ("experiments/suite/", "analysis/suite/")
+    commands = ("experiments/suite_commands.py", "analysis/__main__.py")
+    others = [relative for relative in SOURCES if not relative.startswith((*own, *commands))]
+    suite = ("experiments.suite", "analysis.suite")
+    assert imports(others, lambda _, name: is_of(name, suite)) == []
 
 
 def test_nobody_imports_the_measured_program() -> None:
