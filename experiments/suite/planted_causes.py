@@ -22,16 +22,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from analysis.suite.json_lines import read_lines, write_lines
 from analysis.suite.rule.planted_causes import (
     FILE,
     FOLDER,
     Plant,
     PlantedTurn,
     judge,
-    read_turns,
     render_found,
     runs_table,
-    write_turns,
 )
 from experiments import surroundings
 from experiments.suite.planted_points import (
@@ -115,7 +114,7 @@ def plant_causes(results: Path, seed: int, launches: int, budget_s: float) -> in
         with open_session(place, FOLDER, PROFILE) as session:
             where = _Place(session=session, data_dir=settings.data_dir, notes=folder / FILE)
             left = _make_turns(where, draws(seed, launches), ends_at)
-    if turns := read_turns(folder / FILE):
+    if turns := read_lines(folder / FILE, PlantedTurn):
         echo("\n".join(render_found(judge(turns, runs_table(folder)))))
     if left:
         echo(f"{left} turns are missing: the same command goes on.")
@@ -124,7 +123,7 @@ def plant_causes(results: Path, seed: int, launches: int, budget_s: float) -> in
 
 def _make_turns(where: _Place, drawn: list[Draw], ends_at: float) -> int:
     """The sound launches, then every draw; returns how many turns are missing for lack of time."""
-    made = read_turns(where.notes)
+    made = read_lines(where.notes, PlantedTurn)
     numbers = {turn.number for turn in made}
     before = [Draw(side=side, sizes={}) for _ in range(BEFOREHAND) for side in SIDES]
     wanted = list(enumerate([*before, *drawn], start=-len(before)))
@@ -137,7 +136,7 @@ def _make_turns(where: _Place, drawn: list[Draw], ends_at: float) -> int:
         if time.monotonic() > ends_at:
             return len(missing) - done
         made.append(_turn(where, number, draw, made))
-        write_turns(where.notes, made)
+        write_lines(where.notes, made)
     return 0
 
 

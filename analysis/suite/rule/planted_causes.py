@@ -22,7 +22,6 @@ from analysis.data.blocks import analysed
 from analysis.data.load import read_sweep
 from analysis.stats.causes import Difference, difference
 from analysis.stats.explained_parts import Cause
-from analysis.suite.json_lines import read_lines, write_lines
 from analysis.suite.rule.self_test import Share
 from analysis.wording import ratio
 
@@ -84,24 +83,6 @@ class PlantedTurn:
         if not self.sizes:
             return (self.planted,)
         return next(iter(self.without.values())) if len(self.sizes) == 1 else ()
-
-
-def read_turns(path: Path) -> list[PlantedTurn]:
-    """All turns that were made; none where there is no file.
-
-    Raises:
-        UserError: a line is no turn.
-    """
-    return read_lines(path, PlantedTurn)
-
-
-def write_turns(path: Path, turns: Sequence[PlantedTurn]) -> None:
-    """Write all turns, a line for each.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
-    write_lines(path, turns)
 
 
 def runs_table(folder: Path) -> pd.DataFrame:

@@ -107,7 +107,7 @@ def add_to(path: Path, found: list[SelfComparison]) -> list[SelfComparison]:
     Raises:
         UserError: the file cannot be read or written.
     """
-    before = read_from(path)
+    before = read_lines(path, SelfComparison)
     known = {each.session for each in before}
     new = [each for each in found if each.session not in known]
     if not new:
@@ -115,15 +115,6 @@ def add_to(path: Path, found: list[SelfComparison]) -> list[SelfComparison]:
     together = [*before, *new]
     write_lines(path, together)
     return together
-
-
-def read_from(path: Path) -> list[SelfComparison]:
-    """All that earlier sessions left; nothing if there were none.
-
-    Raises:
-        UserError: a line is no comparison.
-    """
-    return read_lines(path, SelfComparison)
 
 
 def render_self_comparisons(found: list[SelfComparison], content: dict[str, object]) -> str:

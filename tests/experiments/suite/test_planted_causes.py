@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.suite.rule.planted_causes import FILE, FOLDER, read_turns
+from analysis.suite.json_lines import read_lines
+from analysis.suite.rule.planted_causes import FILE, FOLDER, PlantedTurn
 from experiments.suite.planted_causes import BEFOREHAND
 from experiments.suite.planted_points import SIDES, draws, sound_point
 from ps_allreduce.record.records import Status
@@ -40,7 +41,7 @@ def test_turns_are_made_and_judged_once(
     stolen = ok_run(hosts=(make_host(stolen_load=0.3),))
     launcher.script += [bad_run(Status.FAILED), stolen]
     assert run(*words) == 0
-    turns = read_turns(Path("results") / FOLDER / SEED / FILE)
+    turns = read_lines(Path("results") / FOLDER / SEED / FILE, PlantedTurn)
     drawn = draws(int(SEED), 3)
     assert [turn.sizes for turn in turns[len(SIDES) * BEFOREHAND :]] == [
         draw.sizes for draw in drawn

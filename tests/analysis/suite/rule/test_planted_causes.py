@@ -10,14 +10,13 @@ import pytest
 
 from analysis.derive.stalls import LEAST_STEPS
 from analysis.stats.explained_parts import Cause
+from analysis.suite.json_lines import read_lines, write_lines
 from analysis.suite.rule.planted_causes import (
     FILE,
     Plant,
     PlantedTurn,
     judge,
-    read_turns,
     render_found,
-    write_turns,
 )
 from experiments.suite.planted_points import (
     COMPUTE,
@@ -95,12 +94,12 @@ def test_what_is_too_small_or_something_else_is_not_right() -> None:
 
 def test_turns_are_kept_line_by_line(tmp_path: Path) -> None:
     path = tmp_path / FILE
-    assert read_turns(path) == []
-    write_turns(path, SOUND)
-    assert read_turns(path) == SOUND
+    assert read_lines(path, PlantedTurn) == []
+    write_lines(path, SOUND)
+    assert read_lines(path, PlantedTurn) == SOUND
     path.write_text("no turn\n")
     with pytest.raises(UserError, match="no JSON"):
-        read_turns(path)
+        read_lines(path, PlantedTurn)
 
 
 def test_a_seed_draws_causes_on_both_sides() -> None:

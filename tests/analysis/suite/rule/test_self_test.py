@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from analysis.suite.bench import summarise_bench
+from analysis.suite.json_lines import read_lines
 from analysis.suite.rule.self_comparisons import (
     FILE,
+    SelfComparison,
     add_to,
     compare_with_itself,
     compared_in,
-    read_from,
     render_self_comparisons,
 )
 from analysis.suite.rule.self_test import detections, false_alarms, limit_of_detection
@@ -111,13 +112,13 @@ def test_comparisons_with_itself_add_up_over_sessions(tmp_path: Path) -> None:
     assert len(add_to(file, found)) == 6
     assert len(add_to(file, compare_with_itself(second, 3))) == 12
     content: dict[str, object] = {}
-    line = render_self_comparisons(read_from(file), content)
+    line = render_self_comparisons(read_lines(file, SelfComparison), content)
     assert line.startswith("a setting compared with itself, 12 times in 2 sweeps")
     assert "reaches 5 %" in line
     for text, problem in (("{}\n", "missing key"), ("{\n", "no JSON")):
         file.write_text(text)
         with pytest.raises(SuiteError, match=problem):
-            read_from(file)
+            read_lines(file, SelfComparison)
 
 
 def test_what_drifts_between_pairs_tells_a_setting_not_apart_from_itself(tmp_path: Path) -> None:
