@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from analysis.stats.decision import LEVEL_OF_LOOKED, Contest, Outcome, decide
+from analysis.stats.decision import LEVEL_OF_LOOKED, Contest, Decision, Outcome, decide
 from analysis.stats.statistics import CONFIDENCE, compare
 from analysis.suite.rule.spreads import Spreads
 from analysis.suite.targets import no_less_than, target_text, up_to
@@ -62,15 +62,27 @@ class Share:
 
 def false_alarms(spreads: Spreads, sweeps: int) -> Share:
     """How often equal settings are told apart."""
-    found = [_said(spreads, 0.0, seed) for seed in range(sweeps)]
-    return Share(count=sum(each is not None for each in found), of=sweeps)
+    found = [_decided(spreads, 0.0, seed) for seed in range(sweeps)]
+    return Share(
+        count=sum(each.outcome in (Outcome.FASTER, Outcome.SLOWER) for each in found), of=sweeps
+    )
+
+
+def misses(spreads: Spreads, sweeps: int) -> Share:
+    """How often the interval of equal settings does not hold 1."""
+    found = [_decided(spreads, 0.0, seed).ends for seed in range(sweeps)]
+    return Share(
+        count=sum(not (low or 0.0) <= 1.0 <= (high or np.inf) for _, low, high in found), of=sweeps
+    )
 
 
 def detections(spreads: Spreads, sweeps: int) -> Share:
     """How often the side that was made faster is said to be; it is each side in turn."""
-    found = [_said(spreads, PLANTED if seed % 2 else -PLANTED, seed) for seed in range(sweeps)]
+    effects = {Outcome.FASTER: PLANTED, Outcome.SLOWER: -PLANTED}
+    planted = [list(effects)[seed % 2] for seed in range(sweeps)]
     right = [
-        said is (Outcome.FASTER if seed % 2 else Outcome.SLOWER) for seed, said in enumerate(found)
+        _decided(spreads, effects[outcome], seed).outcome is outcome
+        for seed, outcome in enumerate(planted)
     ]
     return Share(count=sum(right), of=sweeps)
 
@@ -90,16 +102,15 @@ def _finds(spreads: Spreads, launch: float) -> bool:
     return detections(replace(spreads, launch=launch), SWEEPS_OF_A_SPREAD).rate >= TARGET
 
 
-def _said(spreads: Spreads, effect: float, seed: int) -> Outcome | None:
-    """The difference that a sweep shows when it ends; None if it shows none."""
+def _decided(spreads: Spreads, effect: float, seed: int) -> Decision:
+    """What a sweep says of its first side when it ends."""
     sides = _sweep(spreads, effect, np.random.default_rng(seed))
     for count in range(FEWEST, LAUNCHES + 1):
         contest = _contest([[each[:count] for each in side] for side in sides])
         (decision,) = decide([contest], LEVEL_OF_LOOKED)
         if decision.half_width is not None and decision.half_width <= PRECISION:
             break
-    different = decision.outcome in (Outcome.FASTER, Outcome.SLOWER)
-    return decision.outcome if different else None
+    return decision
 
 
 def _sweep(spreads: Spreads, effect: float, random: np.random.Generator) -> list[list[pd.Series]]:
@@ -132,14 +143,16 @@ def render_self_test(
         emulated: of an emulated accelerator, where a difference is planted.
     """
     alarms, found = false_alarms(spreads, SWEEPS), detections(emulated, SWEEPS)
-    limit = limit_of_detection(emulated)
-    content["self_test"] = _figures((spreads, emulated), alarms, found, limit)
+    missed, limit = misses(spreads, SWEEPS), limit_of_detection(emulated)
+    content["self_test"] = _figures((spreads, emulated), alarms, missed, found, limit)
     yield (
         f"self-test, {SWEEPS} simulated sweeps of {FEWEST} to {LAUNCHES} launches, which end early "
         f"at {PRECISION:.0%}:"
     )
     told = target_text("at most 0.05", (alarms.rate, alarms.rate), up_to(0.05))
     yield f"  {_told(spreads)}: false alarms {alarms} {told}"
+    told = target_text("at most 0.05", (missed.rate, missed.rate), up_to(0.05))
+    yield f"  intervals of equal settings that miss: {missed} {told}"
     yield (
         f"  {_told(emulated)}: a planted difference of {PLANTED:.0%} found {found} "
         + target_text(
@@ -155,7 +168,11 @@ def _told(spreads: Spreads) -> str:
 
 
 def _figures(
-    spreads: tuple[Spreads, Spreads], alarms: Share, found: Share, limit: float | None
+    spreads: tuple[Spreads, Spreads],
+    alarms: Share,
+    missed: Share,
+    found: Share,
+    limit: float | None,
 ) -> Mapping[str, object]:
     real, emulated = spreads
     return {
@@ -165,6 +182,7 @@ def _figures(
         "turn_spread": real.turn,
         "false_alarm_rate": alarms.rate,
         "false_alarm_interval": list(alarms.interval),
+        "miss_rate": missed.rate,
         "emulated_launch_spread": emulated.launch,
         "detection_rate": found.rate,
         "detection_interval": list(found.interval),

@@ -19,7 +19,7 @@ from analysis.suite.rule.self_comparisons import (
     compared_in,
     render_self_comparisons,
 )
-from analysis.suite.rule.self_test import detections, false_alarms, limit_of_detection
+from analysis.suite.rule.self_test import detections, false_alarms, limit_of_detection, misses
 from analysis.suite.rule.spreads import Spreads, measured_spreads
 from ps_allreduce.errors import SuiteError
 from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
@@ -38,6 +38,10 @@ def test_equal_settings_are_told_apart_in_at_most_five_percent() -> None:
     assert 0 < found.count <= 29
     low, high = found.interval
     assert low < found.rate < high
+
+
+def test_intervals_of_sweeps_that_end_early_hold_the_truth() -> None:
+    assert misses(replace(SPREADS, launch=0.01), 400).count <= 29
 
 
 def test_a_planted_difference_is_found_where_launches_agree() -> None:
