@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ps_allreduce.record.evaluation import EvaluationTable
-from ps_allreduce.record.records import Outcome
+from ps_allreduce.record.records import RunOutcome
 from ps_allreduce.record.steps import EventTable, StepTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchedRun(Outcome):
+class LaunchedRun(RunOutcome):
     """What became of one launch, and what is kept beside its record.
 
     Attributes:

@@ -40,7 +40,7 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.workload import Scaling
 
 #: Published rates of one and of eight hosts, and speed-up of strong scaling on processors.
-PUBLISHED = pd.read_csv(Path(__file__).withmodel_name("osu.csv"))
+PUBLISHED = pd.read_csv(Path(__file__).with_name("osu.csv"))
 
 #: Hosts of the published speed-ups.
 MOST_THERE = 8

@@ -32,7 +32,7 @@ from ps_allreduce.record.files import (
     write_json,
 )
 from ps_allreduce.record.provenance import Provenance
-from ps_allreduce.record.records import Outcome, RunRecord, Status
+from ps_allreduce.record.records import RunOutcome, RunRecord, Status
 from ps_allreduce.record.sense import judged
 from ps_allreduce.serialization import from_json
 
@@ -71,7 +71,7 @@ class InFlight:
     pid: int
     job_id: str | None = None
 
-    def record(self, run: Outcome) -> RunRecord:
+    def record(self, run: RunOutcome) -> RunRecord:
         """What is recorded of the run now that it is over."""
         return judged(
             RunRecord(
@@ -84,7 +84,7 @@ class InFlight:
                 started_at=self.started_at,
                 finished_at=now(),
                 provenance=self.provenance,
-                **{each.name: getattr(run, each.name) for each in fields(Outcome)},
+                **{each.name: getattr(run, each.name) for each in fields(RunOutcome)},
             )
         )
 
@@ -172,7 +172,7 @@ def _abandoned(note: InFlight, scheduler: Scheduler | None) -> RunRecord:
     if note.job_id is not None and scheduler is not None:
         explanation = scheduler.explain(note.job_id)
         reason += f": {explanation}" if explanation else ""
-    return note.record(Outcome(status=Status.INTERRUPTED, reason=reason, job_id=note.job_id))
+    return note.record(RunOutcome(status=Status.INTERRUPTED, reason=reason, job_id=note.job_id))
 
 
 def keep(record: RunRecord, launched: LaunchedRun, sweep_dir: Path) -> None:

@@ -186,7 +186,7 @@ class RecordingTimes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class RunOutcome:
     """What became of one launch, as it is recorded.
 
     Attributes:
@@ -232,7 +232,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunRecord(Outcome):
+class RunRecord(RunOutcome):
     """One attempt at one repetition of one experiment.
 
     Attributes:
