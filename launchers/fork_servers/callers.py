@@ -1,13 +1,11 @@
 """Fork servers that call their launcher: one of every host is let in, if it knows the token.
 
-Decides that callers are served side by side, and that a stranger gets so many bytes, so many
-seconds and nothing else.
+Decides how long a stranger is listened to, and what becomes of a fork server that has called
+(`ps_allreduce.entrance` decides who has).
 """
 
 from __future__ import annotations
 
-import errno
-import hmac
 import selectors
 import socket
 import time
@@ -18,13 +16,12 @@ from pathlib import Path
 import psutil
 
 from launchers.fork_servers.client import START_DEADLINE_S, ForkServerClient
+from ps_allreduce.entrance import Caller, Entrance
 from ps_allreduce.errors import HostFault
 from ps_allreduce.fork_server.messages import Hello, encode
 
-#: What a caller may take, and may say, before the token is known.
+#: What a caller may take before the token is known.
 HELLO_DEADLINE_S = 5.0
-
-HELLO_BYTES = 4096
 
 #: Callers who may wait to be served.
 BACKLOG = 1024
@@ -47,31 +44,18 @@ def own_addresses() -> list[str]:
     return sorted(found, key=lambda address: address.startswith("127."))
 
 
-@dataclass(slots=True, eq=False)
-class Stranger:
-    """A caller who has not said the token yet."""
-
-    connection: socket.socket
-    address: str
-    deadline: float
-    said: bytes = b""
-
-
 @dataclass(slots=True)
 class Door:
     """Everybody who has called: strangers, and fork servers that import or are ready.
 
     Attributes:
-        token: the first word of a fork server of ours.
+        entrance: where they call, and where the strangers are.
         missing: the hosts whose fork servers are not ready.
     """
 
-    listener: socket.socket
-    token: str
+    entrance: Entrance
     log: Path
     missing: list[str]
-    selector: selectors.BaseSelector
-    strangers: set[Stranger] = field(default_factory=set)
     importing: set[ForkServerClient] = field(default_factory=set)
     clients: dict[str, ForkServerClient] = field(default_factory=dict)
 
@@ -81,69 +65,26 @@ class Door:
         Raises:
             HostFault: a fork server of ours has ended, or is where it should not be.
         """
-        ready = self.selector.select(timeout_s)
+        ready = self.entrance.selector.select(timeout_s)
         for key, _ in ready:
-            if isinstance(key.data, Stranger):
-                self._hear(key.data)
-            elif isinstance(key.data, ForkServerClient):
+            if isinstance(key.data, ForkServerClient):
                 self._admit(key.data)
-            else:
-                self._accept()
-        for late in [each for each in self.strangers if each.deadline < time.monotonic()]:
-            self._send_away(late)
+            elif (caller := self.entrance.serve(key)) is not None:
+                self._know(caller)
+        self.entrance.send_away(time.monotonic())
         return bool(ready)
 
     def close(self) -> None:
         """Hang up on everybody, and let nobody in any more."""
-        self.listener.close()
-        self.send_strangers_away()
+        self.entrance.listener.close()
+        self.entrance.send_away()
         for client in [*self.importing, *self.clients.values()]:
             client.close()
 
-    def send_strangers_away(self) -> None:
-        """Hang up on whoever did not say the token."""
-        for stranger in list(self.strangers):
-            self._send_away(stranger)
-
-    def _accept(self) -> None:
-        try:
-            connection, (address, *_) = self.listener.accept()
-        except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE):
-                return  # the caller has hung up again
-            if not self.strangers:
-                raise HostFault(f"no caller can be let in ({error.strerror}).") from error
-            self._send_away(min(self.strangers, key=lambda each: each.deadline))
-            return
-        stranger = Stranger(connection, address, time.monotonic() + HELLO_DEADLINE_S)
-        self.strangers.add(stranger)
-        self.selector.register(connection, selectors.EVENT_READ, stranger)
-
-    def _hear(self, stranger: Stranger) -> None:
-        """Compare the first line; nothing that a stranger says is read as anything."""
-        try:
-            content = stranger.connection.recv(HELLO_BYTES - len(stranger.said))
-        except OSError:
-            content = b""
-        stranger.said += content
-        line, end, rest = stranger.said.partition(b"\n")
-        if end and hmac.compare_digest(line + end, encode(Hello(token=self.token))):
-            self._know(stranger, rest)
-        elif end or not content or len(stranger.said) == HELLO_BYTES:
-            self._send_away(stranger)
-
-    def _know(self, stranger: Stranger, rest: bytes) -> None:
-        self.strangers.discard(stranger)
-        client = ForkServerClient(stranger.connection, self.log, stranger.address, rest)
+    def _know(self, caller: Caller) -> None:
+        client = ForkServerClient(caller.connection, self.log, caller.address)
         self.importing.add(client)
-        self.selector.modify(stranger.connection, selectors.EVENT_READ, client)
-        if client.has_message:
-            self._admit(client)
-
-    def _send_away(self, stranger: Stranger) -> None:
-        self.strangers.discard(stranger)
-        self.selector.unregister(stranger.connection)
-        stranger.connection.close()
+        self.entrance.selector.register(client, selectors.EVENT_READ, client)
 
     def _admit(self, client: ForkServerClient) -> None:
         """Let a fork server in when it is ready."""
@@ -157,7 +98,7 @@ class Door:
                 f"{', '.join(self.missing)}."
             )
         self.importing.discard(client)
-        self.selector.unregister(client)
+        self.entrance.selector.unregister(client)
         self.missing.remove(name)
         client.host = name
         self.clients[name] = client
@@ -199,10 +140,9 @@ def let_in(
     Raises:
         HostFault: not all of them called in time, or one is where it should not be.
     """
-    listener.setblocking(False)
+    word = encode(Hello(token=token))
     with selectors.DefaultSelector() as selector:
-        selector.register(listener, selectors.EVENT_READ)
-        door = Door(listener, token, log, list(hosts), selector)
+        door = Door(Entrance(listener, word, selector, HELLO_DEADLINE_S), log, list(hosts))
         deadline = time.monotonic() + START_DEADLINE_S
         try:
             while door.missing:
@@ -213,7 +153,7 @@ def let_in(
                     )
                 if not _serve(door, gone) and (reason := gone()):
                     raise HostFault(reason)
-            door.send_strangers_away()
+            door.entrance.send_away()
         except BaseException:
             door.close()
             raise

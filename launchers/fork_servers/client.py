@@ -54,9 +54,6 @@ def readable(descriptors: Iterable[int], timeout_s: float) -> list[int]:
 class ForkServerClient:
     """The line to a fork server that runs.
 
-    Args:
-        heard: what came on the line before.
-
     Whatever is sent or awaited raises a `HostFault` if the server is gone.
 
     Attributes:
@@ -67,13 +64,7 @@ class ForkServerClient:
         greeting: what came before the first message, and is no message.
     """
 
-    def __init__(
-        self,
-        connection: socket.socket,
-        log: Path,
-        host: str,
-        heard: bytes = b"",
-    ) -> None:
+    def __init__(self, connection: socket.socket, log: Path, host: str) -> None:
         self.host = host
         self.lost = self.silent = False
         self.greeting = b""
@@ -83,7 +74,7 @@ class ForkServerClient:
         patience = struct.pack("ll", int(ANSWER_DEADLINE_S), 0)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
         self.log = log
-        self._partial = heard
+        self._partial = b""
 
     def wait_ready(self, deadline_s: float = START_DEADLINE_S) -> None:
         """Take in the server's first message.

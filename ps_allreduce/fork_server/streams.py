@@ -17,7 +17,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from ps_allreduce.inspection.known_callers import accept_known
+from ps_allreduce.entrance import accept_known
 from ps_allreduce.inspection.questions import ReceiveStream, Report, SendStream
 
 CHUNK = 1 << 20

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict
 
+from ps_allreduce.entrance import accept_known
 from ps_allreduce.inspection.facts import look_at_tcp
-from ps_allreduce.inspection.known_callers import accept_known
 from ps_allreduce.inspection.questions import Report, SendBursts, TakeBursts
 
 #: What a host sends at once: two messages of the size in which gradients travel by default.

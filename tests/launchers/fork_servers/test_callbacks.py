@@ -6,12 +6,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from launchers.fork_servers import callers
-from launchers.fork_servers.callers import HELLO_BYTES, let_in, own_addresses
+from launchers.fork_servers.callers import let_in, own_addresses
 from launchers.fork_servers.client import ForkServerClient
 from ps_allreduce.errors import HostFault
 from ps_allreduce.fork_server.messages import VERSION, Hello, Ready, encode
@@ -104,8 +105,7 @@ def test_strangers_are_sent_away_and_do_not_stop_others(
     call(content).close()
     call(hello("n9"))
     assert list(wait(listener, "n9")) == ["n9"]
-    stranger.settimeout(5)
-    assert stranger.recv(1) == b""
+    assert not is_open(stranger)
 
 
 def test_why_all_are_gone_tells_more_than_who_fell_silent(
@@ -125,7 +125,9 @@ def test_why_all_are_gone_tells_more_than_who_fell_silent(
 
 def is_open(line: socket.socket) -> bool:
     line.settimeout(5)
-    return bool(line.recv(1))
+    with suppress(ConnectionResetError):  # more was said than anybody has read
+        return bool(line.recv(1))
+    return False
 
 
 def test_who_fell_silent_is_told_if_the_others_go_on(listener: socket.socket, call: Call) -> None:
@@ -144,10 +146,10 @@ def test_silent_strangers_delay_nobody(listener: socket.socket, call: Call) -> N
 
 
 def test_a_stranger_may_say_so_much_and_no_more(listener: socket.socket, call: Call) -> None:
-    stranger = call(b"[" * HELLO_BYTES)
+    stranger = call(b"[" * 4096)
 
     def call_when_the_stranger_is_gone() -> None:
-        assert stranger.recv(1) == b""
+        assert not is_open(stranger)
         call(hello("n9"))
 
     late = threading.Thread(target=call_when_the_stranger_is_gone)
