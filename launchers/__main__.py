@@ -19,7 +19,7 @@ import click
 from launchers.cli.plan_tasks import plan
 from launchers.cli.run import run_command_line
 from launchers.doctor.command import doctor
-from launchers.hosts.command import hosts
+from launchers.hosts.hosts_command import hosts
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ps_allreduce.record.evaluation import EvaluationTable
+from ps_allreduce.record.evaluation_timings import EvaluationTable
 from ps_allreduce.record.records import RunOutcome
 from ps_allreduce.record.steps import EventTable, StepTable
 

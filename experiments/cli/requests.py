@@ -281,7 +281,7 @@ class RunRequest:
     """Everything that was asked for of a single run.
 
     Attributes:
-        weights: file that takes the weights (`record.weights`).
+        weights: file that takes the weights (`record.weights_file`).
     """
 
     strategy: type[AnyStrategy]

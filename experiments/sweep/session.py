@@ -157,7 +157,7 @@ def run_once(session: Session, run: PlannedRun, weights: Path | None = None) -> 
     """Launch one run, again after a fault of the host: the one way in which runs are made.
 
     Args:
-        weights: file that takes the trainable weights (`record.weights`).
+        weights: file that takes the trainable weights (`record.weights_file`).
 
     Raises:
         UserError: the folder cannot be written.

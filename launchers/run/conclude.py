@@ -29,7 +29,7 @@ from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import RecordingComparison
-from ps_allreduce.record.evaluation import (
+from ps_allreduce.record.evaluation_timings import (
     EvaluationTable,
     EvaluationTimes,
     evaluation_times,

@@ -245,7 +245,7 @@ class HostsLauncher:
             deadline_s: a run that takes longer has timed out,
             limit_s: unless its steps need longer, and at the latest then; None: never later.
             progress: told what the run is doing, for a progress bar.
-            weights: file that takes the trainable weights (`record.weights`).
+            weights: file that takes the trainable weights (`record.weights_file`).
         """
         request = LaunchRequest(
             experiment=experiment,

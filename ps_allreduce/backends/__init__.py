@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from ps_allreduce.backends.protocol import Backend, Task
+from ps_allreduce.backends.contract import Backend, Task
 
 #: Module in this package and class of every strategy, by the strategy's name.
 BACKENDS = {

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from ps_allreduce.backends.contract import Task
 from ps_allreduce.backends.exchange_settings import messages_of, recorded_buckets
 from ps_allreduce.backends.local_worker import MirroredWorker
-from ps_allreduce.backends.protocol import Task
 from ps_allreduce.exchange.all_reduce import PackedMeans, RingMeans
 from ps_allreduce.exchange.steps import Exchanged
 from ps_allreduce.point.strategies import AllReduce
-from ps_allreduce.record.messages import MessageRecord
+from ps_allreduce.record.message_records import MessageRecord
 from ps_allreduce.workloads.program import Program
 
 

@@ -14,17 +14,17 @@ import horovod.tensorflow as hvd
 import psutil
 import tensorflow as tf
 
+from ps_allreduce.backends.contract import Task
 from ps_allreduce.backends.devices import COMPUTE
 from ps_allreduce.backends.local_worker import LocalWorker
 from ps_allreduce.backends.meeting import meeting_place, serve_meeting
-from ps_allreduce.backends.protocol import Task
 from ps_allreduce.cluster import TaskType
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.exchange.replica import Alone
 from ps_allreduce.exchange.steps import Exchanged
 from ps_allreduce.point.strategies import Horovod
 from ps_allreduce.ranks import MEETING_TOKEN, Place
-from ps_allreduce.record.messages import MessageRecord
+from ps_allreduce.record.message_records import MessageRecord
 
 #: A worker that is slower than this is lost; Horovod's own 30 s are shorter than some steps.
 PATIENCE_S = 600

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from ps_allreduce.backends.contract import Rows, Task
 from ps_allreduce.backends.devices import COMPUTE
 from ps_allreduce.backends.exchange_settings import update_rule
 from ps_allreduce.backends.program_backend import ProgramBackend
-from ps_allreduce.backends.protocol import Rows, Task
 from ps_allreduce.backends.worker_step import (
     EVALUATION_COLUMNS,
     checksum,

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
-from ps_allreduce.backends.protocol import Backend, Rows
+from ps_allreduce.backends.contract import Backend, Rows
 from ps_allreduce.backends.sparse_gradients import sparse_gradient
 from ps_allreduce.point.evaluation import Evaluation
 from ps_allreduce.point.experiment import Experiment

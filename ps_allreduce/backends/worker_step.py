@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from ps_allreduce.backends.protocol import Rows
+from ps_allreduce.backends.contract import Rows
 from ps_allreduce.exchange.steps import Exchange, Values
 from ps_allreduce.exchange.worker_local import HOST, LocalVariable, assign
 from ps_allreduce.record.steps import (
@@ -28,7 +28,7 @@ from ps_allreduce.record.steps import (
 from ps_allreduce.workloads.inputs import WorkerIndex
 from ps_allreduce.workloads.program import Program, now_after, run_program
 
-#: Of a row of an evaluated batch: those of `record.evaluation.EvaluationTable`.
+#: Of a row of an evaluated batch: those of `record.evaluation_timings.EvaluationTable`.
 EVALUATION_COLUMNS = 5
 
 #: In the type of a row.

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_allreduce.errors import OtherVersionError, RecordFormatError, UserError
-from ps_allreduce.record.evaluation import EvaluationTable
+from ps_allreduce.record.evaluation_timings import EvaluationTable
 from ps_allreduce.record.records import BEFORE_STATED_NETWORKS, FORMAT_VERSION, RunRecord
 from ps_allreduce.record.sense import refuse_nonsense
 from ps_allreduce.record.steps import EventTable, StepTable

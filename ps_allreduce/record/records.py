@@ -16,9 +16,9 @@ from enum import StrEnum
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import WarmupEnd
-from ps_allreduce.record.evaluation import EvaluationTimes
+from ps_allreduce.record.evaluation_timings import EvaluationTimes
 from ps_allreduce.record.hosts import GpuSample, HostRecord, TcpCounters
-from ps_allreduce.record.messages import MessageRecord
+from ps_allreduce.record.message_records import MessageRecord
 from ps_allreduce.record.placement_used import PlacementUsed
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.sparse import MADE_DENSE, SparseGradient

@@ -21,7 +21,7 @@ Integers = npt.NDArray[np.int64]
 
 
 class Phase(IntEnum):
-    """What a step was run for; what is evaluated is no step (`record.evaluation`)."""
+    """What a step was run for; what is evaluated is no step (`record.evaluation_timings`)."""
 
     FIRST = 0
     WARMUP = 1

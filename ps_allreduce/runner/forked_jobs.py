@@ -25,8 +25,8 @@ from ps_allreduce.cluster import TaskId
 from ps_allreduce.errors import InputDataError, LaunchError
 from ps_allreduce.fork_server import messages
 from ps_allreduce.fork_server.child import Reporter, explain_out_of_memory
+from ps_allreduce.fork_server.datagrams import receive_traffic, send_traffic
 from ps_allreduce.fork_server.streams import receive_stream, send_stream
-from ps_allreduce.fork_server.traffic import receive_traffic, send_traffic
 from ps_allreduce.inspection import questions
 from ps_allreduce.inspection.check_up import CHECK_UP_JOBS
 from ps_allreduce.inspection.host_state import usable_memory
@@ -37,13 +37,13 @@ from ps_allreduce.record.provenance import computing
 from ps_allreduce.runner.own_models import MODEL_JOBS
 from ps_allreduce.runner.task import run_task
 from ps_allreduce.tf_internals.texts import essence
-from ps_allreduce.workloads.image_files import (
+from ps_allreduce.workloads.image_lists import damage_in, existing_list, write_list
+from ps_allreduce.workloads.keras_models import build_model
+from ps_allreduce.workloads.record_files import (
     check_files,
     record_files,
     write_digits,
 )
-from ps_allreduce.workloads.image_lists import damage_in, existing_list, write_list
-from ps_allreduce.workloads.keras_models import build_model
 
 #: Imported here so that the fork server pays for it once, and not every task.
 PRELOADED = (allreduce, local_worker, ps_async, ps_sync, stock_allreduce, stock_ps)

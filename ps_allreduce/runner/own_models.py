@@ -18,8 +18,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from ps_allreduce.backends.contract import Task
 from ps_allreduce.backends.local_worker import LocalWorker
-from ps_allreduce.backends.protocol import Task
 from ps_allreduce.inspection.model_facts import FindModel, FoundModel, TriedModel, TryModel
 from ps_allreduce.inspection.questions import Report
 from ps_allreduce.point.experiment import Experiment

@@ -14,7 +14,7 @@ import numpy as np
 
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement, WarmupEnd
-from ps_allreduce.record.messages import MessageRecord
+from ps_allreduce.record.message_records import MessageRecord
 from ps_allreduce.record.placement_used import PlacementUsed
 from ps_allreduce.record.sparse import SparseGradient
 from ps_allreduce.record.steps import Phase, StepTable, compute_spans

@@ -27,9 +27,9 @@ from ps_allreduce.point.inputs.image_files import ImageFiles
 from ps_allreduce.point.inputs.pipeline import Cache, Pipeline
 from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.workload import Workload
-from ps_allreduce.workloads.image_files import record_files
 from ps_allreduce.workloads.image_lists import existing_list
 from ps_allreduce.workloads.own_dataset import DatasetExamples
+from ps_allreduce.workloads.record_files import record_files
 
 #: Batches of synthetic examples per worker, made once and then repeated from memory.
 SYNTHETIC_BATCHES = 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from launchers.doctor.checks import connections, loss, machine, model, software, speed
+from launchers.doctor.checks import buildable, connections, loss, machine, software, speed
 from launchers.doctor.findings import Finding, Findings, SiteFacts
 
 #: By the titles of questions, the functions that answer them; no finding: it could not be asked.
@@ -36,4 +36,4 @@ CHECKS: Mapping[str, Callable[[SiteFacts], Iterator[Finding]]] = {
 def examine(facts: SiteFacts) -> dict[str, Findings]:
     """What every check has found; one about a model has a line only where there is one."""
     found: dict[str, Findings] = {title: list(judge(facts)) for title, judge in CHECKS.items()}
-    return found if facts.building is None else found | {"model": list(model.building(facts))}
+    return found if facts.building is None else found | {"model": list(buildable.building(facts))}

@@ -22,7 +22,7 @@ from typing import Any
 
 from pyroute2 import NetlinkError  # type: ignore[import-untyped]
 
-from launchers.sites.emulated.loss import CLSACT, lose_at_random
+from launchers.sites.emulated.random_loss import CLSACT, lose_at_random
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.network import EmulatedNetwork
 

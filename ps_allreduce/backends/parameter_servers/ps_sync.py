@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ps_allreduce.backends.parameter_servers.servers import ServerBackend
+from ps_allreduce.backends.parameter_servers.server_backend import ServerBackend
 from ps_allreduce.exchange.aggregation import join_cluster, workers_by_host
 from ps_allreduce.exchange.buckets import Messages
 from ps_allreduce.exchange.served import ServedVariables

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from ps_allreduce.backends.protocol import Backend, Rows
+from ps_allreduce.backends.contract import Backend, Rows
 from ps_allreduce.backends.stock.training import StockTraining, make_training, timed
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.evaluation import Evaluation
-from ps_allreduce.record.messages import MessageRecord
+from ps_allreduce.record.message_records import MessageRecord
 from ps_allreduce.record.sparse import SparseGradient
 from ps_allreduce.workloads.inputs import WorkerIndex
 

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.types.experimental import PolymorphicFunction
 
-from ps_allreduce.backends.protocol import Rows, Task
+from ps_allreduce.backends.contract import Rows, Task
 from ps_allreduce.backends.stock.backend import StockBackend
 from ps_allreduce.point.strategies import StockAllReduce
 

@@ -25,7 +25,7 @@ from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import AllReduce, Horovod, Single, SynchronousServers
 from ps_allreduce.point.workload import Scaling, Workload
-from ps_allreduce.record.evaluation import EvaluationTimes
+from ps_allreduce.record.evaluation_timings import EvaluationTimes
 from ps_allreduce.record.records import RunRecord
 from tests.analysis.builders import cases_of, changed, runs, times
 from tests.analysis.published.test_tables import emulated, on_hosts

@@ -18,7 +18,7 @@ from ps_allreduce.point.strategies import (
     SynchronousServers,
 )
 from ps_allreduce.point.wire import Wire
-from ps_allreduce.record.messages import MessageRecord
+from ps_allreduce.record.message_records import MessageRecord
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.record.steps import EventKind, EventTable, Floats, Integers, Phase, StepTable
 from tests.analysis.builders import run, tasks_on

@@ -9,7 +9,7 @@ import pytest
 
 from launchers.doctor import building
 from launchers.doctor.building import build_everywhere
-from launchers.doctor.checks.model import building as judge
+from launchers.doctor.checks.buildable import building as judge
 from launchers.doctor.findings import Level
 from launchers.fork_servers.client import ForkServerClient
 from launchers.fork_servers.host_servers import HostServers

@@ -22,7 +22,7 @@ from click.testing import CliRunner, Result
 
 from launchers.__main__ import cli
 from launchers.hosts import calls
-from launchers.hosts import command as command_module
+from launchers.hosts import hosts_command as command_module
 from launchers.hosts.calls import run_on
 from launchers.hosts.commands import WORK, Goal, WantedEnvironment, copy_command
 from launchers.hosts.contents import Wheelhouse, read_checkout, read_wheelhouse

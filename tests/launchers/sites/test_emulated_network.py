@@ -29,7 +29,7 @@ from launchers.sites.emulated.held_network import (
     read_settings,
     unshare_words,
 )
-from launchers.sites.emulated.loss import lose_at_random
+from launchers.sites.emulated.random_loss import lose_at_random
 from launchers.sites.emulated.site import (
     FORK_SERVER_BYTES,
     BuiltNetwork,

@@ -13,7 +13,7 @@ from experiments.cli.requests import EvaluationRequest
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.evaluation import Evaluation, EvaluationMode
 from ps_allreduce.point.measurement import Measurement
-from ps_allreduce.record.evaluation import EvaluationTable, evaluation_times, joined
+from ps_allreduce.record.evaluation_timings import EvaluationTable, evaluation_times, joined
 from ps_allreduce.record.files import load_evaluation, save_raw
 from ps_allreduce.record.steps import Phase
 from tests.fakes import make_steps, no_events

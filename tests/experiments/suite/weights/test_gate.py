@@ -34,7 +34,7 @@ from ps_allreduce.point.strategies.base import Altered
 from ps_allreduce.point.strategies.stock import Stock
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status
-from ps_allreduce.record.weights import RunWeights, save_weights
+from ps_allreduce.record.weights_file import RunWeights, save_weights
 from tests.experiments.conftest import Machine, run
 from tests.experiments.studies.scopes import make_scope
 from tests.fakes import TWO_LAYERS, FakeLauncher, bad_run, fit, ok_run

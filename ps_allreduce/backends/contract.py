@@ -15,7 +15,7 @@ from ps_allreduce.cluster import TfConfig
 from ps_allreduce.point.evaluation import Evaluation
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Held, Plan, VariableSpec
-from ps_allreduce.record.messages import MessageRecord
+from ps_allreduce.record.message_records import MessageRecord
 from ps_allreduce.record.sparse import SparseGradient
 
 Rows = npt.NDArray[np.float64]
@@ -83,7 +83,7 @@ class Backend(ABC):
 
     @abstractmethod
     def evaluate(self, evaluation: Evaluation) -> Rows:
-        """Evaluate what was trained; one row for each batch (`record.evaluation`)."""
+        """Evaluate what was trained; one row for each batch (`record.evaluation_timings`)."""
 
     def agree(self, value: float) -> float:
         """The largest value that a driving task gives; every driving task gets this answer."""

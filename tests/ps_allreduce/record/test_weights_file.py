@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ps_allreduce.record.weights import RunWeights, load_weights, save_weights
+from ps_allreduce.record.weights_file import RunWeights, load_weights, save_weights
 
 
 def test_weights_come_back_in_their_order(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ps_allreduce.fork_server import traffic
-from ps_allreduce.fork_server.traffic import BACKLOG_S, MOST_AT_ONCE, PAYLOAD, at_once
+from ps_allreduce.fork_server import datagrams
+from ps_allreduce.fork_server.datagrams import BACKLOG_S, MOST_AT_ONCE, PAYLOAD, at_once
 from ps_allreduce.inspection.questions import ReceiveTraffic, SendTraffic
 
 PATIENCE_S = 20.0
@@ -25,7 +25,7 @@ class Over(Exception):
 
 
 def test_what_arrives_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traffic, "REPORT_S", 0.05)
+    monkeypatch.setattr(datagrams, "REPORT_S", 0.05)
     told: Queue[tuple[str, int]] = Queue()
 
     def report(event: str, **details: Any) -> None:
@@ -36,14 +36,14 @@ def test_what_arrives_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def receive() -> None:
         with pytest.raises(Over):
-            traffic.receive_traffic(ReceiveTraffic(task="r", address="127.0.0.1", log=""), report)
+            datagrams.receive_traffic(ReceiveTraffic(task="r", address="127.0.0.1", log=""), report)
 
     receiver = threading.Thread(target=receive, daemon=True)
     receiver.start()
     event, port = told.get(timeout=PATIENCE_S)
     assert event == "listening"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-        sender.setsockopt(socket.IPPROTO_UDP, traffic.UDP_SEGMENT, PAYLOAD)
+        sender.setsockopt(socket.IPPROTO_UDP, datagrams.UDP_SEGMENT, PAYLOAD)
         sender.sendto(bytes(3 * PAYLOAD), ("127.0.0.1", port))
     receiver.join(PATIENCE_S)
     assert not receiver.is_alive()
@@ -75,10 +75,10 @@ def test_a_sender_keeps_its_rate_and_makes_up_for_little(
             raise Over
 
     fake = SimpleNamespace(sleep=sleep, monotonic=lambda: clock[0])
-    monkeypatch.setattr(traffic, "time", fake)
+    monkeypatch.setattr(datagrams, "time", fake)
     request = SendTraffic(task="s", address="127.0.0.1", port=port, bits_per_s=RATE, log="")
     with pytest.raises(Over):
-        traffic.send_traffic(request, lambda *_, **__: None)
+        datagrams.send_traffic(request, lambda *_, **__: None)
     pause_s = 8 * PAYLOAD / RATE
     made_up_s = min(stalled_s, BACKLOG_S + pause_s)
     assert moments[-1] == pytest.approx(100 * pause_s + stalled_s - made_up_s, abs=pause_s)

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from ps_allreduce.backends.contract import Rows, Task
 from ps_allreduce.backends.devices import COMPUTE
 from ps_allreduce.backends.exchange_settings import (
     messages_of,
@@ -26,7 +27,6 @@ from ps_allreduce.backends.exchange_settings import (
     update_rule,
 )
 from ps_allreduce.backends.program_backend import ProgramBackend
-from ps_allreduce.backends.protocol import Rows, Task
 from ps_allreduce.backends.worker_step import (
     checksum,
     initialise_worker,
@@ -41,7 +41,7 @@ from ps_allreduce.exchange.servers import ServerExchange, connect, fetch, raise_
 from ps_allreduce.exchange.steps import Exchange, Values, traced_function, worker_device
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Held, Plan, make_plan
 from ps_allreduce.point.strategies.servers import ParameterServers
-from ps_allreduce.record.messages import MessageRecord
+from ps_allreduce.record.message_records import MessageRecord
 from ps_allreduce.workloads.inputs import WorkerIndex
 from ps_allreduce.workloads.program import Program
 
