@@ -82,7 +82,7 @@ def test_steps_that_depend_on_the_one_before_are_known_by_it(tmp_path: Path) -> 
     runs = launched(tmp_path, dict.fromkeys(range(6), 100.0), 0.1, lag=0.6)
     lags = [found.autocorrelation for run in runs if (found := step_spread(run))]
     assert len(lags) == 12
-    assert np.mean(lags) == pytest.approx(0.6, abs=0.15)
+    assert 0.4 < np.mean(lags) < 0.6  # of 48 steps each, the estimate is low
 
 
 @pytest.mark.parametrize("lag", [0.0, 0.6])
