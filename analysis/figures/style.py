@@ -162,11 +162,12 @@ def _lay_out(figure: Figure) -> None:
     if engine is not None:
         figure.set_dpi(_DPI)
         engine.execute(figure)
-        if cut := cut_labels(figure):
-            for label in cut:
-                text = label.get_text()
-                label.set_text(textwrap.fill(text, len(text) // 2 + _LONGEST_WORD))
-            engine.execute(figure)
+        for lines in (2, 3):
+            if cut := cut_labels(figure):
+                for label in cut:
+                    text = " ".join(label.get_text().split())
+                    label.set_text(textwrap.fill(text, len(text) // lines + _LONGEST_WORD))
+                engine.execute(figure)
         figure.set_layout_engine(None)
 
 

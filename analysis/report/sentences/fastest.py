@@ -135,5 +135,4 @@ def network_sentence(case: Case, points: tuple[Point, Point]) -> str:
         return "All tasks ran on one host: this says nothing about a network."
     slowest, busy = rate_text(launches["link_bits_per_s"].median()), launches["busy"].dropna()
     processors = f", processors {range_text(busy)}" if len(busy) else ""
-    in_use = f"The busiest link was in use {range_text(shares)} of a step"
-    return f"{in_use} (slowest link: {slowest}){processors}."
+    return f"Busiest link in use {range_text(shares)} (slowest: {slowest}){processors}."

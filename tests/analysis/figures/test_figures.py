@@ -480,18 +480,20 @@ def test_the_same_case_gives_the_same_bytes(kind: str) -> None:
     assert first == second
 
 
-def test_names_of_scales_are_on_two_lines_where_they_do_not_fit() -> None:
-    across, upwards = "milliseconds of a step more than the other setting", "efficiency on as many"
+def test_names_of_scales_are_on_several_lines_where_they_do_not_fit() -> None:
+    across = "milliseconds of a step more than the other setting"
+    upwards = "efficiency on as many workers that do not communicate"
     with style():
         figure, (axes, other) = new_figure(1, 2, 2.2)
         axes.barh(["a setting with a long name"], [1.0])
         other.set_xlabel("ms")
         axes.set_xlabel(across)
-        axes.set_ylabel(f"{upwards} workers that do not communicate")
+        axes.set_ylabel(upwards)
     render_figure(figure, "png")
     assert cut_labels(figure) == []
-    assert axes.get_ylabel() == f"{upwards} workers\nthat do not communicate"
-    assert axes.get_xlabel().replace("\n", " ") == across
+    assert "\n" in axes.get_ylabel()
+    names = (axes.get_ylabel(), axes.get_xlabel())
+    assert [" ".join(name.split()) for name in names] == [upwards, across]
     assert other.get_xlabel() == "ms"
 
 

@@ -30,7 +30,7 @@ HOSTS |= {"launcher": "emulated", "spread": Spread()}
 LOCAL: dict[str, Any] = {}
 NOISY: dict[int, float | None] = {0: 110.0, 1: 100.0, 2: 120.0}
 
-LINKS = "The busiest link was in use"
+LINKS = "Busiest link in use"
 
 #: Verdicts by the rates of servers; all-reduce makes 100 images/s.
 VERDICTS: Mapping[str, Mapping[int, float | None]] = {

@@ -53,9 +53,9 @@ def test_further_settings_in_one_folder_hide_no_common_point(tmp_path: Path) -> 
     )
     both = folders(tmp_path, {SYNC: 1.0, cut: 2.0}, {SYNC: 1.0, cut: 2.0, finer: 3.0})
     output = invoke("compare-results", *both)
-    rows = [line for line in output.splitlines() if line.startswith("ps_sync") and "[" in line]
+    rows = [line for line in output.splitlines() if line.startswith(" ps_sync") and "[" in line]
     assert len(rows) == 2
-    assert "Only in B, and not compared: ps_sync, partitioned" in output
+    assert "Only in B, and not compared: ps_sync, SmallCNN" in output
 
 
 def test_other_cores_are_told_and_no_other_setting(tmp_path: Path) -> None:
