@@ -8,6 +8,11 @@ from matplotlib.figure import Figure
 from analysis.figures import style
 
 
+def blank(figure: Figure, kind: str) -> bytes:
+    """What stands for a figure's file."""
+    return f'<svg viewBox="0 0 9 9"><metadata>{kind}</metadata></svg>'.encode()
+
+
 @pytest.fixture
 def rendered() -> None:
     """Asked for by a test that looks into the files of figures."""
@@ -19,9 +24,5 @@ def blank_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
     A whole report with real files is opened in tests/real/test_page.py.
     """
-
-    def blank(figure: Figure, kind: str) -> bytes:
-        return f'<svg viewBox="0 0 9 9"><metadata>{kind}</metadata></svg>'.encode()
-
     if "figures" not in request.path.parts and "rendered" not in request.fixturenames:
         monkeypatch.setattr(style, "render_figure", blank)

@@ -25,7 +25,7 @@ from tests.analysis.builders import links_between, metrics, placement_used, run,
 from tests.fakes import UNSEEN, make_experiment, make_host
 
 HOSTS = ("n0", "n1", "n2", "n3")
-LINK = 7e7
+LINK = 1.5e8
 
 #: Trainable bytes on each of four servers.
 LOADS: Mapping[Policy, tuple[int, ...]] = {
@@ -77,10 +77,14 @@ def served_points(counts: Iterable[int] = (1, 2, 4)) -> dict[Experiment, float]:
 
 
 def sweep(
-    rates: Mapping[Experiment, float], launches: int = 3, spread: float = 0.04, seed: int = 1
+    rates: Mapping[Experiment, float],
+    launches: int = 3,
+    spread: float = 0.04,
+    seed: int = 1,
+    day: int = 1,
 ) -> list[RunRecord]:
     """Launches of all points in turn, with a spread of so much."""
-    random, begun = Random(seed), datetime(2026, 1, 1, tzinfo=UTC)
+    random, begun = Random(seed), datetime(2026, 1, day, tzinfo=UTC)
     made = [
         _launch(own, rate * random.lognormvariate(0.0, spread), turn)
         for turn in range(launches)

@@ -44,6 +44,11 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 @pytest.fixture
 def launcher(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeLauncher:
     """Launchers of every name that start nothing, in an empty folder; no hosts are emulated."""
+    return pretend_machines(monkeypatch, tmp_path)
+
+
+def pretend_machines(monkeypatch: pytest.MonkeyPatch, folder: Path) -> FakeLauncher:
+    """What the fixture `launcher` does, for tests in other places."""
     fake = FakeLauncher()
 
     def launcher_of(settings: LauncherSettings) -> FakeLauncher:
@@ -57,7 +62,7 @@ def launcher(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeLauncher:
     monkeypatch.setattr(surroundings, "source_state", lambda: "0123456789ab")
     for variable in ("SLURM_JOB_ID", "SLURM_JOBID"):
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(folder)
     # Whoever ends the tests means the tests: the command would end in its order, and they go on.
     monkeypatch.setattr(command_ends, "end_as_interrupted", lambda: None)
     return fake
