@@ -23,7 +23,7 @@ if __name__ == "__main__":
 import click
 from rich.console import Console
 
-from analysis.data.blocks import SweepResults, analysed
+from analysis.data.blocks import BEFOREHAND, SweepResults, analysed
 from analysis.data.cases import Case, make_cases
 from analysis.data.columns import write_summary
 from analysis.data.load import find_sweeps, read_sweep
@@ -122,7 +122,9 @@ def _launches_of(results: SweepResults) -> set[tuple[str, str, str]]:
 
 
 def _only_sweep(folder: Path) -> Path:
-    sweeps = find_sweeps(folder)
+    found = find_sweeps(folder)
+    # What was launched beforehand chose something, and is no result.
+    sweeps = [sweep for sweep in found if sweep.name not in BEFOREHAND] or found
     if len(sweeps) > 1:
         listed = ", ".join(str(sweep) for sweep in sweeps)
         raise UserError(f"{folder} holds several sweeps, name one of them: {listed}.")

@@ -46,6 +46,7 @@ _FILLS = (
     (StepPart.UPDATE, Cause.FOREIGN),
     (Cause.FEWER_WORKERS,),
     (StepPart.UNSEEN, Cause.UNSEEN),
+    (Cause.LOST,),
 )
 
 #: More pairs than this are not drawn; the table has them all.

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from analysis.data.cases import Case, make_cases
 from analysis.derive.network_causes import better_placement, network_causes
+from analysis.figures.where_time_goes import plot_explanation
 from analysis.report.explanation import (
     MEANINGS,
     advice_text,
@@ -310,6 +311,9 @@ def test_lost_packets_come_with_what_to_change(strategy: type[AnyStrategy], told
     assert "300 ms [300, 300] lost packets" in said
     advice = advice_text(explained, Cause.LOST)
     assert advice.startswith("Give switch ports more memory (--port-buffer), let ")
+    figure = plot_explanation(case)
+    assert figure is not None
+    assert "lost packets" in figure.axes[0].get_legend_handles_labels()[1]
     assert told in advice
 
 

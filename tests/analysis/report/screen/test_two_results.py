@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -92,6 +93,14 @@ def test_each_folder_is_one_sweep_and_not_the_other(
     assert "A and B are the same folder" in capsys.readouterr().err
     assert main(["compare-results", a, str(tmp_path)]) == 2
     assert "holds several sweeps, name one of them" in capsys.readouterr().err
+
+
+def test_what_chose_beforehand_is_no_second_sweep_of_a_folder(tmp_path: Path) -> None:
+    a, b = folders(tmp_path, {RING: 1.0}, {RING: 1.0})
+    both = tmp_path / "results"
+    shutil.copytree(b, both / "compare")
+    shutil.copytree(b, both / "first-look")
+    assert "B: " in invoke("compare-results", a, str(both))
 
 
 def test_launches_that_chose_are_no_results(
