@@ -68,9 +68,9 @@ def planned_jobs(
     by_size: dict[int, Sequence[PlannedRun]] = {num_hosts: missing}
     if sweep.job_sizes:
         by_size = {size: sweep.runs_of_job(size) for size in sweep.job_sizes}
-    jobs = []
+    jobs, wanted = [], set(missing)
     for size, runs in by_size.items():
-        to_make = [run for run in runs if run in set(missing)]
+        to_make = [run for run in runs if run in wanted]
         if to_make:
             jobs.append(_planned_job(sweep, to_make, settings, size, sweep_dir))
     return jobs

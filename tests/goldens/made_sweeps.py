@@ -69,7 +69,7 @@ def write(
 
 def _steps_of(record: RunRecord, rate: float) -> StepTable:
     """Each worker computes a little longer than the one before it, and in turn a little longer."""
-    own, numbers = record.experiment, np.arange(len(PHASES))
+    own, numbers = record.experiment, np.arange(len(PHASES), dtype=np.float64)
     step_s = own.global_batch / rate
     lengths = np.full(len(PHASES), step_s)
     lengths[::STALL_EVERY] += STALL_S if record.port_drops else 0.0
@@ -128,8 +128,8 @@ def slurm(folder: Path) -> None:
 def missing(folder: Path) -> None:
     """Of a point one launch failed, others timed out, were interrupted or are not made yet."""
     *made, timed_out, interrupted, unmade = COMPARED
-    late = {"status": Status.TIMED_OUT, "reason": "it took longer than 60 s"}
-    stopped = {"status": Status.INTERRUPTED, "reason": "worker:0 ended with signal 2"}
+    late: Any = {"status": Status.TIMED_OUT, "reason": "it took longer than 60 s"}
+    stopped: Any = {"status": Status.INTERRUPTED, "reason": "worker:0 ended with signal 2"}
     *records, _ = sweep({own: COMPARED[own] for own in made})  # the last launch of the last one
     records += [failed(made[-1], 2), replace(failed(made[-1], 2), attempt=2)]
     records += [replace(failed(timed_out, turn), **late) for turn in range(3)]
