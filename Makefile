@@ -124,7 +124,7 @@ define RUN_STUDY
 set -f; export PS_ALLREDUCE_RECIPE=$$$$; "$$SUITE_PYTHON" -m experiments "$$NAME" --profile "$$PROFILE" \
 	--launcher "$${LAUNCHER:-auto}" --results "$$RESULTS" $(CHOICE) $$ARGS; status=$$?; \
 case " $$ARGS " in *" --dry-run "*) exit $$status ;; esac; \
-if [ $$status -le 1 ] && [ -d "$$RESULTS/$$NAME" ]; then "$$SUITE_PYTHON" -m analysis report -- "$$RESULTS/$$NAME" || \
+if [ $$status -le 1 ]; then "$$SUITE_PYTHON" -m analysis report -- "$$RESULTS/$$NAME" || \
 	status=$$((status ? status : $$?)); fi; exit $$status
 endef
 
