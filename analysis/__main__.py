@@ -194,7 +194,7 @@ def cases_of(results: SweepResults, prices: Prices | None = None) -> tuple[Case,
     """What may be compared of the block that is analysed."""
     files = results.files
     table, planned = results.block.table, files.planned or ()
-    return make_cases(table, files.records, files.looked_at, prices, planned)
+    return make_cases(table, files.records, files.may_stop_early, prices, planned)
 
 
 def summarise_sweep(results: SweepResults, _: Sequence[Case]) -> None:

@@ -18,7 +18,7 @@ from experiments.models.workload_request import WorkloadRequest
 from launchers.cli.options import LAUNCHER
 from launchers.cli.types import PATH, WHOLE
 from launchers.settings import LauncherSettings
-from launchers.sites.catalogue import SITES
+from launchers.sites.kinds import SITES
 
 #: The launcher that `emulation-check` is about.
 EMULATING = next(kind for kind in SITES.values() if kind.network is not None)

@@ -13,9 +13,9 @@ from launchers import make_launcher
 from launchers.processes import run_quietly
 from launchers.run.launcher import HostsLauncher
 from launchers.settings import LauncherSettings
-from launchers.sites.catalogue import SITES
 from launchers.sites.emulated.flows import Flows, measure_flows
 from launchers.sites.emulated.site import EmulatedSite, network_of
+from launchers.sites.kinds import SITES
 from ps_allreduce.errors import SuiteError
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.record.provenance import ROOT, source_digest

@@ -21,7 +21,7 @@ def make_site(settings: LauncherSettings) -> Site:
     Raises:
         UserError: something is missing or does not fit, or training is not welcome here.
     """
-    from launchers.sites.catalogue import SITES, site_kind
+    from launchers.sites.kinds import SITES, site_kind
 
     kind = site_kind(settings.launcher)
     site = kind.make(settings)

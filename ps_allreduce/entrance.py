@@ -66,7 +66,7 @@ class Entrance:
                 return  # the caller has hung up again
             if not self.strangers:
                 raise HostFault(f"no caller can be let in ({error.strerror}).") from error
-            self._send_away(min(self.strangers, key=lambda each: each.deadline))
+            self._hang_up(min(self.strangers, key=lambda each: each.deadline))
             return
         stranger = Caller(connection, address, time.monotonic() + self.patience_s)
         self.strangers.add(stranger)
@@ -82,15 +82,15 @@ class Entrance:
             self._forget(stranger)
             return stranger
         if not content or len(stranger.said) == len(self.word):
-            self._send_away(stranger)
+            self._hang_up(stranger)
         return None
 
     def send_away(self, before: float = float("inf")) -> None:
         """Hang up on the strangers whose time is up by then, or on all."""
         for late in [each for each in self.strangers if each.deadline < before]:
-            self._send_away(late)
+            self._hang_up(late)
 
-    def _send_away(self, stranger: Caller) -> None:
+    def _hang_up(self, stranger: Caller) -> None:
         self._forget(stranger)
         stranger.connection.close()
 

@@ -137,14 +137,14 @@ class Case:
     Attributes:
         name: the model, and what sets the case apart from others of the sweep.
         conditions: what agrees between all its runs, by column; None where nothing was asked for.
-        looked_at: the sweep was to end once its main comparison is known well enough.
+        may_stop_early: the sweep was to end once its main comparison is known well enough.
         prices: of hosts, where the reader states them.
     """
 
     name: str
     conditions: Mapping[str, Any]
     points: tuple[Point, ...]
-    looked_at: bool = False
+    may_stop_early: bool = False
     prices: Prices | None = None
 
     @property
@@ -224,7 +224,7 @@ def processors_may_limit(runs: pd.DataFrame) -> pd.Series:
 def make_cases(
     table: pd.DataFrame,
     records: Mapping[str, RunRecord],
-    looked_at: bool = False,
+    may_stop_early: bool = False,
     prices: Prices | None = None,
     planned: Collection[str] = (),
 ) -> tuple[Case, ...]:
@@ -235,7 +235,7 @@ def make_cases(
 
     Args:
         records: by the index of the table.
-        looked_at: the sweep was to end once its main comparison is known well enough.
+        may_stop_early: the sweep was to end once its main comparison is known well enough.
         prices: of hosts, where the reader states them.
         planned: runs that were asked for, each `<experiment_id>/<repetition>`.
     """
@@ -251,7 +251,7 @@ def make_cases(
             name=name,
             conditions={column: group.iloc[0][column] for column in CONDITIONS},
             points=_points(group, attempts, records, planned),
-            looked_at=looked_at,
+            may_stop_early=may_stop_early,
             prices=prices,
         )
         for name, group in zip(names, groups, strict=True)

@@ -26,7 +26,7 @@ from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.record.exchanges import EXCHANGES, ExchangeChoice
 from ps_allreduce.record.files import (
     DEFINITION,
-    LOOKED,
+    EARLY_STOPPING,
     RunFiles,
     is_strange,
     iter_record_paths,
@@ -78,7 +78,7 @@ class SweepFiles:
         table: a row per attempt, of every block; the index is the path of the record.
         records: by the index of the table, without samples.
         planned: the runs that `sweep.json` asks for; None where there is no such file.
-        looked_at: the sweep was to end once its main comparison is known well enough.
+        may_stop_early: the sweep was to end once its main comparison is known well enough.
         exchanges: how gradients travel, as far as `auto` chose it.
         link_rates: of emulated links, bits per second by model, as far as a first look chose them.
         batches: of each worker by model, as far as a first look chose them.
@@ -89,7 +89,7 @@ class SweepFiles:
     records: Mapping[str, RunRecord]
     damaged: tuple[Damage, ...]
     planned: tuple[str, ...] | None
-    looked_at: bool = False
+    may_stop_early: bool = False
     exchanges: tuple[ExchangeChoice, ...] = ()
     link_rates: Mapping[str, float] = field(default_factory=dict)
     batches: Mapping[str, int] = field(default_factory=dict)
@@ -176,7 +176,7 @@ def read_sweep(folder: Path) -> SweepFiles:
         records=records,
         damaged=tuple(damaged),
         planned=definition.order,
-        looked_at=definition.looked_at,
+        may_stop_early=definition.may_stop_early,
         exchanges=definition.exchanges,
         link_rates=definition.link_rates,
         batches=definition.batches,
@@ -247,7 +247,7 @@ class _Definition:
 
     name: str | None = None
     order: tuple[str, ...] | None = None
-    looked_at: bool = False
+    may_stop_early: bool = False
     exchanges: tuple[ExchangeChoice, ...] = ()
     link_rates: Mapping[str, float] = field(default_factory=dict)
     batches: Mapping[str, int] = field(default_factory=dict)
@@ -263,7 +263,7 @@ def _definition(folder: Path, damaged: list[Damage]) -> _Definition:
         return _Definition(
             name=content.get("name"),
             order=tuple(order),
-            looked_at=LOOKED in choices,
+            may_stop_early=EARLY_STOPPING in choices,
             exchanges=from_json(tuple[ExchangeChoice, ...], choices.get(EXCHANGES, []), path.name),
             link_rates=chosen_rates(choices),
             batches=chosen_batches(choices),

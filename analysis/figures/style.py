@@ -50,9 +50,11 @@ _DPI = 200
 #: Of a PNG.  Higher levels take half as long again and make these files hardly smaller.
 _COMPRESSION = 3
 
-#: Characters that fit beside each other, and those of half a long word.
+#: Characters that fit beside each other.
 _LINE = 72
-_LONGEST_WORD = 6
+
+#: Lines are longer by so much than equal ones, since words are not cut.
+_HALF_A_WORD = 6
 
 _STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -163,11 +165,13 @@ def _lay_out(figure: Figure) -> None:
         figure.set_dpi(_DPI)
         engine.execute(figure)
         for lines in (2, 3):
-            if cut := cut_labels(figure):
-                for label in cut:
-                    text = " ".join(label.get_text().split())
-                    label.set_text(textwrap.fill(text, len(text) // lines + _LONGEST_WORD))
-                engine.execute(figure)
+            cut = cut_labels(figure)
+            if not cut:
+                break
+            for label in cut:
+                text = " ".join(label.get_text().split())
+                label.set_text(textwrap.fill(text, len(text) // lines + _HALF_A_WORD))
+            engine.execute(figure)
         figure.set_layout_engine(None)
 
 

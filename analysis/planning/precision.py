@@ -22,7 +22,7 @@ def half_width(sweep_dir: Path) -> float | None:
         UserError: no record can be read.
     """
     results = analysed(read_sweep(sweep_dir))
-    cases = make_cases(results.block.table, results.files.records, results.files.looked_at)
+    cases = make_cases(results.block.table, results.files.records, results.files.may_stop_early)
     widths = [_half_width(case) for case in cases]
     known = [width for width in widths if width is not None]
     return max(known) if known and len(known) == len(widths) else None

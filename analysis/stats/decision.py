@@ -37,7 +37,7 @@ MOST_MISSING = 200
 #: interval is narrow enough.  It ends sooner where launches happen to agree, so at 5 % it would err
 #: in up to 7 %; at 3 % it errs in at most 5 %, whatever the spread of launches (by simulation).
 LEVEL = 1 - CONFIDENCE
-LEVEL_OF_LOOKED = 0.03
+EARLY_STOPPING_LEVEL = 0.03
 
 _LOG_MARGIN = math.log1p(MARGIN)
 

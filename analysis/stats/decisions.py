@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import chain, combinations, product
 
 from analysis.data.cases import Case, Point
-from analysis.stats.decision import LEVEL, LEVEL_OF_LOOKED, Contest, Decision, Outcome, decide
+from analysis.stats.decision import EARLY_STOPPING_LEVEL, LEVEL, Contest, Decision, Outcome, decide
 from analysis.stats.doubts import doubt_about
 from analysis.stats.pairs.contenders import Contenders, contenders
 from analysis.stats.pairs.cost import meet_otherwise
@@ -163,7 +163,7 @@ def decisions(case: Case) -> Decisions:
 
 def _main(case: Case, main: Meeting) -> dict[Meeting, Decision]:
     """The planned comparison, whose launches may have been looked at while they were made."""
-    level = LEVEL_OF_LOOKED if case.looked_at else LEVEL
+    level = EARLY_STOPPING_LEVEL if case.may_stop_early else LEVEL
     told, contest = _shown(case, main, level)
     return {told: decide([contest], level)[0]}
 

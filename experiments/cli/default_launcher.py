@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from experiments import surroundings
 from launchers.settings import AUTO, LauncherSettings
-from launchers.sites.catalogue import site_kind
 from launchers.sites.emulated.site import EMULATED
+from launchers.sites.kinds import site_kind
 from launchers.sites.local import LOCAL
 from ps_allreduce.point.resources import Device
 

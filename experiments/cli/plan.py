@@ -33,7 +33,7 @@ from experiments.sweep.sweep import (
 from launchers.protocol import Capacity
 from launchers.run.launcher import absence
 from launchers.settings import option_of
-from launchers.sites.catalogue import SITES, network_of, site_kind
+from launchers.sites.kinds import SITES, network_of, site_kind
 from ps_allreduce.bounds import nominal_network_s
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment

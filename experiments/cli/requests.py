@@ -17,7 +17,7 @@ from experiments.studies.scope import Threads
 from experiments.studies.study import Study
 from experiments.sweep.sweep import Profile
 from launchers.settings import LauncherSettings, option_of
-from launchers.sites.catalogue import network_of, site_kind
+from launchers.sites.kinds import network_of, site_kind
 from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.point.evaluation import Evaluation, EvaluationMode
 from ps_allreduce.point.experiment import MOST_WORKERS, Experiment

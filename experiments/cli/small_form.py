@@ -14,8 +14,8 @@ from experiments.studies.defaults import default_models
 from experiments.studies.study import SmallForm
 from experiments.sweep.sweep import QUICK
 from launchers.settings import AUTO, LauncherSettings
-from launchers.sites.catalogue import site_kind
 from launchers.sites.emulated.site import EMULATED
+from launchers.sites.kinds import site_kind
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.workload import Workload
 

@@ -29,7 +29,7 @@ from experiments.suite import wire_points
 from experiments.sweep.sweep import PROFILES, QUICK, STANDARD, Profile
 from experiments.sweep.writable import check_writable
 from launchers.settings import LauncherSettings
-from launchers.sites.catalogue import network_of, site_kind
+from launchers.sites.kinds import network_of, site_kind
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import (
     FixedWarmup,

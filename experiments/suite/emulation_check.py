@@ -40,7 +40,7 @@ from experiments.studies.study import Study
 from experiments.suite.wire_points import FEW, LARGE, SMALL, sending_point
 from experiments.sweep.sweep import Profile
 from launchers.settings import LauncherSettings
-from launchers.sites.catalogue import SITES, network_of, site_kind
+from launchers.sites.kinds import SITES, network_of, site_kind
 from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import FixedWarmup, Measurement

@@ -21,7 +21,7 @@ from experiments.sweep.definition import CONTENDERS, LAUNCHES, Choices, save_def
 from experiments.sweep.history import kept_records
 from experiments.sweep.session import Session
 from experiments.sweep.sweep import PlannedRun, Sweep
-from ps_allreduce.record.files import LOOKED
+from ps_allreduce.record.files import EARLY_STOPPING
 from ps_allreduce.record.records import Status
 
 
@@ -116,7 +116,7 @@ class EarlyEnd:
         precision = self.sweep.profile.precision
         if precision is None or self.sweep.job_sizes:
             return False
-        self.choices.answers[LOOKED] = launches
+        self.choices.answers[EARLY_STOPPING] = launches
         save_definition(self.sweep, self.choices, self._folder)
         reached = half_width(self._folder)
         return reached is not None and reached <= precision

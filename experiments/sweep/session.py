@@ -29,7 +29,7 @@ from experiments.sweep.history import History, key_of, of_block, read_history
 from experiments.sweep.sweep import LAUNCH_ALLOWANCE_S, PlannedRun, Profile
 from launchers.protocol import LaunchedRun
 from launchers.run.launcher import HostsLauncher
-from launchers.sites.catalogue import site_kind
+from launchers.sites.kinds import site_kind
 from ps_allreduce.errors import HostFault, LaunchError, UserError, in_a_sentence
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Digits

@@ -14,7 +14,7 @@ from experiments.cli.requests import StudyRequest, SweepRequest
 from experiments.studies.defaults import default_models
 from experiments.tuning import candidates
 from experiments.tuning.command import PROFILE, find_winners
-from launchers.sites.catalogue import site_kind
+from launchers.sites.kinds import site_kind
 
 #: Of the time of the sweep.
 SHARE = 0.2

@@ -29,7 +29,7 @@ from launchers.cli.types import (
     size_text,
 )
 from launchers.settings import AUTO, LauncherSettings, option_of
-from launchers.sites.catalogue import SITES, site_kind
+from launchers.sites.kinds import SITES, site_kind
 from ps_allreduce.point.network import CONGESTION, PORT_BUFFER_BYTES
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -12,7 +12,7 @@ import click
 
 from launchers.cli.options import option_group
 from launchers.cli.types import WHOLE, one_of
-from launchers.sites.catalogue import SITES
+from launchers.sites.kinds import SITES
 from ps_allreduce.cluster import TaskId, TfConfig
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment

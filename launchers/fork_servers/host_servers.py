@@ -34,8 +34,6 @@ LINK_SECONDS = 0.4
 
 LINK_DEADLINE_S = 30.0
 
-_TOO_SLOW = "too little came through in time (--bandwidth too low, --loss or --traffic too high?)"
-
 
 @dataclass(frozen=True, slots=True)
 class HostServers:
@@ -284,8 +282,7 @@ def _collect(servers: HostServers, wanted: set[tuple[str, str]], seen: Seen) -> 
 def _note(host: str, message: object, seen: Seen) -> None:
     match message:
         case Event(event="failed", text=text):
-            why = _TOO_SLOW if text.startswith(TimeoutError.__name__) else text
-            raise HostFault(f"the links of {host} cannot be measured: {why}")
+            raise HostFault(f"the links of {host} cannot be measured: {text}")
         case Event(event=event, counts=counts):
             seen[host, event] = counts
         case Exited(name=name):

@@ -10,14 +10,15 @@ from __future__ import annotations
 import socket
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import accumulate, pairwise
 
 import numpy as np
 
 from ps_allreduce.entrance import accept_known
+from ps_allreduce.errors import HostFault
 from ps_allreduce.inspection.questions import ReceiveStream, Report, SendStream
 
 CHUNK = 1 << 20
@@ -93,14 +94,31 @@ def _looks(marks: Marks) -> list[tuple[int, int]]:
 def _take_in(connection: socket.socket) -> list[tuple[int, int]]:
     """Answer single bytes, then take in the stream that follows, with its marks."""
     connection.settimeout(CONNECT_TIMEOUT_S)
-    for _ in range(ROUND_TRIPS):
-        connection.sendall(_exactly_one(connection))
-    buffer = bytearray(CHUNK)
-    total, marks = 0, [(time.monotonic_ns(), 0)]
-    while count := connection.recv_into(buffer):
-        total += count
-        marks.append((time.monotonic_ns(), total))
+    with _silence_explained():
+        for _ in range(ROUND_TRIPS):
+            connection.sendall(_exactly_one(connection))
+        buffer = bytearray(CHUNK)
+        total, marks = 0, [(time.monotonic_ns(), 0)]
+        while count := connection.recv_into(buffer):
+            total += count
+            marks.append((time.monotonic_ns(), total))
     return marks
+
+
+@contextmanager
+def _silence_explained() -> Iterator[None]:
+    """Say what may keep bytes from coming through.
+
+    Raises:
+        HostFault: nothing came in time.
+    """
+    try:
+        yield
+    except TimeoutError as error:
+        raise HostFault(
+            f"nothing came through in {CONNECT_TIMEOUT_S:g} s; a firewall may stop it, or emulated "
+            "links are too slow (--bandwidth) or too full (--loss, --traffic)"
+        ) from error
 
 
 def _exactly_one(connection: socket.socket) -> bytes:
@@ -113,7 +131,10 @@ def _exactly_one(connection: socket.socket) -> bytes:
 def send_stream(request: SendStream, report: Report) -> None:
     """Send to `receive_stream` for some seconds; report `sent` with the median round trip."""
     place = (request.address, request.port)
-    with socket.create_connection(place, timeout=CONNECT_TIMEOUT_S) as connection:
+    with (
+        _silence_explained(),
+        socket.create_connection(place, timeout=CONNECT_TIMEOUT_S) as connection,
+    ):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.sendall(request.token.encode())
         trips = [_round_trip_ns(connection) for _ in range(ROUND_TRIPS)]

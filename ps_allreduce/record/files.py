@@ -55,7 +55,7 @@ DEFINITION = "sweep.json"
 
 #: The choice in it that says after how many launches the main comparison was last looked at, in a
 #: sweep that ends once that is known well enough; whoever tells its interval must account for it.
-LOOKED = "looks at the main comparison"
+EARLY_STOPPING = "looks at the main comparison"
 
 #: The folder in it of what is no record.
 REFUSED = "refused"

@@ -163,7 +163,7 @@ CHANGED = {
         ],
     },
     "a launcher": {
-        "launchers/sites/catalogue.py": [
+        "launchers/sites/kinds.py": [
             (
                 "from launchers.sites.local",
                 "from launchers.sites.here import HERE\nfrom launchers.sites.local",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from launchers.sites.catalogue import SITES
+from launchers.sites.kinds import SITES
 from ps_allreduce.record.files import iter_record_paths, load_record
 from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.record.records import RunRecord, Status

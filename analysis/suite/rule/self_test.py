@@ -7,14 +7,14 @@ apart, and a planted difference of 5 % must be found.  Everything is seeded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from analysis.stats.decision import LEVEL_OF_LOOKED, Contest, Decision, Outcome, decide
+from analysis.stats.decision import EARLY_STOPPING_LEVEL, Contest, Decision, Outcome, decide
 from analysis.stats.statistics import CONFIDENCE, compare
 from analysis.suite.rule.spreads import Spreads
 from analysis.suite.targets import no_less_than, target_text, up_to
@@ -60,20 +60,21 @@ class Share:
         return f"{self.rate:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def false_alarms(spreads: Spreads, sweeps: int) -> Share:
+def equal_settings(spreads: Spreads, sweeps: int) -> list[Decision]:
+    """What is decided of settings that are equal."""
+    return [_decided(spreads, 0.0, seed) for seed in range(sweeps)]
+
+
+def false_alarms(equal: Sequence[Decision]) -> Share:
     """How often equal settings are told apart."""
-    found = [_decided(spreads, 0.0, seed) for seed in range(sweeps)]
-    return Share(
-        count=sum(each.outcome in (Outcome.FASTER, Outcome.SLOWER) for each in found), of=sweeps
-    )
+    told = [each.outcome in (Outcome.FASTER, Outcome.SLOWER) for each in equal]
+    return Share(count=sum(told), of=len(equal))
 
 
-def misses(spreads: Spreads, sweeps: int) -> Share:
+def misses(equal: Sequence[Decision]) -> Share:
     """How often the interval of equal settings does not hold 1."""
-    found = [_decided(spreads, 0.0, seed).ends for seed in range(sweeps)]
-    return Share(
-        count=sum(not (low or 0.0) <= 1.0 <= (high or np.inf) for _, low, high in found), of=sweeps
-    )
+    held = [(low or 0.0) <= 1.0 <= (high or np.inf) for _, low, high in (e.ends for e in equal)]
+    return Share(count=len(equal) - sum(held), of=len(equal))
 
 
 def detections(spreads: Spreads, sweeps: int) -> Share:
@@ -107,7 +108,7 @@ def _decided(spreads: Spreads, effect: float, seed: int) -> Decision:
     sides = _sweep(spreads, effect, np.random.default_rng(seed))
     for count in range(FEWEST, LAUNCHES + 1):
         contest = _contest([[each[:count] for each in side] for side in sides])
-        (decision,) = decide([contest], LEVEL_OF_LOOKED)
+        (decision,) = decide([contest], EARLY_STOPPING_LEVEL)
         if decision.half_width is not None and decision.half_width <= PRECISION:
             break
     return decision
@@ -142,8 +143,9 @@ def render_self_test(
         spreads: of real sweeps; equal settings must not be told apart there.
         emulated: of an emulated accelerator, where a difference is planted.
     """
-    alarms, found = false_alarms(spreads, SWEEPS), detections(emulated, SWEEPS)
-    missed, limit = misses(spreads, SWEEPS), limit_of_detection(emulated)
+    equal = equal_settings(spreads, SWEEPS)
+    alarms, missed = false_alarms(equal), misses(equal)
+    found, limit = detections(emulated, SWEEPS), limit_of_detection(emulated)
     content["self_test"] = _figures((spreads, emulated), alarms, missed, found, limit)
     yield (
         f"self-test, {SWEEPS} simulated sweeps of {FEWEST} to {LAUNCHES} launches, which end early "

@@ -15,7 +15,7 @@ from experiments.models.workload_request import refuse_absent_workers
 from experiments.studies.scope import Describe, check_servers
 from experiments.sweep.session import Workplace, open_session, run_once_more
 from experiments.sweep.writable import check_writable
-from launchers.sites.catalogue import network_of
+from launchers.sites.kinds import network_of
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.names import SMALL_CNN, Unit

@@ -33,7 +33,7 @@ from experiments.sweep.writable import check_writable
 from launchers.protocol import Capacity
 from launchers.run.launcher import HostsLauncher
 from launchers.scheduler import Scheduler
-from launchers.sites.catalogue import site_kind
+from launchers.sites.kinds import site_kind
 from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts as hosts_needed

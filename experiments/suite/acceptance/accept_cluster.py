@@ -23,7 +23,7 @@ from experiments.sweep.sweep import PROFILES, QUICK
 from experiments.sweep.writable import check_writable
 from launchers.doctor.command import look_at_hosts
 from launchers.settings import LauncherSettings
-from launchers.sites.catalogue import site_kind
+from launchers.sites.kinds import site_kind
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.models.names import SMALL_CNN
 from ps_allreduce.point.workload import EmulatedCompute

@@ -20,7 +20,7 @@ from experiments.suite.weights.training import launch_again, train
 from experiments.sweep.session import Session, Workplace, open_session
 from experiments.sweep.writable import check_writable
 from launchers.settings import LauncherSettings
-from launchers.sites.catalogue import network_of
+from launchers.sites.kinds import network_of
 from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.resources import Device, Resources

@@ -26,7 +26,7 @@ from experiments.sweep.sweep import Profile
 from experiments.sweep.writable import check_writable
 from launchers.run.launcher import HostsLauncher
 from launchers.settings import LauncherSettings
-from launchers.sites.catalogue import network_of
+from launchers.sites.kinds import network_of
 from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import VariableSpec

@@ -13,26 +13,26 @@ from analysis.data.load import read_sweep
 from analysis.planning.precision import half_width
 from analysis.stats.decisions import decisions
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
-from ps_allreduce.record.files import LOOKED, write_json
+from ps_allreduce.record.files import EARLY_STOPPING, write_json
 from tests.analysis.builders import runs, save, times
 from tests.fakes import make_experiment
 
 TWO = (make_experiment(AllReduce, 2), make_experiment(SynchronousServers, 2))
 
 
-def leave(folder: Path, *, looked_at: bool) -> None:
+def leave(folder: Path, *, may_stop_early: bool) -> None:
     """A sweep of two points with three launches each."""
     for point, factor in zip(TWO, (1.0, 1.1), strict=True):
         for record in runs(point, times(factor) if factor == 1.0 else {0: 108, 1: 113, 2: 110}):
             save(folder, record)
-    choices = {LOOKED: 3} if looked_at else {}
+    choices = {EARLY_STOPPING: 3} if may_stop_early else {}
     write_json(folder / "sweep.json", {"order": [], "choices": choices})
 
 
 def told(folder: Path) -> float:
     """Half of the width of the interval in the report, on the logarithm."""
     results = analysed(read_sweep(folder))
-    (case,) = make_cases(results.block.table, results.files.records, results.files.looked_at)
+    (case,) = make_cases(results.block.table, results.files.records, results.files.may_stop_early)
     main = decisions(case).main
     assert main is not None
     decision = decisions(case).of(*main.bests)
@@ -43,8 +43,8 @@ def told(folder: Path) -> float:
 
 def test_a_sweep_that_may_end_early_has_a_wider_interval(tmp_path: Path) -> None:
     widths = []
-    for name, looked_at in (("once", False), ("early", True)):
-        leave(tmp_path / name, looked_at=looked_at)
+    for name, may_stop_early in (("once", False), ("early", True)):
+        leave(tmp_path / name, may_stop_early=may_stop_early)
         width = half_width(tmp_path / name)
         assert width is not None
         assert math.log1p(width) == pytest.approx(told(tmp_path / name))

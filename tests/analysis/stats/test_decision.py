@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.special import stdtrit
 
 from analysis.stats.decision import (
-    LEVEL_OF_LOOKED,
+    EARLY_STOPPING_LEVEL,
     MARGIN,
     Contest,
     Decision,
@@ -175,7 +175,7 @@ def test_sweeps_that_end_once_they_are_narrow_miss_in_at_most_five_of_a_hundred(
     means = logs.cumsum(axis=1) / counts
     squares = (logs**2).cumsum(axis=1) - counts * means**2
     errors = np.sqrt(squares / np.maximum(counts - 1, 1) / counts)
-    halves = errors * stdtrit(np.maximum(counts - 1, 1), 1 - LEVEL_OF_LOOKED / 2)
+    halves = errors * stdtrit(np.maximum(counts - 1, 1), 1 - EARLY_STOPPING_LEVEL / 2)
     may_end = (np.expm1(halves) <= NARROW) & (counts >= FEWEST) | (counts == MOST)
     missed = 0
     for number, end in enumerate(may_end.argmax(axis=1)):
@@ -186,7 +186,7 @@ def test_sweeps_that_end_once_they_are_narrow_miss_in_at_most_five_of_a_hundred(
             n_first=int(end) + 1,
             n_second=int(end) + 1,
         )
-        (found,) = decide([Contest(comparisons=((comparison,),))], LEVEL_OF_LOOKED)
+        (found,) = decide([Contest(comparisons=((comparison,),))], EARLY_STOPPING_LEVEL)
         assert found.low is not None
         assert found.high is not None
         missed += not found.low <= 1.0 <= found.high

@@ -16,7 +16,7 @@ from experiments.sweep.sweep import Profile, Sweep
 from launchers.protocol import LaunchedRun
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
-from ps_allreduce.record.files import LOOKED
+from ps_allreduce.record.files import EARLY_STOPPING
 from ps_allreduce.record.records import Status
 from tests.experiments.sweeps import records
 from tests.fakes import METRICS, FakeLauncher, bad_run, make_experiment, ok_run
@@ -58,7 +58,7 @@ def test_a_narrow_interval_ends_the_sweep_and_the_same_command_adds_nothing(
     assert result.standing.is_complete
     assert len(result.made) == 2 * 3
     files = read_sweep(tmp_path)
-    assert (files.looked_at, len(files.planned or ())) == (True, 6)
+    assert (files.may_stop_early, len(files.planned or ())) == (True, 6)
     again = go(FakeLauncher(), tmp_path, read_choices(tmp_path, "", None))
     assert (again.made, again.stop) == ((), None)
 
@@ -66,7 +66,7 @@ def test_a_narrow_interval_ends_the_sweep_and_the_same_command_adds_nothing(
 def test_a_wide_interval_ends_nothing_and_the_last_look_is_noted(tmp_path: Path) -> None:
     result = go(FakeLauncher(alternating(0.1)), tmp_path)
     assert (result.stop, len(result.made)) == (None, 16)
-    assert read_choices(tmp_path, "", None).answer(LOOKED, int) == 7
+    assert read_choices(tmp_path, "", None).answer(EARLY_STOPPING, int) == 7
 
 
 def test_looks_of_an_interrupted_sweep_count_when_it_goes_on(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_looks_of_an_interrupted_sweep_count_when_it_goes_on(tmp_path: Path) -> 
     assert go(FakeLauncher(script), tmp_path).stop is Stop.INTERRUPTED
     choices = read_choices(tmp_path, "", None)
     go(FakeLauncher(alternating(0.1)), tmp_path, choices)
-    assert read_sweep(tmp_path).looked_at
+    assert read_sweep(tmp_path).may_stop_early
     assert len(records(tmp_path)) == 17
 
 
@@ -127,7 +127,7 @@ def test_turns_are_made_for_as_long_as_they_fit_into_the_time(
     assert read_choices(tmp_path, "", None).answer(LAUNCHES, int) == launches
     assert listener.expected == [2 * n for n in range(launches - 3, -1, -1)]
     files = read_sweep(tmp_path)
-    assert (len(files.planned or ()), files.looked_at) == (2 * launches, False)
+    assert (len(files.planned or ()), files.may_stop_early) == (2 * launches, False)
 
 
 def test_the_fewest_turns_of_the_main_comparison_are_made_without_time(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from launchers.cli.types import (
     one_of,
 )
 from launchers.settings import COMMON_SETTINGS, LauncherSettings, option_of
-from launchers.sites.catalogue import SITES, network_of, site_kind
+from launchers.sites.kinds import SITES, network_of, site_kind
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.network import EmulatedNetwork
 

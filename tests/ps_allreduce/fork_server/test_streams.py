@@ -11,6 +11,7 @@ from queue import Queue
 import numpy as np
 import pytest
 
+from ps_allreduce.errors import HostFault
 from ps_allreduce.fork_server import streams
 from ps_allreduce.fork_server.streams import (
     PART_SHARE,
@@ -183,3 +184,13 @@ def test_without_anybody_at_the_other_end_both_give_up(monkeypatch: pytest.Monke
         port = server.getsockname()[1]
     with pytest.raises(ConnectionRefusedError):
         send_stream(sending("127.0.0.1", port), Ear())
+
+
+def test_bytes_that_do_not_come_through_are_told_with_what_may_keep_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(streams, "CONNECT_TIMEOUT_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(HostFault, match=r"nothing came through .*firewall.*--bandwidth"):
+            send_stream(sending("127.0.0.1", port), Ear())

@@ -19,7 +19,13 @@ from analysis.suite.rule.self_comparisons import (
     compared_in,
     render_self_comparisons,
 )
-from analysis.suite.rule.self_test import detections, false_alarms, limit_of_detection, misses
+from analysis.suite.rule.self_test import (
+    detections,
+    equal_settings,
+    false_alarms,
+    limit_of_detection,
+    misses,
+)
 from analysis.suite.rule.spreads import Spreads, measured_spreads
 from ps_allreduce.errors import SuiteError
 from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
@@ -33,7 +39,7 @@ POINTS.append(make_experiment(SynchronousServers, 2))
 
 
 def test_equal_settings_are_told_apart_in_at_most_five_percent() -> None:
-    found = false_alarms(replace(SPREADS, launch=0.1), 400)
+    found = false_alarms(equal_settings(replace(SPREADS, launch=0.1), 400))
     # Of 400 at 5 %, 29 is the 97.5 % point of the binomial distribution.
     assert 0 < found.count <= 29
     low, high = found.interval
@@ -41,7 +47,7 @@ def test_equal_settings_are_told_apart_in_at_most_five_percent() -> None:
 
 
 def test_intervals_of_sweeps_that_end_early_hold_the_truth() -> None:
-    assert misses(replace(SPREADS, launch=0.01), 400).count <= 29
+    assert misses(equal_settings(replace(SPREADS, launch=0.01), 400)).count <= 29
 
 
 def test_a_planted_difference_is_found_where_launches_agree() -> None:
