@@ -61,8 +61,9 @@ def _explained(fault: Fault) -> set[int]:
         return {130}
     if fault.target is Target.SUITE and fault.verb in (Verb.KILL, Verb.STOP):
         return {-9} if fault.verb is Verb.KILL or fault.for_good else set()
-    # What is wrong with these disks, the user has to mend first.
-    return {1, 2} if fault.target in (Target.RESULTS, Target.TMPDIR) else {1}
+    # What is wrong with these disks, and with the suite's own limits, the user has to mend first.
+    own_limit = fault.verb is Verb.FEW_HANDLES and fault.target is Target.SUITE
+    return {1, 2} if own_limit or fault.target in (Target.RESULTS, Target.TMPDIR) else {1}
 
 
 def traceback_in(said: str) -> str:

@@ -140,6 +140,7 @@ FULL = Fault(verb=Verb.FILL, target=Target.RESULTS)
         ([replace(STOPPED, verb=Verb.KILL)], {0, -9}),
         ([STOPPED], {0}),
         ([replace(STOPPED, for_good=True)], {0, -9}),
+        ([replace(STOPPED, verb=Verb.FEW_HANDLES)], {0, 1, 2}),
     ],
 )
 def test_a_call_may_end_only_as_its_faults_explain(faults: list[Fault], statuses: set[int]) -> None:
