@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ps_allreduce.early_end import INTERRUPTED, MISTAKE, end_at_once, end_in_order
+from ps_allreduce.early_end import INTERRUPTED, MISTAKE, end_at_once, end_in_order, end_with
 
 if __name__ == "__main__":
     end_at_once()
@@ -258,4 +258,4 @@ if __name__ == "__main__":
     gc.freeze()
     gc.set_threshold(_GARBAGE)
     gc.enable()
-    sys.exit(main())
+    end_with(main())

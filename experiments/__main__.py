@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from ps_allreduce.early_end import end_at_once, end_in_order
+from ps_allreduce.early_end import end_at_once, end_in_order, end_with
 
 if __name__ == "__main__":
     end_at_once()
@@ -251,4 +251,4 @@ def main(words: Sequence[str] | None = None) -> int:
 
 if __name__ == "__main__":
     end_in_order()
-    sys.exit(main())
+    end_with(main())

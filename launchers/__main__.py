@@ -6,10 +6,9 @@ interrupted.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
-from ps_allreduce.early_end import end_at_once, end_in_order
+from ps_allreduce.early_end import end_at_once, end_in_order, end_with
 
 if __name__ == "__main__":
     end_at_once()
@@ -39,4 +38,4 @@ def main(words: Sequence[str] | None = None) -> int:
 
 if __name__ == "__main__":
     end_in_order()
-    sys.exit(main())
+    end_with(main())

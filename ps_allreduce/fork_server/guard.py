@@ -45,6 +45,11 @@ def go_on_guarded(line: Line) -> int:
     return serving
 
 
+def wake_guard() -> None:
+    """Let the guard of this process go on if somebody has stopped it: it would outlive the line."""
+    os.kill(os.getppid(), signal.SIGCONT)
+
+
 @dataclass(slots=True)
 class Guard:
     """Watches over one child.

@@ -40,7 +40,7 @@ from ps_allreduce.fork_server.child import (
     log_failure,
     report_failure,
 )
-from ps_allreduce.fork_server.guard import go_on_guarded
+from ps_allreduce.fork_server.guard import go_on_guarded, wake_guard
 from ps_allreduce.fork_server.line import Line, open_line, standard_streams
 from ps_allreduce.fork_server.orphans import adopt_orphans, end_group, end_orphans, reap_orphans
 from ps_allreduce.fork_server.run_folder import RunFolder
@@ -96,8 +96,7 @@ class ForkServer:
             except OSError as error:  # no file handles, no room for another process
                 self._send(messages.Leaving(reason=error.strerror or str(error)))
             finally:
-                self.is_ending = True
-                self._kill_all()
+                self._begin_to_end()
                 self.run_folder.finish_run()
 
     def _serve_once(self, selector: selectors.BaseSelector, wakeup: int) -> bool:
@@ -261,11 +260,15 @@ class ForkServer:
                 with suppress(ProcessLookupError):
                     kill(pid, signal.SIGKILL)
 
+    def _begin_to_end(self) -> None:
+        self.is_ending = True
+        self._kill_all()
+        wake_guard()
+
     def _terminate(self, *_: object) -> None:
         if self.is_ending:
             return  # its guard asks for what is being done, and would cut it off
-        self.is_ending = True
-        self._kill_all()
+        self._begin_to_end()
         self.run_folder.close()
         # Not as a failure: srun would kill the other hosts' servers before they have cleaned up.
         os._exit(0)

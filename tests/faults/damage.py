@@ -40,7 +40,7 @@ def damage(fault: Fault, ground: Ground) -> tuple[Path, ...]:
         case _:
             try:
                 path.write_text(_spoiled(path.read_text(encoding="utf-8"), fault))
-            except ValueError:  # another fault has spoiled it already
+            except (ValueError, RecursionError):  # another fault has spoiled it already
                 return ()
     return (path,)
 

@@ -19,6 +19,16 @@ from tests.talk import assert_gone
 SLOW = "import time\nprint('importing', flush=True)\ntime.sleep(60)\n"
 
 
+#: Asks itself to end when Python has begun to.
+ENDING = """
+import atexit, os, sys
+from ps_allreduce.early_end import end_at_once, end_in_order, end_with
+end_at_once()
+end_in_order()
+atexit.register(os.kill, os.getpid(), int(sys.argv[1]))
+end_with(0)
+"""
+
 PROGRAMS = ("experiments", "launchers", "analysis")
 
 
@@ -40,6 +50,15 @@ def test_a_program_that_is_still_importing_ends_quietly(
     program.send_signal(number)
     assert program.communicate(timeout=10) == ("", "")
     assert program.returncode == 130
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_program_that_has_done_its_work_keeps_its_status(number: signal.Signals) -> None:
+    program = subprocess.Popen(
+        [sys.executable, "-c", ENDING, str(int(number))], stderr=subprocess.PIPE, text=True
+    )
+    assert program.communicate(timeout=10)[1] == ""
+    assert program.returncode == 0
 
 
 @pytest.mark.parametrize(

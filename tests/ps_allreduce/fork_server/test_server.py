@@ -409,6 +409,13 @@ def test_what_a_killed_fork_server_wrote_is_removed_by_the_next_one(
     another.program.end()
 
 
+def test_a_guard_that_is_stopped_does_not_outlive_the_line(server: Server) -> None:
+    os.kill(server.program.process.pid, signal.SIGSTOP)
+    server.program.connection.close()
+    assert server.program.process.wait(10) == 0
+    assert_gone([server.ready.pid])
+
+
 def test_two_fork_servers_on_a_host_leave_each_other_alone(server: Server, tmp_path: Path) -> None:
     another = Server(tmp_path)
     assert Path(server.ready.scratch).exists()
