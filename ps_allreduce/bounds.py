@@ -1,6 +1,6 @@
-"""The least time that a network leaves a step, from the bytes that cross every host's link.
+"""The least time that a network leaves a step, from the bytes that hosts send each other.
 
-Decides how many bytes a strategy has to send for one step of every worker, and how much of that can
+Decides what a strategy has to send in a step of every worker (`demands`), and how much of that can
 hide behind computation.  Pure.  Which rates links have, and what the figures are compared with, is
 the business of `experiments` and `analysis`.
 
@@ -11,25 +11,40 @@ for accelerating distributed DNN training in heterogeneous GPU/CPU clusters, OSD
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import place_by_number
 from ps_allreduce.point.wire import WireType
 
-#: Bytes that a host sends and receives over its link.
-Crossing = tuple[float, float]
+#: Bytes per second that every host's link has for gradients, out and in.
+Rates = Mapping[str, tuple[float, float]]
 
 
-def link_bytes(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """What one host sends another one in a step.
+
+    Attributes:
+        num_bytes: payload.
+        worker: in whose step; None where workers send together.
+    """
+
+    source: str
+    target: str
+    num_bytes: float
+    worker: int | None = None
+
+
+def demands(
     experiment: Experiment,
     host_of: Mapping[str, str],
     bytes_per_server: Sequence[int],
     gradient_bytes: int,
-) -> dict[str, Crossing]:
-    """Bytes that every host sends and receives in one step of every worker.
+) -> tuple[Flow, ...]:
+    """What hosts send each other in one step of every worker.
 
     Nothing crosses a link between tasks of one host.
 
@@ -38,50 +53,45 @@ def link_bytes(
         bytes_per_server: trainable bytes in float32 of each server; empty without servers.
         gradient_bytes: of one worker, in float32.
     """
-    hosts = dict.fromkeys(host_of.values(), (0.0, 0.0))
     if experiment.strategy.uses_servers:
-        return _of_servers(experiment, host_of, bytes_per_server, hosts)
+        return tuple(_to_servers(experiment, host_of, bytes_per_server))
     if experiment.strategy.uses_collective:
-        return hosts | _of_ring(experiment, host_of, gradient_bytes)
-    return hosts
+        return tuple(_around(experiment, host_of, gradient_bytes))
+    return ()
 
 
-def _of_servers(
-    experiment: Experiment,
-    host_of: Mapping[str, str],
-    bytes_per_server: Sequence[int],
-    hosts: Mapping[str, Crossing],
-) -> dict[str, Crossing]:
+def _to_servers(
+    experiment: Experiment, host_of: Mapping[str, str], bytes_per_server: Sequence[int]
+) -> Iterator[Flow]:
     """Every sender pushes each server's part and pulls it back."""
-    sent, received = dict.fromkeys(hosts, 0.0), dict.fromkeys(hosts, 0.0)
     for index, pulled in enumerate(bytes_per_server):
-        pushed = pulled * _push_share(experiment)
         server = host_of[str(TaskId(TaskType.PS, index))]
-        for worker in _senders(experiment, host_of):
-            if worker != server:
-                sent[worker] += pushed
-                received[server] += pushed
-                sent[server] += pulled
-                received[worker] += pulled
-    return {host: (sent[host], received[host]) for host in hosts}
+        for worker, host in _senders(experiment, host_of):
+            if host != server:
+                pushed = pulled * _push_share(experiment)
+                yield Flow(source=host, target=server, num_bytes=pushed, worker=worker)
+                yield Flow(source=server, target=host, num_bytes=pulled, worker=worker)
 
 
-def _of_ring(
+def _around(
     experiment: Experiment, host_of: Mapping[str, str], gradient_bytes: int
-) -> dict[str, Crossing]:
+) -> Iterator[Flow]:
     """The ring enters and leaves every host of workers once."""
-    senders = _senders(experiment, host_of)
-    hosts = dict.fromkeys(senders)
-    share = 2 * (len(senders) - 1) / len(senders) if len(hosts) > 1 else 0.0
+    senders = [host for _, host in _senders(experiment, host_of)]
+    hosts = list(dict.fromkeys(senders))
+    share = 2 * (len(senders) - 1) / len(senders)
     crossing = share * gradient_bytes * _push_share(experiment)
-    return dict.fromkeys(hosts, (crossing, crossing))
+    if len(hosts) > 1:
+        for host, following in zip(hosts, [*hosts[1:], hosts[0]], strict=True):
+            yield Flow(source=host, target=following, num_bytes=crossing)
 
 
-def _senders(experiment: Experiment, host_of: Mapping[str, str]) -> list[str]:
-    """The host of every worker; with aggregation on hosts each host once."""
-    workers = [TaskId(TaskType.WORKER, index) for index in range(experiment.num_workers)]
-    hosts = [host_of[str(worker)] for worker in workers]
-    return list(dict.fromkeys(hosts)) if experiment.strategy.host_aggregation else hosts
+def _senders(experiment: Experiment, host_of: Mapping[str, str]) -> list[tuple[int | None, str]]:
+    """Every worker and its host; with aggregation on hosts each host once."""
+    hosts = [host_of[str(TaskId(TaskType.WORKER, i))] for i in range(experiment.num_workers)]
+    if experiment.strategy.host_aggregation:
+        return [(None, host) for host in dict.fromkeys(hosts)]
+    return list(enumerate(hosts))
 
 
 def _push_share(experiment: Experiment) -> float:
@@ -90,23 +100,27 @@ def _push_share(experiment: Experiment) -> float:
     return 1.0 if wire is None or wire.gradients is WireType.FLOAT32 else 0.5
 
 
-def network_time_s(
-    crossings: Mapping[str, Crossing],
-    bits_per_s: float,
-    traffic: Mapping[str, tuple[float, float]] = MappingProxyType({}),
-) -> float:
-    """Seconds until the busiest link has carried its bytes, both directions at once.
+def link_bytes(flows: Iterable[Flow]) -> dict[str, tuple[float, float]]:
+    """Bytes that every host sends and receives over its link, of those that do."""
+    both: dict[str, tuple[float, float]] = {}
+    for flow in flows:
+        sent, received = both.get(flow.source, (0.0, 0.0))
+        both[flow.source] = sent + flow.num_bytes, received
+        sent, received = both.get(flow.target, (0.0, 0.0))
+        both[flow.target] = sent, received + flow.num_bytes
+    return both
 
-    Args:
-        bits_per_s: rate of every link and direction, payload.
-        traffic: of it, what background traffic takes of a host's link, out and in.
-    """
-    seconds = [
-        8 * size / (bits_per_s - taken)
-        for host, crossing in crossings.items()
-        for size, taken in zip(crossing, traffic.get(host, (0.0, 0.0)), strict=True)
-    ]
-    return max(seconds, default=0.0)
+
+def network_time_s(flows: Iterable[Flow], rates: Rates) -> float:
+    """Seconds until the busiest link has carried its bytes, both directions at once."""
+    return max(
+        (
+            size / rate
+            for host, sizes in link_bytes(flows).items()
+            for size, rate in zip(sizes, rates[host], strict=True)
+        ),
+        default=0.0,
+    )
 
 
 def nominal_network_s(experiment: Experiment, gradient_bytes: int, bits_per_s: float) -> float:
@@ -115,12 +129,13 @@ def nominal_network_s(experiment: Experiment, gradient_bytes: int, bits_per_s: f
     What the stated background traffic takes of a link is not there for gradients.
     """
     num_ps, network = experiment.num_ps, experiment.network
-    placed = place_by_number(experiment)
-    host_of = {str(task): host for task, host in placed.items()}
+    host_of = {str(task): host for task, host in place_by_number(experiment).items()}
     shares = [gradient_bytes // num_ps] * num_ps if num_ps else []
-    crossings = link_bytes(experiment, host_of, shares, gradient_bytes)
-    traffic = {host: network.traffic_at(int(host)) for host in crossings} if network else {}
-    return network_time_s(crossings, bits_per_s, traffic)
+    rates = {}
+    for host in host_of.values():
+        out, into = network.traffic_at(int(host)) if network else (0.0, 0.0)
+        rates[host] = (bits_per_s - out) / 8, (bits_per_s - into) / 8
+    return network_time_s(demands(experiment, host_of, shares, gradient_bytes), rates)
 
 
 def step_bound_s(forward_s: float, backward_s: float, network_s: float) -> float:

@@ -20,12 +20,13 @@ from analysis.derive.costs import (
     seconds_per_gigabyte,
     task_seconds,
 )
-from analysis.derive.fastest_step import bound_of, step_time_s, traffic_of
+from analysis.derive.fastest_step import bound_of, flows_of, step_time_s
 from analysis.derive.network_causes import network_causes
 from analysis.derive.stalls import LEAST_STEPS, stalls_of
 from analysis.derive.steadiness import steadiness_of
 from analysis.derive.step_parts import parts_of, pop_of
 from analysis.derive.tracing import traced_step_s
+from ps_allreduce.bounds import link_bytes
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.models.names import Unit
@@ -226,7 +227,7 @@ def _costs(record: RunRecord, steps: StepTable | None, window: Window | None, st
     workers = record.experiment.num_workers
     return {
         "cpu_s_per_gigabyte": seconds_per_gigabyte(cpu, workers, record.gradient_bytes),
-        "core_bits_per_s": core_bits_per_s(traffic_of(record), cpu),
+        "core_bits_per_s": core_bits_per_s(link_bytes(flows_of(record)), cpu),
         "cpu_over": cpu.over,
     }
 

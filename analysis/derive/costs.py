@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.derive.fastest_step import Traffic
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.point.measurement import SETTLING_STEPS
 from ps_allreduce.record.records import RecordingTimes, RunRecord
@@ -111,11 +110,14 @@ def seconds_per_gigabyte(cpu: ProcessorTime, num_workers: int, gradient_bytes: i
     return 1e9 * sum(cpu.by_host.values()) / (num_workers * gradient_bytes)
 
 
-def core_bits_per_s(traffic: Traffic, cpu: ProcessorTime) -> float | None:
+def core_bits_per_s(traffic: Mapping[str, tuple[float, float]], cpu: ProcessorTime) -> float | None:
     """The rate of links, each direction, at which one core per host would be busy all the time.
 
     Of the host that would be so first; k cores that share the work keep up with k times as much.
     None where nothing crosses a link.
+
+    Args:
+        traffic: bytes that each host sends and receives in a step.
     """
     rates = [
         8 * max(traffic[host]) / seconds

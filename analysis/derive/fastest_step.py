@@ -31,15 +31,14 @@ Latency and links between racks are not in these bounds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from ps_allreduce.bounds import Crossing, link_bytes, step_bound_s
+from ps_allreduce.bounds import Flow, Rates, demands, link_bytes, network_time_s, step_bound_s
 from ps_allreduce.cluster import TaskId, TaskType
-from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.records import RunRecord
 
 #: Of a run that did not get so far, its bound is that of so many steps.
@@ -47,12 +46,6 @@ UNMEASURED_STEPS = 1000
 
 #: Of sums of shares of a second.
 _ROUNDING = 1e-9
-
-#: Bytes per second that every host's link has for gradients, out and in.
-Rates = Mapping[str, tuple[float, float]]
-
-#: Bytes over the links of the hosts that send or receive any.
-Traffic = Mapping[str, Crossing]
 
 _Floats = npt.NDArray[np.float64]
 
@@ -72,14 +65,15 @@ class Bound:
 
 def bound_of(record: RunRecord) -> Bound | None:
     """The bound of a run; None without a network that limits it, or where it is unknown."""
-    compute, rates, traffic = _compute(record), host_rates(record), traffic_of(record)
-    if compute is None or not traffic or not set(traffic) <= set(rates):
+    compute, rates, flows = _compute(record), host_rates(record), flows_of(record)
+    hosts = set(link_bytes(flows))
+    if compute is None or not hosts or not hosts <= set(rates):
         return None
-    if min(min(rates[host]) for host in traffic) <= 0:
+    if min(min(rates[host]) for host in hosts) <= 0:
         return None  # links were measured slower than what else they carried
-    network_s = busiest_s(traffic, rates)
+    network_s = network_time_s(flows, rates)
     if record.experiment.strategy.deals_steps:
-        step_s = _dealt_step_s(record, compute, rates)
+        step_s = _dealt_step_s(record, compute, flows, rates)
     else:
         step_s = compute.step_s(compute.scales.max(axis=0), network_s)
     return Bound(network_s=network_s, step_s=step_s)
@@ -109,23 +103,27 @@ def host_rates(record: RunRecord) -> Rates:
     return {host: (rate - sent[host], rate - received[host]) for host, rate in rates.items()}
 
 
-def busiest_s(traffic: Traffic, rates: Rates) -> float:
-    """Seconds until the busiest link has carried its bytes, both directions at once."""
-    return max(
-        size / rate
-        for host, both in traffic.items()
-        for size, rate in zip(both, rates[host], strict=True)
-    )
-
-
-def traffic_of(record: RunRecord) -> Traffic:
-    """Bytes over the links in a step of all workers; empty where they are unknown.
+def flows_of(record: RunRecord, loads: Sequence[int] | None = None) -> tuple[Flow, ...]:
+    """What crosses links in a step of all workers; empty where that is unknown.
 
     TensorFlow as it ships sends of sparse gradients what it likes.
+
+    Args:
+        loads: bytes of each server; those of the run where none are given.
     """
-    if record.is_sparse and record.experiment.strategy.as_shipped:
-        return {}
-    return _traffic(record, record.experiment, {task.task: task.host for task in record.tasks})
+    experiment, placement = record.experiment, record.placement
+    host_of = {task.task: task.host for task in record.tasks}
+    wanted = [str(TaskId(TaskType.WORKER, index)) for index in range(experiment.num_workers)]
+    wanted += [str(TaskId(TaskType.PS, index)) for index in range(experiment.num_ps)]
+    if record.is_sparse and experiment.strategy.as_shipped:
+        return ()
+    if not set(wanted) <= set(host_of) or record.gradient_bytes is None:
+        return ()
+    if experiment.strategy.uses_servers and placement is None:
+        return ()
+    if loads is None:
+        loads = placement.bytes_per_server if placement else ()
+    return demands(experiment, host_of, loads, record.gradient_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,49 +169,30 @@ def _steps(record: RunRecord) -> npt.NDArray[np.int64]:
     return record.metrics.warmup_steps + np.arange(record.metrics.measured_steps)
 
 
-def _traffic(record: RunRecord, experiment: Experiment, host_of: Mapping[str, str]) -> Traffic:
-    """Bytes over the links in a step of the experiment's workers, on the hosts of a run."""
-    placement = record.placement
-    wanted = [str(TaskId(TaskType.WORKER, index)) for index in range(experiment.num_workers)]
-    wanted += [str(TaskId(TaskType.PS, index)) for index in range(experiment.num_ps)]
-    if not set(wanted) <= set(host_of) or record.gradient_bytes is None:
-        return {}
-    if experiment.strategy.uses_servers and placement is None:
-        return {}
-    loads = placement.bytes_per_server if placement else ()
-    bytes_of = link_bytes(experiment, host_of, loads, record.gradient_bytes)
-    return {host: both for host, both in bytes_of.items() if max(both) > 0}
-
-
-def _dealt_step_s(record: RunRecord, compute: _Compute, rates: Rates) -> float:
+def _dealt_step_s(
+    record: RunRecord, compute: _Compute, flows: Sequence[Flow], rates: Rates
+) -> float:
     """Seconds of as many worker steps as there are workers, which make them on their own."""
     num_workers = record.experiment.num_workers
-    shares = [_worker_traffic(record, worker) for worker in range(num_workers)]
+    own = [[flow for flow in flows if flow.worker == worker] for worker in range(num_workers)]
     alone = [
-        compute.step_s(scales, busiest_s(share, rates) if share else 0.0)
-        for scales, share in zip(compute.scales, shares, strict=True)
+        compute.step_s(scales, network_time_s(each, rates))
+        for scales, each in zip(compute.scales, own, strict=True)
     ]
     if record.experiment.strategy.columns().get("staleness") is not None:
         # Nobody gets far ahead, so all make the same number of steps.
-        return max(*alone, busiest_s(traffic_of(record), rates))
-    return num_workers / most_steps_per_s(shares, alone, rates)
+        return max(*alone, network_time_s(flows, rates))
+    return num_workers / most_steps_per_s(own, alone, rates)
 
 
-def _worker_traffic(record: RunRecord, worker: int) -> Traffic:
-    """Bytes over the links in one step of one worker: those of an experiment that has no other."""
-    alone = replace(record.experiment, num_workers=1)
-    host_of = {task.task: task.host for task in record.tasks}
-    first, this = (str(TaskId(TaskType.WORKER, index)) for index in (0, worker))
-    return _traffic(record, alone, host_of | {first: host_of[this]})
-
-
-def most_steps_per_s(shares: Sequence[Traffic], alone: Sequence[float], rates: Rates) -> float:
+def most_steps_per_s(own: Sequence[Sequence[Flow]], alone: Sequence[float], rates: Rates) -> float:
     """Worker steps per second of all workers together, each making as many as it can.
 
     Args:
-        shares: bytes over the links in a step of each worker.
+        own: what crosses links in a step of each worker.
         alone: the least seconds of a step of each worker.
     """
+    shares = [link_bytes(flows) for flows in own]
     hosts = dict.fromkeys(host for share in shares for host in share)
     # Seconds that a worker's step uses a link.
     usage = np.array(

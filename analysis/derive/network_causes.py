@@ -8,9 +8,10 @@ least as much.  Pure.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from analysis.derive.fastest_step import busiest_s, host_rates, traffic_of
+from analysis.derive.fastest_step import flows_of, host_rates
+from ps_allreduce.bounds import link_bytes, network_time_s
 from ps_allreduce.point.placement import (
     Policy,
     VariableSpec,
@@ -49,27 +50,27 @@ class NetworkCauses:
 
 def network_causes(record: RunRecord) -> NetworkCauses | None:
     """Of a run; None where nothing crosses a link, or the rates of links are not known."""
-    traffic, rates = traffic_of(record), host_rates(record)
-    if not traffic or not set(traffic) <= set(rates) or min(map(min, rates.values())) <= 0:
+    flows, rates = flows_of(record), host_rates(record)
+    hosts = set(link_bytes(flows))
+    if not hosts or not hosts <= set(rates) or min(map(min, rates.values())) <= 0:
         return None
     fastest = max(map(max, rates.values()))
     alike = dict.fromkeys(rates, (fastest, fastest))
-    now_s = busiest_s(traffic, rates)
+    now_s = network_time_s(flows, rates)
+    balanced_s = network_time_s(flows_of(record, balanced_loads(record.placement)), rates)
     return NetworkCauses(
-        hot_server_s=max(0.0, now_s - busiest_s(traffic_of(balanced(record)), rates)),
-        slow_link_s=max(0.0, now_s - busiest_s(traffic, alike)),
+        hot_server_s=max(0.0, now_s - balanced_s),
+        slow_link_s=max(0.0, now_s - network_time_s(flows, alike)),
         fastest_bits_per_s=8 * fastest,
     )
 
 
-def balanced(record: RunRecord) -> RunRecord:
-    """The same run with equally many bytes on every server."""
-    used = record.placement
+def balanced_loads(used: PlacementUsed | None) -> Sequence[int] | None:
+    """Equally many bytes for every server that was used."""
     if used is None:
-        return record
-    share = sum(used.bytes_per_server) / len(used.bytes_per_server)
-    even = (round(share),) * len(used.bytes_per_server)
-    return replace(record, placement=replace(used, bytes_per_server=even))
+        return None
+    num_ps = len(used.bytes_per_server)
+    return [round(sum(used.bytes_per_server) / num_ps)] * num_ps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from ps_allreduce.bounds import link_bytes, network_time_s, nominal_network_s, step_bound_s
+from ps_allreduce.bounds import (
+    Flow,
+    demands,
+    link_bytes,
+    network_time_s,
+    nominal_network_s,
+    step_bound_s,
+)
 from ps_allreduce.point.network import EmulatedNetwork, Traffic
 from ps_allreduce.point.spread import Spread
 from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
@@ -15,6 +22,10 @@ from ps_allreduce.point.wire import Wire, WireType
 from tests.fakes import make_experiment
 
 HALVED = Wire(gradients=WireType.BFLOAT16)
+
+
+def crossing(*asked: Any) -> dict[str, tuple[float, float]]:
+    return link_bytes(demands(*asked))
 
 
 def served(num_workers: int, num_ps: int, **changes: Any) -> Any:
@@ -38,50 +49,57 @@ SHARED = on_hosts(worker0="a", worker1="a", worker2="b", worker3="b", ps0="c")
 
 
 def test_a_server_apart_carries_the_gradients_of_all_workers() -> None:
-    crossings = link_bytes(served(2, 1), APART, [100], 100)
+    crossings = crossing(served(2, 1), APART, [100], 100)
     assert crossings == {"a": (100, 100), "b": (100, 100), "c": (200, 200)}
 
 
 def test_what_stays_on_a_host_crosses_no_link() -> None:
-    crossings = link_bytes(served(2, 2), BESIDE, [30, 70], 100)
+    crossings = crossing(served(2, 2), BESIDE, [30, 70], 100)
     assert crossings == {"a": (70 + 30, 30 + 70), "b": (30 + 70, 70 + 30)}
     alone = dict.fromkeys(BESIDE, "a")
-    assert link_bytes(served(2, 2), alone, [30, 70], 100) == {"a": (0, 0)}
-    assert link_bytes(reduced(2), alone, (), 1000) == {"a": (0, 0)}
+    assert crossing(served(2, 2), alone, [30, 70], 100) == {}
+    assert crossing(reduced(2), alone, (), 1000) == {}
 
 
 def test_sixteen_bits_halve_what_is_pushed_only() -> None:
-    crossings = link_bytes(served(2, 1, wire=HALVED), APART, [100], 100)
+    crossings = crossing(served(2, 1, wire=HALVED), APART, [100], 100)
     assert crossings == {"a": (50, 100), "b": (50, 100), "c": (200, 100)}
 
 
 def test_aggregation_sends_once_per_host() -> None:
-    assert link_bytes(served(4, 1), SHARED, [100], 100)["c"] == (400, 400)
+    assert crossing(served(4, 1), SHARED, [100], 100)["c"] == (400, 400)
     once = served(4, 1, host_aggregation=True)
-    assert link_bytes(once, SHARED, [100], 100)["c"] == (200, 200)
+    assert crossing(once, SHARED, [100], 100)["c"] == (200, 200)
 
 
 @pytest.mark.parametrize(("workers", "share"), [(2, 1.0), (4, 1.5)])
 def test_a_ring_loads_every_link_alike(workers: int, share: float) -> None:
     hosts = {f"worker:{index}": f"host{index}" for index in range(workers)}
-    crossings = link_bytes(reduced(workers), hosts, (), 1000)
+    crossings = crossing(reduced(workers), hosts, (), 1000)
     assert crossings == dict.fromkeys(hosts.values(), (1000 * share, 1000 * share))
-    halved = link_bytes(reduced(workers, wire=HALVED), hosts, (), 1000)
+    halved = crossing(reduced(workers, wire=HALVED), hosts, (), 1000)
     assert halved["host0"] == (500 * share, 500 * share)
 
 
 def test_who_sends_nothing_has_no_bound() -> None:
-    crossings = link_bytes(make_experiment(Single), {"worker:0": "a"}, (), 1000)
-    assert network_time_s(crossings, 1e9) == 0
-    assert network_time_s({}, 1e9) == 0
+    assert demands(make_experiment(Single), {"worker:0": "a"}, (), 1000) == ()
+    assert network_time_s((), {}) == 0
+
+
+def test_a_flow_belongs_to_the_worker_whose_step_it_is() -> None:
+    flows = demands(served(2, 1), APART, [100], 100)
+    assert [flow.worker for flow in flows] == [0, 0, 1, 1]
+    once = demands(served(4, 1, host_aggregation=True), SHARED, [100], 100)
+    assert {flow.worker for flow in once} == {None}
 
 
 def test_the_busiest_direction_of_the_busiest_link_counts() -> None:
-    assert network_time_s({"a": (1e6, 5e6), "b": (2e6, 3e6)}, 1e9) == pytest.approx(0.04)
-    # Background traffic leaves b's receiving direction a fifth of the rate.
-    traffic = {"b": (0.0, 0.8e9)}
-    crossings = {"a": (1e6, 5e6), "b": (2e6, 3e6)}
-    assert network_time_s(crossings, 1e9, traffic) == pytest.approx(0.12)
+    sizes = (("c", "a", 3e6), ("a", "c", 1e6), ("d", "b", 5e6), ("b", "d", 2e6))
+    flows = [Flow(source=s, target=t, num_bytes=size) for s, t, size in sizes]
+    rates = dict.fromkeys("abcd", (125e6, 125e6))
+    assert network_time_s(flows, rates) == pytest.approx(0.04)
+    # Background traffic leaves a's receiving direction a fifth of the rate.
+    assert network_time_s(flows, rates | {"a": (125e6, 25e6)}) == pytest.approx(0.12)
 
 
 def test_stated_traffic_is_not_there_for_gradients() -> None:

@@ -13,6 +13,7 @@ from scipy.optimize import linprog
 
 from analysis.derive.fastest_step import Bound, bound_of, most_steps_per_s, step_time_s
 from analysis.stats.points import point_table
+from ps_allreduce.bounds import Flow
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.jitter import Distribution, Jitter
 from ps_allreduce.point.spread import LayoutKind
@@ -282,8 +283,8 @@ def test_steps_are_divided_as_well_as_by_a_linear_program(
     sizes: list[int], alone: list[float], rate: float, faster: float
 ) -> None:
     # Each worker sends so much to one server; links of workers are slower or faster.
-    shares = [{"server": (n, n), f"worker{w}": (n, n)} for w, n in enumerate(sizes)]
-    rates = {host: (faster * rate, faster * rate) for share in shares for host in share}
+    own = [_both_ways("server", f"worker{w}", n) for w, n in enumerate(sizes)]
+    rates = {flow.target: (faster * rate, faster * rate) for flows in own for flow in flows}
     rates["server"] = (rate, 2 * rate)
     of_each = alone[: len(sizes)]
     usage = [[n / rate for n in sizes]] + [
@@ -296,4 +297,9 @@ def test_steps_are_divided_as_well_as_by_a_linear_program(
         bounds=[(0.0, 1 / seconds) for seconds in of_each],
     )
     assert best.x is not None
-    assert most_steps_per_s(shares, of_each, rates) == pytest.approx(best.x.sum(), rel=1e-6)
+    assert most_steps_per_s(own, of_each, rates) == pytest.approx(best.x.sum(), rel=1e-6)
+
+
+def _both_ways(one: str, other: str, num_bytes: int) -> list[Flow]:
+    ends = ((one, other), (other, one))
+    return [Flow(source=a, target=b, num_bytes=float(num_bytes)) for a, b in ends]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from analysis.data.cases import Case
-from analysis.derive.fastest_step import traffic_of
+from analysis.derive.fastest_step import flows_of
 from analysis.planning.choice import choose
 from analysis.report.pages.page_parts import CaseReport
 from analysis.report.screen.screen import verdict_text
@@ -87,7 +87,7 @@ def test_no_bound_of_dense_traffic_is_told(found: tuple[SparseGradient, ...], kn
         assert by_kind["allreduce"].launches[name].notna().all() == known
     assert by_kind["allreduce"].launches["network_s"].notna().all(), "all rows are sent"
     shipped = by_kind["stock_allreduce"].counting[0]
-    assert bool(traffic_of(shipped)) == known, "nobody knows what it sends of them"
+    assert bool(flows_of(shipped)) == known, "nobody knows what it sends of them"
 
 
 def test_plain_tensorflow_is_taken_home_where_it_is_decided_to_be_faster(tmp_path: Path) -> None:

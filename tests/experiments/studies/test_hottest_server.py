@@ -24,7 +24,7 @@ from experiments.studies.literature.hottest_server import (
     share_of,
 )
 from experiments.studies.literature.piz_daint import COMPUTE_S, SCALED
-from ps_allreduce.bounds import link_bytes, network_time_s, step_bound_s
+from ps_allreduce.bounds import demands, network_time_s, step_bound_s
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import place_by_number
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Policy, make_plan
@@ -105,8 +105,9 @@ def payload_of(point: Experiment) -> float:
 def bound_of(point: Experiment) -> float:
     """Efficiency if the suite's exchange overlaps perfectly."""
     hosts = {str(task): host for task, host in place_by_number(point).items()}
-    crossings = link_bytes(point, hosts, loads_of(point), sum(loads_of(point)))
-    network_s = network_time_s(crossings, payload_of(point))
+    flows = demands(point, hosts, loads_of(point), sum(loads_of(point)))
+    rate = payload_of(point) / 8
+    network_s = network_time_s(flows, dict.fromkeys(hosts.values(), (rate, rate)))
     return COMPUTE_S / step_bound_s(FORWARD * COMPUTE_S, BACKWARD * COMPUTE_S, network_s)
 
 
