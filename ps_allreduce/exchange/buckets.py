@@ -3,7 +3,7 @@
 A bucket is one message: small tensors are grouped, large ones are cut.  The word is that of
 PyTorch's DistributedDataParallel (Li et al., PyTorch Distributed, VLDB 2020).  A backward pass
 yields the last layer's gradients first, and buckets are filled in that order, so that the first is
-ready early.  The first and the last bucket of a server are cut once more, into pieces that are
+ready early.  The first and the last large bucket of a server are cut once more, into pieces that are
 smallest at the very beginning and end.  Nothing can come back before the first piece has arrived,
 and nothing is sent while the last one comes back.
 
@@ -116,8 +116,10 @@ def _cut(position: int, size: int, cut_size: int) -> list[Piece]:
 
 
 def _taper(buckets: Sequence[Bucket]) -> tuple[Bucket, ...]:
-    first = {bucket.server: bucket for bucket in reversed(buckets)}
-    last = {bucket.server: bucket for bucket in buckets}
+    # A bias behind a large bucket is no taper: what is large itself is cut.
+    large = [bucket for bucket in buckets if bucket.size // 2 >= LEAST_TAPERED]
+    first = {bucket.server: bucket for bucket in reversed(large)}
+    last = {bucket.server: bucket for bucket in large}
     return tuple(
         part
         for bucket in buckets
@@ -125,8 +127,8 @@ def _taper(buckets: Sequence[Bucket]) -> tuple[Bucket, ...]:
             bucket,
             _tapered_sizes(
                 bucket.size,
-                is_first=bucket is first[bucket.server],
-                is_last=bucket is last[bucket.server],
+                is_first=bucket is first.get(bucket.server),
+                is_last=bucket is last.get(bucket.server),
             ),
         )
     )

@@ -94,3 +94,8 @@ def test_a_single_bucket_begins_and_ends_small_and_every_server_has_a_small_begi
     assert [bucket.size for bucket in buckets] == [2, 2, 4, 4, 2, 2]
     buckets = fill_buckets([Tensor(8, 0), Tensor(8, 1)], group_size=0, cut_size=8)
     assert [(b.server, b.size) for b in buckets] == [(1, 2), (1, 2), (1, 2), (1, 2)] + [(0, 2)] * 4
+
+
+def test_a_bias_at_either_end_does_not_stand_for_a_small_beginning() -> None:
+    buckets = fill_buckets([Tensor(1), Tensor(16), Tensor(1)], group_size=1, cut_size=8)
+    assert [bucket.size for bucket in buckets] == [1, 2, 2, 4, 4, 2, 2, 1]
