@@ -20,10 +20,11 @@
 #:
 #:   make setup             only the environment
 #:   make wheelhouse        download every package, for a machine without internet
-#:   make check             lint, types and unit tests (about a minute on two cores)
+#:   make check             lint, types, documents and unit tests (five minutes on two cores)
 #:   make test              check, and the tests that train for real
 #:   make faults            inject faults into real sweeps, N=200 of them, and count what broke
 #:   make test-slurm        only the tests on a real Slurm, which they start and stop
+#:   make docs              the documents as a site that can be searched: site/index.html
 #:   make lock              developers: write requirements/*.txt again from pyproject.toml (needs uv)
 #:
 #: Variables (make compare PROFILE=standard ...):
@@ -100,7 +101,7 @@ SWEEPS := $(shell sed -n 's/^    "\([a-z0-9-]*\)": .*/\1/p' experiments/studies/
 RUN = @set -f; exec "$$SUITE_PYTHON" -m
 CHOICE = $${MODEL:+--model "$$MODEL"} $${NUM_PS:+--num-ps "$$NUM_PS"}
 
-.PHONY: help environment setup $(SWEEPS) study placement gate tune report compare-results export bench doctor hosts accept-cluster accept-gpu wheelhouse check test test-slurm faults lint dev-tools lock
+.PHONY: help environment setup $(SWEEPS) study placement gate tune report compare-results export bench doctor hosts accept-cluster accept-gpu wheelhouse check test test-slurm faults lint docs dev-tools lock
 
 # The first line of every study's module says what it compares.
 help:
@@ -181,7 +182,10 @@ lint: dev-tools
 	@"$$SUITE_PYTHON" -m ruff format --check
 	@"$$SUITE_PYTHON" -m mypy
 
-check: lint
+docs: dev-tools
+	$(RUN) sphinx --quiet --fail-on-warning --builder html docs site
+
+check: lint docs
 	$(RUN) pytest -n auto --dist worksteal -m "not tensorflow and not slow" $$ARGS
 
 # Real tests run two at a time: they mostly wait, or import on one core. Tests that measure this machine
