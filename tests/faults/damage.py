@@ -47,7 +47,8 @@ def damage(fault: Fault, ground: Ground) -> tuple[Path, ...]:
 
 def _candidates(target: Target, ground: Ground) -> list[Path]:
     if target is Target.NOTE:
-        return [ground.sweep_dir / "in_flight.json"] if ground.sweep_dir.is_dir() else []
+        note = ground.sweep_dir / "in_flight.json"
+        return [note] if ground.sweep_dir.is_dir() and not note.is_dir() else []
     records = ground.records()
     files = {
         Target.RECORD: records,
