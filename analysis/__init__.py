@@ -3,7 +3,7 @@
 Needs no TensorFlow and starts no process: it runs wherever the records are.  In a notebook
 `analysis.load(folder)` is the table of all attempts, and `analysis.load_steps(run)` the timings of
 one of them (`docs/notebook.md`).  Here nothing is imported before it is needed
-(`ps_allreduce.early_end`).
+(`ps_allreduce.process`).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ps_allreduce.early_end import INTERRUPTED, MISTAKE, end_at_once, end_in_order, end_with
+from ps_allreduce.process import INTERRUPTED, MISTAKE, end_at_once, end_in_order, end_with
 
 if __name__ == "__main__":
     end_at_once()
@@ -43,7 +43,7 @@ from analysis.suite.loading import time_loading
 from analysis.suite.sending import SUFFIX, unpack
 from analysis.timeline.save import save_traces
 from ps_allreduce.errors import SuiteError, UserError
-from ps_allreduce.signals import end_as_interrupted
+from ps_allreduce.process import end_as_interrupted
 from ps_allreduce.terminal import Terminal, echo
 
 OK, SOME_FAILED = 0, 1

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from ps_allreduce.early_end import end_at_once, end_in_order, end_with
+from ps_allreduce.process import end_at_once, end_in_order, end_with
 
 if __name__ == "__main__":
     end_at_once()

@@ -2,7 +2,7 @@
 
 `launchers.sites` holds every kind of site; each is a launcher behind the same `HostsLauncher`.
 Launchers start the measured program as a program of its own and never import backends or
-TensorFlow.  Here nothing is imported before it is needed (`ps_allreduce.early_end`).
+TensorFlow.  Here nothing is imported before it is needed (`ps_allreduce.process`).
 """
 
 from __future__ import annotations

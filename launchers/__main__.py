@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ps_allreduce.early_end import end_at_once, end_in_order, end_with
+from ps_allreduce.process import end_at_once, end_in_order, end_with
 
 if __name__ == "__main__":
     end_at_once()

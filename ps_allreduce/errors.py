@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 
-from ps_allreduce.descriptors import OUTPUTS
+from ps_allreduce.process import OUTPUTS
 
 #: What the system says when it, and not the program, is short of something; of disk space first.
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})

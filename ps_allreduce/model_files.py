@@ -15,8 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from ps_allreduce.errors import UserError
-from ps_allreduce.regular_files import open_regular
-from ps_allreduce.scratch import scratch_folder
+from ps_allreduce.scratch import open_regular, scratch_folder
 from ps_allreduce.serialization import parse_json
 
 #: The packages of the suite: nothing in them is the user's own, and nobody else may have the names.

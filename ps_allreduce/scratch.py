@@ -1,7 +1,9 @@
-"""Temporary folders that are found again when their process could not remove them.
+"""Files of this machine: opened so that nobody waits for ever, and temporary ones.
 
-Decides their names: the process, its machine and its view of processes are in them, so that whoever
-starts next on the same machine can tell those of dead processes, and leaves everybody else's alone.
+Decides that a pipe, a device or a socket in the place of a file is refused, and how temporary
+folders are called: the process, its machine and its view of processes are in their names, so that
+whoever starts next on the same machine can tell those of dead processes, and leaves everybody
+else's alone.
 """
 
 from __future__ import annotations
@@ -15,8 +17,23 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from ps_allreduce.errors import HostFault
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file for reading, and nothing else: a pipe or a device might keep a reader for ever.
+
+    Raises:
+        OSError: there is no such file, or it is none that can be read to its end.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path.name} is no file but a folder, a pipe or a device")
+    return os.fdopen(descriptor, "rb")
+
 
 PREFIX = "ps-allreduce-"
 

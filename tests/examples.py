@@ -16,8 +16,7 @@ from ps_allreduce.point.models.trained import ARCHITECTURES, ImageModel
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer, Sgd
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.resources import Resources
-from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
+from ps_allreduce.point.resources import Coordinator, LayoutKind, Resources, Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,

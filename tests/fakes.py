@@ -14,8 +14,7 @@ from launchers.protocol import Capacity, LaunchedRun
 from launchers.run.launcher import HostsLauncher
 from ps_allreduce.inspection.model_facts import FoundModel, TriedModel
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.models.names import Unit
-from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.models.trained import OwnModel, Unit
 from ps_allreduce.point.optimizers import Adam
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.strategies import AnyStrategy, SynchronousServers

@@ -32,15 +32,14 @@ from ps_allreduce.inspection.facts import look_around
 from ps_allreduce.inspection.gpu import GpuSampler
 from ps_allreduce.inspection.model_facts import FindModel, FoundModel, TriedModel, TryModel
 from ps_allreduce.model_files import names_in
-from ps_allreduce.point.models.names import Unit
-from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.models.trained import OwnModel, Unit
 from ps_allreduce.point.optimizers import Sgd
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Precision
+from ps_allreduce.process import handle_ending
 from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.provenance import program_digest
 from ps_allreduce.scratch import scratch_folder
-from ps_allreduce.signals import handle_ending
 from tests.fake_nvml import FakeNvml, busy_gpu
 
 Job = Callable[[Any, Any], None]

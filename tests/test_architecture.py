@@ -64,7 +64,6 @@ TENSORFLOW_ONLY_IN = (
     "ps_allreduce/workloads/",
     "ps_allreduce/runner/task.py",
     "ps_allreduce/runner/forked_jobs.py",
-    "ps_allreduce/runner/own_models.py",
 )
 
 #: What TensorFlow and Keras do not publish, whatever it is imported or called as.
@@ -73,7 +72,7 @@ UNPUBLISHED_ONLY_IN = "ps_allreduce/exchange/private_api.py"
 #: The only way to a terminal.  What is told without the packages is told by the next two, and the
 #: log of a task, which nobody reads as it is, by the last.
 TO_TERMINALS = "ps_allreduce/terminal.py"
-BARE = ("ps_allreduce/environment.py", "ps_allreduce/early_end.py")
+BARE = ("ps_allreduce/environment.py", "ps_allreduce/process.py")
 TO_LOGS = "ps_allreduce/fork_server/child.py"
 
 #: Exported trainings take these along as they are, so they import nothing else of the suite.
@@ -306,7 +305,7 @@ def test_what_tensorflow_does_not_publish_is_used_in_one_module() -> None:
 
 def test_training_as_shipped_uses_nothing_of_the_suites_exchange() -> None:
     shipped = [relative for relative in SOURCES if relative.startswith(SHIPPED)]
-    assert len(shipped) > 3
+    assert len(shipped) > 2
     assert imports(shipped, lambda _, name: is_of(name, ("ps_allreduce.exchange",))) == []
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.data.columns import ASKED, CONDITIONS
-from ps_allreduce.point.models.model import Model
+from ps_allreduce.point.models import Model
 from ps_allreduce.record.records import RunRecord
 
 

@@ -25,7 +25,7 @@ from analysis.data.turns import turns_of
 from ps_allreduce.cluster import TaskType
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import room_for_workers
-from ps_allreduce.point.models.names import Unit
+from ps_allreduce.point.models.trained import Unit
 from ps_allreduce.record.records import BUSY_LIMIT, RunRecord, Status
 
 #: Stands at what the processors may have been the limit of, in tables and figures.

@@ -16,7 +16,7 @@ from pandas.api.extensions import ExtensionArray
 from pandas.api.types import pandas_dtype
 
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.spread import LayoutKind
+from ps_allreduce.point.resources import LayoutKind
 from ps_allreduce.point.strategies import STRATEGIES
 from ps_allreduce.record.files import write_atomically
 from ps_allreduce.record.records import Status

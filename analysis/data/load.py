@@ -23,7 +23,7 @@ import pandas as pd
 from analysis.data.columns import make_table
 from analysis.data.rows import Row, row_of
 from ps_allreduce.errors import RecordFormatError, UserError
-from ps_allreduce.record.exchanges import EXCHANGES, ExchangeChoice
+from ps_allreduce.record.choices import EXCHANGES, ExchangeChoice, chosen_batches, chosen_rates
 from ps_allreduce.record.files import (
     DEFINITION,
     EARLY_STOPPING,
@@ -34,7 +34,6 @@ from ps_allreduce.record.files import (
     read_json,
     read_run,
 )
-from ps_allreduce.record.link_rates import chosen_batches, chosen_rates
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.record.sense import ROUNDING
 from ps_allreduce.record.steps import (

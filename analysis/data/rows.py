@@ -29,7 +29,7 @@ from analysis.derive.tracing import traced_step_s
 from ps_allreduce.bounds import link_bytes
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import RecordFormatError
-from ps_allreduce.point.models.names import Unit
+from ps_allreduce.point.models.trained import Unit
 from ps_allreduce.point.network import RTO_MIN_S
 from ps_allreduce.record.hosts import kinds
 from ps_allreduce.record.records import RunRecord

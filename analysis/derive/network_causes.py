@@ -18,8 +18,8 @@ from ps_allreduce.point.placement import (
     default_split_bytes,
     make_plan,
 )
-from ps_allreduce.record.placement_used import PlacementUsed
 from ps_allreduce.record.records import RunRecord
+from ps_allreduce.record.variables import PlacementUsed
 
 #: Placements that balance bytes, the one that cuts nothing first.
 _BALANCED = (Policy.LARGEST_FIRST, Policy.PARTITIONED)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from ps_allreduce.bounds import nominal_network_s
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.wire import Wire
-from ps_allreduce.record.exchanges import ExchangeChoice, ExchangeMode
+from ps_allreduce.record.choices import ExchangeChoice, ExchangeMode
 
 #: What a server gets at first and at last is cut smaller, down to the second size: into so many
 #: messages at least and at most.

@@ -39,7 +39,7 @@ from analysis.published.study import (
 from analysis.stats.points import mean_rate
 from analysis.stats.statistics import compare, estimate
 from analysis.wording import NONE, number, ratio, with_interval
-from ps_allreduce.point.evaluation import EvaluationMode
+from ps_allreduce.point.measurement import EvaluationMode
 from ps_allreduce.point.strategies import Horovod
 from ps_allreduce.point.workload import Scaling
 

@@ -20,7 +20,7 @@ import pandas as pd
 
 from analysis.data.cases import Case, Point
 from analysis.stats.statistics import Comparison, Estimate, compare, estimate
-from ps_allreduce.record.placement_used import PlacementUsed
+from ps_allreduce.record.variables import PlacementUsed
 
 #: What a step consists of; nobody sees into the steps of some strategies.
 PARTS = ["compute_s", "communication_s", "input_wait_s"]

@@ -19,7 +19,7 @@ from experiments.sweep.link_rate import LINKS
 from launchers.protocol import Capacity
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts as hosts_needed
-from ps_allreduce.record.exchanges import (
+from ps_allreduce.record.choices import (
     EXCHANGES,
     ExchangeChoice,
     ExchangeMode,

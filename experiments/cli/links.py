@@ -33,8 +33,7 @@ from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.network import EmulatedNetwork, render_rate
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import NoCommunication
-from ps_allreduce.record.exchanges import ExchangeMode
-from ps_allreduce.record.link_rates import batch_question, rate_question
+from ps_allreduce.record.choices import ExchangeMode, batch_question, rate_question
 from ps_allreduce.record.records import RunRecord
 
 #: The folder of its records; it is no sweep.

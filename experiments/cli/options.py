@@ -39,13 +39,13 @@ from launchers.cli.types import (
     parse_whole,
     size_text,
 )
-from ps_allreduce.point.evaluation import EvaluationMode
+from ps_allreduce.point.measurement import EvaluationMode
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Policy
-from ps_allreduce.point.spread import Coordinator, LayoutKind
+from ps_allreduce.point.resources import Coordinator, LayoutKind
 from ps_allreduce.point.strategies import STRATEGIES, Horovod
 from ps_allreduce.point.strategies.base import Altered, StrategySettings
 from ps_allreduce.point.wire import Collective, Wire, WireType
-from ps_allreduce.record.exchanges import ExchangeMode
+from ps_allreduce.record.choices import ExchangeMode
 
 DEFAULT = Wire()
 

@@ -40,10 +40,10 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts as hosts_needed
 from ps_allreduce.point.layout import num_ps_hosts, too_few_hosts
 from ps_allreduce.point.measurement import Measurement
-from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.workload import Workload
-from ps_allreduce.record.link_rates import batch_question
+from ps_allreduce.record.choices import batch_question
 
 #: What an option needs that its strategies alone do not bring.
 NEEDS = {

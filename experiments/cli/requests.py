@@ -19,15 +19,20 @@ from experiments.sweep.sweep import Profile
 from launchers.settings import LauncherSettings, option_of
 from launchers.sites.kinds import network_of, site_kind
 from ps_allreduce.errors import UserError, at_least, at_most
-from ps_allreduce.point.evaluation import Evaluation, EvaluationMode
 from ps_allreduce.point.experiment import MOST_WORKERS, Experiment
-from ps_allreduce.point.measurement import MOST_WARMUP_S, FixedWarmup, Measurement
-from ps_allreduce.point.spread import Coordinator, Spread
+from ps_allreduce.point.measurement import (
+    MOST_WARMUP_S,
+    Evaluation,
+    EvaluationMode,
+    FixedWarmup,
+    Measurement,
+)
+from ps_allreduce.point.resources import Coordinator, Spread
 from ps_allreduce.point.strategies import AnyStrategy
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.wire import WIRE_SETTINGS
 from ps_allreduce.point.workload import Scaling
-from ps_allreduce.record.exchanges import ExchangeMode
+from ps_allreduce.record.choices import ExchangeMode
 from ps_allreduce.serialization import identity_of
 
 
@@ -281,7 +286,7 @@ class RunRequest:
     """Everything that was asked for of a single run.
 
     Attributes:
-        weights: file that takes the weights (`record.weights_file`).
+        weights: file that takes the weights (`record.variables`).
     """
 
     strategy: type[AnyStrategy]

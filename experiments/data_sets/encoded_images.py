@@ -14,7 +14,7 @@ from pathlib import Path
 from PIL import Image, UnidentifiedImageError
 
 from ps_allreduce.errors import UserError
-from ps_allreduce.regular_files import open_regular
+from ps_allreduce.scratch import open_regular
 
 #: Those that `tf.io.decode_image` knows.
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ps_allreduce.errors import UserError
-from ps_allreduce.regular_files import open_regular
+from ps_allreduce.scratch import open_regular
 
 #: What TensorFlow decodes.
 SUFFIXES = (".jpeg", ".jpg", ".png", ".gif", ".bmp")

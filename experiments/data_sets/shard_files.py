@@ -13,7 +13,7 @@ from pathlib import Path
 from experiments.data_sets.records import framed, read_framed
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.inputs.data_set import FileOfRecords
-from ps_allreduce.regular_files import open_regular
+from ps_allreduce.scratch import open_regular
 
 
 def write_shard(path: Path, records: Iterable[bytes]) -> FileOfRecords:

@@ -17,7 +17,7 @@ from experiments.export.training import Start, Training
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.inputs.data import PATTERN, Digits
 from ps_allreduce.point.inputs.image_files import ImageFiles
-from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.placement import Plan
 from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.serialization import to_json

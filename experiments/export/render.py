@@ -28,10 +28,15 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Data, Digits, InputFiles, OwnDataset, RecordFiles
 from ps_allreduce.point.inputs.image_files import ImageFiles
 from ps_allreduce.point.inputs.pipeline import Cache, Pipeline
-from ps_allreduce.point.models.model import Model
-from ps_allreduce.point.models.names import SMALL_CNN, SMALL_GPT, SMALL_VIT
-from ps_allreduce.point.models.own import OwnModel
-from ps_allreduce.point.models.trained import ImageModel, TextModel
+from ps_allreduce.point.models import Model
+from ps_allreduce.point.models.trained import (
+    SMALL_CNN,
+    SMALL_GPT,
+    SMALL_VIT,
+    ImageModel,
+    OwnModel,
+    TextModel,
+)
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers
 from ps_allreduce.point.workload import Precision, Workload
@@ -214,7 +219,7 @@ def _num_examples(data: Data) -> int | None:
 
 
 def _images_text(workload: Workload) -> str:
-    """What images are and what becomes of them, as `decoding.Images`."""
+    """What images are and what becomes of them, as `readers.Images`."""
     model, data = workload.model, workload.data
     if not isinstance(data, InputFiles | Digits) or not isinstance(model, ImageModel):
         return ""

@@ -13,8 +13,7 @@ from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.point.cores import cores_needed, plan_cores, share_machine
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import Placed, drivers_of, place_by_number
-from ps_allreduce.point.resources import Device
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.resources import Device, Spread
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.tf_internals.texts import TASK_ENVIRONMENT
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from experiments.models.model_text import EXAMPLES
-from ps_allreduce.point.models.known_shapes import KNOWN
-from ps_allreduce.point.models.published_shapes import PUBLISHED
+from ps_allreduce.point.models.shapes import KNOWN, PUBLISHED
 from ps_allreduce.point.models.trained import ARCHITECTURES, TEXT_MODELS, TextModel
 from ps_allreduce.point.models.weights import PublishedModel
 

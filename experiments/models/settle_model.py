@@ -24,8 +24,8 @@ from launchers.settings import LauncherSettings
 from ps_allreduce.errors import HostFault, LaunchError, TookTooLong, UserError
 from ps_allreduce.inspection.model_facts import FoundModel
 from ps_allreduce.model_files import copy_files
-from ps_allreduce.point.models.own import OwnModel
-from ps_allreduce.regular_files import open_regular
+from ps_allreduce.point.models.trained import OwnModel
+from ps_allreduce.scratch import open_regular
 
 #: For building a model, and for building it again with some steps.
 DEADLINE_S = 300.0

@@ -18,9 +18,8 @@ from ps_allreduce.point.inputs.data import UNSTATED, Data, Digits, InputFiles, S
 from ps_allreduce.point.inputs.data_set import Target
 from ps_allreduce.point.inputs.pipeline import Pipeline
 from ps_allreduce.point.jitter import Jitter
-from ps_allreduce.point.models.model import Model
-from ps_allreduce.point.models.own import OwnModel
-from ps_allreduce.point.models.trained import ImageModel
+from ps_allreduce.point.models import Model
+from ps_allreduce.point.models.trained import ImageModel, OwnModel
 from ps_allreduce.point.models.weights import Weights
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.workload import EmulatedCompute, Precision, Scaling, Workload

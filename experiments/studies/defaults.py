@@ -15,12 +15,10 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Digits, OwnDataset, Synthetic
 from ps_allreduce.point.layout import room_for_workers, too_few_hosts
-from ps_allreduce.point.models.model import shipped_model
-from ps_allreduce.point.models.names import SMALL_CNN, SMALL_VIT
-from ps_allreduce.point.models.own import OwnModel
-from ps_allreduce.point.models.trained import ImageModel, TextModel
+from ps_allreduce.point.models import shipped_model
+from ps_allreduce.point.models.trained import SMALL_CNN, SMALL_VIT, ImageModel, OwnModel, TextModel
 from ps_allreduce.point.optimizers import Momentum, Optimizer
-from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies import SynchronousServers
 from ps_allreduce.point.strategies.base import Servers, StrategySettings
 from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload

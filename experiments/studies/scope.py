@@ -26,8 +26,14 @@ from ps_allreduce.point.placement import (
     possible_plans,
     suggest,
 )
-from ps_allreduce.point.resources import Device, Resources, default_threads
-from ps_allreduce.point.spread import LayoutKind, Spread, workers_together
+from ps_allreduce.point.resources import (
+    Device,
+    LayoutKind,
+    Resources,
+    Spread,
+    default_threads,
+    workers_together,
+)
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,
@@ -39,8 +45,7 @@ from ps_allreduce.point.strategies import (
 from ps_allreduce.point.strategies.base import Altered, Servers, StrategySettings
 from ps_allreduce.point.wire import WIRE_SETTINGS, WireType
 from ps_allreduce.point.workload import Workload
-from ps_allreduce.record.exchanges import EXCHANGES, ExchangeChoice, ExchangeMode
-from ps_allreduce.record.link_rates import rate_question
+from ps_allreduce.record.choices import EXCHANGES, ExchangeChoice, ExchangeMode, rate_question
 
 SERVER_STRATEGIES = (AsynchronousServers, SynchronousServers)
 

@@ -37,7 +37,7 @@ from ps_allreduce.point.measurement import (
     RecordingComparison,
     SteadyWarmup,
 )
-from ps_allreduce.point.models.names import SMALL_CNN
+from ps_allreduce.point.models.trained import SMALL_CNN
 from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.workload import EmulatedCompute

@@ -46,7 +46,7 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.models.weights import TensorSet
-from ps_allreduce.point.spread import LayoutKind
+from ps_allreduce.point.resources import LayoutKind
 from ps_allreduce.point.strategies import STRATEGIES, AllReduce, SynchronousServers
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.workload import EmulatedCompute, Workload

@@ -17,11 +17,11 @@ from ps_allreduce.model_files import copy_files
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import OwnDataset
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
-from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.models.weights import TensorSet
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies import AllReduce, AnyStrategy, SynchronousServers
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.workload import EmulatedCompute, Workload

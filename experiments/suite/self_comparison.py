@@ -30,7 +30,7 @@ from experiments.sweep.sweep import PROFILES, QUICK
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import at_least
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.models.names import SMALL_CNN
+from ps_allreduce.point.models.trained import SMALL_CNN
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.terminal import echo

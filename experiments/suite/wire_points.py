@@ -33,8 +33,8 @@ from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.models.weights import TensorSet
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.rungs import LADDERS
-from ps_allreduce.point.spread import LayoutKind, Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,

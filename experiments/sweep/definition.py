@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from experiments.sweep.sweep import Sweep
-from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.record.files import DEFINITION, read_json, write_json
 from ps_allreduce.serialization import from_json, to_json
 

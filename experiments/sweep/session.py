@@ -34,7 +34,7 @@ from ps_allreduce.errors import HostFault, LaunchError, UserError, in_a_sentence
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Digits
 from ps_allreduce.point.inputs.image_files import ImageFiles
-from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.provenance import Provenance, collect
@@ -157,7 +157,7 @@ def run_once(session: Session, run: PlannedRun, weights: Path | None = None) -> 
     """Launch one run, again after a fault of the host: the one way in which runs are made.
 
     Args:
-        weights: file that takes the trainable weights (`record.weights_file`).
+        weights: file that takes the trainable weights (`record.variables`).
 
     Raises:
         UserError: the folder cannot be written.

@@ -46,7 +46,7 @@ QUICK, STANDARD = "quick", "standard"
 QUICK_S = 280.0
 
 #: Where steps never get steady, a quick sweep does not wait for long; fewer steps than these show
-#: no trend (`runner.steadiness`).
+#: no trend (`runner.loop`).
 QUICK_WARMUP = SteadyWarmup(least_steps=7, most_s=3.0)
 
 

@@ -27,8 +27,7 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import hosts_without_workers
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Plan, Policy, make_plan
-from ps_allreduce.point.resources import default_threads
-from ps_allreduce.point.spread import LayoutKind
+from ps_allreduce.point.resources import LayoutKind, default_threads
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.workload import Workload

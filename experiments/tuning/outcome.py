@@ -20,8 +20,8 @@ from experiments.tuning.halving import LaunchOutcome, Moment, SideStanding, mean
 from launchers.cli.types import size_text
 from launchers.settings import option_of
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.models.model import Model
-from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.models import Model
+from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.network import render_rate
 
 #: Rows of the table on the screen.

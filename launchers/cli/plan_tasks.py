@@ -17,7 +17,7 @@ from ps_allreduce.cluster import TaskId, TfConfig
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import Placed, cluster_of, drivers_of, place_tasks
-from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
+from ps_allreduce.point.resources import Coordinator, LayoutKind, Spread
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers
 from ps_allreduce.point.strategies.base import Servers
 from ps_allreduce.terminal import echo

@@ -16,7 +16,7 @@ from contextlib import suppress
 import click
 
 from ps_allreduce.errors import SHORTAGES, SuiteError, UserError, in_a_sentence
-from ps_allreduce.signals import end_as_interrupted
+from ps_allreduce.process import end_as_interrupted
 from ps_allreduce.terminal import echo
 
 NO_ASSERTIONS = (

@@ -15,7 +15,7 @@ from launchers.run.own_files import bring_copies
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.fork_server.messages import DescribeModel
 from ps_allreduce.inspection.model_facts import trainable_parameters
-from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.workload import Workload
 
 #: Models that people train are built in seconds; hosts of one machine share its cores.

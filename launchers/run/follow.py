@@ -19,7 +19,7 @@ from launchers.fork_servers.host_servers import HostServers, clock_offset, measu
 from launchers.run.state import LaunchRequest, RunMonitor, RunState, log_path, result_path
 from launchers.run.traffic import start_traffic, streams_of
 from launchers.site import Site
-from ps_allreduce.cluster import TaskId, TaskType, TfConfig
+from ps_allreduce.cluster import MEETING_TOKEN, TaskId, TaskType, TfConfig
 from ps_allreduce.errors import HostFault, LaunchError
 from ps_allreduce.fork_server.messages import (
     EndAll,
@@ -32,7 +32,6 @@ from ps_allreduce.fork_server.messages import (
 from ps_allreduce.point.cores import CorePlan, cores_needed, plan_cores, plan_gpus, share_machine
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import cluster_of, drivers_of
-from ps_allreduce.ranks import MEETING_TOKEN
 from ps_allreduce.record.hosts import HostRecord
 from ps_allreduce.record.provenance import computing
 from ps_allreduce.record.records import PortRecord, Status

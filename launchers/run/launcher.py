@@ -28,8 +28,8 @@ from ps_allreduce.fork_server.messages import DescribeModel, Event, PrepareInput
 from ps_allreduce.inspection.model_facts import FindModel, FoundModel, TriedModel, TryModel
 from ps_allreduce.point.cores import plan_cores, plan_gpus
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.models.model import Model
-from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.models import Model
+from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.strategies import AnyStrategy
@@ -245,7 +245,7 @@ class HostsLauncher:
             deadline_s: a run that takes longer has timed out,
             limit_s: unless its steps need longer, and at the latest then; None: never later.
             progress: told what the run is doing, for a progress bar.
-            weights: file that takes the trainable weights (`record.weights_file`).
+            weights: file that takes the trainable weights (`record.variables`).
         """
         request = LaunchRequest(
             experiment=experiment,

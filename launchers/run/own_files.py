@@ -15,7 +15,7 @@ from launchers.fork_servers.client import ForkServerClient
 from ps_allreduce.errors import HostFault, LaunchError
 from ps_allreduce.fork_server.file_messages import CopiesSeen, PutFile, SeekCopies
 from ps_allreduce.model_files import MANIFEST, names_in, pieces_of
-from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.models.trained import OwnModel
 
 
 def bring_copies(client: ForkServerClient, model: OwnModel, data_dir: Path) -> None:

@@ -15,8 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from ps_allreduce.backends.exchange_settings import update_rule
-from ps_allreduce.backends.stock.stock_allreduce import StockAllReduceBackend
-from ps_allreduce.backends.stock.stock_ps import StockServersBackend
+from ps_allreduce.backends.stock.backends import StockAllReduceBackend, StockServersBackend
 from ps_allreduce.backends.stock.training import (
     EmulatedStockTraining,
     ReplicaStep,

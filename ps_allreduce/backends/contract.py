@@ -1,22 +1,29 @@
-"""What the runner asks of every strategy."""
+"""What the runner asks of every strategy, and what those of the suite's own have in common.
+
+The suite's own train a `Program`.  Decides which program a workload asks for.
+"""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import keras
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
 from ps_allreduce.cluster import TfConfig
-from ps_allreduce.point.evaluation import Evaluation
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.measurement import Evaluation
 from ps_allreduce.point.placement import Held, Plan, VariableSpec
-from ps_allreduce.record.message_records import MessageRecord
-from ps_allreduce.record.sparse import SparseGradient
+from ps_allreduce.record.variables import MessageRecord, SparseGradient
+from ps_allreduce.workloads.emulated_accelerator import EmulatedProgram
+from ps_allreduce.workloads.keras_program import RealProgram
+from ps_allreduce.workloads.program import Program
 
 Rows = npt.NDArray[np.float64]
 
@@ -116,3 +123,51 @@ class Backend(ABC):
             for spec in self.variables
             if spec.trainable
         ]
+
+
+class ProgramBackend(Backend):
+    """A strategy that takes gradients from a function of parameter values."""
+
+    def prepare(self, data_dir: Path) -> None:
+        """Build the program, and then what trains it."""
+        program = make_program(self._experiment, data_dir)
+        self.variables, self._sparse = program.variables, program.sparse
+        self.build(program)
+
+    @abstractmethod
+    def build(self, program: Program) -> None:
+        """Create variables and the worker's own resources; do not trace the step yet."""
+
+    def evaluate(self, evaluation: Evaluation) -> Rows:
+        """Evaluate a batch on each worker that does not count, and then all batches."""
+        shares = evaluation.shares(self._experiment.num_workers)
+        self.evaluate_batches([min(1, share) for share in shares])
+        self.agree(0.0)
+        rows = self.evaluate_batches(shares)
+        self.agree(0.0)  # nobody leaves while others evaluate
+        return rows
+
+    def sparse_gradients(self) -> tuple[SparseGradient, ...]:
+        """Those of the program."""
+        return tuple(sparse_gradient(*each) for each in self._sparse.values())
+
+    @abstractmethod
+    def evaluate_batches(self, shares: Sequence[int]) -> Rows:
+        """Evaluate so many batches on each worker, those that this task drives."""
+
+
+def make_program(experiment: Experiment, data_dir: Path) -> Program:
+    """The computation that the experiment's workload asks for."""
+    load = experiment.of_each
+    kind = RealProgram if load.emulated is None else EmulatedProgram
+    return kind(load, experiment.num_workers, data_dir, experiment.evaluation)
+
+
+def sparse_gradient(variable: keras.Variable, looked_up: int | None) -> SparseGradient:
+    """Of a variable of which a worker looks up so many rows in a step."""
+    return SparseGradient(
+        variable=variable.path,
+        num_rows=int(variable.shape[0]),
+        row_bytes=np.dtype(np.float32).itemsize * math.prod(variable.shape[1:]),
+        looked_up=looked_up,
+    )

@@ -12,7 +12,7 @@ from ps_allreduce.exchange.updates import AdamRule, AdamWRule, MomentumRule, Sgd
 from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer, Sgd
 from ps_allreduce.point.placement import Plan
 from ps_allreduce.point.wire import ELEMENT_BYTES, Wire
-from ps_allreduce.record.message_records import MessageRecord
+from ps_allreduce.record.variables import MessageRecord
 
 _RULES: Mapping[type[Optimizer], type[Any]] = {
     Sgd: SgdRule,

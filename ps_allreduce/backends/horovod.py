@@ -1,30 +1,37 @@
 """Horovod: every worker keeps a replica, Horovod averages gradients among the workers over Gloo.
 
-Decides how gradients are handed over, and that ranks meet at worker:0 (`meeting`).  Which gradients
-travel together, Horovod decides at run time.
+Decides how gradients are handed over; which of them travel together, Horovod decides at run time.
+Ranks find each other by a server of keys and values.  worker:0 has it, at its own address of
+TF_CONFIG, where TensorFlow would serve with any other strategy, and it serves who knows the token
+of the run.
 """
 
 from __future__ import annotations
 
+import hmac
 import os
 import socket
+import socketserver
+import threading
 import time
+from dataclasses import asdict
+from http import HTTPStatus
 
 import horovod.tensorflow as hvd
 import psutil
 import tensorflow as tf
+from horovod.runner.common.util.hosts import SlotInfo
+from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
 from ps_allreduce.backends.contract import Task
 from ps_allreduce.backends.devices import COMPUTE
 from ps_allreduce.backends.local_worker import LocalWorker
-from ps_allreduce.backends.meeting import meeting_place, serve_meeting
-from ps_allreduce.cluster import TaskType
+from ps_allreduce.cluster import MEETING_TOKEN, ClusterSpec, Place, TaskType
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.exchange.replica import Alone
 from ps_allreduce.exchange.steps import Exchanged
 from ps_allreduce.point.strategies import Horovod
-from ps_allreduce.ranks import MEETING_TOKEN, Place
-from ps_allreduce.record.message_records import MessageRecord
+from ps_allreduce.record.variables import MessageRecord
 
 #: A worker that is slower than this is lost; Horovod's own 30 s are shorter than some steps.
 PATIENCE_S = 600
@@ -105,3 +112,65 @@ def wait_for(address: str) -> None:
             if trial.connect_ex((host, int(port))) == 0:
                 return
         time.sleep(0.05)
+
+
+def meeting_place(address: str, token: str) -> dict[str, str]:
+    """What tells Horovod where ranks meet.
+
+    It asks for `http://ADDR:PORT/scope/key` and has no place for a token: ours begins the path.
+    """
+    host, _, port = address.rpartition(":")
+    return {
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": f"{socket.gethostbyname(host)}:{port}/{token}",
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": port,
+    }
+
+
+class _Handler(RendezvousHandler):
+    """Serves who knows the token."""
+
+    server: _Meeting
+    path: str
+
+    def parse_request(self) -> bool:
+        """Take the token off the path, and send away who does not know it."""
+        if not super().parse_request():
+            return False
+        token, slash, asked = self.path.removeprefix("/").partition("/")
+        if not hmac.compare_digest(token.encode(), self.server.token.encode()):
+            self.send_status_code(HTTPStatus.FORBIDDEN)
+            return False
+        self.path = slash + asked
+        return True
+
+
+class _Meeting(RendezvousHTTPServer):
+    """Shares the port with the fork server, which holds it until the run is over.
+
+    Attributes:
+        token: how the path of every request begins.
+    """
+
+    allow_reuse_port = True
+    token = ""
+
+    def server_bind(self) -> None:
+        """Bind, and ask no name server who we are."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.server_address[:2]
+
+
+def serve_meeting(cluster: ClusterSpec, token: str) -> _Meeting:
+    """Serve the keys and values by which ranks find each other, until this process ends.
+
+    A key may go when all ranks that share its scope have met, so the server knows their places.
+    """
+    workers = cluster.addresses[TaskType.WORKER]
+    hosts = [address.rpartition(":")[0] for address in workers]
+    port = workers[0].rpartition(":")[2]
+    server = _Meeting((hosts[0], int(port)), _Handler, False)
+    server.token = f"{token}:{port}"  # so Horovod puts them together
+    places = [Place.of(hosts, rank) for rank in range(len(hosts))]
+    server.init([SlotInfo(hosts[place.rank], **asdict(place)) for place in places])
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server

@@ -1,7 +1,9 @@
 """Strategies without servers: a worker that keeps its own copy of everything.
 
-Decides how such a worker is driven and measured, alone or inside MultiWorkerMirroredStrategy.
-`exchange.replica` holds its copy, and `allreduce` says how gradients are combined.
+Decides how such a worker is driven and measured, alone or inside MultiWorkerMirroredStrategy, and
+how gradients are handed to TensorFlow's collectives.  If the experiment states bytes per pack,
+TensorFlow packs them itself.  Without, gradients go through RING in buckets, several of them under
+way at once (decision 0010).
 """
 
 from __future__ import annotations
@@ -14,10 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from ps_allreduce.backends.contract import Rows, Task
+from ps_allreduce.backends.contract import ProgramBackend, Rows, Task
 from ps_allreduce.backends.devices import COMPUTE
-from ps_allreduce.backends.exchange_settings import update_rule
-from ps_allreduce.backends.program_backend import ProgramBackend
+from ps_allreduce.backends.exchange_settings import messages_of, recorded_buckets, update_rule
 from ps_allreduce.backends.worker_step import (
     EVALUATION_COLUMNS,
     checksum,
@@ -25,8 +26,11 @@ from ps_allreduce.backends.worker_step import (
     trace_evaluation,
     trace_step,
 )
+from ps_allreduce.exchange.all_reduce import PackedMeans, RingMeans
 from ps_allreduce.exchange.replica import Alone, Mirrored, Replica
 from ps_allreduce.exchange.steps import Exchanged, traced_function
+from ps_allreduce.point.strategies import AllReduce
+from ps_allreduce.record.variables import MessageRecord
 from ps_allreduce.workloads.program import Program
 
 
@@ -121,3 +125,38 @@ class MirroredWorker(LocalWorker):
         assert self._task.tf_config is not None
         os.environ["TF_CONFIG"] = self._task.tf_config.render()
         self._workers = Mirrored(self._options)
+
+
+class AllReduceBackend(MirroredWorker):
+    """Averages gradients by TensorFlow's collectives."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        strategy = task.experiment.strategy
+        assert isinstance(strategy, AllReduce)
+        #: How gradients travel in buckets; None for TensorFlow's packs.
+        self._wire = strategy.wire
+        if strategy.bytes_per_pack is not None:
+            packs = PackedMeans(strategy.bytes_per_pack, strategy.collective)
+            self._means: PackedMeans | RingMeans = packs
+            self._options = packs.options
+
+    def build(self, program: Program) -> None:
+        """Decide which gradients travel together."""
+        super().build(program)
+        if self._wire is not None:
+            shapes = [tuple(variable.shape) for variable in self._replica.variables]
+            messages = messages_of(self._wire)
+            self._means = RingMeans(shapes, messages, self._experiment.num_workers)
+
+    def exchange(self, gradients: list[tf.Tensor]) -> Exchanged:
+        """Apply the mean over all workers."""
+        combined = self._means.combine(gradients)
+        return self.apply(combined.units, combined.ready, combined.gradients)
+
+    def messages(self) -> list[MessageRecord]:
+        """One per bucket; with TensorFlow's packs one per variable, as before packing."""
+        if isinstance(self._means, PackedMeans):
+            return self.message_per_variable()
+        names = [spec.name for spec in self.variables if spec.trainable]
+        return recorded_buckets(self._means.buckets, names)

@@ -25,7 +25,7 @@ import psutil
 from ps_allreduce.errors import SHORTAGES, HostFault, InputDataError, SuiteError, UserError
 from ps_allreduce.fork_server.line import send_all
 from ps_allreduce.fork_server.messages import Event, encode
-from ps_allreduce.signals import ENDING, signal_when_parent_ends
+from ps_allreduce.process import ENDING, signal_when_parent_ends
 from ps_allreduce.tf_internals.texts import ALLOCATOR, OUT_OF_MEMORY, TENSOR, essence
 
 #: What a user can mend; where it happened in the code tells them nothing.

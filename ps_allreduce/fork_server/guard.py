@@ -20,8 +20,8 @@ from typing import NoReturn
 from ps_allreduce.fork_server.child import end_with_parent
 from ps_allreduce.fork_server.line import Line
 from ps_allreduce.fork_server.orphans import adopt_orphans, end_orphans
+from ps_allreduce.process import handle_ending
 from ps_allreduce.scratch import remove_left_overs
-from ps_allreduce.signals import handle_ending
 
 #: How long a fork server that serves may take to kill what it forked and to remove its files.
 END_S = 3.0

@@ -47,9 +47,9 @@ from ps_allreduce.fork_server.run_folder import RunFolder
 from ps_allreduce.fork_server.unused_imports import UNUSED_BY_TASKS, left_out
 from ps_allreduce.inspection.facts import look_around, take_sample
 from ps_allreduce.inspection.gpu import GpuSampler, load_nvml
+from ps_allreduce.process import handle_ending
 from ps_allreduce.record.provenance import program_digest
 from ps_allreduce.scratch import scratch_folder
-from ps_allreduce.signals import handle_ending
 
 SAMPLE_INTERVAL_S = 0.5
 

@@ -2,7 +2,7 @@
 
 A forked process imports the original files, and tells which ones these are (`FoundModel`).  Another
 one builds the model from copies of these files alone, traces a step and makes some (`TriedModel`).
-No TensorFlow here: `runner.own_models` finds the answers.
+No TensorFlow here: `runner.forked_jobs` finds the answers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ps_allreduce.point.models.names import Unit
+from ps_allreduce.point.models.trained import Unit
 from ps_allreduce.point.optimizers import Optimizer
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Precision, Workload

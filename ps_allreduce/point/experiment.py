@@ -11,11 +11,9 @@ import json
 from dataclasses import dataclass, field
 
 from ps_allreduce.errors import UserError, at_least, at_most
-from ps_allreduce.point.evaluation import Evaluation
-from ps_allreduce.point.measurement import Measurement, RecordingComparison
+from ps_allreduce.point.measurement import Evaluation, Measurement, RecordingComparison
 from ps_allreduce.point.network import EmulatedNetwork, render_rate
-from ps_allreduce.point.resources import Device, Resources
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.resources import Device, Resources, Spread
 from ps_allreduce.point.strategies import AnyStrategy
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.serialization import identity_of

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from ps_allreduce.cluster import ClusterSpec, TaskId, TaskType
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
+from ps_allreduce.point.resources import Coordinator, LayoutKind, Spread
 
 Placed = Mapping[TaskId, str]
 

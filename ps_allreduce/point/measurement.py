@@ -1,7 +1,7 @@
-"""What a run measures: throughput in a window, or what recording its steps costs.
+"""What a run measures: throughput in a window, an evaluation, or what recording its steps costs.
 
-Decides when a warm-up is over and how many steps it takes next.  Whether step times are steady is
-decided in `runner.steadiness`.
+Decides when a warm-up is over and how many steps it takes next, and which worker evaluates how many
+batches.  Whether step times are steady is decided in `runner.loop`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,48 @@ from enum import StrEnum
 from typing import ClassVar
 
 from ps_allreduce.errors import UserError, at_least, at_most
-from ps_allreduce.point.evaluation import Evaluation
 from ps_allreduce.serialization import LATER
+
+
+class EvaluationMode(StrEnum):
+    """Who evaluates: the first worker, or all of them."""
+
+    SEQUENTIAL = "sequential"
+    DISTRIBUTED = "distributed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """An evaluation after the measured steps, timed apart from them.
+
+    Attributes:
+        batches: of all workers together, each as large as a worker's batch of training.
+        mode: who takes them.
+    """
+
+    batches: int
+    mode: EvaluationMode = EvaluationMode.DISTRIBUTED
+
+    def __post_init__(self) -> None:
+        at_least(1, evaluation_batches=self.batches)
+        at_most(1e9, evaluation_batches=self.batches)
+
+    def evaluators(self, num_workers: int) -> int:
+        """How many of so many workers take part: the first ones."""
+        return 1 if self.mode is EvaluationMode.SEQUENTIAL else min(num_workers, self.batches)
+
+    def shares(self, num_workers: int) -> tuple[int, ...]:
+        """Batches of each of so many workers; they differ by one at most among those with any."""
+        taking = self.evaluators(num_workers)
+        least, more = divmod(self.batches, taking)
+        return tuple(
+            least + (worker < more) if worker < taking else 0 for worker in range(num_workers)
+        )
+
+    def columns(self) -> dict[str, object]:
+        """As columns of a table."""
+        return {"evaluation": self.mode.value, "evaluation_batches": self.batches}
+
 
 #: Longer than anybody waits, and finite.
 MOST_WARMUP_S = 1e10

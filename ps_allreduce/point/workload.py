@@ -17,9 +17,8 @@ from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.point.inputs.data import Data, Digits, InputFiles, Synthetic, check_serves
 from ps_allreduce.point.inputs.pipeline import Pipeline
 from ps_allreduce.point.jitter import Jitter
-from ps_allreduce.point.models.model import Model
-from ps_allreduce.point.models.names import Unit
-from ps_allreduce.point.models.trained import ImageModel
+from ps_allreduce.point.models import Model
+from ps_allreduce.point.models.trained import ImageModel, Unit
 from ps_allreduce.point.models.weights import Weights
 from ps_allreduce.point.optimizers import Momentum, Optimizer
 from ps_allreduce.serialization import LATER

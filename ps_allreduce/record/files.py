@@ -29,7 +29,7 @@ from ps_allreduce.record.evaluation_timings import EvaluationTable
 from ps_allreduce.record.records import BEFORE_STATED_NETWORKS, FORMAT_VERSION, RunRecord
 from ps_allreduce.record.sense import refuse_nonsense
 from ps_allreduce.record.steps import EventTable, StepTable
-from ps_allreduce.regular_files import open_regular
+from ps_allreduce.scratch import open_regular
 from ps_allreduce.serialization import from_json, parse_json, to_json
 
 #: What a damaged archive raises, depending on which of its bytes is wrong.

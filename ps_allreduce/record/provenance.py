@@ -46,7 +46,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = "ps_allreduce"
 
 #: Modules of it that keep and read results, and change nothing that is measured.
-_RECORD = ("files", "messages", "placement_used", "records")
+_RECORD = ("files", "records", "variables")
 KEEPING = ("bounds.py", *(f"record/{name}.py" for name in _RECORD))
 
 

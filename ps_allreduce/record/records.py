@@ -18,11 +18,9 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import WarmupEnd
 from ps_allreduce.record.evaluation_timings import EvaluationTimes
 from ps_allreduce.record.hosts import GpuSample, HostRecord, TcpCounters
-from ps_allreduce.record.message_records import MessageRecord
-from ps_allreduce.record.placement_used import PlacementUsed
 from ps_allreduce.record.provenance import Provenance
-from ps_allreduce.record.sparse import MADE_DENSE, SparseGradient
 from ps_allreduce.record.steps import Metrics
+from ps_allreduce.record.variables import MADE_DENSE, MessageRecord, PlacementUsed, SparseGradient
 
 FORMAT_VERSION = 8
 

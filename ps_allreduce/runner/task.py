@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from ps_allreduce.backends import make_backend
 from ps_allreduce.backends.contract import Backend, Rows, Task
-from ps_allreduce.backends.stock.stock_ps import serve_stock
+from ps_allreduce.backends.stock.backends import serve_stock
 from ps_allreduce.backends.worker_step import RowLayout
 from ps_allreduce.cluster import TaskId, TaskType, TfConfig
 from ps_allreduce.exchange.servers import make_server
@@ -29,10 +29,9 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import SETTLED_STEPS, Measurement, RecordingComparison
 from ps_allreduce.record.evaluation_timings import EvaluationTable
 from ps_allreduce.record.files import save_raw
-from ps_allreduce.record.placement_used import PlacementUsed
 from ps_allreduce.record.records import RecordingTimes
 from ps_allreduce.record.steps import EventTable, Phase, StepTable, concatenate
-from ps_allreduce.record.weights_file import RunWeights, save_weights
+from ps_allreduce.record.variables import PlacementUsed, RunWeights, save_weights
 from ps_allreduce.runner.loop import Stretch, Surroundings, TimedSteps, timed_loop
 from ps_allreduce.runner.validity import ClockPair, DriverResult
 from ps_allreduce.serialization import to_json

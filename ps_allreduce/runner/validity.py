@@ -14,10 +14,8 @@ import numpy as np
 
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement, WarmupEnd
-from ps_allreduce.record.message_records import MessageRecord
-from ps_allreduce.record.placement_used import PlacementUsed
-from ps_allreduce.record.sparse import SparseGradient
 from ps_allreduce.record.steps import Phase, StepTable, compute_spans
+from ps_allreduce.record.variables import MessageRecord, PlacementUsed, SparseGradient
 
 #: How far the wall clock and the monotonic clock may drift apart during a run; a clock that was set
 #: is further off.

@@ -16,20 +16,17 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from ps_allreduce.exchange.decoding import Images
 from ps_allreduce.exchange.drawn_examples import DrawnExamples
-from ps_allreduce.exchange.image_reader import ImageReader
+from ps_allreduce.exchange.readers import ImageReader, Images, RecordReader
 from ps_allreduce.exchange.reading import Reader, Settings, WorkerShare, endless_batches
-from ps_allreduce.exchange.record_reader import RecordReader
 from ps_allreduce.point.inputs.data import Digits, InputFiles
 from ps_allreduce.point.inputs.data_set import ExampleForm, Target
 from ps_allreduce.point.inputs.image_files import ImageFiles
 from ps_allreduce.point.inputs.pipeline import Cache, Pipeline
 from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.workload import Workload
-from ps_allreduce.workloads.image_lists import existing_list
+from ps_allreduce.workloads.input_files import existing_list, record_files
 from ps_allreduce.workloads.own_dataset import DatasetExamples
-from ps_allreduce.workloads.record_files import record_files
 
 #: Batches of synthetic examples per worker, made once and then repeated from memory.
 SYNTHETIC_BATCHES = 4

@@ -30,9 +30,14 @@ from ps_allreduce.exchange.drawn_examples import (
 from ps_allreduce.exchange.pure_model import PureModel, call_once, is_built
 from ps_allreduce.point.inputs.data import InputFiles, OwnDataset
 from ps_allreduce.point.inputs.data_set import Target
-from ps_allreduce.point.models.names import SMALL_CNN, SMALL_GPT, SMALL_VIT
-from ps_allreduce.point.models.own import OwnModel
-from ps_allreduce.point.models.trained import ImageModel, TextModel
+from ps_allreduce.point.models.trained import (
+    SMALL_CNN,
+    SMALL_GPT,
+    SMALL_VIT,
+    ImageModel,
+    OwnModel,
+    TextModel,
+)
 from ps_allreduce.point.models.weights import Weights
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Precision, Workload

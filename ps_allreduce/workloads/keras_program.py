@@ -12,8 +12,8 @@ from ps_allreduce.exchange.batches import BatchOutputs
 from ps_allreduce.exchange.drawn_examples import DrawnExamples
 from ps_allreduce.exchange.pure_model import PureModel
 from ps_allreduce.exchange.worker_local import LocalVariable, assign
-from ps_allreduce.point.evaluation import Evaluation
-from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.measurement import Evaluation
+from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.workload import Precision, Workload
 from ps_allreduce.workloads.program import Program, now_after
 from ps_allreduce.workloads.rehearsal import rehearse

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from ps_allreduce.exchange.batches import BatchOutputs, run_batches
 from ps_allreduce.exchange.worker_local import LocalIterator, LocalVariable, assign
-from ps_allreduce.point.evaluation import Evaluation
+from ps_allreduce.point.measurement import Evaluation
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.workloads.inputs import WorkerIndex, batch_structure, make_dataset
 from ps_allreduce.workloads.keras_models import build_model

@@ -22,9 +22,9 @@ from types import ModuleType
 from typing import Any
 
 import ps_allreduce
-from ps_allreduce.descriptors import fill_standard_descriptors
 from ps_allreduce.errors import UserError
 from ps_allreduce.model_files import SUITE_PACKAGES
+from ps_allreduce.process import fill_standard_descriptors
 
 _SUITE = Path(ps_allreduce.__file__).resolve().parents[1]
 

@@ -20,7 +20,6 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Shard
 from ps_allreduce.point.wire import Wire
 from ps_allreduce.record.files import RunFiles, save_raw, save_record
-from ps_allreduce.record.placement_used import PlacementUsed
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.records import (
     LinkRecord,
@@ -30,6 +29,7 @@ from ps_allreduce.record.records import (
     TaskRecord,
 )
 from ps_allreduce.record.steps import EventTable, Metrics, StepTable
+from ps_allreduce.record.variables import PlacementUsed
 from tests.fakes import (
     METRICS,
     PROVENANCE,

@@ -11,7 +11,7 @@ from typing import Any
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AsynchronousServers,

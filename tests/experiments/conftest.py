@@ -15,8 +15,8 @@ from experiments.sweep import session
 from launchers import make_site
 from launchers.cli import run as command_ends
 from launchers.settings import LauncherSettings
+from ps_allreduce.process import ENDING, end_as_interrupted
 from ps_allreduce.record.hosts import HostFacts
-from ps_allreduce.signals import ENDING, end_as_interrupted
 from tests.fakes import PROVENANCE, FakeLauncher
 
 

@@ -15,10 +15,10 @@ from ps_allreduce.point import strategies as by
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.wire import Wire, WireType
+from ps_allreduce.record.choices import batch_question, rate_question
 from ps_allreduce.record.hosts import TcpCounters
-from ps_allreduce.record.link_rates import batch_question, rate_question
 from ps_allreduce.record.records import PortRecord, RunRecord, Status
 from ps_allreduce.record.steps import Phase, StepTable, compute_metrics, concatenate
 from tests.analysis.builders import changed, provenance, runs, save, with_wire

@@ -25,7 +25,7 @@ from experiments.sweep.sweep import QUICK
 from launchers.protocol import Capacity
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.models.known_shapes import known_variables
+from ps_allreduce.point.models.shapes import known_variables
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.terminal import Terminal

@@ -16,7 +16,7 @@ from ps_allreduce.bounds import (
     step_bound_s,
 )
 from ps_allreduce.point.network import EmulatedNetwork, Traffic
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
 from ps_allreduce.point.wire import Wire, WireType
 from tests.fakes import make_experiment

@@ -17,7 +17,6 @@ from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Shard
 from ps_allreduce.record.hosts import Gpu
-from ps_allreduce.record.placement_used import PlacementUsed
 from ps_allreduce.record.records import (
     LinkRecord,
     Phases,
@@ -27,6 +26,7 @@ from ps_allreduce.record.records import (
     TaskRecord,
 )
 from ps_allreduce.record.steps import Metrics
+from ps_allreduce.record.variables import PlacementUsed
 from ps_allreduce.serialization import from_json, parse_json, to_json
 from tests.examples import experiments, fast, seconds
 from tests.fakes import METRICS, make_experiment, make_facts, make_host, make_record, make_sample

@@ -13,8 +13,7 @@ from http.client import HTTPConnection
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
-from ps_allreduce.backends.horovod import wait_for
-from ps_allreduce.backends.meeting import meeting_place, serve_meeting
+from ps_allreduce.backends.horovod import meeting_place, serve_meeting, wait_for
 from ps_allreduce.cluster import ClusterSpec, TaskType
 
 TOKEN = "0123456789abcdef"

@@ -18,8 +18,7 @@ from typing import Any
 import tensorflow as tf
 
 from ps_allreduce.backends import devices
-from ps_allreduce.backends.allreduce import AllReduceBackend
-from ps_allreduce.backends.local_worker import LocalWorker
+from ps_allreduce.backends.local_worker import AllReduceBackend, LocalWorker
 from ps_allreduce.exchange.all_reduce import RingMeans
 from ps_allreduce.exchange.asynchronous import AsynchronousExchange
 from ps_allreduce.exchange.steps import Exchanged

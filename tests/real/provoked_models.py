@@ -25,12 +25,12 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.exchange.pure_model import FLOAT16_LOSS_SCALE
 from ps_allreduce.exchange.steps import traced_function
 from ps_allreduce.point.inputs.data import OwnDataset, Synthetic
-from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer, Sgd
 from ps_allreduce.point.workload import Precision, Workload
-from ps_allreduce.workloads.compiled_optimizer import optimizer_of
 from ps_allreduce.workloads.inputs import make_dataset
 from ps_allreduce.workloads.keras_program import RealProgram
+from ps_allreduce.workloads.own_model import optimizer_of
 from ps_allreduce.workloads.program import run_program
 from tests.real import model_kinds, refused_models
 

@@ -15,7 +15,7 @@ from launchers.sites.emulated.site import EmulatedSite
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies import SynchronousServers
 from ps_allreduce.point.wire import Wire
 from ps_allreduce.point.workload import EmulatedCompute, Workload

@@ -21,7 +21,7 @@ from launchers.sites.emulated.site import EmulatedSite
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork, Traffic
-from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,

@@ -27,12 +27,11 @@ from launchers.sites.emulated.site import EmulatedSite
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Digits, OwnDataset
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
-from ps_allreduce.point.models.own import OwnModel
-from ps_allreduce.point.models.trained import TextModel
+from ps_allreduce.point.models.trained import OwnModel, TextModel
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.optimizers import Adam
 from ps_allreduce.point.placement import Policy, make_plan
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,

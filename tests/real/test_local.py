@@ -20,9 +20,9 @@ from analysis.timeline.traced import TracedRun
 from experiments.sweep.folder import NOTE
 from launchers.protocol import LaunchedRun
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.evaluation import Evaluation, EvaluationMode
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Digits
+from ps_allreduce.point.measurement import Evaluation, EvaluationMode
 from ps_allreduce.point.optimizers import Momentum
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import (

@@ -16,8 +16,7 @@ from ps_allreduce.fork_server.messages import Event
 from ps_allreduce.inspection.model_facts import FindModel, FoundModel, TryModel
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Data, OwnDataset, Synthetic
-from ps_allreduce.point.models.names import Unit
-from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.models.trained import OwnModel, Unit
 from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import (

@@ -6,9 +6,14 @@ import json
 
 import pytest
 
-from ps_allreduce.point.models.keras_applications import KERAS_APPLICATIONS
-from ps_allreduce.point.models.names import SMALL_GPT, SMALL_GPT_UNTIED, SMALL_VIT
-from ps_allreduce.point.models.trained import ImageModel, TextModel
+from ps_allreduce.point.models.trained import (
+    KERAS_APPLICATIONS,
+    SMALL_GPT,
+    SMALL_GPT_UNTIED,
+    SMALL_VIT,
+    ImageModel,
+    TextModel,
+)
 from ps_allreduce.point.models.weights import PublishedModel
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import AllReduce, AnyStrategy, SynchronousServers

@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 import psutil
 import pytest
 
-from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.record.files import iter_record_paths, load_record
 from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.record.records import RunRecord, Status
@@ -277,7 +277,7 @@ import os, sys
 from pathlib import Path
 from launchers import make_launcher
 from launchers.settings import LauncherSettings
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import AllReduce
 from tests.real.points import LONG, launch, point
 def tell(*words):

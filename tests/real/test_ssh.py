@@ -19,7 +19,7 @@ from launchers.sites.ssh.site import SshSite
 from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import AllReduce, AnyStrategy, SynchronousServers
 from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.record.records import Status

@@ -24,7 +24,7 @@ from ps_allreduce.point.inputs.image_files import ImageFiles
 from ps_allreduce.point.inputs.pipeline import Pipeline
 from ps_allreduce.point.jitter import Distribution, Jitter
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
-from ps_allreduce.point.models.known_shapes import known_variables
+from ps_allreduce.point.models.shapes import known_variables
 from ps_allreduce.point.models.trained import ARCHITECTURES, ImageModel
 from ps_allreduce.point.models.weights import ScaledModel
 from ps_allreduce.point.placement import Policy, make_plan

@@ -33,7 +33,7 @@ from analysis.stats.pairs.setting_pairs import without_changed
 from analysis.stats.points import PlacementPoint, placement_points
 from analysis.stats.statistics import estimate
 from analysis.wording import number, ratio, with_interval
-from ps_allreduce.record.exchanges import exchange_sentence
+from ps_allreduce.record.choices import exchange_sentence
 
 NOTHING_DIFFERS = (
     "By the rule of decision no two settings are known to differ, so there is nothing to explain."

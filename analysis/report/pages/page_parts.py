@@ -16,7 +16,7 @@ from analysis.data.cases import Case, Point
 from analysis.figures.save import SavedFigure
 from analysis.report.sentences.verdict import Verdict
 from analysis.report.tables.what_was_run import Items
-from ps_allreduce.record.exchanges import ExchangeChoice
+from ps_allreduce.record.choices import ExchangeChoice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

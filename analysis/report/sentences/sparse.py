@@ -1,14 +1,14 @@
 """Gradients that tell of some rows only, in a sentence of the headline.
 
 Decides what is said of them: that the suite makes them dense, and what that costs in bytes.  Which
-gradients are sparse is found out by the workers (`record.sparse`).
+gradients are sparse is found out by the workers (`record.variables`).
 """
 
 from __future__ import annotations
 
 from analysis.data.cases import Case
 from analysis.wording import bytes_text, count_text
-from ps_allreduce.record.sparse import SparseGradient
+from ps_allreduce.record.variables import SparseGradient
 
 
 def sparse_line(case: Case) -> str:

@@ -15,10 +15,10 @@ from analysis.data.cases import Case
 from analysis.data.setting import exchange_of
 from analysis.wording import capital
 from ps_allreduce.point.inputs.data_set import Target
-from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.optimizers import optimizer_text
 from ps_allreduce.point.workload import Scaling
-from ps_allreduce.record.sparse import MADE_DENSE
+from ps_allreduce.record.variables import MADE_DENSE
 
 #: Columns of the exchange that have a shorter name here.
 _SHORT = {"gradients_on_wire": "gradients"}

@@ -13,7 +13,7 @@ from experiments.sweep.progress import plain_console
 from launchers.cli.options import LAUNCHER
 from launchers.doctor.command import look_at_hosts
 from launchers.settings import LauncherSettings
-from ps_allreduce.point.models.model import shipped_model
+from ps_allreduce.point.models import shipped_model
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 
 #: Where weights alone are built: how long steps with them would take plays no part.

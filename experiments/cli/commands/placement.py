@@ -22,7 +22,7 @@ from experiments.studies.defaults import OwnTraining
 from experiments.sweep.progress import plain_console
 from launchers.cli.types import WHOLE
 from ps_allreduce.errors import at_least
-from ps_allreduce.point.models.model import shipped_model
+from ps_allreduce.point.models import shipped_model
 from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.models.weights import Weights
 from ps_allreduce.point.placement import VariableSpec, default_split_bytes

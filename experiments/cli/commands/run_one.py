@@ -18,10 +18,9 @@ from experiments.sweep.writable import check_writable
 from launchers.sites.kinds import network_of
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.models.names import SMALL_CNN, Unit
+from ps_allreduce.point.models.trained import SMALL_CNN, Unit
 from ps_allreduce.point.placement import Policy, default_split_bytes
-from ps_allreduce.point.resources import Resources
-from ps_allreduce.point.spread import workers_together
+from ps_allreduce.point.resources import Resources, workers_together
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.files import RunFiles

@@ -32,10 +32,9 @@ from dataclasses import replace
 from experiments.studies.literature.method import emulated, fixed_profiles
 from experiments.studies.scope import Scope
 from experiments.studies.study import SmallForm, Study
-from ps_allreduce.point.evaluation import Evaluation, EvaluationMode
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data_set import Target
-from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.measurement import Evaluation, EvaluationMode, Measurement
 from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.models.weights import ScaledModel
 from ps_allreduce.point.resources import Device

@@ -25,7 +25,7 @@ from launchers.doctor.command import look_at_hosts
 from launchers.settings import LauncherSettings
 from launchers.sites.kinds import site_kind
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.models.names import SMALL_CNN
+from ps_allreduce.point.models.trained import SMALL_CNN
 from ps_allreduce.point.workload import EmulatedCompute
 from ps_allreduce.terminal import echo
 

@@ -29,7 +29,7 @@ from ps_allreduce.point.wire import Collective
 from ps_allreduce.record.files import RunFiles, write_json
 from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.records import Status
-from ps_allreduce.record.weights_file import Values
+from ps_allreduce.record.variables import Values
 from ps_allreduce.terminal import echo
 
 NAME = "accept-gpu"

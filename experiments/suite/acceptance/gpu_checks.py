@@ -16,7 +16,7 @@ import numpy as np
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.record.hosts import GpuSample, HostFacts
 from ps_allreduce.record.records import RunRecord, Status
-from ps_allreduce.record.weights_file import Values
+from ps_allreduce.record.variables import Values
 
 #: Of the weights after eleven steps, relative to the largest.  Processors differ from each other by
 #: 1e-6, a server that is read too early by 4e-2, a sum in the place of a mean by 0.9.

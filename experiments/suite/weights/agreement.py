@@ -15,7 +15,7 @@ import numpy.typing as npt
 from rich import box
 from rich.table import Table
 
-from ps_allreduce.record.weights_file import RunWeights, Values
+from ps_allreduce.record.variables import RunWeights, Values
 
 #: Of the distance trained.  Sums in another order round differently; a wrong mean differs by far
 #: more.

@@ -35,7 +35,7 @@ from ps_allreduce.point.workload import Scaling, Workload
 from ps_allreduce.record.files import write_json
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.records import RunRecord, Status
-from ps_allreduce.record.weights_file import RunWeights
+from ps_allreduce.record.variables import RunWeights
 from ps_allreduce.terminal import Terminal
 
 NAME = "gate"

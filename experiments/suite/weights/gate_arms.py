@@ -15,15 +15,14 @@ from ps_allreduce.environment import has_module
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Digits, InputFiles, Synthetic
 from ps_allreduce.point.measurement import Measurement
-from ps_allreduce.point.models.names import SMALL_CNN
-from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.models.trained import SMALL_CNN, OwnModel
 from ps_allreduce.point.optimizers import Adam, AdamW
 from ps_allreduce.point.placement import Policy, VariableSpec
-from ps_allreduce.point.spread import Spread, workers_together
+from ps_allreduce.point.resources import Spread, workers_together
 from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy, Single
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.workload import Workload
-from ps_allreduce.record.sparse import MADE_DENSE
+from ps_allreduce.record.variables import MADE_DENSE
 
 STEPS = 10
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from experiments.sweep.session import Session, run_uninterrupted
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.records import RunRecord
-from ps_allreduce.record.weights_file import RunWeights, load_weights
+from ps_allreduce.record.variables import RunWeights, load_weights
 
 
 def launch_again(session: Session, point: Experiment, weights: Path | None = None) -> RunRecord:

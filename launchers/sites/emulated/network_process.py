@@ -44,7 +44,7 @@ from launchers.sites.emulated.switch import (
 from launchers.sites.emulated.tcp import pin_tcp, use_congestion
 from ps_allreduce.errors import LaunchError, SuiteError, UserError
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.signals import signal_when_parent_ends
+from ps_allreduce.process import signal_when_parent_ends
 
 CLONE_NEWUTS = 0x04000000
 

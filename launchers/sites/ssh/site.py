@@ -29,7 +29,7 @@ from launchers.sites.ssh.hostfile import SshHost, parse_host_file, refuse_misfit
 from ps_allreduce.errors import HostFault, LaunchError, UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.hosts import HostFacts
-from ps_allreduce.regular_files import open_regular
+from ps_allreduce.scratch import open_regular
 
 #: How long ssh may take to end once its line is cut.
 END_S = 2.0

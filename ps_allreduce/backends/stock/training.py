@@ -22,11 +22,11 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from ps_allreduce.backends.sparse_gradients import sparse_gradient
+from ps_allreduce.backends.contract import sparse_gradient
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer, Sgd
-from ps_allreduce.record.sparse import SparseGradient
+from ps_allreduce.record.variables import SparseGradient
 from ps_allreduce.workloads.emulated_accelerator import EmulatedProgram
 from ps_allreduce.workloads.inputs import WorkerIndex, batch_structure, make_dataset
 from ps_allreduce.workloads.keras_models import build_model

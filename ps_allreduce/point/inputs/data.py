@@ -22,12 +22,10 @@ from ps_allreduce.point.inputs.data_set import (
     read_manifest,
 )
 from ps_allreduce.point.inputs.image_files import ImageFiles
-from ps_allreduce.point.models.model import Model
-from ps_allreduce.point.models.names import Unit
-from ps_allreduce.point.models.own import OwnModel
-from ps_allreduce.point.models.trained import ImageModel
+from ps_allreduce.point.models import Model
+from ps_allreduce.point.models.trained import ImageModel, OwnModel, Unit
 from ps_allreduce.point.models.weights import Weights
-from ps_allreduce.regular_files import open_regular
+from ps_allreduce.scratch import open_regular
 from ps_allreduce.serialization import LATER
 
 #: TFRecord files of a folder.

@@ -1,4 +1,44 @@
-"""The models that can be trained or sent, as far as it takes to check a request.
+"""All kinds of models that can be trained or sent, and how users name those that the suite brings.
 
 Building them is the business of `workloads`; nothing here needs TensorFlow.
 """
+
+from __future__ import annotations
+
+from ps_allreduce.point.models.shapes import PUBLISHED
+from ps_allreduce.point.models.trained import (
+    ARCHITECTURES,
+    TEXT_MODELS,
+    ImageModel,
+    OwnModel,
+    TextModel,
+    unknown_model,
+)
+from ps_allreduce.point.models.weights import (
+    PublishedModel,
+    Weights,
+    scaled_model,
+    tensor_set,
+)
+
+Model = ImageModel | TextModel | OwnModel | Weights
+
+
+def shipped_model(name: str) -> ImageModel | TextModel | Weights:
+    """A model by its exact name; images have the size that it was designed for.
+
+    Raises:
+        UserError: there is none of that name, or these tensors make no sense.
+    """
+    if scaled := scaled_model(name):
+        return scaled
+    if name in ARCHITECTURES:
+        return ImageModel(name=name, image_size=ARCHITECTURES[name].designed_image_size)
+    if name in TEXT_MODELS:
+        return TextModel(name=name)
+    if name in PUBLISHED:
+        return PublishedModel(name=name)
+    tensors = tensor_set(name)
+    if tensors is None:
+        raise unknown_model(name)
+    return tensors

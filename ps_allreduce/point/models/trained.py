@@ -1,25 +1,111 @@
-"""Models that the suite brings and trains: of images, and of text.
+"""Models that are trained: the suite's own, of images and of text, and those that users bring.
 
-Decides which ones there are, and which sizes they take.  `workloads` builds them.
+Decides which there are, and which sizes they take, as far as it takes to check a request.  Names
+and sizes of `keras.applications` (Keras 3.15) are a table, because checking needs no TensorFlow; a
+test holds it against Keras itself.  `workloads` builds the models.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
 from typing import ClassVar
 
 from ps_allreduce.errors import UserError, at_least, at_most
+from ps_allreduce.model_files import models_in
 from ps_allreduce.point.inputs.data_set import Target
-from ps_allreduce.point.models.keras_applications import KERAS_APPLICATIONS, Architecture
-from ps_allreduce.point.models.names import (
-    SMALL_CNN,
-    SMALL_GPT,
-    SMALL_GPT_UNTIED,
-    SMALL_VIT,
-    Unit,
-    unknown_model,
-)
 from ps_allreduce.serialization import LATER
+
+SMALL_CNN, SMALL_VIT = "SmallCNN", "SmallViT"
+SMALL_GPT, SMALL_GPT_UNTIED = "SmallGPT", "SmallGPT-untied"
+
+
+class Unit(StrEnum):
+    """What the examples of a model are; those of text are sequences of tokens."""
+
+    IMAGES = "images"
+    TOKENS = "tokens"
+    ROWS = "rows"
+
+    @property
+    def counted(self) -> str:
+        """What throughput counts: whole examples, also of text."""
+        return "examples" if self is Unit.TOKENS else self.value
+
+
+def unknown_model(name: str) -> UserError:
+    """What is said of a name that no model has."""
+    return UserError(
+        f"unknown model {name!r}: choose for instance {SMALL_CNN}, {SMALL_GPT}, ResNet50, "
+        "Tensors-16-25MB or your own mine.py:build; python -m experiments models lists all."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """Image sizes in pixels: the smallest one, and what the dry run takes unless told otherwise."""
+
+    minimum_image_size: int
+    designed_image_size: int
+
+
+#: The size that each was designed for.
+_DESIGNED: Mapping[str, int] = {
+    "ConvNeXtBase": 224,
+    "ConvNeXtLarge": 224,
+    "ConvNeXtSmall": 224,
+    "ConvNeXtTiny": 224,
+    "ConvNeXtXLarge": 224,
+    "DenseNet121": 224,
+    "DenseNet169": 224,
+    "DenseNet201": 224,
+    "EfficientNetB0": 224,
+    "EfficientNetB1": 240,
+    "EfficientNetB2": 260,
+    "EfficientNetB3": 300,
+    "EfficientNetB4": 380,
+    "EfficientNetB5": 456,
+    "EfficientNetB6": 528,
+    "EfficientNetB7": 600,
+    "EfficientNetV2B0": 224,
+    "EfficientNetV2B1": 240,
+    "EfficientNetV2B2": 260,
+    "EfficientNetV2B3": 300,
+    "EfficientNetV2L": 480,
+    "EfficientNetV2M": 480,
+    "EfficientNetV2S": 384,
+    "InceptionResNetV2": 299,
+    "InceptionV3": 299,
+    "MobileNet": 224,
+    "MobileNetV2": 224,
+    "MobileNetV3Large": 224,
+    "MobileNetV3Small": 224,
+    "NASNetLarge": 331,
+    "NASNetMobile": 224,
+    "ResNet101": 224,
+    "ResNet101V2": 224,
+    "ResNet152": 224,
+    "ResNet152V2": 224,
+    "ResNet50": 224,
+    "ResNet50V2": 224,
+    "VGG16": 224,
+    "VGG19": 224,
+    "Xception": 299,
+}
+
+#: The smallest size that Keras builds, where it is not `_SMALLEST`.
+_LARGER = {"InceptionResNetV2": 75, "InceptionV3": 75, "Xception": 71}
+_SMALLEST = 32
+
+KERAS_APPLICATIONS: Mapping[str, Architecture] = {
+    name: Architecture(
+        minimum_image_size=_LARGER.get(name, _SMALLEST), designed_image_size=designed
+    )
+    for name, designed in _DESIGNED.items()
+}
+
 
 #: Everything that takes images.
 ARCHITECTURES: dict[str, Architecture] = {
@@ -121,3 +207,47 @@ class TextModel:
     def columns(self) -> dict[str, object]:
         """As columns of a table."""
         return {"model": self.name, "vocabulary": self.vocabulary}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnModel:
+    """A model that the user's own code builds, or that a `.keras` file holds.
+
+    Building it is the business of `workloads.own_model`.
+
+    Attributes:
+        name: as the user wrote it: `mine.py:build`, `package.module:build`, `saved.keras`.
+        module: its name below the folder of the files; of a saved model, the file's.
+        function: that returns the compiled model; empty for a saved model.
+        arguments: `name=value` each, in the order of their names.
+        digest: of the names and contents of all files.
+        unit: what the model's examples are.
+        tokens_per_example: of text; None for everything else.
+        has_dataset: the module has a function `dataset(shard, num_shards)`.
+        notes: what is not done as the model asks for: phrases without capital and full stop.
+    """
+
+    kind: ClassVar[str] = "own_model"
+    computes: ClassVar[bool] = True
+
+    name: str = field(compare=False)
+    module: str
+    function: str
+    arguments: tuple[str, ...] = ()
+    digest: str
+    unit: Unit = Unit.ROWS
+    tokens_per_example: int | None = None
+    has_dataset: bool = False
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+    def folder(self, data_dir: Path) -> Path:
+        """Where the copies of its files lie on a host."""
+        return models_in(data_dir) / self.digest
+
+    def columns(self) -> dict[str, object]:
+        """As columns of a table."""
+        return {
+            "model": self.name,
+            "model_digest": self.digest,
+            "model_arguments": ", ".join(self.arguments) or None,
+        }

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ps_allreduce.errors import UserError, at_least, at_most
-from ps_allreduce.point.models.known_shapes import KNOWN, known_variables
-from ps_allreduce.point.models.names import Unit, unknown_model
-from ps_allreduce.point.models.published_shapes import PUBLISHED
+from ps_allreduce.point.models.shapes import KNOWN, PUBLISHED, known_variables
+from ps_allreduce.point.models.trained import Unit, unknown_model
 from ps_allreduce.point.placement import VariableSpec
 
 

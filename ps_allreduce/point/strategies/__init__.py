@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from typing import get_args
 
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.strategies.all_reduce import AllReduce
+from ps_allreduce.point.strategies.all_reduce import AllReduce, Horovod
 from ps_allreduce.point.strategies.base import NoCommunication, Single
-from ps_allreduce.point.strategies.horovod import Horovod
 from ps_allreduce.point.strategies.servers import AsynchronousServers, SynchronousServers
 from ps_allreduce.point.strategies.stock import StockAllReduce, StockServers
 

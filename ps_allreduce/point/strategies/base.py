@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.resources import Resources
-from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.resources import LayoutKind, Resources, Spread
 from ps_allreduce.point.wire import Collective, Wire, WireType
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import ClassVar, Self
 
 from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Policy
-from ps_allreduce.point.resources import Resources
-from ps_allreduce.point.spread import Spread, workers_together
+from ps_allreduce.point.resources import Resources, Spread, workers_together
 from ps_allreduce.point.strategies.base import Servers, Strategy, StrategySettings
 from ps_allreduce.point.wire import GRPC, WIRE_SETTINGS, Wire, transport_text
 

@@ -13,8 +13,7 @@ from typing import ClassVar
 
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.resources import Resources
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.resources import Resources, Spread
 from ps_allreduce.point.strategies.base import Altered, Servers, Strategy, StrategySettings
 from ps_allreduce.point.strategies.servers import check_steps_per_dispatch
 from ps_allreduce.point.wire import GRPC, TRANSPORT_OF, Collective

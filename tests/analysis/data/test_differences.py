@@ -6,7 +6,7 @@ from typing import Any
 
 from analysis.data.blocks import differences
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import AllReduce
 from ps_allreduce.record.hosts import HostRecord
 from ps_allreduce.record.records import RunRecord

@@ -16,7 +16,7 @@ from analysis.stats.points import point_table
 from ps_allreduce.bounds import Flow
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.jitter import Distribution, Jitter
-from ps_allreduce.point.spread import LayoutKind
+from ps_allreduce.point.resources import LayoutKind
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,

@@ -15,7 +15,7 @@ from analysis.derive.costs import (
     seconds_per_gigabyte,
 )
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.resources import Spread
 from ps_allreduce.record.records import Phases
 from ps_allreduce.record.steps import Window
 from tests.analysis.builders import run, tasks_on

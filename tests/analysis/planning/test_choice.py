@@ -9,7 +9,7 @@ import pytest
 from analysis.planning.choice import choose
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.models.trained import ImageModel
-from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AsynchronousServers,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from analysis.planning.exchange import choose_exchange
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,
@@ -19,7 +19,7 @@ from ps_allreduce.point.strategies import (
     SynchronousServers,
 )
 from ps_allreduce.point.strategies.base import StrategySettings
-from ps_allreduce.record.exchanges import ExchangeChoice, ExchangeMode, exchange_sentence
+from ps_allreduce.record.choices import ExchangeChoice, ExchangeMode, exchange_sentence
 from tests.examples import fast
 
 REDUCED = ExchangeChoice(

@@ -16,7 +16,7 @@ from analysis.published.study import PublishedStudy
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.weights import ScaledModel
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import AllReduce, Single, StockAllReduce, SynchronousServers
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from tests.analysis.builders import cases_of, runs, times

@@ -15,7 +15,7 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import RecordFiles
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
+from ps_allreduce.point.resources import Coordinator, LayoutKind, Spread
 from ps_allreduce.point.strategies import AllReduce, AnyStrategy, Single, SynchronousServers
 from tests.analysis.builders import RATES, case_of, cases_of, placement_used, run, runs, table_of
 from tests.fakes import make_experiment, make_host

@@ -10,7 +10,7 @@ from analysis.figures.style import render_figure
 from analysis.report.sentences.verdict import verdict
 from analysis.report.tables.what_was_run import what_was_run
 from ps_allreduce.point.inputs.data import OwnDataset
-from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.strategies import AllReduce, AnyStrategy, SynchronousServers
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import RunRecord

@@ -15,7 +15,7 @@ from analysis.report.sentences.verdict import verdict
 from analysis.report.tables.table import report_table
 from analysis.stats.points import point_table
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,

@@ -13,8 +13,8 @@ from analysis.planning.choice import choose
 from analysis.report.pages.page_parts import CaseReport
 from analysis.report.screen.screen import verdict_text
 from analysis.report.sentences.verdict import verdict
-from ps_allreduce.point.models.own import OwnModel
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.models.trained import OwnModel
+from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AsynchronousServers,
@@ -24,7 +24,7 @@ from ps_allreduce.point.strategies import (
 )
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import RunRecord
-from ps_allreduce.record.sparse import MADE_DENSE, SparseGradient
+from ps_allreduce.record.variables import MADE_DENSE, SparseGradient
 from tests.analysis.builders import case_of, on_own_hosts, runs, save_all, times
 from tests.fakes import make_experiment, make_host
 

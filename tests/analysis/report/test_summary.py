@@ -15,7 +15,7 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, SynchronousServers
 from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.point.workload import Precision, Workload

@@ -28,7 +28,7 @@ from analysis.stats.statistics import subtract
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy, Shard
-from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,
@@ -36,7 +36,7 @@ from ps_allreduce.point.strategies import (
     StockAllReduce,
     SynchronousServers,
 )
-from ps_allreduce.record.placement_used import PlacementUsed
+from ps_allreduce.record.variables import PlacementUsed
 from tests.analysis.builders import links_between, run, runs, table_of, tasks_on, times
 from tests.fakes import make_experiment, make_host
 

@@ -20,7 +20,7 @@ from analysis.suite.json_lines import write_lines
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.records import LinkRecord, PortRecord, RunRecord
 from tests.analysis.builders import metrics, run, save_all

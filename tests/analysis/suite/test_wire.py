@@ -14,7 +14,7 @@ from analysis.suite.wire_text import render_wire
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.weights import TensorSet
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,

@@ -18,9 +18,9 @@ from ps_allreduce.point.strategies import (
     SynchronousServers,
 )
 from ps_allreduce.point.wire import Wire
-from ps_allreduce.record.message_records import MessageRecord
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.record.steps import EventKind, EventTable, Floats, Integers, Phase, StepTable
+from ps_allreduce.record.variables import MessageRecord
 from tests.analysis.builders import run, tasks_on
 from tests.fakes import make_experiment
 

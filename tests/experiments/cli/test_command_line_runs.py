@@ -15,11 +15,10 @@ from experiments.studies.catalogue import STUDIES
 from experiments.sweep.sweep import QUICK_WARMUP
 from ps_allreduce.point.inputs.data import Synthetic
 from ps_allreduce.point.measurement import FixedWarmup, Measurement, SteadyWarmup
-from ps_allreduce.point.models.published_shapes import PUBLISHED
+from ps_allreduce.point.models.shapes import PUBLISHED
 from ps_allreduce.point.models.trained import ARCHITECTURES, TEXT_MODELS, ImageModel
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.point.resources import Device
-from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.resources import Device, LayoutKind, Spread
 from ps_allreduce.point.strategies import AsynchronousServers, SynchronousServers
 from ps_allreduce.point.workload import Precision
 from ps_allreduce.record.files import iter_record_paths

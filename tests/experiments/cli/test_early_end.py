@@ -22,7 +22,7 @@ SLOW = "import time\nprint('importing', flush=True)\ntime.sleep(60)\n"
 #: Asks itself to end when Python has begun to.
 ENDING = """
 import atexit, os, sys
-from ps_allreduce.early_end import end_at_once, end_in_order, end_with
+from ps_allreduce.process import end_at_once, end_in_order, end_with
 end_at_once()
 end_in_order()
 atexit.register(os.kill, os.getpid(), int(sys.argv[1]))
@@ -93,7 +93,7 @@ def test_output_that_is_lost_leaves_the_status(
 
 def test_streams_that_are_closed_leave_their_numbers_to_no_file() -> None:
     program = (
-        "import os; from ps_allreduce.early_end import end_at_once; end_at_once(); "
+        "import os; from ps_allreduce.process import end_at_once; end_at_once(); "
         "os._exit(os.open('/', os.O_RDONLY))"
     )
     words = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", program]
@@ -122,7 +122,7 @@ def test_a_defect_of_the_suite_is_no_missing_package(tmp_path: Path) -> None:
 
 def test_a_program_ends_with_the_shell_of_its_recipe() -> None:
     program = (
-        "import os, time; from ps_allreduce.early_end import end_at_once; end_at_once(); "
+        "import os, time; from ps_allreduce.process import end_at_once; end_at_once(); "
         "print(os.getpid(), flush=True); time.sleep(60)"
     )
     recipe = 'PS_ALLREDUCE_RECIPE=$$ "$1" -c "$2"; true'

@@ -14,8 +14,8 @@ from ps_allreduce.point.models.trained import TextModel
 from ps_allreduce.point.placement import Shard
 from ps_allreduce.point.strategies import AllReduce
 from ps_allreduce.point.workload import EmulatedCompute, Workload
-from ps_allreduce.record.placement_used import PlacementUsed
 from ps_allreduce.record.records import Phases, RunRecord, Status
+from ps_allreduce.record.variables import PlacementUsed
 from tests.fakes import make_experiment, make_record
 
 KEYS = {

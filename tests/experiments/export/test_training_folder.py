@@ -25,13 +25,18 @@ from ps_allreduce.point.inputs.data import Digits, OwnDataset, RecordFiles
 from ps_allreduce.point.inputs.data_set import Encoding, ExampleForm, Target
 from ps_allreduce.point.inputs.image_files import ImageFiles
 from ps_allreduce.point.inputs.pipeline import Cache, Pipeline
-from ps_allreduce.point.models.names import SMALL_GPT, SMALL_VIT, Unit
-from ps_allreduce.point.models.own import OwnModel
-from ps_allreduce.point.models.trained import ImageModel, TextModel
+from ps_allreduce.point.models.trained import (
+    SMALL_GPT,
+    SMALL_VIT,
+    ImageModel,
+    OwnModel,
+    TextModel,
+    Unit,
+)
 from ps_allreduce.point.models.weights import TensorSet
 from ps_allreduce.point.optimizers import AdamW
 from ps_allreduce.point.placement import Plan, Policy, Shard
-from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AsynchronousServers,

@@ -12,8 +12,7 @@ import pytest
 from ps_allreduce.errors import HostFault, LaunchError, TookTooLong, UserError
 from ps_allreduce.model_files import is_whole
 from ps_allreduce.point.inputs.data import OwnDataset, Synthetic
-from ps_allreduce.point.models.names import Unit
-from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.models.trained import OwnModel, Unit
 from ps_allreduce.point.optimizers import Adam, Momentum
 from ps_allreduce.point.workload import Precision, Workload
 from ps_allreduce.record.files import iter_record_paths, load_record

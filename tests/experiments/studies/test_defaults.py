@@ -10,7 +10,7 @@ from experiments.studies.defaults import default_cores, default_models, default_
 from experiments.sweep.sweep import PROFILES
 from launchers.protocol import Capacity
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies.base import StrategySettings
 
 

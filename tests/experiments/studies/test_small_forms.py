@@ -16,15 +16,14 @@ from experiments.studies.literature import (
     storage,
 )
 from experiments.studies.study import Study
-from ps_allreduce.point.evaluation import EvaluationMode
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Data, InputFiles, RecordFiles
 from ps_allreduce.point.inputs.image_files import ImageFiles
 from ps_allreduce.point.inputs.pipeline import Pipeline
+from ps_allreduce.point.measurement import EvaluationMode
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.resources import Device
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.resources import Device, Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     Horovod,

@@ -20,8 +20,7 @@ from ps_allreduce.point.measurement import SteadyWarmup
 from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy, VariableSpec
-from ps_allreduce.point.resources import Device
-from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.resources import Device, LayoutKind, Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     NoCommunication,

@@ -8,7 +8,7 @@ import pytest
 
 from experiments.studies.catalogue import STUDIES
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,

@@ -13,7 +13,7 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.resources import Spread
 from tests.experiments.studies.scopes import make_scope
 
 NETWORK = EmulatedNetwork(num_hosts=6, bits_per_s=1e9)

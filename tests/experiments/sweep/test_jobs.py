@@ -30,7 +30,7 @@ from experiments.sweep.sweep import (
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.measurement import Measurement
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import AllReduce, Single
 from ps_allreduce.record.files import RunFiles
 from ps_allreduce.record.records import Status

@@ -16,7 +16,7 @@ from experiments.sweep.sweep import Profile, Sweep, job_sizes
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AsynchronousServers,

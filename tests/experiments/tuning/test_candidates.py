@@ -13,7 +13,7 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts, room_for_workers
 from ps_allreduce.point.placement import Policy, VariableSpec
-from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
+from ps_allreduce.point.resources import Coordinator, LayoutKind, Spread
 from ps_allreduce.point.strategies.base import Servers
 from tests.experiments.studies.scopes import make_scope
 

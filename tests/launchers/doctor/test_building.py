@@ -16,7 +16,7 @@ from launchers.fork_servers.host_servers import HostServers
 from ps_allreduce.errors import HostFault
 from ps_allreduce.model_files import copy_files
 from ps_allreduce.point.inputs.data import OwnDataset
-from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.workload import Workload
 from tests.cluster import ADDRESSES, Cluster
 from tests.fakes import OWN

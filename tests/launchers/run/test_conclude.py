@@ -15,7 +15,7 @@ from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.fork_server.messages import Event, Exited, Sampled, Started, StartTask
 from ps_allreduce.point.cores import CorePlan
 from ps_allreduce.point.layout import drivers_of, place_tasks
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import AllReduce
 from ps_allreduce.record.hosts import GpuSample, TcpCounters
 from ps_allreduce.record.records import Sample, Status

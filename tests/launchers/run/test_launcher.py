@@ -24,8 +24,7 @@ from ps_allreduce.fork_server.messages import AskTime, TimeTold
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.point.resources import Device, Resources
-from ps_allreduce.point.spread import Coordinator, Spread
+from ps_allreduce.point.resources import Coordinator, Device, Resources, Spread
 from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
 from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
 from ps_allreduce.record.provenance import default_congestion

@@ -15,9 +15,9 @@ from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
 from ps_allreduce.record.files import save_raw
-from ps_allreduce.record.placement_used import PlacementUsed
 from ps_allreduce.record.records import Status
 from ps_allreduce.record.steps import concatenate
+from ps_allreduce.record.variables import PlacementUsed
 from ps_allreduce.runner.validity import DriverResult
 from tests.fakes import make_experiment, make_steps, no_events
 from tests.pretend import FIVE_STEPS, SHORT, driver_result, leave_results

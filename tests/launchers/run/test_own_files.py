@@ -23,7 +23,7 @@ from ps_allreduce.fork_server.arriving_copies import ArrivingCopies
 from ps_allreduce.fork_server.file_messages import CopiesSeen, PutFile, SeekCopies
 from ps_allreduce.model_files import copy_files, is_whole, models_in, names_in
 from ps_allreduce.point.inputs.data import OwnDataset
-from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.workload import Workload
 from tests.cluster import Cluster, LocalLauncher
 from tests.fakes import OWN

@@ -50,7 +50,7 @@ from launchers.sites.emulated.switch import (
 from launchers.sites.emulated.tcp import PINNED, pin_tcp
 from ps_allreduce.errors import HostFault, UserError
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
 from tests.fakes import make_experiment
 

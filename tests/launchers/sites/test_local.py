@@ -26,8 +26,7 @@ from launchers.sites.local import LocalForkServer, LocalSite
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.point.resources import Device, Resources
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.resources import Device, Resources, Spread
 from ps_allreduce.point.strategies import AllReduce, Single
 from ps_allreduce.record.provenance import default_congestion
 from ps_allreduce.record.records import Status

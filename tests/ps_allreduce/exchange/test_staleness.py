@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ps_allreduce.exchange.staleness import StalenessClock
+from ps_allreduce.exchange.asynchronous import StalenessClock
 
 #: Seconds after which a thread that still waits is taken to wait.
 SOON = 0.1

@@ -20,7 +20,7 @@ PROGRAM = """
 import os, sys, time
 from ps_allreduce.fork_server.guard import go_on_guarded
 from ps_allreduce.fork_server.line import Line
-from ps_allreduce.signals import handle_ending
+from ps_allreduce.process import handle_ending
 handle_ending(lambda *_: sys.exit(0))
 line = Line(int(sys.argv[-1]), int(sys.argv[-1]))
 serving = go_on_guarded(line)

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from experiments.cli.requests import EvaluationRequest
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.evaluation import Evaluation, EvaluationMode
-from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.measurement import Evaluation, EvaluationMode, Measurement
 from ps_allreduce.record.evaluation_timings import EvaluationTable, evaluation_times, joined
 from ps_allreduce.record.files import load_evaluation, save_raw
 from ps_allreduce.record.steps import Phase

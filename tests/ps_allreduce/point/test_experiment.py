@@ -27,13 +27,12 @@ from ps_allreduce.point.inputs.data_set import (
 from ps_allreduce.point.inputs.image_files import ImageFiles
 from ps_allreduce.point.inputs.pipeline import Cache, Pipeline
 from ps_allreduce.point.measurement import FixedWarmup, Measurement, SteadyWarmup
-from ps_allreduce.point.models.model import shipped_model
-from ps_allreduce.point.models.published_shapes import PUBLISHED
+from ps_allreduce.point.models import shipped_model
+from ps_allreduce.point.models.shapes import PUBLISHED
 from ps_allreduce.point.models.trained import ARCHITECTURES, TEXT_MODELS, ImageModel, TextModel
 from ps_allreduce.point.models.weights import PublishedModel, ScaledModel, TensorSet, tensor_set
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.resources import Resources
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.resources import Resources, Spread
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single
 from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.point.workload import EmulatedCompute, Precision, Scaling, Workload

@@ -9,23 +9,25 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from ps_allreduce.point.evaluation import Evaluation, EvaluationMode
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Digits, OwnDataset, RecordFiles, Synthetic
 from ps_allreduce.point.inputs.data_set import Encoding, ExampleForm, Target
 from ps_allreduce.point.inputs.image_files import ImageFiles
 from ps_allreduce.point.inputs.pipeline import Cache, Pipeline
 from ps_allreduce.point.jitter import Distribution, Jitter
-from ps_allreduce.point.measurement import FixedWarmup, Measurement
-from ps_allreduce.point.models.names import SMALL_GPT_UNTIED, Unit
-from ps_allreduce.point.models.own import OwnModel
-from ps_allreduce.point.models.trained import ImageModel, TextModel
+from ps_allreduce.point.measurement import Evaluation, EvaluationMode, FixedWarmup, Measurement
+from ps_allreduce.point.models.trained import (
+    SMALL_GPT_UNTIED,
+    ImageModel,
+    OwnModel,
+    TextModel,
+    Unit,
+)
 from ps_allreduce.point.models.weights import PublishedModel, ScaledModel, TensorSet
 from ps_allreduce.point.network import EmulatedNetwork, Traffic
 from ps_allreduce.point.optimizers import AdamW, Sgd
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.resources import Device
-from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
+from ps_allreduce.point.resources import Coordinator, Device, LayoutKind, Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AsynchronousServers,

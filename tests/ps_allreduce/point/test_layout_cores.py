@@ -14,8 +14,7 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.point.cores import CorePlan, cores_needed, plan_cores, plan_gpus, share_machine
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import place_tasks
-from ps_allreduce.point.resources import Device, Resources
-from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
+from ps_allreduce.point.resources import Coordinator, Device, LayoutKind, Resources, Spread
 from ps_allreduce.point.strategies import (
     STRATEGIES,
     AllReduce,

@@ -23,7 +23,7 @@ from ps_allreduce.point.layout import (
     tasks_of,
     too_few_hosts,
 )
-from ps_allreduce.point.spread import Coordinator, LayoutKind, Spread
+from ps_allreduce.point.resources import Coordinator, LayoutKind, Spread
 from ps_allreduce.point.strategies import (
     STRATEGIES,
     AllReduce,

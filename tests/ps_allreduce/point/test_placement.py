@@ -26,7 +26,7 @@ from ps_allreduce.point.placement import (
     suggest,
     useful_servers,
 )
-from ps_allreduce.record.placement_used import PlacementUsed
+from ps_allreduce.record.variables import PlacementUsed
 from tests.examples import fast
 
 WHOLE = (Policy.ROUND_ROBIN, Policy.GREEDY, Policy.LARGEST_FIRST)

@@ -9,8 +9,7 @@ import pytest
 
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Policy
-from ps_allreduce.point.resources import Device, Resources
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.resources import Device, Resources, Spread
 from ps_allreduce.point.strategies import (
     STRATEGIES,
     AllReduce,

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import pytest
 
 from ps_allreduce.errors import OtherVersionError, RecordFormatError, UserError
@@ -29,6 +30,7 @@ from ps_allreduce.record.files import (
     write_atomically,
 )
 from ps_allreduce.record.records import BEFORE_STATED_NETWORKS, FORMAT_VERSION, Status
+from ps_allreduce.record.variables import RunWeights, load_weights, save_weights
 from ps_allreduce.serialization import to_json
 from tests.fakes import PROVENANCE, make_experiment, make_host, make_record, make_sample
 
@@ -324,3 +326,13 @@ def test_a_run_that_is_not_ok_says_why(status: Status) -> None:
     with pytest.raises(ValueError, match="with reason ''"):
         make_record(status=status)
     assert make_record(status=status, reason="why", metrics=None).metrics is None
+
+
+def test_weights_come_back_in_their_order(tmp_path: Path) -> None:
+    final = [np.full((2, number % 3), number, np.float32) for number in range(12)]
+    path = tmp_path / "weights.npz"
+    save_weights(path, RunWeights(initial=[-each for each in final], final=final))
+    loaded = load_weights(path)
+    for values, wanted in ((loaded.final, final), (loaded.initial, [-each for each in final])):
+        assert len(values) == 12
+        assert all(np.array_equal(a, b) for a, b in zip(values, wanted, strict=True))

@@ -18,8 +18,8 @@ from ps_allreduce.point.strategies import (
     NoCommunication,
 )
 from ps_allreduce.point.workload import EmulatedCompute, Workload
-from ps_allreduce.record.placement_used import PlacementUsed
 from ps_allreduce.record.steps import Phase, StepTable, concatenate
+from ps_allreduce.record.variables import PlacementUsed
 from ps_allreduce.runner.validity import ClockPair, DriverResult, find_doubts, find_problems
 from tests.fakes import make_experiment, make_steps
 from tests.pretend import FIVE_STEPS, SHORT, driver_result

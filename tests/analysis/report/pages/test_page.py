@@ -26,9 +26,14 @@ from ps_allreduce.point.strategies import (
     SynchronousServers,
 )
 from ps_allreduce.point.workload import Workload
-from ps_allreduce.record.exchanges import EXCHANGES, ExchangeChoice, ExchangeMode
+from ps_allreduce.record.choices import (
+    EXCHANGES,
+    ExchangeChoice,
+    ExchangeMode,
+    batch_question,
+    rate_question,
+)
 from ps_allreduce.record.files import write_json
-from ps_allreduce.record.link_rates import batch_question, rate_question
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.serialization import to_json
 from tests.analysis.builders import (

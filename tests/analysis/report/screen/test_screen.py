@@ -18,7 +18,7 @@ from analysis.report.screen.screen import show
 from analysis.report.sentences.verdict import verdict
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
 from ps_allreduce.record.records import RunRecord
 from tests.analysis.builders import links_between, run, save_all, tasks_on, times

@@ -20,7 +20,7 @@ from analysis.stats.points import point_table
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.jitter import Distribution, Jitter
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.hosts import HostRecord, Interface

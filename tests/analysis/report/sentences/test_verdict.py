@@ -9,7 +9,7 @@ from analysis.stats.decision import Outcome
 from analysis.stats.decisions import all_pairs
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AsynchronousServers,

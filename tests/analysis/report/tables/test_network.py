@@ -10,7 +10,7 @@ from analysis.report.tables.network_items import NetworkPart, host_items, leaf_s
 from analysis.wording import rate_text
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.point.spread import Spread
+from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import AllReduce
 from ps_allreduce.record.hosts import Gpu, HostRecord, Interface
 from ps_allreduce.record.records import LinkRecord, RunRecord

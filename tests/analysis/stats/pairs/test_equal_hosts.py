@@ -24,7 +24,7 @@ from ps_allreduce.point.layout import (
     num_hosts,
     room_for_workers,
 )
-from ps_allreduce.point.spread import LayoutKind, Spread
+from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
 from ps_allreduce.record.records import RunRecord
 from tests.analysis.builders import invoke, runs, save_all, table_of, times

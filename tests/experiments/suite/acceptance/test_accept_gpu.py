@@ -32,7 +32,7 @@ from ps_allreduce.point.strategies import STRATEGIES, Single, SynchronousServers
 from ps_allreduce.point.wire import Collective
 from ps_allreduce.record.hosts import Gpu, GpuSample, HostFacts
 from ps_allreduce.record.records import Status, TaskRecord
-from ps_allreduce.record.weights_file import RunWeights, save_weights
+from ps_allreduce.record.variables import RunWeights, save_weights
 from tests.experiments.conftest import Machine, run
 from tests.fakes import FakeLauncher, bad_run, fit, make_facts, make_host, make_sample, ok_run
 

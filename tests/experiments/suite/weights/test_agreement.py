@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.suite.weights.agreement import LIMIT, Agreement, GateArm, GateVerdict, compare
-from ps_allreduce.record.weights_file import RunWeights
+from ps_allreduce.record.variables import RunWeights
 
 Arrays = list[npt.NDArray[np.float32]]
 

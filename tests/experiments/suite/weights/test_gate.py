@@ -20,7 +20,7 @@ from launchers.protocol import LaunchedRun
 from launchers.settings import LauncherSettings
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Digits, Synthetic
-from ps_allreduce.point.models.own import OwnModel
+from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer
 from ps_allreduce.point.placement import Policy, VariableSpec, make_plan
 from ps_allreduce.point.strategies import (
@@ -34,7 +34,7 @@ from ps_allreduce.point.strategies.base import Altered
 from ps_allreduce.point.strategies.stock import Stock
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status
-from ps_allreduce.record.weights_file import RunWeights, save_weights
+from ps_allreduce.record.variables import RunWeights, save_weights
 from tests.experiments.conftest import Machine, run
 from tests.experiments.studies.scopes import make_scope
 from tests.fakes import TWO_LAYERS, FakeLauncher, bad_run, fit, ok_run

@@ -1,4 +1,4 @@
-"""What both parameter-server strategies share: the cluster, the variables and their placement.
+"""Parameter servers, asynchronous and synchronous: the cluster, and where variables go.
 
 The chief has every bucket created on the server that the plan names (`exchange.served`).  It traces
 one step that any worker can execute (decision 0002).
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from ps_allreduce.backends.contract import Rows, Task
+from ps_allreduce.backends.contract import ProgramBackend, Rows, Task
 from ps_allreduce.backends.devices import COMPUTE
 from ps_allreduce.backends.exchange_settings import (
     messages_of,
@@ -26,7 +26,6 @@ from ps_allreduce.backends.exchange_settings import (
     recorded_buckets,
     update_rule,
 )
-from ps_allreduce.backends.program_backend import ProgramBackend
 from ps_allreduce.backends.worker_step import (
     checksum,
     initialise_worker,
@@ -34,14 +33,18 @@ from ps_allreduce.backends.worker_step import (
     trace_step,
 )
 from ps_allreduce.errors import LaunchError
+from ps_allreduce.exchange.aggregation import join_cluster, workers_by_host
+from ps_allreduce.exchange.asynchronous import AsynchronousExchange
 from ps_allreduce.exchange.buckets import Messages, holders
 from ps_allreduce.exchange.listening import wait_for_servers
 from ps_allreduce.exchange.served import ServedVariables
 from ps_allreduce.exchange.servers import ServerExchange, connect, fetch, raise_first
 from ps_allreduce.exchange.steps import Exchange, Values, traced_function, worker_device
+from ps_allreduce.exchange.synchronous import SynchronousExchange
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Held, Plan, make_plan
+from ps_allreduce.point.strategies import AsynchronousServers
 from ps_allreduce.point.strategies.servers import ParameterServers
-from ps_allreduce.record.message_records import MessageRecord
+from ps_allreduce.record.variables import MessageRecord
 from ps_allreduce.workloads.inputs import WorkerIndex
 from ps_allreduce.workloads.program import Program
 
@@ -176,3 +179,44 @@ def held_of(served: ServedVariables, num_parts: int) -> Held:
             variable, piece = served.variables[number], served.buckets[number].pieces[inside]
             held[part][variable.device] += piece.size * variable.dtype.size
     return held
+
+
+class AsynchronousBackend(ServerBackend):
+    """Each worker computes and applies without waiting for the others."""
+
+    def _make_exchange(self, served: ServedVariables, messages: Messages) -> AsynchronousExchange:
+        strategy = self._experiment.strategy
+        assert isinstance(strategy, AsynchronousServers)
+        return AsynchronousExchange(
+            served,
+            messages,
+            self._experiment.num_workers,
+            self._device,
+            self._coordinator,
+            strategy.staleness,
+            strategy.steps_per_dispatch,
+        )
+
+
+class SynchronousBackend(ServerBackend):
+    """Every update is the mean over all workers' gradients."""
+
+    def connect(self) -> None:
+        """Wait until all tasks listen, then connect to them."""
+        if not self._experiment.strategy.host_aggregation:
+            super().connect()
+            return
+        self._wait_for_servers()
+        join_cluster(self._tf_config.cluster.as_dict())
+
+    def _make_exchange(self, served: ServedVariables, messages: Messages) -> SynchronousExchange:
+        aggregates = self._experiment.strategy.host_aggregation
+        hosts = workers_by_host(self._tf_config.cluster.as_dict()) if aggregates else ()
+        return SynchronousExchange(
+            served,
+            messages,
+            self._experiment.num_workers,
+            self._servers.num_ps,
+            self._device,
+            hosts,
+        )

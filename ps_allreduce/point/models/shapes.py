@@ -1,8 +1,12 @@
-"""The variables of three published transformers, from the numbers in the papers.
+"""Variables that are known without building a model: of published papers, and of some of Keras'.
 
-Decides names, shapes and order.  The order is that in which a forward pass first uses the
-variables: Keras' layers create theirs when they are called.  Queries, keys and values have kernels
-of their own, as in `keras.layers.MultiHeadAttention`.
+A file in `keras_shapes` has a line for each variable of an architecture of `keras.applications`, in
+creation order, for images of the designed size and 1000 classes: its name, its shape, and `fixed`
+if it is not trained.  A test compares them with Keras.
+
+Names and shapes of three transformers follow from the numbers in the papers.  The order is that in
+which a forward pass first uses the variables: Keras' layers create theirs when they are called.
+Queries, keys and values have kernels of their own, as in `keras.layers.MultiHeadAttention`.
 
 The order decides where round robin places variables.  keras-hub's GPT-2 creates the norms of a
 block behind the kernels that use them: on 8 servers its hottest one holds 2.94 times the mean,
@@ -11,8 +15,10 @@ and 4.76 times in the order of this module.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from ps_allreduce.point.placement import VariableSpec
 
@@ -116,3 +122,30 @@ PUBLISHED: Mapping[str, PublishedShapes] = {
         ),
     ),
 }
+
+
+_FOLDER = Path(__file__).resolve().parent / "keras_shapes"
+
+KERAS_SHAPES = ("EfficientNetB0", "InceptionV3", "MobileNetV2", "ResNet50", "VGG16")
+
+#: All of them.
+KNOWN = (*KERAS_SHAPES, *PUBLISHED)
+
+
+@functools.cache
+def known_variables(name: str) -> tuple[VariableSpec, ...]:
+    """All variables of one of these models, in creation order, as float32."""
+    if name in PUBLISHED:
+        return PUBLISHED[name].variables
+    lines = (_FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    return tuple(map(_spec, lines))
+
+
+def _spec(line: str) -> VariableSpec:
+    name, shape, *fixed = line.split(" ")
+    return VariableSpec(
+        name=name,
+        shape=tuple(map(int, shape.split("x"))),
+        dtype="float32",
+        trainable=not fixed,
+    )

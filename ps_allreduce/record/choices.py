@@ -1,12 +1,12 @@
-"""How gradients travel in a sweep that was not told, and what it follows from.
+"""What a sweep chose where nobody had said: how gradients travel, rates of links, and batches.
 
 `sweep.json` keeps it: whoever continues the sweep or reports it knows it from there.  Decides how
-it is said.  The rule is in `analysis.planning.exchange`.
+it is said.  The rules are in `analysis.planning.exchange` and `experiments.sweep.link_rate`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -82,3 +82,46 @@ def _reasons(choices: Sequence[ExchangeChoice]) -> list[str]:
     """Each once; that of all-reduce is the beginning of that of as many workers with servers."""
     reasons = dict.fromkeys(choice.reason for choice in choices)
     return [each for each in reasons if not any(other.startswith(f"{each}, ") for other in reasons)]
+
+
+_RATE = "rate of the links for "
+_BATCH = "batch per worker of "
+
+
+def rate_question(model: str) -> str:
+    """The choice in `sweep.json` that holds the rate for a model, in bits per second."""
+    return _RATE + model
+
+
+def batch_question(model: str) -> str:
+    """The choice in `sweep.json` that holds the batch of each worker for a model."""
+    return _BATCH + model
+
+
+def chosen_rates(choices: Mapping[str, object]) -> dict[str, float]:
+    """Bits per second by the name of the model.
+
+    Raises:
+        ValueError: one is no number.
+    """
+    return _by_model(choices, _RATE)
+
+
+def chosen_batches(choices: Mapping[str, object]) -> dict[str, int]:
+    """Examples of a worker's batch by the name of the model.
+
+    Raises:
+        ValueError: one is no number.
+    """
+    return {model: int(batch) for model, batch in _by_model(choices, _BATCH).items()}
+
+
+def _by_model(choices: Mapping[str, object], begin: str) -> dict[str, float]:
+    """The answers to the questions that begin so."""
+    found = {}
+    for question, answer in choices.items():
+        if question.startswith(begin):
+            if not isinstance(answer, int | float):
+                raise ValueError(f"{question} is no number but {answer!r}")
+            found[question.removeprefix(begin)] = float(answer)
+    return found

@@ -1,14 +1,18 @@
-"""TFRecord files of images: found, checked and written (TensorFlow).
+"""Files of images: found, checked, listed and written (TensorFlow).
 
 A TFRecord file holds `tf.train.Example`s with `image` (encoded bytes, PNG or JPEG) and `label`
-(integer).  `record_reader` reads them.
+(integer).  Loose images are in a list on every host, whose order is that of no class: a short
+shuffling suffices.  `exchange.readers` reads both.
 """
 
 from __future__ import annotations
 
 import io
+import os
 import struct
+import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +20,11 @@ import tensorflow as tf
 from PIL import Image
 
 from ps_allreduce.errors import HostFault, InputDataError, UserError
+from ps_allreduce.exchange.readers import line_of
 from ps_allreduce.point.inputs.data import PATTERN, Digits, RecordFiles
-from ps_allreduce.scratch import scratch_folder
-from ps_allreduce.tf_internals.texts import cause_of_file_error
+from ps_allreduce.point.inputs.image_files import ImageFiles, images_below
+from ps_allreduce.scratch import open_regular, scratch_folder
+from ps_allreduce.tf_internals.texts import cause_of_file_error, essence
 
 RECORDS_PER_FILE = 5000
 
@@ -143,3 +149,66 @@ def _example(image: bytes, label: int) -> bytes:
     }
     example = tf.train.Example(features=tf.train.Features(feature=features))
     return bytes(example.SerializeToString())
+
+
+#: So long is looked for a damaged image.
+SEARCH_S = 60.0
+
+
+def existing_list(data: ImageFiles, data_dir: Path) -> Path:
+    """The list that was made.
+
+    Raises:
+        HostFault: it is gone.
+    """
+    path = data.listed_in(data_dir)
+    if not path.is_file():
+        raise HostFault(f"the list of images that was made in {path} is gone.")
+    return path
+
+
+def write_list(data: ImageFiles, data_dir: Path) -> int:
+    """Look for all images, and list them if they are those that were asked for.
+
+    Returns:
+        How many there are.
+
+    Raises:
+        InputDataError: they are others, or the list cannot be written.
+    """
+    folder = Path(data.path)
+    images = images_below(folder)
+    if ImageFiles.of(folder, images) != replace(data, place=None):
+        raise InputDataError(
+            f"the images in {folder} on {os.uname().nodename} are not those that the sweep was "
+            "planned with: copy the same files there, or begin again with these."
+        )
+    order = np.random.default_rng(0).permutation(len(images))
+    lines = (line_of(images[at].label, images[at].name) for at in order)
+    path = data.listed_in(data_dir)
+    unfinished = path.with_suffix(f".{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_bytes(b"".join(os.fsencode(line) + b"\n" for line in lines))
+        unfinished.replace(path)
+    except OSError as error:
+        raise InputDataError(f"cannot write {path}: {error.strerror or error}.") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return len(images)
+
+
+def damage_in(data: ImageFiles) -> str | None:
+    """The first image that TensorFlow cannot decode, and why; None if none was found in time."""
+    ends_at = time.monotonic() + SEARCH_S
+    folder = Path(data.path)
+    for image in images_below(folder):
+        try:
+            with open_regular(folder / image.name) as stream:
+                tf.io.decode_image(stream.read(), channels=3, expand_animations=False)
+        except (OSError, tf.errors.OpError) as error:
+            reason = essence(str(error)).rstrip(".")
+            return f"{folder / image.name} is damaged: {reason}."
+        if time.monotonic() > ends_at:
+            return None
+    return None
