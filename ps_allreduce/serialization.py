@@ -1,4 +1,4 @@
-"""Frozen dataclasses to JSON values and back, strictly.
+"""Frozen dataclasses to JSON values and back, strictly, and as columns of a table.
 
 Decides that an unknown, missing or repeated key, a value of another type, or a number that 64 bits
 do not hold is an error: a misspelt key in a results file or a message is never passed over.  One of
@@ -15,7 +15,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from reprlib import repr as short
-from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from ps_allreduce.errors import RecordFormatError
 
@@ -27,6 +27,9 @@ KIND = "kind"
 #: Metadata of a field that came when its dataclass had identities already.  At its default such a
 #: field is no part of the identity, which stays what it was.
 LATER: Mapping[str, bool] = {"later": True}
+
+#: Metadata of a field whose column has another name; None for no column.
+_COLUMN = "column"
 
 #: Types whose values JSON holds as they are.
 _SCALARS = (bool, int, float, str)
@@ -71,7 +74,9 @@ def identity_of(value: object) -> Any:
 
 
 def _identifies(field: Field[Any], value: object) -> bool:
-    return field.compare and not (field.metadata == LATER and value == field.default)
+    return field.compare and not (
+        LATER.items() <= field.metadata.items() and value == field.default
+    )
 
 
 def _plain(value: object, wanted: Callable[[Field[Any], object], bool]) -> Any:
@@ -89,6 +94,41 @@ def _plain(value: object, wanted: Callable[[Field[Any], object], bool]) -> Any:
     if isinstance(value, Sequence):
         return [_plain(item, wanted) for item in value]
     raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def column(name: str | None) -> dict[str, str | None]:
+    """Metadata of a field that is told under another name, or that is none."""
+    return {_COLUMN: name}
+
+
+class Columns:
+    """A dataclass whose fields are columns of a table, those of values inside of it among them.
+
+    Attributes:
+        kind_column: the column of its `kind`; None for none.
+    """
+
+    __slots__ = ()
+
+    kind_column: ClassVar[str | None] = None
+
+    def columns(self) -> dict[str, object]:
+        """As columns of a table; enumerations are their values."""
+        told = {} if self.kind_column is None else {self.kind_column: getattr(self, KIND)}
+        for each in fields(cast(Any, self)):
+            value, name = getattr(self, each.name), each.metadata.get(_COLUMN, each.name)
+            if isinstance(value, Columns):
+                told |= value.columns()
+            elif name is not None:
+                told[name] = value.value if isinstance(value, Enum) else value
+        return told
+
+
+def changed_parts(value: object) -> list[str]:
+    """As `prefetch 0`: the fields that are not at their default; a true one by its name alone."""
+    named = [(f.name, getattr(value, f.name), f.default) for f in fields(cast(Any, value))]
+    changed = [(name, now) for name, now, usual in named if usual not in (MISSING, now)]
+    return [name if now is True else f"{name} {now}" for name, now in changed]
 
 
 def parse_json(text: str | bytes) -> Any:

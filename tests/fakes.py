@@ -115,7 +115,7 @@ def make_strategy(strategy: type[AnyStrategy], changes: Mapping[str, Any]) -> An
     wire: Wire | None = stated.pop("wire", None)
     if wire is not None:
         stated |= {name: getattr(wire, name) for name in WIRE_SETTINGS}
-    elif "bytes_per_pack" in strategy.understands:
+    elif "bytes_per_pack" in strategy.understands():
         stated.setdefault("bytes_per_pack", 0)
     if strategy.uses_servers:
         stated.setdefault("num_ps", 2)

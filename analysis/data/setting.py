@@ -159,7 +159,7 @@ def exchange_of(own: pd.Series) -> dict[str, object]:
     traits = STRATEGIES[own["strategy"]]
     counting = ["bytes_per_pack"] if traits.uses_collective else []
     counting += _MESSAGES if own["group_bytes"] is not None else []  # else TensorFlow's own packs
-    counting += [name for name in (*_DEALING, *_FUSION) if name in traits.understands]
+    counting += [name for name in (*_DEALING, *_FUSION) if name in traits.understands()]
     return {name: own[name] for name in counting}
 
 

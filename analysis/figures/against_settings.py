@@ -125,7 +125,7 @@ def _marks(case: Case) -> pd.DataFrame:
             "variant": point.setting.variant,
             "workers": point.num_workers,
             "collective": point.setting.traits.uses_collective,
-            "packs": "bytes_per_pack" in point.setting.traits.understands,
+            "packs": "bytes_per_pack" in point.setting.traits.understands(),
             "place": _pack_place(point.setting.bytes_per_pack),
         }
         for point in case.points

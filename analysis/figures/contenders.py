@@ -30,6 +30,7 @@ from analysis.stats.findings import headline_pair, leader
 from analysis.stats.pairs.sides import ALLREDUCE, PS_ASYNC, PS_SYNC
 from analysis.stats.points import mean_rate
 from analysis.wording import workers_text
+from ps_allreduce.point.strategies.base import StrategySide
 
 #: Of the axis of the two: the least share that their intervals fill, and what is left at each end.
 FILLED, _MARGIN = 1 / 3, 0.06
@@ -141,7 +142,7 @@ def _order(point: Point) -> tuple[bool, float]:
 def _side(point: Point) -> str:
     """TensorFlow as it ships stands with those that train alike."""
     traits = point.setting.traits
-    if traits.uses_collective:
+    if traits.side is StrategySide.ALL_REDUCE:
         return ALLREDUCE.name
     return PS_SYNC.name if traits.synchronous else PS_ASYNC.name
 

@@ -51,7 +51,7 @@ DEFAULT = Wire()
 
 
 def _users_of(setting: str) -> str:
-    return ", ".join(each.kind for each in STRATEGIES.values() if setting in each.understands)
+    return ", ".join(each.kind for each in STRATEGIES.values() if setting in each.understands())
 
 
 def _spread(numbers: Parsed[tuple[int, ...]]) -> Decorator[Any]:

@@ -246,7 +246,7 @@ def _refuse_unused(name: str, settings: StrategySettings, points: Sequence[Exper
     """Refuse options that no point of the sweep uses."""
     used: set[str] = set()
     for strategy in {point.strategy for point in points}:
-        used |= strategy.understands
+        used |= strategy.understands()
     if not any(point.strategy.host_aggregation for point in points):
         used -= {"host_aggregation"}
     for setting in settings.stated:

@@ -38,7 +38,7 @@ def _points(scope: Scope) -> Iterator[Experiment]:
         yield from scope.bases(workload)
         for workers in scope.scale.workers:
             for change in CHANGES:
-                settings = scope.settings.only(Horovod.understands).changed_by(change)
+                settings = scope.settings.only(Horovod.understands()).changed_by(change)
                 yield scope.point(workload, Horovod, workers, settings)
             yield scope.reduced(workload, workers)
             yield scope.reduced(workload, workers, 0)

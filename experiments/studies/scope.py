@@ -163,7 +163,9 @@ class Scope:
         if workers_together(workers, self.spread) == 1:  # it has nobody to aggregate with
             stated = stated.without(["host_aggregation"])
         return Experiment(
-            strategy=strategy.of(self._sent(workload, strategy, stated).only(strategy.understands)),
+            strategy=strategy.of(
+                self._sent(workload, strategy, stated).only(strategy.understands())
+            ),
             num_workers=workers,
             launcher=self.launcher,
             spread=self.spread,

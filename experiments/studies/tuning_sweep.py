@@ -80,7 +80,7 @@ def _around(
 
 def _changed(strategy: type[AnyStrategy], settings: StrategySettings) -> Iterator[StrategySettings]:
     for change in CHANGES:
-        if not strategy.understands.issuperset(change.stated):
+        if not strategy.understands().issuperset(change.stated):
             continue
         if change.bytes_per_pack is not None:
             yield settings.without(WIRE_SETTINGS).changed_by(change)

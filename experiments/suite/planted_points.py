@@ -153,7 +153,7 @@ def sound_point(side: str) -> Experiment:
     )
     strategy = SIDES[side]
     return Experiment(
-        strategy=strategy.of(settings.only(strategy.understands)),
+        strategy=strategy.of(settings.only(strategy.understands())),
         num_workers=WORKERS[side],
         launcher="emulated",
         spread=Spread(),

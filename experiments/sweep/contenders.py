@@ -13,6 +13,7 @@ from statistics import median
 
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import room_for_workers
+from ps_allreduce.point.strategies.base import StrategySide
 from ps_allreduce.point.workload import Workload
 
 
@@ -53,7 +54,7 @@ def still_open(
 
 
 def _side_of(point: Experiment) -> tuple[object, ...]:
-    return point.workload, point.strategy.uses_servers, point.strategy.transport
+    return point.workload, point.strategy.side, point.strategy.transport
 
 
 def _slowest_of_leader(side: Sequence[Experiment], rates: Mapping[str, Sequence[float]]) -> float:
@@ -70,8 +71,8 @@ def _contenders(points: Sequence[Experiment], workload: Workload) -> list[Experi
         and point.strategy.synchronous
         and not point.strategy.as_shipped
     ]
-    reduced = [point for point in able if point.strategy.uses_collective]
-    served = [point for point in able if point.strategy.uses_servers]
+    reduced = [point for point in able if point.strategy.side is StrategySide.ALL_REDUCE]
+    served = [point for point in able if point.strategy.side is StrategySide.SERVERS]
     return _at_the_most(reduced, served, room_for_workers) or _at_the_most(
         reduced, served, lambda point: point.num_workers
     )

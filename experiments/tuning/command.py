@@ -35,6 +35,7 @@ from experiments.tuning.outcome import (
 )
 from experiments.tuning.race import Race, run_race
 from ps_allreduce.errors import at_least
+from ps_allreduce.point.strategies.base import StrategySide
 from ps_allreduce.record.files import write_atomically
 from ps_allreduce.terminal import echo
 
@@ -113,8 +114,10 @@ def _planned(request: StudyRequest, place: Workplace, choices: Choices, console:
 
 
 def _race_of(sweep: Sweep, minutes: float) -> Race:
-    reduced = tuple(point for point in sweep.points if point.strategy.uses_collective)
-    served = tuple(point for point in sweep.points if point.strategy.uses_servers)
+    reduced = tuple(
+        point for point in sweep.points if point.strategy.side is StrategySide.ALL_REDUCE
+    )
+    served = tuple(point for point in sweep.points if point.strategy.side is StrategySide.SERVERS)
     return Race(sides=(reduced, served), minutes=minutes)
 
 

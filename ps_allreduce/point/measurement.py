@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from ps_allreduce.errors import UserError, at_least, at_most
-from ps_allreduce.serialization import LATER
+from ps_allreduce.serialization import LATER, Columns, column
 
 
 class EvaluationMode(StrEnum):
@@ -24,7 +24,7 @@ class EvaluationMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
+class Evaluation(Columns):
     """An evaluation after the measured steps, timed apart from them.
 
     Attributes:
@@ -32,8 +32,8 @@ class Evaluation:
         mode: who takes them.
     """
 
-    batches: int
-    mode: EvaluationMode = EvaluationMode.DISTRIBUTED
+    batches: int = field(metadata=column("evaluation_batches"))
+    mode: EvaluationMode = field(default=EvaluationMode.DISTRIBUTED, metadata=column("evaluation"))
 
     def __post_init__(self) -> None:
         at_least(1, evaluation_batches=self.batches)
@@ -50,10 +50,6 @@ class Evaluation:
         return tuple(
             least + (worker < more) if worker < taking else 0 for worker in range(num_workers)
         )
-
-    def columns(self) -> dict[str, object]:
-        """As columns of a table."""
-        return {"evaluation": self.mode.value, "evaluation_batches": self.batches}
 
 
 #: Longer than anybody waits, and finite.
@@ -87,11 +83,13 @@ class WarmupEnd(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Warmup:
+class Warmup(Columns):
     """A warm-up of every worker, of so many steps and seconds at least; both must be reached."""
 
-    least_steps: int = 10
-    least_s: float = 1.0
+    kind_column: ClassVar[str | None] = "warmup"
+
+    least_steps: int = field(default=10, metadata=column("least_warmup_steps"))
+    least_s: float = field(default=1.0, metadata=column("least_warmup_s"))
 
     def __post_init__(self) -> None:
         at_least(1, least_steps=self.least_steps)
@@ -119,7 +117,7 @@ class FixedWarmup(Warmup):
 
     kind: ClassVar[str] = "fixed"
 
-    least_s: float = 5.0
+    least_s: float = field(default=5.0, metadata=column("least_warmup_s"))
 
     @property
     def likely_s(self) -> float:
@@ -134,14 +132,6 @@ class FixedWarmup(Warmup):
     def further_steps(self, steps: int, seconds: float, step_s: float) -> int:
         """The next steps in one go, where it is not over."""
         return max(1, self._further_steps(steps, seconds, step_s))
-
-    def columns(self) -> dict[str, object]:
-        """As columns of a table."""
-        return {
-            "warmup": self.kind,
-            "least_warmup_steps": self.least_steps,
-            "least_warmup_s": self.least_s,
-        }
 
 
 def _is_settling(steps: int, seconds: float) -> bool:
@@ -159,8 +149,8 @@ class SteadyWarmup(Warmup):
 
     kind: ClassVar[str] = "steady"
 
-    most_steps: int = 40
-    most_s: float = 10.0
+    most_steps: int = field(default=40, metadata=column("most_warmup_steps"))
+    most_s: float = field(default=10.0, metadata=column("most_warmup_s"))
 
     def __post_init__(self) -> None:
         Warmup.__post_init__(self)
@@ -193,19 +183,9 @@ class SteadyWarmup(Warmup):
         left_s = self.most_s - seconds
         return max(1, min(steps, max(self.most_steps - steps, math.ceil(left_s / step_s))))
 
-    def columns(self) -> dict[str, object]:
-        """As columns of a table."""
-        return {
-            "warmup": self.kind,
-            "least_warmup_steps": self.least_steps,
-            "least_warmup_s": self.least_s,
-            "most_warmup_steps": self.most_steps,
-            "most_warmup_s": self.most_s,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
+class Measurement(Columns):
     """Warm-up, and the least lengths of what follows; of two, both must be reached.
 
     Attributes:
@@ -217,10 +197,10 @@ class Measurement:
     kind: ClassVar[str] = "window"
 
     warmup: SteadyWarmup | FixedWarmup = field(default_factory=SteadyWarmup)
-    measured_steps: int = 100
-    measured_s: float = 0.0
+    measured_steps: int = field(default=100, metadata=column("least_measured_steps"))
+    measured_s: float = field(default=0.0, metadata=column("least_measured_s"))
     event_steps: int = 0
-    evaluation: Evaluation | None = field(default=None, metadata=LATER)
+    evaluation: Evaluation | None = field(default=None, metadata={**LATER, **column(None)})
 
     def __post_init__(self) -> None:
         at_least(1, measured_steps=self.measured_steps)
@@ -244,19 +224,9 @@ class Measurement:
         """How long all steps but the first one take at least."""
         return self.warmup.shortest_s(step_s) + self.least_measured_s(step_s)
 
-    def columns(self) -> dict[str, object]:
-        """As columns of a table."""
-        return {
-            **self.warmup.columns(),
-            "least_measured_steps": self.measured_steps,
-            "least_measured_s": self.measured_s,
-            "event_steps": self.event_steps,
-            **({} if self.evaluation is None else self.evaluation.columns()),
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordingComparison:
+class RecordingComparison(Columns):
     """So many rounds of two stretches of steps, one with recording and one without.
 
     Stretches are short, and there are many: the speed of a machine changes within seconds, and the
@@ -269,8 +239,8 @@ class RecordingComparison:
 
     kind: ClassVar[str] = "recording_comparison"
 
-    rounds: int = 80
-    stretch_s: float = 0.1
+    rounds: int = field(default=80, metadata=column(None))
+    stretch_s: float = field(default=0.1, metadata=column(None))
 
     def __post_init__(self) -> None:
         at_least(1, rounds=self.rounds)
@@ -279,7 +249,3 @@ class RecordingComparison:
     def steps_per_stretch(self, step_s: float) -> int:
         """How many steps a stretch has, at least two."""
         return max(2, round(self.stretch_s / step_s))
-
-    def columns(self) -> dict[str, object]:
-        """As columns of a table."""
-        return {}

@@ -1,46 +1,46 @@
 """How weights follow from gradients: the four rules that every strategy applies in the same way.
 
 Decides which settings make sense, with Keras' names and defaults.  Learning rates are constant.
-The operations are those of `backends.updates`.
+The operations are those of `exchange.updates`.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 from ps_allreduce.errors import UserError, at_least
+from ps_allreduce.serialization import Columns
 
 
-def _check_rate(learning_rate: float) -> None:
-    if not 0 < learning_rate < float("inf"):
-        raise UserError(f"learning_rate must be above 0, got {learning_rate:g}.")
+class Rule(Columns):
+    """What all rules check: learning rates are above 0, shares are below 1."""
 
+    __slots__ = ()
 
-def _check_share(**shares: float) -> None:
-    for name, share in shares.items():
-        if not 0 <= share < 1:
-            raise UserError(f"{name} must be at least 0 and below 1, got {share:g}.")
+    kind_column: ClassVar[str | None] = "optimizer"
+
+    def __post_init__(self) -> None:
+        for name, number in asdict(cast(Any, self)).items():
+            if name == "learning_rate" and not 0 < number < float("inf"):
+                raise UserError(f"{name} must be above 0, got {number:g}.")
+            if name in ("momentum", "beta_1", "beta_2") and not 0 <= number < 1:
+                raise UserError(f"{name} must be at least 0 and below 1, got {number:g}.")
+            if name in ("epsilon", "weight_decay"):
+                at_least(0, **{name: number})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sgd:
+class Sgd(Rule):
     """Stochastic gradient descent: `w -= learning_rate * g`."""
 
     kind: ClassVar[str] = "sgd"
 
     learning_rate: float = 0.01
 
-    def __post_init__(self) -> None:
-        _check_rate(self.learning_rate)
-
-    def columns(self) -> dict[str, object]:
-        """As columns of a table."""
-        return _columns(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Momentum:
+class Momentum(Rule):
     """Stochastic gradient descent with momentum: `a = momentum * a + g; w -= learning_rate * a`.
 
     Attributes:
@@ -53,17 +53,9 @@ class Momentum:
     momentum: float = 0.9
     nesterov: bool = False
 
-    def __post_init__(self) -> None:
-        _check_rate(self.learning_rate)
-        _check_share(momentum=self.momentum)
-
-    def columns(self) -> dict[str, object]:
-        """As columns of a table."""
-        return _columns(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adam:
+class Adam(Rule):
     """Adam (Kingma and Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015)."""
 
     kind: ClassVar[str] = "adam"
@@ -73,18 +65,9 @@ class Adam:
     beta_2: float = 0.999
     epsilon: float = 1e-7
 
-    def __post_init__(self) -> None:
-        _check_rate(self.learning_rate)
-        _check_share(beta_1=self.beta_1, beta_2=self.beta_2)
-        at_least(0, epsilon=self.epsilon)
-
-    def columns(self) -> dict[str, object]:
-        """As columns of a table."""
-        return _columns(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdamW:
+class AdamW(Rule):
     """Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019), as Keras writes it.
 
     `w -= learning_rate * weight_decay * w`, then the step of Adam.
@@ -98,27 +81,11 @@ class AdamW:
     epsilon: float = 1e-7
     weight_decay: float = 0.004
 
-    def __post_init__(self) -> None:
-        _check_rate(self.learning_rate)
-        _check_share(beta_1=self.beta_1, beta_2=self.beta_2)
-        at_least(0, epsilon=self.epsilon, weight_decay=self.weight_decay)
-
-    def columns(self) -> dict[str, object]:
-        """As columns of a table."""
-        return _columns(self)
-
 
 Optimizer = Sgd | Momentum | Adam | AdamW
 
 
-def _columns(rule: Optimizer) -> dict[str, object]:
-    """The rule, and its settings under their own names."""
-    return {"optimizer": rule.kind, **asdict(rule)}
-
-
 def optimizer_text(optimizer: Optimizer) -> str:
     """As `adam, learning rate 0.001, beta 1 0.9 ...`."""
-    columns = optimizer.columns()
-    settings = (name for name in columns if name != "optimizer")
-    stated = (f"{name.replace('_', ' ')} {columns[name]:g}" for name in settings)
+    stated = (f"{name.replace('_', ' ')} {value:g}" for name, value in asdict(optimizer).items())
     return ", ".join([optimizer.kind, *stated])

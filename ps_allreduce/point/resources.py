@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ps_allreduce.errors import at_least, at_most
+from ps_allreduce.serialization import Columns
 
 #: The largest machines have fewer, and TensorFlow makes as many threads as it is told to.
 MOST_CORES = 4096
@@ -28,7 +29,7 @@ class Device(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resources:
+class Resources(Columns):
     """What a worker computes on.
 
     Attributes:
@@ -53,12 +54,7 @@ class Resources:
 
     def columns(self) -> dict[str, object]:
         """As columns of a table.  A worker has one device."""
-        return {
-            "device": self.device.value,
-            "devices_per_worker": 1,
-            "cores_per_worker": self.cores_per_worker,
-            "threads_per_worker": self.threads_per_worker,
-        }
+        return {**Columns.columns(self), "devices_per_worker": 1}
 
 
 class LayoutKind(StrEnum):

@@ -6,11 +6,12 @@ measured: `docs/performance.md`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import ClassVar
 
 from ps_allreduce.errors import UserError
+from ps_allreduce.serialization import Columns, changed_parts, column
 
 #: Elements of gradients and parameters are float32 wherever they are computed with or kept.
 ELEMENT_BYTES = 4
@@ -25,7 +26,7 @@ class WireType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wire:
+class Wire(Columns):
     """How gradients travel in buckets.
 
     Attributes:
@@ -45,7 +46,7 @@ class Wire:
     group_bytes: int = 500_000
     cut_bytes: int = 500_000
     in_flight: int = 4
-    gradients: WireType = WireType.FLOAT32
+    gradients: WireType = field(default=WireType.FLOAT32, metadata=column("gradients_on_wire"))
 
     def __post_init__(self) -> None:
         for name in ("group_bytes", "cut_bytes"):
@@ -55,20 +56,9 @@ class Wire:
         if self.in_flight < 0:
             raise UserError(f"in_flight must be at least 0 (no bound), got {self.in_flight}.")
 
-    def columns(self) -> dict[str, object]:
-        """As columns of a table."""
-        return {
-            "group_bytes": self.group_bytes,
-            "cut_bytes": self.cut_bytes,
-            "in_flight": self.in_flight,
-            "gradients_on_wire": self.gradients.value,
-        }
-
     def title_parts(self) -> list[str]:
         """What a short line says: what is not at its default."""
-        values = [(each.name, getattr(self, each.name), each.default) for each in fields(self)]
-        changed = [f"{name} {value}" for name, value, default in values if value != default]
-        return ["unbucketed"] if self == UNBUCKETED else changed
+        return ["unbucketed"] if self == UNBUCKETED else changed_parts(self)
 
     @property
     def group_size(self) -> int:

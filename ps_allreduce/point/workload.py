@@ -235,6 +235,7 @@ class Workload:
         """As columns of a table."""
         emulated = self.emulated
         return {
+            "model": self.model.name,
             **self.model.columns(),
             "image_size": self.read_size,
             "unit": self.unit.value,

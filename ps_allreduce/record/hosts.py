@@ -11,6 +11,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
+from ps_allreduce.serialization import Columns, column
+
 #: Reasons for clocks below the highest, by NVML's bit.  Source: NVML API reference, group
 #: nvmlClocksEventReasons.
 REASONS: Mapping[int, str] = {
@@ -106,7 +108,7 @@ def reasons_of(bits: int) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TcpCounters:
+class TcpCounters(Columns):
     """TCP segments of all connections of a host, those of other programs included.
 
     A host is a network namespace here: emulated hosts of one machine count for themselves.
@@ -121,10 +123,10 @@ class TcpCounters:
     section 7, on probes.
     """
 
-    sent: int
-    sent_again: int
-    probes: int
-    timeouts: int
+    sent: int = field(metadata=column("segments_sent"))
+    sent_again: int = field(metadata=column("segments_sent_again"))
+    probes: int = field(metadata=column("loss_probes"))
+    timeouts: int = field(metadata=column("tcp_timeouts"))
 
     def __post_init__(self) -> None:
         if min(self.sent, self.sent_again, self.probes, self.timeouts) < 0:
@@ -149,15 +151,6 @@ class TcpCounters:
     def together(cls, counters: Sequence[TcpCounters]) -> TcpCounters:
         """The sums over some hosts."""
         return cls(**{f.name: sum(getattr(one, f.name) for one in counters) for f in fields(cls)})
-
-    def columns(self) -> dict[str, int]:
-        """Under the names that they have in the table of runs."""
-        return {
-            "segments_sent": self.sent,
-            "segments_sent_again": self.sent_again,
-            "loss_probes": self.probes,
-            "tcp_timeouts": self.timeouts,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

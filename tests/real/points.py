@@ -38,7 +38,7 @@ DEADLINE_S = 240.0
 def point(strategy: type[AnyStrategy], workers: int = 1, **changes: Any) -> Experiment:
     """A brief experiment with two servers, or with all-reduce in buckets, if nothing is said."""
     settings: dict[str, Any] = {"measurement": BRIEF}
-    if "bytes_per_pack" in strategy.understands and "bytes_per_pack" not in changes:
+    if "bytes_per_pack" in strategy.understands() and "bytes_per_pack" not in changes:
         settings["wire"] = Wire()
     return make_experiment(strategy, workers, **(settings | changes))
 

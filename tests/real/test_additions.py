@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ps_allreduce.point.strategies.base import Strategy
+from ps_allreduce.point.strategies.base import Strategy, StrategySide
 from ps_allreduce.point.wire import GRPC
 
 
@@ -34,7 +34,7 @@ class PlainAllReduce(Strategy):
 
     kind: ClassVar[str] = "plain_allreduce"
     label: ClassVar[str] = "all-reduce, plain"
-    uses_collective: ClassVar[bool] = True
+    side: ClassVar[StrategySide] = StrategySide.ALL_REDUCE
     replicated: ClassVar[bool] = True
 
     @property

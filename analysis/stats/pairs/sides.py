@@ -16,6 +16,7 @@ from analysis.data.cases import Case, Point
 from analysis.stats.points import mean_rate
 from analysis.stats.statistics import MIN_LAUNCHES
 from ps_allreduce.point.strategies import AnyStrategy
+from ps_allreduce.point.strategies.base import StrategySide
 from ps_allreduce.point.wire import WireType
 
 
@@ -54,31 +55,33 @@ class SideKind:
 ALLREDUCE = SideKind(
     name="all-reduce",
     setting="all-reduce setting",
-    strategies=lambda traits: traits.uses_collective and not traits.as_shipped,
+    strategies=lambda traits: traits.side is StrategySide.ALL_REDUCE and not traits.as_shipped,
     alone=True,
 )
 PS_SYNC = SideKind(
     name="synchronous parameter servers",
     setting="parameter-server setting",
-    strategies=lambda traits: traits.uses_servers and traits.synchronous and not traits.as_shipped,
+    strategies=lambda traits: (
+        traits.side is StrategySide.SERVERS and traits.synchronous and not traits.as_shipped
+    ),
 )
 PS_ASYNC = SideKind(
     name="asynchronous parameter servers",
     setting="asynchronous parameter-server setting",
     strategies=lambda traits: (
-        traits.uses_servers and not traits.synchronous and not traits.as_shipped
+        traits.side is StrategySide.SERVERS and not traits.synchronous and not traits.as_shipped
     ),
 )
 SHIPPED_ALLREDUCE = SideKind(
     name="TensorFlow's all-reduce as shipped",
     setting="all-reduce setting as shipped",
-    strategies=lambda traits: traits.as_shipped and traits.uses_collective,
+    strategies=lambda traits: traits.as_shipped and traits.side is StrategySide.ALL_REDUCE,
     alone=True,
 )
 SHIPPED_PS = SideKind(
     name="TensorFlow's parameter servers as shipped",
     setting="parameter-server setting as shipped",
-    strategies=lambda traits: traits.as_shipped and traits.uses_servers,
+    strategies=lambda traits: traits.as_shipped and traits.side is StrategySide.SERVERS,
     alone=True,
 )
 

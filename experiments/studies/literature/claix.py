@@ -123,7 +123,7 @@ def _fused(scope: Scope, workload: Workload) -> Iterator[Experiment]:
     workers = _fewer(scope)[-1]
     divisor = DIVISOR if isinstance(workload.model, ScaledModel) else 1
     for size in FUSION_BYTES if workers > 1 else ():
-        settings = scope.settings.only(Horovod.understands)
+        settings = scope.settings.only(Horovod.understands())
         changed = settings.changed_by(StrategySettings(fusion_bytes=size // divisor))
         point = scope.point(workload, Horovod, workers, changed)
         yield _evaluated(point, EvaluationMode.DISTRIBUTED)

@@ -86,18 +86,18 @@ def squares_parts(workload: Workload) -> bool:
 def _settings(scope: Scope, strategy: type[AnyStrategy], num_ps: int) -> Iterable[StrategySettings]:
     """Every placement of servers, or every way to send what is reduced, or what can be altered."""
     (workload,), (workers,) = scope.workloads, scope.scale.workers
-    if "altered" in strategy.understands:
+    if "altered" in strategy.understands():
         plain = scope.of_servers(workload, num_ps, Policy.ROUND_ROBIN)
         yield from (replace(plain, altered=each) for each in scope.alterations(workload))
         return
     if not strategy.uses_servers:
         yield StrategySettings()
-        if "bytes_per_pack" in strategy.understands:
+        if "bytes_per_pack" in strategy.understands():
             yield StrategySettings(bytes_per_pack=0)
         return
     for policy in Policy:
         yield scope.of_servers(workload, num_ps, policy)
-    if "host_aggregation" in strategy.understands and aggregates(workers, scope.spread):
+    if "host_aggregation" in strategy.understands() and aggregates(workers, scope.spread):
         last = scope.of_servers(workload, num_ps, Policy.PARTITIONED)
         yield replace(last, host_aggregation=True)
 

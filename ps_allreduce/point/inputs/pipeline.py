@@ -5,10 +5,11 @@ Decides the settings and their defaults.  Making the pipeline is the business of
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ps_allreduce.errors import at_least, at_most
+from ps_allreduce.serialization import Columns, changed_parts, column
 
 
 class Cache(StrEnum):
@@ -19,7 +20,7 @@ class Cache(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pipeline:
+class Pipeline(Columns):
     """How every worker reads its share of input files (decision 0019).
 
     Attributes:
@@ -35,14 +36,14 @@ class Pipeline:
             those of the data.
     """
 
-    ordered: bool = False
+    ordered: bool = field(default=False, metadata=column("ordered_input"))
     parallel_reads: int | None = None
     parallel_maps: int | None = None
     prefetch: int = 2
     cache: Cache = Cache.NONE
     shuffle: int = 2048
     flips: bool = False
-    read_size: int | None = None
+    read_size: int | None = field(default=None, metadata=column(None))
 
     def __post_init__(self) -> None:
         for name in ("parallel_reads", "parallel_maps", "read_size"):
@@ -53,27 +54,6 @@ class Pipeline:
         at_most(1e4, prefetch=self.prefetch)
         at_most(1e9, shuffle=self.shuffle)
 
-    def columns(self) -> dict[str, object]:
-        """As columns of a table."""
-        return {
-            "ordered_input": self.ordered,
-            "parallel_reads": self.parallel_reads,
-            "parallel_maps": self.parallel_maps,
-            "prefetch": self.prefetch,
-            "cache": self.cache.value,
-            "shuffle": self.shuffle,
-            "flips": self.flips,
-        }
-
     def title_parts(self) -> list[str]:
         """What is not at its default, as `prefetch 0`, or `ordered` where it is so or not."""
-        plain = Pipeline()
-        changed = [each.name for each in fields(self) if self._differs(plain, each.name)]
-        return [_part(name, getattr(self, name)) for name in changed]
-
-    def _differs(self, other: Pipeline, name: str) -> bool:
-        return bool(getattr(self, name) != getattr(other, name))
-
-
-def _part(name: str, value: object) -> str:
-    return name if value is True else f"{name} {value}"
+        return changed_parts(self)

@@ -16,7 +16,7 @@ from typing import ClassVar
 from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.model_files import models_in
 from ps_allreduce.point.inputs.data_set import Target
-from ps_allreduce.serialization import LATER
+from ps_allreduce.serialization import LATER, Columns, column
 
 SMALL_CNN, SMALL_VIT = "SmallCNN", "SmallViT"
 SMALL_GPT, SMALL_GPT_UNTIED = "SmallGPT", "SmallGPT-untied"
@@ -119,7 +119,7 @@ TEXT_MODELS = (SMALL_GPT, SMALL_GPT_UNTIED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImageModel:
+class ImageModel(Columns):
     """An architecture that tells something of square images; sizes are in pixels.
 
     A class or labels are told as logits; the losses are cross-entropies.  A value is told as a
@@ -137,7 +137,7 @@ class ImageModel:
     tokens_per_example: ClassVar[None] = None
     computes: ClassVar[bool] = True
 
-    name: str = SMALL_CNN
+    name: str = field(default=SMALL_CNN, metadata=column(None))
     image_size: int = 32
     num_classes: int = 10
     channels: int = field(default=3, metadata=LATER)
@@ -168,28 +168,18 @@ class ImageModel:
         """Of one float32 input."""
         return (self.image_size, self.image_size, self.channels)
 
-    def columns(self) -> dict[str, object]:
-        """As columns of a table."""
-        return {
-            "model": self.name,
-            "image_size": self.image_size,
-            "num_classes": self.num_classes,
-            "channels": self.channels,
-            "target": self.target.value,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextModel:
+class TextModel(Columns):
     """A language model that tells the next token at every place of a sequence."""
 
     kind: ClassVar[str] = "text_model"
     unit: ClassVar[Unit] = Unit.TOKENS
     computes: ClassVar[bool] = True
 
-    name: str = SMALL_GPT
+    name: str = field(default=SMALL_GPT, metadata=column(None))
     vocabulary: int = 8192
-    sequence_length: int = 128
+    sequence_length: int = field(default=128, metadata=column(None))
 
     def __post_init__(self) -> None:
         if self.name not in TEXT_MODELS:
@@ -203,10 +193,6 @@ class TextModel:
     def tokens_per_example(self) -> int:
         """An example is one sequence."""
         return self.sequence_length
-
-    def columns(self) -> dict[str, object]:
-        """As columns of a table."""
-        return {"model": self.name, "vocabulary": self.vocabulary}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +233,6 @@ class OwnModel:
     def columns(self) -> dict[str, object]:
         """As columns of a table."""
         return {
-            "model": self.name,
             "model_digest": self.digest,
             "model_arguments": ", ".join(self.arguments) or None,
         }

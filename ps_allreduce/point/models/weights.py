@@ -16,23 +16,39 @@ from ps_allreduce.point.models.trained import Unit, unknown_model
 from ps_allreduce.point.placement import VariableSpec
 
 
+class Uncomputed:
+    """What all of them have."""
+
+    __slots__ = ()
+
+    computes: ClassVar[bool] = False
+
+    @property
+    def tokens_per_example(self) -> int | None:
+        """Of the longest sequence; None of images."""
+        return None
+
+    @property
+    def unit(self) -> Unit:
+        """What its examples would be."""
+        return Unit.IMAGES if self.tokens_per_example is None else Unit.TOKENS
+
+    def columns(self) -> dict[str, object]:
+        """None but the name, which all models have."""
+        return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedModel:
+class PublishedModel(Uncomputed):
     """No computation but the variables of a published model, to be sent as those of `TensorSet`."""
 
     kind: ClassVar[str] = "published_shapes"
-    computes: ClassVar[bool] = False
 
     name: str
 
     def __post_init__(self) -> None:
         if self.name not in PUBLISHED:
             raise unknown_model(self.name)
-
-    @property
-    def unit(self) -> Unit:
-        """What its examples would be."""
-        return Unit.IMAGES if self.tokens_per_example is None else Unit.TOKENS
 
     @property
     def tokens_per_example(self) -> int | None:
@@ -44,13 +60,9 @@ class PublishedModel:
         """All of them, in creation order."""
         return PUBLISHED[self.name].variables
 
-    def columns(self) -> dict[str, object]:
-        """As columns of a table."""
-        return {"model": self.name}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TensorSet:
+class TensorSet(Uncomputed):
     """No computation but equal tensors, to be sent by an emulated accelerator: `Tensors-16-25MB`.
 
     Attributes:
@@ -60,8 +72,6 @@ class TensorSet:
 
     kind: ClassVar[str] = "tensors"
     unit: ClassVar[Unit] = Unit.ROWS
-    tokens_per_example: ClassVar[None] = None
-    computes: ClassVar[bool] = False
 
     count: int
     num_bytes: int
@@ -94,20 +104,15 @@ class TensorSet:
             for number in range(self.count)
         )
 
-    def columns(self) -> dict[str, object]:
-        """As columns of a table."""
-        return {"model": self.name}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScaledModel:
+class ScaledModel(Uncomputed):
     """No computation but a model's variables, each so many times smaller: `InceptionV3/32`.
 
     Their proportions stay, so slow links and few hosts show what fast links and many hosts would.
     """
 
     kind: ClassVar[str] = "scaled_model"
-    computes: ClassVar[bool] = False
 
     base: str
     divisor: int
@@ -127,11 +132,6 @@ class ScaledModel:
         return f"{self.base}/{self.divisor}"
 
     @property
-    def unit(self) -> Unit:
-        """What examples of the model are."""
-        return Unit.IMAGES if self.tokens_per_example is None else Unit.TOKENS
-
-    @property
     def tokens_per_example(self) -> int | None:
         """Those of the model."""
         published = PUBLISHED.get(self.base)
@@ -144,10 +144,6 @@ class ScaledModel:
             replace(spec, shape=(max(1, math.prod(spec.shape) // self.divisor),))
             for spec in known_variables(self.base)
         )
-
-    def columns(self) -> dict[str, object]:
-        """As columns of a table."""
-        return {"model": self.name}
 
 
 #: What is sent without being computed; its variables are known without TensorFlow.

@@ -6,12 +6,13 @@ together.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.point.resources import Device, Resources, Spread
-from ps_allreduce.point.strategies.base import Strategy, StrategySettings
+from ps_allreduce.point.strategies.base import Strategy, StrategySettings, StrategySide
 from ps_allreduce.point.wire import (
     TRANSPORT_OF,
     WIRE_SETTINGS,
@@ -20,10 +21,11 @@ from ps_allreduce.point.wire import (
     WireType,
     transport_text,
 )
+from ps_allreduce.serialization import Columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Packs:
+class Packs(Columns):
     """TensorFlow packs and orders what it reduces.
 
     Attributes:
@@ -49,10 +51,8 @@ class AllReduce(Strategy):
 
     kind: ClassVar[str] = "allreduce"
     label: ClassVar[str] = "all-reduce"
-    understands: ClassVar[frozenset[str]] = frozenset(
-        {"collective", "bytes_per_pack", *WIRE_SETTINGS}
-    )
-    uses_collective: ClassVar[bool] = True
+    side: ClassVar[StrategySide] = StrategySide.ALL_REDUCE
+    implied: ClassVar[Mapping[str, object]] = {"bytes_per_pack": None, "host_aggregation": False}
     replicated: ClassVar[bool] = True
 
     collective: Collective = Collective.RING
@@ -69,15 +69,13 @@ class AllReduce(Strategy):
     def _made(cls, settings: StrategySettings) -> AllReduce:
         collective = settings.collective or Collective.RING
         if settings.bytes_per_pack is None and collective is Collective.RING:
-            return cls(collective=collective, sending=settings.put_into(Wire()))
+            return settings.put_into(cls())
         if stated := [name for name in settings.stated if name in WIRE_SETTINGS]:
             raise UserError(
                 f"in packs (bytes_per_pack, or collective {Collective.NCCL} or {Collective.AUTO}) "
                 f"TensorFlow decides what is sent: leave {', '.join(stated)} out."
             )
-        return cls(
-            collective=collective, sending=Packs(bytes_per_pack=settings.bytes_per_pack or 0)
-        )
+        return settings.put_into(cls(collective=collective, sending=Packs()))
 
     @property
     def wire(self) -> Wire | None:
@@ -100,16 +98,6 @@ class AllReduce(Strategy):
         Strategy.check_fits(self, num_workers, spread, resources)
         if self.collective is Collective.NCCL and resources.device is not Device.GPU:
             raise UserError("collective nccl needs workers on GPUs; on CPUs use ring or auto.")
-
-    def columns(self) -> dict[str, object]:
-        """The settings by the name of their column."""
-        return {
-            **Strategy.columns(self),
-            "collective": self.collective.value,
-            "bytes_per_pack": self.bytes_per_pack,
-            "host_aggregation": False,
-            **(self.wire.columns() if self.wire else {}),
-        }
 
     def title_parts(self) -> list[str]:
         """Packs, or what is changed about buckets."""
@@ -138,8 +126,8 @@ class Horovod(Strategy):
 
     kind: ClassVar[str] = "horovod"
     label: ClassVar[str] = "Horovod"
-    understands: ClassVar[frozenset[str]] = frozenset({"fusion_bytes", "cycle_ms"})
-    uses_collective: ClassVar[bool] = True
+    side: ClassVar[StrategySide] = StrategySide.ALL_REDUCE
+    implied: ClassVar[Mapping[str, object]] = {"host_aggregation": False}
     replicated: ClassVar[bool] = True
     module: ClassVar[str | None] = "horovod"
 
@@ -153,23 +141,10 @@ class Horovod(Strategy):
                 f"cycle_ms must be above 0 and at most {MOST_CYCLE_MS:g}, got {self.cycle_ms:g}."
             )
 
-    @classmethod
-    def _made(cls, settings: StrategySettings) -> Horovod:
-        return settings.put_into(cls())
-
     @property
     def transport(self) -> str:
         """What carries the gradients."""
         return "gloo"
-
-    def columns(self) -> dict[str, object]:
-        """The settings by the name of their column."""
-        return {
-            **Strategy.columns(self),
-            "fusion_bytes": self.fusion_bytes,
-            "cycle_ms": self.cycle_ms,
-            "host_aggregation": False,
-        }
 
     def title_parts(self) -> list[str]:
         """What is not at its default."""

@@ -1,21 +1,23 @@
 """What every strategy has: traits, the settings that it understands, and columns.
 
 Decides how a strategy is made from settings that a user stated, and that a setting which a strategy
-does not understand is refused.  Which settings there are for one strategy is decided in its class;
-the two strategies in which no gradient leaves its worker have none, and stand here.
+does not understand is refused.  Which settings there are for one strategy is decided by the fields
+of its class; the two strategies in which no gradient leaves its worker have none, and stand here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, fields, replace
-from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import Flag, StrEnum
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast, get_args, get_type_hints
 
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import LayoutKind, Resources, Spread
 from ps_allreduce.point.wire import Collective, Wire, WireType
+from ps_allreduce.serialization import Columns, changed_parts
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -23,6 +25,15 @@ if TYPE_CHECKING:
     from ps_allreduce.point.workload import Workload
 
 DataclassT = TypeVar("DataclassT", bound="DataclassInstance")
+
+
+class StrategySide(Flag):
+    """What carries gradients; strategies of two sides are compared, and a hybrid is on both."""
+
+    NONE = 0
+    SERVERS = 1
+    ALL_REDUCE = 2
+    HYBRID = SERVERS | ALL_REDUCE
 
 
 class Altered(StrEnum):
@@ -76,17 +87,24 @@ class StrategySettings:
         return replace(self, **{name: getattr(other, name) for name in other.stated})
 
     def put_into(self, default: DataclassT) -> DataclassT:
-        """The same value, with what is stated in the place of its fields of these names.
+        """The same value, with what is stated in the place of fields of these names, however deep.
 
         Raises:
             UserError: the value refuses it.
         """
-        names = {each.name for each in fields(default)} & set(self.stated)
-        return replace(default, **{name: getattr(self, name) for name in names})
+        stated = set(self.stated)
+        changed: dict[str, Any] = {}
+        for name in (each.name for each in fields(default)):
+            inside = getattr(default, name)
+            if name in stated:
+                changed[name] = getattr(self, name)
+            elif is_dataclass(inside):
+                changed[name] = self.put_into(cast(Any, inside))
+        return replace(default, **changed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Servers:
+class Servers(Columns):
     """Parameter servers, and where variables go.
 
     Attributes:
@@ -108,16 +126,18 @@ class Servers:
             raise UserError(f"split_bytes must be at least 1, got {self.split_bytes}.")
 
 
-class Strategy:
+class Strategy(Columns):
     """One way to combine the workers' gradients.
 
     Attributes:
         kind: the name that users and records give the strategy.
         label: for figures and tables.
-        understands: names of the `StrategySettings` that it has.
+        side: what carries gradients.
+        fixed: settings of its fields that cannot be stated.
+        implied: columns that are the same whatever is stated.
         uses_servers: variables live on parameter servers, driven by a chief; otherwise every
-            worker drives itself.
-        uses_collective: gradients are combined by a collective of the workers.
+            worker drives itself.  It follows from the side.
+        uses_collective: gradients are combined by a collective of the workers; so does this.
         synchronous: all workers apply the same update in every step.
         deals_steps: a step goes to whichever worker is free, so workers may make different numbers.
         replicated: every worker ends with the same trainable weights of its own.
@@ -130,16 +150,28 @@ class Strategy:
     __slots__ = ()
 
     kind: ClassVar[str]
+    kind_column: ClassVar[str | None] = "strategy"
     label: ClassVar[str]
-    understands: ClassVar[frozenset[str]] = frozenset()
-    uses_servers: ClassVar[bool] = False
-    uses_collective: ClassVar[bool] = False
+    side: ClassVar[StrategySide] = StrategySide.NONE
+    fixed: ClassVar[frozenset[str]] = frozenset()
+    implied: ClassVar[Mapping[str, object]] = {}
+    uses_servers: ClassVar[bool]
+    uses_collective: ClassVar[bool]
     synchronous: ClassVar[bool] = True
     deals_steps: ClassVar[bool] = False
     replicated: ClassVar[bool] = False
     as_shipped: ClassVar[bool] = False
     max_workers: ClassVar[int | None] = None
     module: ClassVar[str | None] = None
+
+    def __init_subclass__(cls) -> None:
+        cls.uses_servers = StrategySide.SERVERS in cls.side
+        cls.uses_collective = StrategySide.ALL_REDUCE in cls.side
+
+    @classmethod
+    def understands(cls) -> frozenset[str]:
+        """Names of the `StrategySettings` that it has."""
+        return _names_in(cast(Any, cls)) - cls.fixed
 
     @classmethod
     def of(cls, settings: StrategySettings) -> Self:
@@ -148,9 +180,9 @@ class Strategy:
         Raises:
             UserError: a setting is not one of this strategy's, or has no valid value.
         """
-        known = ", ".join(sorted(cls.understands))
+        known = ", ".join(sorted(cls.understands()))
         for name in settings.stated:
-            if name not in cls.understands:
+            if name not in cls.understands():
                 raise UserError(
                     f"strategy {cls.kind} has no setting {name}: leave it out "
                     f"(--{name.replace('_', '-')}). "
@@ -161,12 +193,12 @@ class Strategy:
     @classmethod
     def _made(cls, settings: StrategySettings) -> Self:
         """An instance; every stated setting is understood."""
-        return cls()
+        return cast(Self, settings.put_into(cast(Any, cls())))
 
     @classmethod
     def communicates(cls) -> bool:
         """Gradients leave the worker."""
-        return cls.uses_servers or cls.uses_collective
+        return cls.side is not StrategySide.NONE
 
     @property
     def servers(self) -> Servers | None:
@@ -223,18 +255,37 @@ class Strategy:
     def columns(self) -> dict[str, object]:
         """The settings by the name of their column; those of other strategies are left out."""
         return {
-            "strategy": self.kind,
             "num_ps": self.num_ps,
             "transport": self.transport,
             "gradients_on_wire": WireType.FLOAT32.value if self.communicates() else None,
+            **self.implied,
+            **Columns.columns(self),
         }
 
     def title_parts(self) -> list[str]:
-        """What a short line says about the settings: the number of servers, and what is changed."""
-        return []
+        """What a short line says about the settings: what is not at its default."""
+        return changed_parts(self)
 
     def __str__(self) -> str:
         return self.kind
+
+
+@cache
+def _names_in(kind: Any) -> frozenset[str]:
+    """The fields of a dataclass, and in the place of those that are dataclasses, or one of several,
+    the fields of these.
+    """
+    names: set[str] = set()
+    hints = get_type_hints(kind)
+    for each in fields(kind):
+        hint = hints[each.name]
+        inside = [one for one in (hint, *get_args(hint)) if is_dataclass(one)]
+        names |= (
+            set[str]().union(*(_names_in(cast(Any, one)) for one in inside))
+            if inside
+            else {each.name}
+        )
+    return frozenset(names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Policy
 from ps_allreduce.point.resources import Resources, Spread, workers_together
-from ps_allreduce.point.strategies.base import Servers, Strategy, StrategySettings
-from ps_allreduce.point.wire import GRPC, WIRE_SETTINGS, Wire, transport_text
+from ps_allreduce.point.strategies.base import Servers, Strategy, StrategySettings, StrategySide
+from ps_allreduce.point.wire import GRPC, Wire, transport_text
+from ps_allreduce.serialization import changed_parts
 
 #: More would only make a run's last dispatch longer than its window.
 MOST_STEPS_PER_DISPATCH = 16
@@ -29,10 +31,8 @@ def check_steps_per_dispatch(steps: int) -> None:
 class ParameterServers(Strategy):
     """What both kinds share: where variables live, and how gradients travel there."""
 
-    understands: ClassVar[frozenset[str]] = frozenset(
-        {"num_ps", "placement", "layout", "split_bytes", *WIRE_SETTINGS}
-    )
-    uses_servers: ClassVar[bool] = True
+    side: ClassVar[StrategySide] = StrategySide.SERVERS
+    implied: ClassVar[Mapping[str, object]] = {"host_aggregation": False}
 
     servers: Servers = field(default_factory=Servers)
     wire: Wire = field(default_factory=Wire)
@@ -42,32 +42,18 @@ class ParameterServers(Strategy):
         """`split_bytes` counts for the placement `partitioned` only."""
         split_bytes = DEFAULT_SPLIT_BYTES if settings.split_bytes is None else settings.split_bytes
         is_cut = settings.placement is Policy.PARTITIONED
-        placed = replace(settings, split_bytes=split_bytes if is_cut else None)
-        return placed.put_into(
-            cls(servers=placed.put_into(Servers()), wire=settings.put_into(Wire()))
-        )
+        return replace(settings, split_bytes=split_bytes if is_cut else None).put_into(cls())
 
     @property
     def transport(self) -> str:
         """TensorFlow's gRPC."""
         return transport_text(GRPC, self.wire.gradients)
 
-    def columns(self) -> dict[str, object]:
-        """The settings by the name of their column."""
-        return {
-            **Strategy.columns(self),
-            "placement": self.servers.placement.value,
-            "layout": self.servers.layout.value,
-            "split_bytes": self.servers.split_bytes,
-            **self.wire.columns(),
-            "host_aggregation": self.host_aggregation,
-        }
-
     def title_parts(self) -> list[str]:
         """Servers and placement, and what is changed."""
         servers = [f"{self.servers.num_ps} ps", str(self.servers.placement)]
         layout = [str(self.servers.layout)] if self.servers.layout.is_apart else []
-        return [*servers, *layout, *self.wire.title_parts()]
+        return [*servers, *layout, *self.wire.title_parts(), *changed_parts(self)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,10 +68,6 @@ class AsynchronousServers(ParameterServers):
 
     kind: ClassVar[str] = "ps_async"
     label: ClassVar[str] = "parameter servers, asynchronous"
-    understands: ClassVar[frozenset[str]] = ParameterServers.understands | {
-        "staleness",
-        "steps_per_dispatch",
-    }
     synchronous: ClassVar[bool] = False
     deals_steps: ClassVar[bool] = True
 
@@ -112,23 +94,6 @@ class AsynchronousServers(ParameterServers):
         """Without a bound, the fastest worker makes the most steps."""
         return self.staleness is None
 
-    def columns(self) -> dict[str, object]:
-        """The settings by the name of their column."""
-        return {
-            **ParameterServers.columns(self),
-            "staleness": self.staleness,
-            "steps_per_dispatch": self.steps_per_dispatch,
-        }
-
-    def title_parts(self) -> list[str]:
-        """Servers and placement, and what is changed."""
-        parts = ParameterServers.title_parts(self)
-        if self.staleness is not None:
-            parts.append(f"staleness {self.staleness}")
-        if self.steps_per_dispatch > 1:
-            parts.append(f"steps_per_dispatch {self.steps_per_dispatch}")
-        return parts
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SynchronousServers(ParameterServers):
@@ -141,7 +106,8 @@ class SynchronousServers(ParameterServers):
 
     kind: ClassVar[str] = "ps_sync"
     label: ClassVar[str] = "parameter servers, synchronous"
-    understands: ClassVar[frozenset[str]] = ParameterServers.understands | {"host_aggregation"}
+    #: Nobody is ever a step ahead.
+    implied: ClassVar[Mapping[str, object]] = {"staleness": 0}
 
     host_aggregation: bool = False
 
@@ -156,12 +122,3 @@ class SynchronousServers(ParameterServers):
                 "host_aggregation needs equally many workers on every host: num_workers "
                 f"{num_workers} is no multiple of workers_per_host {together}."
             )
-
-    def columns(self) -> dict[str, object]:
-        """The settings by the name of their column; nobody is ever a step ahead."""
-        return {**ParameterServers.columns(self), "staleness": 0}
-
-    def title_parts(self) -> list[str]:
-        """Servers and placement, and what is changed."""
-        parts = ParameterServers.title_parts(self)
-        return [*parts, "host_aggregation"] if self.host_aggregation else parts

@@ -8,17 +8,18 @@ that they make (a `ShardedVariable` has no `handle`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Resources, Spread
-from ps_allreduce.point.strategies.base import Altered, Servers, Strategy, StrategySettings
+from ps_allreduce.point.strategies.base import Altered, Servers, Strategy, StrategySide
 from ps_allreduce.point.strategies.servers import check_steps_per_dispatch
 from ps_allreduce.point.wire import GRPC, TRANSPORT_OF, Collective
 from ps_allreduce.point.workload import Precision, Workload
-from ps_allreduce.serialization import LATER
+from ps_allreduce.serialization import LATER, changed_parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +40,6 @@ class Stock(Strategy):
     def is_altered(self) -> bool:
         """A part is done as the suite does it."""
         return self.altered is not Altered.NOTHING
-
-    def columns(self) -> dict[str, object]:
-        """The settings by the name of their column."""
-        return {**Strategy.columns(self), "altered": self.altered.value}
-
-    def title_parts(self) -> list[str]:
-        """What is altered."""
-        return [f"altered {self.altered}"] if self.is_altered else []
 
     @classmethod
     def refusal(cls, workload: Workload) -> str:
@@ -77,10 +70,8 @@ class StockServers(Stock):
 
     kind: ClassVar[str] = "stock_ps"
     label: ClassVar[str] = "TensorFlow's parameter servers as shipped, asynchronous"
-    understands: ClassVar[frozenset[str]] = frozenset(
-        {"num_ps", "layout", "steps_per_dispatch", "join_rounds", "altered"}
-    )
-    uses_servers: ClassVar[bool] = True
+    side: ClassVar[StrategySide] = StrategySide.SERVERS
+    fixed: ClassVar[frozenset[str]] = frozenset({"placement", "split_bytes"})
     synchronous: ClassVar[bool] = False
     deals_steps: ClassVar[bool] = True
 
@@ -93,10 +84,6 @@ class StockServers(Stock):
         if self.servers.placement is not Policy.ROUND_ROBIN:
             raise UserError(f"strategy {self.kind} places variables {Policy.ROUND_ROBIN} only.")
 
-    @classmethod
-    def _made(cls, settings: StrategySettings) -> StockServers:
-        return settings.put_into(cls(servers=settings.put_into(Servers())))
-
     @property
     def steps_may_differ(self) -> bool:
         """The fastest worker makes the most steps; of a round, too, it may take two."""
@@ -107,22 +94,9 @@ class StockServers(Stock):
         """TensorFlow's gRPC."""
         return GRPC
 
-    def columns(self) -> dict[str, object]:
-        """The settings by the name of their column."""
-        return {
-            **Stock.columns(self),
-            "placement": self.servers.placement.value,
-            "layout": self.servers.layout.value,
-            "steps_per_dispatch": self.steps_per_dispatch,
-            "join_rounds": self.join_rounds,
-        }
-
     def title_parts(self) -> list[str]:
         """Servers, and what is changed."""
-        parts = [f"{self.servers.num_ps} ps", *Stock.title_parts(self)]
-        if self.steps_per_dispatch > 1:
-            parts.append(f"steps_per_dispatch {self.steps_per_dispatch}")
-        return [*parts, "join_rounds"] if self.join_rounds else parts
+        return [f"{self.servers.num_ps} ps", *changed_parts(self)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,15 +109,12 @@ class StockAllReduce(Stock):
 
     kind: ClassVar[str] = "stock_allreduce"
     label: ClassVar[str] = "TensorFlow's all-reduce as shipped"
-    understands: ClassVar[frozenset[str]] = frozenset({"collective", "altered"})
-    uses_collective: ClassVar[bool] = True
+    side: ClassVar[StrategySide] = StrategySide.ALL_REDUCE
+    #: Keras sums all gradients in one pack.
+    implied: ClassVar[Mapping[str, object]] = {"bytes_per_pack": 0, "host_aggregation": False}
     replicated: ClassVar[bool] = True
 
     collective: Collective = Collective.AUTO
-
-    @classmethod
-    def _made(cls, settings: StrategySettings) -> StockAllReduce:
-        return settings.put_into(cls())
 
     @property
     def transport(self) -> str:
@@ -159,16 +130,7 @@ class StockAllReduce(Stock):
                 f"it can, or {Collective.RING}."
             )
 
-    def columns(self) -> dict[str, object]:
-        """The settings by the name of their column; Keras sums all gradients in one pack."""
-        return {
-            **Stock.columns(self),
-            "collective": self.collective.value,
-            "bytes_per_pack": 0,
-            "host_aggregation": False,
-        }
-
     def title_parts(self) -> list[str]:
         """What is changed."""
         collective = [] if self.collective is Collective.AUTO else [str(self.collective)]
-        return [*collective, *Stock.title_parts(self)]
+        return [*collective, *([f"altered {self.altered}"] if self.is_altered else [])]

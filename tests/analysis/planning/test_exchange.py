@@ -47,7 +47,7 @@ def chosen(
     rate: float = math.inf,
     workers: int = 4,
 ) -> ExchangeMode:
-    settings = StrategySettings(num_ps=workers).only(kind.understands)
+    settings = StrategySettings(num_ps=workers).only(kind.understands())
     point = Experiment(strategy=kind.of(settings), num_workers=workers, spread=Spread())
     return choose_exchange(point, sizes, cores, rate).mode
 
