@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 
+from launchers.run.launcher import JOB_DEADLINE_S
 from tests.faults.ground import Ground, end_all, patience
 from tests.faults.ledger import Ledger
 from tests.faults.plan import Fault, Moment, Stage
@@ -22,8 +23,9 @@ from tests.faults.strike import Struck, importing, strike
 
 SWEPT = Path(__file__).with_name("swept.py")
 
-#: A call that takes longer hangs.  On an idle machine one takes 15 s.
-CALL_DEADLINE_S = 120.0
+#: A call that takes longer hangs.  On an idle machine one takes 15 s, and a model that is stopped
+#: while it is described may be silent for as long as any model may take to be built.
+CALL_DEADLINE_S = JOB_DEADLINE_S + 120.0
 
 #: Processes of a call may live so long after it.
 SURVIVAL_S = 5.0
