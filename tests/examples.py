@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from ps_allreduce.point.accelerators import Distribution, Jitter
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Digits, Synthetic
-from ps_allreduce.point.jitter import Distribution, Jitter
 from ps_allreduce.point.measurement import FixedWarmup, Measurement, SteadyWarmup
 from ps_allreduce.point.models.trained import ARCHITECTURES, ImageModel
 from ps_allreduce.point.network import EmulatedNetwork

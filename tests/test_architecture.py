@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from ps_allreduce import tf_texts as texts
 from ps_allreduce.point.strategies import STRATEGIES
-from ps_allreduce.tf_internals import texts
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -45,7 +45,6 @@ MEASURED_PROGRAM = (
     "ps_allreduce.runner",
     "ps_allreduce.fork_server",
     "ps_allreduce.inspection",
-    "ps_allreduce.tf_internals",
 )
 
 #: The words that both ends of the line speak, and the judgement of a run: no TensorFlow in them.
@@ -55,7 +54,6 @@ SHARED = (
     "ps_allreduce.inspection.model_facts",
     "ps_allreduce.inspection.questions",
     "ps_allreduce.runner.validity",
-    "ps_allreduce.tf_internals.texts",
 )
 
 TENSORFLOW_ONLY_IN = (
@@ -166,15 +164,14 @@ NEIGHBOURS = {
     "ps_allreduce": {
         "point": (),
         "record": ("point",),
-        "tf_internals": (),
         "exchange": (),
         "inspection": ("point", "record"),
-        "workloads": ("exchange", "point", "tf_internals"),
+        "workloads": ("exchange", "point"),
         "backends": ("exchange", "point", "record", "workloads"),
-        "fork_server": ("inspection", "point", "record", "runner", "tf_internals"),
+        "fork_server": ("inspection", "point", "record", "runner"),
         "runner": (
             *("backends", "exchange", "fork_server", "inspection", "point", "record"),
-            *("tf_internals", "workloads"),
+            "workloads",
         ),
     },
     "launchers": {
@@ -313,7 +310,7 @@ def test_what_tensorflow_says_and_reads_unpublished_is_stated_in_one_module() ->
     stated = {*texts.TASK_ENVIRONMENT, *texts.PORT_TAKEN, texts.NODE, texts.AFTERTHOUGHT}
 
     def is_stated(relative: str, node: ast.AST) -> bool:
-        elsewhere = relative != "ps_allreduce/tf_internals/texts.py"
+        elsewhere = relative != "ps_allreduce/tf_texts.py"
         return elsewhere and isinstance(node, ast.Constant) and node.value in stated
 
     assert places(is_stated) == []

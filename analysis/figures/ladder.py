@@ -20,7 +20,7 @@ from analysis.stats.decisions import decisions
 from analysis.stats.pairs.ladders import Ladder, ladders
 from analysis.stats.statistics import estimate
 from analysis.wording import ratio, with_interval, workers_text
-from ps_allreduce.point.rungs import Rung
+from ps_allreduce.point.strategies.stock import Rung
 
 #: Sizes, inches.
 _ROW_HEIGHT, _AROUND_ROWS = 0.3, 0.8

@@ -37,9 +37,9 @@ from analysis.published.study import (
 )
 from analysis.stats.statistics import estimate
 from analysis.wording import number, rate_text, ratio, with_interval
+from ps_allreduce.point.accelerators import SPEEDS
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.weights import ScaledModel
-from ps_allreduce.point.published_speeds import SPEEDS
 
 TABLE = (
     "Of one step, milliseconds: what the device computes, what the busiest link needs for the "

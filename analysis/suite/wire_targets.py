@@ -32,7 +32,8 @@ OVERLAP, COLLECTIVE, SYNCHRONOUS_SERVERS, ASYNCHRONOUS_SERVERS = 0.85, 0.92, 0.9
 class Sending(StrEnum):
     """How gradients are sent; all but buckets are shown for contrast and have no target.
 
-    The last four are the rungs of the ladder below buckets, downwards (`ps_allreduce.point.rungs`).
+    The last four are the rungs of the ladder below buckets, downwards
+    (`ps_allreduce.point.strategies.stock`).
     """
 
     BUCKETS = "buckets"

@@ -6,7 +6,7 @@ import re
 
 from launchers.cli.types import parse_decimal
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.jitter import Distribution, Jitter
+from ps_allreduce.point.accelerators import Distribution, Jitter
 from ps_allreduce.point.workload import EmulatedCompute
 
 

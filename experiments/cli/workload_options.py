@@ -17,10 +17,10 @@ from experiments.models.workload_request import WorkloadRequest
 from launchers.cli.options import given_option, option_group, stated_option
 from launchers.cli.types import WHOLE, Parsed, one_of
 from ps_allreduce.errors import UserError
+from ps_allreduce.point.accelerators import Distribution
 from ps_allreduce.point.inputs.data import Digits, InputFiles, RecordFiles, Synthetic
 from ps_allreduce.point.inputs.image_files import PREFIX, ImageFiles
 from ps_allreduce.point.inputs.pipeline import Cache, Pipeline
-from ps_allreduce.point.jitter import Distribution
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.workload import Precision, Scaling
 

@@ -15,7 +15,7 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import Placed, drivers_of, place_by_number
 from ps_allreduce.point.resources import Device, Spread
 from ps_allreduce.record.records import RunRecord
-from ps_allreduce.tf_internals.texts import TASK_ENVIRONMENT
+from ps_allreduce.tf_texts import TASK_ENVIRONMENT
 
 #: The one host of a machine.
 HERE = "here"

@@ -25,7 +25,7 @@ from experiments.studies.study import Study
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.rungs import LADDERS
+from ps_allreduce.point.strategies.stock import LADDERS
 from ps_allreduce.point.wire import WIRE_SETTINGS
 
 #: What rungs differ in, and what plain TensorFlow does not have.

@@ -34,13 +34,13 @@ from ps_allreduce.point.models.weights import TensorSet
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import LayoutKind, Spread
-from ps_allreduce.point.rungs import LADDERS
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,
     SynchronousServers,
 )
 from ps_allreduce.point.strategies.base import Altered, StrategySettings
+from ps_allreduce.point.strategies.stock import LADDERS
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 
 SMALL, LARGE = 25_000_000, 100_000_000

@@ -35,7 +35,7 @@ from ps_allreduce.point.layout import cluster_of, drivers_of
 from ps_allreduce.record.hosts import HostRecord
 from ps_allreduce.record.provenance import computing
 from ps_allreduce.record.records import PortRecord, Status
-from ps_allreduce.tf_internals.texts import TASK_ENVIRONMENT
+from ps_allreduce.tf_texts import TASK_ENVIRONMENT
 
 #: How long after a first failure other tasks may still tell the better reason.
 GRACE_S = 0.5

@@ -37,7 +37,7 @@ from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.records import Status
 from ps_allreduce.scratch import remove_left_overs, scratch_folder
-from ps_allreduce.tf_internals.texts import PORT_TAKEN
+from ps_allreduce.tf_texts import PORT_TAKEN
 
 JOB_DEADLINE_S = 300.0
 

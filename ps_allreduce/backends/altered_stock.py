@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ps_allreduce.backends.exchange_settings import update_rule
+from ps_allreduce.backends.contract import update_rule
 from ps_allreduce.backends.stock.backends import StockAllReduceBackend, StockServersBackend
 from ps_allreduce.backends.stock.training import (
     EmulatedStockTraining,

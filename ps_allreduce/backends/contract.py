@@ -1,25 +1,36 @@
 """What the runner asks of every strategy, and what those of the suite's own have in common.
 
-The suite's own train a `Program`.  Decides which program a workload asks for.
+The suite's own train a `Program`.  Decides which program a workload asks for, what an experiment
+says in the words of `exchange`, and which device a worker uses: its first GPU, or its processors.
+A task refuses to start when it finds another number of GPUs than it was given, because TensorFlow
+would go on without them and tell only its log.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from ps_allreduce.cluster import TfConfig
+from ps_allreduce.cluster import TaskType, TfConfig
+from ps_allreduce.errors import LaunchError
+from ps_allreduce.exchange.buckets import Bucket, Messages
+from ps_allreduce.exchange.served import Part
+from ps_allreduce.exchange.updates import AdamRule, AdamWRule, MomentumRule, SgdRule, UpdateRule
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Evaluation
+from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer, Sgd
 from ps_allreduce.point.placement import Held, Plan, VariableSpec
+from ps_allreduce.point.resources import Device
+from ps_allreduce.point.wire import ELEMENT_BYTES, Wire
 from ps_allreduce.record.variables import MessageRecord, SparseGradient
 from ps_allreduce.workloads.emulated_accelerator import EmulatedProgram
 from ps_allreduce.workloads.keras_program import RealProgram
@@ -171,3 +182,98 @@ def sparse_gradient(variable: keras.Variable, looked_up: int | None) -> SparseGr
         row_bytes=np.dtype(np.float32).itemsize * math.prod(variable.shape[1:]),
         looked_up=looked_up,
     )
+
+
+COMPUTE = {Device.CPU: "/device:CPU:0", Device.GPU: "/device:GPU:0"}
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+def gpu_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Environment variables of a task with GPUs, to be set before TensorFlow looks for them.
+
+    The task sees one GPU: MultiWorkerMirroredStrategy would make a replica on each.  TensorFlow
+    takes memory as it needs it, so that samples tell what the model takes, and a GPU that somebody
+    else uses too is no failure at once.
+    """
+    return {
+        VISIBLE: environment.get(VISIBLE, "").split(",")[0],
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+    }
+
+
+def require_gpus(kind: TaskType, visible: str) -> None:
+    """See that TensorFlow finds one GPU on a worker, and none on any other task.
+
+    Args:
+        visible: CUDA_VISIBLE_DEVICES, for the message.
+
+    Raises:
+        LaunchError: it finds more or fewer.
+    """
+    wanted = 1 if kind is TaskType.WORKER else 0
+    visible_gpus = len(tf.config.list_physical_devices("GPU"))
+    if visible_gpus == wanted:
+        return
+    if not tf.test.is_built_with_cuda():
+        raise LaunchError(
+            "this is a TensorFlow without CUDA, which cannot use GPUs: make setup TF=cuda."
+        )
+    raise LaunchError(
+        f"TensorFlow finds {visible_gpus} GPUs where {wanted} was planned ({VISIBLE}={visible!r}): "
+        "its log says why. Does nvidia-smi work on this host?"
+    )
+
+
+_RULES: Mapping[type[Optimizer], type[Any]] = {
+    Sgd: SgdRule,
+    Momentum: MomentumRule,
+    Adam: AdamRule,
+    AdamW: AdamWRule,
+}
+
+
+def update_rule(optimizer: Optimizer) -> UpdateRule:
+    """The rule of an optimizer; its settings have the same names."""
+    rule: UpdateRule = _RULES[type(optimizer)](**asdict(optimizer))
+    return rule
+
+
+def messages_of(wire: Wire) -> Messages:
+    """How gradients are sent, in elements."""
+    return Messages(
+        group_size=wire.group_size,
+        cut_size=wire.cut_size,
+        in_flight=wire.in_flight,
+        number_format=wire.gradients.value,
+    )
+
+
+def parts_of(plan: Plan) -> list[Part]:
+    """Every shard of a plan, in the words of `exchange`."""
+    return [
+        Part(
+            variable=shard.variable,
+            server=shard.server,
+            axis=shard.axis,
+            start=shard.start,
+            length=shard.length,
+        )
+        for shard in plan.shards
+    ]
+
+
+def recorded_buckets(buckets: Sequence[Bucket], names: Sequence[str]) -> list[MessageRecord]:
+    """What every bucket carries.
+
+    Args:
+        names: of the variables that the tensors of the buckets belong to, by their positions.
+    """
+    return [
+        MessageRecord(
+            num_bytes=bucket.size * ELEMENT_BYTES,
+            variables=tuple(dict.fromkeys(names[piece.tensor] for piece in bucket.pieces)),
+        )
+        for bucket in buckets
+    ]

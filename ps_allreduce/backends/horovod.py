@@ -23,8 +23,7 @@ import tensorflow as tf
 from horovod.runner.common.util.hosts import SlotInfo
 from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
-from ps_allreduce.backends.contract import Task
-from ps_allreduce.backends.devices import COMPUTE
+from ps_allreduce.backends.contract import COMPUTE, Task
 from ps_allreduce.backends.local_worker import LocalWorker
 from ps_allreduce.cluster import MEETING_TOKEN, ClusterSpec, Place, TaskType
 from ps_allreduce.errors import LaunchError

@@ -16,9 +16,15 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from ps_allreduce.backends.contract import ProgramBackend, Rows, Task
-from ps_allreduce.backends.devices import COMPUTE
-from ps_allreduce.backends.exchange_settings import messages_of, recorded_buckets, update_rule
+from ps_allreduce.backends.contract import (
+    COMPUTE,
+    ProgramBackend,
+    Rows,
+    Task,
+    messages_of,
+    recorded_buckets,
+    update_rule,
+)
 from ps_allreduce.backends.worker_step import (
     EVALUATION_COLUMNS,
     checksum,
@@ -26,8 +32,7 @@ from ps_allreduce.backends.worker_step import (
     trace_evaluation,
     trace_step,
 )
-from ps_allreduce.exchange.all_reduce import PackedMeans, RingMeans
-from ps_allreduce.exchange.replica import Alone, Mirrored, Replica
+from ps_allreduce.exchange.replica import Alone, Mirrored, PackedMeans, Replica, RingMeans
 from ps_allreduce.exchange.steps import Exchanged, traced_function
 from ps_allreduce.point.strategies import AllReduce
 from ps_allreduce.record.variables import MessageRecord

@@ -18,9 +18,11 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from ps_allreduce.backends.contract import ProgramBackend, Rows, Task
-from ps_allreduce.backends.devices import COMPUTE
-from ps_allreduce.backends.exchange_settings import (
+from ps_allreduce.backends.contract import (
+    COMPUTE,
+    ProgramBackend,
+    Rows,
+    Task,
     messages_of,
     parts_of,
     recorded_buckets,

@@ -26,7 +26,7 @@ from ps_allreduce.errors import SHORTAGES, HostFault, InputDataError, SuiteError
 from ps_allreduce.fork_server.line import send_all
 from ps_allreduce.fork_server.messages import Event, encode
 from ps_allreduce.process import ENDING, signal_when_parent_ends
-from ps_allreduce.tf_internals.texts import ALLOCATOR, OUT_OF_MEMORY, TENSOR, essence
+from ps_allreduce.tf_texts import ALLOCATOR, OUT_OF_MEMORY, TENSOR, essence
 
 #: What a user can mend; where it happened in the code tells them nothing.
 MISTAKES = (UserError, InputDataError)

@@ -25,8 +25,7 @@ import keras
 import tensorflow as tf
 
 from ps_allreduce.backends import local_worker, parameter_servers
-from ps_allreduce.backends.contract import Task
-from ps_allreduce.backends.devices import VISIBLE, gpu_environment, require_gpus
+from ps_allreduce.backends.contract import VISIBLE, Task, gpu_environment, require_gpus
 from ps_allreduce.backends.local_worker import LocalWorker
 from ps_allreduce.backends.stock import backends
 from ps_allreduce.cluster import TaskId
@@ -48,7 +47,7 @@ from ps_allreduce.point.resources import Device
 from ps_allreduce.point.strategies import Single
 from ps_allreduce.record.provenance import computing
 from ps_allreduce.runner.task import run_task
-from ps_allreduce.tf_internals.texts import essence
+from ps_allreduce.tf_texts import essence
 from ps_allreduce.workloads.input_files import (
     check_files,
     damage_in,

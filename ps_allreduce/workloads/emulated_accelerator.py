@@ -23,7 +23,7 @@ import tensorflow as tf
 
 from ps_allreduce.exchange.batches import BatchOutputs
 from ps_allreduce.exchange.worker_local import HOST, LocalIterator, LocalVariable, assign
-from ps_allreduce.point.jitter import CHOOSING_SHIFT, GOLDEN, ROUNDS, Jitter
+from ps_allreduce.point.accelerators import CHOOSING_SHIFT, GOLDEN, ROUNDS, Jitter
 from ps_allreduce.point.measurement import Evaluation
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.workloads.inputs import WorkerIndex

@@ -24,7 +24,7 @@ from ps_allreduce.exchange.readers import line_of
 from ps_allreduce.point.inputs.data import PATTERN, Digits, RecordFiles
 from ps_allreduce.point.inputs.image_files import ImageFiles, images_below
 from ps_allreduce.scratch import open_regular, scratch_folder
-from ps_allreduce.tf_internals.texts import cause_of_file_error, essence
+from ps_allreduce.tf_texts import cause_of_file_error, essence
 
 RECORDS_PER_FILE = 5000
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from ps_allreduce.backends import devices
+from ps_allreduce.backends.contract import COMPUTE
 from ps_allreduce.backends.local_worker import AllReduceBackend, LocalWorker
-from ps_allreduce.exchange.all_reduce import RingMeans
 from ps_allreduce.exchange.asynchronous import AsynchronousExchange
+from ps_allreduce.exchange.replica import RingMeans
 from ps_allreduce.exchange.steps import Exchanged
 from ps_allreduce.exchange.synchronous import SynchronousExchange
 from ps_allreduce.fork_server import server
@@ -128,7 +128,7 @@ def absent_gpu() -> None:
 
 def second_device() -> None:
     """Every task has two devices, of which workers compute on the second; logs tell placements."""
-    devices.COMPUTE[Device.CPU] = "/device:CPU:1"
+    COMPUTE[Device.CPU] = "/device:CPU:1"
     own_proto = tf.compat.v1.ConfigProto
     tf.compat.v1.ConfigProto = functools.partial(own_proto, device_count={"CPU": 2})
     drive = task.drive

@@ -17,7 +17,7 @@ from typing import Any
 
 from ps_allreduce.fork_server.run_folder import hold_port
 from ps_allreduce.fork_server.unused_imports import UNUSED_BY_TASKS, left_out
-from ps_allreduce.tf_internals.texts import TASK_ENVIRONMENT
+from ps_allreduce.tf_texts import TASK_ENVIRONMENT
 
 with left_out(*UNUSED_BY_TASKS):
     from ps_allreduce.runner import forked_jobs

@@ -19,7 +19,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ps_allreduce.backends.exchange_settings import update_rule
+from ps_allreduce.backends.contract import update_rule
 from ps_allreduce.backends.worker_step import initialise_worker
 from ps_allreduce.errors import UserError
 from ps_allreduce.exchange.pure_model import FLOAT16_LOSS_SCALE

@@ -18,9 +18,9 @@ import tensorflow as tf
 from ps_allreduce.errors import UserError
 from ps_allreduce.exchange.private_api import leave_unordered
 from ps_allreduce.fork_server.run_folder import hold_port
-from ps_allreduce.point.jitter import Distribution, Jitter
+from ps_allreduce.point.accelerators import Distribution, Jitter
 from ps_allreduce.point.models.trained import ImageModel
-from ps_allreduce.tf_internals.texts import TASK_ENVIRONMENT
+from ps_allreduce.tf_texts import TASK_ENVIRONMENT
 from ps_allreduce.workloads import emulated_accelerator
 from ps_allreduce.workloads.keras_models import make_image_model
 from ps_allreduce.workloads.randomness import name_seeds, switch_off_randomness

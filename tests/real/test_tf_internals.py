@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from ps_allreduce import tf_texts as texts
 from ps_allreduce.fork_server.child import ADVICE, explain_out_of_memory
-from ps_allreduce.tf_internals import texts
 from tests.real.points import output_of
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow")]

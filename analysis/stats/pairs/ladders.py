@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise, product
 
 from analysis.data.cases import Case, Point
-from ps_allreduce.point.rungs import LADDERS, Rung
+from ps_allreduce.point.strategies.stock import LADDERS, Rung
 
 #: What all rungs of a ladder have in common.
 _COMMON = (

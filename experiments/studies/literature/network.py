@@ -14,7 +14,7 @@ single precision, and on GPUs in mixed precision as well; `make compare-results`
 clusters or links against each other.
 
 The profile quick is a small form for one machine.  Devices are emulated at published speeds (K80,
-P100, V100; `point.published_speeds`); variables and links are 32 times smaller, so a transfer takes
+P100, V100; `point.accelerators`); variables and links are 32 times smaller, so a transfer takes
 as long as on links of 1, 10 and 56 Gbit/s.  2 workers stand for the 32 of the original: the busiest
 link carries the gradients once with 2, and 1.94 times in a ring of 32.  VGG16 is left out at 1
 Gbit/s, where a transfer takes 4.4 s.  2 steps of warm-up and 4 measured ones, 3
@@ -34,9 +34,9 @@ from dataclasses import replace
 from experiments.studies.literature.method import emulated, fixed_profiles, in_precisions
 from experiments.studies.scope import Scope
 from experiments.studies.study import SmallForm, Study
+from ps_allreduce.point.accelerators import SPEEDS
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.trained import ImageModel
-from ps_allreduce.point.published_speeds import SPEEDS
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.workload import Workload
 

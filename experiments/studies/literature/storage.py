@@ -34,11 +34,11 @@ from experiments.studies.literature.method import fixed_profiles, in_precisions
 from experiments.studies.literature.network import SMALL as NETWORK_FORM
 from experiments.studies.scope import Scope
 from experiments.studies.study import SmallForm, Study
+from ps_allreduce.point.accelerators import SPEEDS
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import InputFiles
 from ps_allreduce.point.inputs.pipeline import Cache, Pipeline
 from ps_allreduce.point.models.trained import ImageModel
-from ps_allreduce.point.published_speeds import SPEEDS
 from ps_allreduce.point.workload import Workload
 
 #: One image at a time, and a batch only when it is asked for.

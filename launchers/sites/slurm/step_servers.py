@@ -29,7 +29,7 @@ from launchers.sites.slurm.step import step_environment, step_words
 from ps_allreduce.fork_server.messages import TOKEN
 from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.scratch import scratch_folder
-from ps_allreduce.tf_internals.texts import CHATTER
+from ps_allreduce.tf_texts import CHATTER
 
 #: How long a step may take to end once its lines are cut; a node that died may hold it up.
 STEP_END_S = 10.0

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from launchers.processes import UNWANTED, fork_server_environment, fork_server_words
 from launchers.sites.ssh.hostfile import SshHost
 from ps_allreduce.record.provenance import ROOT, computing
-from ps_allreduce.tf_internals.texts import CHATTER
+from ps_allreduce.tf_texts import CHATTER
 
 CONNECT_TIMEOUT_S = 10
 

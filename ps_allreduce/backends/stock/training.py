@@ -30,9 +30,9 @@ from ps_allreduce.record.variables import SparseGradient
 from ps_allreduce.workloads.emulated_accelerator import EmulatedProgram
 from ps_allreduce.workloads.inputs import WorkerIndex, batch_structure, make_dataset
 from ps_allreduce.workloads.keras_models import build_model
+from ps_allreduce.workloads.keras_program import rehearse
 from ps_allreduce.workloads.own_dataset import DatasetExamples
 from ps_allreduce.workloads.program import now_after, run_program
-from ps_allreduce.workloads.rehearsal import rehearse
 
 _OPTIMIZERS: Mapping[type[Optimizer], Callable[..., keras.optimizers.Optimizer]] = {
     Sgd: keras.optimizers.SGD,

@@ -4,22 +4,37 @@ Decides which of TensorFlow's own settings such a training has, and which of its
 altered, so that it is seen what each part of the suite brings.  Variables go where TensorFlow puts
 them: round robin.  Its partitioners cannot be chosen, because Keras 3 does not know the variables
 that they make (a `ShardedVariable` has no `handle`).
+
+From there a ladder leads to the suite's defaults: one change per rung, which is compared with the
+one before it.  A study decides at which points rungs are measured, and leaves out those that change
+nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar
 
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Resources, Spread
-from ps_allreduce.point.strategies.base import Altered, Servers, Strategy, StrategySide
-from ps_allreduce.point.strategies.servers import check_steps_per_dispatch
-from ps_allreduce.point.wire import GRPC, TRANSPORT_OF, Collective
+from ps_allreduce.point.strategies.all_reduce import AllReduce
+from ps_allreduce.point.strategies.base import (
+    Altered,
+    Servers,
+    Strategy,
+    StrategySettings,
+    StrategySide,
+)
+from ps_allreduce.point.strategies.servers import AsynchronousServers, check_steps_per_dispatch
+from ps_allreduce.point.wire import GRPC, TRANSPORT_OF, UNBUCKETED, Collective, Wire
 from ps_allreduce.point.workload import Precision, Workload
 from ps_allreduce.serialization import LATER, changed_parts
+
+if TYPE_CHECKING:
+    from ps_allreduce.point.experiment import Experiment
+    from ps_allreduce.point.strategies import AnyStrategy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,3 +149,65 @@ class StockAllReduce(Stock):
         """What is changed."""
         collective = [] if self.collective is Collective.AUTO else [str(self.collective)]
         return [*collective, *([f"altered {self.altered}"] if self.is_altered else [])]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rung:
+    """One step on the way.
+
+    Attributes:
+        name: what is changed, for figures.
+        settings: by these it is told from the other rungs of its strategy.
+    """
+
+    name: str
+    strategy: type[AnyStrategy]
+    settings: StrategySettings
+
+    def holds(self, point: Experiment) -> bool:
+        """The point stands on this rung."""
+        stated, columns = self.settings, point.columns()
+        return isinstance(point.strategy, self.strategy) and all(
+            columns.get(name) == getattr(stated, name) for name in stated.stated
+        )
+
+
+def _sizes(wire: Wire) -> StrategySettings:
+    return StrategySettings(
+        group_bytes=wire.group_bytes, cut_bytes=wire.cut_bytes, in_flight=wire.in_flight
+    )
+
+
+def _rungs(
+    stock: type[AnyStrategy], own: type[AnyStrategy], name: str, unbucketed: StrategySettings
+) -> tuple[Rung, ...]:
+    """From a strategy of TensorFlow's to that of the suite in its place."""
+    named = {
+        "as shipped": Altered.NOTHING,
+        "fused optimizer": Altered.OPTIMIZER,
+        "statistics on the worker": Altered.STATISTICS,
+    }
+    limited = Wire()
+    bucketed = replace(limited, in_flight=0)
+    return (
+        *(
+            Rung(name=text, strategy=stock, settings=StrategySettings(altered=altered))
+            for text, altered in named.items()
+        ),
+        Rung(name=name, strategy=own, settings=unbucketed),
+        Rung(name="buckets", strategy=own, settings=_sizes(bucketed)),
+        Rung(
+            name=f"{limited.in_flight} messages under way", strategy=own, settings=_sizes(limited)
+        ),
+    )
+
+
+#: The rungs of each side, by its name.
+LADDERS: Mapping[str, tuple[Rung, ...]] = {
+    "parameter servers": _rungs(
+        StockServers, AsynchronousServers, "the suite's step, unbucketed", _sizes(UNBUCKETED)
+    ),
+    "all-reduce": _rungs(
+        StockAllReduce, AllReduce, "the suite's step, one pack", StrategySettings(bytes_per_pack=0)
+    ),
+}

@@ -14,8 +14,8 @@ from scipy.optimize import linprog
 from analysis.derive.fastest_step import Bound, bound_of, most_steps_per_s, step_time_s
 from analysis.stats.points import point_table
 from ps_allreduce.bounds import Flow
+from ps_allreduce.point.accelerators import Distribution, Jitter
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.jitter import Distribution, Jitter
 from ps_allreduce.point.resources import LayoutKind
 from ps_allreduce.point.strategies import (
     AllReduce,

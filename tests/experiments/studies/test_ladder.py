@@ -11,7 +11,6 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.weights import TensorSet
 from ps_allreduce.point.placement import Policy, VariableSpec
-from ps_allreduce.point.rungs import LADDERS
 from ps_allreduce.point.strategies import (
     AllReduce,
     AsynchronousServers,
@@ -19,6 +18,7 @@ from ps_allreduce.point.strategies import (
     StockServers,
 )
 from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stock import LADDERS
 from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from tests.experiments.studies.scopes import make_scope

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.jitter import GOLDEN, QUANTILES, Distribution, Jitter, _mixed
+from ps_allreduce.point.accelerators import GOLDEN, QUANTILES, Distribution, Jitter, _mixed
 from ps_allreduce.point.workload import EmulatedCompute
 
 STEPS = np.arange(20_000)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ps_allreduce.point.accelerators import Distribution, Floats, Jitter
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.jitter import Distribution, Floats, Jitter
 from ps_allreduce.point.measurement import FixedWarmup, WarmupEnd
 from ps_allreduce.point.strategies import (
     AllReduce,

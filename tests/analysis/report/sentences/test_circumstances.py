@@ -17,8 +17,8 @@ from analysis.report.sentences.verdict import verdict
 from analysis.report.tables.table import legend, text_table
 from analysis.report.tables.what_was_run import what_was_run
 from analysis.stats.points import point_table
+from ps_allreduce.point.accelerators import Distribution, Jitter
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.jitter import Distribution, Jitter
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers

@@ -17,8 +17,8 @@ from analysis.stats.decisions import changed_points, decisions
 from analysis.stats.pairs.ladders import ladders
 from analysis.stats.pairs.sides import meet_as_shipped
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.rungs import LADDERS, Rung
 from ps_allreduce.point.strategies import Single
+from ps_allreduce.point.strategies.stock import LADDERS, Rung
 from ps_allreduce.record.records import RunRecord
 from tests.analysis.builders import case_of, reported, runs, times
 from tests.fakes import make_experiment

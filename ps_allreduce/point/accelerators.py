@@ -1,9 +1,12 @@
-"""Random differences between the steps of an emulated accelerator, the same in every launch.
+"""What an emulated accelerator takes: published speeds, and random differences between steps.
 
-Decides which distributions there are, and which factor a worker's step gets: it follows from a
-seed, the worker and the step alone.  So nothing has to be stored, steps can be drawn in any order,
-and whoever judges a run knows what it drew.  All distributions have mean 1 and are stated by their
-coefficient of variation c (standard deviation over mean).
+`published_speeds.csv` holds images per second of a single accelerator, the batch of that
+measurement, and where the number is from.  What is made of them is decided by whoever reads them.
+
+Differences are the same in every launch.  The factor of a worker's step follows from a seed, the
+worker and the step alone: nothing has to be stored, steps can be drawn in any order, and whoever
+judges a run knows what it drew.  All distributions have mean 1 and are stated by their coefficient
+of variation c (standard deviation over mean).
 
 - lognormal: sigma^2 = ln(1 + c^2), mu = -sigma^2 / 2 (Johnson, Kotz and Balakrishnan, Continuous
   Univariate Distributions, volume 1, second edition, 1994, chapter 14).
@@ -15,15 +18,58 @@ SplitMix64 (Steele, Lea and Flood, Fast splittable pseudorandom number generator
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from ps_allreduce.errors import UserError
+
+_FILE = Path(__file__).resolve().parent / "published_speeds.csv"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedSpeed:
+    """How fast an accelerator trained a model alone.
+
+    Attributes:
+        precision: as it was published.
+        batch: of that measurement.
+    """
+
+    device: str
+    precision: str
+    model: str
+    images_per_sec: float
+    batch: int
+    source: str
+
+    def __str__(self) -> str:
+        return self.device if self.precision == "float32" else f"{self.device}, {self.precision}"
+
+
+def _speeds() -> tuple[PublishedSpeed, ...]:
+    with _FILE.open(encoding="utf-8", newline="") as rows:
+        return tuple(
+            PublishedSpeed(
+                device=row["device"],
+                precision=row["precision"],
+                model=row["model"],
+                images_per_sec=float(row["images_per_sec"]),
+                batch=int(row["batch"]),
+                source=row["source"],
+            )
+            for row in csv.DictReader(rows)
+        )
+
+
+SPEEDS = _speeds()
+
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

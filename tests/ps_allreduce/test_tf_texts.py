@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ps_allreduce.tf_internals.texts import essence
+from ps_allreduce.tf_texts import essence
 
 GRAPH = """\
 Graph execution error:
