@@ -13,12 +13,12 @@ from ps_allreduce.backends.contract import Backend, Task
 BACKENDS = {
     "single": ("local_worker", "LocalWorker"),
     "no_communication": ("local_worker", "MirroredWorker"),
-    "ps_async": ("parameter_servers.ps_async", "AsynchronousBackend"),
-    "ps_sync": ("parameter_servers.ps_sync", "SynchronousBackend"),
-    "allreduce": ("allreduce", "AllReduceBackend"),
+    "ps_async": ("parameter_servers", "AsynchronousBackend"),
+    "ps_sync": ("parameter_servers", "SynchronousBackend"),
+    "allreduce": ("local_worker", "AllReduceBackend"),
     "horovod": ("horovod", "HorovodBackend"),
-    "stock_ps": ("stock.stock_ps", "StockServersBackend"),
-    "stock_allreduce": ("stock.stock_allreduce", "StockAllReduceBackend"),
+    "stock_ps": ("stock.backends", "StockServersBackend"),
+    "stock_allreduce": ("stock.backends", "StockAllReduceBackend"),
 }
 
 #: The same of plain TensorFlow with parts of the suite's.
