@@ -30,18 +30,16 @@ from analysis.data.load import find_sweeps, read_sweep
 from analysis.data.prices import Prices, stated_prices
 from analysis.figures.names import file_names
 from analysis.figures.save import save_figures
-from analysis.report.pages.page import write_report
 from analysis.report.pages.page_parts import CaseReport
-from analysis.report.pages.study_page import study_page
-from analysis.report.screen.screen import show
-from analysis.report.screen.screen_table import SCREEN_WIDTH
-from analysis.report.screen.two_results import show_two
+from analysis.report.pages.pages import study_page, write_report
+from analysis.report.screen import show, show_two
 from analysis.report.sentences.verdict import verdict
+from analysis.report.tables.table import SCREEN_WIDTH
 from analysis.stats.pairs.two_results import shared_cases
 from analysis.suite.envelope import check_envelope, render_envelope
 from analysis.suite.loading import time_loading
 from analysis.suite.sending import SUFFIX, unpack
-from analysis.timeline.save import save_traces
+from analysis.timeline.trace_events import save_traces
 from ps_allreduce.errors import SuiteError, UserError
 from ps_allreduce.process import end_as_interrupted
 from ps_allreduce.terminal import Terminal, echo

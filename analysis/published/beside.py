@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from analysis.figures.curves import draw_curves
 from analysis.figures.marks import data_of, marks_of, top_of
 from analysis.figures.names import file_names
 from analysis.figures.style import finish_grid, name_figure, new_figure, style
-from analysis.published.study import Shown, StudyFigure, StudyTable, rate_over
+from analysis.published.study import PublishedStudy, Shown, StudyFigure, StudyTable, rate_over
 from analysis.stats.points import mean_rate, point_table
 from analysis.wording import number, ratio, with_interval
 from ps_allreduce.point.experiment import Experiment
@@ -287,3 +288,70 @@ def _curves(curve: PublishedCurve, case: Case) -> dict[str, pd.DataFrame]:
         for name, points in _series(curve, case).items()
     }
     return {curve.system: published, **own}
+
+
+CURVE = PublishedCurve(
+    system="published: Piz Daint, greedy or round robin",
+    csv="piz-daint.csv",
+    series={
+        "here, round robin": placed(Policy.ROUND_ROBIN),
+        "here, partitioned": placed(Policy.PARTITIONED),
+    },
+)
+
+PIZ_DAINT = PublishedStudy(
+    name="piz-daint",
+    source="Bugliarello, Distributed TensorFlow: A performance evaluation, CSCS 2017; "
+    "github.com/e-bug/distributed-tensorflow-benchmarks, InceptionV3, batch 64, synthetic images, "
+    "TensorFlow 1.1, mean of 5 runs.",
+    differences=(
+        "The original ran on hosts with a P100 each and the Aries network, with TensorFlow 1.1.",
+        "Its mode parameter_server places variables greedily by bytes, distributed_replicated "
+        "places them round robin; it did not cut variables.",
+        "In the small form there are as many servers as workers; the original searched.",
+        "It fetched values before a step and sent gradients during it; here values come back while "
+        "gradients still go out, so that a hot server costs less.",
+        "It sent every variable by itself; here variables travel in buckets.",
+        "Its base is one worker with one server; here it is a worker without any.",
+    ),
+    show=partial(show_curves, [CURVE]),
+)
+
+
+SERIES = {
+    "here, round robin": placed(Policy.ROUND_ROBIN),
+    "here, partitioned": placed(Policy.PARTITIONED),
+}
+
+CURVES = (
+    PublishedCurve(
+        system="published: p2.xlarge, a worker per host",
+        csv="p2.xlarge.csv",
+        series=SERIES,
+        workers_per_host=1,
+    ),
+    PublishedCurve(
+        system="published: p2.8xlarge, eight workers per host",
+        csv="p2.8xlarge.csv",
+        series=SERIES,
+        workers_per_host=8,
+    ),
+)
+
+P2 = PublishedStudy(
+    name="p2",
+    source="Bugliarello, Distributed TensorFlow: A performance evaluation, CSCS 2017; "
+    "github.com/e-bug/distributed-tensorflow-benchmarks, InceptionV3, batch 64, synthetic images, "
+    "TensorFlow 1.1, mean of 5 runs.",
+    differences=(
+        "The original ran on instances of Amazon with a K80 for each worker; the instances with "
+        "eight workers have faster links than those with one. Here all links are alike.",
+        "It searched for the best number of servers; here every host has one.",
+        "Its mode distributed_replicated keeps variables on each GPU and adds gradients up on the "
+        "host; here the workers of a host send one mean gradient and fetch new values once.",
+        "It sent every variable by itself; here variables travel in buckets.",
+        "In the small form all hosts share the cores of one machine, so what real images cost is "
+        "measured with one worker and with eight on one host only.",
+    ),
+    show=partial(show_curves, CURVES),
+)

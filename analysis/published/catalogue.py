@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from analysis.published.beside import P2, PIZ_DAINT
 from analysis.published.claix import CLAIX
 from analysis.published.network import NETWORK
 from analysis.published.osu import OSU
-from analysis.published.p2 import P2
 from analysis.published.pcad import PCAD
-from analysis.published.piz_daint import PIZ_DAINT
 from analysis.published.storage import STORAGE
 from analysis.published.study import PublishedStudy
 

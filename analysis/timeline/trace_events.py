@@ -12,20 +12,27 @@ the resolution of TensorFlow's clock.
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+from analysis.data.cases import Case, Point
 from analysis.timeline.traced import (
     TracedRun,
     Way,
     limits_of,
     moments_of,
     parts_of,
+    traced_run,
     ways_of,
 )
+from analysis.wording import workers_text
 from ps_allreduce.cluster import TaskId, TaskType
+from ps_allreduce.record.files import write_atomically
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.record.steps import EventKind
 
@@ -239,3 +246,27 @@ def _arrow(scene: _Scene, way: Way, thread: _Thread, number: int, end: float) ->
         yield thread.event("t", name, max(turn, middle - 1), **keys)
         since = middle
     yield thread.event("f", name, max(since, micros(way.back) - 1), bp="e", **keys)
+
+
+def save_traces(case: Case, folder: Path) -> Mapping[Point, Path]:
+    """Write the trace of every point with traced steps.
+
+    Raises:
+        UserError: no permission, or no space left.
+    """
+    saved = {}
+    for point in case.points:
+        run = traced_run(point)
+        if run is not None:
+            path = folder / trace_name(point)
+            text = json.dumps(trace_of(run), separators=(",", ":"), allow_nan=False)
+            # No time of writing in it: the same records give the same bytes.
+            write_atomically(path, gzip.compress(text.encode(), mtime=0))
+            saved[point] = path
+    return saved
+
+
+def trace_name(point: Point) -> str:
+    """Told by strategy and workers; the identity tells apart what else differs."""
+    workers = workers_text(point.num_workers).replace(" ", "-")
+    return f"timeline-{point.setting.strategy}-{workers}-{point.experiment.experiment_id}.json.gz"

@@ -1,15 +1,18 @@
 """The pages of a report about a case: what each of them holds.
 
-Decides their order, and which tables and sentences stand together.  What these say is decided where
-they are made.
+Decides their order, which tables and sentences stand together, and how pairs that were compared are
+spelled, the faster setting first.  What else stands on them is decided where it is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import pandas as pd
 
+from analysis.data.cases import MARK, Case
 from analysis.report.explanation import (
     EXPLANATION_NOTE,
     explanation_sentence,
@@ -17,27 +20,45 @@ from analysis.report.explanation import (
     meanings_table,
 )
 from analysis.report.pages.page_parts import CaseReport, PagePart, TextTable
-from analysis.report.sentences.traced import VIEWER, traced_table
-from analysis.report.tables.comparisons import CORRECTED, changed_rows, pair_rows
-from analysis.report.tables.table import legend, report_table, scaling_lines, unclaimed_lines
+from analysis.report.sentences.meetings import each_text, scaling_lines_of
+from analysis.report.tables.table import on_several_hosts, pairs_lines, report_table
 from analysis.report.tables.what_was_run import what_was_run
 from analysis.report.tables.where_time_goes import (
     PARTS_NOTE,
     POP_NOTE,
+    VIEWER,
     parts_table,
     pop_table,
     tasks_table,
+    traced_table,
 )
 from analysis.stats.causes import explanations
-from analysis.stats.pairs.setting_pairs import without_changed
-from analysis.stats.points import PlacementPoint, placement_points
-from analysis.stats.statistics import estimate
-from analysis.wording import number, ratio, with_interval
+from analysis.stats.decisions import Pair, all_pairs, changed_points
+from analysis.stats.pairs.setting_pairs import varies_exchange, without_changed
+from analysis.stats.points import BASES, PlacementPoint, base_text, placement_points, point_table
+from analysis.stats.statistics import CONFIDENCE, estimate
+from analysis.wording import NONE, number, outcome_text, ratio, with_interval
 from ps_allreduce.record.choices import exchange_sentence
+from ps_allreduce.record.records import BUSY_LIMIT
 
 NOTHING_DIFFERS = (
     "By the rule of decision no two settings are known to differ, so there is nothing to explain."
 )
+
+
+#: Stands below a table of pairs, after what its ratio is of.
+CORRECTED = (
+    "Interval and p are corrected for the number of comparisons (Holm 1979). A planned comparison, "
+    "which the first page is about, is not corrected."
+)
+
+_COMPARED = {"workers": "workers", "ratio": f"ratio [{CONFIDENCE * 100:.0f} %]"}
+
+#: Columns of the tables of pairs, and their headings.
+_PAIRS = {"first": "first", "second": "second", **_COMPARED, "p": "p", "outcome": "first is"}
+_PAIRS_APART = {**_PAIRS, "transports": "transports"}
+_CHANGED = {"first": "setting", "second": "changed from", **_COMPARED, "n": "n"}
+_CHANGED |= {"p": "p", "outcome": "setting is"}
 
 
 def _results(report: CaseReport) -> PagePart:
@@ -193,6 +214,120 @@ def _placement_row(item: PlacementPoint, unit: str) -> dict[str, str]:
 
 def _bytes_text(loads: Sequence[int]) -> str:
     return " + ".join(f"{load:,}".replace(",", "\N{NO-BREAK SPACE}") for load in loads)
+
+
+def pair_rows(case: Case, *, same_transport: bool = True) -> pd.DataFrame:
+    """A row for each pair of synchronous settings, on the same transport or on different ones."""
+    headings = _PAIRS if same_transport else _PAIRS_APART
+    pairs = all_pairs(case, same_transport=same_transport)
+    return _rows([_faster_first(pair) for pair in pairs], headings)
+
+
+def _faster_first(pair: Pair) -> Pair:
+    if pair.decision.ratio is None or pair.decision.ratio >= 1:
+        return pair
+    swapped = replace(pair, first=pair.second, second=pair.first)
+    return replace(swapped, decision=pair.decision.inverse())
+
+
+def changed_rows(case: Case) -> pd.DataFrame:
+    """A row for each setting of the exchange beside the one that it is changed from."""
+    return _rows(changed_points(case) if varies_exchange(case) else (), _CHANGED)
+
+
+def _rows(pairs: Iterable[Pair], headings: Mapping[str, str]) -> pd.DataFrame:
+    rows = [
+        {
+            "first": pair.first.setting.label,
+            "second": pair.second.setting.label,
+            "workers": each_text([pair.first.num_workers, pair.second.num_workers]),
+            "ratio": with_interval(ratio, *pair.decision.ends),
+            "n": str(min(pair.decision.n_first, pair.decision.n_second)),
+            "p": _p_text(pair),
+            "outcome": outcome_text(pair.decision),
+            "transports": pair.label,
+        }
+        for pair in pairs
+    ]
+    return pd.DataFrame(rows, columns=list(headings)).rename(columns=headings)
+
+
+def _p_text(pair: Pair) -> str:
+    p_value = pair.decision.p_value
+    return NONE if p_value is None else f"{p_value:.2g}{' (planned)' * pair.planned}"
+
+
+def _bounds_passed(case: Case) -> list[str]:
+    """Upper bounds that some point is above: what workers do that exchange nothing, or alone."""
+    table = point_table(case)
+    rates = list(zip(case.points, table["rate"], strict=True))
+    free = {
+        point.num_workers: rate
+        for point, rate in rates
+        if not point.setting.traits.communicates() and point.setting.traits.max_workers != 1
+    }
+    efficiency = table[[f"efficiency_{base}" for base in BASES]].to_numpy()
+    passed = {
+        "that of no_communication with as many workers": any(
+            point.setting.traits.communicates() and rate > free.get(point.num_workers, math.inf)
+            for point, rate in rates
+        ),
+        "an efficiency of 1": bool((efficiency > 1).any()),
+    }
+    return [bound for bound, is_passed in passed.items() if is_passed]
+
+
+def legend(case: Case) -> str:
+    """What the columns of the table of results mean, for below it."""
+    lines = [
+        f"{case.unit}/s: geometric mean over n launches with its 95 % interval (from three "
+        "launches on).",
+        "ok/planned: launches that are ok, of those planned, and what became of other attempts.",
+    ]
+    if case.tokens_per_example is not None:
+        lines.append(f"tokens/s: the mean, times {case.tokens_per_example} tokens of an example.")
+    if on_several_hosts(case):
+        lines.append("hosts: all that a point used, those of servers included.")
+    lines += _mark_lines(case)
+    return " ".join(lines)
+
+
+def scaling_lines(case: Case) -> list[str]:
+    """What speed-ups and efficiencies rest on, and why some are not claimed."""
+    lines = [*scaling_lines_of(case), *pairs_lines(case, BASES)]
+    if passed := _bounds_passed(case):
+        lines.append(
+            f"Some points are faster than their upper bound, {' or '.join(passed)}: that much the "
+            "launches differ on this machine."
+        )
+    return lines + _mark_lines(case)
+
+
+def unclaimed_lines(case: Case) -> list[str]:
+    """Whose efficiency is not claimed at any number of workers, and why."""
+    points = point_table(case)
+    beyond = points[(points["num_workers"] > 1) & (points["launches"] > 0)]
+    known = beyond[beyond["base_single"].notna()]
+    claimed = known.groupby("setting", sort=False)["efficiency_single"].count()
+    without = [str(setting) for setting in claimed.index[claimed == 0]]
+    if not without:
+        return []
+    whose = f" of {'; '.join(without)}" if len(without) < len(claimed) else ""
+    also = "" if case.shares_cores else ", of the point or of the single worker"
+    return [
+        f"No efficiency on {base_text(case)} is claimable{whose}: processors may have been the "
+        f"limit{also}, so no figure shows it."
+    ]
+
+
+def _mark_lines(case: Case) -> list[str]:
+    if MARK not in "".join(point_table(case)["marks"]):
+        return []
+    return [
+        f"{MARK} processors may have been the limit, so no efficiency is claimed: in some launch "
+        f"they were {BUSY_LIMIT:.0%} busy or more, or this is not known and tasks had fewer cores "
+        "than they use."
+    ]
 
 
 #: Of every case: the anchor and the title of a page, and what it says.

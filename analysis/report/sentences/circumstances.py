@@ -12,12 +12,14 @@ from typing import Any
 import pandas as pd
 
 from analysis.data.cases import MARK, Case, processors_may_limit
+from analysis.derive.steadiness import Steadiness
 from analysis.report.tables.what_was_run import differences_text
 from analysis.stats.doubts import UNEVEN, is_uneven
+from analysis.stats.drift import DRIFT_LIMIT, STAGES, drift_of
 from analysis.stats.losses import STALLED_LIMIT, lost_shares, stalled_shares
 from analysis.stats.points import base_of, mean_rate
 from analysis.stats.statistics import estimate
-from analysis.wording import count_text, workers_text
+from analysis.wording import bytes_text, count_text, workers_text
 from ps_allreduce.cluster import TaskType
 from ps_allreduce.point.layout import num_ps_hosts
 from ps_allreduce.record.hosts import LOST_LIMIT, HostFacts, kinds
@@ -28,6 +30,7 @@ from ps_allreduce.record.records import (
     RunRecord,
     Status,
 )
+from ps_allreduce.record.variables import SparseGradient
 
 _ONE_MACHINE = (
     "This is about processes that share one machine's cores over loopback; it says nothing about a "
@@ -46,6 +49,10 @@ _WAITS = (
     "TCP waits some 200 ms for a packet that was lost, so rates are about buffers of switches, too."
 )
 _NO_LOSS = "No loss of packets is known that would explain it."
+
+
+#: Said of launches that may have come out like this without any drift.
+_NO_DRIFT_SHOWN = "; its launches spread as much without a drift, so it takes no verdict away"
 
 
 def circumstances(case: Case) -> list[str]:
@@ -234,3 +241,79 @@ def status_text(attempts: pd.DataFrame) -> str:
     """`2 failed, 1 timed out`, in the order of the statuses."""
     counts = attempts["status"].value_counts(sort=False)
     return ", ".join(f"{n} {str(name).replace('_', ' ')}" for name, n in counts.items() if n)
+
+
+def sparse_line(case: Case) -> str:
+    """What making sparse gradients dense costs; empty where none is known to be sparse."""
+    records = [record for point in case.points for record in point.counting]
+    if not any(record.is_sparse for record in records):
+        return ""
+    told = [record.sparse for record in records if record.sparse]
+    # ParameterServerStrategy's input does not tell the size of a batch; others' does.
+    found = min(told, key=lambda each: sum(one.looked_up is None for one in each), default=())
+    if not found:
+        return "Some gradients are sparse, and the suite makes them dense: it exchanges all rows."
+    dense = bytes_text(sum(each.dense_bytes for each in found))
+    return (
+        f"Gradients of {count_text(len(found), 'variable')} are sparse, and the suite makes them "
+        f"dense: each worker exchanges {dense} of float32 for them in a step"
+        f"{_touched_text(found)}."
+    )
+
+
+def _touched_text(found: tuple[SparseGradient, ...]) -> str:
+    """How much of it a step can change; empty where the graph of the step does not tell."""
+    rows = [each.most_touched_rows for each in found]
+    known = [each for each in rows if each is not None]
+    if len(known) < len(found):
+        return ""
+    touched = sum(n * each.row_bytes for n, each in zip(known, found, strict=True))
+    whole = sum(each.num_rows for each in found)
+    return (
+        f", against {bytes_text(touched)} at most for the rows that it looks up ({sum(known)} of "
+        f"{whole})"
+    )
+
+
+def drift_lines(case: Case) -> list[str]:
+    """That the sentinel was not as fast at the end of the sweep as at its start."""
+    drift = drift_of(case)
+    if drift is None or not drift.too_far:
+        return []
+    stages = zip(drift.rates, STAGES, strict=True)
+    told = ", ".join(f"{rate:.4g} at the {stage}" for rate, stage in stages)
+    return [
+        f"Drift above {DRIFT_LIMIT:.0%}: {drift.sentinel.setting.label} "
+        f"({workers_text(drift.sentinel.num_workers)}) made {told} of the sweep ({case.unit}/s, "
+        f"{drift.share:.0%} apart){'' if drift.shown else _NO_DRIFT_SHOWN}."
+    ]
+
+
+def steadiness_lines(launches: pd.DataFrame) -> list[str]:
+    """How many launches have which label; empty where none has one."""
+    told = steadiness_text(launches)
+    if not told:
+        return []
+    return [f"Step times inside the windows of {count_text(len(launches), 'run')}: {told}."]
+
+
+def humps_lines(launches: pd.DataFrame) -> list[str]:
+    """How many launches have step times with two humps, and one of them."""
+    two = launches.dropna(subset="second_hump_s")
+    if two.empty:
+        return []
+    humps = sorted(two.iloc[0][["hump_s", "second_hump_s"]].astype(float) * 1e3)
+    near = " and ".join(f"{ms:.3g} ms" for ms in humps)
+    return [
+        f"Step times have two humps in {len(two)} of {count_text(len(launches), 'run')} (in the "
+        f"first of them near {near}): few steps are as long as their mean."
+    ]
+
+
+def steadiness_text(launches: pd.DataFrame) -> str:
+    """`2 flat, 1 warming up`; empty where no launch has a label."""
+    counts = launches["steadiness"].value_counts()
+    told = [f"{counts[label]} {label}" for label in Steadiness if label in counts]
+    unknown = int(launches["steadiness"].isna().sum())
+    more = [f"{unknown} with too few steps to tell"] if unknown else []
+    return ", ".join(told + more) if told else ""

@@ -16,17 +16,27 @@ from itertools import pairwise
 
 from analysis.data.cases import Case, Point
 from analysis.report.explanation import main_reason
-from analysis.report.sentences.circumstances import attempts_lines, circumstances
-from analysis.report.sentences.constancy import drift_lines, humps_lines, steadiness_lines
+from analysis.report.sentences.circumstances import (
+    attempts_lines,
+    circumstances,
+    drift_lines,
+    humps_lines,
+    sparse_line,
+    steadiness_lines,
+)
 from analysis.report.sentences.fastest import (
     farthest_apart,
     fastest_sentence,
     finding_sentence,
     network_sentence,
 )
-from analysis.report.sentences.meetings import meeting_sentence, stock_sentence
-from analysis.report.sentences.sizes import basis_lines, basis_text, money_lines
-from analysis.report.sentences.sparse import sparse_line
+from analysis.report.sentences.meetings import (
+    basis_lines,
+    basis_text,
+    meeting_sentence,
+    money_lines,
+    stock_sentence,
+)
 from analysis.report.tables.what_was_run import notes_line
 from analysis.stats.decision import Outcome
 from analysis.stats.decisions import Decisions, decisions

@@ -1,73 +1,120 @@
-"""The tables of a report, as text.
+"""The tables about the points of a case, on pages and on the screen, as text.
 
-Decides the columns that a reader sees and how numbers are rounded; a value that is not there is
-shown as a dash.
+Decides the columns that a reader sees, what they are called and how numbers are rounded; a value
+that is not there is shown as a dash.  On the screen stand the same rows, as far as they fit.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from rich import box
+from rich.table import Table
 
 from analysis.data.cases import MARK, Case, Point
-from analysis.report.sentences.circumstances import status_text
-from analysis.report.sentences.constancy import steadiness_text
-from analysis.report.sentences.sizes import scaling_lines_of
-from analysis.stats.points import BASES, base_text, point_table
+from analysis.report.sentences.circumstances import status_text, steadiness_text
+from analysis.report.sentences.meetings import scaling_lines_of
+from analysis.stats.points import BASES, point_table
 from analysis.wording import NONE, count_text, number, ratio, with_interval
 from ps_allreduce.point.strategies import NoCommunication, Single
-from ps_allreduce.record.records import BUSY_LIMIT
 
-#: Columns by the names that tables of a report give them; `unit` stands for images, rows, examples,
-#: `base` for the strategy of the base.
-_HEADINGS: Mapping[str, str] = {
-    "setting": "setting",
-    "num_workers": "workers",
-    "global_batch": "global batch",
-    "num_hosts": "hosts",
-    "threads": "threads",
-    "transport": "transport",
-    "rate": "{unit}/s [95 %]",
-    "tokens": "tokens/s",
-    "launches": "n",
-    "per_worker_core": "{unit}/s per worker core",
-    "per_total_core": "{unit}/s per core in all",
-    "per_host": "{unit}/s per host",
-    "ok": "ok/planned",
-    "speedup_single": "speed-up on {base}",
-    "speedup_own": "speed-up on own 1 worker",
-    "efficiency_single": "efficiency on {base}",
-    "efficiency_own": "efficiency on own 1 worker",
-    "step_mean_s": "step ms",
-    "step_time_p50_s": "step p50 ms",
-    "step_time_p95_s": "step p95 ms",
-    "compute_s": "compute ms",
-    "communication_s": "exposed communication ms",
-    "input_wait_s": "input wait ms",
-    "steadiness": "steps of launches",
-    "network_s": "busiest link ms",
-    "bound_s": "bound of the step ms",
-    "bound_step_s": "step reached ms",
-    "fraction": "fraction of the bound [95 %]",
+#: What speed-ups and efficiencies are on.
+_BASES = {"single": "{base}", "own": "own 1 worker"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Column:
+    """A column about points, on pages and on the screen.
+
+    Attributes:
+        heading: `unit` stands for images, rows, examples, `base` for the strategy of the base.
+        spell: a value that is known; None for a column of text.
+        of: the column of the table of points, where that has another name.
+        has_interval: it is spelled with its interval.
+        marks: column of the stars behind it.
+        short: the heading on the screen.
+        meaning: what is short in that.
+    """
+
+    heading: str
+    spell: Callable[[Any], str] | None = None
+    of: str = ""
+    has_interval: bool = False
+    marks: str = ""
+    short: str = ""
+    meaning: str = ""
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.2f}"
+
+
+_whole = "{:.0f}".format
+
+_COLUMNS: Mapping[str, _Column] = {
+    "setting": _Column(heading="setting"),
+    "num_workers": _Column(heading="workers", spell=_whole, short="w", meaning="w: workers"),
+    "global_batch": _Column(heading="global batch", spell=_whole),
+    "num_hosts": _Column(heading="hosts", spell=_whole, short="h", meaning="h: hosts"),
+    "threads": _Column(
+        heading="threads", spell=_whole, short="t", meaning="t: threads of a worker"
+    ),
+    "transport": _Column(heading="transport"),
+    "rate": _Column(heading="{unit}/s [95 %]", spell=number, has_interval=True, marks="marks"),
+    "tokens": _Column(heading="tokens/s", spell=number),
+    "launches": _Column(heading="n", spell=_whole),
+    "per_worker_core": _Column(heading="{unit}/s per worker core", spell=number),
+    "per_total_core": _Column(heading="{unit}/s per core in all", spell=number),
+    "per_host": _Column(heading="{unit}/s per host", spell=number),
+    "ok": _Column(
+        heading="ok/planned",
+        short="ok",
+        meaning="ok: launches that are ok, of those planned",
+    ),
+    **{
+        f"speedup_{base}": _Column(
+            heading=f"speed-up on {told}", spell=ratio, has_interval=True, marks=f"marks_{base}"
+        )
+        for base, told in _BASES.items()
+    },
+    **{
+        f"efficiency_{base}": _Column(
+            heading=f"efficiency on {told}", spell=ratio, has_interval=True
+        )
+        for base, told in _BASES.items()
+    },
+    "speedup": _Column(heading="speed-up", spell=ratio, of="speedup_single"),
+    "step_mean_s": _Column(heading="step ms", spell=_ms),
+    "step_time_p50_s": _Column(heading="step p50 ms", spell=_ms),
+    "step_time_p95_s": _Column(heading="step p95 ms", spell=_ms),
+    "compute_s": _Column(heading="compute ms", spell=_ms, short="comp ms", meaning="comp: compute"),
+    "communication_s": _Column(
+        heading="exposed communication ms",
+        spell=_ms,
+        short="comm ms",
+        meaning="comm: exposed communication",
+    ),
+    "input_wait_s": _Column(heading="input wait ms", spell=_ms),
+    "steadiness": _Column(heading="steps of launches"),
+    "network_s": _Column(heading="busiest link ms", spell=_ms),
+    "bound_s": _Column(heading="bound of the step ms", spell=_ms),
+    "bound_step_s": _Column(heading="step reached ms", spell=_ms),
+    "fraction": _Column(heading="fraction of the bound [95 %]", spell=ratio, has_interval=True),
+    "of_bound": _Column(
+        heading="bound",
+        spell=ratio,
+        of="fraction",
+        meaning="bound: the share of it that was reached, 1 is as fast as links and compute allow",
+    ),
 }
 
-#: How columns are spelled where they are known.
-_SPELLED: Mapping[Callable[[float], str], list[str]] = {
-    "{:.0f}".format: ["num_workers", "global_batch", "num_hosts", "threads", "launches"],
-    number: ["tokens", "per_worker_core", "per_total_core", "per_host"],
-    lambda seconds: f"{seconds * 1e3:.2f}": [
-        name for name, heading in _HEADINGS.items() if heading.endswith(" ms")
-    ],
-}
-#: Where two of them are the same everywhere, the first is enough.
+#: Where two of these are the same everywhere, the first is enough.
 _SHARES = ("per_worker_core", "per_total_core", "per_host")
-
-_MARKED = {f"speedup_{base}": f"marks_{base}" for base in BASES}
-_WITH_INTERVAL = ("rate", "fraction", *_MARKED, *(f"efficiency_{base}" for base in BASES))
 
 #: The tables of a report: what fits side by side on a page.
 POINT = ("setting", "num_workers")
@@ -86,6 +133,22 @@ _IN_REPORT: Mapping[str, tuple[str, ...]] = {
     ),
     "bounds": (*(*POINT, "network_s", "bound_s", "bound_step_s", "fraction", "launches"),),
 }
+
+#: Columns of the narrowest screen, or of a log: what does not fit is in the report.
+SCREEN_WIDTH = 80
+
+#: They fold and keep their words whole, however narrow the screen; the first takes what is left.
+_FOLDED = ("setting", "ok")
+
+_ON_SCREEN: tuple[str, ...] = (
+    *(*POINT, "threads", "rate", "tokens", "ok", "speedup", "step_mean_s", "compute_s"),
+    "communication_s",
+)
+#: The same for points on several hosts; without a bound, computation is shown in its place.
+_ON_SCREEN_HOSTS = (
+    *(*POINT, "num_hosts", "threads", "rate", "tokens", "ok", "speedup", "of_bound"),
+    "communication_s",
+)
 
 #: Several tables and the screen show columns of the same text.
 _CASES = 16
@@ -115,7 +178,7 @@ def _unknown(text: pd.DataFrame) -> list[str]:
 def heading_of(case: Case, name: str) -> str:
     """The name of a column, with what is counted."""
     base = NoCommunication if case.shares_cores else Single
-    return _HEADINGS[name].format(unit=case.unit, base=base.kind)
+    return _COLUMNS[name].heading.format(unit=case.unit, base=base.kind)
 
 
 def is_bounded(case: Case) -> bool:
@@ -148,25 +211,28 @@ def text_table(case: Case) -> pd.DataFrame:
     text = points[["setting", "transport"]].fillna(NONE)
     text["ok"] = [_ok_text(point) for point in case.points]
     text["steadiness"] = [steadiness_text(point.launches) or NONE for point in case.points]
-    for spell, names in _SPELLED.items():
-        spelled = points[names].map(spell, na_action="ignore")
-        text[names] = spelled.astype(object).fillna(NONE)
-    for name in _WITH_INTERVAL:
-        spell = number if name == "rate" else ratio
-        values = points[[name, f"{name}_low", f"{name}_high"]].itertuples(index=False)
-        text[name] = [with_interval(spell, *each) for each in values]
-    for name, marks in {"rate": "marks", **_MARKED}.items():
-        shown = points[marks].where(points[name].notna(), "")
-        text[name] = (text[name] + " " + shown).str.rstrip()
+    for name, column in _COLUMNS.items():
+        if column.spell is not None:
+            text[name] = _spelled(points, name, column)
     for base in BASES:
         claimed = (points[f"marks_{base}"] == "") | points[f"base_{base}"].isna()
         name = f"efficiency_{base}"
         text[name] = text[name].where(claimed, f"not claimable {MARK}")
     sent = np.array([point.setting.traits.communicates() for point in case.points])
     text["communication_s"] = text["communication_s"].where(sent, NONE)
-    text["speedup"] = points["speedup_single"].map(ratio)
-    text["of_bound"] = points["fraction"].map(ratio)
     return text
+
+
+def _spelled(points: pd.DataFrame, name: str, column: _Column) -> pd.Series:
+    assert column.spell is not None
+    values = points[column.of or name]
+    if not column.has_interval:
+        return values.map(column.spell, na_action="ignore").astype(object).fillna(NONE)
+    ends = points[[name, f"{name}_low", f"{name}_high"]].itertuples(index=False)
+    text = pd.Series([with_interval(column.spell, *each) for each in ends], dtype=object)
+    if not column.marks:
+        return text
+    return (text + " " + points[column.marks].where(values.notna(), "")).str.rstrip()
 
 
 def _ok_text(point: Point) -> str:
@@ -192,74 +258,51 @@ def pairs_lines(case: Case, bases: Sequence[str]) -> list[str]:
     ]
 
 
-def _bounds_passed(case: Case) -> list[str]:
-    """Upper bounds that some point is above: what workers do that exchange nothing, or alone."""
-    table = point_table(case)
-    rates = list(zip(case.points, table["rate"], strict=True))
-    free = {
-        point.num_workers: rate
-        for point, rate in rates
-        if not point.setting.traits.communicates() and point.setting.traits.max_workers != 1
-    }
-    efficiency = table[[f"efficiency_{base}" for base in BASES]].to_numpy()
-    passed = {
-        "that of no_communication with as many workers": any(
-            point.setting.traits.communicates() and rate > free.get(point.num_workers, math.inf)
-            for point, rate in rates
-        ),
-        "an efficiency of 1": bool((efficiency > 1).any()),
-    }
-    return [bound for bound, is_passed in passed.items() if is_passed]
+def render_table(case: Case) -> Table:
+    """The table for the screen."""
+    text, names = text_table(case), _names_on_screen(case)
+    table = Table(box=box.SIMPLE_HEAD, padding=0)
+    for name in names:
+        heading = _heading_on_screen(case, name)
+        if name == "ok":
+            table.add_column(heading, width=_least_width(case, text, name))
+        elif name in _FOLDED:
+            table.add_column(heading, min_width=_least_width(case, text, name))
+        else:
+            table.add_column(heading, justify="right", no_wrap=True)
+    for row in text[names].itertuples(index=False):
+        table.add_row(*row)
+    return table
 
 
-def legend(case: Case) -> str:
-    """What the columns of the table of results mean, for below it."""
-    lines = [
-        f"{case.unit}/s: geometric mean over n launches with its 95 % interval (from three "
-        "launches on).",
-        "ok/planned: launches that are ok, of those planned, and what became of other attempts.",
-    ]
-    if case.tokens_per_example is not None:
-        lines.append(f"tokens/s: the mean, times {case.tokens_per_example} tokens of an example.")
-    if on_several_hosts(case):
-        lines.append("hosts: all that a point used, those of servers included.")
-    lines += _mark_lines(case)
-    return " ".join(lines)
+def _names_on_screen(case: Case) -> list[str]:
+    """As many columns as the narrowest screen has room for."""
+    shown = _ON_SCREEN_HOSTS if on_several_hosts(case) else _ON_SCREEN
+    shown = tuple(name for name in shown if worth_showing(case, name))
+    names = ["compute_s" if n == "of_bound" and not is_bounded(case) else n for n in shown]
+    text = text_table(case)
+    # There is a blank between columns, and at either end.
+    while sum(_least_width(case, text, name) + 1 for name in names) >= SCREEN_WIDTH:
+        names.pop()
+    return names
 
 
-def scaling_lines(case: Case) -> list[str]:
-    """What speed-ups and efficiencies rest on, and why some are not claimed."""
-    lines = [*scaling_lines_of(case), *pairs_lines(case, BASES)]
-    if passed := _bounds_passed(case):
-        lines.append(
-            f"Some points are faster than their upper bound, {' or '.join(passed)}: that much the "
-            "launches differ on this machine."
-        )
-    return lines + _mark_lines(case)
+def _least_width(case: Case, text: pd.DataFrame, name: str) -> int:
+    words = text[name].str.split().explode() if name in _FOLDED else text[name]
+    return max(int(words.str.len().max()), len(_heading_on_screen(case, name)))
 
 
-def unclaimed_lines(case: Case) -> list[str]:
-    """Whose efficiency is not claimed at any number of workers, and why."""
-    points = point_table(case)
-    beyond = points[(points["num_workers"] > 1) & (points["launches"] > 0)]
-    known = beyond[beyond["base_single"].notna()]
-    claimed = known.groupby("setting", sort=False)["efficiency_single"].count()
-    without = [str(setting) for setting in claimed.index[claimed == 0]]
-    if not without:
-        return []
-    whose = f" of {'; '.join(without)}" if len(without) < len(claimed) else ""
-    also = "" if case.shares_cores else ", of the point or of the single worker"
-    return [
-        f"No efficiency on {base_text(case)} is claimable{whose}: processors may have been the "
-        f"limit{also}, so no figure shows it."
-    ]
+def _heading_on_screen(case: Case, name: str) -> str:
+    return _COLUMNS[name].short or heading_of(case, name)
 
 
-def _mark_lines(case: Case) -> list[str]:
-    if MARK not in "".join(point_table(case)["marks"]):
-        return []
-    return [
-        f"{MARK} processors may have been the limit, so no efficiency is claimed: in some launch "
-        f"they were {BUSY_LIMIT:.0%} busy or more, or this is not known and tasks had fewer cores "
-        "than they use."
-    ]
+def short_legend(case: Case) -> str:
+    """What is short in the table for the screen, and what its speed-up leaves out."""
+    meanings = [_COLUMNS[name].meaning for name in _names_on_screen(case)]
+    return " ".join(
+        [
+            f"{', '.join(filter(None, meanings))}.",
+            *scaling_lines_of(case),
+            *pairs_lines(case, ["single"]),
+        ]
+    )

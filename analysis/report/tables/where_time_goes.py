@@ -1,12 +1,15 @@
-"""Tables about where the time of a step goes, as text: parts, POP metrics, and single tasks.
+"""Tables about where the time of a step goes: parts, POP metrics, single tasks, traced steps.
 
-Decides columns and rounding.  What the parts are is decided in `derive.step_parts` and
+Decides columns and rounding; tracing changes what it looks at, so its price stands beside every
+trace.  What the parts are is decided in `derive.step_parts` and
 `stats.explained_parts`, the metrics in `derive.pop`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from pathlib import Path
 
 import pandas as pd
 
@@ -16,7 +19,7 @@ from analysis.derive.pop import computation_scaling
 from analysis.stats.causes import alone_s
 from analysis.stats.statistics import mean_of
 from analysis.stats.steps.mean_parts import mean_parts
-from analysis.wording import NONE, number, ratio, with_interval
+from analysis.wording import NONE, count_text, number, ratio, with_interval
 
 PARTS_NOTE = (
     "Means over steps, workers and n launches; the parts of a row add up to its mean step. Compute "
@@ -36,6 +39,10 @@ POP_NOTE = (
     "paid for: hosts of servers count as the workers that they have room for. Computation "
     "scaling: useful seconds of an example in strategy single over those here."
 )
+
+
+#: Opens the traces.
+VIEWER = "ui.perfetto.dev"
 
 
 def parts_table(case: Case) -> pd.DataFrame:
@@ -120,3 +127,48 @@ def _task_row(point: Point, task: str, own: pd.Series) -> dict[str, str]:
     }
     values = {heading: _ms(own[name]) for heading, name in seconds.items()}
     return {**_named(point), "task": task, **values, "MB": number(own["num_bytes"] / 1e6)}
+
+
+def traced_ratios(point: Point) -> pd.Series:
+    """Of each launch that knows both, the median traced step over the median measured one."""
+    return (point.known("traced_step_s") / point.known("step_time_p50_s")).dropna()
+
+
+def traced_table(traces: Mapping[Point, Path]) -> pd.DataFrame:
+    """A row for each trace, as text: what tracing cost, over all launches of its point."""
+    return pd.DataFrame([_traced_row(point, path) for point, path in traces.items()])
+
+
+def _traced_row(point: Point, path: Path) -> dict[str, str]:
+    ratios = traced_ratios(point)
+    return {
+        "setting": point.setting.label,
+        "workers": str(point.num_workers),
+        "measured step, ms": number(point.known("step_time_p50_s").mean() * 1e3),
+        "traced step, ms": number(point.known("traced_step_s").mean() * 1e3),
+        "traced over measured": _spread_text(ratios),
+        "n": str(len(ratios)),
+        "trace": path.name,
+    }
+
+
+def _spread_text(ratios: pd.Series) -> str:
+    """The median, and the least and the largest in brackets."""
+    if ratios.empty:
+        return ratio(None)
+    spread = f" [{ratio(ratios.min())}, {ratio(ratios.max())}]" if len(ratios) > 1 else ""
+    return ratio(ratios.median()) + spread
+
+
+def traced_sentence(traces: Mapping[Point, Path]) -> str:
+    """One line for the screen; empty where no step was traced."""
+    if not traces:
+        return ""
+    ratios = pd.concat([traced_ratios(point) for point in traces])
+    cost = (
+        f" Traced steps took {ratio(ratios.min())} to {ratio(ratios.max())} times as long as "
+        f"measured ones ({len(ratios)} launch{'es' * (len(ratios) != 1)})."
+        if len(ratios)
+        else ""
+    )
+    return f"{count_text(len(traces), 'trace')} to open at {VIEWER}: timeline-*.json.gz.{cost}"

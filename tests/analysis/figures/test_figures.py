@@ -25,7 +25,7 @@ from analysis.figures.marks import FAILED as NOT_OK
 from analysis.figures.save import KINDS, save_figures
 from analysis.figures.style import cut_labels, new_figure, render_figure, style
 from analysis.figures.where_time_goes import plot_breakdown
-from analysis.report.tables.table import unclaimed_lines
+from analysis.report.pages.case_pages import unclaimed_lines
 from analysis.stats.points import point_table
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import (

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from analysis.data.cases import Case
-from analysis.published.beside import table_beside
-from analysis.published.piz_daint import CURVE, PIZ_DAINT
+from analysis.published.beside import CURVE, PIZ_DAINT, table_beside
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import Single, SynchronousServers

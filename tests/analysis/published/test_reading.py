@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from analysis.data.cases import Case
+from analysis.published.beside import PIZ_DAINT
 from analysis.published.claix import CLAIX, PATCHES
 from analysis.published.osu import OSU
-from analysis.published.piz_daint import PIZ_DAINT
 from analysis.published.storage import STORAGE
 from analysis.published.study import PublishedStudy
 from ps_allreduce.point.experiment import Experiment

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from analysis.data.cases import Case
+from analysis.published.beside import P2
 from analysis.published.network import NETWORK, device_name
-from analysis.published.p2 import P2
 from analysis.published.pcad import PCAD
 from analysis.published.study import PublishedStudy
 from ps_allreduce.point.experiment import Experiment

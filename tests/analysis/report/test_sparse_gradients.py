@@ -11,7 +11,7 @@ from analysis.data.cases import Case
 from analysis.derive.fastest_step import flows_of
 from analysis.planning.choice import choose
 from analysis.report.pages.page_parts import CaseReport
-from analysis.report.screen.screen import verdict_text
+from analysis.report.screen import verdict_text
 from analysis.report.sentences.verdict import verdict
 from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.resources import Spread

@@ -9,8 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from analysis.data.cases import Case
-from analysis.report.screen.screen_table import render_table
-from analysis.report.tables.table import report_table
+from analysis.report.tables.table import render_table, report_table
 from analysis.stats.decisions import all_pairs
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy

@@ -15,10 +15,10 @@ from analysis.data.cases import Case
 from analysis.figures.against_settings import plot_exchange
 from analysis.figures.save import KINDS
 from analysis.figures.style import MARKERS, PAPER
+from analysis.report.pages.case_pages import pair_rows
 from analysis.report.pages.page_parts import CaseReport
-from analysis.report.screen.screen import verdict_text
+from analysis.report.screen import verdict_text
 from analysis.report.sentences.verdict import verdict
-from analysis.report.tables.comparisons import pair_rows
 from analysis.stats.decision import Outcome
 from analysis.stats.decisions import all_pairs, changed_points, decisions
 from analysis.stats.drift import drift_of

@@ -11,9 +11,9 @@ import pytest
 from rich.console import Console
 
 from analysis.__main__ import main
+from analysis.report.pages.case_pages import scaling_lines
 from analysis.report.pages.first_page import key_numbers
-from analysis.report.screen.screen_table import render_table, short_legend
-from analysis.report.tables.table import report_table, scaling_lines, text_table
+from analysis.report.tables.table import render_table, report_table, short_legend, text_table
 from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import (

@@ -10,11 +10,12 @@ import pytest
 
 from analysis.data.cases import Case, make_cases
 from analysis.figures.against_workers import plot_efficiency
+from analysis.report.pages.case_pages import legend
 from analysis.report.pages.page_parts import CaseReport
-from analysis.report.screen.screen import verdict_text
+from analysis.report.screen import verdict_text
 from analysis.report.sentences.circumstances import circumstances, loss_lines
 from analysis.report.sentences.verdict import verdict
-from analysis.report.tables.table import legend, text_table
+from analysis.report.tables.table import text_table
 from analysis.report.tables.what_was_run import what_was_run
 from analysis.stats.points import point_table
 from ps_allreduce.point.accelerators import Distribution, Jitter

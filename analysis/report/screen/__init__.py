@@ -1,1 +1,0 @@
-"""What is printed: the table of a sweep, its verdicts, and two results beside each other."""
