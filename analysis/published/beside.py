@@ -26,7 +26,7 @@ from analysis.stats.points import mean_rate, point_table
 from analysis.wording import number, ratio, with_interval
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import InputFiles, Synthetic
-from ps_allreduce.point.inputs.pipeline import Pipeline
+from ps_allreduce.point.inputs.data_set import Pipeline
 from ps_allreduce.point.placement import Policy
 
 FOLDER = Path(__file__).resolve().parent

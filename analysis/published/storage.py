@@ -40,7 +40,7 @@ from analysis.stats.points import mean_rate
 from analysis.wording import number, ratio, with_interval
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import InputFiles
-from ps_allreduce.point.inputs.pipeline import Pipeline
+from ps_allreduce.point.inputs.data_set import Pipeline
 
 TABLE = (
     "Rates of all workers, mean and highest launch. Relative: over the mean rate with synthetic "

@@ -19,8 +19,8 @@ from launchers.cli.types import WHOLE, Parsed, one_of
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.accelerators import Distribution
 from ps_allreduce.point.inputs.data import Digits, InputFiles, RecordFiles, Synthetic
+from ps_allreduce.point.inputs.data_set import Cache, Pipeline
 from ps_allreduce.point.inputs.image_files import PREFIX, ImageFiles
-from ps_allreduce.point.inputs.pipeline import Cache, Pipeline
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.workload import Precision, Scaling
 

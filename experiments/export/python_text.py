@@ -61,8 +61,7 @@ def keras_optimizer_text(optimizer: Optimizer) -> str:
 
 def messages_text(wire: Wire) -> str:
     """How gradients are sent, as `exchange.buckets.Messages` is made."""
-    sizes = {"group_size": wire.group_size, "cut_size": wire.cut_size, "in_flight": wire.in_flight}
-    return call_text("Messages", {**sizes, "number_format": wire.gradients.value})
+    return call_text("Messages", asdict(wire.messages))
 
 
 def arguments_text(words: Sequence[str]) -> str:

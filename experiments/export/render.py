@@ -26,8 +26,8 @@ from experiments.export.python_text import (
 from experiments.export.training import Start, Training
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Data, Digits, InputFiles, OwnDataset, RecordFiles
+from ps_allreduce.point.inputs.data_set import Cache, Pipeline
 from ps_allreduce.point.inputs.image_files import ImageFiles
-from ps_allreduce.point.inputs.pipeline import Cache, Pipeline
 from ps_allreduce.point.models import Model
 from ps_allreduce.point.models.trained import (
     SMALL_CNN,

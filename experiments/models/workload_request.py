@@ -16,8 +16,7 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.point.accelerators import Jitter
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import UNSTATED, Data, Digits, InputFiles, Synthetic
-from ps_allreduce.point.inputs.data_set import Target
-from ps_allreduce.point.inputs.pipeline import Pipeline
+from ps_allreduce.point.inputs.data_set import Pipeline, Target
 from ps_allreduce.point.models import Model
 from ps_allreduce.point.models.trained import ImageModel, OwnModel
 from ps_allreduce.point.models.weights import Weights

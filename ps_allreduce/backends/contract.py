@@ -22,15 +22,14 @@ import tensorflow as tf
 
 from ps_allreduce.cluster import TaskType, TfConfig
 from ps_allreduce.errors import LaunchError
-from ps_allreduce.exchange.buckets import Bucket, Messages
-from ps_allreduce.exchange.served import Part
+from ps_allreduce.exchange.buckets import Bucket
 from ps_allreduce.exchange.updates import AdamRule, AdamWRule, MomentumRule, SgdRule, UpdateRule
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Evaluation
 from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer, Sgd
 from ps_allreduce.point.placement import Held, Plan, VariableSpec
 from ps_allreduce.point.resources import Device
-from ps_allreduce.point.wire import ELEMENT_BYTES, Wire
+from ps_allreduce.point.wire import ELEMENT_BYTES
 from ps_allreduce.record.variables import MessageRecord, SparseGradient
 from ps_allreduce.workloads.emulated_accelerator import EmulatedProgram
 from ps_allreduce.workloads.keras_program import RealProgram
@@ -238,30 +237,6 @@ def update_rule(optimizer: Optimizer) -> UpdateRule:
     """The rule of an optimizer; its settings have the same names."""
     rule: UpdateRule = _RULES[type(optimizer)](**asdict(optimizer))
     return rule
-
-
-def messages_of(wire: Wire) -> Messages:
-    """How gradients are sent, in elements."""
-    return Messages(
-        group_size=wire.group_size,
-        cut_size=wire.cut_size,
-        in_flight=wire.in_flight,
-        number_format=wire.gradients.value,
-    )
-
-
-def parts_of(plan: Plan) -> list[Part]:
-    """Every shard of a plan, in the words of `exchange`."""
-    return [
-        Part(
-            variable=shard.variable,
-            server=shard.server,
-            axis=shard.axis,
-            start=shard.start,
-            length=shard.length,
-        )
-        for shard in plan.shards
-    ]
 
 
 def recorded_buckets(buckets: Sequence[Bucket], names: Sequence[str]) -> list[MessageRecord]:

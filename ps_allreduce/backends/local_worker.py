@@ -21,7 +21,6 @@ from ps_allreduce.backends.contract import (
     ProgramBackend,
     Rows,
     Task,
-    messages_of,
     recorded_buckets,
     update_rule,
 )
@@ -151,7 +150,7 @@ class AllReduceBackend(MirroredWorker):
         super().build(program)
         if self._wire is not None:
             shapes = [tuple(variable.shape) for variable in self._replica.variables]
-            messages = messages_of(self._wire)
+            messages = self._wire.messages
             self._means = RingMeans(shapes, messages, self._experiment.num_workers)
 
     def exchange(self, gradients: list[tf.Tensor]) -> Exchanged:

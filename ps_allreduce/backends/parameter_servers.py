@@ -23,8 +23,6 @@ from ps_allreduce.backends.contract import (
     ProgramBackend,
     Rows,
     Task,
-    messages_of,
-    parts_of,
     recorded_buckets,
     update_rule,
 )
@@ -82,13 +80,13 @@ class ServerBackend(ProgramBackend):
 
     def build(self, program: Program) -> None:
         """Place the variables and create every worker's own resources."""
-        servers, messages = self._servers, messages_of(self._wire)
+        servers, messages = self._servers, self._wire.messages
         split_bytes = servers.split_bytes or DEFAULT_SPLIT_BYTES
         self._plan = make_plan(servers.placement, program.variables, servers.num_ps, split_bytes)
         self._program = program
         rule = update_rule(self._experiment.workload.optimizer)
         values = program.initial_values()
-        self._served = ServedVariables(parts_of(self._plan), messages, rule, values)
+        self._served = ServedVariables(self._plan.shards, messages, rule, values)
         self._exchange = self._make_exchange(self._served, messages)
         self._initialiser = traced_function(self._exchange.on_device(self._initialise))
         self._evaluator = traced_function(self._exchange.on_device(self._trace_evaluation))

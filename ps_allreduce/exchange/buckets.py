@@ -3,12 +3,12 @@
 A bucket is one message: small tensors are grouped, large ones are cut.  The word is that of
 PyTorch's DistributedDataParallel (Li et al., PyTorch Distributed, VLDB 2020).  A backward pass
 yields the last layer's gradients first, and buckets are filled in that order, so that the first is
-ready early.  The first and the last large bucket of a server are cut once more, into pieces that are
-smallest at the very beginning and end.  Nothing can come back before the first piece has arrived,
-and nothing is sent while the last one comes back.
+ready early.  The first and the last large bucket of a server are cut once more, into pieces that
+are smallest at the very beginning and end.  Nothing can come back before the first piece has
+arrived, and nothing is sent while the last one comes back.
 
-Decides sizes and order only.  `placement` decides the server of a tensor, the strategy how many
-buckets are under way at once.
+Experiments take `Messages` and `Part` from here.  Decides sizes and order only: `placement` decides
+the server of a tensor, the strategy how many buckets are under way at once.
 """
 
 from __future__ import annotations
@@ -36,6 +36,24 @@ class Messages:
     cut_size: int
     in_flight: int
     number_format: str = "float32"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A variable, or a slice of one along one axis, on one server.
+
+    Attributes:
+        variable: a number that orders the variables as they were created.
+        axis: the axis that is cut, None for a whole variable.
+        start, length: first index along the axis, and number of indices (0 for a whole variable).
+        server: index of the parameter server.
+    """
+
+    variable: int
+    axis: int | None = None
+    start: int = 0
+    length: int = 0
+    server: int
 
 
 @dataclass(frozen=True, slots=True)

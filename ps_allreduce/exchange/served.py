@@ -6,36 +6,18 @@ The chief creates every bucket on the server that a plan names, with its slots b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from .buckets import Messages, Tensor, fill_buckets, holders
+from .buckets import Messages, Part, Tensor, fill_buckets, holders
 from .packing import pack, unpack
 from .steps import server_device
 from .updates import UpdateRule
 
 Array = npt.NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """A variable, or a slice of one along one axis, on one server.
-
-    Attributes:
-        variable: a number that orders the variables as they were created.
-        axis: the axis that is cut, None for a whole variable.
-        start, length: first index along the axis, and number of indices.
-    """
-
-    variable: int
-    server: int
-    axis: int | None = None
-    start: int = 0
-    length: int = 0
 
 
 class ServedVariables:

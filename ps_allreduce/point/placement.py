@@ -20,6 +20,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 from ps_allreduce.errors import UserError
+from ps_allreduce.exchange.buckets import Part
 
 DEFAULT_SPLIT_BYTES = 4_000_000
 
@@ -62,23 +63,9 @@ class VariableSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shard:
-    """A variable, or a slice of one along one axis, on one server.
+class Shard(Part):
+    """A variable or a slice of one, and its size."""
 
-    Attributes:
-        variable: position in the creation order of all variables.
-        axis: the axis that is cut, None for a whole variable.
-        start: first index along the axis.
-        length: number of indices along the axis (0 for a whole variable).
-        server: index of the parameter server.
-        num_bytes: size of this piece.
-    """
-
-    variable: int
-    axis: int | None = None
-    start: int = 0
-    length: int = 0
-    server: int
     num_bytes: int
 
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from ps_allreduce.errors import UserError
+from ps_allreduce.exchange.buckets import Messages
 from ps_allreduce.serialization import Columns, changed_parts, column
 
 #: Elements of gradients and parameters are float32 wherever they are computed with or kept.
@@ -61,14 +62,14 @@ class Wire(Columns):
         return ["unbucketed"] if self == UNBUCKETED else changed_parts(self)
 
     @property
-    def group_size(self) -> int:
-        """Elements that are grouped at most."""
-        return self.group_bytes // ELEMENT_BYTES
-
-    @property
-    def cut_size(self) -> int:
-        """Elements of a message that was cut, at most."""
-        return self.cut_bytes // ELEMENT_BYTES
+    def messages(self) -> Messages:
+        """The same in elements, as gradients are exchanged."""
+        return Messages(
+            group_size=self.group_bytes // ELEMENT_BYTES,
+            cut_size=self.cut_bytes // ELEMENT_BYTES,
+            in_flight=self.in_flight,
+            number_format=self.gradients.value,
+        )
 
 
 #: The settings of a wire, by name.

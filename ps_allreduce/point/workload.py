@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.point.accelerators import Jitter
 from ps_allreduce.point.inputs.data import Data, Digits, InputFiles, Synthetic, check_serves
-from ps_allreduce.point.inputs.pipeline import Pipeline
+from ps_allreduce.point.inputs.data_set import Pipeline
 from ps_allreduce.point.models import Model
 from ps_allreduce.point.models.trained import ImageModel, Unit
 from ps_allreduce.point.models.weights import Weights

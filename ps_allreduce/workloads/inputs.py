@@ -20,9 +20,8 @@ from ps_allreduce.exchange.drawn_examples import DrawnExamples
 from ps_allreduce.exchange.readers import ImageReader, Images, RecordReader
 from ps_allreduce.exchange.reading import Reader, Settings, WorkerShare, endless_batches
 from ps_allreduce.point.inputs.data import Digits, InputFiles
-from ps_allreduce.point.inputs.data_set import ExampleForm, Target
+from ps_allreduce.point.inputs.data_set import Cache, ExampleForm, Pipeline, Target
 from ps_allreduce.point.inputs.image_files import ImageFiles
-from ps_allreduce.point.inputs.pipeline import Cache, Pipeline
 from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.workloads.input_files import existing_list, record_files

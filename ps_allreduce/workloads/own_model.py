@@ -1,8 +1,8 @@
 """From a user's file to a compiled Keras model, and its optimizer as one of the suite's.
 
 Decides which models the suite can train, as far as it takes no trace to see, and says in a sentence
-which it cannot.  What a trace shows, `keras_program` refuses.  Which settings of the optimizer are not
-followed is said in a note each.
+which it cannot.  What a trace shows, `keras_program` refuses.  Which settings of the optimizer are
+not followed is said in a note each.
 """
 
 from __future__ import annotations

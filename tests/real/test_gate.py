@@ -21,7 +21,7 @@ from launchers.settings import LauncherSettings
 from ps_allreduce.exchange.buckets import Tensor, fill_buckets
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Digits, RecordFiles
-from ps_allreduce.point.inputs.pipeline import Pipeline
+from ps_allreduce.point.inputs.data_set import Pipeline
 from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.placement import Policy, make_plan
 from ps_allreduce.point.strategies import (
@@ -159,7 +159,7 @@ def test_the_model_is_really_cut_and_grouped_on_the_wire(launcher: LocalLauncher
     plan = make_plan(Policy.PARTITIONED, specs, 2, SPLIT)
     assert sum(shard.axis is not None for shard in plan.shards) > 10
     tensors = [Tensor(spec.num_bytes // ELEMENT_BYTES) for spec in specs if spec.trainable]
-    buckets = fill_buckets(tensors, ONE_BY_ONE.group_size, ONE_BY_ONE.cut_size)
+    buckets = fill_buckets(tensors, ONE_BY_ONE.messages.group_size, ONE_BY_ONE.messages.cut_size)
     assert len(buckets) > 60
     assert any(len(bucket.pieces) > 1 for bucket in buckets)
 

@@ -20,9 +20,8 @@ from experiments.data_sets.layouts import LAYOUTS
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.accelerators import Distribution, Jitter
 from ps_allreduce.point.inputs.data import Digits, RecordFiles
-from ps_allreduce.point.inputs.data_set import MANIFEST
+from ps_allreduce.point.inputs.data_set import MANIFEST, Pipeline
 from ps_allreduce.point.inputs.image_files import ImageFiles
-from ps_allreduce.point.inputs.pipeline import Pipeline
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.models.shapes import known_variables
 from ps_allreduce.point.models.trained import ARCHITECTURES, ImageModel

@@ -37,7 +37,7 @@ from experiments.studies.study import SmallForm, Study
 from ps_allreduce.point.accelerators import SPEEDS
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import InputFiles
-from ps_allreduce.point.inputs.pipeline import Cache, Pipeline
+from ps_allreduce.point.inputs.data_set import Cache, Pipeline
 from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.workload import Workload
 

@@ -16,9 +16,8 @@ from analysis.published.storage import STORAGE
 from analysis.published.study import PublishedStudy
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Data, RecordFiles, Synthetic
-from ps_allreduce.point.inputs.data_set import ExampleForm
+from ps_allreduce.point.inputs.data_set import ExampleForm, Pipeline
 from ps_allreduce.point.inputs.image_files import ImageFiles
-from ps_allreduce.point.inputs.pipeline import Pipeline
 from ps_allreduce.point.measurement import Evaluation, EvaluationMode, Measurement
 from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.placement import Policy

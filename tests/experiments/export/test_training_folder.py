@@ -22,9 +22,8 @@ from experiments.export.training import Start, Training
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Digits, OwnDataset, RecordFiles
-from ps_allreduce.point.inputs.data_set import Encoding, ExampleForm, Target
+from ps_allreduce.point.inputs.data_set import Cache, Encoding, ExampleForm, Pipeline, Target
 from ps_allreduce.point.inputs.image_files import ImageFiles
-from ps_allreduce.point.inputs.pipeline import Cache, Pipeline
 from ps_allreduce.point.models.trained import (
     SMALL_GPT,
     SMALL_VIT,

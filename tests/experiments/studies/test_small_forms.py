@@ -18,8 +18,8 @@ from experiments.studies.literature import (
 from experiments.studies.study import Study
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Data, InputFiles, RecordFiles
+from ps_allreduce.point.inputs.data_set import Pipeline
 from ps_allreduce.point.inputs.image_files import ImageFiles
-from ps_allreduce.point.inputs.pipeline import Pipeline
 from ps_allreduce.point.measurement import EvaluationMode
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy

@@ -18,14 +18,15 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Digits, RecordFiles
 from ps_allreduce.point.inputs.data_set import (
     MANIFEST,
+    Cache,
     Encoding,
     ExampleForm,
     FileOfRecords,
     Manifest,
+    Pipeline,
     Target,
 )
 from ps_allreduce.point.inputs.image_files import ImageFiles
-from ps_allreduce.point.inputs.pipeline import Cache, Pipeline
 from ps_allreduce.point.measurement import FixedWarmup, Measurement, SteadyWarmup
 from ps_allreduce.point.models import shipped_model
 from ps_allreduce.point.models.shapes import PUBLISHED

@@ -12,9 +12,8 @@ from hypothesis import given
 from ps_allreduce.point.accelerators import Distribution, Jitter
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Digits, OwnDataset, RecordFiles, Synthetic
-from ps_allreduce.point.inputs.data_set import Encoding, ExampleForm, Target
+from ps_allreduce.point.inputs.data_set import Cache, Encoding, ExampleForm, Pipeline, Target
 from ps_allreduce.point.inputs.image_files import ImageFiles
-from ps_allreduce.point.inputs.pipeline import Cache, Pipeline
 from ps_allreduce.point.measurement import Evaluation, EvaluationMode, FixedWarmup, Measurement
 from ps_allreduce.point.models.trained import (
     SMALL_GPT_UNTIED,

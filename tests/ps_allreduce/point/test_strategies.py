@@ -80,8 +80,8 @@ def test_a_mistaken_setting_is_refused(
 
 
 def test_sizes_count_elements_of_four_bytes() -> None:
-    wire = Wire(group_bytes=1000, cut_bytes=402)
-    assert (wire.group_size, wire.cut_size) == (250, 100)
+    messages = Wire(group_bytes=1000, cut_bytes=402).messages
+    assert (messages.group_size, messages.cut_size) == (250, 100)
 
 
 def test_hosts_that_add_up_hold_equally_many_workers() -> None:
