@@ -6,17 +6,8 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer, Sgd
+from ps_allreduce.point.optimizers import Optimizer
 from ps_allreduce.point.wire import Wire
-
-#: The rules of `ps_allreduce.exchange.updates`.
-RULES: Mapping[type[Optimizer], str] = {
-    Sgd: "SgdRule",
-    Momentum: "MomentumRule",
-    Adam: "AdamRule",
-    AdamW: "AdamWRule",
-}
-
 
 #: So long may a call be that stands in one line behind a name.
 LONGEST_CALL = 80
@@ -47,16 +38,15 @@ def quoted(value: object) -> str:
 
 def optimizer_text(optimizer: Optimizer) -> str:
     """The rule of an optimizer, as it is made."""
-    return call_text(RULES[type(optimizer)], asdict(optimizer))
+    return call_text(optimizer.applied_by, asdict(optimizer))
 
 
 def keras_optimizer_text(optimizer: Optimizer) -> str:
     """The same rule as what `keras.optimizers.get` takes."""
-    name = "SGD" if isinstance(optimizer, Sgd | Momentum) else type(optimizer).__name__
     lines = "".join(
         f'        "{key}": {quoted(each)},\n' for key, each in asdict(optimizer).items()
     )
-    return f'{{\n    "class_name": "{name}",\n    "config": {{\n{lines}    }},\n}}'
+    return f'{{\n    "class_name": "{optimizer.keras_class}",\n    "config": {{\n{lines}    }},\n}}'
 
 
 def messages_text(wire: Wire) -> str:

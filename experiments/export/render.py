@@ -14,7 +14,6 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from experiments.export.python_text import (
-    RULES,
     arguments_text,
     call_text,
     keras_optimizer_text,
@@ -117,7 +116,7 @@ def _context(training: Training) -> dict[str, object]:
         "optimizer": (keras_optimizer_text if strategy.as_shipped else optimizer_text)(
             workload.optimizer
         ),
-        "optimizer_name": RULES[type(workload.optimizer)],
+        "optimizer_name": workload.optimizer.applied_by,
         "messages": "" if strategy.wire is None else messages_text(strategy.wire),
         "packs": _packs_text(experiment),
         "exchange": _exchange_text(experiment),

@@ -13,7 +13,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
@@ -22,11 +21,12 @@ import tensorflow as tf
 
 from ps_allreduce.cluster import TaskType, TfConfig
 from ps_allreduce.errors import LaunchError
+from ps_allreduce.exchange import updates
 from ps_allreduce.exchange.buckets import Bucket
-from ps_allreduce.exchange.updates import AdamRule, AdamWRule, MomentumRule, SgdRule, UpdateRule
+from ps_allreduce.exchange.updates import UpdateRule
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Evaluation
-from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer, Sgd
+from ps_allreduce.point.optimizers import Optimizer
 from ps_allreduce.point.placement import Held, Plan, VariableSpec
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.wire import ELEMENT_BYTES
@@ -225,17 +225,9 @@ def require_gpus(kind: TaskType, visible: str) -> None:
     )
 
 
-_RULES: Mapping[type[Optimizer], type[Any]] = {
-    Sgd: SgdRule,
-    Momentum: MomentumRule,
-    Adam: AdamRule,
-    AdamW: AdamWRule,
-}
-
-
 def update_rule(optimizer: Optimizer) -> UpdateRule:
-    """The rule of an optimizer; its settings have the same names."""
-    rule: UpdateRule = _RULES[type(optimizer)](**asdict(optimizer))
+    """What applies the gradients of an optimizer."""
+    rule: UpdateRule = getattr(updates, optimizer.applied_by)(**asdict(optimizer))
     return rule
 
 

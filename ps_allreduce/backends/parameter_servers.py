@@ -89,7 +89,11 @@ class ServerBackend(ProgramBackend):
         self._served = ServedVariables(self._plan.shards, messages, rule, values)
         self._exchange = self._make_exchange(self._served, messages)
         self._initialiser = traced_function(self._exchange.on_device(self._initialise))
-        self._evaluator = traced_function(self._exchange.on_device(self._trace_evaluation))
+        self._evaluator = traced_function(
+            self._exchange.on_device(
+                lambda count: trace_evaluation(program, self._exchange.newest, count)
+            )
+        )
         for worker in range(self._experiment.num_workers):
             self._initialise_on(worker)
 
@@ -109,9 +113,6 @@ class ServerBackend(ProgramBackend):
         ready = initialise_worker(self._program, worker)
         with tf.control_dependencies(self._exchange.prepare()):
             return tf.identity(ready)
-
-    def _trace_evaluation(self, count: tf.Tensor) -> tf.Tensor:
-        return trace_evaluation(self._program, self._exchange.newest, count)
 
     def make(
         self, num_steps: int, *, events: bool = False, recorded: bool = True

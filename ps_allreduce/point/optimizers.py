@@ -14,11 +14,18 @@ from ps_allreduce.serialization import Columns
 
 
 class Rule(Columns):
-    """What all rules check: learning rates are above 0, shares are below 1."""
+    """What all rules check: learning rates are above 0, shares are below 1.
+
+    Attributes:
+        applied_by: the class in `exchange.updates`; its settings have the same names.
+        keras_class: the same in `keras.optimizers`.
+    """
 
     __slots__ = ()
 
     kind_column: ClassVar[str | None] = "optimizer"
+    applied_by: ClassVar[str]
+    keras_class: ClassVar[str]
 
     def __post_init__(self) -> None:
         for name, number in asdict(cast(Any, self)).items():
@@ -35,6 +42,8 @@ class Sgd(Rule):
     """Stochastic gradient descent: `w -= learning_rate * g`."""
 
     kind: ClassVar[str] = "sgd"
+    applied_by: ClassVar[str] = "SgdRule"
+    keras_class: ClassVar[str] = "SGD"
 
     learning_rate: float = 0.01
 
@@ -48,6 +57,8 @@ class Momentum(Rule):
     """
 
     kind: ClassVar[str] = "sgd_momentum"
+    applied_by: ClassVar[str] = "MomentumRule"
+    keras_class: ClassVar[str] = "SGD"
 
     learning_rate: float = 0.01
     momentum: float = 0.9
@@ -59,6 +70,8 @@ class Adam(Rule):
     """Adam (Kingma and Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015)."""
 
     kind: ClassVar[str] = "adam"
+    applied_by: ClassVar[str] = "AdamRule"
+    keras_class: ClassVar[str] = "Adam"
 
     learning_rate: float = 0.001
     beta_1: float = 0.9
@@ -74,6 +87,8 @@ class AdamW(Rule):
     """
 
     kind: ClassVar[str] = "adamw"
+    applied_by: ClassVar[str] = "AdamWRule"
+    keras_class: ClassVar[str] = "AdamW"
 
     learning_rate: float = 0.001
     beta_1: float = 0.9

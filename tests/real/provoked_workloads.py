@@ -22,8 +22,7 @@ from ps_allreduce.point.accelerators import Distribution, Jitter
 from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.tf_texts import TASK_ENVIRONMENT
 from ps_allreduce.workloads import emulated_accelerator
-from ps_allreduce.workloads.keras_models import make_image_model
-from ps_allreduce.workloads.randomness import name_seeds, switch_off_randomness
+from ps_allreduce.workloads.keras_models import make_image_model, name_seeds, switch_off_randomness
 
 #: What stock TensorFlow places, and on how many servers.
 MODEL = ImageModel(name="MobileNetV2", image_size=32)

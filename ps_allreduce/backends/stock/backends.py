@@ -17,7 +17,7 @@ import tensorflow as tf
 from tensorflow.types.experimental import PolymorphicFunction
 
 from ps_allreduce.backends.contract import Backend, Rows, Task
-from ps_allreduce.backends.stock.training import StockTraining, make_training, timed
+from ps_allreduce.backends.stock.training import EmulatedStockTraining, StockTraining, timed
 from ps_allreduce.cluster import TaskType, TfConfig
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.measurement import Evaluation
@@ -51,7 +51,9 @@ class StockBackend(Backend):
         self.variables = self._training.variables
 
     def _make_training(self, data_dir: Path) -> StockTraining:
-        return make_training(self._experiment, data_dir)
+        emulated = self._experiment.workload.emulated is not None
+        kind = EmulatedStockTraining if emulated else StockTraining
+        return kind(self._experiment, data_dir)
 
     def _initialise(self, worker: WorkerIndex) -> None:
         """Create what the worker that executes this needs besides its input."""
@@ -199,9 +201,6 @@ class StockServersBackend(StockBackend):
             )
 
         self._iterator = iter(self._coordinator.create_per_worker_dataset(per_worker_dataset))
-        self._initialise_workers()
-
-    def _initialise_workers(self) -> None:
         for worker in range(self._experiment.num_workers):
             with tf.device(f"/job:worker/replica:0/task:{worker}"):
                 self._initialise(worker)

@@ -12,7 +12,7 @@ Sources: tensorflow.org/tutorials/distribute/parameter_server_training and
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,7 +25,7 @@ import tensorflow as tf
 from ps_allreduce.backends.contract import sparse_gradient
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.trained import OwnModel
-from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer, Sgd
+from ps_allreduce.point.optimizers import Optimizer
 from ps_allreduce.record.variables import SparseGradient
 from ps_allreduce.workloads.emulated_accelerator import EmulatedProgram
 from ps_allreduce.workloads.inputs import WorkerIndex, batch_structure, make_dataset
@@ -33,13 +33,6 @@ from ps_allreduce.workloads.keras_models import build_model
 from ps_allreduce.workloads.keras_program import rehearse
 from ps_allreduce.workloads.own_dataset import DatasetExamples
 from ps_allreduce.workloads.program import now_after, run_program
-
-_OPTIMIZERS: Mapping[type[Optimizer], Callable[..., keras.optimizers.Optimizer]] = {
-    Sgd: keras.optimizers.SGD,
-    Momentum: keras.optimizers.SGD,
-    Adam: keras.optimizers.Adam,
-    AdamW: keras.optimizers.AdamW,
-}
 
 
 class Updates(Protocol):
@@ -55,7 +48,8 @@ class KerasUpdates:
     def __init__(self, optimizer: Optimizer, trainable: Sequence[keras.Variable]) -> None:
         """Create its variables."""
         self._trainable = trainable
-        self._optimizer = _OPTIMIZERS[type(optimizer)](**asdict(optimizer))
+        keras_class = getattr(keras.optimizers, optimizer.keras_class)
+        self._optimizer = keras_class(**asdict(optimizer))
         self._optimizer.build(list(trainable))
 
     def apply(self, gradients: Sequence[tf.Tensor | None]) -> None:
@@ -182,12 +176,6 @@ class EmulatedStockTraining(StockTraining):
         return ReplicaStep(
             loss=out.loss / replicas, pulled=pulled, moments=[*out.moments, *out.releases]
         )
-
-
-def make_training(experiment: Experiment, data_dir: Path) -> StockTraining:
-    """What the experiment's workload asks for, in the scope of its strategy."""
-    emulated = experiment.workload.emulated is not None
-    return (EmulatedStockTraining if emulated else StockTraining)(experiment, data_dir)
 
 
 def _training(function: Callable[..., Any]) -> dict[str, bool]:
