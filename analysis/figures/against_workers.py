@@ -1,4 +1,4 @@
-"""Throughput and efficiency against workers.
+"""Throughput and efficiency against workers, servers and bytes per pack.
 
 One function per figure: a case in, a figure out, or None where a case has nothing to show.  One or
 two numbers of workers are marks on the row of their setting; from three on there are lines, with
@@ -10,18 +10,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case
-from analysis.data.setting import MAX_TOGETHER, Setting
-from analysis.figures.against_settings import varied_servers
+from analysis.data.setting import MAX_TOGETHER, Setting, megabytes
 from analysis.figures.curves import curves_of, draw_curves, label_ends
 from analysis.figures.marks import data_of, marks_of, top_of, worth_drawing
 from analysis.figures.rows import Quantity, plot_settings
 from analysis.figures.style import IDEAL, finish_grid, name_figure, new_figure, style
 from analysis.stats.points import base_of, base_text, point_table
+from analysis.wording import workers_text
+from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy
 
 _COLUMNS = 2
 
@@ -38,6 +40,17 @@ _MOST_ROWS = 2 * MAX_TOGETHER
 SettingGroups = Mapping[str, Sequence[Setting]]
 
 _NOT_CLAIMABLE = "not claimable: processors may have been the limit *"
+
+
+#: Beyond all sizes of packs.
+_ONE_PACK, _BUCKETS = 1 << 61, 1 << 62
+_PLACES = {_ONE_PACK: "one pack", _BUCKETS: "buckets"}
+
+#: Of axes with lines, inches.
+_AXES_HEIGHT = 2.4
+
+#: Lines through fewer numbers of servers say less than the rows of the figure of throughput.
+_LEAST_SERVERS = 3
 
 
 def plot_throughput(case: Case) -> Figure | None:
@@ -200,3 +213,114 @@ def _group_name(setting: Setting, settings: Sequence[Setting]) -> str:
 def worker_position(count: float) -> float:
     """Doublings are what is measured, so they are equally far apart."""
     return math.log2(count)
+
+
+def plot_against_servers(case: Case) -> Figure | None:
+    """Examples per second against parameter servers.
+
+    One row of axes per number of workers; synchronous and asynchronous strategies have axes of
+    their own, since they do not compute the same.
+    """
+    marks, several = _marks(case), varied_servers(case)
+    servers = marks[marks["num_ps"] > 0].assign(label=marks["variant"])
+    strategies = servers["strategy"].unique()
+    if not several:
+        return None
+    cells = [(int(workers), strategy) for workers in several for strategy in strategies]
+    labels, height = list(dict.fromkeys(servers["label"])), _AXES_HEIGHT * len(several) + 0.9
+    with style():
+        figure, grid = new_figure(len(several), len(strategies), height, alike="row")
+        name_figure(figure, case.name)
+        for axes, (workers, strategy) in zip(grid, cells, strict=True):
+            row = servers[servers["workers"] == workers]
+            row = row.assign(x=row["num_ps"].rank(method="dense") - 1)
+            numbers = sorted(row["num_ps"].unique())
+            curves = curves_of(row[row["strategy"] == strategy], labels)
+            draw_curves(axes, curves, _ticks(numbers), top_of(row))
+            _draw_reference(axes, marks[marks["workers"] == workers])
+            what = _training_of(STRATEGIES[strategy])
+            axes.set_title(f"{workers_text(workers)}, {what}", loc="left")
+        finish_grid(figure, grid, len(cells), ("parameter servers", f"{case.unit}/s"))
+    return figure
+
+
+def varied_servers(case: Case) -> list[int]:
+    """Numbers of workers with several numbers of servers; none where nowhere are enough of them."""
+    counts: dict[int, set[int]] = {}
+    for point in case.points:
+        if point.experiment.num_ps:
+            counts.setdefault(point.num_workers, set()).add(point.experiment.num_ps)
+    if max(map(len, counts.values()), default=0) < _LEAST_SERVERS:
+        return []
+    return [workers for workers, those in sorted(counts.items()) if len(those) > 1]
+
+
+def _training_of(traits: type[AnyStrategy]) -> str:
+    training = "synchronous" if traits.synchronous else "asynchronous"
+    return f"{training}, as shipped" if traits.as_shipped else training
+
+
+def plot_against_packs(case: Case) -> Figure | None:
+    """Examples per second of all-reduce against the bytes of one pack, one curve per workers.
+
+    Buckets are no pack of some size: they stand apart, and no line leads to them.
+    """
+    marks = _marks(case)
+    marks = marks[marks["packs"]]
+    sizes = sorted(marks["place"].unique())
+    if len(sizes) < 2:
+        return None
+    names = marks["strategy"].where(marks["place"] != _BUCKETS, marks["setting"])
+    marks = marks.assign(
+        x=marks["place"].rank(method="dense") - 1,
+        label=names + ", " + marks["workers"].map(workers_text),
+    )
+    places = [_PLACES.get(size) or megabytes(size) for size in sizes]
+    with style():
+        figure, (axes,) = new_figure(1, 1, _AXES_HEIGHT + 1.4)
+        curves = curves_of(marks)
+        draw_curves(axes, curves, _ticks(places), top_of(marks))
+        label_ends(axes, curves)
+        name_figure(figure, case.name)
+        finish_grid(figure, [axes], 1, ("bytes per pack", f"{case.unit}/s"))
+    return figure
+
+
+def _marks(case: Case) -> pd.DataFrame:
+    """The throughput of all points without their bounds, beside their settings."""
+    settings = [
+        {
+            "strategy": point.setting.strategy,
+            "variant": point.setting.variant,
+            "workers": point.num_workers,
+            "collective": point.setting.traits.uses_collective,
+            "packs": "bytes_per_pack" in point.setting.traits.understands(),
+            "place": _pack_place(point.setting.bytes_per_pack),
+        }
+        for point in case.points
+    ]
+    return marks_of(case, "rate").assign(bound=np.nan).join(pd.DataFrame(settings))
+
+
+def _pack_place(size: int | None) -> int:
+    """By size, then one pack, which is the largest of all, then buckets."""
+    return _BUCKETS if size is None else size or _ONE_PACK
+
+
+def _ticks(values: Sequence[object]) -> dict[float, str]:
+    """Values at equal distances."""
+    return {float(position): str(value) for position, value in enumerate(values)}
+
+
+def _draw_reference(axes: Axes, marks: pd.DataFrame) -> None:
+    """All-reduce at the same number of workers, as a line to compare with."""
+    measured = marks[marks["collective"] & marks["mean"].notna()]
+    for setting, rate in zip(measured["setting"], measured["mean"], strict=True):
+        axes.axhline(
+            rate,
+            color=IDEAL,
+            linewidth=1.0,
+            linestyle=(0, (4, 2)),
+            label=f"{setting}, same workers",
+        )
+        axes.set_ylim(0, max(axes.get_ylim()[1], rate * 1.1))

@@ -12,11 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case
-from analysis.figures.marks import BOUND, STROKE, data_of, marks_of, note_signs, top_of
-from analysis.figures.rows import count_beside, draw_mark, name_rows
+from analysis.figures.marks import data_of, marks_of, top_of
+from analysis.figures.rows import draw_rows, finish_values, name_rows
 from analysis.figures.style import (
     COLOURS,
-    INK,
     MARKERS,
     bar_fill,
     legend_of_figure,
@@ -112,15 +111,8 @@ def _draw_rates(axes: Axes, unit: str, marks: pd.DataFrame, labels: Sequence[str
         look = COLOURS[index], MARKERS[index]
         own = marks[marks["strategy"] == strategy]
         own = own.assign(y=[labels.index(label) + shift for label in own["label"]])
-        for mark in own.itertuples():
-            draw_mark(axes, mark, look, (0.0, right))
-        for y, ok, planned in zip(own["y"], own["ok"], own["planned"], strict=True):
-            count_beside(axes, y, ok, planned)
+        draw_rows(axes, own, look, (0.0, right))
         axes.plot([], [], look[1], color=look[0], label=strategy)
-    if marks["bound"].notna().any():
-        axes.plot([], [], "|", color=INK, **STROKE, label=BOUND)
-    note_signs(axes, marks)
+    finish_values(axes, marks, (0.0, right), f"{unit}/s")
     name_rows(axes, labels)
-    axes.set_xlabel(f"{unit}/s")
     axes.tick_params(axis="y", length=0, labelleft=False)
-    axes.set_xlim(0, right)

@@ -14,11 +14,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
-from analysis.figures.marks import BOUND, STROKE, data_of, marks_of, note_signs, top_of
-from analysis.figures.rows import count_beside, draw_mark, name_rows
+from analysis.figures.marks import data_of, marks_of, top_of
+from analysis.figures.rows import draw_rows, finish_values, name_rows
 from analysis.figures.style import (
     COLOURS,
-    INK,
     MARKERS,
     legend_of_figure,
     name_figure,
@@ -152,8 +151,8 @@ def _draw_pair(axes: Axes, marks: pd.DataFrame, unit: str) -> None:
     ends = pair[["low", "high"]].dropna().itertuples(index=False, name=None)
     launches = pair["launches"].explode().dropna()
     limits = pair_axis([*ends], [*launches, *pair["bound"].dropna()])
-    for mark in pair.assign(y=range(len(pair))).itertuples():
-        draw_mark(axes, mark, _LOOKS[str(mark.side)], limits)
+    for side, own in pair.assign(y=range(len(pair))).groupby("side"):
+        draw_rows(axes, own, _LOOKS[str(side)], limits, counted=False)
     counts = [f"{count} launch{'es' * (count != 1)}" for count in pair["ok"]]
     name_rows(axes, [f"{n}\n{c}" for n, c in zip(pair["name"], counts, strict=True)])
     axes.set_xlim(limits)
@@ -167,15 +166,8 @@ def _draw_all(axes: Axes, marks: pd.DataFrame, unit: str) -> None:
         colour, marker = _LOOKS[str(side)]
         axes.barh(own["y"], own["mean"], _BAR, color=colour, alpha=_PALE, zorder=1)
         axes.plot([], [], marker, color=colour, label=side)
-        for mark in own.itertuples():
-            draw_mark(axes, mark, (colour, marker), (0.0, right))
-    for y, ok, planned in zip(marks["y"], marks["ok"], marks["planned"], strict=True):
-        count_beside(axes, y, ok, planned)
+        draw_rows(axes, own, (colour, marker), (0.0, right))
     name_rows(axes, marks["name"].tolist(), marks["y"].tolist())
-    axes.set_xlim(0, right)
+    finish_values(axes, marks, (0.0, right), f"{unit}/s")
     workers = [workers_text(int(count)) for count in sorted(marks["num_workers"].unique())]
     axes.set_title(f"every setting at {' and '.join(workers)}", loc="left")
-    axes.set_xlabel(f"{unit}/s")
-    if marks["bound"].notna().any():
-        axes.plot([], [], "|", color=INK, **STROKE, label=BOUND)
-    note_signs(axes, marks)

@@ -6,6 +6,7 @@ stars and failures that all figures share.  The same rows are the figure's data 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -91,6 +92,11 @@ def data_of(marks: pd.DataFrame) -> pd.DataFrame:
     """Marks as the rows of a file: the launches of a point in one cell, with spaces."""
     told = marks["launches"].map(lambda each: " ".join(f"{value:.6g}" for value in each or ()))
     return marks.assign(launches=told)
+
+
+def known(end: float | None) -> float:
+    """A number for figures and tables; not a number where it is None."""
+    return math.nan if end is None else end
 
 
 def worth_drawing(marks: pd.DataFrame) -> bool:

@@ -1,8 +1,8 @@
 """Draw points as rows: launches, mean and interval along a horizontal line under a name.
 
-Decides how a row looks, and the figure of rates or efficiencies whose rows are settings and whose
-marks are numbers of workers.  Where there are one or two of these, it says more than lines through
-them.
+Decides how a row looks in every figure, and the figure of rates or efficiencies whose rows are
+settings and whose marks are numbers of workers.  Where there are one or two of these, it says more
+than lines through them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ from analysis.figures.style import (
     new_figure,
     style,
 )
-from analysis.stats.statistics import Ends
 from analysis.wording import workers_text
 
 #: Inches: of a mark with its launches, and of what is around all rows.
@@ -48,58 +47,83 @@ _ROW_HEIGHT, _AROUND = 0.19, 1.5
 _BETWEEN = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """What is drawn along a horizontal line.
+def draw_rows(
+    axes: Axes,
+    marks: pd.DataFrame,
+    look: tuple[str, str],
+    limits: tuple[float, float],
+    *,
+    unclaimed: str = "",
+    counted: bool = True,
+) -> None:
+    """Launches, mean, interval and bound of every mark on its row, or why there is none.
 
-    Attributes:
-        y: where the line is.
-        ends: the mean of the launches, or what else stands for them, and its interval.
-        filled: the marker, or its outline only.
-        starred: processors may have been the limit.
+    Where an interval goes beyond the limits stands an arrow.
+
+    Args:
+        marks: see `marks_of`, with the height of the row, `y`; those that are not `filled`, where
+            there is this column, are hollow.
+        look: colour and marker.
+        unclaimed: what stands where a point has launches and no value.
+        counted: at the right of a row stand its launches that are ok, of those planned.
     """
-
-    y: float
-    launches: Sequence[float]
-    ends: Ends
-    colour: str
-    marker: str
-    filled: bool = True
-    starred: bool = False
+    for mark in marks.itertuples():
+        _draw_launches_and_mean(axes, mark, look)
+        _draw_limits(axes, mark, look[0], limits)
+        _say(axes, mark, limits[0], unclaimed, counted=counted)
 
 
-def draw_row(axes: Axes, row: Row, limits: tuple[float, float]) -> None:
-    """Launches, mean and interval; where the interval goes beyond the limits stands an arrow."""
-    (mean, low, high), y, colour = row.ends, row.y, row.colour
-    draw_launches(axes, row.launches, [y] * len(row.launches), colour, shift=(0, 4))
-    if mean is not None:
-        inside, edge = (colour, PAPER) if row.filled else (PAPER, colour)
-        axes.plot([mean], [y], row.marker, mfc=inside, mec=edge, zorder=3)
-        if row.starred:
-            draw_star(axes, mean, y, colour, shift=(6, -5))
-    if low is None or high is None:
+def _draw_launches_and_mean(axes: Axes, mark: Any, look: tuple[str, str]) -> None:
+    (colour, marker), launches = look, mark.launches or ()
+    draw_launches(axes, launches, [mark.y] * len(launches), colour, shift=(0, 4))
+    if math.isnan(mark.mean):
         return
-    left, right = max(low, limits[0]), min(high, limits[1])
-    axes.plot([left, right], [y, y], color=colour, linewidth=1.0, zorder=2)
-    for end, seen, arrow in ((low, left, "<"), (high, right, ">")):
-        mark = "|" if end == seen else arrow
-        axes.plot([seen], [y], mark, color=colour, markersize=4, clip_on=False)
+    inside, edge = (colour, PAPER) if getattr(mark, "filled", True) else (PAPER, colour)
+    axes.plot([mark.mean], [mark.y], marker, mfc=inside, mec=edge, zorder=3)
+    if mark.starred:
+        draw_star(axes, mark.mean, mark.y, colour, shift=(6, -5))
 
 
-def count_beside(axes: Axes, y: float, ok: int, planned: int) -> None:
-    """At the right of a row, launches that are ok, of those planned."""
-    right = axes.get_yaxis_transform()
-    told = f"{ok}/{planned}"
-    axes.text(1.01, y, told, transform=right, va="center", fontsize=7, color=FAINT)
+def _draw_limits(axes: Axes, mark: Any, colour: str, limits: tuple[float, float]) -> None:
+    """The interval, the bound, and a cross where a launch should have been."""
+    left, right = max(mark.low, limits[0]), min(mark.high, limits[1])
+    if not math.isnan(mark.low):
+        axes.plot([left, right], [mark.y, mark.y], color=colour, linewidth=1.0, zorder=2)
+        for end, seen, arrow in ((mark.low, left, "<"), (mark.high, right, ">")):
+            sign = "|" if end == seen else arrow
+            axes.plot([seen], [mark.y], sign, color=colour, markersize=4, clip_on=False)
+    if limits[0] <= mark.bound <= limits[1]:
+        axes.plot([mark.bound], [mark.y], "|", color=colour, **STROKE)
+    if mark.failed:
+        draw_cross(axes, limits[0], mark.y, colour)
 
 
-def name_rows(axes: Axes, names: Sequence[str], heights: Sequence[float] | None = None) -> None:
+def _say(axes: Axes, mark: Any, left: float, unclaimed: str, *, counted: bool) -> None:
+    """Why there is no mean, and how many launches there are."""
+    if math.isnan(mark.mean):
+        told = unclaimed if mark.ok else "no launch ended well"
+        axes.text(left, mark.y, f"   {told}", color=FAINT, va="center", fontsize=7)
+    if counted:
+        right, told = axes.get_yaxis_transform(), f"{mark.ok}/{mark.planned}"
+        axes.text(1.01, mark.y, told, transform=right, va="center", fontsize=7, color=FAINT)
+
+
+def finish_values(axes: Axes, marks: pd.DataFrame, limits: tuple[float, float], label: str) -> None:
+    """The axis of values, and what the legend says of signs."""
+    axes.set_xlim(limits)
+    axes.set_xlabel(label)
+    if marks["bound"].notna().any():
+        axes.plot([], [], "|", color=INK, **STROKE, label=BOUND)
+    note_signs(axes, marks)
+
+
+def name_rows(axes: Axes, names: Sequence[str], heights: Sequence[float] = ()) -> None:
     """Names at the left, from the top; lines of a grid along the values only.
 
     Args:
         heights: of the rows; a distance of 1 between them where none are given.
     """
-    heights = range(len(names)) if heights is None else heights
+    heights = heights or range(len(names))
     axes.set_yticks(heights, names)
     axes.set_ylim(heights[-1] + 0.55, -0.6)
     axes.grid(axis="y", visible=False)
@@ -134,19 +158,12 @@ def plot_settings(marks: pd.DataFrame, quantity: Quantity, title: str) -> Figure
         for number, count in enumerate(sorted(placed["num_workers"].unique())):
             look = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
             axes.plot([], [], look[1], color=look[0], label=workers_text(int(count)))
-            for mark in placed[placed["num_workers"] == count].itertuples():
-                draw_mark(axes, mark, look, (0.0, right), quantity.unclaimed)
-                count_beside(axes, mark.y, mark.ok, mark.planned)
+            own = placed[placed["num_workers"] == count]
+            draw_rows(axes, own, look, (0.0, right), unclaimed=quantity.unclaimed)
         _draw_ideals(axes, quantity.ideals, right)
-        axes.set_yticks([*names], [*names.values()])
+        name_rows(axes, [*names.values()], [*names])
         axes.set_ylim(placed["y"].max() + 0.6, -0.7)
-        axes.grid(axis="y", visible=False)
-        axes.grid(axis="x", visible=True)
-        axes.set_xlim(0, right)
-        axes.set_xlabel(quantity.label)
-        if marks["bound"].notna().any():
-            axes.plot([], [], "|", color=INK, **STROKE, label=BOUND)
-        note_signs(axes, marks)
+        finish_values(axes, marks, (0.0, right), quantity.label)
         legend_of_figure(figure, [axes])
     return figure
 
@@ -174,37 +191,3 @@ def _draw_ideals(axes: Axes, ideals: Mapping[int, float], right: float) -> None:
             told = f"{counts[0]} x single" if len(at) > 1 else "ideal"
             above = axes.get_xaxis_transform()
             axes.text(ideal, 1.0, told, transform=above, ha="center", color=FAINT, fontsize=7)
-
-
-def draw_mark(
-    axes: Axes,
-    mark: Any,
-    look: tuple[str, str],
-    limits: tuple[float, float],
-    unclaimed: str = "",
-) -> None:
-    """One mark in a colour and with a marker on the row `y`, or why there is none.
-
-    Args:
-        mark: a row of the table of marks, see `marks_of`.
-        unclaimed: what stands where a point has launches and no value.
-    """
-    colour, marker = look
-    low_to_high = (mark.mean, mark.low, mark.high)
-    mean, low, high = (None if math.isnan(end) else end for end in low_to_high)
-    row = Row(
-        y=mark.y,
-        launches=mark.launches or (),
-        ends=(mean, low, high),
-        colour=colour,
-        marker=marker,
-        starred=mark.starred,
-    )
-    draw_row(axes, row, limits)
-    if limits[0] <= mark.bound <= limits[1]:
-        axes.plot([mark.bound], [mark.y], "|", color=colour, **STROKE)
-    if mark.failed:
-        draw_cross(axes, limits[0], mark.y, colour)
-    if mean is None:
-        told = unclaimed if mark.ok else "no launch ended well"
-        axes.text(limits[0], mark.y, f"   {told}", color=FAINT, va="center", fontsize=7)

@@ -10,21 +10,17 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case
-from analysis.figures.against_settings import (
-    exchange_data,
-    plot_against_packs,
-    plot_against_servers,
-    plot_exchange,
-)
 from analysis.figures.against_workers import (
     efficiency_data,
+    plot_against_packs,
+    plot_against_servers,
     plot_efficiency,
     plot_throughput,
     rate_data,
 )
 from analysis.figures.bars import placement_data, plot_placement
+from analysis.figures.changes import exchange_data, ladder_data, plot_exchange, plot_ladder
 from analysis.figures.contenders import contenders_data, plot_contenders
-from analysis.figures.ladder import ladder_data, plot_ladder
 from analysis.figures.style import save_figure
 from analysis.figures.timeline import plot_timeline, timeline_data
 from analysis.figures.where_time_goes import (

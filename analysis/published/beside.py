@@ -1,4 +1,4 @@
-"""A published curve of efficiency against workers, and those of the sweep that repeats it.
+"""The studies of Piz Daint and Amazon's p2: published curves of efficiency beside those of a sweep.
 
 Decides how both are held against each other: by efficiency on a single worker, because machines
 differ in everything else; and which points make a curve.
@@ -17,11 +17,17 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
-from analysis.figures.curves import draw_curves
-from analysis.figures.marks import data_of, marks_of, top_of
+from analysis.figures.marks import data_of, marks_of
 from analysis.figures.names import file_names
-from analysis.figures.style import finish_grid, name_figure, new_figure, style
-from analysis.published.study import PublishedStudy, Shown, StudyFigure, StudyTable, rate_over
+from analysis.published.study import (
+    PublishedStudy,
+    Shown,
+    StudyFigure,
+    StudyTable,
+    beside_base,
+    over_base,
+    plot_panels,
+)
 from analysis.stats.points import mean_rate, point_table
 from analysis.wording import number, ratio, with_interval
 from ps_allreduce.point.experiment import Experiment
@@ -46,9 +52,6 @@ READING = (
     "Images per second with synthetic and with real images, and the share that real ones take: "
     "(synthetic - real) / synthetic, here with its interval."
 )
-
-#: Inches.
-_HEIGHT = 3.6
 
 #: Columns of what is published.
 PUBLISHED = ("images/s there", "efficiency there", "real images cost there", "servers there")
@@ -87,17 +90,17 @@ class PublishedCurve:
             real_cost=(rates - rows["real_images_per_sec"]) / rates,
         )
 
-    def of(self, case: Case) -> bool:
-        """The case repeats it."""
-        own = case.points[0].experiment.spread
+    def of(self, point: Point) -> bool:
+        """The case of the point repeats it."""
+        own = point.experiment.spread
         return self.workers_per_host in (None, own and own.workers_per_host)
 
 
 def show_curves(curves: Sequence[PublishedCurve], cases: Sequence[Case]) -> Shown:
     """A table and a figure of every case, beside the curve that it repeats."""
     names = file_names(cases)
-    made_up = [case for case in cases if not _reads(case)]
-    pairs = [(curve, case) for case in made_up for curve in curves if curve.of(case)]
+    made_up = [case for case in cases if not _reads(case.points[0])]
+    pairs = [(curve, case) for case in made_up for curve in curves if curve.of(case.points[0])]
     reading = reading_costs(curves, cases)
     tables = [
         StudyTable(rows=table_beside(curve, case), title=case.name, caption=TABLE)
@@ -112,20 +115,19 @@ def show_curves(curves: Sequence[PublishedCurve], cases: Sequence[Case]) -> Show
     )
 
 
-def _reads(case: Case) -> bool:
-    return isinstance(case.points[0].experiment.workload.data, InputFiles)
+def _reads(point: Point) -> bool:
+    return isinstance(point.experiment.workload.data, InputFiles)
 
 
 def reading_costs(curves: Sequence[PublishedCurve], cases: Sequence[Case]) -> pd.DataFrame:
     """Of every point that reads files and has a twin with synthetic images, what that costs."""
-    points = [(case, p) for case in cases for p in case.points if len(p.rates)]
-    plain = {_but_for_input(p.experiment): p for case, p in points if not _reads(case)}
+    points = [point for case in cases for point in case.points]
     rows = [
         _cost(curve, point, base)
-        for case, point in points
-        if _reads(case)
+        for point, base in beside_base(points, lambda p: not _reads(p), _but_for_input)
+        if _reads(point)
         for curve in curves
-        if curve.of(case) and (base := plain.get(_but_for_input(point.experiment)))
+        if curve.of(point)
     ]
     costs = pd.DataFrame(rows)
     has_one_original = bool(rows) and costs["there"].nunique() == 1
@@ -139,7 +141,7 @@ def _but_for_input(experiment: Experiment) -> str:
 
 
 def _cost(curve: PublishedCurve, point: Point, base: Point) -> dict[str, str]:
-    kept, low, high = rate_over(point, base)
+    kept = over_base("kept", point.rates, base.rates)
     published = {row["workers"]: row for row in curve.rows().to_dict("records")}
     there = published.get(point.num_workers, {}).get("real_cost", math.nan)
     return {
@@ -147,7 +149,7 @@ def _cost(curve: PublishedCurve, point: Point, base: Point) -> dict[str, str]:
         "setting": point.setting.label,
         "synthetic/s": number(mean_rate(base)),
         "real/s": number(mean_rate(point)),
-        "cost here": with_interval(ratio, 1 - kept, 1 - high, 1 - low),
+        "cost here": with_interval(ratio, *(1 - kept[end] for end in ("kept", "high", "low"))),
         "cost there": ratio(there),
         "there": curve.system.removeprefix("published: "),
     }
@@ -260,12 +262,8 @@ def _drawn(name: str, curves: Mapping[str, pd.DataFrame], every: pd.DataFrame) -
         for label, marks in curves.items()
     }
     ticks = {math.log2(count): str(count) for count in sorted({*every["num_workers"]})}
-    with style():
-        figure, grid = new_figure(1, 1, _HEIGHT)
-        name_figure(figure, name)
-        draw_curves(grid[0], places, ticks, top_of(every, 1.0))
-        finish_grid(figure, grid, 1, ("workers", "efficiency on a single worker"))
-    return figure
+    labels = "workers", "efficiency on a single worker"
+    return plot_panels({"": places}, ticks, labels, name=name)
 
 
 def _curves(curve: PublishedCurve, case: Case) -> dict[str, pd.DataFrame]:
@@ -290,20 +288,37 @@ def _curves(curve: PublishedCurve, case: Case) -> dict[str, pd.DataFrame]:
     return {curve.system: published, **own}
 
 
+SERIES = {
+    "here, round robin": placed(Policy.ROUND_ROBIN),
+    "here, partitioned": placed(Policy.PARTITIONED),
+}
+
+SOURCE = (
+    "Bugliarello, Distributed TensorFlow: A performance evaluation, CSCS 2017; "
+    "github.com/e-bug/distributed-tensorflow-benchmarks, InceptionV3, batch 64, synthetic images, "
+    "TensorFlow 1.1, mean of 5 runs."
+)
+
 CURVE = PublishedCurve(
-    system="published: Piz Daint, greedy or round robin",
-    csv="piz-daint.csv",
-    series={
-        "here, round robin": placed(Policy.ROUND_ROBIN),
-        "here, partitioned": placed(Policy.PARTITIONED),
-    },
+    system="published: Piz Daint, greedy or round robin", csv="piz-daint.csv", series=SERIES
+)
+
+CURVES_OF_P2 = tuple(
+    PublishedCurve(
+        system=f"published: {instance}, {told} per host",
+        csv=f"{instance}.csv",
+        series=SERIES,
+        workers_per_host=workers,
+    )
+    for instance, told, workers in (
+        ("p2.xlarge", "a worker", 1),
+        ("p2.8xlarge", "eight workers", 8),
+    )
 )
 
 PIZ_DAINT = PublishedStudy(
     name="piz-daint",
-    source="Bugliarello, Distributed TensorFlow: A performance evaluation, CSCS 2017; "
-    "github.com/e-bug/distributed-tensorflow-benchmarks, InceptionV3, batch 64, synthetic images, "
-    "TensorFlow 1.1, mean of 5 runs.",
+    source=SOURCE,
     differences=(
         "The original ran on hosts with a P100 each and the Aries network, with TensorFlow 1.1.",
         "Its mode parameter_server places variables greedily by bytes, distributed_replicated "
@@ -318,31 +333,9 @@ PIZ_DAINT = PublishedStudy(
 )
 
 
-SERIES = {
-    "here, round robin": placed(Policy.ROUND_ROBIN),
-    "here, partitioned": placed(Policy.PARTITIONED),
-}
-
-CURVES = (
-    PublishedCurve(
-        system="published: p2.xlarge, a worker per host",
-        csv="p2.xlarge.csv",
-        series=SERIES,
-        workers_per_host=1,
-    ),
-    PublishedCurve(
-        system="published: p2.8xlarge, eight workers per host",
-        csv="p2.8xlarge.csv",
-        series=SERIES,
-        workers_per_host=8,
-    ),
-)
-
 P2 = PublishedStudy(
     name="p2",
-    source="Bugliarello, Distributed TensorFlow: A performance evaluation, CSCS 2017; "
-    "github.com/e-bug/distributed-tensorflow-benchmarks, InceptionV3, batch 64, synthetic images, "
-    "TensorFlow 1.1, mean of 5 runs.",
+    source=SOURCE,
     differences=(
         "The original ran on instances of Amazon with a K80 for each worker; the instances with "
         "eight workers have faster links than those with one. Here all links are alike.",
@@ -353,5 +346,5 @@ P2 = PublishedStudy(
         "In the small form all hosts share the cores of one machine, so what real images cost is "
         "measured with one worker and with eight on one host only.",
     ),
-    show=partial(show_curves, CURVES),
+    show=partial(show_curves, CURVES_OF_P2),
 )

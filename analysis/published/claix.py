@@ -20,24 +20,23 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
+from analysis.figures.marks import data_of
 from analysis.figures.style import (
     IDEAL,
     INK,
-    legend_of_figure,
-    new_figure,
-    style,
 )
 from analysis.published.study import (
     PublishedStudy,
     Shown,
     StudyFigure,
     StudyTable,
-    draw_speed_ups,
-    known,
-    spaced,
+    intervals,
+    marks_from,
+    over_base,
+    plot_panels,
 )
 from analysis.stats.points import mean_rate
-from analysis.stats.statistics import compare, estimate
+from analysis.stats.statistics import estimate
 from analysis.wording import NONE, number, ratio, with_interval
 from ps_allreduce.point.measurement import EvaluationMode
 from ps_allreduce.point.strategies import Horovod
@@ -66,8 +65,6 @@ CAPTION = (
 
 #: Columns of `_rows` that tell a curve.
 _CURVE = ["scaling", "evaluation"]
-
-_HEIGHT = 3.6
 
 
 def _show(cases: Sequence[Case]) -> Shown:
@@ -112,7 +109,6 @@ def _row(case: Case, point: Point, base: Point) -> dict[str, object]:
         "evaluation_rate": estimate(point.known("evaluation_examples_per_sec")).mean,
         "epoch_s": estimate(_epoch_s(point)).mean,
         **_speed_up(point, base),
-        "launches": tuple(estimate(_epoch_s(base)).mean / _epoch_s(point)),
         "share": float((_phases_s(point)[1] / _epoch_s(point)).mean()),
         "bound": float(((training + evaluating) / evaluating).mean()),
         "input": _share_of_step(point, "input_wait_s"),
@@ -132,12 +128,11 @@ def _epoch_s(point: Point) -> pd.Series:
     return (training + evaluating).dropna()
 
 
-def _speed_up(point: Point, base: Point) -> dict[str, float]:
-    """Of an epoch over the base's, with its interval; not a number where unknown."""
-    if point is base:
-        return {"speed_up": 1.0, "low": math.nan, "high": math.nan}
-    ends = compare(1 / _epoch_s(point), 1 / _epoch_s(base)).ends
-    return dict(zip(("speed_up", "low", "high"), map(known, ends), strict=True))
+def _speed_up(point: Point, base: Point) -> dict[str, Any]:
+    """Of an epoch over the base's; the base itself has no interval."""
+    speed_up = over_base("speed_up", 1 / _epoch_s(point), 1 / _epoch_s(base))
+    alone = {"speed_up": 1.0, "low": math.nan, "high": math.nan} if point is base else {}
+    return speed_up | alone
 
 
 def _mean(point: Point, column: str) -> float:
@@ -166,7 +161,6 @@ def _sentences(rows: pd.DataFrame) -> Iterator[str]:
 
 
 def _epochs(rows: pd.DataFrame) -> pd.DataFrame:
-    speed_ups = rows[["speed_up", "low", "high"]].itertuples(index=False)
     return pd.DataFrame(
         {
             "workers": rows["workers"].map(str) + ", " + rows["scaling"],
@@ -177,7 +171,7 @@ def _epochs(rows: pd.DataFrame) -> pd.DataFrame:
             "train/s": rows["training_rate"].map(number),
             "eval/s": rows["evaluation_rate"].map(number),
             "epoch s": rows["epoch_s"].map(number),
-            "speed-up": [with_interval(ratio, *map(float, each)) for each in speed_ups],
+            "speed-up": intervals(rows, ["speed_up", "low", "high"], ratio),
             "share": rows["share"].map(ratio),
         }
     )
@@ -229,28 +223,29 @@ def _figure(rows: pd.DataFrame) -> StudyFigure:
         title="Speed-up of an epoch",
         caption=CAPTION,
         figure=_drawn(rows),
-        data=rows.assign(launches=rows["launches"].map(spaced)),
+        data=data_of(rows),
     )
 
 
 def _drawn(rows: pd.DataFrame) -> Figure:
     counts = sorted(rows["workers"].unique())
-    with style():
-        figure, (axes,) = new_figure(1, 1, _HEIGHT)
-        axes.plot(counts, counts, color=IDEAL, linewidth=0.8, label="ideal")
-        for place, (names, own) in enumerate(_curves(rows)):
-            draw_speed_ups(axes, place, "workers", own, ", ".join(names))
+    panel = {
+        ", ".join(names): marks_from(own.assign(x=np.log2(own["workers"])), own["speed_up"])
+        for names, own in _curves(rows)
+    }
+    highest = math.ceil(math.log2(max(*counts, rows["bound"].max())))
+
+    def draw_beside(axes: Axes, _: str) -> None:
+        axes.plot(np.log2(counts), counts, color=IDEAL, linewidth=0.8, label="ideal")
         _draw_bound(axes, rows)
-        axes.set_xscale("log", base=2)
+        ends = 2.0 ** np.arange(0, highest + 1)
         axes.set_yscale("log", base=2)
-        axes.set_xticks(counts, [str(count) for count in counts])
-        ends = 2.0 ** np.arange(0, math.ceil(math.log2(max(*counts, rows["bound"].max()))) + 1)
         axes.set_yticks(ends, [f"{end:g}" for end in ends])
-        axes.set_xlabel("workers")
-        axes.set_ylabel("speed-up of an epoch")
-        axes.grid(axis="y", visible=True)
-        legend_of_figure(figure, [axes])
-    return figure
+        axes.set_ylim(0.9 * min(1.0, *map(min, rows["launches"])), 1.1 * ends[-1])
+
+    ticks = {math.log2(count): str(count) for count in counts}
+    labels = "workers", "speed-up of an epoch"
+    return plot_panels({"": panel}, ticks, labels, draw_beside, wanted=2.0**highest)
 
 
 def _curves(rows: pd.DataFrame) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:

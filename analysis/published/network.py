@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from analysis.data.cases import Case, Point
+from analysis.figures.marks import data_of, draw_launches
+from analysis.figures.rows import name_rows
 from analysis.figures.style import (
     COLOURS,
     FAINT,
@@ -31,12 +32,11 @@ from analysis.published.study import (
     Shown,
     StudyFigure,
     StudyTable,
-    draw_launches,
+    intervals,
     model_name,
-    spaced,
 )
 from analysis.stats.statistics import estimate
-from analysis.wording import number, rate_text, ratio, with_interval
+from analysis.wording import number, rate_text, ratio
 from ps_allreduce.point.accelerators import SPEEDS
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.weights import ScaledModel
@@ -65,7 +65,9 @@ _ROW_HEIGHT, _AROUND = 0.22, 1.4
 
 
 def _show(cases: Sequence[Case]) -> Shown:
-    rows = pd.DataFrame([*_rows(cases)])
+    points = [point for case in cases for point in case.points if len(point.rates)]
+    sending = [point for point in points if point.experiment.strategy.communicates()]
+    rows = pd.DataFrame([_row(point) for point in sending])
     if rows.empty:
         return Shown()
     rows = rows.sort_values(["model", "compute_ms", "link"], ascending=[True, False, True])
@@ -74,7 +76,9 @@ def _show(cases: Sequence[Case]) -> Shown:
         title="Compute beside transfer",
         caption=CAPTION,
         figure=_drawn(rows),
-        data=rows.assign(steps_ms=rows["steps_ms"].map(spaced)),
+        data=data_of(rows.rename(columns={"steps_ms": "launches"})).rename(
+            columns={"launches": "steps_ms"}
+        ),
     )
     table = StudyTable(rows=_text(rows), caption=TABLE)
     return Shown(sentences=[*_sentences(rows)], tables=[table], figures=[figure])
@@ -89,14 +93,6 @@ def _sentences(rows: pd.DataFrame) -> Iterator[str]:
             for share, link in zip(shares, own["link"], strict=True)
         ]
         yield f"{model}, {device}: of a step compute takes {', '.join(on_links)}."
-
-
-def _rows(cases: Sequence[Case]) -> Iterator[dict[str, object]]:
-    """What each point that communicates is, and its times of a step in milliseconds."""
-    for case in cases:
-        for point in case.points:
-            if point.experiment.strategy.communicates() and len(point.rates):
-                yield _row(point)
 
 
 def _row(point: Point) -> dict[str, object]:
@@ -152,14 +148,13 @@ def _link(point: Point) -> float:
 
 def _text(rows: pd.DataFrame) -> pd.DataFrame:
     """The table that readers see."""
-    steps = rows[["step_ms", "step_low_ms", "step_high_ms"]].itertuples(index=False)
     return pd.DataFrame(
         {
             "model, device": rows["model"] + ", " + rows["device"],
             "link": rows["link"].map(_link_text),
             "compute": rows["compute_ms"].map(_short),
             "transfer": rows["transfer_ms"].map(_short),
-            "step": [with_interval(_short, *map(float, step)) for step in steps],
+            "step": intervals(rows, ["step_ms", "step_low_ms", "step_high_ms"], _short),
             "share": (rows["compute_ms"] / rows["step_ms"]).map(ratio),
             "images/s": rows["mean_rate"].map(_short),
             "highest": rows["highest_rate"].map(_short),
@@ -177,39 +172,26 @@ def _link_text(bits_per_s: float) -> str:
 
 
 def _drawn(rows: pd.DataFrame) -> Figure:
-    places = np.arange(len(rows), dtype=float)
+    places = range(len(rows))
     names = zip(rows["model"], rows["device"], rows["link"].map(_link_text), strict=True)
     with style():
         figure, (axes,) = new_figure(1, 1, _AROUND + _ROW_HEIGHT * len(rows))
-        _draw_steps(axes, rows, places)
+        # The mean step as a stroke from its compute on, and each launch.
+        axes.hlines(places, rows["compute_ms"], rows["step_ms"], color=FAINT, linewidth=2)
+        axes.plot(rows["step_ms"], places, "|", color=INK, ms=11, mew=2, label="measured step")
+        for place, steps in zip(places, rows["steps_ms"], strict=True):
+            draw_launches(axes, steps, [place] * len(steps), FAINT, shift=(0, 0))
         for place, (column, label) in enumerate(TIMES.items()):
-            axes.plot(
-                rows[column],
-                places,
-                MARKERS[place + 1],
-                color=COLOURS[place],
-                mec=PAPER,
-                ms=7,
-                label=label,
-            )
-        axes.set_yticks(places, [", ".join(name) for name in names])
-        axes.set_ylim(len(rows) - 0.4, -0.6)
+            look: dict[str, Any] = {"marker": MARKERS[place + 1], "color": COLOURS[place]}
+            axes.plot(rows[column], places, **look, ls="none", mec=PAPER, ms=7, label=label)
+        name_rows(axes, [", ".join(name) for name in names])
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.grid(axis="x", visible=True)
         axes.set_xlabel("milliseconds of a step")
         legend_of_figure(figure, [axes], columns=3)
     return figure
-
-
-def _draw_steps(axes: Axes, rows: pd.DataFrame, places: np.ndarray) -> None:
-    """The mean step as a stroke from its compute on, and each launch."""
-    axes.hlines(places, rows["compute_ms"], rows["step_ms"], color=FAINT, linewidth=2)
-    axes.plot(rows["step_ms"], places, "|", color=INK, ms=11, mew=2, label="measured step")
-    for place, steps in zip(places, rows["steps_ms"], strict=True):
-        draw_launches(axes, steps, [place] * len(steps))
 
 
 NETWORK = PublishedStudy(

@@ -16,22 +16,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
+from analysis.figures.curves import curves_of
+from analysis.figures.marks import data_of
 from analysis.figures.style import (
     IDEAL,
     INK,
-    legend_of_figure,
-    new_figure,
-    style,
 )
 from analysis.published.study import (
     PublishedStudy,
     Shown,
     StudyFigure,
     StudyTable,
-    draw_speed_ups,
+    beside_base,
+    marks_from,
     model_name,
-    rate_over,
-    spaced,
+    over_base,
+    plot_panels,
 )
 from analysis.stats.points import mean_rate
 from analysis.stats.statistics import estimate
@@ -62,13 +62,11 @@ CAPTION = (
 #: Begins every curve.
 ONE_HOST = pd.DataFrame([{"hosts": 1, "speed_up": 1.0, "low": 1.0, "high": 1.0, "launches": ()}])
 
-_HEIGHT = 3.4
-
 
 def _show(cases: Sequence[Case]) -> Shown:
     points = [point for case in cases for point in case.points if len(point.rates)]
     tables, figures = [], []
-    alone = [point for point in points if hosts_of(point.experiment) == 1]
+    alone = filter(_is_on_one_host, points)
     computed = [point for point in alone if point.experiment.workload.emulated is None]
     if computed:
         tables.append(StudyTable(rows=_host_table(computed), title="One host", caption=HOST))
@@ -89,6 +87,10 @@ def hosts_of(experiment: Experiment) -> int:
     if experiment.spread is None:
         return 1
     return math.ceil(experiment.num_workers / experiment.spread.workers_per_host)
+
+
+def _is_on_one_host(point: Point) -> bool:
+    return hosts_of(point.experiment) == 1
 
 
 def _processes(point: Point) -> str:
@@ -128,10 +130,8 @@ def _host_sentences(points: Sequence[Point]) -> Iterator[str]:
 
 def _scaling(points: Sequence[Point]) -> Iterator[dict[str, object]]:
     """Points on several hosts, beside one host with the same model and scaling."""
-    bases = {_trained(p.experiment): p for p in points if hosts_of(p.experiment) == 1}
-    for point in points:
-        base = bases.get(_trained(point.experiment))
-        if hosts_of(point.experiment) > 1 and base is not None:
+    for point, base in beside_base(points, _is_on_one_host, _trained):
+        if not _is_on_one_host(point):
             yield _row(point, base)
 
 
@@ -148,8 +148,7 @@ def _row(point: Point, base: Point) -> dict[str, object]:
         "strategy": point.setting.strategy,
         "hosts": hosts_of(point.experiment),
         "rate": mean_rate(point),
-        **dict(zip(("speed_up", "low", "high"), rate_over(point, base), strict=True)),
-        "launches": tuple(point.rates / mean_rate(base)),
+        **over_base("speed_up", point.rates, base.rates),
         "mark": point.mark,
     }
 
@@ -206,43 +205,33 @@ def _figure(rows: pd.DataFrame) -> StudyFigure:
         title="Speed-up over hosts",
         caption=CAPTION,
         figure=_drawn(rows),
-        data=rows.assign(launches=rows["launches"].map(spaced)),
+        data=data_of(rows),
     )
 
 
+def _marks(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of a model; every curve begins with one host."""
+    told = rows.assign(label=rows["strategy"] + ", " + rows["scaling"])
+    begins = [ONE_HOST.assign(label=label) for label in told["label"].unique()]
+    every = pd.concat([*begins, told], ignore_index=True)
+    return marks_from(every.assign(x=every["hosts"]), every["speed_up"])
+
+
 def _drawn(rows: pd.DataFrame) -> Figure:
-    models = sorted(rows["model"].unique())
-    curves = list(dict.fromkeys(zip(rows["scaling"], rows["strategy"], strict=True)))
     hosts = sorted({1, *rows["hosts"], MOST_THERE})
-    with style():
-        figure, grid = new_figure(1, len(models), _HEIGHT, alike="all")
-        for axes, model in zip(grid, models, strict=True):
-            axes.plot(hosts, hosts, color=IDEAL, linewidth=0.8, label="ideal")
-            for place, (scaling, strategy) in enumerate(curves):
-                own = rows[
-                    (rows["model"] == model)
-                    & (rows["scaling"] == scaling)
-                    & (rows["strategy"] == strategy)
-                ]
-                if len(own):
-                    own = pd.concat([ONE_HOST, own])
-                    draw_speed_ups(axes, place, "hosts", own, f"{strategy}, {scaling}")
-            _draw_published(axes, model)
-            axes.set_title(model, loc="left")
-            axes.set_xlabel("hosts")
-            axes.set_xticks(hosts)
-        grid[0].set_ylim(0, None)
-        grid[0].set_ylabel("speed-up")
-        legend_of_figure(figure, grid, columns=3)
-    return figure
+    labels = list(dict.fromkeys(rows["strategy"] + ", " + rows["scaling"]))
+    panels = {str(model): curves_of(_marks(own), labels) for model, own in rows.groupby("model")}
 
+    def draw_beside(axes: Axes, model: str) -> None:
+        axes.plot(hosts, hosts, color=IDEAL, linewidth=0.8, label="ideal")
+        for scaling, marker in ((Scaling.WEAK, "x"), (Scaling.STRONG, "+")):
+            cpu, _ = _published(model, scaling)
+            if not math.isnan(cpu):
+                label = f"published, {scaling}"
+                axes.plot(MOST_THERE, cpu, marker, color=INK, ms=8, mew=1.6, label=label)
 
-def _draw_published(axes: Axes, model: str) -> None:
-    for scaling, marker in ((Scaling.WEAK, "x"), (Scaling.STRONG, "+")):
-        cpu, _ = _published(model, scaling)
-        if not math.isnan(cpu):
-            label = f"published, {scaling}"
-            axes.plot(MOST_THERE, cpu, marker, color=INK, ms=8, mew=1.6, label=label)
+    ticks = {float(count): str(count) for count in hosts}
+    return plot_panels(panels, ticks, ("hosts", "speed-up"), draw_beside, wanted=MOST_THERE)
 
 
 OSU = PublishedStudy(

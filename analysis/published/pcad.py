@@ -6,7 +6,6 @@ there are none beside ours.
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,18 +13,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.special import ndtri
 
 from analysis.data.cases import Case, Point
+from analysis.figures.curves import curves_of
+from analysis.figures.marks import known
 from analysis.figures.style import (
     COLOURS,
     FAINT,
-    LINES,
-    MARKERS,
-    PAPER,
-    legend_of_figure,
     new_figure,
     style,
 )
@@ -34,8 +30,9 @@ from analysis.published.study import (
     Shown,
     StudyFigure,
     StudyTable,
-    draw_launches,
+    marks_from,
     model_name,
+    plot_panels,
 )
 from analysis.stats.linear_models import CHANCE, F_VALUE, FREEDOM, SHARE, LinearModel, fit_linear
 from analysis.stats.statistics import estimate
@@ -139,17 +136,11 @@ def _times(launches: pd.DataFrame) -> pd.DataFrame:
     """A row for each model, loop and batch; a column for each number of hosts."""
 
     def cell(seconds: pd.Series) -> str:
-        low, mean, high = (math.nan if end is None else end for end in _ends(seconds))
-        return with_interval(number, mean, low, high)
+        return with_interval(number, *estimate(seconds).ends)
 
     grouped = launches.groupby(["model", "loop", "batch", "hosts"])["seconds"]
     table = grouped.apply(cell).unstack("hosts").fillna("").reset_index()
     return table.astype(str).rename(columns=lambda name: _hosts_text(name))
-
-
-def _ends(seconds: pd.Series) -> tuple[float | None, float, float | None]:
-    known = estimate(seconds)
-    return known.low, known.mean, known.high
 
 
 def _hosts_text(name: object) -> str:
@@ -201,52 +192,35 @@ def _chance(p: float) -> str:
 
 
 def _time_figure(launches: pd.DataFrame) -> StudyFigure:
-    means = launches.groupby(["model", "loop", "batch", "hosts"])["seconds"].apply(
-        lambda each: estimate(each).mean
-    )
+    factors = ["model", "loop", "batch", "hosts"]
     return StudyFigure(
         name="time-of-an-epoch",
         title="Time of an epoch against hosts",
-        caption="Seconds of an epoch of 100,000 images against hosts; each batch has its marker. "
-        "Lines join means, small circles are launches.",
-        figure=_drawn_times(launches, means),
-        data=launches.sort_values(["model", "loop", "batch", "hosts", "turn"]),
+        caption="Seconds of an epoch of 100,000 images against hosts, a panel for each model and "
+        "loop. Lines join means, bars are 95 % intervals, small circles are launches.",
+        figure=_drawn_times(launches, factors),
+        data=launches.sort_values([*factors, "turn"]),
     )
 
 
-def _drawn_times(launches: pd.DataFrame, means: pd.Series) -> Figure:
-    names = sorted(launches["model"].unique())
-    with style():
-        figure, grid = new_figure(1, len(names), 3.6)
-        for axes, model in zip(grid, names, strict=True):
-            _draw_model(axes, launches[launches["model"] == model], means[model])
-            axes.set_title(model, loc="left")
-            axes.set_xlabel("hosts")
-        grid[0].set_ylabel("seconds of an epoch")
-        legend_of_figure(figure, grid, columns=3)
-    return figure
-
-
-def _draw_model(axes: Axes, launches: pd.DataFrame, means: pd.Series) -> None:
-    batches = sorted(launches["batch"].unique())
-    loops = sorted(launches["loop"].unique(), reverse=True)
-    for (place, loop), (row, batch) in itertools.product(enumerate(loops), enumerate(batches)):
-        own = launches[(launches["loop"] == loop) & (launches["batch"] == batch)]
-        if own.empty:
-            continue
-        drawn = means[loop, batch]
-        axes.plot(
-            drawn.index,
-            drawn,
-            MARKERS[row] + LINES[place],
-            color=COLOURS[place],
-            mec=PAPER,
-            ms=6,
-            label=f"{loop}, batch {batch}",
-        )
-        draw_launches(axes, own["hosts"], own["seconds"])
-    axes.set_xticks(sorted(launches["hosts"].unique()))
-    axes.set_ylim(0, None)
+def _drawn_times(launches: pd.DataFrame, factors: Sequence[str]) -> Figure:
+    rows = [
+        dict(zip(factors, names, strict=True))
+        | dict(zip(("seconds", "low", "high"), map(known, estimate(own).ends), strict=True))
+        | {"launches": tuple(own)}
+        for names, own in launches.groupby([*factors])["seconds"]
+    ]
+    table = pd.DataFrame(rows)
+    marks = marks_from(table.assign(x=table["hosts"]), table["seconds"])
+    batches = sorted(marks["batch"].unique())
+    marks = marks.assign(label=marks["batch"].map("batch {}".format))
+    panels = {
+        f"{model}, {loop}": curves_of(own, [f"batch {batch}" for batch in batches])
+        for (loop, model), own in marks.groupby(["loop", "model"], sort=True)
+    }
+    ticks = {float(count): str(count) for count in sorted(marks["hosts"].unique())}
+    labels = "hosts", "seconds of an epoch"
+    return plot_panels(panels, ticks, labels, columns=launches["model"].nunique())
 
 
 def _residual_figure(fitted: Sequence[_Fitted]) -> StudyFigure:

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
-from analysis.figures.rows import Row, draw_row
+from analysis.figures.marks import data_of
+from analysis.figures.rows import draw_rows, name_rows
 from analysis.figures.style import (
     COLOURS,
     INK,
@@ -32,12 +32,14 @@ from analysis.published.study import (
     Shown,
     StudyFigure,
     StudyTable,
+    beside_base,
+    intervals,
+    marks_from,
     model_name,
-    rate_over,
-    spaced,
+    over_base,
 )
 from analysis.stats.points import mean_rate
-from analysis.wording import number, ratio, with_interval
+from analysis.wording import number, ratio
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import InputFiles
 from ps_allreduce.point.inputs.data_set import Pipeline
@@ -57,8 +59,6 @@ MOST = 1.2
 #: Inches: of a row, and of what is around all rows.
 _ROW_HEIGHT, _AROUND = 0.24, 1.3
 
-_RELATIVE = ["relative", "low", "high"]
-
 
 def _show(cases: Sequence[Case]) -> Shown:
     points = [point for case in cases for point in case.points if len(point.rates)]
@@ -72,7 +72,7 @@ def _show(cases: Sequence[Case]) -> Shown:
         title="What reading costs",
         caption=CAPTION,
         figure=_drawn(rows),
-        data=rows.assign(launches=rows["launches"].map(spaced)),
+        data=data_of(rows),
     )
     return Shown(
         sentences=[*_sentences(rows)],
@@ -84,10 +84,9 @@ def _show(cases: Sequence[Case]) -> Shown:
 def _rows(points: Sequence[Point]) -> Iterator[dict[str, object]]:
     """Points that read files, beside the same with synthetic images."""
     names = _names(points)
-    plain = {_trained(p.experiment): p for p in points if not _reads(p.experiment)}
-    for point in points:
-        data, base = point.experiment.workload.data, plain.get(_trained(point.experiment))
-        if isinstance(data, InputFiles) and base is not None:
+    for point, base in beside_base(points, lambda p: not _reads(p.experiment), _trained):
+        data = point.experiment.workload.data
+        if isinstance(data, InputFiles):
             read = ", ".join([names[data], *_changed(point.experiment.workload.pipeline)])
             yield {"input": read, **_row(point, base)}
 
@@ -111,8 +110,7 @@ def _row(point: Point, base: Point) -> dict[str, object]:
         "rate": mean_rate(point),
         "highest": point.rates.max(),
         "synthetic": mean_rate(base),
-        **dict(zip(_RELATIVE, rate_over(point, base), strict=True)),
-        "launches": tuple(point.rates / mean_rate(base)),
+        **over_base("relative", point.rates, base.rates),
         "wait": float(point.known("input_wait_s").mean() / point.known("mean_step_s").mean()),
     }
 
@@ -144,14 +142,13 @@ def _sentences(rows: pd.DataFrame) -> Iterator[str]:
 
 
 def _text(rows: pd.DataFrame) -> pd.DataFrame:
-    relative = rows[_RELATIVE].itertuples(index=False)
     return pd.DataFrame(
         {
             "model, device": rows["of"],
             "input": rows["input"],
             "images/s": rows["rate"].map(number),
             "highest": rows["highest"].map(number),
-            "relative": [with_interval(ratio, *map(float, each)) for each in relative],
+            "relative": intervals(rows, ["relative", "low", "high"], ratio),
             "wait": rows["wait"].map(ratio),
         }
     )
@@ -159,31 +156,22 @@ def _text(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _drawn(rows: pd.DataFrame) -> Figure:
     inputs = list(dict.fromkeys(rows["input"]))
-    places = {name: float(place) for place, name in enumerate(inputs)}
+    right = max(MOST, 1.03 * max(max(each) for each in rows["launches"]))
     with style():
         figure, (axes,) = new_figure(1, 1, _AROUND + 3 * _ROW_HEIGHT * len(inputs))
-        axes.set_xlim(0.0, max(MOST, 1.03 * max(max(each) for each in rows["launches"])))
-        groups = list(rows.groupby("of", sort=False))
+        groups = list(marks_from(rows, rows["relative"]).groupby("of", sort=False))
         for place, (of, own) in enumerate(groups):
             shift = (place - (len(groups) - 1) / 2) * 0.7 / len(groups)
-            _draw(axes, place, str(of), own, own["input"].map(places) + shift)
+            look = COLOURS[place], MARKERS[place]
+            axes.plot([], [], look[1], color=look[0], mec=PAPER, label=of)
+            on_rows = own.assign(y=own["input"].map(inputs.index) + shift)
+            draw_rows(axes, on_rows, look, (0.0, right), counted=False)
         axes.axvline(1.0, color=INK, linewidth=0.8)
-        axes.set_yticks(list(places.values()), inputs)
-        axes.set_ylim(len(inputs) - 0.4, -0.6)
-        axes.grid(axis="x", visible=True)
+        name_rows(axes, inputs)
+        axes.set_xlim(0.0, right)
         axes.set_xlabel("rate relative to synthetic images")
         legend_of_figure(figure, [axes])
     return figure
-
-
-def _draw(axes: Axes, place: int, name: str, own: pd.DataFrame, heights: pd.Series) -> None:
-    colour, marker = COLOURS[place], MARKERS[place]
-    axes.plot([], [], marker, color=colour, mec=PAPER, label=name)
-    relative = own[_RELATIVE].astype(object).where(own[_RELATIVE].notna(), None)
-    ends = relative.itertuples(index=False, name=None)
-    for height, launches, known in zip(heights, own["launches"], ends, strict=True):
-        row = Row(y=height, launches=launches, ends=known, colour=colour, marker=marker)
-        draw_row(axes, row, axes.get_xlim())
 
 
 STORAGE = PublishedStudy(

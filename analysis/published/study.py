@@ -1,24 +1,31 @@
 """What is shown of a study from the literature, beside its published numbers.
 
-Decides the form only.  What each study shows, and what sets it apart from the original, is decided
+Decides the form only: what launches are held against, and how curves stand in panels.  What each study shows, and what sets it apart from the original, is decided
 in its module.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
-from analysis.figures.style import COLOURS, FAINT, LINES, MARKERS, PAPER
-from analysis.stats.statistics import compare
+from analysis.figures.curves import Curves, Ticks, draw_curves
+from analysis.figures.marks import known, top_of
+from analysis.figures.style import finish_grid, name_figure, new_figure, style
+from analysis.stats.statistics import compare, estimate
+from analysis.wording import with_interval
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.weights import ScaledModel
+
+#: Inches: around panels, and of each row of them.
+_AROUND, _PANEL = 1.0, 2.6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -77,45 +84,71 @@ def model_name(experiment: Experiment) -> str:
     return model.base if isinstance(model, ScaledModel) else model.name
 
 
-def draw_launches(axes: Axes, xs: Sequence[float], ys: Sequence[float]) -> None:
-    """Small circles."""
-    axes.plot(xs, ys, "o", mfc="none", mec=FAINT, ms=3, mew=0.7)
+def beside_base(
+    points: Iterable[Point],
+    is_base: Callable[[Point], bool],
+    shared: Callable[[Experiment], object],
+) -> Iterator[tuple[Point, Point]]:
+    """Points with launches, each with the base that shares with it what is to be shared.
+
+    Those that have no base are left out.
+    """
+    launched = [point for point in points if len(point.rates)]
+    bases = {shared(point.experiment): point for point in launched if is_base(point)}
+    for point in launched:
+        if (base := bases.get(shared(point.experiment))) is not None:
+            yield point, base
 
 
-def draw_speed_ups(axes: Axes, place: int, column: str, own: pd.DataFrame, label: str) -> None:
-    """A curve with intervals and launches.
+def over_base(name: str, rates: pd.Series, base: pd.Series) -> dict[str, Any]:
+    """The ratio of two means under a name, its interval (`low`, `high`), and single `launches`."""
+    ends = map(known, compare(rates, base).ends)
+    launches = tuple(rates / estimate(base).mean)
+    return {**dict(zip((name, "low", "high"), ends, strict=True)), "launches": launches}
+
+
+def intervals(
+    rows: pd.DataFrame, names: Sequence[str], spell: Callable[[float | None], str]
+) -> list[str]:
+    """Three columns as one of text: a mean, and the ends of its interval."""
+    return [with_interval(spell, *map(float, each)) for each in rows[[*names]].to_numpy()]
+
+
+def marks_from(rows: pd.DataFrame, means: pd.Series) -> pd.DataFrame:
+    """Rows with `low`, `high` and `launches` as marks that figures draw; all else is unknown."""
+    return rows.assign(mean=means, bound=math.nan, starred=False, ok=0, planned=0, failed=0)
+
+
+def plot_panels(
+    panels: Mapping[str, Curves],
+    ticks: Ticks,
+    labels: tuple[str, str],
+    draw_beside: Callable[[Axes, str], None] = lambda axes, name: None,
+    *,
+    name: str = "",
+    columns: int = 0,
+    wanted: float = 0.0,
+) -> Figure:
+    """Curves in panels that share their scales.
 
     Args:
-        place: of the curve among others, for its marker, line and colour.
-        column: of the numbers of workers or hosts.
-        own: a row for each of them: `speed_up`, `low`, `high`, `launches`.
+        panels: by their titles.
+        labels: of the horizontal and the vertical scale.
+        draw_beside: what else stands in a panel, by its title.
+        name: above all panels.
+        columns: panels beside each other; 0 for all.
+        wanted: the vertical axis reaches so far, unless that is much more than was measured.
     """
-    for count, launches in zip(own[column], own["launches"], strict=True):
-        draw_launches(axes, [count] * len(launches), launches)
-    low, high = own["speed_up"] - own["low"], own["high"] - own["speed_up"]
-    axes.errorbar(
-        own[column],
-        own["speed_up"],
-        yerr=[low.fillna(0.0), high.fillna(0.0)],
-        fmt=MARKERS[place] + LINES[place % len(LINES)],
-        color=COLOURS[place],
-        mec=PAPER,
-        ms=6,
-        label=label,
-    )
-
-
-def rate_over(point: Point, base: Point) -> tuple[float, float, float]:
-    """The rate of a point over that of another with its interval; not a number where unknown."""
-    ratio, low, high = compare(point.rates, base.rates).ends
-    return known(ratio), known(low), known(high)
-
-
-def known(end: float | None) -> float:
-    """A number for figures and tables; not a number where it is None."""
-    return math.nan if end is None else end
-
-
-def spaced(values: Sequence[float]) -> str:
-    """Several values in one field of a CSV file."""
-    return " ".join(f"{value:.6g}" for value in values)
+    columns = columns or len(panels)
+    rows = math.ceil(len(panels) / columns)
+    every = pd.concat([marks for curves in panels.values() for marks in curves.values()])
+    with style():
+        figure, grid = new_figure(rows, columns, _AROUND + _PANEL * rows, alike="all")
+        if name:
+            name_figure(figure, name)
+        for axes, (title, curves) in zip(grid, panels.items(), strict=False):
+            draw_curves(axes, curves, ticks, top_of(every, 1.0, wanted))
+            draw_beside(axes, title)
+            axes.set_title(title, loc="left")
+        finish_grid(figure, grid, len(panels), labels)
+    return figure

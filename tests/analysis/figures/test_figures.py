@@ -15,8 +15,13 @@ from matplotlib.patches import Rectangle
 
 from analysis.data.cases import Case
 from analysis.data.setting import MAX_TOGETHER
-from analysis.figures.against_settings import plot_against_packs, plot_against_servers
-from analysis.figures.against_workers import plot_efficiency, plot_throughput, setting_groups
+from analysis.figures.against_workers import (
+    plot_against_packs,
+    plot_against_servers,
+    plot_efficiency,
+    plot_throughput,
+    setting_groups,
+)
 from analysis.figures.bars import plot_placement
 from analysis.figures.contenders import contenders_data, pair_axis, plot_contenders
 from analysis.figures.curves import label_ends

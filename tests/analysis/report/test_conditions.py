@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from analysis.data.cases import make_cases
-from analysis.figures.against_settings import plot_against_servers
+from analysis.figures.against_workers import plot_against_servers
 from analysis.figures.bars import plot_placement
 from analysis.report.sentences.verdict import verdict
 from ps_allreduce.point.experiment import Experiment

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.data.cases import Case
-from analysis.figures.against_settings import plot_exchange
+from analysis.figures.changes import plot_exchange
 from analysis.figures.save import KINDS
 from analysis.figures.style import MARKERS, PAPER
 from analysis.report.pages.case_pages import pair_rows

@@ -10,8 +10,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case
-from analysis.figures.against_settings import plot_against_packs, plot_exchange
-from analysis.figures.against_workers import plot_throughput
+from analysis.figures.against_workers import plot_against_packs, plot_throughput
+from analysis.figures.changes import plot_exchange
 from analysis.figures.save import save_figures
 from analysis.stats.decision import Outcome
 from analysis.stats.decisions import changed_points

@@ -8,8 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case
-from analysis.figures.against_settings import plot_exchange
-from analysis.figures.ladder import plot_ladder
+from analysis.figures.changes import plot_exchange, plot_ladder
 from analysis.figures.save import save_figures
 from analysis.report.sentences.verdict import verdict
 from analysis.stats.decision import Outcome
