@@ -25,7 +25,7 @@ from experiments.export.python_text import (
 from experiments.export.training import Start, Training
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Data, Digits, InputFiles, OwnDataset, RecordFiles
-from ps_allreduce.point.inputs.data_set import Cache, Pipeline
+from ps_allreduce.point.inputs.data_set import Pipeline
 from ps_allreduce.point.inputs.image_files import ImageFiles
 from ps_allreduce.point.models import Model
 from ps_allreduce.point.models.trained import (
@@ -222,30 +222,14 @@ def _images_text(workload: Workload) -> str:
     model, data = workload.model, workload.data
     if not isinstance(data, InputFiles | Digits) or not isinstance(model, ImageModel):
         return ""
-    form = data.form
-    named = {
-        "encoding": form.encoding.value,
-        "channels": form.channels,
-        "stored_size": form.image_size,
-        "size": model.image_size,
-        "highest": form.highest,
-        "target": form.target.value,
-        "num_outputs": model.num_classes,
-    }
-    return call_text("Images", named)
+    return call_text("Images", data.form.images(model.image_size, model.num_classes))
 
 
 def _reading_text(workload: Workload) -> str:
     """How files are read, as `reading.Settings`: what is not at its default."""
-    asked, plain = workload.reading, Pipeline()
-    named: dict[str, object] = {
-        name: getattr(asked, name)
-        for name in ("ordered", "parallel_reads", "parallel_maps", "prefetch", "shuffle", "flips")
-        if getattr(asked, name) != getattr(plain, name)
-    }
-    if asked.cache is Cache.MEMORY:
-        named["cache"] = True
-    return call_text("Settings", named)
+    plain = Pipeline().reading()
+    asked = workload.reading.reading().items()
+    return call_text("Settings", {name: value for name, value in asked if value != plain[name]})
 
 
 def _surroundings(training: Training) -> dict[str, object]:

@@ -20,7 +20,7 @@ from ps_allreduce.exchange.drawn_examples import DrawnExamples
 from ps_allreduce.exchange.readers import ImageReader, Images, RecordReader
 from ps_allreduce.exchange.reading import Reader, Settings, WorkerShare, endless_batches
 from ps_allreduce.point.inputs.data import Digits, InputFiles
-from ps_allreduce.point.inputs.data_set import Cache, ExampleForm, Pipeline, Target
+from ps_allreduce.point.inputs.data_set import ExampleForm, Target
 from ps_allreduce.point.inputs.image_files import ImageFiles
 from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.workload import Workload
@@ -103,7 +103,9 @@ def _from_files(
         batch=workload.batch_per_worker,
         seed=workload.seed,
     )
-    return endless_batches(reader_of(workload, data_dir), settings_of(workload.reading), share)
+    return endless_batches(
+        reader_of(workload, data_dir), Settings(**workload.reading.reading()), share
+    )
 
 
 def reader_of(workload: Workload, data_dir: Path) -> Reader:
@@ -127,25 +129,6 @@ def _images_of(workload: Workload, form: ExampleForm) -> Images:
     model, size = workload.model, workload.read_size
     assert size is not None
     outputs = ANY_CLASS if form.target is Target.CLASS else form.num_outputs
-    return Images(
-        encoding=form.encoding.value,
-        channels=form.channels,
-        stored_size=form.image_size,
-        size=size,
-        highest=form.highest,
-        target=form.target.value,
-        num_outputs=model.num_classes if isinstance(model, ImageModel) else outputs,
-    )
-
-
-def settings_of(pipeline: Pipeline) -> Settings:
-    """The same, as `reading` takes it."""
-    return Settings(
-        ordered=pipeline.ordered,
-        parallel_reads=pipeline.parallel_reads,
-        parallel_maps=pipeline.parallel_maps,
-        prefetch=pipeline.prefetch,
-        cache=pipeline.cache is Cache.MEMORY,
-        shuffle=pipeline.shuffle,
-        flips=pipeline.flips,
-    )
+    if isinstance(model, ImageModel):
+        outputs = model.num_classes
+    return Images(**form.images(size, outputs))

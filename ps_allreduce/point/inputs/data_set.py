@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from ps_allreduce.errors import RecordFormatError, UserError, at_least, at_most
 from ps_allreduce.serialization import Columns, changed_parts, column, from_json, parse_json
@@ -78,6 +79,18 @@ class ExampleForm:
             raise UserError(f"a value is one output, got num_outputs {self.num_outputs}.")
         if not (math.isfinite(self.highest) and self.highest > 0):
             raise UserError(f"highest must be above 0, got {self.highest}.")
+
+    def images(self, size: int, num_outputs: int) -> dict[str, Any]:
+        """What makes `exchange.readers.Images`, for a model of such an input and output."""
+        return {
+            "encoding": self.encoding.value,
+            "channels": self.channels,
+            "stored_size": self.image_size,
+            "size": size,
+            "highest": self.highest,
+            "target": self.target.value,
+            "num_outputs": num_outputs,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +189,12 @@ class Pipeline(Columns):
         at_least(0, prefetch=self.prefetch, shuffle=self.shuffle)
         at_most(1e4, prefetch=self.prefetch)
         at_most(1e9, shuffle=self.shuffle)
+
+    def reading(self) -> dict[str, Any]:
+        """What makes `exchange.reading.Settings`."""
+        names = ("ordered", "parallel_reads", "parallel_maps", "prefetch", "shuffle", "flips")
+        named = {name: getattr(self, name) for name in names}
+        return {**named, "cache": self.cache is Cache.MEMORY}
 
     def title_parts(self) -> list[str]:
         """What is not at its default, as `prefetch 0`, or `ordered` where it is so or not."""
