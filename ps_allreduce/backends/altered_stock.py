@@ -15,14 +15,17 @@ import numpy as np
 import tensorflow as tf
 
 from ps_allreduce.backends.contract import update_rule
-from ps_allreduce.backends.stock.backends import StockAllReduceBackend, StockServersBackend
+from ps_allreduce.backends.stock.backends import (
+    StockAllReduceBackend,
+    StockBackend,
+    StockServersBackend,
+)
 from ps_allreduce.backends.stock.training import (
     EmulatedStockTraining,
     ReplicaStep,
     StockTraining,
 )
 from ps_allreduce.exchange.worker_local import LocalVariable, assign
-from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.optimizers import Optimizer
 from ps_allreduce.point.strategies.base import Altered
 from ps_allreduce.point.strategies.stock import Stock
@@ -92,25 +95,21 @@ class LocalStatistics(StockTraining):
         return ReplicaStep(loss=loss / replicas, pulled=tf.constant(np.nan, tf.float64))
 
 
-def _make_altered(experiment: Experiment, data_dir: Path) -> StockTraining:
-    """What the experiment's workload and strategy ask for, in the scope of the strategy."""
-    strategy = experiment.strategy
-    assert isinstance(strategy, Stock)
-    if experiment.workload.emulated is not None:
-        return EmulatedStockTraining(experiment, data_dir, FusedUpdates)
-    kind = LocalStatistics if strategy.altered is Altered.STATISTICS else StockTraining
-    return kind(experiment, data_dir, FusedUpdates)
+class AlteredBackend(StockBackend):
+    """What both kinds share: the training that workload and strategy ask for."""
+
+    def _make_training(self, data_dir: Path) -> StockTraining:
+        strategy = self._experiment.strategy
+        assert isinstance(strategy, Stock)
+        if self._experiment.workload.emulated is not None:
+            return EmulatedStockTraining(self._experiment, data_dir, FusedUpdates)
+        kind = LocalStatistics if strategy.altered is Altered.STATISTICS else StockTraining
+        return kind(self._experiment, data_dir, FusedUpdates)
 
 
-class AlteredServersBackend(StockServersBackend):
+class AlteredServersBackend(AlteredBackend, StockServersBackend):
     """ParameterServerStrategy with parts of the suite's."""
 
-    def _make_training(self, data_dir: Path) -> StockTraining:
-        return _make_altered(self._experiment, data_dir)
 
-
-class AlteredAllReduceBackend(StockAllReduceBackend):
+class AlteredAllReduceBackend(AlteredBackend, StockAllReduceBackend):
     """MultiWorkerMirroredStrategy with parts of the suite's."""
-
-    def _make_training(self, data_dir: Path) -> StockTraining:
-        return _make_altered(self._experiment, data_dir)

@@ -84,7 +84,9 @@ def drive(request: StartTask, task: Task, measurement: Measurement, report: Repo
     checksums_before = tuple(backend.weight_checksums())
     initial = None if request.weights is None else backend.read_weights()
     timed, starts = _measure(backend, task.experiment, measurement, report)
-    _save_timings(Path(f"{request.result}.npz"), task.experiment, timed)
+    steps, events = _unpacked(task.experiment, timed.stretches)
+    evaluated = None if timed.evaluated is None else EvaluationTable.of_rows(timed.evaluated)
+    save_raw(Path(f"{request.result}.npz"), steps, events, evaluated)
     if request.weights is not None and initial is not None:
         weights = RunWeights(initial=initial, final=backend.read_weights())
         save_weights(Path(request.weights), weights)
@@ -196,13 +198,6 @@ def _placement_used(backend: Backend) -> PlacementUsed | None:
     if placement is None:
         return None
     return PlacementUsed.of(*placement, [spec.name for spec in backend.variables])
-
-
-def _save_timings(path: Path, experiment: Experiment, timed: TimedSteps[Rows]) -> None:
-    """Unpack and save all rows: of steps, of the events of traced ones, of what was evaluated."""
-    steps, events = _unpacked(experiment, timed.stretches)
-    rows = timed.evaluated
-    save_raw(path, steps, events, None if rows is None else EvaluationTable.of_rows(rows))
 
 
 def _unpacked(
