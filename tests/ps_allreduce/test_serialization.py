@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -27,9 +27,33 @@ from ps_allreduce.record.records import (
 )
 from ps_allreduce.record.steps import Metrics
 from ps_allreduce.record.variables import PlacementUsed
-from ps_allreduce.serialization import from_json, parse_json, to_json
+from ps_allreduce.serialization import (
+    Columns,
+    changed_parts,
+    column,
+    from_json,
+    parse_json,
+    to_json,
+)
 from tests.examples import experiments, fast, seconds
 from tests.fakes import METRICS, make_experiment, make_facts, make_host, make_record, make_sample
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told(Columns):
+    kind_column: ClassVar[str | None] = "what"
+    kind: ClassVar[str] = "told"
+
+    renamed: int = field(default=1, metadata=column("name"))
+    unsaid: int = field(default=2, metadata=column(None))
+    status: Status = Status.OK
+    plain: bool = False
+
+
+def test_fields_are_columns_and_what_is_changed_is_said() -> None:
+    assert Told(unsaid=3).columns() == {"what": "told", "name": 1, "status": "ok", "plain": False}
+    assert changed_parts(Told(renamed=4, plain=True)) == ["renamed 4", "plain"]
+
 
 COUNTS = st.integers(0, 1 << 60)
 

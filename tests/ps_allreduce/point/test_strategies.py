@@ -24,7 +24,7 @@ from ps_allreduce.point.strategies import (
     strategy_named,
 )
 from ps_allreduce.point.strategies.all_reduce import Packs
-from ps_allreduce.point.strategies.base import Altered, StrategySettings
+from ps_allreduce.point.strategies.base import Altered, Strategy, StrategySettings, StrategySide
 from ps_allreduce.point.wire import Collective, Wire, WireType
 from ps_allreduce.point.workload import Precision, Workload
 from tests.fakes import make_experiment
@@ -124,6 +124,14 @@ def test_every_strategy_works_without_a_word_and_its_traits_agree(
     assert (made.servers is not None) == strategy.uses_servers
     assert not (strategy.deals_steps and strategy.synchronous)
     assert not (strategy.replicated and strategy.uses_servers)
+
+
+def test_a_hybrid_is_on_both_sides() -> None:
+    class Hybrid(Strategy):
+        side = StrategySide.HYBRID
+
+    assert (Hybrid.uses_servers, Hybrid.uses_collective) == (True, True)
+    assert Hybrid.side not in {each.side for each in STRATEGIES.values()}
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES.values())
