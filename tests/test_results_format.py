@@ -12,7 +12,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 
 import analysis
-from analysis.data.columns import COLUMNS
+from analysis.data import columns
 from experiments.sweep.folder import NOTE, InFlight
 from ps_allreduce.record.files import save_raw
 from ps_allreduce.record.records import FORMAT_VERSION, RunRecord
@@ -52,21 +52,36 @@ def test_every_key_of_a_record_is_explained(name: str) -> None:
     assert name in NAMED
 
 
-def described(heading: str) -> list[str]:
-    """The names in the first column of the table below a heading."""
-    rows = re.findall(r"^\| (`.*?) \|", TEXT.split(heading)[1].split("\n#")[0], flags=re.MULTILINE)
-    return [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+#: What the description calls the types of columns; a category is one of few texts.
+TYPES = dict.fromkeys(("text", "category"), columns.TEXT) | {
+    "integer": columns.WHOLE,
+    "number": columns.REAL,
+    "truth": columns.TRUTH,
+    "time": columns.MOMENT,
+}
+
+
+def described(heading: str) -> list[tuple[list[str], str]]:
+    """Of every row of the table below a heading the names, and the second column."""
+    table = TEXT.split(heading)[1].split("\n#")[0]
+    rows = re.findall(r"^\| (`.*?) \| (.*?) \|", table, flags=re.MULTILINE)
+    return [(re.findall(r"`(\w+)`", names), told) for names, told in rows]
 
 
 def test_the_table_of_runs_is_described_column_by_column_in_its_order() -> None:
-    assert described("## The table of runs") == list(COLUMNS)
+    rows = described("## The table of runs")
+    assert [name for names, _ in rows for name in names] == list(columns.COLUMNS)
+    for names, told in rows:
+        types_ = {kind for word, kind in TYPES.items() if word in told}
+        assert types_ == {columns.COLUMNS[name] for name in names}, names
 
 
 def test_the_table_of_steps_is_described_column_by_column(tmp_path: Path) -> None:
     steps = make_steps(0, [0.1, 0.2], [Phase.FIRST, Phase.MEASURED])
     save_raw(tmp_path / "0-0.npz", steps, no_events())
     table = analysis.load_steps(tmp_path / "0-0.json")
-    assert set(described("### `analysis.load_steps`")) == set(table.columns)
+    rows = described("### `analysis.load_steps`")
+    assert {name for names, _ in rows for name in names} == set(table.columns)
 
 
 def test_every_array_of_the_raw_timings_is_explained() -> None:

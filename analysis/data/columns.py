@@ -1,8 +1,8 @@
 """The columns of the table of runs: their order, their types, and the file `summary.csv`.
 
-Decides all three; what a column means is written down in `docs/results_format.md`, and where its
-values come from is decided in `rows`.  An experiment states what was asked for under the same
-names.
+Decides all three, and which columns tell settings and cases apart; what a column means is written
+down in `docs/results_format.md`, and where its values come from is decided in `rows`.  An
+experiment states what was asked for under the same names.
 """
 
 from __future__ import annotations
@@ -95,50 +95,30 @@ COLUMNS: Mapping[str, str] = {
 
 #: What was asked for about the strategy, and what a side may have more of: it makes settings of one
 #: case differ.
-SETTINGS = (
-    *("strategy", "num_ps", "layout", "placement", "split_bytes", "ps_per_host", "coordinator"),
-    *("collective", "bytes_per_pack", "group_bytes", "cut_bytes", "in_flight"),
-    *("gradients_on_wire", "host_aggregation", "staleness", "steps_per_dispatch"),
-    *("join_rounds", "altered", "fusion_bytes", "cycle_ms"),
-    *("threads_per_worker", "evaluation", "evaluation_batches"),
-)
-
-#: Of the optimizer; each has some of them.
-OPTIMIZER_SETTINGS = (
-    *("learning_rate", "momentum", "nesterov"),
-    *("beta_1", "beta_2", "epsilon", "weight_decay"),
-)
-
-#: How input files are read.
-PIPELINE_SETTINGS = (
-    *("ordered_input", "parallel_reads", "parallel_maps", "prefetch", "cache", "shuffle", "flips"),
-)
+_SETTINGS = """
+strategy num_ps layout placement split_bytes ps_per_host coordinator collective bytes_per_pack
+group_bytes cut_bytes in_flight gradients_on_wire host_aggregation staleness steps_per_dispatch
+join_rounds altered fusion_bytes cycle_ms threads_per_worker evaluation evaluation_batches
+"""
 
 #: Conditions that users ask for under a shorter name.
 ASKED = "asked_"
 
-#: What was asked for otherwise: it must agree between runs that are compared.
-CONDITIONS = (
-    *("model", "model_digest", "model_arguments", "image_size", "num_classes", "vocabulary"),
-    *("channels", "target", *PIPELINE_SETTINGS),
-    *(
-        "unit",
-        "tokens_per_example",
-        "input",
-        "input_checksum",
-        "input_place",
-        "optimizer",
-        *OPTIMIZER_SETTINGS,
-    ),
-    *("batch_per_worker", "scaling", "accumulation", "seed", "precision"),
-    *("compute", "emulated_forward_s", "emulated_backward_s", "emulated_groups"),
-    *("emulated_factors", "emulated_jitter", "launcher", "network", "network_hosts"),
-    "port_buffer_bytes",
-    *("asked_interface", "asked_workers_per_host", "device", "devices_per_worker"),
-    *("cores_per_worker", "warmup", "least_warmup_steps"),
-    *("least_warmup_s", "most_warmup_steps", "most_warmup_s"),
-    *("least_measured_steps", "least_measured_s", "event_steps"),
-)
+#: What was asked for otherwise: it must agree between runs that are compared.  Those before others
+#: are the first to tell in a file's name what sets a case apart.
+_CONDITIONS = """
+model model_digest model_arguments image_size num_classes vocabulary channels target ordered_input
+parallel_reads parallel_maps prefetch cache shuffle flips unit tokens_per_example input
+input_checksum input_place optimizer learning_rate momentum nesterov beta_1 beta_2 epsilon
+weight_decay batch_per_worker scaling accumulation seed precision compute emulated_forward_s
+emulated_backward_s emulated_groups emulated_factors emulated_jitter launcher network network_hosts
+port_buffer_bytes asked_interface asked_workers_per_host device devices_per_worker cores_per_worker
+warmup least_warmup_steps least_warmup_s most_warmup_steps most_warmup_s least_measured_steps
+least_measured_s event_steps
+"""
+
+
+SETTINGS, CONDITIONS = tuple(_SETTINGS.split()), tuple(_CONDITIONS.split())
 
 
 def make_table(rows: Iterable[Mapping[str, object]], index: Iterable[str]) -> pd.DataFrame:

@@ -295,16 +295,13 @@ def _marks(case: Case) -> pd.DataFrame:
             "workers": point.num_workers,
             "collective": point.setting.traits.uses_collective,
             "packs": "bytes_per_pack" in point.setting.traits.understands(),
-            "place": _pack_place(point.setting.bytes_per_pack),
+            # By size, then one pack, which is the largest of all, then buckets.
+            "place": _BUCKETS if size is None else size or _ONE_PACK,
         }
         for point in case.points
+        for size in [point.setting.bytes_per_pack]
     ]
     return marks_of(case, "rate").assign(bound=np.nan).join(pd.DataFrame(settings))
-
-
-def _pack_place(size: int | None) -> int:
-    """By size, then one pack, which is the largest of all, then buckets."""
-    return _BUCKETS if size is None else size or _ONE_PACK
 
 
 def _ticks(values: Sequence[object]) -> dict[float, str]:

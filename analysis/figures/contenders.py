@@ -119,18 +119,15 @@ def _rows(case: Case) -> Iterator[tuple[int, float, str, str, bool]]:
     decided = decisions(case)
     alone = [(each, leader(decided, each.points)) for each in decided.contenders]
     defaults = [each.default_of(best) for each, best in alone]
+    of_size = [point for point in case.points if point.num_workers in workers]
+    shown = [point for point in of_size if point.setting.traits.communicates()]
     y, last = -1.0, True
-    for point in sorted(_exchanging(case, workers), key=_order):
+    for point in sorted(shown, key=_order):
         synchronous = point.setting.traits.synchronous
         y, last = y + 1.0 + _BETWEEN * (synchronous is not last), synchronous
         name = point.setting.label + " (default)" * (point in defaults)
         name += f", {workers_text(point.num_workers)}" * (len(workers) > 1)
         yield case.points.index(point), y, name, _side(point), point in compared
-
-
-def _exchanging(case: Case, workers: set[int]) -> list[Point]:
-    of_size = [point for point in case.points if point.num_workers in workers]
-    return [point for point in of_size if point.setting.traits.communicates()]
 
 
 def _order(point: Point) -> tuple[bool, float]:

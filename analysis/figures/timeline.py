@@ -159,7 +159,8 @@ def _draw(axes: Axes, point: Point, run: TracedRun) -> None:
     for row, worker in enumerate(workers):
         for name, fill in _PARTS.items():
             own = [span for span in spans[worker] if span.name == name]
-            _draw_bars(axes, row, name, fill, _clipped(own, begin, end))
+            if bars := _clipped(own, begin, end):
+                axes.broken_barh(bars, (row - _BAR, _BAR), label=name, **fill)
         _draw_ways(axes, row, [way for way in ways if way.worker == worker], begin, end)
     axes.axvline((end - begin) * 1e3, color=IDEAL, linewidth=0.8, linestyle="--")
     middles = [row if run.communicates else row - _BAR / 2 for row in range(len(workers))]
@@ -186,13 +187,6 @@ def _clipped(spans: Iterable[Span], begin: float, end: float) -> list[tuple[floa
     """What of it is between two moments: begin and length, in ms since the first of them."""
     inside = [(max(span.begin, begin), min(span.end, end)) for span in spans]
     return [((low - begin) * 1e3, (high - low) * 1e3) for low, high in inside if low < high]
-
-
-def _draw_bars(
-    axes: Axes, row: int, name: str, fill: Any, bars: Sequence[tuple[float, float]]
-) -> None:
-    if bars:
-        axes.broken_barh(bars, (row - _BAR, _BAR), label=name, **fill)
 
 
 def _draw_ways(axes: Axes, row: int, ways: Sequence[Way], begin: float, end: float) -> None:

@@ -63,11 +63,15 @@ def plot_breakdown(case: Case) -> Figure | None:
     positions = [0.0, *np.where(workers.diff()[1:] > 0, 1.6, 1.0).cumsum()]
     parts = pd.DataFrame([mean_parts(case, point) * 1e3 for point in shown])
     steps = [point.measured["mean_step_s"].astype(float) * 1e3 for point in shown]
+    labels = [
+        f"{point.setting.label} ({workers_text(point.num_workers)}) {point.mark}".rstrip()
+        for point in shown
+    ]
     with style():
         figure, (axes,) = new_figure(1, 1, 1.8 + 0.27 * (positions[-1] + 1))
         _draw_stacks(axes, parts, positions)
         _draw_totals(axes, steps, positions)
-        _label_rows(axes, [_label(point) for point in shown], positions)
+        _label_rows(axes, labels, positions)
         axes.set_xlabel("mean step time of a worker, ms")
         name_figure(figure, case.name)
         legend_of_figure(figure, [axes], columns=2)
@@ -88,10 +92,6 @@ def breakdown_data(case: Case) -> pd.DataFrame:
         for point in _measured(case)
     ]
     return pd.DataFrame(rows)
-
-
-def _label(point: Point) -> str:
-    return f"{point.setting.label} ({workers_text(point.num_workers)}) {point.mark}".rstrip()
 
 
 def _draw_stacks(axes: Axes, means: pd.DataFrame, positions: Sequence[float]) -> None:

@@ -111,7 +111,7 @@ def _row(case: Case, point: Point, base: Point) -> dict[str, object]:
         **_speed_up(point, base),
         "share": float((_phases_s(point)[1] / _epoch_s(point)).mean()),
         "bound": float(((training + evaluating) / evaluating).mean()),
-        "input": _share_of_step(point, "input_wait_s"),
+        "input": _mean(point, "input_wait_s") / _mean(point, "mean_step_s"),
         **{name: _mean(point, name) for name in ("load_balance", "serialisation", "transfer")},
     }
 
@@ -137,10 +137,6 @@ def _speed_up(point: Point, base: Point) -> dict[str, Any]:
 
 def _mean(point: Point, column: str) -> float:
     return float(point.known(column).mean())
-
-
-def _share_of_step(point: Point, column: str) -> float:
-    return _mean(point, column) / _mean(point, "mean_step_s")
 
 
 def _sentences(rows: pd.DataFrame) -> Iterator[str]:

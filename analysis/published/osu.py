@@ -70,7 +70,11 @@ def _show(cases: Sequence[Case]) -> Shown:
     computed = [point for point in alone if point.experiment.workload.emulated is None]
     if computed:
         tables.append(StudyTable(rows=_host_table(computed), title="One host", caption=HOST))
-    rows = pd.DataFrame([*_scaling(points)])
+    rows = pd.DataFrame(
+        _row(point, base)
+        for point, base in beside_base(points, _is_on_one_host, _trained)
+        if not _is_on_one_host(point)
+    )
     if not rows.empty:
         told = _scaling_table(rows)
         tables.append(StudyTable(rows=told, title="More hosts", caption=SCALING))
@@ -126,13 +130,6 @@ def _host_sentences(points: Sequence[Point]) -> Iterator[str]:
             best.append(f"{name} {_processes(max(alike, key=mean_rate))}")
     if best:
         yield f"Processes x threads of a host with the highest rate: {', '.join(best)}."
-
-
-def _scaling(points: Sequence[Point]) -> Iterator[dict[str, object]]:
-    """Points on several hosts, beside one host with the same model and scaling."""
-    for point, base in beside_base(points, _is_on_one_host, _trained):
-        if not _is_on_one_host(point):
-            yield _row(point, base)
 
 
 def _trained(experiment: Experiment) -> tuple[object, ...]:

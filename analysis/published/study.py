@@ -1,7 +1,7 @@
 """What is shown of a study from the literature, beside its published numbers.
 
-Decides the form only: what launches are held against, and how curves stand in panels.  What each study shows, and what sets it apart from the original, is decided
-in its module.
+Decides the form only: what launches are held against, and how curves stand in panels.  What each
+study shows, and what sets it apart from the original, is decided in its module.
 """
 
 from __future__ import annotations

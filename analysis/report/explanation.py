@@ -70,7 +70,9 @@ def explanation_sentence(case: Case, told: Explanation) -> str:
         return f"{_ratio_text(told)} {_unseen_text(case, told)}"
     told_parts = _worth_telling(told.difference.causes)
     longer = f"A step takes {_ms_text(told.difference.step.mean)} more"
-    parts = ", ".join(_part_text(part) for part in told_parts)
+    parts = ", ".join(
+        f"{_ms_text(part.seconds.mean)}{_interval_text(part)} {part.cause}" for part in told_parts
+    )
     largest = told_parts[0]
     uncertain = f"What causes it is not certain: {_to_tell(told, largest)}."
     advice = advice_text(told, largest.cause) if largest.sure else uncertain
@@ -99,10 +101,6 @@ def _ratio_text(told: Explanation) -> str:
 def _worth_telling(parts: tuple[CausedPart, ...]) -> list[CausedPart]:
     least = WORTH_TELLING * parts[0].seconds.mean if parts else 0.0
     return [part for part in parts if part.seconds.mean >= least][:MOST_PARTS]
-
-
-def _part_text(part: CausedPart) -> str:
-    return f"{_ms_text(part.seconds.mean)}{_interval_text(part)} {part.cause}"
 
 
 def _ms_text(seconds: float) -> str:

@@ -121,19 +121,14 @@ def show_two(
 ) -> None:
     """Print what both are, every point of both, and the verdict of each."""
     for name, each in zip(_NAMES, results, strict=True):
-        console.print(f"{name}: {_about(each)}", markup=False)
+        runs = count_text(len(each.block.table), "run")
+        console.print(f"{name}: {each.files.folder}, sweep {each.name}, {runs}", markup=False)
     for line in _difference_lines(*(each.block for each in results)):
         console.print(f"  {line}", markup=False)
     for case in shared:
         console.print(_table(case))
         for line in _case_lines(case):
             console.print(line, markup=False)
-
-
-def _about(results: SweepResults) -> str:
-    """Where it lies, and how much there is of it."""
-    runs = count_text(len(results.block.table), "run")
-    return f"{results.files.folder}, sweep {results.name}, {runs}"
 
 
 def _difference_lines(first: Block, second: Block) -> Iterator[str]:

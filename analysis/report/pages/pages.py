@@ -23,7 +23,7 @@ from analysis.data.cases import Case
 from analysis.data.columns import NO_TEXT
 from analysis.figures.save import SavedFigure, save_with_data
 from analysis.figures.style import IN_PAGE
-from analysis.published.catalogue import PUBLISHED
+from analysis.published import PUBLISHED
 from analysis.report.pages.case_pages import CASE_PAGES
 from analysis.report.pages.first_page import key_numbers, warnings, with_verdict
 from analysis.report.pages.page_parts import CaseReport, Page, PagePart, TextTable

@@ -3,7 +3,7 @@
 Decides what is said: synchronous parameter servers against all-reduce on equal hosts and the same
 transport first, with the interval and the number of launches; then at equal workers and equal cost;
 then the suite against plain TensorFlow; then what the figures are about.  Of one side that was
-measured alone it says which setting is fastest, as told in `fastest`.  Asynchronous training
+measured alone it says which setting is fastest.  Asynchronous training
 does not compute the same thing, and another transport is another network: each gets a sentence of
 its own that says so.  How two sides are told is decided in `meetings`.
 """
@@ -24,17 +24,15 @@ from analysis.report.sentences.circumstances import (
     sparse_line,
     steadiness_lines,
 )
-from analysis.report.sentences.fastest import (
-    farthest_apart,
-    fastest_sentence,
-    finding_sentence,
-    network_sentence,
-)
 from analysis.report.sentences.meetings import (
     basis_lines,
     basis_text,
+    farthest_apart,
+    fastest_sentence,
+    finding_sentence,
     meeting_sentence,
     money_lines,
+    network_sentence,
     stock_sentence,
 )
 from analysis.report.tables.what_was_run import notes_line
@@ -110,14 +108,14 @@ def verdict(case: Case) -> Verdict:
         *(meeting_sentence(case, meeting) for meeting in decided.alike),
         *_transports_apart(case),
         *_asynchronous(case),
-        *_as_shipped(case),
+        *(_AS_SHIPPED + meeting_sentence(case, each) for each in decided.as_shipped),
     ]
     warnings = (*circumstances(case), *drift_lines(case), *attempts_lines(case.attempts))
     opening, network = _opening(case, main)
     first = plain_first(decided)
     told = [stock_sentence(case, meeting) for meeting in first]
     headline = " ".join(filter(None, [*told, opening, sparse_line(case), notes_line(case)]))
-    otherwise = tuple(_otherwise_lines(case, main) if main else _further_contenders(case))
+    otherwise = tuple(_otherwise_lines(case, main))
     if main and (alone := _alone_sentence(case, main)):
         details.insert(0, network)
         network = alone
@@ -143,8 +141,8 @@ def _opening(case: Case, main: Meeting | None) -> tuple[str, str]:
     if alone := decisions(case).contenders:
         return fastest_sentence(case, alone[0]), network
     apart = farthest_apart(case)
-    if ladder := _ladders_text(case):
-        return ladder, apart
+    if told := [_ladder_text(decisions(case), ladder) for ladder in ladders(case)]:
+        return " ".join(told), apart
     return _why_none(case), apart
 
 
@@ -162,20 +160,9 @@ def _alone_sentence(case: Case, meeting: Meeting) -> str:
     )
 
 
-def _absent(case: Case) -> list[str]:
-    """The sides of which there are no points."""
-    return [kind.name for kind in (ALLREDUCE, PS_SYNC) if not kind.points(case)]
-
-
-def _further_contenders(case: Case) -> Iterator[str]:
-    """The fastest asynchronous setting, where the headline is about synchronous ones."""
-    for alone in decisions(case).contenders[1:]:
-        yield f"Apart, since it is not the same training: {fastest_sentence(case, alone)}"
-
-
 def _why_none(case: Case) -> str:
     kinds = [ALLREDUCE, PS_SYNC]
-    if absent := _absent(case):
+    if absent := [kind.name for kind in kinds if not kind.points(case)]:
         return f"No verdict: there are no runs of {' or '.join(absent)}."
     names = " and ".join(kind.name for kind in kinds)
     shared = shared_transports(case, *kinds)
@@ -186,12 +173,6 @@ def _why_none(case: Case) -> str:
     if failed:
         return f"No verdict: no run of {' or '.join(failed)} ended well."
     return f"No verdict: {names} were not measured at the same number of workers."
-
-
-def _ladders_text(case: Case) -> str:
-    """What every rung brings; empty where there is no ladder."""
-    decided = decisions(case)
-    return " ".join(_ladder_text(decided, ladder) for ladder in ladders(case))
 
 
 def _ladder_text(decided: Decisions, ladder: Ladder) -> str:
@@ -210,8 +191,15 @@ def _doubts(meeting: Meeting) -> list[str]:
     return [f"Too few launches for a verdict at more workers ({more})."]
 
 
-def _otherwise_lines(case: Case, main: Meeting) -> Iterator[str]:
-    """What is equal in the headline, and the same sides at equal workers and at equal cost."""
+def _otherwise_lines(case: Case, main: Meeting | None) -> Iterator[str]:
+    """What is equal in the headline, and the same sides at equal workers and at equal cost.
+
+    Of one side alone the fastest asynchronous setting, where the headline is not about it.
+    """
+    if main is None:
+        for alone in decisions(case).contenders[1:]:
+            yield f"Apart, since it is not the same training: {fastest_sentence(case, alone)}"
+        return
     yield from basis_lines(main)
     for meeting in decisions(case).otherwise:
         yield f"{basis_text(case, meeting)}: {meeting_sentence(case, meeting)}"
@@ -289,8 +277,3 @@ def _transports_apart(case: Case) -> Iterator[str]:
 def _asynchronous(case: Case) -> list[str]:
     said = [meeting_sentence(case, meeting) for meeting in decisions(case).asynchronous]
     return [_ASYNCHRONOUS.format(unit=case.unit) + " ".join(said)] if said else []
-
-
-def _as_shipped(case: Case) -> Iterator[str]:
-    for meeting in decisions(case).as_shipped:
-        yield _AS_SHIPPED + meeting_sentence(case, meeting)

@@ -15,7 +15,6 @@ import pandas as pd
 from analysis.data.blocks import HostKind, describe_kinds, host_kinds
 from analysis.report.tables.what_was_run import Items
 from analysis.wording import count_text, rate_text
-from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.record.hosts import HostFacts, HostRecord, Interface
 from ps_allreduce.record.records import BUSY_LIMIT, RunRecord, Status
@@ -48,7 +47,9 @@ def network_parts(table: pd.DataFrame, records: Sequence[RunRecord]) -> list[Net
     """
     groups: dict[str, list[RunRecord]] = {}
     for record in records:
-        groups.setdefault(_title(record.experiment), []).append(record)
+        asked = record.experiment
+        parts = asked.launcher, _network_text(asked.network), asked.interface
+        groups.setdefault(", ".join(filter(None, parts)), []).append(record)
     return [
         _part(
             title if len(groups) > 1 else "",
@@ -77,11 +78,6 @@ def _part(title: str, runs: pd.DataFrame, records: Sequence[RunRecord]) -> Netwo
         *_busy_items(runs),
     ]
     return NetworkPart(title=title, items=items, links=_as_text(links))
-
-
-def _title(asked: Experiment) -> str:
-    parts = asked.launcher, _network_text(asked.network), asked.interface
-    return ", ".join(part for part in parts if part)
 
 
 def _network_text(network: EmulatedNetwork | None) -> str:

@@ -165,14 +165,10 @@ def report_table(case: Case, what: str) -> pd.DataFrame:
         text = text[point_table(case)["fraction"].notna()]
     names = [name for name in _IN_REPORT[what] if worth_showing(case, name)]
     shares = text[[name for name in _SHARES if name in names]]
-    needless = {*shares.columns[shares.T.duplicated()], *_unknown(text[names])}
+    unknown = text[names].columns[(text[names] == NONE).all() & bool(len(text))]
+    needless = {*shares.columns[shares.T.duplicated()], *unknown}
     shown = [name for name in names if name not in needless]
     return text[shown].rename(columns=lambda name: heading_of(case, name))
-
-
-def _unknown(text: pd.DataFrame) -> list[str]:
-    """Columns without any value, in a table with rows."""
-    return [str(name) for name in text.columns[(text == NONE).all() & bool(len(text))]]
 
 
 def heading_of(case: Case, name: str) -> str:

@@ -61,14 +61,10 @@ def _threads_text(case: Case) -> str:
     by_strategy: dict[str, set[int]] = {}
     for point in case.points:
         by_strategy.setdefault(point.setting.strategy, set()).add(point.threads)
-    numbers = {name: _numbers_text(each) for name, each in by_strategy.items()}
+    numbers = {name: " or ".join(map(str, sorted(each))) for name, each in by_strategy.items()}
     if len(set(numbers.values())) == 1:
         return f"{next(iter(numbers.values()))} thread(s)"
     return "threads " + ", ".join(f"{name} {text}" for name, text in numbers.items())
-
-
-def _numbers_text(numbers: Collection[int]) -> str:
-    return " or ".join(map(str, sorted(numbers)))
 
 
 def notes_line(case: Case) -> str:
@@ -228,6 +224,7 @@ def provenance_items(block: Block) -> Items:
     made_with = block.provenance
     foreign, begun = block.table["foreign_load"].dropna(), block.table["started_at"]
     ended = block.table["finished_at"]
+    others = f"{foreign.min():.1%} to {foreign.max():.1%}" if len(foreign) else "not known"
     cores = ", ".join(str(core) for core in made_with.affinity)
     return [
         ("block", block.fingerprint),
@@ -235,7 +232,7 @@ def provenance_items(block: Block) -> Items:
             "runs",
             f"{len(begun)}, from {moment_text(begun.min())} to {moment_text(ended.max())}",
         ),
-        ("processor time that others used while measuring", _range_text(foreign)),
+        ("processor time that others used while measuring", others),
         ("commit", ", ".join(block.table["commit"].unique())),
         ("measured program", made_with.program),
         ("versions", ", ".join(f"{name} {value}" for name, value in made_with.versions.items())),
@@ -247,10 +244,6 @@ def provenance_items(block: Block) -> Items:
         ("vector extensions", ", ".join(made_with.cpu_flags) or "none known"),
         ("memory", f"{made_with.memory_bytes / 1e9:.1f} GB"),
     ]
-
-
-def _range_text(shares: pd.Series) -> str:
-    return f"{shares.min():.1%} to {shares.max():.1%}" if len(shares) else "not known"
 
 
 def block_lines(results: SweepResults) -> list[str]:
