@@ -27,6 +27,7 @@ from ps_allreduce.backends.contract import COMPUTE, Task
 from ps_allreduce.backends.local_worker import LocalWorker
 from ps_allreduce.cluster import MEETING_TOKEN, ClusterSpec, Place, TaskType
 from ps_allreduce.errors import LaunchError
+from ps_allreduce.exchange.listening import accepts
 from ps_allreduce.exchange.replica import Alone
 from ps_allreduce.exchange.steps import Exchanged
 from ps_allreduce.point.strategies import Horovod
@@ -73,7 +74,8 @@ class HorovodBackend(LocalWorker):
         }
         if place.rank == 0:
             self._meeting = serve_meeting(config.cluster, os.environ[MEETING_TOKEN])
-        wait_for(workers[0])  # Horovod itself gives up after some seconds
+        while not accepts(workers[0]):  # Horovod itself gives up after some seconds
+            time.sleep(0.05)
         hvd.init()
         self._workers = Ranked(COMPUTE[self._experiment.resources.device])
 
@@ -101,16 +103,6 @@ def interface_of(host: str) -> str:
         if any(each.address == address for each in addresses):
             return name
     raise LaunchError(f"no network interface here has the address {address} of {host}.")
-
-
-def wait_for(address: str) -> None:
-    """Return once somebody listens at `host:port`."""
-    host, _, port = address.rpartition(":")
-    while True:
-        with socket.socket() as trial:
-            if trial.connect_ex((host, int(port))) == 0:
-                return
-        time.sleep(0.05)
 
 
 def meeting_place(address: str, token: str) -> dict[str, str]:

@@ -35,7 +35,7 @@ def wait_for_servers(
     end = time.monotonic() + deadline_s
     for kind in ("ps", "worker"):
         for index, address in enumerate(cluster[kind]):
-            while not _accepts(address):
+            while not accepts(address):
                 if time.monotonic() > end:
                     raise TimeoutError(
                         f"{kind}:{index} does not listen at {address} after {deadline_s:.0f} s."
@@ -45,15 +45,16 @@ def wait_for_servers(
 
 def wait_until_gone(address: str) -> None:
     """Return when a task that was there, for `SEEN_S` at least, does not listen any more."""
-    while not _accepts(address):
+    while not accepts(address):
         time.sleep(LOOK_S)
     missed = 0
     while missed < LOOKS:
         time.sleep(1.0)
-        missed = 0 if _accepts(address) else missed + 1
+        missed = 0 if accepts(address) else missed + 1
 
 
-def _accepts(address: str) -> bool:
+def accepts(address: str) -> bool:
+    """Whether somebody listens at `host:port`."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), timeout=1.0):

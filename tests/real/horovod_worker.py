@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from http.client import HTTPConnection
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
-from ps_allreduce.backends.horovod import meeting_place, serve_meeting, wait_for
+from ps_allreduce.backends.horovod import meeting_place, serve_meeting
 from ps_allreduce.cluster import ClusterSpec, TaskType
+from ps_allreduce.exchange.listening import accepts
 
 TOKEN = "0123456789abcdef"
 
@@ -45,7 +47,8 @@ def main() -> None:
     if is_first:
         serve_meeting(ClusterSpec({TaskType.WORKER: (address, *others)}), TOKEN)
     os.environ |= meeting_place(address, TOKEN)
-    wait_for(address)
+    while not accepts(address):
+        time.sleep(0.05)
     strangers = {"strangers": answers_to_strangers(address)} if is_first else {}
     hvd.init()
     own = tf.constant([1.0, 2.0]) * float(hvd.rank() + 1)

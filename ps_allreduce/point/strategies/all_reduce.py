@@ -148,10 +148,8 @@ class Horovod(Strategy):
 
     def title_parts(self) -> list[str]:
         """What is not at its default."""
-        default = Horovod()
-        fused = [f"fusion {self.fusion_bytes / 1e6:g} MB"]
-        cycle = [f"cycle {self.cycle_ms:g} ms"]
-        return [
-            *(fused if self.fusion_bytes != default.fusion_bytes else []),
-            *(cycle if self.cycle_ms != default.cycle_ms else []),
-        ]
+        usual = Horovod()
+        fused = [f"fusion {self.fusion_bytes / 1e6:g} MB"] * (
+            self.fusion_bytes != usual.fusion_bytes
+        )
+        return fused + [f"cycle {self.cycle_ms:g} ms"] * (self.cycle_ms != usual.cycle_ms)

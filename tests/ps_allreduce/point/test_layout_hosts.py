@@ -133,10 +133,6 @@ def test_the_chief_is_where_it_is_asked_to_be(coordinator: Coordinator, host: st
     assert place_tasks(experiment, HOSTS)[TaskId(TaskType.CHIEF, 0)] == host
 
 
-def test_a_chief_on_its_own_host_is_alone_there() -> None:
-    assert place(served(2, 2, spread=Spread(coordinator=Coordinator.OWN_HOST)))["n9"] == ["chief:0"]
-
-
 def test_more_colocated_servers_than_a_host_may_have_are_refused() -> None:
     experiment = served(2, 5, spread=Spread(ps_per_host=2))
     with pytest.raises(UserError, match="5 colocated servers do not fit on 2 hosts of workers"):
