@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
 from analysis.figures.marks import LAUNCHES
+from analysis.figures.rows import name_rows
 from analysis.figures.style import (
     INK,
     PAPER,
@@ -71,7 +72,7 @@ def plot_breakdown(case: Case) -> Figure | None:
         figure, (axes,) = new_figure(1, 1, 1.8 + 0.27 * (positions[-1] + 1))
         _draw_stacks(axes, parts, positions)
         _draw_totals(axes, steps, positions)
-        _label_rows(axes, labels, positions)
+        name_rows(axes, labels, positions)
         axes.set_xlabel("mean step time of a worker, ms")
         name_figure(figure, case.name)
         legend_of_figure(figure, [axes], columns=2)
@@ -124,13 +125,6 @@ def _draw_totals(axes: Axes, totals: Sequence[pd.Series], positions: Sequence[fl
     )
 
 
-def _label_rows(axes: Axes, labels: Sequence[str], positions: Sequence[float]) -> None:
-    axes.set_yticks(positions, labels)
-    axes.set_ylim(positions[-1] + 0.6, -0.6)
-    axes.grid(axis="y", visible=False)
-    axes.grid(axis="x", visible=True)
-
-
 def plot_explanation(case: Case) -> Figure | None:
     """For every pair that differs, by how much each part of the slower one's step is longer."""
     shown = _drawn(case)
@@ -145,7 +139,7 @@ def plot_explanation(case: Case) -> Figure | None:
         steps = [told.difference.step.mean * 1e3 for told in shown]
         axes.plot(steps, positions, "D", color=INK, mfc=PAPER, ms=5, label="difference")
         axes.axvline(0.0, color=INK, linewidth=0.8)
-        _label_rows(axes, [_pair_label(told) for told in shown], positions)
+        name_rows(axes, [_pair_label(told) for told in shown], positions)
         axes.set_xlabel("milliseconds of a mean step more than the other setting")
         name_figure(figure, case.name)
         legend_of_figure(figure, [axes], columns=2)

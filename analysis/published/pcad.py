@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -66,12 +65,6 @@ FITS = (
 VARIANCE = "Type II sums of squares; share is that of the sum of all."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Fitted:
-    name: str
-    model: LinearModel
-
-
 def _show(cases: Sequence[Case]) -> Shown:
     launches = pd.DataFrame([*_launches(cases)])
     if launches.empty:
@@ -82,13 +75,11 @@ def _show(cases: Sequence[Case]) -> Shown:
     if len(settings) < FEWEST_SETTINGS or (settings.nunique() < 2).any():
         told = "Too few settings were measured to fit models of the time."
         return Shown(sentences=[told], tables=[times], figures=figures)
-    fitted = [
-        _Fitted(name=name, model=fit_linear(launches, formula)) for name, formula in MODELS.items()
-    ]
+    fitted = {name: fit_linear(launches, formula) for name, formula in MODELS.items()}
     tables = [times, StudyTable(rows=_fits(fitted), title="Models of the time", caption=FITS)]
     tables += [
-        StudyTable(rows=_anova(each), title=f"Analysis of variance, {each.name}", caption=VARIANCE)
-        for each in fitted
+        StudyTable(rows=_anova(model), title=f"Analysis of variance, {name}", caption=VARIANCE)
+        for name, model in fitted.items()
     ]
     return Shown(
         sentences=_sentences(launches), tables=tables, figures=[*figures, _residual_figure(fitted)]
@@ -147,26 +138,26 @@ def _hosts_text(name: object) -> str:
     return f"{name} host{'s' * (name != 1)}" if isinstance(name, int) else str(name)
 
 
-def _fits(fitted: Sequence[_Fitted]) -> pd.DataFrame:
+def _fits(fitted: Mapping[str, LinearModel]) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {
-                "model": each.name,
-                "terms": str(len(each.model.coefficients)),
-                "R\N{SUPERSCRIPT TWO}": f"{each.model.r_squared:.4f}",
-                "adj. R\N{SUPERSCRIPT TWO}": f"{each.model.adjusted_r_squared:.4f}",
-                "resid. std": number(each.model.residual_std),
-                "AIC": f"{each.model.aic:.1f}",
-                "p, normal": _chance(each.model.normal_p),
-                "p, alike": _chance(each.model.even_p),
+                "model": name,
+                "terms": str(len(model.coefficients)),
+                "R\N{SUPERSCRIPT TWO}": f"{model.r_squared:.4f}",
+                "adj. R\N{SUPERSCRIPT TWO}": f"{model.adjusted_r_squared:.4f}",
+                "resid. std": number(model.residual_std),
+                "AIC": f"{model.aic:.1f}",
+                "p, normal": _chance(model.normal_p),
+                "p, alike": _chance(model.even_p),
             }
-            for each in fitted
+            for name, model in fitted.items()
         ]
     )
 
 
-def _anova(each: _Fitted) -> pd.DataFrame:
-    rows = each.model.variance
+def _anova(model: LinearModel) -> pd.DataFrame:
+    rows = model.variance
     return pd.DataFrame(
         {
             "term": [_term_text(str(term)) for term in rows.index],
@@ -223,12 +214,10 @@ def _drawn_times(launches: pd.DataFrame, factors: Sequence[str]) -> Figure:
     return plot_panels(panels, ticks, labels, columns=launches["model"].nunique())
 
 
-def _residual_figure(fitted: Sequence[_Fitted]) -> StudyFigure:
+def _residual_figure(fitted: Mapping[str, LinearModel]) -> StudyFigure:
     data = [
-        pd.DataFrame(
-            {"model": each.name, "fitted": each.model.fitted, "residual": each.model.residuals}
-        )
-        for each in fitted
+        pd.DataFrame({"model": name, "fitted": model.fitted, "residual": model.residuals})
+        for name, model in fitted.items()
     ]
     return StudyFigure(
         name="residuals",
@@ -241,16 +230,16 @@ def _residual_figure(fitted: Sequence[_Fitted]) -> StudyFigure:
     )
 
 
-def _drawn_residuals(fitted: Sequence[_Fitted]) -> Figure:
+def _drawn_residuals(fitted: Mapping[str, LinearModel]) -> Figure:
     with style():
         figure, grid = new_figure(2, len(fitted), 4.6)
-        for column, each in enumerate(fitted):
+        for column, (name, model) in enumerate(fitted.items()):
             above, below = grid[column], grid[len(fitted) + column]
-            above.plot(each.model.fitted, each.model.residuals, "o", color=COLOURS[0], ms=3)
+            above.plot(model.fitted, model.residuals, "o", color=COLOURS[0], ms=3)
             above.axhline(0.0, color=FAINT, linewidth=0.8)
-            above.set_title(each.name.replace(", ", ",\n"), loc="left")
+            above.set_title(name.replace(", ", ",\n"), loc="left")
             above.set_xlabel("fitted")
-            scaled = np.sort(each.model.residuals) / each.model.residual_std
+            scaled = np.sort(model.residuals) / model.residual_std
             # Blom's places of sorted values (1958).
             ranks = (np.arange(1, len(scaled) + 1) - 0.375) / (len(scaled) + 0.25)
             normal = ndtri(ranks)

@@ -81,17 +81,7 @@ def _of_cases(
 
 def _network(results: SweepResults) -> list[PagePart]:
     block = results.block
-    links = "Plain TCP right before the runs, all hosts of a run sending at once; slowest first."
-    parts = [
-        PagePart(
-            heading=part.title,
-            items=part.items,
-            tables=[
-                TextTable(rows=part.links, caption=links, folded=f"All links ({len(part.links)})")
-            ],
-        )
-        for part in network_parts(block.table, block.records)
-    ]
+    parts = network_parts(block.table, block.records)
     hosts = host_items(block.records)
     return [*parts, *([PagePart(heading="Hosts", items=hosts)] if hosts else [])]
 

@@ -7,12 +7,13 @@ median over runs, so that one disturbed measurement does not make it the slowest
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from statistics import median
 
 import pandas as pd
 
 from analysis.data.blocks import HostKind, describe_kinds, host_kinds
+from analysis.report.pages.page_parts import PagePart, TextTable
 from analysis.report.tables.what_was_run import Items
 from analysis.wording import count_text, rate_text
 from ps_allreduce.point.network import EmulatedNetwork
@@ -23,22 +24,11 @@ from ps_allreduce.record.records import BUSY_LIMIT, RunRecord, Status
 SLOW_IMPORT_S = 20.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class NetworkPart:
-    """What a report says about one network.
-
-    Attributes:
-        title: tells it from the others of the sweep; empty if there are none.
-        items: and what is known of them.
-        links: every direction between two hosts that was measured, slowest first, as text.
-    """
-
-    title: str
-    items: Items
-    links: pd.DataFrame
+#: Below the links of a network.
+LINKS = "Plain TCP right before the runs, all hosts of a run sending at once; slowest first."
 
 
-def network_parts(table: pd.DataFrame, records: Sequence[RunRecord]) -> list[NetworkPart]:
+def network_parts(table: pd.DataFrame, records: Sequence[RunRecord]) -> list[PagePart]:
     """One part for every launcher, emulated network and interface that was asked for.
 
     Args:
@@ -60,7 +50,7 @@ def network_parts(table: pd.DataFrame, records: Sequence[RunRecord]) -> list[Net
     ]
 
 
-def _part(title: str, runs: pd.DataFrame, records: Sequence[RunRecord]) -> NetworkPart:
+def _part(title: str, runs: pd.DataFrame, records: Sequence[RunRecord]) -> PagePart:
     asked = records[0].experiment
     measured = pd.DataFrame(
         [asdict(link) for record in records for link in record.links],
@@ -77,7 +67,9 @@ def _part(title: str, runs: pd.DataFrame, records: Sequence[RunRecord]) -> Netwo
         *([("links", unmeasured)] if links.empty else _link_items(measured, links)),
         *_busy_items(runs),
     ]
-    return NetworkPart(title=title, items=items, links=_as_text(links))
+    folded = f"All links ({len(links)})"
+    table = TextTable(rows=_as_text(links), caption=LINKS, folded=folded)
+    return PagePart(heading=title, items=items, tables=[table])
 
 
 def _network_text(network: EmulatedNetwork | None) -> str:

@@ -1,4 +1,4 @@
-"""What is said of the user's own model: its name as it was typed, and what is done otherwise."""
+"""What is said of the user's own model, and of a model of text."""
 
 from __future__ import annotations
 
@@ -10,11 +10,20 @@ from analysis.figures.style import render_figure
 from analysis.report.sentences.verdict import verdict
 from analysis.report.tables.what_was_run import what_was_run
 from ps_allreduce.point.inputs.data import OwnDataset
-from ps_allreduce.point.models.trained import OwnModel
-from ps_allreduce.point.strategies import AllReduce, AnyStrategy, SynchronousServers
+from ps_allreduce.point.models.trained import OwnModel, TextModel
+from ps_allreduce.point.strategies import AllReduce, AnyStrategy, Single, SynchronousServers
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import RunRecord
-from tests.analysis.builders import RATES, case_of, cases_of, reported, runs
+from tests.analysis.builders import (
+    RATES,
+    case_of,
+    cases_of,
+    invoke,
+    reported,
+    runs,
+    save_all,
+    times,
+)
 from tests.fakes import OWN, make_experiment
 
 
@@ -72,3 +81,30 @@ def test_a_name_is_text_whatever_its_characters(tmp_path: Path) -> None:
     figure = plot_throughput(case_of(of_model(named)))
     assert figure is not None
     assert render_figure(figure, "svg")
+
+
+TEXT = Workload(model=TextModel(sequence_length=64), batch_per_worker=4)
+
+RECORDS = [
+    *runs(make_experiment(Single, workload=TEXT), RATES),
+    *runs(make_experiment(SynchronousServers, 2, workload=TEXT), RATES),
+    *runs(make_experiment(AllReduce, 2, workload=TEXT), times(2.0)),
+]
+
+
+def test_no_page_about_text_speaks_of_images(tmp_path: Path) -> None:
+    save_all(tmp_path, RECORDS)
+    screen = invoke("report", str(tmp_path))
+    page = (tmp_path / "report.html").read_text().replace('role="img"', "")
+    for said in (screen, page):
+        assert "image" not in said.lower()
+        assert "examples/s" in said
+        assert "tokens/s" in said
+    assert "SmallGPT, 64 tokens in an example, vocabulary 8192" in page
+    assert ">12800<" in page  # 64 tokens in each of 200 examples a second
+
+
+def test_figures_count_examples() -> None:
+    figure = plot_throughput(case_of(RECORDS))
+    assert figure is not None
+    assert {axes.get_xlabel() for axes in figure.axes} == {"examples/s"}

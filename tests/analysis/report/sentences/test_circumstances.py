@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -15,7 +16,7 @@ from analysis.report.pages.page_parts import CaseReport
 from analysis.report.screen import verdict_text
 from analysis.report.sentences.circumstances import circumstances, loss_lines
 from analysis.report.sentences.verdict import verdict
-from analysis.report.tables.table import text_table
+from analysis.report.tables.table import report_table, text_table
 from analysis.report.tables.what_was_run import what_was_run
 from analysis.stats.points import point_table
 from ps_allreduce.point.accelerators import Distribution, Jitter
@@ -26,7 +27,16 @@ from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.hosts import HostRecord, Interface
 from ps_allreduce.record.records import RunRecord
-from tests.analysis.builders import RATES, case_of, provenance, runs, table_of, tasks_on
+from tests.analysis.builders import (
+    RATES,
+    case_of,
+    provenance,
+    reported,
+    runs,
+    table_of,
+    tasks_on,
+    times,
+)
 from tests.fakes import make_experiment, make_facts, make_host
 
 NETWORK = EmulatedNetwork(num_hosts=2, bits_per_s=1e9)
@@ -235,3 +245,26 @@ def test_launches_with_two_humps_are_named() -> None:
     )
     assert told in verdict(case).details
     assert "humps" not in " ".join(verdict(case_with()).details)
+
+
+LABELS = ["flat", "flat", "warming up", "unsteady", "flat", None]
+
+
+def test_labels_are_counted_on_the_page_and_in_the_table() -> None:
+    own = make_experiment(AllReduce, 2)
+    table, records = table_of([*runs(make_experiment(Single), times(1.0)), *runs(own, times(1.0))])
+    labels = pd.Series(LABELS, index=table.index, dtype="string")
+    (case,) = make_cases(table.assign(steadiness=labels), records)
+    told = "3 flat, 1 warming up, 1 unsteady, 1 with too few steps to tell"
+    assert f"Step times inside the windows of 6 runs: {told}." in verdict(case).details
+    assert list(report_table(case, "steps")["steps of launches"]) == [
+        "2 flat, 1 warming up",
+        "1 flat, 1 unsteady, 1 with too few steps to tell",
+    ]
+
+
+def test_drift_is_a_warning_on_the_first_page(tmp_path: Path) -> None:
+    drifting = {0: 100.0, 1: 98.0, 2: 90.0}
+    text = reported(tmp_path, runs(make_experiment(Single), drifting))
+    first_page = text.split("<nav")[0]
+    assert "Drift above 3%: single (1 worker) made 100 at the start, 98 at the middle" in first_page

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from analysis.report.tables.network_items import NetworkPart, host_items, leaf_switch, network_parts
+from analysis.report.pages.page_parts import PagePart
+from analysis.report.tables.network_items import host_items, leaf_switch, network_parts
 from analysis.wording import rate_text
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
@@ -47,7 +48,7 @@ def network_of(*records: RunRecord) -> dict[str, str]:
     return dict(part.items)
 
 
-def parts_of(*records: RunRecord) -> list[NetworkPart]:
+def parts_of(*records: RunRecord) -> list[PagePart]:
     table, _ = table_of(records)
     return network_parts(table, records)
 
@@ -64,7 +65,7 @@ def test_the_slowest_link_is_so_by_its_median() -> None:
     assert rows["links measured"] == "median 500 Mbit/s (10 measurements)"
     assert rows["slowest link"] == "n9 to n10: median 500 Mbit/s, lowest 500 Mbit/s"
     assert rows["round trip"] == "median 0.2 ms; longest n10 to n9, median 0.3 ms"
-    assert list(parts_of(*records)[0].links["from"]) == ["n9", "n10"]
+    assert list(parts_of(*records)[0].tables[0].rows["from"]) == ["n9", "n10"]
 
 
 def test_no_links_are_no_silence() -> None:
@@ -100,7 +101,7 @@ def test_how_busy_the_machine_below_emulated_hosts_was() -> None:
 
 def test_every_network_of_a_sweep_has_its_part() -> None:
     parts = parts_of(*measured(9e8), *measured(9e8, own=EMULATED))
-    assert [part.title for part in parts] == ["slurm", "emulated, 2 hosts, 1gbit"]
+    assert [part.heading for part in parts] == ["slurm", "emulated, 2 hosts, 1gbit"]
 
 
 @pytest.mark.parametrize(
